@@ -4,8 +4,8 @@
 python benchmarks/bench_overhead.py [--rounds N] [--gpus N [--nccl PATH]]
 
 On the recording a step takes no time of its own, so that all of it is the conversation: processes
-told, agreed, collected, answered. With --gpus the calls, warm-up included, are taken off. Beside
-it: a process for every timing, which is what forcing a choice by environment takes.
+requested, agreed, collected, answered. With --gpus the calls, warm-up included, are taken off.
+Beside it: a process for every timing, which is what forcing a choice by environment takes.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from nccltune.measure.bench import Bench, Launch
-from nccltune.measure.conversation import Measure
+from nccltune.measure.bench.conversation import Measure
+from nccltune.measure.bench.process import Bench, Launch
 from nccltune.model.choice import DEFAULT, AnyChoice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.native import bench_path

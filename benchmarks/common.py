@@ -89,8 +89,8 @@ def run_ranks(
     environments: Sequence[dict[str, str]],
     seconds: float,
 ) -> list[dict[str, Any]] | None:
-    """A process for each environment, which writes what it has to say into the file that it is
-    given as --report. Nothing where one fails, or the time is over: told on stderr."""
+    """A process for each environment, which writes its results into the file that it gets
+    as --report. Nothing where one fails, or the time is over: reported on stderr."""
     port, processes, ranks = free_port(), [], range(len(environments))
     with contextlib.ExitStack() as stack:
         for rank, environment in enumerate(environments):

@@ -855,7 +855,7 @@ void Processes() {
 
 // How long a push of 2 MiB takes while pushes of 256 MiB go the same way, at most four of them
 // enqueued, and what pieces of these change: in one stream; in one stream, each piece behind a wait
-// for a flag that the one before writes; in two streams in turn, each piece behind an event of the one
+// for a flag that the one before writes; in two alternating streams, each piece behind an event of the one
 // before, so that neither stream has always something that could run.
 void Fairness(const Machine& machine) {
   constexpr size_t kLarge = 256 * kMiB;
@@ -977,7 +977,7 @@ void Local(const Machine& machine) {
 }
 
 // Whether stream memory operations and copies can be captured, and what a graph of them costs: two
-// graphs that exchange in turn by flags that whoever waited for them resets.
+// graphs that exchange alternately by flags that the waiting side resets.
 void Graphs(const Machine& machine) {
   constexpr int kReplays = 500;
   const int other = machine.gpus - 1;

@@ -69,8 +69,8 @@ def run(arguments: list[str]) -> None:
 def parts(path: Path) -> str:
     """Where the time goes, once, in this process."""
     started = time.perf_counter()
+    from nccltune.doctor.evidence.many_nodes import read_nodes
     from nccltune.doctor.examine import examine
-    from nccltune.doctor.many import read_nodes
     from nccltune.doctor.rulebase import rule_base
 
     base = rule_base()

@@ -25,7 +25,7 @@ struct UniqueId {
   char internal[128];
 };
 
-// NCCL's functions, of NCCL itself or of a library that stands before it.
+// NCCL's functions, of NCCL itself or of a library that interposes on it.
 struct Functions {
   int (*GetUniqueId)(UniqueId*);
   int (*CommInitRank)(void**, int, UniqueId, int);

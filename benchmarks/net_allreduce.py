@@ -7,8 +7,9 @@ python benchmarks/net_allreduce.py --program all_reduce_perf --plugin libnccl-ne
 Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI. Every rank is a node of its own
 (NCCL_HOSTID) on the loopback, so that all bytes cross TCP. Candidates: NCCL's default, the best of
 its NCCL_SOCKET_NTHREADS {1,2,4,8} x NCCL_NSOCKS_PERTHREAD {1,2,4} (--grid: found by one call of
-each at 16 MiB and more; else 2 x 1), each peer, and ours without a setting. A round runs all in
-turn, each in processes of its own; of a size the table shows median (min - max) over the rounds.
+each at 16 MiB and more; else 2 x 1), each peer, and ours without a setting. A round runs all one
+after another, each in processes of its own; of a size the table shows median (min - max) over the
+rounds.
 """
 
 import argparse

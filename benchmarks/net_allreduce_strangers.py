@@ -6,11 +6,11 @@ python benchmarks/net_allreduce_strangers.py --program all_reduce_perf \\
     [--all-ports] [--nccl DIR] [--json FILE]
 
 Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI. Sizes from 64 KiB to 64 MiB are gone
-through in cycles; every result is checked. Cases in turn: nobody comes; from the end of the first
-cycle on so many strangers of each kind a minute (net_strangers.py: port scans, HTTP requests, TLS
-hellos, random bytes, silent peers) at the ports where the plugin listens; --all-ports: at all ports
-of the ranks, NCCL's own among them. Shown is the median (min - max) of the rows of all cycles but
-the first, of all rounds. Exit code 1 where an operation failed.
+through in cycles; every result is checked. Cases, one after the other: nobody comes; from the end
+of the first cycle on so many strangers of each kind a minute (net_strangers.py: port scans, HTTP
+requests, TLS hellos, random bytes, silent peers) at the ports where the plugin listens;
+--all-ports: at all ports of the ranks, NCCL's own among them. Shown is the median (min - max) of
+the rows of all cycles but the first, of all rounds. Exit code 1 where an operation failed.
 """
 
 import argparse
@@ -51,7 +51,7 @@ SIZES = tuple(65536 * 4**step for step in range(6))
 
 @dataclass
 class Loop:
-    """One run: its rows by cycle, what became of strangers, why it failed, what NCCL said."""
+    """One run: its rows by cycle, what became of strangers, why it failed, what NCCL printed."""
 
     cycles: list[list[Row]]
     strangers: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -154,7 +154,7 @@ def of_strangers(case: str, loops: list[Loop]) -> str:
     return (
         f"{case}: {sums['sent']} came ({', '.join(f'{n} {kind}' for kind, n in kinds.items())}), "
         f"{sums['refused']} refused, {sums['closed']} closed, {sums['answered']} answered; "
-        f"the plugin says it turned {turned_away} away"
+        f"the plugin logged that it turned {turned_away} away"
     )
 
 

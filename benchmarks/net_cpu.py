@@ -7,8 +7,8 @@ python benchmarks/net_cpu.py --program all_reduce_perf --plugin libnccl-net-nccl
 
 Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI. Candidates: NCCL's own transport at its
 default and with other threads x sockets, ours with so many threads (or THREADSxFLOWS): throughput
-and price of each are a point of its curve. A round runs all in turn, each in processes of its own;
-shown is the median (min - max) of the rounds.
+and price of each are a point of its curve. A round runs all, one after the other, each in processes
+of its own; shown is the median (min - max) of the rounds.
 
 A point is two calls that differ in the number of operations alone; what they differ by in CPU time
 (user and system, of all ranks) is the price of the operations between them, so that start and end

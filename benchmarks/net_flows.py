@@ -8,8 +8,8 @@ python benchmarks/net_flows.py --host nccltune-net-host --pace libnccltune-pace.
 Without GPUs: nccltune-net-host plays NCCL between two processes over the loopback, with messages of
 1 MiB, four at a time in one direction, on one connection. Every flow is paced to --rate bytes a
 second from outside (SO_MAX_PACING_RATE by an interposed connect), and then: nothing else; one of
-the eight to a tenth of it; one reset every second, each in turn; 1,000 strangers a minute at the
-ports. A round runs all in turn; shown is the median (min - max) of the rounds.
+the eight to a tenth of it; one reset every second, one after the other; 1,000 strangers a minute at
+the ports. A round runs all, one after the other; shown is the median (min - max) of the rounds.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Candidate:
 
 
 def paces(rate: int, skip: int) -> dict[str, dict[str, str]]:
-    """By case what the interposed library is told."""
+    """The settings of the interposed library, by case."""
     even = {
         "PACE_SKIP": str(skip),
         "PACE_EVERY": "8",

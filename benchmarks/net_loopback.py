@@ -93,7 +93,9 @@ def said_by_nccl(log: Path) -> dict[str, Any]:
         "networks": sorted(set(re.findall(r"Using network (\S+)", text))),
         "plugin": line[0] if line else None,
         "warnings": re.findall(r"NCCL WARN (.*)", text),
-        "turned_away": sum(int(n) for n in re.findall(r"(\d+) strangers were turned away", text)),
+        "turned_away": sum(
+            int(n) for n in re.findall(r"(\d+) foreign connections were closed", text)
+        ),
     }
 
 

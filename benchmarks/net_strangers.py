@@ -5,8 +5,8 @@ python benchmarks/net_strangers.py --process PID... [--ports FIRST-LAST] [--a-mi
     [--seconds S] [--json]
 
 Of each kind so many come every minute, evenly: port scans, HTTP requests, TLS hellos, random bytes,
-and peers that say nothing. Ports are those of the processes and of all that they started, looked up
-again every second. Ends with the processes, after that many seconds, or when it is told (SIGTERM).
+and silent peers. Ports are those of the processes and of all that they started, looked up
+again every second. Ends with the processes, after that many seconds, or at SIGTERM.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def tls_hello() -> bytes:
     return b"\x16\x03\x01" + struct.pack("!H", len(handshake)) + handshake
 
 
-# A scan says nothing and resets; who is silent stays.
+# A scan sends nothing and resets; who is silent stays.
 KINDS: dict[str, Callable[[], bytes | None]] = {
     "scan": lambda: None,
     "http": lambda: HTTP,

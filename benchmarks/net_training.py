@@ -7,9 +7,9 @@ python benchmarks/net_training.py --plugin libnccl-net-nccltune.so [--fastsocket
 Needs GPUs and PyTorch. 24 layers, hidden size 1024, 16 heads, 30,522 tokens: 335 million parameters
 under DistributedDataParallel as it comes, AdamW, sequences of 128. Gradients are fp32 and what is
 computed bf16 (autocast), or all is bf16 (--gradients bf16). Candidates: NCCL's own transport at its
-default and with other threads x sockets, Fast Socket, ours without a setting. A round runs all in
-turn, each in processes of its own; shown is the median (min - max) of the rounds. Losses must be
-finite, and those of a step alike in all runs (--tolerance).
+default and with other threads x sockets, Fast Socket, ours without a setting. A round runs all one
+after another, each in processes of its own; shown is the median (min - max) of the rounds. Losses
+must be finite, and those of a step alike in all runs (--tolerance).
 """
 
 import argparse

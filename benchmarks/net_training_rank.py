@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of net_training.py: a BERT-Large-sized model under DistributedDataParallel.
 
-RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them. Says in one JSON file what it
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them. Writes to one JSON file what it
 measured. Data are random tokens, the same in every run: 15 of 100 are to be guessed.
 """
 

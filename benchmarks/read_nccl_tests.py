@@ -5,7 +5,7 @@ python benchmarks/read_nccl_tests.py [ROUNDS]
 
 Three readers take turns, each in a process of its own on the same file:
 
-- ours: `formats.inputs.read_inputs`, everything on: detection, hash, flags, samples;
+- ours: `formats.importing.inputs.read_inputs`, everything on: detection, hash, flags, samples;
 - ours with every line tagged by Open MPI (`[1,0]<stdout>:`), which takes the careful way;
 - plain: a loop that splits a line and takes it for a row when it has 13 words, which is what most
   scripts around nccl-tests do (and what -S, -I, a prefix or a log line break in silence).
@@ -90,7 +90,7 @@ def output(lines: int) -> Iterator[str]:
 
 
 def read_ours(path: Path) -> int:
-    from nccltune.formats.inputs import ReadOptions, find_inputs, read_inputs
+    from nccltune.formats.importing.inputs import ReadOptions, find_inputs, read_inputs
 
     samples = 0
     for reading in read_inputs(find_inputs([path]), ReadOptions(study="bench")):

@@ -7,7 +7,7 @@
 //   NCCLTUNE_SENDRECV=1 ./sendrecv_calls libnccl.so.2 [libnccltune-sendrecv.so] [CORE,CORE]
 //
 // Two processes with a GPU each, both files by their whole paths. Batches of 200 groups, by NCCL's
-// own functions and by the library's in turn, then the stream is waited for. A line a size:
+// own functions and by the library's, alternating, then the stream is waited for. A line a size:
 // microseconds of a group, medians over the batches of the first process; `calls` until the last
 // group was enqueued, `all` until it was over. Without the library NCCL alone is measured.
 #include <cuda_runtime.h>

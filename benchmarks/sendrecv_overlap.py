@@ -7,10 +7,11 @@ python benchmarks/sendrecv_overlap.py --library libnccltune-sendrecv.so [--fill 
 
 Needs GPUs and PyTorch. A process a GPU: bf16 products of 8192 x 8192 matrices in one stream, in
 another a ring in which each sends to the next and receives from the one before (batch_isend_irecv).
-Each is timed alone and while the other runs, in turn, in one process; shown is the median (min -
-max) over rounds of the slowest rank's median, and the median of each round's ratio. A round runs
-all candidates in turn. With --fill (nvcc: see sendrecv_fill.cu) exchanges are also started while a
-kernel keeps every SM: do they end? Last, what the profiler sees on the GPU during exchanges.
+Each is timed alone and while the other runs, alternating, in one process; shown is the median (min
+- max) over rounds of the slowest rank's median, and the median of each round's ratio. A round runs
+all candidates, one after the other. With --fill (nvcc: see sendrecv_fill.cu) exchanges are also
+started while a kernel keeps every SM: do they end? Last, what the profiler sees on the GPU during
+exchanges.
 """
 
 import argparse
@@ -31,7 +32,7 @@ WHAT = ("product", "exchange")
 
 @dataclass
 class Runs:
-    """Of a candidate, what all ranks said in each round."""
+    """Of a candidate, what all ranks reported in each round."""
 
     candidate: Candidate
     rounds: list[list[dict[str, Any]]] = field(default_factory=list)

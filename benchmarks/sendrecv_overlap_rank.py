@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of sendrecv_overlap.py. RANK and the like as torchrun sets them.
 
-Says in one JSON file what it measured, times in microseconds.
+Writes to one JSON file what it measured, times in microseconds.
 """
 
 import argparse
@@ -83,7 +83,7 @@ class Timeline:
 
 def timed(args: argparse.Namespace, parts: list[tuple[Any, int]]) -> list[list[float]]:
     """Microseconds of each of the parts while all of them run, each in a stream of its own; as many
-    of each are enqueued as are said, evenly."""
+    of each are enqueued as the arguments set, evenly."""
     distributed.barrier()
     torch.cuda.synchronize()
     lines = [Timeline(what) for what, _ in parts]

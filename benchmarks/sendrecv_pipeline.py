@@ -5,10 +5,10 @@ python benchmarks/sendrecv_pipeline.py --library libnccltune-sendrecv.so \\
     [--candidate NAME:VARIABLE=VALUE,...]... [--gpus 4] [--virtual 2] [--microbatch 4] \\
     [--rounds 5] [--nccl DIR] [--json FILE]
 
-Needs GPUs and PyTorch. A transformer cut into stages, some on each GPU in turn, trained by
+Needs GPUs and PyTorch. A transformer cut into stages, some on each GPU, round robin, trained by
 torch.distributed.pipelining as it comes; what goes from stage to stage is microbatch x length x
-hidden bf16 numbers. A round runs all candidates in turn, each in processes of its own; shown is the
-median (min - max) of the rounds. Losses must be the same in all runs, bit for bit.
+hidden bf16 numbers. A round runs all candidates, one after the other, each in processes of its own;
+shown is the median (min - max) of the rounds. Losses must be the same in all runs, bit for bit.
 """
 
 import argparse

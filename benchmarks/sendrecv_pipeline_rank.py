@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of sendrecv_pipeline.py: some stages of a transformer, as PyTorch has it.
+"""One process of sendrecv_pipeline.py: some stages of a PyTorch transformer.
 
-RANK and the like as torchrun sets them. Says in one JSON file what it measured. Data and weights
+RANK and the like as torchrun sets them. Writes to one JSON file what it measured. Data and weights
 are random, the same in every run, and everything computed is deterministic.
 """
 

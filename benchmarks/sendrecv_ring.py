@@ -6,10 +6,10 @@ python benchmarks/sendrecv_ring.py --program sendrecv_perf --library libnccltune
     [--cores 4,12,20,28] [--nccl DIR] [--json FILE]
 
 Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI: a process a GPU, each sends to the next
-and receives from the one before, in one group. A round runs all candidates in turn, each in
-processes of its own; of a size the table shows median (min - max) over the rounds, and by how much
-ours is faster than each: the ratio of the medians. --cores keeps each rank on a core of its own:
-what small messages cost is their calls, and otherwise varies by half from start to start.
+and receives from the one before, in one group. A round runs all candidates, one after the other,
+each in processes of its own; of a size the table shows median (min - max) over the rounds, and by
+how much ours is faster than each: the ratio of the medians. --cores keeps each rank on a core of
+its own: what small messages cost is their calls, and otherwise varies by half from start to start.
 """
 
 import argparse

@@ -41,7 +41,9 @@ def nanoseconds(build: Path, library: Path, mode: str | None, kib: str) -> float
     )
     # Where the library gave up, NCCL would have been compared with itself.
     if (mode == "1") != ("NCCL: small: " in done.stderr):
-        raise SystemExit(f"NCCLTUNE_SENDRECV={mode}: the library said: {done.stderr or 'nothing'}")
+        raise SystemExit(
+            f"NCCLTUNE_SENDRECV={mode}: the library printed: {done.stderr or 'nothing'}"
+        )
     return float(done.stdout)
 
 

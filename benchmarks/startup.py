@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long `nccltune --version` takes beside `python -c 'import click'`, in turn in one run.
+"""How long `nccltune --version` takes beside `python -c 'import click'`, alternating in one run.
 
 python benchmarks/startup.py [ROUNDS]
 """

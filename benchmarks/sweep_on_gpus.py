@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adaptive sweep on GPUs, in turn with what a site does today, judged by the full grid.
+"""The adaptive sweep on GPUs, alternating with what a site does today, judged by the full grid.
 
 python benchmarks/sweep_on_gpus.py --nccl-tests DIR -o results.json [--emulate-nodes N]
 
@@ -10,7 +10,7 @@ theirs    nccl-tests as they run by default: a process (or an mpirun) for each c
           sizes; one mean a size. Both check results.
 auto      `nccltune auto` once: the rules that its verify left, and what verify measured
 
-A table says which choice runs at each size. It is worth what its choices took in the full grid:
+A table holds which choice runs at each size. It is worth what its choices took in the full grid:
 the best choice at a size is picked by the even rounds, and everything is timed by the odd ones, so
 that no table is favoured by the noise it was picked from. With several nodes nccl-tests has to be
 built with MPI.
@@ -34,13 +34,13 @@ from typing import Any
 import msgspec
 
 from nccltune.analyze.timings import Timings, sort_samples
-from nccltune.formats.context import ReadOptions
-from nccltune.formats.inputs import find_inputs, read_inputs
+from nccltune.formats.importing.inputs import find_inputs, read_inputs
+from nccltune.formats.reading.context import ReadOptions
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.sample import Sample
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from nccltune.tune.search import search
 
 PERF = {

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from nccltune.tune.search import search
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -19,14 +19,14 @@ import msgspec
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
-from nccltune.topology import expect as expecting
-from nccltune.topology.calibration import defaults
-from nccltune.topology.ceiling import ceiling
-from nccltune.topology.expect import expect
-from nccltune.topology.flows import Flows, flows
-from nccltune.topology.load import load_topology
-from nccltune.topology.reach import Reach, reach
-from nccltune.topology.search import search
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows import expect as expecting
+from nccltune.topology.flows.calibration import defaults
+from nccltune.topology.flows.ceiling import ceiling
+from nccltune.topology.flows.expect import expect
+from nccltune.topology.flows.flows import Flows, flows
+from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.search import search
 
 FILES = Path(__file__).parents[1] / "tests" / "data" / "topologies"
 DGX = FILES / "dgx.xml"

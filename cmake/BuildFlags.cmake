@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Flags that every target gets, and the two functions that make our targets.
+# Compiler and linker flags, and the functions that create our targets.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
@@ -20,13 +20,13 @@ target_compile_options(nccltune_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>
   $<$<BOOL:${NCCLTUNE_WARNINGS_AS_ERRORS}>:-Werror>
-  # GCC 12 sees overlaps that cannot be in std::string at -O2 (GCC bug 105651), and pointers to
-  # temporaries of members' initializers at -O3, which nobody keeps.
+  # False warnings of GCC 12: overlapping copies in std::string at -O2 (GCC bug 105651), and
+  # dangling pointers to temporaries in member initializers at -O3.
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-pointer>
-  # Of files that are compiled together GCC takes all but the one that includes them for headers.
+  # In a unity build GCC treats every file except the one that includes the others as a header.
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>
-  # Logs and error texts name a file by its place in the repository, wherever it was built.
+  # Logs and error messages name a file by its path in the repository, wherever it was built.
   -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=
   -ffunction-sections -fdata-sections)
 if(NCCLTUNE_SANITIZE)
@@ -39,8 +39,8 @@ if(NCCLTUNE_BUILD_FUZZERS)
   target_compile_options(nccltune_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# nccltune_precompiled(TARGET): in a sanitized build, which looks for no warnings, the standard
-# library's headers are read once for all of our libraries. Elsewhere each file has what it includes.
+# nccltune_precompiled(TARGET): in a sanitized build, precompiles the standard library's headers
+# once for all our libraries. Other builds do not, because there a missing include must be an error.
 function(nccltune_precompiled name)
   if(NOT NCCLTUNE_SANITIZE OR NCCLTUNE_BUILD_FUZZERS)
     return()
@@ -56,23 +56,60 @@ function(nccltune_precompiled name)
   endif()
 endfunction()
 
-# nccltune_library(NAME SOURCES... ): a static library of ours, usable in shared objects.
+# Every binary links the C++ runtime statically. The toolchain of the wheels always does.
+set(NCCLTUNE_STATIC_RUNTIME "")
+if(NOT NCCLTUNE_ZIG)
+  set(NCCLTUNE_STATIC_RUNTIME
+    -static-libgcc $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-static-libstdc++>)
+endif()
+
+# nccltune_program(NAME): sets the link options of a program that is installed.
+function(nccltune_program name)
+  target_link_options(${name} PRIVATE
+    ${NCCLTUNE_STATIC_RUNTIME} LINKER:--gc-sections LINKER:-z,relro,-z,now)
+endfunction()
+
+# nccltune_program_exports(LIBRARY LIST): programs that link LIBRARY export the symbols in LIST to
+# the libraries they load. The linker of the wheels has no option for this. It exports every symbol
+# that a shared object on its command line refers to, so it gets a generated object that refers to
+# the listed symbols. Programs do not need that object at run time.
+function(nccltune_program_exports library list)
+  if(NOT NCCLTUNE_ZIG)
+    target_link_options(${library} INTERFACE LINKER:--dynamic-list=${list})
+    return()
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(STRINGS ${list} lines REGEX "^  [A-Za-z0-9_]+;$")
+  set(source "")
+  foreach(line IN LISTS lines)
+    string(REGEX MATCH "[A-Za-z0-9_]+" symbol ${line})
+    string(APPEND source
+           "extern const char ${symbol}[];\nconst char* const of_${symbol} = ${symbol};\n")
+  endforeach()
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${library}_exports.c)
+  file(CONFIGURE OUTPUT ${file} @ONLY CONTENT "${source}")
+  add_library(${library}_exports SHARED ${file})
+  set_target_properties(${library}_exports PROPERTIES C_VISIBILITY_PRESET default)
+  target_link_libraries(${library} INTERFACE LINKER:--as-needed ${library}_exports)
+endfunction()
+
+# nccltune_library(NAME SOURCES...): a static library that can also be linked into shared objects.
 function(nccltune_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC nccltune_flags)
   nccltune_precompiled(${name})
 endfunction()
 
-# nccltune_plugin(NAME EXPORTS SOURCES...): a shared object that somebody else's process loads. It
-# brings its own C++ runtime, exports what the version script EXPORTS lists and needs libc alone.
+# nccltune_plugin(NAME EXPORTS SOURCES...): a shared object that is loaded into other people's
+# processes. It links the C++ runtime statically, exports what the version script EXPORTS lists, and
+# needs only libc.
 function(nccltune_plugin name exports)
   add_library(${name} MODULE ${ARGN} ${CMAKE_SOURCE_DIR}/native/common/unload.cc)
   target_link_libraries(${name} PRIVATE nccltune_flags ${CMAKE_DL_LIBS} Threads::Threads)
   target_link_options(${name} PRIVATE
-    -static-libgcc $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-static-libstdc++>
-    LINKER:--version-script=${exports} LINKER:--exclude-libs,ALL LINKER:--gc-sections
-    LINKER:-z,relro,-z,now)
-  # A sanitizer's runtime is found in the process, not in the shared object.
+    ${NCCLTUNE_STATIC_RUNTIME}
+    LINKER:--version-script=${exports} LINKER:--gc-sections LINKER:-z,relro,-z,now)
+  # The sanitizer runtime is in the process, so its symbols are undefined in the shared object.
   if(NOT NCCLTUNE_SANITIZE)
     target_link_options(${name} PRIVATE LINKER:--no-undefined)
   endif()

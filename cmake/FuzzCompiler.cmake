@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libFuzzer comes with clang alone: find one before the languages are set up.
+# libFuzzer is part of clang only, so find a clang before project() selects the compilers.
 if(NCCLTUNE_BUILD_FUZZERS AND NOT CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX})
   foreach(version -14 -15 -16 -17 -18 -19 -20 "")
     find_program(NCCLTUNE_CLANGXX clang++${version})

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where things are installed: inside the Python package for a wheel, else under the usual prefix.
+# Install folders: inside the Python package for a wheel, else under the usual prefix.
 if(DEFINED SKBUILD)
   set(NCCLTUNE_INSTALL_LIBDIR nccltune/native/lib)
   set(NCCLTUNE_INSTALL_BINDIR nccltune/native/bin)
   if(EXISTS ${CMAKE_SOURCE_DIR}/examples)
-    install(DIRECTORY examples/ DESTINATION nccltune/examples)
+    install(DIRECTORY examples/ DESTINATION nccltune/examples COMPONENT demo)
   endif()
 else()
   include(GNUInstallDirs)

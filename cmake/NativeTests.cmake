@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# GoogleTest in CTest. Without GoogleTest the build still works, and CTest shows one skipped test
-# that says why.
+# Functions that add GoogleTest programs to CTest. Without GoogleTest the build still works, and
+# CTest shows one skipped test with the reason.
 include(GoogleTest)
 find_package(GTest QUIET)
 
-# nccltune_skipped_test(NAME REASON): a test that is reported as skipped with its reason.
+# nccltune_skipped_test(NAME REASON): adds a test that is reported as skipped with that reason.
 function(nccltune_skipped_test name reason)
   add_test(NAME ${name} COMMAND sh -c "echo \"skipped: ${reason}\"; exit 77")
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
-# nccltune_test(NAME SOURCES... LIBRARIES...): one GoogleTest program; each of its tests is a test
-# of CTest, or under sanitizers all of them are one. Does nothing when GoogleTest is missing.
-# SHARDS N: under sanitizers N tests, each with a part of the program's, for what takes long.
-# ONE_THREAD [FILTER]: the program's tests, or those that fit the filter, tell the thread sanitizer
-# nothing: one thread computes, or other processes do.
+# nccltune_test(NAME SOURCES... LIBRARIES...): adds a GoogleTest program. Each of its tests becomes
+# a CTest test; under sanitizers the whole program is one CTest test. Does nothing if GoogleTest is
+# missing.
+# SHARDS N: under sanitizers, split a slow program into N CTest tests.
+# ONE_THREAD [FILTER]: skip the program, or the tests that match the filter, under the thread
+#    sanitizer, because the tested code runs in a single thread or in other processes.
 function(nccltune_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "ONE_THREAD;SHARDS" "SOURCES;LIBRARIES;DEFINITIONS")
   if(NOT GTest_FOUND)
@@ -28,9 +29,9 @@ function(nccltune_test name)
                                         ${CMAKE_DL_LIBS} Threads::Threads)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/native)
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
-  # What runs for a moment is not worth optimising, and GoogleTest's header is read once, by the
-  # first program for all of them: a third of the time to compile. Not for an optimised build: GCC 12
-  # then warns of what it sees in a precompiled std::string, as if that were ours.
+  # Tests run too briefly to be worth optimizing. GoogleTest's header is precompiled once for all
+  # programs, which saves two thirds of the compile time. Optimized builds do not use it: GCC 12
+  # then reports false warnings in the precompiled std::string.
   if(CMAKE_BUILD_TYPE STREQUAL "Debug")
     target_compile_options(${name} PRIVATE -O0)
     get_property(first GLOBAL PROPERTY NCCLTUNE_FIRST_TEST)
@@ -42,7 +43,7 @@ function(nccltune_test name)
     endif()
   endif()
   if(NCCLTUNE_SANITIZE)
-    # A sanitized process takes a tenth of a second to start.
+    # One process for all tests: a sanitized process takes 0.1 s to start.
     set(filter "")
     if(NCCLTUNE_SANITIZE STREQUAL "thread" AND arg_ONE_THREAD)
       set(filter --gtest_filter=-${arg_ONE_THREAD})
@@ -50,12 +51,13 @@ function(nccltune_test name)
     if(NOT arg_SHARDS)
       set(arg_SHARDS 1)
     endif()
-    # The largest first.
+    # Run the largest programs first. The timeout is only for hangs: next to other sanitized
+    # programs a test can take ten times as long as alone.
     list(LENGTH arg_SOURCES cost)
     foreach(shard RANGE 1 ${arg_SHARDS})
       math(EXPR index "${shard} - 1")
       add_test(NAME ${name}.${shard} COMMAND ${name} ${filter})
-      set_tests_properties(${name}.${shard} PROPERTIES TIMEOUT 300 COST ${cost}
+      set_tests_properties(${name}.${shard} PROPERTIES TIMEOUT 900 COST ${cost}
         ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
     endforeach()
     return()

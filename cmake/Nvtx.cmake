@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# NVTX's headers: of the package nvidia-nvtx, which builds of the wheel have, or of a CUDA toolkit.
-# Without them profilers see nothing of send/recv.
+# Finds the NVTX headers in the package nvidia-nvtx, which wheel builds install, or in a CUDA
+# toolkit. Without them send/recv has no ranges in profilers.
 find_program(NCCLTUNE_PYTHON NAMES python3 python)
 set(folders "")
 if(NCCLTUNE_PYTHON)
@@ -18,6 +18,8 @@ find_path(NCCLTUNE_NVTX_INCLUDE nvtx3/nvToolsExt.h
   PATH_SUFFIXES nvidia/cu13/include)
 if(NCCLTUNE_NVTX_INCLUDE)
   message(STATUS "NVTX: ${NCCLTUNE_NVTX_INCLUDE}")
+elseif(NCCLTUNE_NVTX_REQUIRED)
+  message(FATAL_ERROR "NVTX: not found; install the package nvidia-nvtx")
 else()
   message(STATUS "NVTX: not found; send/recv is built without ranges for profilers")
 endif()

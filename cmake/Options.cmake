@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every option of the native build.
+# All options of the native build.
 if(DEFINED SKBUILD)
-  # A wheel holds what users load and run, nothing else.
+  # A wheel contains only what users load and run, so no tests.
   set(NCCLTUNE_DEVELOP OFF)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release)
   endif()
-  # Half the time to compile.
+  # A unity build halves the compile time.
   set(CMAKE_UNITY_BUILD ON)
 else()
   set(NCCLTUNE_DEVELOP ON)
@@ -19,6 +19,7 @@ option(NCCLTUNE_BUILD_TESTS "Build the native tests (GoogleTest)" ${NCCLTUNE_DEV
 option(NCCLTUNE_BUILD_BENCHMARKS "Build the native benchmarks (Google Benchmark)" OFF)
 option(NCCLTUNE_BUILD_FUZZERS "Build the libFuzzer targets (clang only)" OFF)
 option(NCCLTUNE_WARNINGS_AS_ERRORS "Fail the build on a compiler warning" OFF)
+option(NCCLTUNE_NVTX_REQUIRED "Fail the build without NVTX's headers" OFF)
 set(NCCLTUNE_SANITIZE "" CACHE STRING "Sanitizers for everything: address,undefined or thread")
 
 if(NCCLTUNE_BUILD_FUZZERS AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# nccltune_sendrecv_symbols(LIST FOLDER): what the shell before NCCL is made of, from the list of
-# NCCL's functions: FOLDER/symbols.inc for the assembler and C++, and FOLDER/exports.map.
+# nccltune_sendrecv_symbols(LIST FOLDER): generates files from the list of NCCL's functions for the
+# library that interposes on NCCL: FOLDER/symbols.inc for assembler and C++, and FOLDER/exports.map
+# for the linker.
 function(nccltune_sendrecv_symbols list folder)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
   file(STRINGS ${list} lines REGEX "^[^#]")

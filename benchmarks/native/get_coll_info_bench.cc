@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One getCollInfo call through the exported v5 struct, beside a plain scan over the same rules with
-// the documented first-match meaning. Both are handed the same calls and do the same work on the
-// same cost table; before anything is timed their answers are compared.
+// Times one getCollInfo call through the exported v5 struct, against a plain scan over the same
+// rules with the documented first-match meaning. Both get the same calls and write to the same cost
+// table. Before the timing, their answers are compared.
 //
 //   build/release/benchmarks/native/get_coll_info_bench --benchmark_repetitions=20
 //     --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
@@ -28,12 +28,12 @@ namespace nccltune::tuner {
 namespace {
 
 constexpr Scale kScale = {4, 32};
-constexpr size_t kCalls = 4096;  // more than a branch predictor learns by heart
+constexpr size_t kCalls = 4096;  // more than a branch predictor can remember
 using Table = std::array<float, size_t{abi::kNumAlgorithms} * abi::kNumProtocols>;
 
 enum Kind : int64_t { kHit = 0, kMiss = 1 };
 
-// Adjoining ranges from 1 KiB up, as a sweep with many sizes gives; above them nothing matches.
+// Adjacent ranges from 1 KiB up, as from a sweep with many sizes. No rule matches above them.
 constexpr uint64_t kFirstByte = 1024;
 constexpr uint64_t kBytesPerRule = 4096;
 
@@ -59,7 +59,7 @@ std::vector<uint64_t> MakeSizes(size_t rules, Kind kind) {
   return sizes;
 }
 
-// A communicator of the plugin with that configuration.
+// A plugin context, initialized with that configuration.
 class Plugin {
  public:
   explicit Plugin(const std::string& config) {
@@ -92,12 +92,12 @@ class Plugin {
   bool ok_ = false;
 };
 
-// The alternative: the rules in a vector, from the first to the last.
+// The alternative: scan the rules from the first to the last.
 class PlainScan {
  public:
   explicit PlainScan(const std::string& config) : rules_(ParseConfig(config).rules) {}
 
-  // Called through a pointer like the plugin, so that neither is inlined into the loop.
+  // Not inlined into the loop, since the plugin is called through a pointer too.
   [[gnu::noinline]] void Ask(uint64_t bytes, Table* table, int* channels) const {
     const Call call = {abi::kAllReduce, bytes, 1, 0};
     const TableOffer offer(table->data(), abi::kNumAlgorithms, abi::kNumProtocols);

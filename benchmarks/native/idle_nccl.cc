@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An NCCL that does nothing, so that what stands before it is all that is measured. With
-// IDLE_NCCL_KIB a group's end reads so much memory and runs so much code, as NCCL's does: what
-// stands before it does not find its own in the nearest caches then.
+// An NCCL that does nothing: a benchmark then measures only the library that interposes on it. With
+// IDLE_NCCL_KIB, ncclGroupEnd touches that much data and code, as the real NCCL does, so that the
+// interposing library finds its own data evicted from the caches.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -16,9 +16,9 @@ struct ncclComm {};
 namespace {
 
 constexpr size_t kLine = 64;
-constexpr size_t kMost = 256;  // KiB
+constexpr size_t kMost = 256;  // in KiB
 
-// 256 KiB of code, of which each line jumps to the next; then a return.
+// 256 KiB of code in which each cache line jumps to the next, then a return.
 extern "C" void idle_nccl_code();
 #if defined(__x86_64__)
 #define JUMP "jmp"
@@ -45,7 +45,7 @@ void UseCaches() {
     volatile uint64_t& word = memory[i * kLine / sizeof(uint64_t)];
     word = word + 1;
   }
-  // The last lines of it, as it ends there.
+  // Run only the last `lines` lines, because the code returns at its end.
   const auto begin = reinterpret_cast<uintptr_t>(&idle_nccl_code);
   if (lines != 0) reinterpret_cast<void (*)()>(begin + kMost * 1024 - lines * kLine)();
 }
@@ -73,6 +73,11 @@ SOFT_EXPORT ncclResult_t ncclCommInitRank(ncclComm_t* comm, int /*ranks*/, ncclU
 
 SOFT_EXPORT ncclResult_t ncclCommUserRank(ncclComm_t /*comm*/, int* rank) {
   *rank = 0;
+  return kNcclSuccess;
+}
+
+SOFT_EXPORT ncclResult_t ncclCommCount(ncclComm_t /*comm*/, int* ranks) {
+  *ranks = 2;
   return kNcclSuccess;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CPU's time for a group of one small send and one small receive:
+// Measures the CPU time of a group with one small send and one small receive:
 //
 //   small_groups [GROUPS]
 //
-// calls so many of them ten times, on the NCCL and the CUDA that the loader finds, and prints the
-// nanoseconds of a group: the median of the ten.
+// It runs GROUPS groups ten times, with the NCCL and CUDA libraries that the loader finds. It
+// prints the nanoseconds for each group, as the median of the ten runs.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all kinds of NCCL plugins share: results and the logger.
-// Our own declarations of public facts, checked against NCCL 2.13 to 2.30.
+// Types that all kinds of NCCL plugins share: results and the logger. Our own declarations of
+// public facts, checked against NCCL 2.13 to 2.30.
 #ifndef NCCLTUNE_ABI_NCCL_TYPES_H_
 #define NCCLTUNE_ABI_NCCL_TYPES_H_
 
@@ -32,7 +32,7 @@ enum LogLevel : int {
   kLogTrace = 5,
 };
 
-// ncclDebugLogSubSys: the bits that a plugin has a use for.
+// ncclDebugLogSubSys, the bits that our plugins use.
 inline constexpr unsigned long kSubsysInit = 0x1;
 inline constexpr unsigned long kSubsysNet = 0x10;
 inline constexpr unsigned long kSubsysTuning = 0x40;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the versions of NCCL's net interface share.
-// Our own declarations of public facts, checked against NCCL 2.13 to 2.30.
+// Types that all versions of NCCL's net interface share. Our own declarations of public facts,
+// checked against NCCL 2.13 to 2.30.
 #ifndef NCCLTUNE_ABI_NET_TYPES_H_
 #define NCCLTUNE_ABI_NET_TYPES_H_
 
@@ -12,19 +12,19 @@
 
 namespace nccltune::abi {
 
-// NCCL_NET_HANDLE_MAXSIZE: what a listener gives to its peer.
+// NCCL_NET_HANDLE_MAXSIZE: size of the handle that a listener passes to its peer.
 inline constexpr size_t kNetHandleBytes = 128;
 
-// NCCL_NET_MAX_REQUESTS: outstanding on one connection; 8 before NCCL 2.19.
+// NCCL_NET_MAX_REQUESTS: outstanding requests per connection; 8 before NCCL 2.19.
 inline constexpr int kNetMaxRequests = 32;
 
-// NCCL_MAX_NET_SIZE_BYTES: the largest max_p2p_bytes and max_coll_bytes that NCCL takes; 0 is
-// refused as well.
+// NCCL_MAX_NET_SIZE_BYTES: the largest max_p2p_bytes and max_coll_bytes that NCCL accepts. It also
+// rejects 0.
 inline constexpr size_t kNetLargestMessage = size_t{1} << 40U;
 
-// NCCL_NET_OPTIONAL_RECV_COMPLETION: stands in irecv's *request before the call (since v9), and
-// means that NCCL looks for what arrives in the memory itself. A plugin that cannot post writes
-// null over it.
+// NCCL_NET_OPTIONAL_RECV_COMPLETION: the value of irecv's *request before the call (since v9), if
+// NCCL itself checks the memory for arrived data. A plugin that cannot post the receive overwrites
+// it with null.
 inline constexpr uintptr_t kNetOptionalReceiveCompletion = 0x1;
 
 // NCCL_PTR_*: kinds of memory, and the bits of ptr_support.
@@ -35,13 +35,13 @@ inline constexpr int kPointerDmaBuf = 0x4;
 // NCCL_NET_TRAFFIC_CLASS_UNDEF, NCCL_NET_ATTR_UNDEF, NCCL_NET_ID_UNDEF.
 inline constexpr int kNetUndefined = -1;
 
-// ncclNetDeviceType: whose code moves the bytes. Since v7.
+// ncclNetDeviceType: whether the CPU or GPU code receives the data. Since v7.
 enum NetDeviceType : int { kNetDeviceHost = 0, kNetDeviceUnpack = 1 };
 
-// NCCL_NET_DEVICE_INVALID_VERSION: of kNetDeviceHost, which has none.
+// NCCL_NET_DEVICE_INVALID_VERSION: the version of kNetDeviceHost.
 inline constexpr int kNetDeviceNoVersion = 0;
 
-// ncclNetDeviceHandle_t, since v7: how code on a GPU works a connection. None for kNetDeviceHost.
+// ncclNetDeviceHandle_t, since v7: how GPU code accesses a connection. Not used for kNetDeviceHost.
 struct NetDeviceHandle {
   NetDeviceType type;
   int version;
@@ -56,8 +56,8 @@ static_assert(offsetof(NetDeviceHandle, size) == 16);
 static_assert(offsetof(NetDeviceHandle, needs_proxy_progress) == 24);
 static_assert(sizeof(NetDeviceHandle) == 32);
 
-// ncclNetVDeviceProps_t: the devices that one device is made of, itself for a plain one. Four from
-// v9 to v11, eight since v12.
+// ncclNetVDeviceProps_t: the members of a device; a plain device has itself as its only member. At
+// most four from v9 to v11, eight since v12.
 struct NetVDeviceOf4 {
   int count;
   int devices[4];
@@ -74,15 +74,15 @@ static_assert(offsetof(NetVDeviceOf8, count) == 0);
 static_assert(offsetof(NetVDeviceOf8, devices) == 4);
 static_assert(sizeof(NetVDeviceOf8) == 36);
 
-// ncclNetCommConfig_t, since v10: a communicator's wishes.
+// ncclNetCommConfig_t, since v10: a communicator's options.
 struct NetCommConfig {
-  int traffic_class;  // kNetUndefined: none
+  int traffic_class;  // kNetUndefined: not set
 };
 static_assert(offsetof(NetCommConfig, traffic_class) == 0);
 static_assert(sizeof(NetCommConfig) == 4);
 
-// ncclNetCommAttr_t and ncclNetAttr_t, since v11: what NCCL expects of the connections that it is
-// about to make, kNetUndefined where it expects nothing.
+// ncclNetCommAttr_t and ncclNetAttr_t, since v11: what NCCL expects of the connections that it will
+// make; kNetUndefined if unknown.
 struct NetCommAttr {
   int32_t max_concurrent_peers;
   int32_t min_concurrent_peers;
@@ -109,8 +109,8 @@ static_assert(offsetof(NetAttr, algorithm) == 36);
 static_assert(offsetof(NetAttr, protocol) == 40);
 static_assert(sizeof(NetAttr) == 44);
 
-// ncclProfilerCallback_t, since v10: `event` is made by kNetEventStart and named in the others,
-// `parent` is the phandle of isend or irecv.
+// ncclProfilerCallback_t, since v10. kNetEventStart creates `event`, which the other calls pass
+// back. `parent` is the phandle of isend or irecv.
 enum NetProfilerEvent : int {
   kNetEventStart = 0,
   kNetEventStop = 1,

@@ -20,20 +20,21 @@ using NetPropertiesV10 = NetPropertiesV9;
 struct NetV10 {
   const char* name;
 
-  // Once while the plugin is loaded; NCCL 2.28 and later: once while any communicator lives.
+  // Called once while the plugin is loaded; since NCCL 2.28, once while any communicator exists.
   Result (*init)(LogFunction log, NetProfilerCallback profiler);
 
-  // Plain devices before the first make_v_device, after that those it made as well: NCCL takes the
-  // difference for the number of them, and their indices for the next ones.
+  // Returns the plain devices until the first make_v_device, later also the devices that it made.
+  // NCCL takes the difference as the number of merged devices and derives the next indices from it.
   Result (*devices)(int* count);
 
-  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  // The plugin must set every field: NCCL passes uninitialised memory.
   Result (*get_properties)(int device, NetPropertiesV10* properties);
 
-  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // Neither may block: to wait, return success and a null comm. NCCL calls again, with the same
+  // handle.
   // `config`, `send_device` and `recv_device` may be null.
   Result (*connect)(int device, NetCommConfig* config, void* handle, void** send_comm,
                     NetDeviceHandle** send_device);
@@ -47,8 +48,8 @@ struct NetV10 {
                            void** mhandle);
   Result (*dereg_mr)(void* comm, void* mhandle);
 
-  // *request null after success: "not now", and NCCL calls again. `phandle` and `phandles` may be
-  // null.
+  // Success with a null *request means that NCCL must call again later. `phandle` and `phandles`
+  // may be null.
   Result (*isend)(void* send_comm, void* data, size_t size, int tag, void* mhandle, void* phandle,
                   void** request);
 
@@ -56,7 +57,7 @@ struct NetV10 {
   Result (*irecv)(void* recv_comm, int count, void** data, size_t* sizes, int* tags,
                   void** mhandles, void** phandles, void** request);
 
-  // Only of memory of kPointerCuda.
+  // Only for memory of type kPointerCuda.
   Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request);
 
@@ -67,7 +68,7 @@ struct NetV10 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional, for networks that code on the GPU takes part in.
+  // Optional. For networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 

@@ -2,7 +2,7 @@
 //
 // Net interface v12, symbol ncclNetPlugin_v12, since NCCL 2.30.
 // Native in 2.30.
-// As v11; eight devices in one, rails and planes.
+// Like v11, with eight members per device, and with rails and planes.
 // Frozen: a change of layout is a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V12_H_
 #define NCCLTUNE_ABI_NET_V12_H_
@@ -15,17 +15,17 @@
 namespace nccltune::abi {
 
 struct NetPropertiesV12 {
-  const char* name;      // unique; belongs to the plugin and must stay
-  const char* pci_path;  // the device's folder in sysfs; null: virtual
-  uint64_t guid;         // of the chip, the same for all its functions
+  const char* name;      // unique; the plugin owns it and must keep it
+  const char* pci_path;  // the device's directory in sysfs; null if virtual
+  uint64_t guid;         // identifies the chip; the same for all its functions
   int ptr_support;       // bits of kPointer*
-  int reg_is_global;     // 1: registered for every connection at once
+  int reg_is_global;     // 1: a registration is valid for all connections
   int force_flush;
   int speed;  // Mb/s
   int port;
   float latency;  // us
   int max_comms;
-  int max_recvs;  // buffers of one irecv
+  int max_recvs;  // most buffers of one irecv
   NetDeviceType net_device_type;
   int net_device_version;
   NetVDeviceOf8 v_device;
@@ -59,22 +59,23 @@ static_assert(sizeof(NetPropertiesV12) == 128);
 struct NetV12 {
   const char* name;
 
-  // Once per communicator; those made by ncclCommSplit with shared resources use their parent's
-  // context.
+  // Called once per communicator. Communicators made by ncclCommSplit with shared resources use
+  // their parent's context.
   Result (*init)(void** context, uint64_t communicator_id, NetCommConfig* config, LogFunction log,
                  NetProfilerCallback profiler);
 
-  // Plain devices before the first make_v_device, after that those it made as well: NCCL takes the
-  // difference for the number of them, and their indices for the next ones.
+  // Returns the plain devices until the first make_v_device, later also the devices that it made.
+  // NCCL takes the difference as the number of merged devices and derives the next indices from it.
   Result (*devices)(int* count);
 
-  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  // The plugin must set every field: NCCL passes uninitialised memory.
   Result (*get_properties)(int device, NetPropertiesV12* properties);
 
-  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(void* context, int device, void* handle, void** listen_comm);
 
-  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // Neither may block: to wait, return success and a null comm. NCCL calls again, with the same
+  // handle.
   // `send_device` and `recv_device` may be null.
   Result (*connect)(void* context, int device, void* handle, void** send_comm,
                     NetDeviceHandle** send_device);
@@ -88,8 +89,8 @@ struct NetV12 {
                            void** mhandle);
   Result (*dereg_mr)(void* comm, void* mhandle);
 
-  // *request null after success: "not now", and NCCL calls again. `phandle` and `phandles` may be
-  // null.
+  // Success with a null *request means that NCCL must call again later. `phandle` and `phandles`
+  // may be null.
   Result (*isend)(void* send_comm, void* data, size_t size, int tag, void* mhandle, void* phandle,
                   void** request);
 
@@ -97,7 +98,7 @@ struct NetV12 {
   Result (*irecv)(void* recv_comm, int count, void** data, size_t* sizes, int* tags,
                   void** mhandles, void** phandles, void** request);
 
-  // Only of memory of kPointerCuda.
+  // Only for memory of type kPointerCuda.
   Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request);
 
@@ -108,14 +109,14 @@ struct NetV12 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional, for networks that code on the GPU takes part in.
+  // Optional. For networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 
   // Optional. *device is the new index.
   Result (*make_v_device)(int* device, NetVDeviceOf8* members);
 
-  // Not optional, unlike what follows.
+  // Required; the next member is optional.
   Result (*finalize)(void* context);
   Result (*set_net_attr)(void* context, NetAttr* attributes);
 };

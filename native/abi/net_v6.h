@@ -15,15 +15,15 @@
 namespace nccltune::abi {
 
 struct NetPropertiesV6 {
-  const char* name;      // unique; belongs to the plugin and must stay
-  const char* pci_path;  // the device's folder in sysfs; null: virtual
-  uint64_t guid;         // of the chip, the same for all its functions
+  const char* name;      // unique; the plugin owns it and must keep it
+  const char* pci_path;  // the device's directory in sysfs; null if virtual
+  uint64_t guid;         // identifies the chip; the same for all its functions
   int ptr_support;       // bits of kPointer*
   int speed;             // Mb/s
   int port;
   float latency;  // us
   int max_comms;
-  int max_recvs;  // buffers of one irecv
+  int max_recvs;  // most buffers of one irecv
 };
 static_assert(offsetof(NetPropertiesV6, name) == 0);
 static_assert(offsetof(NetPropertiesV6, pci_path) == 8);
@@ -39,17 +39,18 @@ static_assert(sizeof(NetPropertiesV6) == 48);
 struct NetV6 {
   const char* name;
 
-  // Once while the plugin is loaded; NCCL 2.28 and later: once while any communicator lives.
+  // Called once while the plugin is loaded; since NCCL 2.28, once while any communicator exists.
   Result (*init)(LogFunction log);
   Result (*devices)(int* count);
 
-  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  // The plugin must set every field: NCCL passes uninitialised memory.
   Result (*get_properties)(int device, NetPropertiesV6* properties);
 
-  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // Neither may block: to wait, return success and a null comm. NCCL calls again, with the same
+  // handle.
   Result (*connect)(int device, void* handle, void** send_comm);
   Result (*accept)(void* listen_comm, void** recv_comm);
 
@@ -61,12 +62,12 @@ struct NetV6 {
                            void** mhandle);
   Result (*dereg_mr)(void* comm, void* mhandle);
 
-  // *request null after success: "not now", and NCCL calls again.
+  // Success with a null *request means that NCCL must call again later.
   Result (*isend)(void* send_comm, void* data, int size, int tag, void* mhandle, void** request);
   Result (*irecv)(void* recv_comm, int count, void** data, int* sizes, int* tags, void** mhandles,
                   void** request);
 
-  // Only of memory of kPointerCuda.
+  // Only for memory of type kPointerCuda.
   Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request);
 

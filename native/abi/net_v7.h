@@ -2,7 +2,7 @@
 //
 // Net interface v7, symbol ncclNetPlugin_v7, since NCCL 2.19.
 // Native in 2.19; accepted later when no newer symbol is exported.
-// Adds networks that code on the GPU takes part in: a device handle for each connection.
+// Adds networks that GPU code accesses: a device handle for each connection.
 // Frozen: a change of layout is a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V7_H_
 #define NCCLTUNE_ABI_NET_V7_H_
@@ -15,15 +15,15 @@
 namespace nccltune::abi {
 
 struct NetPropertiesV7 {
-  const char* name;      // unique; belongs to the plugin and must stay
-  const char* pci_path;  // the device's folder in sysfs; null: virtual
-  uint64_t guid;         // of the chip, the same for all its functions
+  const char* name;      // unique; the plugin owns it and must keep it
+  const char* pci_path;  // the device's directory in sysfs; null if virtual
+  uint64_t guid;         // identifies the chip; the same for all its functions
   int ptr_support;       // bits of kPointer*
   int speed;             // Mb/s
   int port;
   float latency;  // us
   int max_comms;
-  int max_recvs;  // buffers of one irecv
+  int max_recvs;  // most buffers of one irecv
   NetDeviceType net_device_type;
   int net_device_version;
 };
@@ -43,17 +43,18 @@ static_assert(sizeof(NetPropertiesV7) == 56);
 struct NetV7 {
   const char* name;
 
-  // Once while the plugin is loaded; NCCL 2.28 and later: once while any communicator lives.
+  // Called once while the plugin is loaded; since NCCL 2.28, once while any communicator exists.
   Result (*init)(LogFunction log);
   Result (*devices)(int* count);
 
-  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  // The plugin must set every field: NCCL passes uninitialised memory.
   Result (*get_properties)(int device, NetPropertiesV7* properties);
 
-  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // Neither may block: to wait, return success and a null comm. NCCL calls again, with the same
+  // handle.
   // `send_device` and `recv_device` may be null.
   Result (*connect)(int device, void* handle, void** send_comm, NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
@@ -66,12 +67,12 @@ struct NetV7 {
                            void** mhandle);
   Result (*dereg_mr)(void* comm, void* mhandle);
 
-  // *request null after success: "not now", and NCCL calls again.
+  // Success with a null *request means that NCCL must call again later.
   Result (*isend)(void* send_comm, void* data, int size, int tag, void* mhandle, void** request);
   Result (*irecv)(void* recv_comm, int count, void** data, int* sizes, int* tags, void** mhandles,
                   void** request);
 
-  // Only of memory of kPointerCuda.
+  // Only for memory of type kPointerCuda.
   Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request);
 
@@ -82,7 +83,7 @@ struct NetV7 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional, for networks that code on the GPU takes part in.
+  // Optional. For networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 };

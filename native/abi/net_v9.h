@@ -2,7 +2,7 @@
 //
 // Net interface v9, symbol ncclNetPlugin_v9, since NCCL 2.24.
 // Native in 2.24 and 2.25; accepted later when no newer symbol is exported.
-// Adds devices made of several, message sizes as size_t, and receives whose completion is optional.
+// Adds merged devices, message sizes as size_t, and receives with optional completion.
 // Frozen: a change of layout is a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V9_H_
 #define NCCLTUNE_ABI_NET_V9_H_
@@ -15,17 +15,17 @@
 namespace nccltune::abi {
 
 struct NetPropertiesV9 {
-  const char* name;      // unique; belongs to the plugin and must stay
-  const char* pci_path;  // the device's folder in sysfs; null: virtual
-  uint64_t guid;         // of the chip, the same for all its functions
+  const char* name;      // unique; the plugin owns it and must keep it
+  const char* pci_path;  // the device's directory in sysfs; null if virtual
+  uint64_t guid;         // identifies the chip; the same for all its functions
   int ptr_support;       // bits of kPointer*
-  int reg_is_global;     // 1: registered for every connection at once
+  int reg_is_global;     // 1: a registration is valid for all connections
   int force_flush;
   int speed;  // Mb/s
   int port;
   float latency;  // us
   int max_comms;
-  int max_recvs;  // buffers of one irecv
+  int max_recvs;  // most buffers of one irecv
   NetDeviceType net_device_type;
   int net_device_version;
   NetVDeviceOf4 v_device;
@@ -53,20 +53,21 @@ static_assert(sizeof(NetPropertiesV9) == 104);
 struct NetV9 {
   const char* name;
 
-  // Once while the plugin is loaded; NCCL 2.28 and later: once while any communicator lives.
+  // Called once while the plugin is loaded; since NCCL 2.28, once while any communicator exists.
   Result (*init)(LogFunction log);
 
-  // Plain devices before the first make_v_device, after that those it made as well: NCCL takes the
-  // difference for the number of them, and their indices for the next ones.
+  // Returns the plain devices until the first make_v_device, later also the devices that it made.
+  // NCCL takes the difference as the number of merged devices and derives the next indices from it.
   Result (*devices)(int* count);
 
-  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  // The plugin must set every field: NCCL passes uninitialised memory.
   Result (*get_properties)(int device, NetPropertiesV9* properties);
 
-  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // Neither may block: to wait, return success and a null comm. NCCL calls again, with the same
+  // handle.
   // `send_device` and `recv_device` may be null.
   Result (*connect)(int device, void* handle, void** send_comm, NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
@@ -79,14 +80,14 @@ struct NetV9 {
                            void** mhandle);
   Result (*dereg_mr)(void* comm, void* mhandle);
 
-  // *request null after success: "not now", and NCCL calls again.
+  // Success with a null *request means that NCCL must call again later.
   Result (*isend)(void* send_comm, void* data, size_t size, int tag, void* mhandle, void** request);
 
   // *request may hold kNetOptionalReceiveCompletion before the call.
   Result (*irecv)(void* recv_comm, int count, void** data, size_t* sizes, int* tags,
                   void** mhandles, void** request);
 
-  // Only of memory of kPointerCuda.
+  // Only for memory of type kPointerCuda.
   Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request);
 
@@ -97,7 +98,7 @@ struct NetV9 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional, for networks that code on the GPU takes part in.
+  // Optional. For networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The event that NCCL's own TCP transport describes to profiler plugins, version 1, since
-// NCCL 2.26. Frozen: a change of layout is a new version and a new header. Our own declarations of
-// public facts, checked against NCCL 2.26.2 to 2.30.7.
+// The event that NCCL's own TCP transport reports to profiler plugins, version 1, since NCCL 2.26.
+// Frozen: a change of layout is a new version and a new header. Our own declarations of public
+// facts, checked against NCCL 2.26.2 to 2.30.7.
 #ifndef NCCLTUNE_ABI_PROFILER_NET_V1_H_
 #define NCCLTUNE_ABI_PROFILER_NET_V1_H_
 
@@ -11,8 +11,8 @@
 
 namespace nccltune::abi {
 
-// The `plugin` of NetProfilerCallback: whose events they are in the upper 16 bits
-// (NCCL_PROFILER_NET_TYPE_SOCK), and the version of their description in the lower 16.
+// The argument `plugin` of NetProfilerCallback: the kind of network in the upper 16 bits
+// (NCCL_PROFILER_NET_TYPE_SOCK) and the version of the description in the lower 16.
 inline constexpr int64_t kProfilerNetSocketV1 = (int64_t{2} << 16) | 1;
 
 // ncclProfileSocket: the only type of event.
@@ -24,7 +24,7 @@ inline constexpr int kProfilerSocketReceive = 1;
 // ncclProfilerNetSockDescr_v1_t.
 struct ProfilerNetSocketV1 {
   uint8_t type;
-  alignas(8) int fd;  // the first of a union that holds a size_t
+  alignas(8) int fd;  // the first member of a union that also contains a size_t
   int operation;
   size_t bytes;
 };

@@ -3,7 +3,7 @@
 // Profiler interface v5, symbol ncclProfiler_v5, since NCCL 2.28.
 // Native in 2.28; accepted later when no newer symbol is exported (2.32.3 looks for v7 to v1).
 // Frozen: a change of layout is a new version and a new header. Only the members that we read are
-// spelt out; checked against NCCL 2.28.9, and the translation of later versions against 2.30.7.
+// declared. Checked against NCCL 2.28.9, and the translation of later versions against 2.30.7.
 #ifndef NCCLTUNE_ABI_PROFILER_V5_H_
 #define NCCLTUNE_ABI_PROFILER_V5_H_
 
@@ -14,7 +14,7 @@
 
 namespace nccltune::abi {
 
-// Event types, which are also the bits of the activation mask.
+// Event types. They are also the bits of the activation mask.
 inline constexpr uint64_t kProfileCollective = 1U << 1U;
 inline constexpr uint64_t kProfilePointToPoint = 1U << 2U;
 
@@ -69,12 +69,12 @@ static_assert(sizeof(ProfilerPointToPointV5) == 48);
 struct ProfilerV5 {
   const char* name;
 
-  // Once per communicator. *mask belongs to NCCL and to the whole process; it may be changed at any
-  // time, and each call that is enqueued takes the value that it finds.
+  // Called once per communicator. *mask belongs to NCCL and applies to the whole process. It may be
+  // changed at any time; each enqueued call uses its current value.
   Result (*init)(void** context, uint64_t communicator_id, int* mask, const char* communicator_name,
                  int nodes, int ranks, int rank, LogFunction log);
 
-  // A null *handle means that the event's end is of no interest.
+  // A null *handle means that the end of the event need not be reported.
   Result (*start_event)(void* context, void** handle, ProfilerEventV5* event);
   Result (*stop_event)(void* handle);
   Result (*record_event_state)(void* handle, int state, void* arguments);

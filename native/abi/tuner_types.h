@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every version of NCCL's tuner interface shares: enumerations and constants. A tuner only
-// ever returns kSuccess: through NCCL 2.32 any other result fails the collective or the
-// communicator, whatever NCCL's header says about falling back. Our own declarations of public
-// facts, checked against NCCL 2.21 to 2.30.
+// Enumerations and constants that all versions of NCCL's tuner interface share. A tuner must only
+// return kSuccess. Up to NCCL 2.32 any other result fails the collective or the communicator,
+// although NCCL's header promises a fallback. Our own declarations of public facts, checked against
+// NCCL 2.21 to 2.30.
 #ifndef NCCLTUNE_ABI_TUNER_TYPES_H_
 #define NCCLTUNE_ABI_TUNER_TYPES_H_
 
@@ -11,7 +11,7 @@
 
 namespace nccltune::abi {
 
-// ncclFunc_t. A tuner is asked about the first five only.
+// ncclFunc_t. NCCL asks tuners only about the first five.
 enum Collective : int {
   kBroadcast = 0,
   kReduce = 1,
@@ -59,7 +59,7 @@ enum ComputeCapability : int {
   kRubin = 4,  // since NCCL 2.32 (interface v7)
 };
 
-// Second index of the bandwidth tables of TunerConstants; the last stands for three nodes and more.
+// Second index of the bandwidth tables of TunerConstants; the last one is for three or more nodes.
 enum TuningScale : int { kOneNode = 0, kTwoNodes = 1, kFourNodes = 2 };
 inline constexpr int kNumTuningScales = 3;
 

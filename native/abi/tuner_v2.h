@@ -18,11 +18,12 @@ namespace nccltune::abi {
 struct TunerV2 {
   const char* name;
 
-  // Once per communicator. `context` is handed back in every other call.
+  // Called once per communicator. `context` is passed to every other call.
   Result (*init)(size_t ranks, size_t nodes, LogFunction log, void** context);
 
-  // Once per enqueued collective. `bytes` is the total over all ranks for all-gather and
-  // reduce-scatter. In: *algorithm, *protocol -1 and *channels 0, each "NCCL decides".
+  // Called once per enqueued collective. `bytes` is the total over all ranks for all-gather and
+  // reduce-scatter. On entry *algorithm and *protocol
+  // are -1 and *channels is 0: NCCL decides.
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int collnet_support,
                           int nvls_support, int pipe_ops, int* algorithm, int* protocol,
                           int* channels);

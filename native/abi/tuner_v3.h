@@ -2,7 +2,7 @@
 //
 // Tuner interface v3, symbol ncclTunerPlugin_v3, since NCCL 2.22.
 // Native in 2.22 and 2.23; accepted later when no newer symbol is exported.
-// Brings the cost table: six rows in 2.22, seven since 2.23 (PAT).
+// Adds the cost table: six rows in 2.22, seven since 2.23 (PAT).
 // Frozen: a change of layout is a new version and a new header.
 #ifndef NCCLTUNE_ABI_TUNER_V3_H_
 #define NCCLTUNE_ABI_TUNER_V3_H_
@@ -19,9 +19,9 @@ struct TunerV3 {
 
   Result (*init)(size_t ranks, size_t nodes, LogFunction log, void** context);
 
-  // Once per enqueued collective. `cost_table` is declared as float** and is in truth one
-  // contiguous float[algorithms][protocols] of predicted microseconds, negative where NCCL will
-  // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
+  // Called once per enqueued collective. `cost_table` is declared as float** but is one
+  // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
+  // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int* channels);
 

@@ -19,9 +19,9 @@ struct TunerV4 {
 
   Result (*init)(size_t ranks, size_t nodes, LogFunction log, void** context);
 
-  // Once per enqueued collective. `cost_table` is declared as float** and is in truth one
-  // contiguous float[algorithms][protocols] of predicted microseconds, negative where NCCL will
-  // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
+  // Called once per enqueued collective. `cost_table` is declared as float** but is one
+  // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
+  // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,

@@ -50,13 +50,14 @@ static_assert(sizeof(TunerConstantsV5) == 1152);
 struct TunerV5 {
   const char* name;
 
-  // Once per communicator. `constants` may be edited in place before NCCL builds its cost model.
+  // Called once per communicator. `constants` may be changed in place before NCCL builds its cost
+  // model.
   Result (*init)(void** context, uint64_t communicator_id, size_t ranks, size_t nodes,
                  LogFunction log, NvlDomainInfoV5* nvl_domains, TunerConstantsV5* constants);
 
-  // Once per enqueued collective. `cost_table` is declared as float** and is in truth one
-  // contiguous float[algorithms][protocols] of predicted microseconds, negative where NCCL will
-  // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
+  // Called once per enqueued collective. `cost_table` is declared as float** but is one
+  // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
+  // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,

@@ -21,14 +21,16 @@ using TunerConstantsV6 = TunerConstantsV5;
 struct TunerV6 {
   const char* name;
 
-  // Once per communicator. `constants` may be edited in place before NCCL builds its cost model.
+  // Called once per communicator. `constants` may be changed in place before NCCL builds its cost
+  // model.
   Result (*init)(void** context, uint64_t communicator_id, size_t ranks, size_t nodes,
                  LogFunction log, NvlDomainInfoV6* nvl_domains, TunerConstantsV6* constants);
 
-  // Once per enqueued collective. `cost_table` is declared as float** and is in truth one
-  // contiguous float[algorithms][protocols] of predicted microseconds, negative where NCCL will
-  // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
-  // Since 2.31 *channels only lowers NCCL's own count, and a valid entry set to -1 is selected.
+  // Called once per enqueued collective. `cost_table` is declared as float** but is one
+  // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
+  // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
+  // Since 2.31 *channels can only lower NCCL's own count, and a valid entry that is set to -1 is
+  // selected.
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,
@@ -36,9 +38,9 @@ struct TunerV6 {
 
   Result (*finalize)(void* context);
 
-  // Optional (may be NULL). For all but CollNet called one to three times per collective with
-  // `channels` 1 and `bytes` the share of that channel. NCCL clamps *chunk_bytes to its buffers and
-  // rounds it down to the protocol's grain (16, 1920, 512 bytes): below one grain it becomes 0.
+  // Optional (may be null). Called one to three times per collective, except for CollNet, with
+  // `channels` 1 and the bytes of that channel. NCCL limits *chunk_bytes to its buffers and rounds
+  // it down to the protocol's grain (16, 1920, 512 bytes): below one grain it becomes 0.
   Result (*get_chunk_size)(void* context, Collective collective, size_t bytes, int algorithm,
                            int protocol, int channels, size_t* chunk_bytes);
 };

@@ -14,7 +14,7 @@ Value TextOrNull(const std::string& text) { return text.empty() ? Value() : Valu
 
 Value RankOrNull(int rank) { return rank < 0 ? Value() : Value(rank); }
 
-// Clocks and events tell no tenths of a nanosecond; files of timings need not hold more.
+// Clocks and events are not more precise than 0.1 ns, so files of timings need no more digits.
 double Rounded(double microseconds) { return std::round(microseconds * 1e4) / 1e4; }
 
 template <typename T>
@@ -193,12 +193,12 @@ Value TableAnswer(const Value& id, const std::vector<SizedRow>& rows) {
 
 Value QuitAnswer(const Value& id) { return Answer("quit", id); }
 
-Value ErrorAnswer(const Value& id, const Trouble& trouble) {
+Value ErrorAnswer(const Value& id, const ErrorReport& error_report) {
   Value answer = Answer("error", id);
-  answer.Set("kind", trouble.kind);
-  answer.Set("text", trouble.text);
-  answer.Set("hint", TextOrNull(trouble.hint));
-  answer.Set("rank", RankOrNull(trouble.rank));
+  answer.Set("kind", error_report.kind);
+  answer.Set("text", error_report.text);
+  answer.Set("hint", TextOrNull(error_report.hint));
+  answer.Set("rank", RankOrNull(error_report.rank));
   return answer;
 }
 

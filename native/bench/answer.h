@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the bench answers: one JSON object a line, see docs/reference/bench.md.
+// Builds the answers of the bench: one JSON object a line, see docs/reference/bench.md.
 #ifndef NCCLTUNE_BENCH_ANSWER_H_
 #define NCCLTUNE_BENCH_ANSWER_H_
 
@@ -17,10 +17,9 @@
 
 namespace nccltune::bench {
 
-// `infos` of all processes, in their order.
+// `infos` has one entry for each process, in process order.
 json::Value HelloAnswer(const json::Value& id, const std::vector<BackendInfo>& infos,
                         std::string_view version);
-// `source` is the backend's name.
 json::Value PointAnswer(const json::Value& id, const Point& point, std::string_view source);
 json::Value DoneAnswer(const json::Value& id, int64_t points);
 
@@ -31,14 +30,14 @@ struct SizedRow {
 json::Value TableAnswer(const json::Value& id, const std::vector<SizedRow>& rows);
 json::Value QuitAnswer(const json::Value& id);
 
-// A request that was wrong, or (fatal) why the bench ends.
-struct Trouble {
-  std::string kind;  // "request", "start", or a step error's
+// An error: either an invalid request, or the reason why the run ends.
+struct ErrorReport {
+  std::string kind;  // "request", "start", or the kind of a step error
   std::string text;
   std::string hint;
   int rank = -1;
 };
-json::Value ErrorAnswer(const json::Value& id, const Trouble& trouble);
+json::Value ErrorAnswer(const json::Value& id, const ErrorReport& error_report);
 
 std::string_view KindName(ErrorKind kind);
 

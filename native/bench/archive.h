@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values to bytes and back, from one description of each struct: a function
+// Serialization. One description of each struct serves both directions: a function
 // Describe(archive, value) that calls archive(member, ...).
 #ifndef NCCLTUNE_BENCH_ARCHIVE_H_
 #define NCCLTUNE_BENCH_ARCHIVE_H_
@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/little_endian.h"
+#include "common/little_endian.h"
 
 namespace nccltune::bench {
 
@@ -29,10 +29,7 @@ class Writer {
   std::string Take() { return std::move(bytes_); }
 
  private:
-  void Number(uint64_t number) {
-    AppendUint32(&bytes_, static_cast<uint32_t>(number));
-    AppendUint32(&bytes_, static_cast<uint32_t>(number >> 32U));
-  }
+  void Number(uint64_t number) { little_endian::Append(&bytes_, number); }
 
   template <typename T>
   void Put(const T& value) {
@@ -41,7 +38,7 @@ class Writer {
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       Number(static_cast<uint64_t>(value));
     } else {
-      // A description serves both ways; writing changes nothing.
+      // Describe takes a non-const reference for both directions, but writing modifies nothing.
       Describe(*this, const_cast<T&>(value));
     }
   }
@@ -77,14 +74,14 @@ class Reader {
     (Get(values), ...);
   }
 
-  // Everything that was asked for was there, and nothing else.
+  // Whether every value could be read and no bytes are left over.
   bool Finished() const { return good_ && bytes_.empty(); }
 
  private:
   uint64_t Number() {
     if (bytes_.size() < 8) good_ = false;
     if (!good_) return 0;
-    const uint64_t number = Uint32At(bytes_, 0) | uint64_t{Uint32At(bytes_, 4)} << 32U;
+    const uint64_t number = little_endian::Get<uint64_t>(bytes_, 0);
     bytes_.remove_prefix(8);
     return number;
   }
@@ -116,7 +113,7 @@ class Reader {
   template <typename T>
   void Get(std::vector<T>& values) {
     values.clear();
-    // Each value takes eight bytes or more, so a damaged count cannot ask for much.
+    // Each value takes at least eight bytes, so a damaged count cannot make this allocate much.
     const uint64_t count = Number();
     if (count > bytes_.size() / 8) good_ = false;
     for (uint64_t i = 0; good_ && i < count; ++i) Get(values.emplace_back());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How errors are put into archives.
+// Serialization of the error types.
 #ifndef NCCLTUNE_BENCH_ARCHIVE_ERRORS_H_
 #define NCCLTUNE_BENCH_ARCHIVE_ERRORS_H_
 

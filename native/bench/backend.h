@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can run a step: NCCL on GPUs (nccl/), or a recording (replay/).
+// The interface of the backends that run steps: NCCL on GPUs (nccl/) or a recording (replay/).
 #ifndef NCCLTUNE_BENCH_BACKEND_H_
 #define NCCLTUNE_BENCH_BACKEND_H_
 
@@ -19,23 +19,24 @@ namespace nccltune::bench {
 struct GpuInfo {
   int rank = 0;
   std::string name;
-  std::string host_hash;  // stands for the host name, which is never told; empty: not known
+  // A hash in place of the host name, which is never reported; empty: unknown.
+  std::string host_hash;
 };
 
-// What `hello` says; docs/design/bench.md shows it.
+// What the answer to `hello` reports about the backend; docs/design/bench.md shows an example.
 struct BackendInfo {
   std::string backend;       // "nccl" or "replay"
-  std::string replay;        // the recording's name; empty: none
-  std::string nccl_version;  // "2.28.9"; of all processes the same, or the run does not start
-  std::string nccl_path;     // empty: none was opened
+  std::string replay;        // name of the recording; empty: none
+  std::string nccl_version;  // "2.28.9"; must be the same in all processes
+  std::string nccl_path;     // empty: no library was opened
   std::string nccl_from;     // "flag", "torch", "system", "recording"
-  std::string driver;        // the CUDA version of the driver, "13.0"; empty: not known
+  std::string driver;  // the newest CUDA version that the driver supports, "13.0"; empty: unknown
   std::string tuner_path;
   int tuner_control = 0;    // NCCLTUNE_TUNER_CONTROL_VERSION of the plugin
-  int tuner_interface = 0;  // 0: not known yet
+  int tuner_interface = 0;  // version of NCCL's tuner interface in use; 0: unknown so far
   int nodes = 1;
   int ranks = 1;
-  std::vector<GpuInfo> gpus;  // of this process, by rank
+  std::vector<GpuInfo> gpus;  // GPUs of this process, in rank order
   std::vector<Collective> collectives;
   std::vector<Dtype> dtypes;
   std::vector<Redop> redops;
@@ -48,50 +49,52 @@ struct BackendInfo {
 
 struct OpenError {
   enum class Kind {
-    kCannotRun,  // no GPU, no library, too old an NCCL: exit status 3
-    kBadInput,   // what it was given cannot be used: exit status 2
+    kCannotRun,  // no GPU, no library, or NCCL is too old: exit status 3
+    kBadInput,   // an option or an input file cannot be used: exit status 2
     kFailed,     // NCCL or CUDA failed: exit status 4
   };
   Kind kind = Kind::kCannotRun;
   std::string text;  // "no GPU: libcuda.so.1 could not be opened"
-  std::string hint;  // the way out; may be empty
+  std::string hint;  // how to fix it; may be empty
   int rank = -1;
 };
 
-// All of a process's ranks. Open, Run, Table and Close are called from one thread, one at a time,
-// and in all processes alike.
+// Runs the steps of all ranks of one process. One thread calls Open, Run, Table and Close, and
+// every process makes the same calls in the same order.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Before the communicator is made, a backend agrees with the others over the exchange that all
-  // can (one that cannot must not leave the others in ncclCommInitRank). `exchange` outlives the
-  // backend. Error: the run ends.
-  virtual std::optional<OpenError> Open(const World& world, Exchange* exchange,
+  // Opens the libraries and creates the communicator. All backends first agree over `exchange` that
+  // each of them can do so: one that cannot must not leave the others waiting in ncclCommInitRank.
+  // `exchange` must outlive the backend. Returns an error if the run must end.
+  virtual std::optional<OpenError> Open(const World& world, ProcessExchange* exchange,
                                         BackendInfo* info) = 0;
 
-  // Blocks until the ranks of this process are done. An error of one process that keeps it from
-  // taking part must be agreed upon before anything is launched, so that all return it.
+  // Runs the step on all ranks of this process and blocks until they are done. If one process
+  // cannot take part, all must learn it before anything is launched, so that all return an error.
   virtual StepResult Run(const Step& step) = 0;
 
-  // NCCL's predictions for the call that the step describes (choice, warm-up and iterations aside).
+  // Returns NCCL's predictions for the call that the step describes. Ignores the step's choice,
+  // warm-up and iterations.
   virtual TableResult Table(const Step& step) = 0;
 
-  // The good end; not called after Abort.
+  // Closes the backend in an orderly way. Not called after Abort.
   virtual void Close() = 0;
 
-  // From another thread, at any time, once: makes a blocked call return soon (ncclCommAbort). May
-  // itself block; the process ends by force a few seconds later in any case.
+  // Makes a blocked call return soon, with ncclCommAbort. Called at most once, from another thread,
+  // at any time. It may block itself; the process then exits by force a few seconds later.
   virtual void Abort() noexcept = 0;
 };
 
 struct NcclOptions {
-  std::string nccl_path;   // --nccl; empty: PyTorch's, else the system's
-  std::string tuner_path;  // our plugin, absolute
-  std::chrono::milliseconds start_limit{std::chrono::minutes(2)};  // for the communicator
+  std::string nccl_path;   // --nccl; empty: PyTorch's library, else the system's
+  std::string tuner_path;  // absolute path of our plugin
+  // Limit for creating the communicator.
+  std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
 };
 
-// Opens nothing before Open.
+// Creates the backend. It opens no library before Open.
 std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options);
 
 }  // namespace nccltune::bench

@@ -24,17 +24,17 @@ int StatusOf(OpenError::Kind kind) {
   return kFailed;
 }
 
-Trouble TroubleOf(const StepError& error) {
+ErrorReport ErrorReportOf(const StepError& error) {
   return {std::string(KindName(error.kind)), error.text, "", error.rank};
 }
 
 }  // namespace
 
-Conductor::Conductor(Ensemble* ensemble, Settings settings)
+Conductor::Conductor(Ensemble* ensemble, Options settings)
     : ensemble_(*ensemble), settings_(std::move(settings)) {}
 
 int Conductor::Run() {
-  if (Start()) Converse();
+  if (Start()) ServeRequests();
   return Finish();
 }
 
@@ -52,7 +52,7 @@ bool Conductor::TakeInfos(bool all) {
   std::vector<int> first_ranks;
   for (const std::optional<std::string>& answer : ensemble_.answers()) {
     if (!answer) continue;
-    Opened opened;
+    OpenResult opened;
     if (!Read(*answer, &opened)) return fail(kFailed, "an answer could not be read", "");
     if (opened.error) {
       const OpenError& error = *opened.error;
@@ -63,7 +63,7 @@ bool Conductor::TakeInfos(bool all) {
   }
   if (!all) {
     return fail(kFailed,
-                ensemble_.Silent() + " did not make the communicator within " +
+                ensemble_.MissingAnswers() + " did not make the communicator within " +
                     InSeconds(settings_.start_limit),
                 "NCCL_DEBUG=INFO shows what it waits for; --start-timeout gives it longer");
   }
@@ -79,22 +79,22 @@ bool Conductor::TakeInfos(bool all) {
   return true;
 }
 
-void Conductor::Converse() {
-  Request request;
+void Conductor::ServeRequests() {
+  BenchRequest request;
   while (NextRequest(&request)) {
     id_ = request.id;
     switch (request.kind) {
-      case Request::Kind::kHello:
-        greeted_ = true;
-        ensemble_.Say(HelloAnswer(id_, infos_, settings_.version));
+      case BenchRequest::Kind::kHello:
+        hello_received_ = true;
+        ensemble_.WriteAnswer(HelloAnswer(id_, infos_, settings_.version));
         break;
-      case Request::Kind::kMeasure:
+      case BenchRequest::Kind::kMeasure:
         Measure(request);
         break;
-      case Request::Kind::kTable:
+      case BenchRequest::Kind::kTable:
         Table(request);
         break;
-      case Request::Kind::kQuit:
+      case BenchRequest::Kind::kQuit:
         return;
     }
     if (ending()) return;
@@ -102,26 +102,26 @@ void Conductor::Converse() {
   }
 }
 
-// The next valid request; false if there is none or the run ends.
-bool Conductor::NextRequest(Request* request) {
+// Reads the next valid request. Returns false at the end of input or if the run ends.
+bool Conductor::NextRequest(BenchRequest* request) {
   for (;;) {
     std::string line;
     std::string error = "the line is longer than a mebibyte";
     const host::LineBuffer::Result result = ensemble_.NextLine(&line);
     if (result == host::LineBuffer::Result::kEnd) return false;
     if (result == host::LineBuffer::Result::kTooLong) {
-      *request = Request();
+      *request = BenchRequest();
     } else if (ParseRequest(line, ranks_, request, &error)) {
       const bool needs_no_hello =
-          request->kind == Request::Kind::kHello || request->kind == Request::Kind::kQuit;
-      if (greeted_ || needs_no_hello) return true;
-      error = "the first request must be hello, with the schema_version that is spoken";
+          request->kind == BenchRequest::Kind::kHello || request->kind == BenchRequest::Kind::kQuit;
+      if (hello_received_ || needs_no_hello) return true;
+      error = "the first request must be hello, with a supported schema_version";
     }
-    ensemble_.Say(ErrorAnswer(request->id, {"request", error, "", -1}));
+    ensemble_.WriteAnswer(ErrorAnswer(request->id, {"request", error, "", -1}));
   }
 }
 
-void Conductor::Measure(const Request& request) {
+void Conductor::Measure(const BenchRequest& request) {
   Iterations iterations(request.target_ms);
   int64_t points = 0;
   for (int i = 0; i < request.rounds; ++i) {
@@ -130,11 +130,11 @@ void Conductor::Measure(const Request& request) {
       ++points;
     }
   }
-  ensemble_.Say(DoneAnswer(request.id, points));
+  ensemble_.WriteAnswer(DoneAnswer(request.id, points));
 }
 
-// False when the run ends.
-bool Conductor::MeasureStep(const Request& request, Iterations* iterations, Step step) {
+// Returns false if the run ends.
+bool Conductor::MeasureStep(const BenchRequest& request, Iterations* iterations, Step step) {
   ensemble_.WaitForReader();
   if (ending()) return false;
   Point point;
@@ -142,21 +142,22 @@ bool Conductor::MeasureStep(const Request& request, Iterations* iterations, Step
   bool ran = true;
   if (!point.error && !iterations->For(step)) {
     ran = RunStep(Iterations::Trial(step), &point);
-    if (ran && !point.error) iterations->Learn(step, point.time_us);
+    if (ran && !point.error) iterations->SetTrialTime(step, point.time_us);
   }
   step.iterations = iterations->For(step).value_or(0);
   if (ran && !point.error) ran = RunStep(step, &point);
   point.step = step;
   if (!ran) {
-    // What was in flight is told as lost, unless this process was asked to end.
-    const Ending ending = ensemble_.ending().value_or(Ending());
-    if (ending.trouble.kind == "signal" || ending.told) return false;
-    point.error = StepError{ErrorKind::kDied, ending.trouble.text, ending.trouble.rank, true};
-    ensemble_.MarkTold();
+    // Report the interrupted step as lost, unless a signal ended this process.
+    const RunEnd ending = ensemble_.ending().value_or(RunEnd());
+    if (ending.error_report.kind == "signal" || ending.reported) return false;
+    point.error =
+        StepError{ErrorKind::kDied, ending.error_report.text, ending.error_report.rank, true};
+    ensemble_.MarkReported();
   }
-  ensemble_.Say(PointAnswer(request.id, point, infos_[0].backend));
+  ensemble_.WriteAnswer(PointAnswer(request.id, point, infos_[0].backend));
   if (ran && point.error && point.error->fatal) {
-    ensemble_.End(kFailed, TroubleOf(*point.error), /*told=*/true);
+    ensemble_.End(kFailed, ErrorReportOf(*point.error), /*reported=*/true);
   }
   return !ending();
 }
@@ -190,16 +191,16 @@ std::optional<StepError> Conductor::Unsupported(const Step& step) const {
   } else {
     return std::nullopt;
   }
-  return StepError{ErrorKind::kUnsupported, what + " is not to be had here"};
+  return StepError{ErrorKind::kUnsupported, what + " is not supported here"};
 }
 
 bool Conductor::RunStep(Step step, Point* point) {
   const auto results = AskAll<StepResult>(MessageType::kStep, step, MessageType::kStepDone);
-  if (results) *point = Together(step, *results, ranks_);
+  if (results) *point = CombineResults(step, *results, ranks_);
   return results.has_value();
 }
 
-void Conductor::Table(const Request& request) {
+void Conductor::Table(const BenchRequest& request) {
   std::vector<SizedRow> rows;
   for (const size_t bytes : request.bytes) {
     Step step = request.step;
@@ -208,15 +209,15 @@ void Conductor::Table(const Request& request) {
     if (ending()) return;
     const std::optional<StepError>& error = rows.back().result.error;
     if (error && error->fatal) {
-      ensemble_.Say(TableAnswer(request.id, rows));
-      ensemble_.End(kFailed, TroubleOf(*error), /*told=*/true);
+      ensemble_.WriteAnswer(TableAnswer(request.id, rows));
+      ensemble_.End(kFailed, ErrorReportOf(*error), /*reported=*/true);
       return;
     }
   }
-  ensemble_.Say(TableAnswer(request.id, rows));
+  ensemble_.WriteAnswer(TableAnswer(request.id, rows));
 }
 
-// As process 0 sees it, unless somebody else has an error.
+// Returns the table of process 0, or the error of any process.
 TableResult Conductor::TableOf(const Step& step) {
   TableResult table;
   table.error = Unsupported(step);
@@ -237,7 +238,7 @@ std::optional<std::vector<Result>> Conductor::AskAll(MessageType question, Step 
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(
                          std::chrono::duration<double>(step.timeout_s)) +
                      settings_.beyond_timeout;
-  const bool all = ensemble_.Ask(question, Written(step), answer, Ensemble::Clock::now() + limit);
+  const bool all = ensemble_.Ask(question, Serialize(step), answer, Ensemble::Clock::now() + limit);
   if (!all && ending()) return std::nullopt;
   std::vector<Result> results;
   for (const std::optional<std::string>& bytes : ensemble_.answers()) {
@@ -247,7 +248,7 @@ std::optional<std::vector<Result>> Conductor::AskAll(MessageType question, Step 
       result.error = StepError{ErrorKind::kNccl, "an answer could not be read", -1, true};
     } else if (!bytes && !ensemble_.cut_short()) {
       result.error = StepError{ErrorKind::kTimeout,
-                               InWords(step) + " is stuck: " + ensemble_.Silent() +
+                               InWords(step) + " is stuck: " + ensemble_.MissingAnswers() +
                                    " gave no answer within " + InSeconds(limit),
                                -1, true};
     }
@@ -258,18 +259,19 @@ std::optional<std::vector<Result>> Conductor::AskAll(MessageType question, Step 
 int Conductor::Finish() {
   if (!ending()) {
     if (ensemble_.Quit()) {
-      ensemble_.Say(QuitAnswer(id_));
-      ensemble_.FlushWell();
+      ensemble_.WriteAnswer(QuitAnswer(id_));
+      ensemble_.FlushOutput();
       if (!ending()) return kOk;
     }
-    ensemble_.End(kFailed,
-                  {"timeout", ensemble_.Silent() + " could not close the communicator", "", -1});
+    ensemble_.End(
+        kFailed,
+        {"timeout", ensemble_.MissingAnswers() + " could not close the communicator", "", -1});
   }
-  const Ending ending = ensemble_.ending().value_or(Ending());
-  const Trouble& trouble = ending.trouble;
-  if (!ending.told) ensemble_.Say(ErrorAnswer(id_, trouble));
-  std::fprintf(stderr, "error: %s\n", trouble.text.c_str());
-  if (!trouble.hint.empty()) std::fprintf(stderr, "hint:  %s\n", trouble.hint.c_str());
+  const RunEnd ending = ensemble_.ending().value_or(RunEnd());
+  const ErrorReport& error_report = ending.error_report;
+  if (!ending.reported) ensemble_.WriteAnswer(ErrorAnswer(id_, error_report));
+  std::fprintf(stderr, "error: %s\n", error_report.text.c_str());
+  if (!error_report.hint.empty()) std::fprintf(stderr, "hint:  %s\n", error_report.hint.c_str());
   ensemble_.Abort(ending);
   return ending.status;
 }

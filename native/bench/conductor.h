@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Process 0's lead of a run: takes requests, has all players run the steps, answers.
+// The main loop of process 0: reads requests, has all players run the steps and writes the answers.
 #ifndef NCCLTUNE_BENCH_CONDUCTOR_H_
 #define NCCLTUNE_BENCH_CONDUCTOR_H_
 
@@ -20,49 +20,49 @@ namespace nccltune::bench {
 
 class Conductor {
  public:
-  struct Settings {
+  struct Options {
     std::string version;
     std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
-    // What a step may take beyond its own timeout. A backend ends a stuck collective by itself;
-    // this is for one that does not even do that.
+    // How much longer than its own timeout a step may take. The backend normally ends a stuck
+    // collective itself; this limit catches a backend that does not.
     std::chrono::milliseconds beyond_timeout{std::chrono::seconds(10)};
   };
 
-  // `ensemble` must outlive this object.
-  Conductor(Ensemble* ensemble, Settings settings);
+  Conductor(Ensemble* ensemble, Options settings);
 
-  // The whole run; the process's exit status.
+  // Runs until the end and returns the exit status of the process.
   int Run();
 
  private:
   bool Start();
   bool TakeInfos(bool all);
-  void Converse();
+  void ServeRequests();
   int Finish();
 
-  bool NextRequest(Request* request);
-  void Measure(const Request& request);
-  bool MeasureStep(const Request& request, Iterations* iterations, Step step);
-  void Table(const Request& request);
+  bool NextRequest(BenchRequest* request);
+  void Measure(const BenchRequest& request);
+  bool MeasureStep(const BenchRequest& request, Iterations* iterations, Step step);
+  void Table(const BenchRequest& request);
   TableResult TableOf(const Step& step);
   std::optional<StepError> Unsupported(const Step& step) const;
 
-  // Runs the step everywhere. False: the run ends and there is no result.
+  // Runs the step in all processes. Returns false if the run ends and there is no result.
   bool RunStep(Step step, Point* point);
-  // What all processes made of it; nothing when the run ends first. Who did not answer in time has
-  // a timeout for an answer, who was not waited for has an empty one.
+  // Sends the step to all processes and returns their results, or nullopt if the run ends first. A
+  // process that did not answer in time gets a timeout error. A process that was not waited for,
+  // because another reported a fatal error, gets an empty result.
   template <typename Result>
   std::optional<std::vector<Result>> AskAll(MessageType question, Step step, MessageType answer);
 
   bool ending() const { return ensemble_.ending().has_value(); }
 
   Ensemble& ensemble_;
-  const Settings settings_;
+  const Options settings_;
   std::vector<BackendInfo> infos_;
   int ranks_ = 1;
   uint64_t sequence_ = 0;
-  bool greeted_ = false;
-  json::Value id_;  // of the request under way
+  bool hello_received_ = false;
+  json::Value id_;  // of the current request
 };
 
 }  // namespace nccltune::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How this process comes to its end: by a signal, with its parent, or by force when it is stuck.
+// How this process ends: by a signal, together with its parent, or by force if it is stuck.
 #ifndef NCCLTUNE_BENCH_ENDING_H_
 #define NCCLTUNE_BENCH_ENDING_H_
 
@@ -12,34 +12,35 @@ namespace nccltune::bench {
 enum ExitStatus : int {
   kOk = 0,
   kBadArguments = 2,
-  kCannotRun = 3,  // no GPU, no library, too old an NCCL
-  kFailed = 4,     // a rank died, a collective got stuck, NCCL failed
+  kCannotRun = 3,  // no GPU, no library, or NCCL is too old
+  kFailed = 4,     // a rank died, a collective hung, or NCCL failed
   kSignalled = 128,
 };
 
-// From the moment a process must end it has this long.
+// Time between the moment a process must end and its exit by force.
 inline constexpr std::chrono::milliseconds kGrace{3500};
 
-// Ends the process with `status` by then, whatever it does. The earliest call counts.
+// Exits the process with `status` after that time, whatever its threads do. If called several
+// times, the earliest deadline counts.
 void EndByForce(int status, std::chrono::milliseconds after);
 
-// The signals that ask for an end, but for those that the starter has ignored (nohup). To be made
-// before any thread, which would get them too. The first that comes makes descriptor() readable and
-// gives the process kGrace to end.
+// Handles SIGTERM, SIGINT and SIGHUP, except a SIGINT or SIGHUP that the parent has set to be
+// ignored (nohup). Create it before any thread, because threads inherit the signal mask. The first
+// signal makes descriptor() readable and starts the kGrace period.
 class Signals {
  public:
   Signals();
 
   int descriptor() const { return event_; }
-  // 0: none has come.
+  // The signal received; 0: none yet.
   int number() const;
   static std::string Name(int number);
 
  private:
-  int event_;  // as long as the process, like the thread that waits
+  int event_;  // never closed, because the waiting thread uses it until the process exits
 };
 
-// Asks for SIGTERM when the parent dies. False if it has died already.
+// Requests SIGTERM for when the parent dies. Returns false if the parent is already dead.
 bool EndWithParent();
 
 }  // namespace nccltune::bench

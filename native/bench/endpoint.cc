@@ -35,7 +35,7 @@ std::optional<Endpoint> ParseEndpoint(std::string_view text) {
   if (host.starts_with('[') && host.ends_with(']')) {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != std::string_view::npos) {
-    return std::nullopt;  // where an IPv6 address ends cannot be told
+    return std::nullopt;  // without brackets, the end of an IPv6 address is ambiguous
   }
   if (host.empty() || host.find_first_of(" \t[]") != std::string_view::npos) return std::nullopt;
   return Endpoint{std::string(host), static_cast<int>(*port)};

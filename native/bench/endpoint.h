@@ -11,21 +11,22 @@
 
 namespace nccltune::bench {
 
-// Where the processes of a run meet.
+// The address at which process 0 listens and the others connect.
 struct Endpoint {
-  std::string host;  // a name, or an address of IPv4 or IPv6
+  std::string host;  // a host name, or an IPv4 or IPv6 address
   int port = 0;
 
   bool operator==(const Endpoint&) const = default;
 };
 
-// "host:29500", "10.0.0.1:29500", "[fe80::1%eth0]:29500".
+// Parses "host:29500", "10.0.0.1:29500" or "[fe80::1%eth0]:29500".
 std::optional<Endpoint> ParseEndpoint(std::string_view text);
 
 std::string ToString(const Endpoint& endpoint);
 
-// A host given by its address or as localhost. Rank 0 listens on exactly that; for a name it
-// listens on all interfaces, because a host's own name often stands for a loopback address there.
+// Whether the host is an IP address or "localhost". Process 0 then listens on exactly that address.
+// For a host name it listens on all interfaces, because many hosts resolve their own name to a
+// loopback address.
 bool IsExact(const Endpoint& endpoint);
 
 struct SocketAddress {
@@ -36,10 +37,12 @@ struct SocketAddress {
   int family() const { return storage.ss_family; }
 };
 
-// All addresses of the host for TCP. Empty with the resolver's words in *error if there is none.
+// Returns all TCP addresses of the host. If there is none, returns an empty list and the resolver's
+// message in *error.
 std::vector<SocketAddress> Resolve(const Endpoint& endpoint, std::string* error);
 
-// All interfaces: IPv6 with IPv4, or IPv4 alone where there is no IPv6.
+// Returns the wildcard addresses: first IPv6, which accepts IPv4 too, then IPv4 for hosts without
+// IPv6.
 std::vector<SocketAddress> AnyInterface(int port);
 
 }  // namespace nccltune::bench

@@ -18,17 +18,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// For closing the communicator.
+// Limit for closing the communicator.
 constexpr seconds kCloseLimit{30};
-// For the players to end, within kGrace.
+// Limit for the players to exit; must be below kGrace.
 constexpr milliseconds kEndLimit{2500};
-// With more lines unread no step is begun.
-constexpr size_t kMostUnread = size_t{64} << 10;
+// If more bytes of output than this are unread, no new step starts.
+constexpr size_t kMaxUnread = size_t{64} << 10;
 constexpr seconds kLongestWait{1};
 
 Ensemble::Clock::time_point Never() { return Ensemble::Clock::time_point::max(); }
 
-// Whether an answer says that nothing more can be run.
+// Whether the answer reports an error after which no step can run.
 bool IsFatal(MessageType type, std::string_view payload) {
   if (type == MessageType::kStepDone) {
     StepResult step;
@@ -38,32 +38,32 @@ bool IsFatal(MessageType type, std::string_view payload) {
     TableResult table;
     return !Read(payload, &table) || (table.error && table.error->fatal);
   }
-  Opened opened;
+  OpenResult opened;
   return type == MessageType::kOpened && (!Read(payload, &opened) || opened.error);
 }
 
 }  // namespace
 
-Ensemble::Ensemble(std::vector<Wire> wires, Surroundings surroundings)
-    : surroundings_(std::move(surroundings)),
+Ensemble::Ensemble(std::vector<Wire> wires, Options options)
+    : options_(std::move(options)),
       wires_(std::move(wires)),
-      output_(surroundings_.output),
+      output_(options_.output),
       answers_(wires_.size()),
       gathered_(wires_.size()),
-      gone_(wires_.size()) {}
+      lost_(wires_.size()) {}
 
 bool Ensemble::Ask(MessageType question, std::string_view payload, MessageType answer,
                    Clock::time_point until) {
   awaited_ = answer;
-  cut_.reset();
+  cut_short_at_.reset();
   std::fill(answers_.begin(), answers_.end(), std::nullopt);
   SendToAll(question, payload);
   while (!ending_ && !AllAnswered()) {
-    const Clock::time_point limit = cut_ ? std::min(until, *cut_) : until;
+    const Clock::time_point limit = cut_short_at_ ? std::min(until, *cut_short_at_) : until;
     if (Clock::now() >= limit) return false;
     Pump(limit);
   }
-  // Who goes after its answer takes nothing from it.
+  // A player that disconnects after its answer does not invalidate the answer.
   return AllAnswered();
 }
 
@@ -72,12 +72,12 @@ bool Ensemble::AllAnswered() const {
                      [](const auto& answer) { return answer.has_value(); });
 }
 
-std::string Ensemble::Silent() const {
-  std::vector<int> silent;
+std::string Ensemble::MissingAnswers() const {
+  std::vector<int> missing;
   for (size_t process = 0; process < answers_.size(); ++process) {
-    if (!answers_[process]) silent.push_back(static_cast<int>(process));
+    if (!answers_[process]) missing.push_back(static_cast<int>(process));
   }
-  return Processes(silent);
+  return Processes(missing);
 }
 
 host::LineBuffer::Result Ensemble::NextLine(std::string* line) {
@@ -89,16 +89,16 @@ host::LineBuffer::Result Ensemble::NextLine(std::string* line) {
   return host::LineBuffer::Result::kEnd;
 }
 
-void Ensemble::Say(const json::Value& answer) { output_.Write(json::Write(answer)); }
+void Ensemble::WriteAnswer(const json::Value& answer) { output_.Write(json::Write(answer)); }
 
 void Ensemble::WaitForReader() {
-  while (!ending_ && output_.waiting() > kMostUnread) Pump(Never());
+  while (!ending_ && output_.waiting() > kMaxUnread) Pump(Never());
 }
 
-void Ensemble::End(int status, Trouble trouble, bool told) {
+void Ensemble::End(int status, ErrorReport error_report, bool reported) {
   if (ending_) return;
-  ending_ = Ending{status, std::move(trouble), told};
-  surroundings_.ending(status);
+  ending_ = RunEnd{status, std::move(error_report), reported};
+  options_.ending(status);
 }
 
 bool Ensemble::Quit() {
@@ -106,15 +106,15 @@ bool Ensemble::Quit() {
   return Ask(MessageType::kQuit, {}, MessageType::kClosed, Clock::now() + kCloseLimit);
 }
 
-void Ensemble::FlushWell() {
+void Ensemble::FlushOutput() {
   while (!ending_ && output_.broken().empty() && output_.waiting() > 0) Pump(Never());
 }
 
-void Ensemble::Abort(const Ending& ending) {
-  SendToAll(MessageType::kAbort, Written(Order{ending.status, ending.trouble.text}));
+void Ensemble::Abort(const RunEnd& ending) {
+  SendToAll(MessageType::kAbort, Serialize(AbortOrder{ending.status, ending.error_report.text}));
   const Clock::time_point until = Clock::now() + kEndLimit;
   const auto anything_left = [this] {
-    return output_.waiting() > 0 || std::find(gone_.begin(), gone_.end(), false) != gone_.end();
+    return output_.waiting() > 0 || std::find(lost_.begin(), lost_.end(), false) != lost_.end();
   };
   while (Clock::now() < until && anything_left()) Pump(until);
 }
@@ -126,9 +126,9 @@ void Ensemble::SendToAll(MessageType type, std::string_view payload) {
 void Ensemble::Pump(Clock::time_point until, bool wants_input) {
   constexpr size_t kFirstWire = 3;
   std::vector<pollfd> watched;
-  watched.push_back({ending_ ? -1 : surroundings_.interrupt, POLLIN, 0});
-  watched.push_back({wants_input ? surroundings_.input : -1, POLLIN, 0});
-  // Without anything to write it tells when the reader goes.
+  watched.push_back({ending_ ? -1 : options_.interrupt, POLLIN, 0});
+  watched.push_back({wants_input ? options_.input : -1, POLLIN, 0});
+  // If nothing is to be written, poll still reports that the reader has closed the pipe.
   watched.push_back({output_.broken().empty() ? output_.descriptor() : -1,
                      static_cast<short>(output_.waiting() > 0 ? POLLOUT : 0), 0});
   const Clock::time_point now = Clock::now();
@@ -143,16 +143,16 @@ void Ensemble::Pump(Clock::time_point until, bool wants_input) {
   poll(watched.data(), watched.size(), static_cast<int>(std::max<int64_t>(left, 0)));
 
   if (watched[0].revents != 0) {
-    End(surroundings_.interrupted_status(), {"signal", surroundings_.why_interrupted(), "", -1});
+    End(options_.interrupted_status(), {"signal", options_.why_interrupted(), "", -1});
   }
   if (watched[1].revents != 0) ReadInput();
   output_.Flush();
   if ((watched[2].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) {
-    output_.Break("its reader has gone");
+    output_.Break("its reader has closed it");
   }
   if (!output_.broken().empty() && !quitting_) {
     End(kFailed, {"output", "standard output cannot be written: " + output_.broken(), "", -1},
-        /*told=*/true);
+        /*reported=*/true);
   }
   std::vector<Message> messages;
   for (size_t process = 0; process < wires_.size(); ++process) {
@@ -165,13 +165,13 @@ void Ensemble::Pump(Clock::time_point until, bool wants_input) {
       for (Message& message : messages) Handle(process, std::move(message));
     }
     wire.KeepAlive(Clock::now());
-    if (!wire.broken().empty()) Lost(process, wire.broken());
+    if (!wire.broken().empty()) OnLost(process, wire.broken());
   }
 }
 
 void Ensemble::ReadInput() {
   char bytes[4096];
-  const ssize_t got = read(surroundings_.input, bytes, sizeof bytes);
+  const ssize_t got = read(options_.input, bytes, sizeof bytes);
   if (got > 0) {
     input_.Add({bytes, static_cast<size_t>(got)});
   } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
@@ -183,10 +183,10 @@ void Ensemble::Handle(size_t process, Message message) {
   if (message.type == MessageType::kGather) {
     Gather(process, std::move(message.payload));
   } else if (message.type == MessageType::kLeaving) {
-    Lost(process, message.payload);
+    OnLost(process, message.payload);
   } else if (message.type == awaited_) {
-    if (!cut_ && IsFatal(message.type, message.payload)) {
-      cut_ = Clock::now() + surroundings_.after_fatal;
+    if (!cut_short_at_ && IsFatal(message.type, message.payload)) {
+      cut_short_at_ = Clock::now() + options_.after_fatal;
     }
     answers_[process] = std::move(message.payload);
   }
@@ -200,14 +200,14 @@ void Ensemble::Gather(size_t process, std::string part) {
     parts.push_back(*one);
   }
   std::fill(gathered_.begin(), gathered_.end(), std::nullopt);
-  SendToAll(MessageType::kGathered, Written(parts));
+  SendToAll(MessageType::kGathered, Serialize(parts));
 }
 
-void Ensemble::Lost(size_t process, const std::string& why) {
-  gone_[process] = true;
-  if (quitting_ && answers_[process]) return;  // it has closed its backend and may go
-  End(kFailed, {"died", "process " + std::to_string(process) + " has gone: " + why,
-                "its own standard error may say why",
+void Ensemble::OnLost(size_t process, const std::string& why) {
+  lost_[process] = true;
+  if (quitting_ && answers_[process]) return;  // it has closed its backend, so it may disconnect
+  End(kFailed, {"died", "process " + std::to_string(process) + " was lost: " + why,
+                "its standard error may show why",
                 process < first_ranks_.size() ? first_ranks_[process] : -1});
 }
 

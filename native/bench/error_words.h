@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What errors are about, in words.
+// Texts for error messages.
 #ifndef NCCLTUNE_BENCH_ERROR_WORDS_H_
 #define NCCLTUNE_BENCH_ERROR_WORDS_H_
 
@@ -12,16 +12,16 @@
 
 namespace nccltune::bench {
 
-// "tree/ll on 2 channels", "NCCL's default"
+// Returns a text such as "tree/ll on 2 channels" or "NCCL's default".
 std::string InWords(const Choice& choice);
 
-// "allreduce of 4096 bytes with tree/ll"
+// Returns a text such as "allreduce of 4096 bytes with tree/ll".
 std::string InWords(const Step& step);
 
-// "process 3", "processes 1, 3-5"
+// Returns a text such as "process 3" or "processes 1, 3-5".
 std::string Processes(const std::vector<int>& numbers);
 
-// "0.4 s"
+// Returns a text such as "0.4 s".
 std::string InSeconds(std::chrono::duration<double> time);
 
 }  // namespace nccltune::bench

@@ -9,21 +9,21 @@
 
 namespace nccltune::bench {
 
-// How the processes of a run speak to each other outside of NCCL. For a backend, from the thread
-// that calls it and while it is in Open, Run or Table.
-class Exchange {
+// Collective communication between the processes of a run, without NCCL. A backend may use it only
+// from the thread that calls it and only inside Open, Run or Table.
+class ProcessExchange {
  public:
-  static constexpr size_t kMostBytes = size_t{64} << 10;
+  static constexpr size_t kMaxBytes = size_t{64} << 10;
 
-  virtual ~Exchange() = default;
+  virtual ~ProcessExchange() = default;
 
-  // Every process gives at most kMostBytes, and all get what everyone gave, by process. All
-  // processes make the same calls in the same order. False if the run is ending: return soon, what
-  // is running is of no use to anyone. On one host it costs from ten to some hundred
-  // microseconds, the more the fewer cores are free.
+  // Gathers one part of at most kMaxBytes from every process; all receive the parts in process
+  // order. All processes must make the same calls in the same order. Returns false if the run is
+  // ending; the caller should then return soon, since its result is no longer used. On one host a
+  // call takes between ten and several hundred microseconds, longer if few cores are free.
   virtual bool AllGather(std::string_view mine, std::vector<std::string>* all) = 0;
 
-  // From process 0 to all.
+  // Copies the bytes of process 0 to all processes.
   bool Broadcast(std::string* bytes, bool is_source) {
     std::vector<std::string> all;
     if (!AllGather(is_source ? std::string_view(*bytes) : std::string_view(), &all)) return false;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "bench/little_endian.h"
+#include "common/little_endian.h"
 
 namespace nccltune::bench {
 namespace {
@@ -22,77 +22,75 @@ bool BeginsWithMagic(std::string_view begun) {
 
 }  // namespace
 
-std::string Written(const Arrival& arrival) {
+std::string Serialize(const JoinRequest& request) {
   std::string bytes(kMagic);
-  AppendUint32(&bytes, arrival.version);
-  for (const uint8_t byte : arrival.token) bytes.push_back(static_cast<char>(byte));
-  AppendUint32(&bytes, arrival.process);
-  AppendUint32(&bytes, arrival.processes);
-  AppendUint32(&bytes, arrival.gpus_per_process);
+  little_endian::Append(&bytes, request.version);
+  for (const std::byte byte : request.token) bytes.push_back(static_cast<char>(byte));
+  little_endian::Append(&bytes, request.process);
+  little_endian::Append(&bytes, request.processes);
+  little_endian::Append(&bytes, request.gpus_per_process);
   return bytes;
 }
 
-bool MayBeArrival(std::string_view begun) {
-  return begun.size() <= kArrivalBytes && BeginsWithMagic(begun);
+bool MayBeJoinRequest(std::string_view begun) {
+  return begun.size() <= kJoinRequestBytes && BeginsWithMagic(begun);
 }
 
-std::optional<Arrival> ReadArrival(std::string_view bytes) {
-  if (bytes.size() != kArrivalBytes || !BeginsWithMagic(bytes)) return std::nullopt;
-  Arrival arrival;
-  arrival.version = Uint32At(bytes, kVersionAt);
-  for (size_t i = 0; i < arrival.token.size(); ++i) {
-    arrival.token[i] = static_cast<uint8_t>(bytes[kTokenAt + i]);
+std::optional<JoinRequest> ParseJoinRequest(std::string_view bytes) {
+  if (bytes.size() != kJoinRequestBytes || !BeginsWithMagic(bytes)) return std::nullopt;
+  JoinRequest request;
+  request.version = little_endian::Get<uint32_t>(bytes, kVersionAt);
+  for (size_t i = 0; i < request.token.size(); ++i) {
+    request.token[i] = static_cast<std::byte>(bytes[kTokenAt + i]);
   }
-  arrival.process = Uint32At(bytes, kNumbersAt);
-  arrival.processes = Uint32At(bytes, kNumbersAt + 4);
-  arrival.gpus_per_process = Uint32At(bytes, kNumbersAt + 8);
-  return arrival;
+  request.process = little_endian::Get<uint32_t>(bytes, kNumbersAt);
+  request.processes = little_endian::Get<uint32_t>(bytes, kNumbersAt + 4);
+  request.gpus_per_process = little_endian::Get<uint32_t>(bytes, kNumbersAt + 8);
+  return request;
 }
 
-std::string Contradiction(const Arrival& arrival, const World& world) {
-  if (arrival.version != kWireVersion) {
-    return "a process of another version of nccltune-bench has come (" +
-           std::to_string(arrival.version) + ", not " + std::to_string(kWireVersion) + ")";
+std::string RejectionReason(const JoinRequest& request, const World& world) {
+  if (request.version != kWireVersion) {
+    return "a process runs another version of nccltune-bench (" + std::to_string(request.version) +
+           ", not " + std::to_string(kWireVersion) + ")";
   }
-  const std::string who = "process " + std::to_string(arrival.process);
-  if (arrival.processes != static_cast<uint32_t>(world.processes)) {
-    return who + " was started as one of " + std::to_string(arrival.processes) +
+  const std::string who = "process " + std::to_string(request.process);
+  if (request.processes != static_cast<uint32_t>(world.processes)) {
+    return who + " was started as one of " + std::to_string(request.processes) +
            ", process 0 as one of " + std::to_string(world.processes);
   }
-  if (arrival.process == 0 || arrival.process >= arrival.processes) {
-    return "a second process says that it is process " + std::to_string(arrival.process);
+  if (request.process == 0 || request.process >= request.processes) {
+    return "a second process says that it is process " + std::to_string(request.process);
   }
-  if (arrival.gpus_per_process != static_cast<uint32_t>(world.gpus_per_process)) {
-    return who + " has " + std::to_string(arrival.gpus_per_process) +
+  if (request.gpus_per_process != static_cast<uint32_t>(world.gpus_per_process)) {
+    return who + " has " + std::to_string(request.gpus_per_process) +
            " GPUs per process, process 0 has " + std::to_string(world.gpus_per_process);
   }
   return "";
 }
 
-std::string WrittenAnswer(std::string_view refusal) {
-  refusal = refusal.substr(0, kMostAnswerBytes - kAnswerHead);
+std::string SerializeReply(std::string_view refusal) {
+  refusal = refusal.substr(0, kMaxReplyBytes - kAnswerHead);
   std::string bytes(kMagic);
-  bytes.push_back(static_cast<char>(static_cast<unsigned char>(refusal.size() & 0xffU)));
-  bytes.push_back(static_cast<char>(static_cast<unsigned char>(refusal.size() >> 8U)));
+  little_endian::Append(&bytes, static_cast<uint16_t>(refusal.size()));
   bytes += refusal;
   return bytes;
 }
 
-Answered ReadAnswer(std::string_view begun, std::string* refusal, size_t* missing) {
-  if (!BeginsWithMagic(begun)) return Answered::kGarbage;
+JoinReply ParseReply(std::string_view begun, std::string* refusal, size_t* missing) {
+  if (!BeginsWithMagic(begun)) return JoinReply::kGarbage;
   if (begun.size() < kAnswerHead) {
     *missing = kAnswerHead - begun.size();
-    return Answered::kNotYet;
+    return JoinReply::kNotYet;
   }
-  const size_t length =
-      static_cast<unsigned char>(begun[8]) | size_t{static_cast<unsigned char>(begun[9])} << 8U;
-  if (length > kMostAnswerBytes - kAnswerHead) return Answered::kGarbage;
+  const size_t length = little_endian::Get<uint16_t>(begun, kMagic.size());
+  if (length > kMaxReplyBytes - kAnswerHead) return JoinReply::kGarbage;
   if (begun.size() < kAnswerHead + length) {
     *missing = kAnswerHead + length - begun.size();
-    return Answered::kNotYet;
+    return JoinReply::kNotYet;
   }
   *refusal = begun.substr(kAnswerHead, length);
-  return length == 0 ? Answered::kWelcome : Answered::kRefused;
+  return length == 0 ? JoinReply::kWelcome : JoinReply::kRefused;
 }
 
 }  // namespace nccltune::bench

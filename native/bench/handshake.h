@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first bytes on a connection: who has come, and whether to let it in.
+// The handshake on a new connection: a process introduces itself, and process 0 accepts or rejects
+// it.
 #ifndef NCCLTUNE_BENCH_HANDSHAKE_H_
 #define NCCLTUNE_BENCH_HANDSHAKE_H_
 
@@ -10,16 +11,18 @@
 #include <string>
 #include <string_view>
 
-#include "bench/token.h"
 #include "bench/world.h"
+#include "common/token.h"
 
 namespace nccltune::bench {
 
-// Grows when steps, results or this change: all processes of a run are of one version.
+// Increase it when the format of steps, results or this handshake changes: all processes of a run
+// must have the same version.
 inline constexpr uint32_t kWireVersion = 2;
 
-// What a process that comes says. Magic, version and token keep their places in all versions.
-struct Arrival {
+// The first message of a process that connects. Magic number, version and token stay at the same
+// place in all versions.
+struct JoinRequest {
   uint32_t version = kWireVersion;
   Token token{};
   uint32_t process = 0;
@@ -27,27 +30,27 @@ struct Arrival {
   uint32_t gpus_per_process = 0;
 };
 
-inline constexpr size_t kArrivalBytes = 8 + 4 + 16 + 3 * 4;
+inline constexpr size_t kJoinRequestBytes = 8 + 4 + 16 + 3 * 4;
 
-std::string Written(const Arrival& arrival);
+std::string Serialize(const JoinRequest& request);
 
-// Whether the bytes can be the beginning of an arrival, so that others are sent away at once.
-bool MayBeArrival(std::string_view begun);
+// Whether the bytes can be the beginning of a JoinRequest. Other connections are closed at once.
+bool MayBeJoinRequest(std::string_view begun);
 
-// Of exactly kArrivalBytes; nothing if they are something else.
-std::optional<Arrival> ReadArrival(std::string_view bytes);
+// Parses exactly kJoinRequestBytes. Returns nullopt if they are not a JoinRequest.
+std::optional<JoinRequest> ParseJoinRequest(std::string_view bytes);
 
-// Why an arrival with the right token cannot be let in; empty if it can.
-std::string Contradiction(const Arrival& arrival, const World& world);
+// Returns why a process with the right token must be rejected; empty if it is accepted.
+std::string RejectionReason(const JoinRequest& request, const World& world);
 
-// What it is told: welcome if `refusal` is empty. At most kMostAnswerBytes.
-std::string WrittenAnswer(std::string_view refusal);
-inline constexpr size_t kMostAnswerBytes = 8 + 2 + 1000;
+// Returns the reply to a JoinRequest: accepted if `refusal` is empty. At most kMaxReplyBytes.
+std::string SerializeReply(std::string_view refusal);
+inline constexpr size_t kMaxReplyBytes = 8 + 2 + 1000;
 
-enum class Answered { kNotYet, kWelcome, kRefused, kGarbage };
-// Of the bytes that have come so far. On kNotYet *missing is how many to read next: what follows an
-// answer is the conversation's.
-Answered ReadAnswer(std::string_view begun, std::string* refusal, size_t* missing);
+enum class JoinReply { kNotYet, kWelcome, kRefused, kGarbage };
+// Parses the bytes received so far. On kNotYet, *missing is how many bytes to read next. Reading
+// more could consume bytes of the messages that follow the reply.
+JoinReply ParseReply(std::string_view begun, std::string* refusal, size_t* missing);
 
 }  // namespace nccltune::bench
 

@@ -12,19 +12,20 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-constexpr uint64_t kMostProcesses = 1 << 20;
+constexpr uint64_t kMaxProcesses = 1 << 20;
 
 struct Launcher {
   std::string_view name;
   const char* rank;
   const char* size;
   const char* local_rank;
-  // A rank without a size is a mistake; RANK alone may be anybody's variable.
+  // Whether the variable names belong to this launcher alone. If so, a rank without a size is an
+  // error. RANK alone may come from an unrelated program.
   bool own_names;
 };
 
-// In the order of trust. Slurm comes last: what mpirun or torchrun starts inside a Slurm job
-// inherits the variables of the task that ran them.
+// Most reliable first. Slurm is last: what mpirun or torchrun starts inside a Slurm job inherits
+// the variables of the surrounding Slurm task.
 constexpr std::array<Launcher, 4> kLaunchers = {{
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", true},
     {"hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true},
@@ -33,12 +34,12 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
 }};
 constexpr std::array kNames = {"openmpi"sv, "hydra"sv, "slurm"sv, "torchrun"sv, "none"sv};
 
-// What one source says, and in which words to speak of it.
+// Rank and size from one source, and a text that names the source in error messages.
 struct Claim {
   int rank = 0;
   int size = 0;
   std::optional<int> local_rank;
-  std::string words;  // "OMPI_COMM_WORLD_RANK=1 of OMPI_COMM_WORLD_SIZE=4"
+  std::string words;  // for example "OMPI_COMM_WORLD_RANK=1 of OMPI_COMM_WORLD_SIZE=4"
 };
 
 class Finder {
@@ -57,8 +58,8 @@ class Finder {
                   "give each process its own --rank below --size");
     }
     if (!claim->local_rank) {
-      return Fail(claim->words + ", but not which process of its host this is",
-                  "say so with --local-rank");
+      return Fail(claim->words + ", but the local rank of this process is not known",
+                  "set it with --local-rank");
     }
     world->process = claim->rank;
     world->processes = claim->size;
@@ -90,7 +91,7 @@ class Finder {
     if (!flags_.rank) return true;
     const int rank = *flags_.rank;
     const int size = *flags_.size;
-    // By hand the processes are mostly those of one host.
+    // Processes started by hand usually run on one host, so the local rank defaults to the rank.
     *claim = Claim{rank, size, rank,
                    "--rank " + std::to_string(rank) + " of --size " + std::to_string(size)};
     return true;
@@ -100,7 +101,7 @@ class Finder {
     if (flags_.launcher == "none") return true;
     for (const Launcher& launcher : kLaunchers) {
       if (!flags_.launcher.empty() && launcher.name != flags_.launcher) continue;
-      // Slurm's variables may be those of a task around this run.
+      // Slurm's variables may belong to a task around this run.
       if (launcher.name == "slurm" && claim->has_value() && flags_.launcher.empty()) continue;
       std::optional<Claim> found;
       if (!Read(launcher, &found)) return false;
@@ -109,7 +110,7 @@ class Finder {
         *claim = std::move(found);
       } else if ((*claim)->rank != found->rank || (*claim)->size != found->size) {
         return Fail((*claim)->words + " contradicts " + found->words,
-                    "say who started the processes: --launcher openmpi, hydra, slurm, torchrun, "
+                    "name the launcher: --launcher openmpi, hydra, slurm, torchrun, "
                     "or none for --rank and --size alone");
       }
     }
@@ -129,7 +130,7 @@ class Finder {
       return false;
     }
     if (!rank && !size) return true;
-    // salloc sets the size alone, for the steps to come.
+    // salloc sets the size without a rank, for job steps that start later.
     if (!rank && launcher.name == "slurm") return true;
     if (!rank || !size) {
       if (!launcher.own_names) return true;
@@ -150,7 +151,7 @@ class Finder {
     const char* const text = environment_(name);
     if (text == nullptr || *text == '\0') return true;
     const std::optional<uint64_t> value = ParseUnsigned(text);
-    if (!value || *value > kMostProcesses) {
+    if (!value || *value > kMaxProcesses) {
       return Fail(std::string(name) + "=" + Quoted(text) + " is not a number of processes",
                   "unset it, or give --rank and --size with --launcher none");
     }
@@ -187,8 +188,8 @@ bool FindMaster(const Environment& environment, std::optional<Endpoint>* endpoin
              " are no host and port";
     return false;
   }
-  // torchrun's own store holds MASTER_PORT then (PyTorch 1.11 and later); every process counts on
-  // from it alike.
+  // Then torchrun's own store listens on MASTER_PORT (PyTorch 1.11 and later). Every process uses
+  // the next port instead.
   const char* const agent_store = environment("TORCHELASTIC_USE_AGENT_STORE");
   if (agent_store != nullptr && std::string_view(agent_store) == "True") {
     Endpoint& found = **endpoint;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which process of a run this is, as whoever started it says.
+// Finds out which process of the run this is, from flags or from the launcher's environment
+// variables.
 #ifndef NCCLTUNE_BENCH_LAUNCHER_H_
 #define NCCLTUNE_BENCH_LAUNCHER_H_
 
@@ -15,33 +16,33 @@
 
 namespace nccltune::bench {
 
-// The value of an environment variable, null where it is not set.
+// Returns the value of an environment variable, or null if it is not set.
 using Environment = std::function<const char*(const char* name)>;
 
-// "openmpi", "hydra", "slurm", "torchrun", "none": what --launcher takes.
+// The values of --launcher: "openmpi", "hydra", "slurm", "torchrun", "none".
 Words LauncherNames();
 
-// What the command line says about it; what is absent comes from the launcher's variables.
+// The command-line flags. An absent flag is replaced by the launcher's variable.
 struct WorldFlags {
   std::optional<int> rank;
   std::optional<int> size;
   std::optional<int> local_rank;
-  std::string_view launcher;  // one of LauncherNames; empty: whichever is there
+  std::string_view launcher;  // one of LauncherNames; empty: detect it
   int gpus_per_process = 1;
   int emulate_nodes = 0;
 };
 
-// Without flags and launcher: one process. False and *error, with *hint, if they contradict each
-// other or themselves.
+// Fills *world. Without flags and without a launcher it is a single process. Returns false, with
+// *error and *hint, if the flags or variables contradict each other.
 bool FindWorld(const WorldFlags& flags, const Environment& environment, World* world,
                std::string* error, std::string* hint);
 
-// Where MASTER_ADDR and MASTER_PORT say that the processes meet. Nothing if they are not set; false
-// and *error if they say nothing of use.
+// Reads the rendezvous address from MASTER_ADDR and MASTER_PORT. *endpoint stays empty if they are
+// not set. Returns false with *error if they are invalid.
 bool FindMaster(const Environment& environment, std::optional<Endpoint>* endpoint,
                 std::string* error);
 
-// The node of this process among the emulated ones.
+// Returns the emulated node of this process.
 int EmulatedNode(const World& world);
 
 }  // namespace nccltune::bench

@@ -12,7 +12,7 @@
 namespace nccltune::bench {
 namespace {
 
-// A pipe that is ready takes that much without waiting (PIPE_BUF).
+// A pipe that poll reports as writable accepts this many bytes without blocking (PIPE_BUF).
 constexpr size_t kAtOnce = 4096;
 
 }  // namespace

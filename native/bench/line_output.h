@@ -8,19 +8,19 @@
 
 namespace nccltune::bench {
 
-// Lines to a reader that may be slow, or go: writing never waits. The descriptor is left as it is,
-// because whoever shares it would become non-blocking, too.
+// Writes lines to a reader that may be slow or may close the pipe; a write never blocks. The
+// descriptor is not made non-blocking, because that would affect every process that shares it.
 class LineOutput {
  public:
   explicit LineOutput(int descriptor) : descriptor_(descriptor) {}
 
   void Write(std::string_view line);
-  // Writes what the reader takes now.
+  // Writes as much as the reader accepts without blocking.
   void Flush();
 
   int descriptor() const { return descriptor_; }
   size_t waiting() const { return pending_.size() - written_; }
-  // Why nothing more can be written, empty while it can. What waits is dropped then.
+  // Why writing has failed; empty while it works. After a failure, unwritten lines are dropped.
   const std::string& broken() const { return broken_; }
   void Break(std::string why);
 

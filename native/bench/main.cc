@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccltune-bench: times NCCL collectives, switching the choice from call to call.
+// nccltune-bench: times NCCL collectives and switches the choice between calls.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,8 +24,8 @@
 #include "bench/player.h"
 #include "bench/rendezvous.h"
 #include "bench/replay/replay_backend.h"
-#include "bench/token.h"
 #include "common/settings.h"
+#include "common/token.h"
 #include "host/line_channel.h"
 
 namespace nccltune::bench {
@@ -39,8 +39,8 @@ struct StartFailure {
 
 const char* Getenv(const char* name) { return std::getenv(name); }
 
-// Each process takes the place of its node's host for NCCL. Before any library is opened or thread
-// started, because both read the environment.
+// Makes NCCL see each emulated node as a host of its own. It must run before any library is opened
+// or thread is started, because both read the environment.
 std::optional<StartFailure> EmulateNodes(const World& world) {
   if (world.emulated_nodes == 0) return std::nullopt;
   if (Getenv("NCCL_HOSTID") != nullptr) {
@@ -53,69 +53,71 @@ std::optional<StartFailure> EmulateNodes(const World& world) {
   return std::nullopt;
 }
 
-std::optional<StartFailure> FindMeeting(const Options& options, Meeting* meeting) {
+std::optional<StartFailure> FindRendezvous(const BenchOptions& options, RendezvousConfig* config) {
   const std::string token = ReadPath(SettingId::kToken);
-  // Libraries and what they start have no business with it.
+  // The token is secret: libraries and child processes must not see it.
   unsetenv(Settings()[static_cast<size_t>(SettingId::kToken)].name);
-  if (meeting->world.processes == 1) return std::nullopt;
+  if (config->world.processes == 1) return std::nullopt;
   std::optional<Endpoint> endpoint = options.rendezvous;
   std::string error;
   if (!endpoint && !FindMaster(Getenv, &endpoint, &error)) {
     return StartFailure{kBadArguments, error, "or give --rendezvous HOST:PORT"};
   }
-  const std::string processes = std::to_string(meeting->world.processes) + " processes";
+  const std::string processes = std::to_string(config->world.processes) + " processes";
   if (!endpoint) {
-    return StartFailure{kBadArguments, processes + " have to meet, and nobody says where",
+    return StartFailure{kBadArguments, processes + " need a rendezvous address, and none is given",
                         "give all of them --rendezvous HOST:PORT with the host of rank 0"};
   }
   const std::optional<Token> parsed = ParseToken(token);
   if (!parsed) {
-    return StartFailure{kBadArguments,
-                        token.empty() ? processes + " have to meet, and NCCLTUNE_TOKEN is not set"
-                                      : "NCCLTUNE_TOKEN is not 32 hexadecimal digits",
-                        "give all of them the same: export NCCLTUNE_TOKEN=$(openssl rand -hex 16)"};
+    return StartFailure{
+        kBadArguments,
+        token.empty() ? processes + " need a rendezvous token, and NCCLTUNE_TOKEN is not set"
+                      : "NCCLTUNE_TOKEN is not 32 hexadecimal digits",
+        "set the same value for all of them: export NCCLTUNE_TOKEN=$(openssl rand -hex 16)"};
   }
-  meeting->endpoint = *endpoint;
-  meeting->token = *parsed;
-  meeting->limit = options.start_limit;
+  config->endpoint = *endpoint;
+  config->token = *parsed;
+  config->limit = options.start_limit;
   return std::nullopt;
 }
 
-// The plugin that was installed with this program: ../lib from it.
+// The plugin installed with this program, in ../lib relative to the program.
 std::string InstalledTuner() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   return (program.parent_path().parent_path() / "lib" / "libnccl-tuner-nccltune.so").string();
 }
 
-std::optional<StartFailure> MakeBackend(const Options& options, std::unique_ptr<Backend>* backend) {
+std::optional<StartFailure> MakeBackend(const BenchOptions& options,
+                                        std::unique_ptr<Backend>* backend) {
   std::error_code error;
   const std::string tuner =
       std::filesystem::absolute(options.tuner.empty() ? InstalledTuner() : options.tuner, error)
           .string();
   if (!std::filesystem::exists(tuner, error)) {
     return StartFailure{options.tuner.empty() ? kCannotRun : kBadArguments,
-                        tuner + ": the tuner plugin is not there",
+                        tuner + ": the tuner plugin was not found",
                         "--tuner names libnccl-tuner-nccltune.so"};
   }
   if (options.replay.empty()) {
     *backend = MakeNcclBackend({options.nccl, tuner, options.start_limit});
     return std::nullopt;
   }
-  std::optional<Scale> scale;
-  if (options.scale) scale = Scale{options.scale->first, options.scale->second};
+  std::optional<RecordedScale> scale;
+  if (options.scale) scale = RecordedScale{options.scale->first, options.scale->second};
   *backend = std::make_unique<ReplayBackend>(
       ReplayOptions{options.replay, tuner, options.nccl_version, scale, options.pace});
   return std::nullopt;
 }
 
-StartFailure FailureOf(const MeetingFailure& failure, const Signals& signals) {
+StartFailure FailureOf(const RendezvousError& failure, const Signals& signals) {
   switch (failure.kind) {
-    case MeetingFailure::Kind::kBadInput:
+    case RendezvousError::Kind::kBadInput:
       return {kBadArguments, failure.text, failure.hint};
-    case MeetingFailure::Kind::kInterrupted:
+    case RendezvousError::Kind::kInterrupted:
       return {kSignalled + signals.number(), "ended by " + Signals::Name(signals.number()), ""};
-    case MeetingFailure::Kind::kNobody:
+    case RendezvousError::Kind::kMissingProcess:
       break;
   }
   return {kFailed, failure.text, failure.hint};
@@ -131,23 +133,23 @@ int Report(const StartFailure& failure, host::LineChannel* channel) {
 }
 
 int Play(const World& world, std::unique_ptr<Backend> backend, Wire wire, const Signals& signals) {
-  Player::Surroundings surroundings;
-  surroundings.interrupt = signals.descriptor();
-  surroundings.why_interrupted = [&signals] {
+  Player::Options player_options;
+  player_options.interrupt = signals.descriptor();
+  player_options.why_interrupted = [&signals] {
     return "it was ended by " + Signals::Name(signals.number());
   };
-  surroundings.interrupted_status = [&signals] { return kSignalled + signals.number(); };
-  surroundings.ending = [](int status) { EndByForce(status, kGrace); };
-  Player player(world, std::move(backend), std::move(wire), surroundings);
+  player_options.interrupted_status = [&signals] { return kSignalled + signals.number(); };
+  player_options.ending = [](int status) { EndByForce(status, kGrace); };
+  Player player(world, std::move(backend), std::move(wire), player_options);
   std::string why;
   const int status = player.Run(&why);
-  // What process 0 knows it tells itself; it cannot tell that it has gone.
+  // Process 0 reports the errors that it knows. Only the loss of process 0 must be reported here.
   if (player.lost_conductor()) std::fprintf(stderr, "error: %s\n", why.c_str());
   return status;
 }
 
 int Conduct(const World& world, std::unique_ptr<Backend> backend, std::vector<Wire> others,
-            const Options& options, const host::LineChannel& channel, const Signals& signals) {
+            const BenchOptions& options, const host::LineChannel& channel, const Signals& signals) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     std::fputs("error: no socket pair could be made\n", stderr);
@@ -160,19 +162,19 @@ int Conduct(const World& world, std::unique_ptr<Backend> backend, std::vector<Wi
     std::string why;
     Player(world, std::move(backend), std::move(wire), {}).Run(&why);
   });
-  Ensemble::Surroundings surroundings;
-  surroundings.input = channel.input();
-  surroundings.output = channel.output();
-  surroundings.interrupt = signals.descriptor();
-  surroundings.why_interrupted = [&signals] {
+  Ensemble::Options ensemble_options;
+  ensemble_options.input = channel.input();
+  ensemble_options.output = channel.output();
+  ensemble_options.interrupt = signals.descriptor();
+  ensemble_options.why_interrupted = [&signals] {
     return "ended by " + Signals::Name(signals.number());
   };
-  surroundings.interrupted_status = [&signals] { return kSignalled + signals.number(); };
-  surroundings.ending = [](int status) { EndByForce(status, kGrace); };
+  ensemble_options.interrupted_status = [&signals] { return kSignalled + signals.number(); };
+  ensemble_options.ending = [](int status) { EndByForce(status, kGrace); };
   int status = kOk;
   {
-    Ensemble ensemble(std::move(wires), std::move(surroundings));
-    Conductor::Settings settings;
+    Ensemble ensemble(std::move(wires), std::move(ensemble_options));
+    Conductor::Options settings;
     settings.version = NCCLTUNE_VERSION;
     settings.start_limit = options.start_limit;
     status = Conductor(&ensemble, std::move(settings)).Run();
@@ -181,44 +183,45 @@ int Conduct(const World& world, std::unique_ptr<Backend> backend, std::vector<Wi
   return status;
 }
 
-int Run(const Options& options) {
-  Meeting meeting;
+int Run(const BenchOptions& options) {
+  RendezvousConfig config;
   std::string error;
   std::string hint;
-  const bool found = FindWorld(options.world, Getenv, &meeting.world, &error, &hint);
-  // Only rank 0 speaks on standard output; for the others it is standard error.
+  const bool found = FindWorld(options.world, Getenv, &config.world, &error, &hint);
+  // Only rank 0 writes answers. In every process LineChannel redirects descriptor 1 to standard
+  // error.
   host::LineChannel channel;
-  const bool leads = found && meeting.world.process == 0;
-  host::LineChannel* const told = leads && channel.ok() ? &channel : nullptr;
+  const bool is_process_0 = found && config.world.process == 0;
+  host::LineChannel* const answers = is_process_0 && channel.ok() ? &channel : nullptr;
   if (!found) return Report({kBadArguments, error, hint}, nullptr);
-  if (leads && !channel.ok()) {
+  if (is_process_0 && !channel.ok()) {
     return Report({kCannotRun, "standard input or output is closed", ""}, nullptr);
   }
-  if (auto failure = EmulateNodes(meeting.world)) return Report(*failure, told);
-  if (auto failure = FindMeeting(options, &meeting)) return Report(*failure, told);
+  if (auto failure = EmulateNodes(config.world)) return Report(*failure, answers);
+  if (auto failure = FindRendezvous(options, &config)) return Report(*failure, answers);
   std::unique_ptr<Backend> backend;
-  if (auto failure = MakeBackend(options, &backend)) return Report(*failure, told);
+  if (auto failure = MakeBackend(options, &backend)) return Report(*failure, answers);
 
   const Signals signals;
   if (!EndWithParent()) return kFailed;
-  meeting.interrupt = signals.descriptor();
-  if (!leads) {
+  config.interrupt = signals.descriptor();
+  if (!is_process_0) {
     std::optional<Wire> wire;
-    const auto failure = Join(meeting, &wire);
-    if (!wire) return Report(FailureOf(failure.value_or(MeetingFailure()), signals), told);
-    return Play(meeting.world, std::move(backend), std::move(*wire), signals);
+    const auto failure = JoinRendezvous(config, &wire);
+    if (!wire) return Report(FailureOf(failure.value_or(RendezvousError()), signals), answers);
+    return Play(config.world, std::move(backend), std::move(*wire), signals);
   }
   std::vector<Wire> wires;
-  if (meeting.world.processes > 1) {
-    if (const auto failure = Host(meeting, &wires)) {
-      return Report(FailureOf(*failure, signals), told);
+  if (config.world.processes > 1) {
+    if (const auto failure = HostRendezvous(config, &wires)) {
+      return Report(FailureOf(*failure, signals), answers);
     }
   }
-  return Conduct(meeting.world, std::move(backend), std::move(wires), options, channel, signals);
+  return Conduct(config.world, std::move(backend), std::move(wires), options, channel, signals);
 }
 
 int Main(const std::vector<std::string_view>& arguments) {
-  Options options;
+  BenchOptions options;
   std::string error;
   if (!ParseOptions(arguments, &options, &error)) {
     return Report({kBadArguments, error, "nccltune-bench --help lists the options"}, nullptr);

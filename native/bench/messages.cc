@@ -5,7 +5,7 @@
 
 namespace nccltune::bench {
 
-// Not in an unnamed namespace, where the archives would not find them.
+// Not in an unnamed namespace: argument-dependent lookup from archive.h must find them.
 template <typename Archive>
 static void Describe(Archive& archive, host::Combination& combination) {
   archive(combination.algorithm, combination.protocol);
@@ -51,7 +51,7 @@ static void Describe(Archive& archive, GpuInfo& gpu) {
 }
 
 template <typename Archive>
-static void Describe(Archive& archive, Opened& opened) {
+static void Describe(Archive& archive, OpenResult& opened) {
   BackendInfo& info = opened.info;
   archive(info.backend, info.replay, info.nccl_version, info.nccl_path, info.nccl_from, info.driver,
           info.tuner_path, info.tuner_control, info.tuner_interface, info.nodes, info.ranks,
@@ -60,7 +60,7 @@ static void Describe(Archive& archive, Opened& opened) {
 }
 
 template <typename Archive>
-static void Describe(Archive& archive, Order& order) {
+static void Describe(Archive& archive, AbortOrder& order) {
   archive(order.status, order.text);
 }
 
@@ -82,18 +82,18 @@ bool FromBytes(std::string_view bytes, T* value) {
 
 }  // namespace
 
-std::string Written(const Step& step) { return ToBytes(step); }
-std::string Written(const StepResult& result) { return ToBytes(result); }
-std::string Written(const TableResult& result) { return ToBytes(result); }
-std::string Written(const Opened& opened) { return ToBytes(opened); }
-std::string Written(const Order& order) { return ToBytes(order); }
-std::string Written(const std::vector<std::string>& parts) { return ToBytes(parts); }
+std::string Serialize(const Step& step) { return ToBytes(step); }
+std::string Serialize(const StepResult& result) { return ToBytes(result); }
+std::string Serialize(const TableResult& result) { return ToBytes(result); }
+std::string Serialize(const OpenResult& opened) { return ToBytes(opened); }
+std::string Serialize(const AbortOrder& order) { return ToBytes(order); }
+std::string Serialize(const std::vector<std::string>& parts) { return ToBytes(parts); }
 
 bool Read(std::string_view bytes, Step* step) { return FromBytes(bytes, step); }
 bool Read(std::string_view bytes, StepResult* result) { return FromBytes(bytes, result); }
 bool Read(std::string_view bytes, TableResult* result) { return FromBytes(bytes, result); }
-bool Read(std::string_view bytes, Opened* opened) { return FromBytes(bytes, opened); }
-bool Read(std::string_view bytes, Order* order) { return FromBytes(bytes, order); }
+bool Read(std::string_view bytes, OpenResult* opened) { return FromBytes(bytes, opened); }
+bool Read(std::string_view bytes, AbortOrder* order) { return FromBytes(bytes, order); }
 bool Read(std::string_view bytes, std::vector<std::string>* parts) {
   return FromBytes(bytes, parts);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the messages between conductor and players hold. All processes are of one version and have
-// shown the token; what does not read is a bug or a damaged connection.
+// The payloads of messages between conductor and players. All processes have the same version and
+// have shown the token, so a payload that cannot be parsed is a bug or a damaged connection.
 #ifndef NCCLTUNE_BENCH_MESSAGES_H_
 #define NCCLTUNE_BENCH_MESSAGES_H_
 
@@ -15,33 +15,33 @@
 
 namespace nccltune::bench {
 
-// kOpened: what the backend is, or why it is not.
-struct Opened {
+// Payload of kOpened: the backend's description, or the error.
+struct OpenResult {
   BackendInfo info;
   std::optional<OpenError> error;
 };
 
-// kAbort: how to end, and why.
-struct Order {
+// Payload of kAbort: exit status and reason.
+struct AbortOrder {
   int status = 0;
   std::string text;
 };
 
-// kStep and kTable hold a Step, kStepDone a StepResult, kTableDone a TableResult, kLeaving and
-// kGather plain bytes, kGathered the parts of all.
-std::string Written(const Step& step);
-std::string Written(const StepResult& result);
-std::string Written(const TableResult& result);
-std::string Written(const Opened& opened);
-std::string Written(const Order& order);
-std::string Written(const std::vector<std::string>& parts);
+// Serialize a payload. kStep and kTable carry a Step, kStepDone a StepResult, kTableDone a
+// TableResult. kLeaving and kGather carry plain bytes, kGathered the parts of all processes.
+std::string Serialize(const Step& step);
+std::string Serialize(const StepResult& result);
+std::string Serialize(const TableResult& result);
+std::string Serialize(const OpenResult& opened);
+std::string Serialize(const AbortOrder& order);
+std::string Serialize(const std::vector<std::string>& parts);
 
-// False if the bytes are not what the writer makes.
+// Parse a payload. Return false if the bytes are not a valid payload of that type.
 bool Read(std::string_view bytes, Step* step);
 bool Read(std::string_view bytes, StepResult* result);
 bool Read(std::string_view bytes, TableResult* result);
-bool Read(std::string_view bytes, Opened* opened);
-bool Read(std::string_view bytes, Order* order);
+bool Read(std::string_view bytes, OpenResult* opened);
+bool Read(std::string_view bytes, AbortOrder* order);
 bool Read(std::string_view bytes, std::vector<std::string>* parts);
 
 }  // namespace nccltune::bench

@@ -16,13 +16,13 @@
 
 namespace nccltune::bench {
 
-struct Options {
+struct BenchOptions {
   WorldFlags world;
   std::optional<Endpoint> rendezvous;
   std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
-  std::string nccl;    // a path; empty: found
+  std::string nccl;    // a path; empty: search for it
   std::string tuner;   // a path; empty: the one installed with this program
-  std::string replay;  // a study; empty: none
+  std::string replay;  // path of a study; empty: no replay
   std::optional<NcclVersion> nccl_version;
   std::optional<std::pair<int, int>> scale;  // nodes, ranks
   double pace = 0;
@@ -30,8 +30,8 @@ struct Options {
   bool help = false;
 };
 
-// False and *error for anything that the help text does not list.
-bool ParseOptions(const std::vector<std::string_view>& arguments, Options* options,
+// Returns false with *error if an argument is not in the help text or not valid.
+bool ParseOptions(const std::vector<std::string_view>& arguments, BenchOptions* options,
                   std::string* error);
 
 std::string_view HelpText();

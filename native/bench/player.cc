@@ -13,16 +13,13 @@
 
 namespace nccltune::bench {
 
-Player::Player(const World& world, std::unique_ptr<Backend> backend, Wire wire,
-               Surroundings surroundings)
-    : wire_(std::move(wire)),
-      surroundings_(std::move(surroundings)),
-      worker_(world, std::move(backend)) {}
+Player::Player(const World& world, std::unique_ptr<Backend> backend, Wire wire, Options options)
+    : wire_(std::move(wire)), options_(std::move(options)), worker_(world, std::move(backend)) {}
 
 int Player::Run(std::string* why) {
   while (!worker_.finished()) Pump();
   for (const Message& answer : worker_.TakeAnswers()) wire_.Send(answer.type, answer.payload);
-  // The conductor closes the connection when it has the last answer.
+  // Wait for the conductor, which closes the connection after the last answer.
   while (!ending_ && wire_.broken().empty()) Pump();
   *why = why_;
   return status_;
@@ -30,7 +27,7 @@ int Player::Run(std::string* why) {
 
 void Player::Pump() {
   std::array<pollfd, 3> watched = {{
-      {ending_ ? -1 : surroundings_.interrupt, POLLIN, 0},
+      {ending_ ? -1 : options_.interrupt, POLLIN, 0},
       {worker_.descriptor(), POLLIN, 0},
       {wire_.broken().empty() ? wire_.descriptor() : -1,
        static_cast<short>(wire_.wants_to_send() ? POLLIN | POLLOUT : POLLIN), 0},
@@ -53,11 +50,11 @@ void Player::Pump() {
     wire_.KeepAlive(Wire::Clock::now());
   }
   if (watched[0].revents != 0) {
-    const std::string reason = surroundings_.why_interrupted();
+    const std::string reason = options_.why_interrupted();
     wire_.Send(MessageType::kLeaving, reason);
-    End(surroundings_.interrupted_status(), reason);
+    End(options_.interrupted_status(), reason);
   }
-  // After kQuit the conductor may be gone before the backend is closed.
+  // After kQuit the conductor may exit before this backend is closed; that is no error.
   if (!wire_.broken().empty() && !quitting_ && !ending_) {
     lost_conductor_ = true;
     End(kFailed, "the connection to process 0 is lost: " + wire_.broken());
@@ -66,23 +63,23 @@ void Player::Pump() {
 
 void Player::Handle(Message message) {
   if (message.type == MessageType::kAbort) {
-    Order order;
+    AbortOrder order;
     if (Read(message.payload, &order)) {
       End(order.status, order.text);
     } else {
-      wire_.Break("an order could not be read");
+      wire_.Break("an abort message could not be read");
     }
     return;
   }
   if (message.type == MessageType::kQuit) quitting_ = true;
-  if (!worker_.Give(std::move(message))) wire_.Break("a message could not be read");
+  if (!worker_.Deliver(std::move(message))) wire_.Break("a message could not be read");
 }
 
 void Player::End(int status, std::string why) {
   if (std::exchange(ending_, true)) return;
   status_ = status;
   why_ = std::move(why);
-  surroundings_.ending(status);
+  options_.ending(status);
   worker_.Abort();
 }
 

@@ -14,27 +14,29 @@
 
 namespace nccltune::bench {
 
-// What every process does: take steps from the conductor, run them on its backend, answer. Ends
-// when it is told to, with the conductor, or when this process has to.
+// Runs in every process: receives steps from the conductor, runs them on the backend and sends the
+// results. It ends when the conductor orders it, when the connection to the conductor breaks, or
+// when this process is interrupted.
 class Player {
  public:
-  struct Surroundings {
-    // Readable when this process has to end, -1 for none; and what to say of it then.
+  struct Options {
+    // A descriptor that becomes readable when this process must end; -1 for none. The two functions
+    // give the reason and the exit status for that case.
     int interrupt = -1;
     std::function<std::string()> why_interrupted = [] { return std::string("interrupted"); };
     std::function<int()> interrupted_status = [] { return 0; };
-    // Called once the player has begun to end for any reason but the good one: whoever calls Run
-    // makes sure then that the process ends though the backend may be stuck.
+    // Called once when the player starts to end for any reason except a normal quit. It must make
+    // sure that the process exits even if the backend is stuck.
     std::function<void(int status)> ending = [](int) {};
   };
 
-  Player(const World& world, std::unique_ptr<Backend> backend, Wire wire,
-         Surroundings surroundings);
+  Player(const World& world, std::unique_ptr<Backend> backend, Wire wire, Options options);
 
-  // Returns the process's exit status. *why is empty after a good end.
+  // Runs until the end and returns the exit status of the process. *why is empty after a normal
+  // end.
   int Run(std::string* why);
 
-  // The connection to the conductor broke before it said that the run ends.
+  // Whether the connection to the conductor broke before the conductor ended the run.
   bool lost_conductor() const { return lost_conductor_; }
 
  private:
@@ -43,9 +45,9 @@ class Player {
   void End(int status, std::string why);
 
   Wire wire_;
-  const Surroundings surroundings_;
-  Worker worker_;
-  bool quitting_ = false;  // was asked to end well
+  const Options options_;
+  BackendThread worker_;
+  bool quitting_ = false;  // kQuit was received: close the backend in an orderly way
   bool ending_ = false;
   bool lost_conductor_ = false;
   int status_ = 0;

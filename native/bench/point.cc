@@ -9,12 +9,12 @@
 namespace nccltune::bench {
 namespace {
 
-int Weight(const StepError& error) {
+int Severity(const StepError& error) {
   if (error.fatal) return 2;
   return error.kind == ErrorKind::kWrong ? 0 : 1;
 }
 
-// What a backend that keeps its word never causes; such a point must not look like a timing.
+// A correct backend never causes this. Without the error, the point would look like a valid timing.
 StepError Missing(int rank) {
   return {ErrorKind::kNccl, "no timing came from rank " + std::to_string(rank), rank, true};
 }
@@ -25,7 +25,7 @@ void KeepLonger(const std::optional<double>& time, std::optional<double>* kept) 
 
 }  // namespace
 
-Point Together(const Step& step, const std::vector<StepResult>& results, int ranks) {
+Point CombineResults(const Step& step, const std::vector<StepResult>& results, int ranks) {
   Point point;
   point.step = step;
   if (!results.empty()) point.ran = results.front().ran;
@@ -38,7 +38,7 @@ Point Together(const Step& step, const std::vector<StepResult>& results, int ran
   int64_t wrong = 0;
   for (const StepResult& result : results) {
     point.applied = point.applied && result.applied;
-    if (result.error && (!point.error || Weight(*result.error) > Weight(*point.error))) {
+    if (result.error && (!point.error || Severity(*result.error) > Severity(*point.error))) {
       point.error = result.error;
     }
     for (const RankTiming& timing : result.timings) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random numbers that are the same everywhere for the same seed, which the standard library's
-// distributions do not promise.
+// A random number generator that gives the same numbers on every platform for the same seed. The
+// distributions of the standard library do not promise that.
 #ifndef NCCLTUNE_BENCH_RANDOM_H_
 #define NCCLTUNE_BENCH_RANDOM_H_
 
@@ -26,7 +26,7 @@ class Random {
     return z ^ (z >> 31U);
   }
 
-  // Uniform below `bound`, which is above 0.
+  // Returns a uniform number in [0, bound). `bound` must be above 0.
   uint64_t Below(uint64_t bound) {
     const uint64_t unfair = (0 - bound) % bound;  // 2^64 modulo bound
     for (;;) {
@@ -39,17 +39,17 @@ class Random {
   uint64_t state_;
 };
 
-// Adds `number` to what a seed is made of; the order counts.
-inline uint64_t Mixed(uint64_t seed, uint64_t number) {
+// Mixes `number` into a seed. The order of several calls matters.
+inline uint64_t MixSeed(uint64_t seed, uint64_t number) {
   return Random(seed ^ Random(number).Next()).Next();
 }
 
-inline uint64_t Mixed(uint64_t seed, std::string_view text) {
-  for (const char c : text) seed = Mixed(seed, static_cast<unsigned char>(c));
-  return Mixed(seed, text.size());
+inline uint64_t MixSeed(uint64_t seed, std::string_view text) {
+  for (const char c : text) seed = MixSeed(seed, static_cast<unsigned char>(c));
+  return MixSeed(seed, text.size());
 }
 
-// Every order is as likely as any other (Fisher and Yates).
+// Shuffles the items; every order is equally likely (Fisher-Yates).
 template <typename T>
 void Shuffle(Random* random, std::vector<T>* items) {
   for (size_t left = items->size(); left > 1; --left) {

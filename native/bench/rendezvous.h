@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the processes of a run find each other: process 0 listens, the others connect. Whatever else
-// connects is sent away and disturbs nobody.
+// The rendezvous of a run's processes: process 0 listens, the others connect. Connections from
+// anything else are closed without affecting the run.
 #ifndef NCCLTUNE_BENCH_RENDEZVOUS_H_
 #define NCCLTUNE_BENCH_RENDEZVOUS_H_
 
@@ -11,36 +11,39 @@
 #include <vector>
 
 #include "bench/endpoint.h"
-#include "bench/token.h"
 #include "bench/wire.h"
 #include "bench/world.h"
+#include "common/token.h"
 
 namespace nccltune::bench {
 
-struct Meeting {
+struct RendezvousConfig {
   Endpoint endpoint;
   Token token{};
   World world;
   std::chrono::milliseconds limit{std::chrono::seconds(120)};
-  int interrupt = -1;  // a descriptor; the meeting is off when it can be read
+  int interrupt = -1;  // a descriptor; when it becomes readable, the rendezvous is cancelled
 };
 
-struct MeetingFailure {
+struct RendezvousError {
   enum class Kind {
-    kBadInput,     // what the processes were started with
-    kNobody,       // somebody did not come, or went
-    kInterrupted,  // by `interrupt`
+    kBadInput,        // the processes were started with invalid or contradicting options
+    kMissingProcess,  // a process did not connect in time, or disconnected
+    kInterrupted,     // `interrupt` became readable
   };
-  Kind kind = Kind::kNobody;
+  Kind kind = Kind::kMissingProcess;
   std::string text;
   std::string hint;
 };
 
-// For process 0. (*wires)[i] is the connection to process i + 1.
-std::optional<MeetingFailure> Host(const Meeting& meeting, std::vector<Wire>* wires);
+// Waits for all other processes; called in process 0. (*wires)[i] is the connection to process i +
+// 1.
+std::optional<RendezvousError> HostRendezvous(const RendezvousConfig& config,
+                                              std::vector<Wire>* wires);
 
-// For the others. *wire is the connection to process 0.
-std::optional<MeetingFailure> Join(const Meeting& meeting, std::optional<Wire>* wire);
+// Connects to process 0; called in the other processes. *wire is the connection.
+std::optional<RendezvousError> JoinRendezvous(const RendezvousConfig& config,
+                                              std::optional<Wire>* wire);
 
 }  // namespace nccltune::bench
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process 0's side of the rendezvous.
+// The side of process 0, which listens.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -20,10 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Who says nothing for that long is sent away.
-constexpr std::chrono::seconds kPatience{5};
-// More strangers at once push the oldest out.
-constexpr size_t kMostStrangers = 256;
+// A connection that sends no complete JoinRequest for this long is closed.
+constexpr std::chrono::seconds kIdentifyLimit{5};
+// With more unidentified connections than this, the oldest is closed.
+constexpr size_t kMaxUnidentified = 256;
 constexpr int kBacklog = 1024;
 
 Descriptor ListenOn(const SocketAddress& address, int* problem) {
@@ -35,27 +35,27 @@ Descriptor ListenOn(const SocketAddress& address, int* problem) {
     *problem = errno;
     return listener;
   }
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.family() == AF_INET6) {
-    setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
-  if (bind(listener.get(), address.get(), address.length) != 0 ||
-      listen(listener.get(), kBacklog) != 0) {
+  if (bind(listener.fd(), address.get(), address.length) != 0 ||
+      listen(listener.fd(), kBacklog) != 0) {
     *problem = errno;
     listener.Close();
   }
   return listener;
 }
 
-// Has connected and not yet said who it is.
-struct Stranger {
+// A connection that has not yet identified itself.
+struct UnidentifiedConnection {
   Descriptor socket;
   Clock::time_point since;
-  std::string said;
+  std::string received;
 };
 
-// Why connections were closed, for the error of a meeting that does not come about.
-struct Dismissed {
+// Counts why connections were closed, for the error message of a failed rendezvous.
+struct RejectedConnections {
   int silent = 0;
   int gone = 0;
   int garbage = 0;
@@ -67,57 +67,57 @@ struct Dismissed {
       if (count == 0) return;
       words += (words.empty() ? "" : ", ") + std::to_string(count) + " " + what;
     };
-    add(wrong_token, "with another token");
-    add(garbage, "that spoke something else");
-    add(silent, "that said nothing");
-    add(gone, "that went at once");
-    return words.empty() ? "" : "; other connections came: " + words;
+    add(wrong_token, "with a wrong token");
+    add(garbage, "with another protocol");
+    add(silent, "that sent nothing");
+    add(gone, "that closed at once");
+    return words.empty() ? "" : "; rejected connections: " + words;
   }
 };
 
-class Reception {
+class RendezvousServer {
  public:
-  explicit Reception(const Meeting& meeting)
-      : meeting_(meeting),
-        end_(Clock::now() + meeting.limit),
-        guests_(static_cast<size_t>(meeting.world.processes - 1)) {}
+  explicit RendezvousServer(const RendezvousConfig& config)
+      : config_(config),
+        end_(Clock::now() + config.limit),
+        joined_(static_cast<size_t>(config.world.processes - 1)) {}
 
-  std::optional<MeetingFailure> Run(std::vector<Wire>* wires) {
+  std::optional<RendezvousError> Run(std::vector<Wire>* wires) {
     if (auto failure = OpenListeners()) return failure;
     while (missing() > 0) {
-      if (Clock::now() >= end_) return Refuse(NobodyCame());
-      if (auto failure = Poll()) return Refuse(std::move(*failure));
+      if (Clock::now() >= end_) return NotifyJoined(TimeoutError());
+      if (auto failure = Poll()) return NotifyJoined(std::move(*failure));
     }
-    for (Descriptor& guest : guests_) {
-      SendAll(guest.get(), WrittenAnswer(""));
-      wires->emplace_back(std::move(guest));
+    for (Descriptor& member : joined_) {
+      SendAll(member.fd(), SerializeReply(""));
+      wires->emplace_back(std::move(member));
     }
     return std::nullopt;
   }
 
  private:
   size_t missing() const {
-    return static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(),
-                                             [](const Descriptor& guest) { return !guest; }));
+    return static_cast<size_t>(std::count_if(joined_.begin(), joined_.end(),
+                                             [](const Descriptor& member) { return !member; }));
   }
 
-  std::optional<MeetingFailure> OpenListeners() {
+  std::optional<RendezvousError> OpenListeners() {
     std::string error;
-    const bool exact = IsExact(meeting_.endpoint);
+    const bool exact = IsExact(config_.endpoint);
     const std::vector<SocketAddress> addresses =
-        exact ? Resolve(meeting_.endpoint, &error) : AnyInterface(meeting_.endpoint.port);
+        exact ? Resolve(config_.endpoint, &error) : AnyInterface(config_.endpoint.port);
     int problem = 0;
     for (const SocketAddress& address : addresses) {
       Descriptor listener = ListenOn(address, &problem);
       if (listener) listeners_.push_back(std::move(listener));
-      // The wildcard of IPv6 takes IPv4 as well.
+      // The IPv6 wildcard address accepts IPv4 connections too.
       if (!exact && !listeners_.empty()) break;
     }
     if (!listeners_.empty()) return std::nullopt;
     if (error.empty()) error = std::strerror(problem);
-    MeetingFailure failure{
-        MeetingFailure::Kind::kBadInput,
-        "process 0 cannot listen on " + ToString(meeting_.endpoint) + ": " + error,
+    RendezvousError failure{
+        RendezvousError::Kind::kBadInput,
+        "process 0 cannot listen on " + ToString(config_.endpoint) + ": " + error,
         "name an address of the host of process 0 and a free port"};
     if (problem == EADDRINUSE) failure.hint = "something listens there already: take another port";
     if (problem == EADDRNOTAVAIL) {
@@ -126,163 +126,170 @@ class Reception {
     return failure;
   }
 
-  // One round of waiting and of what has come.
-  std::optional<MeetingFailure> Poll() {
+  // Waits once for events and handles them. Returns an error if the rendezvous has failed.
+  std::optional<RendezvousError> Poll() {
     std::vector<pollfd> watched;
-    watched.push_back({meeting_.interrupt, POLLIN, 0});
-    for (const Descriptor& listener : listeners_) watched.push_back({listener.get(), POLLIN, 0});
-    for (const Descriptor& guest : guests_) watched.push_back({guest.get(), POLLIN, 0});
-    for (const Stranger& stranger : strangers_) {
-      watched.push_back({stranger.socket.get(), POLLIN, 0});
+    watched.push_back({config_.interrupt, POLLIN, 0});
+    for (const Descriptor& listener : listeners_) watched.push_back({listener.fd(), POLLIN, 0});
+    for (const Descriptor& member : joined_) watched.push_back({member.fd(), POLLIN, 0});
+    for (const UnidentifiedConnection& connection : unidentified_) {
+      watched.push_back({connection.socket.fd(), POLLIN, 0});
     }
     if (poll(watched.data(), watched.size(), MillisecondsToWait()) < 0 && errno != EINTR) {
-      return MeetingFailure{MeetingFailure::Kind::kNobody,
-                            std::string("poll failed: ") + std::strerror(errno), ""};
+      return RendezvousError{RendezvousError::Kind::kMissingProcess,
+                             std::string("poll failed: ") + std::strerror(errno), ""};
     }
     auto next = watched.begin();
     if ((next++)->revents != 0) {
-      return MeetingFailure{MeetingFailure::Kind::kInterrupted, "interrupted", ""};
+      return RendezvousError{RendezvousError::Kind::kInterrupted, "interrupted", ""};
     }
-    const auto listeners = next;
+    const auto first_listener = next;
     next += static_cast<std::ptrdiff_t>(listeners_.size());
-    for (size_t i = 0; i < guests_.size(); ++i) {
-      // It waits for the others and has nothing to say: it goes.
+    for (size_t i = 0; i < joined_.size(); ++i) {
+      // A process that has joined sends nothing while it waits, so an event means that it has
+      // disconnected.
       if ((next++)->revents == 0) continue;
-      return MeetingFailure{MeetingFailure::Kind::kNobody,
-                            "process " + std::to_string(i + 1) +
-                                " came to the rendezvous and ended before all were there",
-                            "its own standard error may say why"};
+      return RendezvousError{RendezvousError::Kind::kMissingProcess,
+                             "process " + std::to_string(i + 1) +
+                                 " joined the rendezvous and ended before all processes had joined",
+                             "its standard error may show why"};
     }
-    for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-      const bool spoke = (next++)->revents != 0;
-      std::optional<MeetingFailure> failure;
-      const bool stays = spoke ? Hear(&*stranger, &failure) : IsPatient(*stranger);
+    for (auto connection = unidentified_.begin(); connection != unidentified_.end();) {
+      const bool readable = (next++)->revents != 0;
+      std::optional<RendezvousError> failure;
+      const bool keep = readable ? ReadFrom(&*connection, &failure) : WithinTimeLimit(*connection);
       if (failure) return failure;
-      stranger = stays ? std::next(stranger) : strangers_.erase(stranger);
+      connection = keep ? std::next(connection) : unidentified_.erase(connection);
     }
-    // After the strangers, whose places in `watched` count on nobody new.
+    // Accept last: new connections must not shift the positions that match `watched`.
     for (size_t i = 0; i < listeners_.size(); ++i) {
-      if (listeners[static_cast<std::ptrdiff_t>(i)].revents != 0) Accept(listeners_[i]);
+      if (first_listener[static_cast<std::ptrdiff_t>(i)].revents != 0) Accept(listeners_[i]);
     }
     return std::nullopt;
   }
 
   int MillisecondsToWait() const {
     Clock::time_point until = end_;
-    for (const Stranger& stranger : strangers_) until = std::min(until, stranger.since + kPatience);
+    for (const UnidentifiedConnection& connection : unidentified_) {
+      until = std::min(until, connection.since + kIdentifyLimit);
+    }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     return static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
   }
 
   void Accept(const Descriptor& listener) {
     for (;;) {
-      Descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Descriptor socket(accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) {
         if (errno == EINTR || errno == ECONNABORTED) continue;
-        // Without a free descriptor the oldest stranger makes room.
-        if ((errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
-          DismissOldest();
+        // If no descriptor is free, close the oldest unidentified connection.
+        if ((errno == EMFILE || errno == ENFILE) && !unidentified_.empty()) {
+          CloseOldest();
           continue;
         }
         return;
       }
-      if (strangers_.size() >= kMostStrangers) DismissOldest();
-      strangers_.push_back({std::move(socket), Clock::now(), ""});
+      if (unidentified_.size() >= kMaxUnidentified) CloseOldest();
+      unidentified_.push_back({std::move(socket), Clock::now(), ""});
     }
   }
 
-  void DismissOldest() {
-    ++dismissed_.silent;
-    strangers_.pop_front();
+  void CloseOldest() {
+    ++rejected_.silent;
+    unidentified_.pop_front();
   }
 
-  bool IsPatient(const Stranger& stranger) {
-    if (Clock::now() - stranger.since < kPatience) return true;
-    ++dismissed_.silent;
+  bool WithinTimeLimit(const UnidentifiedConnection& connection) {
+    if (Clock::now() - connection.since < kIdentifyLimit) return true;
+    ++rejected_.silent;
     return false;
   }
 
-  // Reads what a stranger says. False: it is a stranger no more, or goes.
-  bool Hear(Stranger* stranger, std::optional<MeetingFailure>* failure) {
-    char bytes[kArrivalBytes];
-    const size_t wanted = kArrivalBytes - stranger->said.size();
-    const ssize_t got = recv(stranger->socket.get(), bytes, wanted, 0);
+  // Reads from an unidentified connection. Returns false if it has identified itself or is to be
+  // closed.
+  bool ReadFrom(UnidentifiedConnection* connection, std::optional<RendezvousError>* failure) {
+    char bytes[kJoinRequestBytes];
+    const size_t wanted = kJoinRequestBytes - connection->received.size();
+    const ssize_t got = recv(connection->socket.fd(), bytes, wanted, 0);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
-      return IsPatient(*stranger);
+      return WithinTimeLimit(*connection);
     }
     if (got <= 0) {
-      ++dismissed_.gone;
+      ++rejected_.gone;
       return false;
     }
-    stranger->said.append(bytes, static_cast<size_t>(got));
-    if (!MayBeArrival(stranger->said)) {
-      ++dismissed_.garbage;
+    connection->received.append(bytes, static_cast<size_t>(got));
+    if (!MayBeJoinRequest(connection->received)) {
+      ++rejected_.garbage;
       return false;
     }
-    const std::optional<Arrival> arrival = ReadArrival(stranger->said);
-    if (!arrival) return IsPatient(*stranger);
-    if (!SameToken(arrival->token, meeting_.token)) {
-      ++dismissed_.wrong_token;
+    const std::optional<JoinRequest> request = ParseJoinRequest(connection->received);
+    if (!request) return WithinTimeLimit(*connection);
+    if (!SameToken(request->token, config_.token)) {
+      ++rejected_.wrong_token;
       return false;
     }
-    Welcome(*arrival, stranger, failure);
+    Admit(*request, connection, failure);
     return false;
   }
 
-  void Welcome(const Arrival& arrival, Stranger* stranger, std::optional<MeetingFailure>* failure) {
-    std::string problem = Contradiction(arrival, meeting_.world);
-    if (problem.empty() && guests_[arrival.process - 1]) {
-      problem = "two processes say that they are process " + std::to_string(arrival.process);
+  void Admit(const JoinRequest& request, UnidentifiedConnection* connection,
+             std::optional<RendezvousError>* failure) {
+    std::string problem = RejectionReason(request, config_.world);
+    if (problem.empty() && joined_[request.process - 1]) {
+      problem = "two processes say that they are process " + std::to_string(request.process);
     }
-    SendAll(stranger->socket.get(), WrittenAnswer(problem));
+    SendAll(connection->socket.fd(), SerializeReply(problem));
     if (problem.empty()) {
-      guests_[arrival.process - 1] = std::move(stranger->socket);
+      joined_[request.process - 1] = std::move(connection->socket);
     } else {
-      *failure = MeetingFailure{MeetingFailure::Kind::kBadInput, std::move(problem),
-                                "start all processes of a run alike, each with its own rank"};
+      *failure = RendezvousError{
+          RendezvousError::Kind::kBadInput, std::move(problem),
+          "start all processes of a run with the same options, each with its own rank"};
     }
   }
 
-  // A few bytes on a connection that has sent none before: they fit its buffer.
+  // Sends without waiting: the few bytes fit in the empty send buffer of a new connection.
   static void SendAll(int socket, const std::string& bytes) {
     while (send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }
   }
 
-  MeetingFailure NobodyCame() {
-    dismissed_.silent += static_cast<int>(strangers_.size());
+  RendezvousError TimeoutError() {
+    rejected_.silent += static_cast<int>(unidentified_.size());
     std::vector<int> absent;
-    for (size_t i = 0; i < guests_.size(); ++i) {
-      if (!guests_[i]) absent.push_back(static_cast<int>(i) + 1);
+    for (size_t i = 0; i < joined_.size(); ++i) {
+      if (!joined_[i]) absent.push_back(static_cast<int>(i) + 1);
     }
-    const std::string limit = InSeconds(meeting_.limit);
-    return {MeetingFailure::Kind::kNobody,
-            Processes(absent) + " of " + std::to_string(meeting_.world.processes) +
-                " never came to " + ToString(meeting_.endpoint) + " within " + limit +
-                dismissed_.Words(),
-            "are all started, with the same NCCLTUNE_TOKEN, and can they reach that address?"};
+    const std::string limit = InSeconds(config_.limit);
+    return {RendezvousError::Kind::kMissingProcess,
+            Processes(absent) + " of " + std::to_string(config_.world.processes) +
+                " did not connect to " + ToString(config_.endpoint) + " within " + limit +
+                rejected_.Words(),
+            "check that all are started with the same NCCLTUNE_TOKEN and can reach that address"};
   }
 
-  // Tells those who wait why they wait in vain.
-  MeetingFailure Refuse(MeetingFailure failure) {
-    for (const Descriptor& guest : guests_) {
-      if (guest) SendAll(guest.get(), WrittenAnswer(failure.text));
+  // Sends the error to all processes that have joined, so that they report it too.
+  RendezvousError NotifyJoined(RendezvousError failure) {
+    for (const Descriptor& member : joined_) {
+      if (member) SendAll(member.fd(), SerializeReply(failure.text));
     }
     return failure;
   }
 
-  const Meeting& meeting_;
+  const RendezvousConfig& config_;
   const Clock::time_point end_;
   std::vector<Descriptor> listeners_;
-  std::vector<Descriptor> guests_;  // of process 1 and on; none: not there yet
-  std::list<Stranger> strangers_;
-  Dismissed dismissed_;
+  std::vector<Descriptor> joined_;  // connections to processes 1, 2, ...; empty: not joined yet
+  std::list<UnidentifiedConnection> unidentified_;
+  RejectedConnections rejected_;
 };
 
 }  // namespace
 
-std::optional<MeetingFailure> Host(const Meeting& meeting, std::vector<Wire>* wires) {
-  return Reception(meeting).Run(wires);
+std::optional<RendezvousError> HostRendezvous(const RendezvousConfig& config,
+                                              std::vector<Wire>* wires) {
+  return RendezvousServer(config).Run(wires);
 }
 
 }  // namespace nccltune::bench

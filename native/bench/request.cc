@@ -16,15 +16,15 @@ namespace {
 
 using json::Value;
 
-constexpr int64_t kMostRounds = 1'000'000;
-constexpr int64_t kMostPoints = 1'000'000;  // of a round
-constexpr int64_t kMostIterations = 1'000'000;
+constexpr int64_t kMaxRounds = 1'000'000;
+constexpr int64_t kMaxPoints = 1'000'000;  // limit for one round
+constexpr int64_t kMaxIterations = 1'000'000;
 constexpr double kLongestTimeout = 3600;
 constexpr double kLongestTarget = 60'000;
 constexpr size_t kLongestId = 200;
-constexpr int64_t kMostTraffic = int64_t{1} << 32;
+constexpr int64_t kMaxTraffic = int64_t{1} << 32;
 
-std::string ParseMeasure(const Value& value, int ranks, Request* request) {
+std::string ParseMeasure(const Value& value, int ranks, BenchRequest* request) {
   Step& step = request->step;
   std::string op;
   std::string collective;
@@ -57,13 +57,13 @@ std::string ParseMeasure(const Value& value, int ranks, Request* request) {
                             .Optional("registered", &step.registered)
                             .Optional("graph", &step.graph)
                             .Optional("load", &step.load)
-                            .Optional("traffic", &traffic, 0, kMostTraffic)
-                            .Optional("rounds", &rounds, 1, kMostRounds)
-                            .Optional("first_round", &first_round, 0, kMostRounds)
-                            .Optional("default_repeats", &default_repeats, 1, kMostRounds)
+                            .Optional("traffic", &traffic, 0, kMaxTraffic)
+                            .Optional("rounds", &rounds, 1, kMaxRounds)
+                            .Optional("first_round", &first_round, 0, kMaxRounds)
+                            .Optional("default_repeats", &default_repeats, 1, kMaxRounds)
                             .Optional("order", &order)
-                            .Optional("warmup", &warmup, 0, kMostIterations)
-                            .Optional("iterations", &iterations, 0, kMostIterations)
+                            .Optional("warmup", &warmup, 0, kMaxIterations)
+                            .Optional("iterations", &iterations, 0, kMaxIterations)
                             .Optional("target_ms", &target)
                             .Optional("seed", &seed, 0, std::numeric_limits<int64_t>::max())
                             .Optional("check", &step.check)
@@ -85,12 +85,12 @@ std::string ParseMeasure(const Value& value, int ranks, Request* request) {
       std::any_of(request->choices.begin(), request->choices.end(),
                   [](const Choice& choice) { return choice.kind != Choice::Kind::kDefault; });
   if (chooses && !IsTuned(step.collective)) {
-    return "no tuner is asked about " + collective + ": its only choice is default";
+    return "NCCL asks no tuner about " + collective + ": its only choice is default";
   }
   const int64_t timings_of_size =
       static_cast<int64_t>(request->choices.size()) + default_repeats - 1;
-  if (timings_of_size * static_cast<int64_t>(request->bytes.size()) > kMostPoints) {
-    return "one round has more than " + std::to_string(kMostPoints) + " points";
+  if (timings_of_size * static_cast<int64_t>(request->bytes.size()) > kMaxPoints) {
+    return "one round has more than " + std::to_string(kMaxPoints) + " points";
   }
   request->by_size = order == "by_size";
   request->rounds = static_cast<int>(rounds);
@@ -104,7 +104,7 @@ std::string ParseMeasure(const Value& value, int ranks, Request* request) {
   return "";
 }
 
-std::string ParseTable(const Value& value, Request* request) {
+std::string ParseTable(const Value& value, BenchRequest* request) {
   std::string op;
   std::string collective;
   std::string dtype = "float";
@@ -128,7 +128,7 @@ std::string ParseTable(const Value& value, Request* request) {
   members.Seconds("timeout_s", timeout, kLongestTimeout, &step.timeout_s);
   if (!problem.empty()) return problem;
   if (IsTuned(step.collective)) return "";
-  return "no tuner is asked about " + collective + ": it has no table";
+  return "NCCL asks no tuner about " + collective + ": it has no table";
 }
 
 std::string ParseHello(const Value& value) {
@@ -142,7 +142,7 @@ std::string ParseHello(const Value& value) {
           .Required("schema_version", &version, 0, std::numeric_limits<int64_t>::max())
           .Finish();
   if (problem.empty() && version != kSchemaVersion) {
-    return "schema version " + std::to_string(version) + " is not spoken here, only " +
+    return "schema version " + std::to_string(version) + " is not supported, only " +
            std::to_string(kSchemaVersion);
   }
   return problem;
@@ -166,7 +166,7 @@ std::string ParseId(const Value& value, Value* id) {
   return "";
 }
 
-std::string Parse(std::string_view line, int ranks, Request* request) {
+std::string Parse(std::string_view line, int ranks, BenchRequest* request) {
   Value value;
   json::Error error;
   if (!json::Parse(line, &value, &error)) {
@@ -181,15 +181,15 @@ std::string Parse(std::string_view line, int ranks, Request* request) {
   const std::string* word = op == nullptr ? nullptr : op->AsString();
   if (word == nullptr) return "'op' is missing: hello, measure, table or quit";
   if (*word == "hello") {
-    request->kind = Request::Kind::kHello;
+    request->kind = BenchRequest::Kind::kHello;
     return ParseHello(value);
   }
   if (*word == "measure") {
-    request->kind = Request::Kind::kMeasure;
+    request->kind = BenchRequest::Kind::kMeasure;
     return ParseMeasure(value, ranks, request);
   }
   if (*word == "table") {
-    request->kind = Request::Kind::kTable;
+    request->kind = BenchRequest::Kind::kTable;
     return ParseTable(value, request);
   }
   if (*word == "quit") return ParseQuit(value);
@@ -198,8 +198,8 @@ std::string Parse(std::string_view line, int ranks, Request* request) {
 
 }  // namespace
 
-bool ParseRequest(std::string_view line, int ranks, Request* request, std::string* error) {
-  *request = Request();
+bool ParseRequest(std::string_view line, int ranks, BenchRequest* request, std::string* error) {
+  *request = BenchRequest();
   *error = Parse(line, ranks, request);
   return error->empty();
 }

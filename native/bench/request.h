@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is asked of the bench: one JSON object a line. docs/design/bench.md shows them,
+// Parses requests to the bench: one JSON object a line. docs/design/bench.md shows examples,
 // docs/reference/bench.md lists every member.
 #ifndef NCCLTUNE_BENCH_REQUEST_H_
 #define NCCLTUNE_BENCH_REQUEST_H_
@@ -17,28 +17,28 @@ namespace nccltune::bench {
 
 inline constexpr int kSchemaVersion = 1;
 
-struct Request {
+struct BenchRequest {
   enum class Kind { kHello, kMeasure, kTable, kQuit };
   Kind kind = Kind::kQuit;
-  json::Value id;  // null, an integer or a string; goes back with each answer
+  json::Value id;  // null, an integer or a string; copied into each answer
 
-  // measure: what all its steps have in common. table: the call.
+  // For measure: the members that all its steps share. For table: the call.
   Step step;
   std::vector<size_t> bytes;
-  // measure
+  // Used by measure only.
   std::vector<Choice> choices;
   int rounds = 1;
   int first_round = 0;
   int default_repeats = 1;
   bool by_size = false;
-  double target_ms = 5;  // of a timing, where step.iterations is 0
+  double target_ms = 5;  // target duration of one timing, used if step.iterations is 0
 };
 
-// False and *error in words for anything that is no valid request to a run of so many ranks; then
-// request->id is as far as it could be read.
-bool ParseRequest(std::string_view line, int ranks, Request* request, std::string* error);
+// Parses a request to a run of that many ranks. Returns false with *error if it is not valid;
+// request->id is then set if it could be read.
+bool ParseRequest(std::string_view line, int ranks, BenchRequest* request, std::string* error);
 
-// A choice as it stands in requests and answers.
+// Returns a choice in the JSON form used by requests and answers.
 json::Value ToJson(const Choice& choice);
 
 }  // namespace nccltune::bench

@@ -13,8 +13,8 @@ namespace {
 using json::Value;
 
 constexpr int64_t kLargestSize = int64_t{1} << 50;
-constexpr size_t kMostItems = 4096;
-constexpr int64_t kMostChannels = 64;
+constexpr size_t kMaxItems = 4096;
+constexpr int64_t kMaxChannels = 64;
 constexpr int64_t kLargestChunk = int64_t{1} << 30;
 
 std::string ParseChoice(const Value& value, Choice* choice) {
@@ -32,7 +32,7 @@ std::string ParseChoice(const Value& value, Choice* choice) {
   std::string problem = json::Fields(value)
                             .Required("algorithm", &algorithm)
                             .Required("protocol", &protocol)
-                            .Optional("channels", &channels, 1, kMostChannels)
+                            .Optional("channels", &channels, 1, kMaxChannels)
                             .Optional("chunk_bytes", &chunk_bytes, 1, kLargestChunk)
                             .Finish();
   Members members(&problem);
@@ -93,7 +93,7 @@ void Members::Choices(const Value* value, std::vector<Choice>* choices) {
     *problem_ = ParseChoice(item, &choice);
     if (problem_->empty() &&
         std::find(choices->begin(), choices->end(), choice) != choices->end()) {
-      *problem_ = "it is there twice";
+      *problem_ = "it is listed twice";
     }
     if (!problem_->empty()) {
       *problem_ = "'choices'[" + std::to_string(choices->size()) + "]: " + *problem_;
@@ -112,8 +112,8 @@ const Value::Array* Members::Items(std::string_view key, const Value* value) {
   const Value::Array* items = value->AsArray();
   if (items == nullptr) {
     *problem_ = "'" + std::string(key) + "' must be an array, not " + value->KindName();
-  } else if (items->empty() || items->size() > kMostItems) {
-    *problem_ = "'" + std::string(key) + "' must hold from 1 to " + std::to_string(kMostItems);
+  } else if (items->empty() || items->size() > kMaxItems) {
+    *problem_ = "'" + std::string(key) + "' must hold from 1 to " + std::to_string(kMaxItems);
   }
   return problem_->empty() ? items : nullptr;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Members of requests that the field reader (common/json_fields.h) has no call for.
+// Parsers for request members that the field reader (common/json_fields.h) does not cover.
 #ifndef NCCLTUNE_BENCH_REQUEST_MEMBERS_H_
 #define NCCLTUNE_BENCH_REQUEST_MEMBERS_H_
 
@@ -16,15 +16,15 @@
 
 namespace nccltune::bench {
 
-// Where there is a problem already nothing is read: the first one stays.
+// Collects the first problem. After a problem, the functions do nothing.
 class Members {
  public:
   explicit Members(std::string* problem) : problem_(problem) {}
 
-  // Above 0 and at most `longest`; a null `value` leaves *out alone.
+  // Reads a number in (0, longest]. A null `value` leaves *out unchanged.
   void Seconds(std::string_view key, const json::Value* value, double longest, double* out);
 
-  // The number of `word` among `words`; the problem names the nearest.
+  // Finds the enum value of `word`. The problem text suggests the nearest name.
   template <typename Enum>
   void Word(std::string_view key, std::string_view word, Words words, Enum* out) {
     if (const std::optional<int> number = NumberIn(key, word, words)) {
@@ -32,10 +32,10 @@ class Members {
     }
   }
 
-  // `bytes`: integers, each once.
+  // Reads `bytes`: distinct integers.
   void Sizes(const json::Value* value, std::vector<size_t>* sizes);
 
-  // `choices`: words or objects, each once.
+  // Reads `choices`: distinct words or objects.
   void Choices(const json::Value* value, std::vector<Choice>* choices);
 
  private:

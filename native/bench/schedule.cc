@@ -11,10 +11,11 @@
 namespace nccltune::bench {
 namespace {
 
-// So that a round's order and what a recording draws for it have nothing to do with each other.
-constexpr std::string_view kWhatFor = "order";
+// Keeps the random numbers of the order independent of those that a replay draws for the same
+// round.
+constexpr std::string_view kOrderSeed = "order";
 
-void AddSize(const Request& request, size_t bytes, std::vector<Step>* steps) {
+void AddSize(const BenchRequest& request, size_t bytes, std::vector<Step>* steps) {
   for (const Choice& choice : request.choices) {
     const bool is_default = choice.kind == Choice::Kind::kDefault;
     for (int repeat = 0; repeat < (is_default ? request.default_repeats : 1); ++repeat) {
@@ -33,9 +34,9 @@ auto Ordered(const Choice& choice) {
 
 }  // namespace
 
-std::vector<Step> StepsOfRound(const Request& request, int round) {
-  Random random(Mixed(Mixed(request.step.seed, kWhatFor),
-                      static_cast<uint64_t>(static_cast<int64_t>(round))));
+std::vector<Step> StepsOfRound(const BenchRequest& request, int round) {
+  Random random(MixSeed(MixSeed(request.step.seed, kOrderSeed),
+                        static_cast<uint64_t>(static_cast<int64_t>(round))));
   std::vector<Step> steps;
   for (const size_t bytes : request.bytes) {
     if (request.by_size) {
@@ -48,7 +49,7 @@ std::vector<Step> StepsOfRound(const Request& request, int round) {
     }
   }
   if (!request.by_size) Shuffle(&random, &steps);
-  std::map<size_t, int> defaults;  // by size
+  std::map<size_t, int> defaults;  // repeats seen so far, by size
   for (Step& step : steps) {
     step.round = round;
     if (step.choice.kind == Choice::Kind::kDefault) step.repeat = defaults[step.bytes]++;
@@ -69,15 +70,15 @@ std::optional<int> Iterations::For(const Step& step) const {
 
 Step Iterations::Trial(Step step) {
   step.warmup = std::max(step.warmup, 1);
-  step.iterations = kLeast;
+  step.iterations = kMin;
   step.check = false;
   return step;
 }
 
-void Iterations::Learn(const Step& step, double time_us) {
-  const double wanted = time_us > 0 ? std::ceil(target_us_ / time_us) : kMost;
+void Iterations::SetTrialTime(const Step& step, double time_us) {
+  const double wanted = time_us > 0 ? std::ceil(target_us_ / time_us) : kMax;
   picked_[{step.bytes, step.choice}] =
-      static_cast<int>(std::clamp(wanted, double{kLeast}, double{kMost}));
+      static_cast<int>(std::clamp(wanted, double{kMin}, double{kMax}));
 }
 
 }  // namespace nccltune::bench

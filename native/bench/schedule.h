@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In which order the steps of a request are run.
+// The order in which the steps of a request run.
 #ifndef NCCLTUNE_BENCH_SCHEDULE_H_
 #define NCCLTUNE_BENCH_SCHEDULE_H_
 
@@ -15,24 +15,25 @@
 
 namespace nccltune::bench {
 
-// All steps of one round, without sequence numbers: every size with every choice once, the default
-// default_repeats times, in an order that the request's seed and the round decide.
-std::vector<Step> StepsOfRound(const Request& request, int round);
+// Returns all steps of one round, without sequence numbers. Each size is timed once with each
+// choice, and `default_repeats` times with the default. The seed of the request and the round
+// number decide the order.
+std::vector<Step> StepsOfRound(const BenchRequest& request, int round);
 
-// How often the calls of a request are repeated where it leaves that to the bench: picked once for
-// each (size, choice), so that all its timings are of one kind.
+// Picks the number of iterations if the request leaves it to the bench. It is picked once for each
+// (size, choice), so that all timings of that pair are comparable.
 class Iterations {
  public:
-  static constexpr int kLeast = 2;
-  static constexpr int kMost = 10'000;
+  static constexpr int kMin = 2;
+  static constexpr int kMax = 10'000;
 
   explicit Iterations(double target_ms) : target_us_(target_ms * 1e3) {}
 
-  // Nothing: not picked yet, run Trial first.
+  // Returns the number of iterations, or nullopt if it is not picked yet: run Trial first.
   std::optional<int> For(const Step& step) const;
-  // A short, unchecked run of the same call, to learn what it takes.
+  // Returns a short, unchecked step of the same call, whose timing goes to SetTrialTime.
   static Step Trial(Step step);
-  void Learn(const Step& step, double time_us);
+  void SetTrialTime(const Step& step, double time_us);
 
  private:
   using Key = std::pair<size_t, Choice>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The unit of measuring: one timing of one collective at one size with one choice.
+// A step is the unit of measurement: one timing of one collective at one size with one choice.
 #ifndef NCCLTUNE_BENCH_STEP_H_
 #define NCCLTUNE_BENCH_STEP_H_
 
@@ -18,43 +18,44 @@ namespace nccltune::bench {
 
 struct Choice {
   enum class Kind {
-    kDefault,  // NCCL's own: no rule is taken
+    kDefault,  // NCCL's own choice; no rule is applied
     kTuned,    // the rules of the loaded configuration decide
     kForced,   // the combination below
   };
   Kind kind = Kind::kDefault;
-  host::Combination combination;  // forced: known
-  int channels = -1;              // -1: NCCL's own
-  size_t chunk_bytes = 0;         // 0: NCCL's own
+  host::Combination combination;  // set if kind is kForced
+  int channels = -1;              // -1: NCCL's own number
+  size_t chunk_bytes = 0;         // 0: NCCL's own size
 
   bool operator==(const Choice&) const = default;
 };
 
 struct Step {
-  uint64_t sequence = 0;  // from 1, the same in all processes
+  uint64_t sequence = 0;  // counts from 1, the same in all processes
   Collective collective = Collective::kAllReduce;
-  size_t bytes = 0;  // as the tuner counts: all-gather, reduce-scatter: over all ranks
+  // As NCCL's tuner counts them: the sum over all ranks for all-gather and reduce-scatter.
+  size_t bytes = 0;
   Dtype dtype = Dtype::kFloat;
   Redop redop = Redop::kSum;
   int root = 0;
   bool in_place = false;
   bool registered = false;
   bool graph = false;
-  bool load = false;  // while the GPUs compute
-  // Of the messages that go round beside the calls, again and again; 0: none.
+  bool load = false;  // time the calls while a compute kernel runs on the GPUs
+  // Size of the messages that each rank sends to the next one during the calls. 0: no such traffic.
   size_t traffic_bytes = 0;
   Choice choice;
   int warmup = 0;
   int iterations = 1;
   bool check = true;
-  double timeout_s = 30;  // for warm-up, timing and check together
-  // Where the step stands in its request; what is random about it is drawn from these.
+  double timeout_s = 30;  // limit for warm-up, timing and check together
+  // Position of the step in its request. Seeds of random numbers are derived from these members.
   uint64_t seed = 0;
   int round = 0;
   int repeat = 0;
 };
 
-// What ran as far as it is known.
+// What NCCL ran, as far as it is known.
 struct Ran {
   host::Combination combination;
   std::optional<int> channels;
@@ -65,47 +66,51 @@ struct Ran {
 
 enum class ErrorKind {
   kWrong,        // the result was wrong
-  kTimeout,      // a stuck collective
+  kTimeout,      // a collective hung
   kNccl,         // an NCCL function failed
   kCuda,         // a CUDA function failed
-  kMemory,       // does not fit
-  kUnsupported,  // cannot be run, or is not in the recording
-  kDied,         // a process has gone; only the conductor tells this
+  kMemory,       // the buffers do not fit in the GPU's memory
+  kUnsupported,  // the backend cannot run the step, or the recording does not contain it
+  kDied,         // a process was lost; only the conductor reports this
 };
 
 struct StepError {
   ErrorKind kind = ErrorKind::kUnsupported;
   std::string text;
-  int rank = -1;       // -1: no one's in particular
-  bool fatal = false;  // nothing more can be run; a timeout always is
+  int rank = -1;       // -1: not specific to one rank
+  bool fatal = false;  // no further step can run; always true for a timeout
 };
 
 struct RankTiming {
   int rank = 0;
-  double event_us = 0;            // of one iteration, by events on the device
-  std::optional<double> host_us;  // of one iteration, first launch to completion
-  std::optional<int64_t> wrong;   // elements; none: not checked
-  // With a load: of one kernel of it, by itself and while the calls ran.
+  double event_us = 0;  // time of one iteration, measured with CUDA events
+  // Time of one iteration on the host, from the first launch to completion.
+  std::optional<double> host_us;
+  std::optional<int64_t> wrong;  // number of wrong elements; nullopt: the result was not checked
+  // With `load`: time of one load kernel, when it runs alone and during the calls.
   std::optional<double> load_alone_us = std::nullopt;
   std::optional<double> load_us = std::nullopt;
-  // With traffic: of one exchange of it, by itself and while the calls ran.
+  // With traffic: time of one exchange, when it runs alone and during the calls.
   std::optional<double> traffic_alone_us = std::nullopt;
   std::optional<double> traffic_us = std::nullopt;
 };
 
-// Of one process.
+// The result of a step in one process.
 struct StepResult {
-  std::vector<RankTiming> timings;  // of its ranks; empty after an error other than kWrong
+  // One for each rank of the process; empty after any error except kWrong.
+  std::vector<RankTiming> timings;
   std::optional<Ran> ran;
   bool applied = true;  // false: NCCL could not run the forced choice
   std::optional<StepError> error;
 };
 
-// NCCL's own predictions for one call.
+// NCCL's cost predictions for one call.
 struct TableRow {
-  // In microseconds; the combinations that NCCL can run. None: legal, the cost is not known.
+  // The combinations that NCCL can run, each with its predicted time in microseconds. nullopt: NCCL
+  // can run it, but the cost is unknown.
   std::vector<std::pair<host::Combination, std::optional<double>>> costs;
-  host::Combination predicted;  // unknown where the costs do not tell
+  // The combination NCCL would pick; unknown if the costs do not determine it.
+  host::Combination predicted;
 };
 
 struct TableResult {

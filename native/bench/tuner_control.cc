@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/tuner_control.h"
 
-#include <dlfcn.h>
-
 namespace nccltune::bench {
 namespace {
 
-// Collectives and their numbers are the tuner's for those that it is asked about.
+// For the collectives that a tuner is asked about, our numbers equal the tuner's.
 int NumberFor(Collective collective) { return static_cast<int>(collective); }
 
 template <typename Function>
-bool Find(void* handle, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(handle, name));
+bool Find(const SharedLibrary& library, const char* name, Function** function) {
+  *function = library.Find<Function>(name);
   return *function != nullptr;
 }
 
@@ -19,21 +17,19 @@ bool Find(void* handle, const char* name, Function* function) {
 
 std::unique_ptr<TunerControl> TunerControl::Open(const std::string& path, std::string* error) {
   std::unique_ptr<TunerControl> control(new TunerControl);
-  control->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (control->handle_ == nullptr) {
-    const char* reason = dlerror();
-    *error = std::string("cannot be opened: ") +
-             (reason == nullptr ? "the loader gives no reason" : reason);
+  SharedLibrary& library = control->library_;
+  library = SharedLibrary::Open(path, error);
+  if (!library) {
+    *error = "cannot be opened: " + *error;
     return nullptr;
   }
-  void* const handle = control->handle_;
   decltype(&nccltune_tuner_control_version) version = nullptr;
-  if (!Find(handle, "nccltune_tuner_control_version", &version) ||
-      !Find(handle, "nccltune_tuner_force", &control->force_) ||
-      !Find(handle, "nccltune_tuner_release", &control->release_) ||
-      !Find(handle, "nccltune_tuner_record", &control->record_) ||
-      !Find(handle, "nccltune_tuner_last_table", &control->last_table_) ||
-      !Find(handle, "nccltune_tuner_last_decision", &control->last_decision_)) {
+  if (!Find(library, "nccltune_tuner_control_version", &version) ||
+      !Find(library, "nccltune_tuner_force", &control->force_) ||
+      !Find(library, "nccltune_tuner_release", &control->release_) ||
+      !Find(library, "nccltune_tuner_record", &control->record_) ||
+      !Find(library, "nccltune_tuner_last_table", &control->last_table_) ||
+      !Find(library, "nccltune_tuner_last_decision", &control->last_decision_)) {
     *error = "is not nccltune's tuner plugin: it has no control interface";
     return nullptr;
   }
@@ -45,10 +41,6 @@ std::unique_ptr<TunerControl> TunerControl::Open(const std::string& path, std::s
     return nullptr;
   }
   return control;
-}
-
-TunerControl::~TunerControl() {
-  if (handle_ != nullptr) dlclose(handle_);
 }
 
 bool TunerControl::Apply(Collective collective, const Choice& choice) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The control interface of our tuner plugin in this process, found by name.
+// Client of the control interface (tuner/control.h) of our tuner plugin, which is loaded in this
+// process.
 #ifndef NCCLTUNE_BENCH_TUNER_CONTROL_H_
 #define NCCLTUNE_BENCH_TUNER_CONTROL_H_
 
@@ -9,37 +10,36 @@
 #include <string>
 
 #include "bench/step.h"
+#include "common/shared_library.h"
 #include "tuner/control.h"
 
 namespace nccltune::bench {
 
 class TunerControl {
  public:
-  // The plugin at `path`, which is the one that NCCL, or who plays it, loads from there: the loader
-  // gives all the same. Null and *error if it is not our plugin or too old.
+  // Opens the plugin at `path`. The loader returns the same instance that NCCL, or the replay, has
+  // loaded from that path. Returns null with *error if it is not our plugin or is too old.
   static std::unique_ptr<TunerControl> Open(const std::string& path, std::string* error);
-  ~TunerControl();
-  TunerControl(const TunerControl&) = delete;
-  TunerControl& operator=(const TunerControl&) = delete;
 
   int version() const { return version_; }
 
-  // From the next call of the collective on. False if the plugin refuses the numbers. Collectives
-  // that no tuner is asked about can only run the default: true and nothing done.
+  // Sets the choice for later calls of the collective. Returns false if the plugin rejects it. NCCL
+  // asks no tuner about point-to-point collectives; for those it does nothing and returns true.
   bool Apply(Collective collective, const Choice& choice);
 
   bool Record(bool on);
 
-  // What was decided about the newest call of the collective, if anything was recorded or forced.
+  // Returns the plugin's decision about the newest call of the collective, if that call was
+  // recorded or forced.
   std::optional<nccltune_tuner_decision> LastDecision(Collective collective) const;
 
-  // NCCL's predictions at the newest call of the collective with that size while recording was on.
+  // Returns NCCL's predictions for the newest recorded call of the collective with that size.
   std::optional<nccltune_tuner_table> LastTable(Collective collective, size_t bytes) const;
 
  private:
   TunerControl() = default;
 
-  void* handle_ = nullptr;
+  SharedLibrary library_;
   int version_ = 0;
   decltype(&nccltune_tuner_force) force_ = nullptr;
   decltype(&nccltune_tuner_release) release_ = nullptr;

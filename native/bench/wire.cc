@@ -11,24 +11,26 @@
 #include <cstring>
 #include <utility>
 
-#include "bench/little_endian.h"
+#include "common/little_endian.h"
 
 namespace nccltune::bench {
 namespace {
 
 constexpr size_t kHead = 5;
 constexpr size_t kReadBytes = size_t{64} << 10;
-// Left in the buffer it would be moved at each message.
+// If more than this has been sent, it is removed from the buffer. Removing it after each message
+// would move the rest too often.
 constexpr size_t kKeepSent = size_t{64} << 10;
 
 }  // namespace
 
 Wire::Wire(Descriptor socket)
-    : socket_(std::move(socket)), last_sent_(Clock::now()), last_heard_(last_sent_) {
-  fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
-  // Fails on the socket pair of a process with itself, which never waits to fill a packet.
+    : socket_(std::move(socket)), last_sent_(Clock::now()), last_received_(last_sent_) {
+  fcntl(socket_.fd(), F_SETFL, fcntl(socket_.fd(), F_GETFL) | O_NONBLOCK);
+  // Fails on the socket pair that process 0 uses for its own player, which is harmless: such a
+  // socket does not delay small packets.
   const int on = 1;
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 void Wire::Break(std::string why) {
@@ -36,8 +38,8 @@ void Wire::Break(std::string why) {
 }
 
 void Wire::Send(MessageType type, std::string_view payload) {
-  if (!broken_.empty() || deaf_) return;
-  AppendUint32(&outgoing_, static_cast<uint32_t>(payload.size()));
+  if (!broken_.empty() || send_failed_) return;
+  little_endian::Append(&outgoing_, static_cast<uint32_t>(payload.size()));
   outgoing_.push_back(static_cast<char>(type));
   outgoing_ += payload;
   last_sent_ = Clock::now();
@@ -47,14 +49,15 @@ void Wire::Send(MessageType type, std::string_view payload) {
 void Wire::Flush() {
   while (wants_to_send()) {
     const ssize_t got =
-        send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_, MSG_NOSIGNAL);
+        send(socket_.fd(), outgoing_.data() + sent_, outgoing_.size() - sent_, MSG_NOSIGNAL);
     if (got >= 0) {
       sent_ += static_cast<size_t>(got);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      // What it said before it went may still have to be read; that finds the end, too.
-      deaf_ = true;
+      // Keep the connection open for reading: the peer's last messages may still be unread, and
+      // Receive detects the end.
+      send_failed_ = true;
       sent_ = outgoing_.size();
     }
   }
@@ -70,11 +73,11 @@ void Wire::Flush() {
 void Wire::Receive(std::vector<Message>* messages) {
   char bytes[kReadBytes];
   while (broken_.empty()) {
-    const ssize_t got = recv(socket_.get(), bytes, sizeof bytes, 0);
+    const ssize_t got = recv(socket_.fd(), bytes, sizeof bytes, 0);
     if (got > 0) {
-      last_heard_ = Clock::now();
+      last_received_ = Clock::now();
       incoming_.append(bytes, static_cast<size_t>(got));
-      // What has come counts, whatever comes after it.
+      // Handle complete messages now, even if the connection breaks afterwards.
       TakeMessages(messages);
       if (static_cast<size_t>(got) < sizeof bytes) return;
     } else if (got == 0) {
@@ -90,11 +93,11 @@ void Wire::Receive(std::vector<Message>* messages) {
 void Wire::TakeMessages(std::vector<Message>* messages) {
   size_t taken = 0;
   while (incoming_.size() - taken >= kHead) {
-    const size_t length = Uint32At(incoming_, taken);
+    const size_t length = little_endian::Get<uint32_t>(incoming_, taken);
     const auto type = static_cast<uint8_t>(incoming_[taken + 4]);
-    if (length > kMostPayload || type == 0 || type > static_cast<uint8_t>(kLastMessageType)) {
+    if (length > kMaxPayload || type == 0 || type > static_cast<uint8_t>(kLastMessageType)) {
       incoming_.clear();
-      Break("what came is no message of nccltune-bench");
+      Break("received bytes that are not a message of nccltune-bench");
       return;
     }
     if (incoming_.size() - taken < kHead + length) break;
@@ -109,12 +112,12 @@ void Wire::TakeMessages(std::vector<Message>* messages) {
 
 void Wire::KeepAlive(Clock::time_point now) {
   if (!broken_.empty()) return;
-  if (now - last_heard_ >= kSilenceIsDeath) {
-    Break("nothing was heard for " + std::to_string(kSilenceIsDeath.count()) + " s");
+  if (now - last_received_ >= kPeerTimeout) {
+    Break("nothing was received for " + std::to_string(kPeerTimeout.count()) + " s");
     return;
   }
-  // Behind unsent bytes another heartbeat would only pile up.
-  if (now - last_sent_ >= kHeartbeatEvery) {
+  // If earlier bytes are still unsent, a heartbeat would only be queued behind them.
+  if (now - last_sent_ >= kHeartbeatInterval) {
     if (wants_to_send()) {
       last_sent_ = now;
     } else {
@@ -124,7 +127,7 @@ void Wire::KeepAlive(Clock::time_point now) {
 }
 
 Wire::Clock::time_point Wire::NextDeadline() const {
-  return std::min(last_sent_ + kHeartbeatEvery, last_heard_ + kSilenceIsDeath);
+  return std::min(last_sent_ + kHeartbeatInterval, last_received_ + kPeerTimeout);
 }
 
 }  // namespace nccltune::bench

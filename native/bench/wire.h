@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages between the conductor and one player over a stream socket.
+// Framed messages between the conductor and one player over a stream socket.
 #ifndef NCCLTUNE_BENCH_WIRE_H_
 #define NCCLTUNE_BENCH_WIRE_H_
 
@@ -11,24 +11,24 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/descriptor.h"
+#include "common/descriptor.h"
 
 namespace nccltune::bench {
 
 enum class MessageType : uint8_t {
   kHeartbeat = 1,
   kOpen,       // to a player: open the backend
-  kOpened,     // from it: what the backend is, or why it cannot
+  kOpened,     // from a player: the backend's description, or the error
   kStep,       // to all players
-  kStepDone,   //
+  kStepDone,   // from a player: a StepResult
   kTable,      // to all players
-  kTableDone,  //
+  kTableDone,  // from a player: a TableResult
   kGather,     // from a player: its part of an exchange
-  kGathered,   // to all players: the parts of all
-  kQuit,       // to all players: close the backend and end well
+  kGathered,   // to all players: the parts of all processes
+  kQuit,       // to all players: close the backend and exit normally
   kClosed,     // from a player: the backend is closed
-  kAbort,      // to all players: end now, with this status
-  kLeaving,    // from a player: it has to end, and why
+  kAbort,      // to all players: exit now, with this status
+  kLeaving,    // from a player: it must end; the payload is the reason
 };
 inline constexpr MessageType kLastMessageType = MessageType::kLeaving;
 
@@ -37,35 +37,37 @@ struct Message {
   std::string payload;
 };
 
-// Each message is four bytes of payload length, lowest first, one byte of type, and the payload.
+// One connection. A message has four bytes of payload length (little-endian), one byte of type, and
+// the payload.
 class Wire {
  public:
-  static constexpr size_t kMostPayload = size_t{256} << 20;
-  static constexpr std::chrono::seconds kHeartbeatEvery{1};
-  static constexpr std::chrono::seconds kSilenceIsDeath{5};
+  static constexpr size_t kMaxPayload = size_t{256} << 20;
+  static constexpr std::chrono::seconds kHeartbeatInterval{1};
+  static constexpr std::chrono::seconds kPeerTimeout{5};
   using Clock = std::chrono::steady_clock;
 
-  // A connected stream socket; becomes non-blocking.
+  // Takes a connected stream socket and makes it non-blocking.
   explicit Wire(Descriptor socket);
 
-  int descriptor() const { return socket_.get(); }
+  int descriptor() const { return socket_.fd(); }
 
-  // Sends at once what the socket takes, the rest with Flush. Nothing once the other side has gone,
-  // which Receive tells.
+  // Queues a message and sends as much as the socket accepts; Flush sends the rest. Does nothing
+  // after the peer has closed the connection, which Receive reports.
   void Send(MessageType type, std::string_view payload);
   void Flush();
   bool wants_to_send() const { return sent_ < outgoing_.size(); }
 
-  // Appends the whole messages that have come. Heartbeats are only noted.
+  // Appends the complete messages received so far. Heartbeats only update the time of the last
+  // receipt.
   void Receive(std::vector<Message>* messages);
 
-  // Why nothing more will come; empty while it may.
+  // Why the connection is broken; empty while it works.
   const std::string& broken() const { return broken_; }
   void Break(std::string why);
 
-  // Sends a heartbeat when one is due, and breaks when the other side has been silent for too long.
+  // Sends a heartbeat if one is due. Breaks the connection if the peer was silent for too long.
   void KeepAlive(Clock::time_point now);
-  // When KeepAlive will have something to do.
+  // When KeepAlive must be called next.
   Clock::time_point NextDeadline() const;
 
  private:
@@ -75,10 +77,10 @@ class Wire {
   std::string outgoing_;
   size_t sent_ = 0;
   std::string incoming_;
-  bool deaf_ = false;  // the other side takes nothing more
+  bool send_failed_ = false;  // sending has failed
   std::string broken_;
   Clock::time_point last_sent_;
-  Clock::time_point last_heard_;
+  Clock::time_point last_received_;
 };
 
 }  // namespace nccltune::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step can be about, by number and by the names of nccl-tests.
+// Collectives, data types and reductions: their numbers, and their names as in nccl-tests.
 #ifndef NCCLTUNE_BENCH_WORDS_H_
 #define NCCLTUNE_BENCH_WORDS_H_
 
@@ -12,7 +12,7 @@
 
 namespace nccltune::bench {
 
-// The first five are those that a tuner is asked about, under ncclFunc_t's numbers.
+// NCCL asks tuner plugins about the first five only. Those have the numbers of ncclFunc_t.
 enum class Collective : int {
   kBroadcast = abi::kBroadcast,
   kReduce = abi::kReduce,
@@ -29,7 +29,7 @@ inline bool IsTuned(Collective collective) {
   return static_cast<int>(collective) < abi::kNumCollectives;
 }
 
-// Whether a reduction, or a root, matters to the call.
+// Whether the call has a reduction operator, and whether it has a root rank.
 inline bool Reduces(Collective collective) {
   return collective == Collective::kReduce || collective == Collective::kReduceScatter ||
          collective == Collective::kAllReduce;
@@ -55,15 +55,16 @@ enum class Dtype : int {
   kF8e5m2 = 11,
 };
 
-// ncclRedOp_t's numbers, but for the last: a premultiplied sum has to be made.
+// The numbers of ncclRedOp_t, except kMulsum: a premultiplied sum has no fixed number and must be
+// created with ncclRedOpCreatePreMulSum.
 enum class Redop : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kMulsum = 5 };
 
-// Indexed by the number.
+// The names, indexed by the enum's number.
 Words AllCollectiveNames();
 Words DtypeNames();
 Words RedopNames();
 
-// Every value of an enum that is numbered like these words.
+// Returns all values of an enum whose numbers are the indexes of `words`.
 template <typename Enum>
 std::vector<Enum> AllOf(Words words) {
   std::vector<Enum> all;
@@ -72,7 +73,7 @@ std::vector<Enum> AllOf(Words words) {
   return all;
 }
 
-// Bytes of one element.
+// Returns the size of one element in bytes.
 int SizeOf(Dtype dtype);
 
 }  // namespace nccltune::bench

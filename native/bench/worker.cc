@@ -10,19 +10,19 @@
 
 namespace nccltune::bench {
 
-Worker::Worker(const World& world, std::unique_ptr<Backend> backend)
+BackendThread::BackendThread(const World& world, std::unique_ptr<Backend> backend)
     : world_(world),
       backend_(std::move(backend)),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_(&Worker::Loop, this) {}
+      thread_(&BackendThread::Loop, this) {}
 
-Worker::~Worker() {
+BackendThread::~BackendThread() {
   if (!finished()) Abort();
   thread_.join();
   if (aborter_.joinable()) aborter_.join();
 }
 
-bool Worker::Give(Message message) {
+bool BackendThread::Deliver(Message message) {
   const std::lock_guard<std::mutex> lock(mutex_);
   switch (message.type) {
     case MessageType::kOpen:
@@ -46,32 +46,33 @@ bool Worker::Give(Message message) {
   return true;
 }
 
-std::vector<Message> Worker::TakeAnswers() {
+std::vector<Message> BackendThread::TakeAnswers() {
   uint64_t count = 0;
-  if (read(event_.get(), &count, sizeof count) < 0) return {};
-  // What comes between these two is taken now and rings once in vain.
+  if (read(event_.fd(), &count, sizeof count) < 0) return {};
+  // A message added between read and lock is taken now; its event then wakes the caller once for
+  // nothing.
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(answers_, {});
 }
 
-void Worker::Abort() {
+void BackendThread::Abort() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (std::exchange(aborted_, true)) return;
   changed_.notify_all();
-  // It may block just as the call that it is to end.
+  // In a thread of its own, because the abort may block like the call that it is to end.
   if (!finished_) aborter_ = std::thread([this] { backend_->Abort(); });
 }
 
-bool Worker::finished() {
+bool BackendThread::finished() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return finished_;
 }
 
-bool Worker::AllGather(std::string_view mine, std::vector<std::string>* all) {
+bool BackendThread::AllGather(std::string_view mine, std::vector<std::string>* all) {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (aborted_ || mine.size() > kMostBytes) return false;
+  if (aborted_ || mine.size() > kMaxBytes) return false;
   answers_.push_back({MessageType::kGather, std::string(mine)});
-  Ring();
+  SignalEvent();
   changed_.wait(lock, [this] { return aborted_ || !gathered_.empty(); });
   if (aborted_) return false;
   *all = std::move(gathered_.front());
@@ -79,7 +80,7 @@ bool Worker::AllGather(std::string_view mine, std::vector<std::string>* all) {
   return true;
 }
 
-void Worker::Loop() {
+void BackendThread::Loop() {
   for (;;) {
     Message message;
     {
@@ -89,29 +90,29 @@ void Worker::Loop() {
       message = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    if (!Do(message)) break;
+    if (!RunTask(message)) break;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   finished_ = true;
-  Ring();
+  SignalEvent();
 }
 
-bool Worker::Do(const Message& message) {
+bool BackendThread::RunTask(const Message& message) {
   Step step;
   switch (message.type) {
     case MessageType::kOpen: {
-      Opened opened;
+      OpenResult opened;
       opened.error = backend_->Open(world_, this, &opened.info);
-      Answer(MessageType::kOpened, Written(opened));
+      Answer(MessageType::kOpened, Serialize(opened));
       return true;
     }
     case MessageType::kStep:
       if (!Read(message.payload, &step)) return false;
-      Answer(MessageType::kStepDone, Written(backend_->Run(step)));
+      Answer(MessageType::kStepDone, Serialize(backend_->Run(step)));
       return true;
     case MessageType::kTable:
       if (!Read(message.payload, &step)) return false;
-      Answer(MessageType::kTableDone, Written(backend_->Table(step)));
+      Answer(MessageType::kTableDone, Serialize(backend_->Table(step)));
       return true;
     default:
       backend_->Close();
@@ -120,16 +121,16 @@ bool Worker::Do(const Message& message) {
   }
 }
 
-void Worker::Answer(MessageType type, std::string payload) {
+void BackendThread::Answer(MessageType type, std::string payload) {
   const std::lock_guard<std::mutex> lock(mutex_);
   answers_.push_back({type, std::move(payload)});
-  Ring();
+  SignalEvent();
 }
 
-void Worker::Ring() {
+void BackendThread::SignalEvent() {
   const uint64_t one = 1;
-  // Fails only when it rings already.
-  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof one);
+  // Fails only if the counter is at its maximum, and then the event is readable anyway.
+  [[maybe_unused]] const ssize_t written = write(event_.fd(), &one, sizeof one);
 }
 
 }  // namespace nccltune::bench

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The thread that runs the backend, so that the connection to the conductor never waits for it.
+// The thread that runs the backend. The connection to the conductor is served by another thread, so
+// it never waits for the backend.
 #ifndef NCCLTUNE_BENCH_WORKER_H_
 #define NCCLTUNE_BENCH_WORKER_H_
 
@@ -14,43 +15,43 @@
 #include <vector>
 
 #include "bench/backend.h"
-#include "bench/descriptor.h"
 #include "bench/exchange.h"
 #include "bench/wire.h"
 #include "bench/world.h"
+#include "common/descriptor.h"
 
 namespace nccltune::bench {
 
-class Worker : private Exchange {
+class BackendThread : private ProcessExchange {
  public:
-  Worker(const World& world, std::unique_ptr<Backend> backend);
-  // Waits for the backend to return.
-  ~Worker() override;
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  BackendThread(const World& world, std::unique_ptr<Backend> backend);
+  // Aborts the backend if it still runs, and waits for it to return.
+  ~BackendThread() override;
+  BackendThread(const BackendThread&) = delete;
+  BackendThread& operator=(const BackendThread&) = delete;
 
-  // kOpen, kStep, kTable, kQuit: what the backend is to do next; kGathered: what an exchange
-  // brought. False for a message that says nothing of the kind.
-  bool Give(Message message);
+  // Passes a message to the thread. kOpen, kStep, kTable and kQuit are tasks for the backend;
+  // kGathered is the result of an exchange. Returns false for any other or malformed message.
+  bool Deliver(Message message);
 
-  // Readable while TakeAnswers has something to give, or the thread has ended.
-  int descriptor() const { return event_.get(); }
+  // Becomes readable when TakeAnswers has messages, or when the thread has ended.
+  int descriptor() const { return event_.fd(); }
   std::vector<Message> TakeAnswers();
 
-  // Makes the backend return: exchanges fail, a blocked collective is aborted, nothing new is
-  // begun.
+  // Makes the backend return: exchanges fail, a blocked collective is aborted and no new task
+  // starts.
   void Abort();
 
-  // The thread has ended: after kQuit, or after Abort once the backend has returned.
+  // Whether the thread has ended: after kQuit, or after Abort once the backend has returned.
   bool finished();
 
  private:
   bool AllGather(std::string_view mine, std::vector<std::string>* all) override;
   void Loop();
-  // False: no more.
-  bool Do(const Message& message);
+  // Runs one task. Returns false after the last one.
+  bool RunTask(const Message& message);
   void Answer(MessageType type, std::string payload);
-  void Ring();
+  void SignalEvent();
 
   const World world_;
   const std::unique_ptr<Backend> backend_;

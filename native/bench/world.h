@@ -4,14 +4,14 @@
 
 namespace nccltune::bench {
 
-// This process among all of one run. A rank in NCCL's sense is a GPU: process p has the ranks from
-// p * gpus_per_process on.
+// The place of this process in the run. A rank in NCCL's sense is a GPU: process p has
+// `gpus_per_process` ranks, starting at p * gpus_per_process.
 struct World {
-  int process = 0;           // what launchers call its rank
-  int processes = 1;         // what launchers call the size
-  int local_process = 0;     // among the processes of this host
-  int gpus_per_process = 1;  // GPUs, threads and ranks of each process
-  int emulated_nodes = 0;    // 0: the nodes are what they are
+  int process = 0;           // index of this process; launchers call it the rank
+  int processes = 1;         // number of processes; launchers call it the size
+  int local_process = 0;     // index among the processes of this host
+  int gpus_per_process = 1;  // number of GPUs of each process, each with one thread and one rank
+  int emulated_nodes = 0;    // 0: no emulation, each host is a node
 
   int ranks() const { return processes * gpus_per_process; }
   int first_rank() const { return process * gpus_per_process; }

@@ -7,8 +7,8 @@
 
 namespace nccltune {
 
-// 64-bit FNV-1a over the raw bytes of a file. Names a content, so that it can be compared between
-// nodes and with what the Python side prints; no protection against anybody.
+// Returns the 64-bit FNV-1a hash of a file's bytes. It identifies the content, so that nodes and
+// the Python side can compare it. It does not protect against tampering.
 constexpr uint64_t ContentHash(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325U;
   for (const char c : bytes) {

@@ -9,29 +9,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/descriptor.h"
+
 namespace nccltune {
 namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path)
-      // O_NONBLOCK: opening a pipe that nobody writes must not hang NCCL's initialisation.
-      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
-  ~Descriptor() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 std::string Reason(int error_number) {
   std::array<char, 128> buffer{};
-  // Either form of strerror_r; the GNU one may return a text of its own.
+  // Works with both forms of strerror_r; the GNU form may return a static text.
   const auto text = strerror_r(error_number, buffer.data(), buffer.size());
   if constexpr (std::is_same_v<decltype(text), char* const>) {
     return text;
@@ -43,9 +28,10 @@ std::string Reason(int error_number) {
 }  // namespace
 
 bool ReadFile(const std::string& path, size_t largest, std::string* content, std::string* error) {
-  const Descriptor file(path);
+  // O_NONBLOCK: opening a pipe without a writer must not block NCCL's initialisation.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts{};
-  if (file.get() < 0 || fstat(file.get(), &facts) != 0) {
+  if (!file || fstat(file.fd(), &facts) != 0) {
     *error = Reason(errno);
     return false;
   }
@@ -65,13 +51,13 @@ bool ReadFile(const std::string& path, size_t largest, std::string* content, std
   content->assign(size, '\0');
   size_t done = 0;
   while (done < size) {
-    const ssize_t got = read(file.get(), content->data() + done, size - done);
+    const ssize_t got = read(file.fd(), content->data() + done, size - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       *error = Reason(errno);
       return false;
     }
-    if (got == 0) break;  // cut while we read: what is there is the file
+    if (got == 0) break;  // the file was truncated while we read; use what was read
     done += static_cast<size_t>(got);
   }
   content->resize(done);

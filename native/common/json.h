@@ -13,7 +13,7 @@
 
 namespace nccltune::json {
 
-// A JSON value. Objects keep the order of their members; the reader refuses a repeated key.
+// A JSON value. Objects keep the order of their members; the parser rejects repeated keys.
 class Value {
  public:
   using Array = std::vector<Value>;
@@ -36,7 +36,7 @@ class Value {
 
   bool IsNull() const { return std::holds_alternative<std::nullptr_t>(data_); }
 
-  // The content if the value is of that kind, else a null pointer.
+  // Return the content if the value has that type, else null.
   const bool* AsBool() const { return std::get_if<bool>(&data_); }
   const int64_t* AsInt() const { return std::get_if<int64_t>(&data_); }
   const double* AsDouble() const { return std::get_if<double>(&data_); }
@@ -44,18 +44,18 @@ class Value {
   const Array* AsArray() const { return std::get_if<Array>(&data_); }
   const Object* AsObject() const { return std::get_if<Object>(&data_); }
 
-  // An integer or a real as a real; false for any other kind.
+  // Converts an integer or a real to a real; returns false for other types.
   bool ToNumber(double* out) const;
 
-  // The member of that name; null if there is none or this is no object.
+  // Returns the member with that key, or null if there is none or this is not an object.
   const Value* Find(std::string_view key) const;
 
-  // Adds a member (an object, or null, which becomes one) or replaces it.
+  // Adds or replaces a member. The value must be an object or null; null becomes an object.
   void Set(std::string_view key, Value value);
-  // Adds an element (an array, or null, which becomes one).
+  // Adds an element. The value must be an array or null; null becomes an array.
   void Append(Value value);
 
-  // "null", "a boolean", "an integer", "a number", "a string", "an array" or "an object".
+  // Returns "null", "a boolean", "an integer", "a number", "a string", "an array" or "an object".
   const char* KindName() const;
 
  private:
@@ -65,22 +65,23 @@ class Value {
 struct Limits {
   int max_depth = 32;
   size_t max_bytes = size_t{16} << 20;
-  size_t max_members = 1024;  // of one object; looking for repeated keys takes their square
+  size_t max_members = 1024;  // per object; the check for repeated keys is quadratic
 };
 
 struct Error {
   std::string message;
-  size_t offset = 0;  // in bytes from the start of the text
+  size_t offset = 0;  // byte offset in the text
 };
 
-// Reads exactly one value that fills the whole text, white space aside. False fills *error and
-// leaves *out null. Numbers without fraction and exponent that fit are 64-bit integers, all others
-// are reals; one beyond double's range (1e999, 1e-999) is an error.
+// Parses exactly one value that fills the whole text except for white space. On error it returns
+// false, sets *error and leaves *out null. A number without fraction and exponent is a 64-bit
+// integer if it fits, any other is a real. A number outside double's range (1e999, 1e-999) is an
+// error.
 bool Parse(std::string_view text, Value* out, Error* error, const Limits& limits = {});
 
-// One line without blanks or line breaks. Reals keep a '.' or an exponent, so that they read back
-// as reals, in the shortest form that reads back equal; NaN and infinities become null. Bytes that
-// are no UTF-8 become U+FFFD.
+// Writes the value as one line without blanks. A real keeps a '.' or an exponent, so that it is
+// read as a real, and has the shortest exact form. NaN and infinities become null. Bytes that are
+// not UTF-8 become U+FFFD.
 std::string Write(const Value& value);
 
 }  // namespace nccltune::json

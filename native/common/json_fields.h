@@ -13,24 +13,24 @@
 
 namespace nccltune::json {
 
-// Call Required and Optional for every member there may be, then Finish. After the first error all
-// calls do nothing, so one check at the end is enough.
+// Reads the members of a JSON object. Call Required or Optional for every possible member, then
+// Finish. After the first error all calls do nothing, so one check at the end is enough.
 class Fields {
  public:
-  // `value` must outlive this object; anything but an object is the first error.
+  // `value` must outlive this object. A value that is not an object is the first error.
   explicit Fields(const Value& value);
 
-  // Sets *out if the member is there and of its kind; null counts as absent. Integers must lie in
+  // Sets *out if the member exists and has that type; null counts as absent. Integers must be in
   // [low, high].
   Fields& Required(std::string_view key, std::string* out);
   Fields& Required(std::string_view key, int64_t* out, int64_t low, int64_t high);
   Fields& Optional(std::string_view key, std::string* out);
   Fields& Optional(std::string_view key, int64_t* out, int64_t low, int64_t high);
   Fields& Optional(std::string_view key, bool* out);
-  // The member itself, of any kind but null; *out stays as it is if there is none.
+  // Sets *out to the member itself, of any type except null. *out is unchanged if there is none.
   Fields& Optional(std::string_view key, const Value** out);
 
-  // Empty if all went well and no member was left over, else the first problem in words.
+  // Returns the first error; empty if there was none and every member was read.
   std::string Finish();
 
  private:

@@ -8,7 +8,7 @@
 namespace nccltune {
 namespace {
 
-// NCCL 2.21 writes a line into 1,024 bytes together with its own prefix of host, process, thread.
+// NCCL 2.21 limits a line to 1,024 bytes, including its own prefix of host, process and thread.
 constexpr size_t kLongestLine = 800;
 constexpr std::string_view kCutMark = " ...";
 

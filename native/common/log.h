@@ -9,8 +9,8 @@
 
 namespace nccltune {
 
-// Speaks through the logger that NCCL hands to a plugin, each line under our prefix. Silent
-// without a logger: a plugin never prints by itself.
+// Writes log lines with our prefix through NCCL's logger. Without a logger it is silent: a plugin
+// never prints by itself.
 class Log {
  public:
   // `prefix` must outlive the object. `subsystems` is a set of abi::kSubsys bits.
@@ -20,10 +20,10 @@ class Log {
   void Warn(std::string_view text) const { Write(abi::kLogWarn, text); }
   void Info(std::string_view text) const { Write(abi::kLogInfo, text); }
 
-  // The same with other subsystems.
+  // Returns the same log for other subsystems.
   Log Only(unsigned long subsystems) const { return {function_, subsystems, prefix_}; }
 
-  // Nobody listens.
+  // Returns whether there is no logger.
   bool silent() const { return function_ == nullptr; }
 
  private:

@@ -17,11 +17,11 @@ struct NcclVersion {
   auto operator<=>(const NcclVersion&) const = default;
 };
 
-// What ncclGetVersion reports: 22809 is 2.28.9 (through 2.8 it was 2804 for 2.8.4). Empty for
-// numbers that are no version.
+// Decodes the number of ncclGetVersion: 22809 is 2.28.9 (up to 2.8, 2804 was 2.8.4). Returns
+// nothing for other numbers.
 std::optional<NcclVersion> NcclVersionFromCode(int code);
 
-// "2.28.9" or "2.28".
+// Parses "2.28.9" or "2.28".
 std::optional<NcclVersion> ParseNcclVersion(std::string_view text);
 
 std::string ToString(const NcclVersion& version);

@@ -23,7 +23,7 @@ constexpr std::array kSignalWords = {"none"sv, "USR1"sv, "USR2"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 25> kSettings = {{
+constexpr std::array<Setting, 26> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -33,8 +33,8 @@ constexpr std::array<Setting, 25> kSettings = {{
     {"NCCLTUNE_STRICT", "0|1", "0", "1: a configuration with any bad line gives no rules at all.",
      kSwitchWords},
     {"NCCLTUNE_STALE", "warn|off", "warn",
-     "What to do with rules measured on another NCCL version or GPU. warn: say so and use them; "
-     "off: say so and use none.",
+     "What to do with rules measured on another NCCL version or GPU. warn: log it and use them; "
+     "off: log it and use none.",
      kStaleWords},
     {"NCCLTUNE_NATIVE_DIR",
      "path",
@@ -51,45 +51,55 @@ constexpr std::array<Setting, 25> kSettings = {{
     {"NCCLTUNE_NET_FLOWS",
      "auto or 1 to 64",
      "auto",
-     "TCP connections that share the bytes of one NCCL connection. auto: by the number of threads.",
+     "TCP flows that share the data of one NCCL connection. auto: half the number of threads, 2 to "
+     "8.",
      kAutoWord,
      {.least = 1, .most = 64}},
     {"NCCLTUNE_NET_THREADS",
      "auto or 1 to 64",
      "auto",
-     "Threads of a process that move bytes, for all its connections together. auto: by the CPUs "
-     "that the process may use.",
+     "Threads of a process that transfer data for all its connections. auto: derived from the CPUs "
+     "that the process may use, shared with the other ranks of the host.",
      kAutoWord,
      {.least = 1, .most = 64}},
     {"NCCLTUNE_NET_EAGER",
      "0 to 1M",
      "16K",
-     "Bytes up to which a message is sent at once by the thread that asks for it.",
+     "Messages up to this size are sent immediately by the calling thread.",
      {},
      {.least = 0, .most = 1U << 20U, .units = true}},
     {"NCCLTUNE_NET_DEVICES",
      "auto or 1 to 8",
      "auto",
-     "Devices that NCCL is shown of each NIC: it makes channels by their number. auto: as many as "
-     "make four of all NICs.",
+     "Devices per NIC that NCCL sees; it makes channels for each. auto: four in total, or one per "
+     "NIC if the process has fewer than 6 CPUs.",
      kAutoWord,
      {.least = 1, .most = 8}},
     {"NCCLTUNE_NET_TIMEOUT",
      "0 to 1000000",
      "600",
-     "Seconds without progress after which a connection has failed. 0: never.",
+     "Seconds without progress after which a connection fails. 0: never.",
      {},
      {.least = 0, .most = 1000000}},
     {"NCCLTUNE_NET_PORTS",
      "first-last of 1 to 65535",
      "",
-     "TCP ports to listen on, for firewalls. Not set: any free one.",
+     "TCP ports to listen on, for firewalls. Not set: any free port.",
      {},
      {.least = 1, .most = 65535, .pair = true}},
     {"NCCLTUNE_NET_ZEROCOPY", "auto|0|1", "auto",
-     "Large sends without a copy in the kernel. auto: tried on each TCP connection, kept where the "
-     "kernel does not copy all the same.",
+     "Large sends without a copy in the kernel. auto: tried on each TCP flow, and kept if the "
+     "kernel "
+     "does not copy anyway.",
      kAutoSwitchWords},
+    {"NCCLTUNE_NET_NOFILE",
+     "0 to 1048576",
+     "65536",
+     "The process's soft limit of open files is raised to this, within its hard limit. 0: the "
+     "limit "
+     "is not changed.",
+     {},
+     {.least = 0, .most = 1U << 20U}},
     {"NCCLTUNE_SENDRECV", "0|1|verify|dry-run", "0",
      "Sends and receives by the GPUs' copy engines. verify: sums of the bytes are compared as "
      "well; "
@@ -160,7 +170,7 @@ constexpr std::array<Setting, 25> kSettings = {{
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }
 
-// Without the blanks around it; empty when it is not set or set to nothing.
+// Returns the value without surrounding blanks; empty if the variable is unset or empty.
 std::string_view ValueOf(const Setting& setting) {
   const char* const value = std::getenv(setting.name);
   return value == nullptr ? std::string_view() : Trimmed(value);
@@ -170,8 +180,8 @@ std::string Refusal(const Setting& setting, std::string_view value, const std::s
   std::string warning = std::string(setting.name) + "=" + Quoted(value) + " is not " + valid + "; ";
   const std::string_view nearest = Nearest(setting.valid, value);
   if (!nearest.empty()) warning += "did you mean " + Quoted(nearest) + "? ";
-  if (setting.default_value.empty()) return warning + "it counts as not set";
-  return warning + "taking " + std::string(setting.default_value);
+  if (setting.default_value.empty()) return warning + "treating it as not set";
+  return warning + "using " + std::string(setting.default_value);
 }
 
 std::optional<uint64_t> ParseNumber(std::string_view text, const Numbers& numbers) {
@@ -245,7 +255,7 @@ std::vector<std::string> UnknownSettings() {
     const std::string_view entry(*variable);
     const std::string_view name = entry.substr(0, entry.find('='));
     if (!name.starts_with(kPrefix) || NumberOf(names, name).has_value()) continue;
-    std::string warning = Printable(name, 80) + " is not a setting of nccltune and is not read";
+    std::string warning = Printable(name, 80) + " is not a setting of nccltune and is ignored";
     const std::string_view nearest = Nearest(names, name);
     if (!nearest.empty()) warning += "; did you mean " + std::string(nearest) + "?";
     warnings.push_back(warning);

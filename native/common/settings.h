@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every environment variable that a native part of nccltune reads, declared once. Help texts and
-// documentation are checked against this table.
+// All environment variables that a native part of nccltune reads, each declared once. Tests check
+// the help texts and the documentation against this table.
 #ifndef NCCLTUNE_COMMON_SETTINGS_H_
 #define NCCLTUNE_COMMON_SETTINGS_H_
 
@@ -30,6 +30,7 @@ enum class SettingId {
   kNetTimeout,
   kNetPorts,
   kNetZeroCopy,
+  kNetNofile,
   kSendrecv,
   kSendrecvNccl,
   kSendrecvFrom,
@@ -44,47 +45,48 @@ enum class SettingId {
   kSendrecvSignal,
 };
 
-// What a setting of numbers may be.
+// The valid values of a numeric setting.
 struct Numbers {
   uint64_t least = 0;
-  uint64_t most = 0;   // 0: no setting of numbers
-  bool units = false;  // K and M behind a number are 1024 and 1024 * 1024
+  uint64_t most = 0;   // 0: not a numeric setting
+  bool units = false;  // the suffixes K and M mean 1024 and 1024 * 1024
   bool pair = false;   // "first-last"
 };
 
 struct Setting {
   const char* name;
-  std::string_view type;           // "path", the valid words separated by "|", or the valid numbers
-  std::string_view default_value;  // empty: not set
+  std::string_view type;  // "path", the valid words separated by "|", or the range of numbers
+  std::string_view default_value;  // empty if there is none
   std::string_view meaning;
-  Words valid;  // empty for a path; words that stand for a number where there are numbers
+  Words valid;  // valid words; for a numeric setting, words that replace a number; empty for a path
   Numbers numbers = {};
 };
 
-// Inclusive.
+// A range of numbers; both ends are included.
 struct NumberRange {
   uint64_t first = 0;
   uint64_t last = 0;
 };
 
-// In the order of SettingId.
+// Returns the table in the order of SettingId.
 std::span<const Setting> Settings();
 
-// The value of a path or a text; empty when it is not set or set to nothing.
+// Returns the value of a path or a text; empty if the variable is unset or empty.
 std::string ReadPath(SettingId id);
 
-// The value of a setting of words. One that is not valid is named in `warnings` together with the
-// nearest valid one, and the default is taken.
+// Returns the value of a setting with fixed words. An invalid value gives the default and adds a
+// line to `warnings` that names the nearest valid one.
 std::string_view ReadWord(SettingId id, std::vector<std::string>* warnings);
 
-// The value of a setting of numbers; empty where it is one of its words. One that is not valid is
-// named in `warnings` together with what is, and the default is taken.
+// Returns the value of a numeric setting, or nothing if it is one of its words. An invalid value
+// gives the default and adds a line to `warnings` that names the valid range.
 std::optional<uint64_t> ReadNumber(SettingId id, std::vector<std::string>* warnings);
 
-// The value of a setting of two numbers; empty where it is not set. As ReadNumber.
+// Returns the value of a setting of two numbers, or nothing if it is unset. Invalid values as in
+// ReadNumber.
 std::optional<NumberRange> ReadRange(SettingId id, std::vector<std::string>* warnings);
 
-// One warning for each NCCLTUNE_* variable in the environment that is not in the table.
+// Returns one warning for each NCCLTUNE_* variable of the environment that is not in the table.
 std::vector<std::string> UnknownSettings();
 
 }  // namespace nccltune

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small text helpers that know no locale.
+// Small text functions that do not depend on the locale.
 #ifndef NCCLTUNE_COMMON_TEXT_H_
 #define NCCLTUNE_COMMON_TEXT_H_
 
@@ -13,27 +13,27 @@
 
 namespace nccltune {
 
-// Without blanks and tabs at either end.
+// Returns the text without blanks and tabs at either end.
 std::string_view Trimmed(std::string_view text);
 
 char LowerCase(char c);
 
-// Foreign text between single quotes, fit for a log line: unprintable bytes as \xNN, cut with
+// Returns foreign text in single quotes, safe for a log line: unprintable bytes as \xNN, cut with
 // "..." after `longest` bytes.
 std::string Quoted(std::string_view text, size_t longest = 40);
 
-// Foreign text as Quoted, without the quotes.
+// Same as Quoted, but without the quotes.
 std::string Printable(std::string_view text, size_t longest);
 
-// A whole decimal number of digits only; empty for anything else, also for overflow.
+// Parses a decimal number. Returns nothing if there is any other character, or on overflow.
 std::optional<uint64_t> ParseUnsigned(std::string_view text);
 
-// `line` and the parts behind it, as many as leave it at `most` characters or fewer; of the others
-// it says how many they are.
+// Returns `line` followed by as many parts as fit into `most` characters, and the number of parts
+// left out.
 std::string WithAsManyAsFit(std::string line, std::span<const std::string> parts,
                             std::string_view separator, size_t most);
 
-std::string Hex64(uint64_t value);  // 16 lower-case digits
+std::string Hex64(uint64_t value);  // Returns 16 lower-case hexadecimal digits.
 
 }  // namespace nccltune
 

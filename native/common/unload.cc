@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Part of every shared object of ours. The C++ runtime inside it takes 72 KiB at load, to be able
-// to throw when memory is out, and would leave them behind at each dlclose.
+// Linked into each of our shared objects. The C++ runtime inside allocates 72 KiB at load, so that
+// it can throw when memory is exhausted, and would leak them at each dlclose. The declaration is
+// weak and hidden: if our runtime lacks the function, the process's function must not be called.
 
 // NOLINTBEGIN(bugprone-reserved-identifier,misc-use-internal-linkage): libstdc++'s own names
 namespace __gnu_cxx {
-__attribute__((weak)) void __freeres();
+__attribute__((weak, visibility("hidden"))) void __freeres();
 }
 // NOLINTEND(bugprone-reserved-identifier,misc-use-internal-linkage)
 

@@ -9,7 +9,7 @@ size_t Utf8SequenceLength(std::string_view text) {
   const unsigned char first = byte(0);
   if (first < 0x80) return 1;
   size_t length = 0;
-  // The second byte's range closes the overlong forms, the surrogates and what lies above U+10FFFF.
+  // The range of the second byte excludes overlong forms, surrogates and values above U+10FFFF.
   unsigned char low = 0x80;
   unsigned char high = 0xBF;
   if (first >= 0xC2 && first <= 0xDF) {

@@ -10,10 +10,11 @@
 
 namespace nccltune {
 
-// Bytes of the character at the start of the text; 0 if the text does not start with one.
+// Returns the number of bytes of the first character; 0 if the text does not start with a valid
+// one.
 size_t Utf8SequenceLength(std::string_view text);
 
-// Adds a code point, which must be no surrogate and at most U+10FFFF.
+// Appends a code point. It must not be a surrogate, and at most U+10FFFF.
 void AppendUtf8(uint32_t code, std::string* out);
 
 }  // namespace nccltune

@@ -20,10 +20,10 @@ constexpr std::array<std::string_view, abi::kNumAlgorithms> kAlgorithms = {
 constexpr std::array<std::string_view, abi::kNumProtocols> kProtocols = {"ll"sv, "ll128"sv,
                                                                          "simple"sv};
 
-// Longer words than this have no near one; it bounds the table below.
+// Longer words have no similar word. The limit bounds the table below.
 constexpr size_t kLongestWord = 40;
 
-// Letters to insert, drop or exchange to turn `a` into `b` (Levenshtein).
+// Returns the number of letters to insert, delete or replace to turn `a` into `b` (Levenshtein).
 size_t Distance(std::string_view a, std::string_view b) {
   std::array<size_t, kLongestWord + 1> row{};
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -39,7 +39,7 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// How people join and split words differs: all_reduce, collnetDirect, nvls-tree.
+// Users join and split words differently: all_reduce, collnetDirect, nvls-tree.
 std::string Folded(std::string_view word) {
   std::string folded;
   for (const char c : Trimmed(word)) {

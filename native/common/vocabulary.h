@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words for NCCL's collectives, algorithms and protocols; a word's place in its list is NCCL's
-// number for it.
+// The names of NCCL's collectives, algorithms and protocols. The index of a name in its list is
+// NCCL's number for it.
 #ifndef NCCLTUNE_COMMON_VOCABULARY_H_
 #define NCCLTUNE_COMMON_VOCABULARY_H_
 
@@ -18,14 +18,14 @@ Words CollectiveNames();  // indexed by abi::Collective
 Words AlgorithmNames();   // indexed by abi::Algorithm
 Words ProtocolNames();    // indexed by abi::Protocol
 
-// The number of an exact, lower-case word.
+// Returns the index of an exact, lower-case word.
 std::optional<int> NumberOf(Words words, std::string_view word);
 
-// The word that `word` was probably meant to be, whatever its case and the blanks around it; empty
-// when none is near.
+// Returns the word that `word` probably means, ignoring case and surrounding blanks; empty if none
+// is similar.
 std::string_view Nearest(Words words, std::string_view word);
 
-// "tree ring ..."
+// Returns all words in one text: "tree ring ...".
 std::string Listed(Words words);
 
 }  // namespace nccltune

@@ -6,7 +6,7 @@
 namespace nccltune::host {
 namespace {
 
-constexpr size_t kSteps = 8;  // NCCL_STEPS: slots of each buffer
+constexpr size_t kSteps = 8;  // NCCL_STEPS, the number of slots in each buffer
 constexpr size_t kLlBuffer = 512 << 10;
 constexpr size_t kLl128Buffer = 4800 << 10;
 constexpr size_t kSimpleBuffer = 4 << 20;
@@ -16,9 +16,9 @@ constexpr size_t kSimpleBuffer = 4 << 20;
 ChunkLimits LimitsOfChunk(int collective, Combination combination) {
   switch (combination.protocol) {
     case abi::kLl:
-      return {kLlBuffer / kSteps / 2, 16};  // half of each line is flags
+      return {kLlBuffer / kSteps / 2, 16};  // half of each line holds flags
     case abi::kLl128:
-      return {kLl128Buffer / kSteps / 16 * 15, 1920};  // one word of each line of 16 is a flag
+      return {kLl128Buffer / kSteps / 16 * 15, 1920};  // one of the 16 words in each line is a flag
     default: {
       const bool piped = collective != abi::kBroadcast && collective != abi::kReduce;
       const size_t slots = combination.algorithm == abi::kRing && piped ? kSteps / 2 : 1;

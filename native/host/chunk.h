@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL does with a chunk size from a plugin (interface v6, NCCL 2.30 and later).
+// How NCCL limits a chunk size that a plugin asks for (interface v6, NCCL 2.30 and later).
 #ifndef NCCLTUNE_HOST_CHUNK_H_
 #define NCCLTUNE_HOST_CHUNK_H_
 
@@ -10,15 +10,15 @@
 namespace nccltune::host {
 
 struct ChunkLimits {
-  size_t largest;  // bytes; a larger wish is cut to it
-  size_t grain;    // bytes; what is left is rounded down to a multiple
+  size_t largest;  // in bytes; larger requests are reduced to it
+  size_t grain;    // in bytes; the result is rounded down to a multiple of it
 };
 
-// With NCCL's default buffer sizes (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE unset);
-// calcCollChunking in src/enqueue.cc, 2.30.7.
+// Returns the limits with NCCL's default buffer sizes (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE,
+// NCCL_LL128_BUFFSIZE unset). Source: calcCollChunking in src/enqueue.cc of 2.30.7.
 ChunkLimits LimitsOfChunk(int collective, Combination combination);
 
-// The chunk size that NCCL runs with.
+// Returns the chunk size that NCCL uses after applying the limits.
 size_t FinalChunk(size_t asked, const ChunkLimits& limits);
 
 }  // namespace nccltune::host

@@ -12,8 +12,8 @@ namespace nccltune::host {
 namespace {
 
 struct Field {
-  const char* name;  // NCCL's own
-  size_t rows;       // of all dimensions but the last
+  const char* name;  // NCCL's name
+  size_t rows;       // product of all dimensions except the last
 };
 
 constexpr size_t kAlgorithms = abi::kNumAlgorithms;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which model constants a plugin edited.
+// Finds the constants of NCCL's cost model that a plugin has changed.
 #ifndef NCCLTUNE_HOST_CONSTANTS_DIFF_H_
 #define NCCLTUNE_HOST_CONSTANTS_DIFF_H_
 
@@ -11,16 +11,16 @@
 namespace nccltune::host {
 
 struct ConstantChange {
-  std::string name;  // NCCL's: "perChMaxTreeBws[3][2]"
+  std::string name;  // NCCL's name: "perChMaxTreeBws[3][2]"
   double before;
   double after;
 };
 
-// All constants in the order of the struct.
+// Returns all constants in the order of the struct.
 std::vector<double> ConstantValues(const GuardedBytes& constants);
 
-// What differs between two lists, which are of TunerConstantsV5 or TunerConstantsV7 by their
-// length.
+// Returns the differences between two lists. Their length shows whether they are of
+// TunerConstantsV5 or of TunerConstantsV7.
 std::vector<ConstantChange> ConstantChanges(const std::vector<double>& before,
                                             const std::vector<double>& after);
 

@@ -4,7 +4,7 @@
 namespace nccltune::host {
 namespace {
 
-// NCCL_MAX_DIRECT_ARITY + 1 and NCCL_MAX_NVLS_ARITY
+// NCCL's limits NCCL_MAX_DIRECT_ARITY + 1 and NCCL_MAX_NVLS_ARITY.
 constexpr int kMaxRanksForCollNet = 8;
 constexpr int kMaxRanksForNvlsGather = 32;
 
@@ -25,8 +25,8 @@ bool CanNvls(const NcclRules& rules, int collective, const Platform& platform) {
   return platform.max_ranks_per_node <= kMaxRanksForNvlsGather;
 }
 
-// Whether NCCL has the algorithm for the collective at all, whatever the protocol
-// (src/graph/tuning.cc to 2.30, src/tuning/ from 2.31).
+// Whether NCCL supports the algorithm for the collective, regardless of the protocol
+// (src/graph/tuning.cc up to 2.30, src/tuning/ from 2.31).
 bool CanRun(const NcclRules& rules, int algorithm, int collective, const Platform& platform) {
   if (collective == abi::kBroadcast || collective == abi::kReduce) return algorithm == abi::kRing;
   switch (algorithm) {
@@ -71,8 +71,9 @@ Combination Pick(const NcclRules& rules, const CostTable& offered, const CostTab
   ForEachEntry(offered, [&](Combination c) {
     const float cost = answered.at(c);
     if (rules.selection == Selection::kLeastOfOffered) {
-      // NCCL walks its list from the highest number down and takes strictly smaller costs, so going
-      // up an equal one replaces; an entry it did not offer is not in the list (2.31).
+      // NCCL walks its list from the highest number down and takes strictly smaller costs. This
+      // loop goes up, so an equal cost replaces the earlier one. Entries that NCCL did not offer
+      // are not in its list (2.31).
       if (offered.at(c) == abi::kIgnore) return;
       if (best.known() ? cost <= least : cost < least) {
         best = c;

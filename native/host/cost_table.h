@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's cost table: predicted time in microseconds of each algorithm with each protocol.
+// NCCL's cost table: the predicted time in microseconds of each algorithm with each protocol.
 #ifndef NCCLTUNE_HOST_COST_TABLE_H_
 #define NCCLTUNE_HOST_COST_TABLE_H_
 
@@ -15,7 +15,7 @@ struct CostTable {
   int algorithms = abi::kNumAlgorithms;  // rows in use
   std::array<std::array<float, abi::kNumProtocols>, abi::kNumAlgorithms> cost;
 
-  // Every entry marked as not usable.
+  // Marks every entry as not usable.
   explicit CostTable(int rows = abi::kNumAlgorithms);
 
   float at(Combination c) const {
@@ -26,7 +26,7 @@ struct CostTable {
   }
 };
 
-// Calls f(Combination) for every entry, in the order of the numbers.
+// Calls f(Combination) for every entry, in the order of algorithm and protocol numbers.
 template <typename F>
 void ForEachEntry(const CostTable& table, F f) {
   for (int a = 0; a < table.algorithms; ++a) {
@@ -34,7 +34,7 @@ void ForEachEntry(const CostTable& table, F f) {
   }
 }
 
-// A communicator as far as it matters to which combinations NCCL supports.
+// The properties of a communicator that decide which combinations NCCL supports.
 struct Platform {
   int nodes = 1;
   int ranks = 2;
@@ -45,16 +45,18 @@ struct Platform {
   bool ll128 = true;
 };
 
-// The cost given to every entry of a nominal table. Its value says nothing; that an entry still
-// holds it says that the plugin left the entry alone.
+// The cost of every usable entry of a nominal table. The value has no meaning; an entry that still
+// holds it was not changed by the plugin.
 inline constexpr float kNominalCostUs = 1000.0f;
 
-// The combinations that NCCL can offer for the collective on such a platform, all at the nominal
-// cost; PAT where there is one rank a node, as NCCL_PAT_ENABLE's default has it.
+// Returns a table with the nominal cost for every combination that NCCL can offer for the
+// collective on this platform. PAT is offered only with one rank a node, which is the default of
+// NCCL_PAT_ENABLE.
 CostTable NominalTable(const NcclRules& rules, int collective, const Platform& platform);
 
-// The combination that NCCL picks from what it offered and what the plugin made of it; unknown if
-// no entry can be picked. Not for Selection::kPluginDirect's own choice: there the table is NCCL's.
+// Returns the combination that NCCL picks from the table it offered and the plugin's changes to it;
+// unknown if no entry can be picked. With Selection::kPluginDirect it picks from NCCL's own table
+// and ignores the combination that the plugin names.
 Combination Pick(const NcclRules& rules, const CostTable& offered, const CostTable& answered);
 
 }  // namespace nccltune::host

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of a plugin, and what came of it as the played NCCL version sees it.
+// A request to a plugin, and the decision that follows from its answer in the simulated NCCL
+// version.
 #ifndef NCCLTUNE_HOST_DECISION_H_
 #define NCCLTUNE_HOST_DECISION_H_
 
@@ -16,28 +17,28 @@
 
 namespace nccltune::host {
 
-// Something that NCCL would not tell and a person should know. Codes are listed in
-// docs/reference/plugin-host.md.
+// A problem that NCCL would not report. docs/reference/plugin-host.md lists the codes.
 struct Warning {
   std::string code;
   std::string text;
 };
 
-// Why NCCL could not go on.
+// An error that NCCL would treat as fatal.
 struct Failure {
   std::string kind;
   std::string text;
 };
 
-struct Request {
+struct DecisionRequest {
   abi::Collective collective = abi::kAllReduce;
-  size_t bytes = 0;  // as the tuner counts: for all-gather and reduce-scatter over all ranks
+  // As the tuner counts them: the sum over all ranks for all-gather and reduce-scatter.
+  size_t bytes = 0;
   int pipe_ops = 1;
   bool registered = false;
-  // NCCL's predictions in us; entries left out are not usable. None: a nominal table.
+  // NCCL's predictions in us; absent entries are not usable. nullopt: use a nominal table.
   std::optional<std::vector<std::pair<Combination, float>>> costs = std::nullopt;
-  // What NCCL would use by itself: it goes in when the plugin is asked for a chunk size. 0: the
-  // largest that fits the buffers.
+  // The chunk size that NCCL would use without a plugin, which is the input of the plugin's
+  // getChunkSize. 0: the largest that fits in the buffers.
   size_t chunk_bytes = 0;
 };
 
@@ -47,24 +48,24 @@ struct TableChange {
   float after;
 };
 
-// What the plugin settled; an unknown combination and absent numbers are NCCL's own.
-struct Choice {
+// What the plugin decided. An unknown combination or absent number means NCCL's own choice.
+struct PluginChoice {
   Combination combination;
   std::optional<int> channels;
   std::optional<size_t> chunk_bytes;
 };
 
-enum class Outcome {
-  kDefault,  // the plugin left table, channels and chunk size as they were
-  kChosen,   // the plugin settled what `choice` holds
+enum class DecisionResult {
+  kDefault,  // the plugin changed neither table, channels nor chunk size
+  kChosen,   // the plugin decided what `choice` holds
   kFails,    // the collective fails, see `failure`
 };
 
 struct Decision {
-  Request request;
-  Outcome outcome = Outcome::kDefault;
-  Choice choice;
-  Combination selected;  // what NCCL runs, if that can be told
+  DecisionRequest request;
+  DecisionResult outcome = DecisionResult::kDefault;
+  PluginChoice choice;
+  Combination selected;  // what NCCL runs; unknown if it cannot be determined
   int channels_requested = 0;
   std::vector<TableChange> table_changed;
   std::vector<Warning> warnings;
@@ -75,7 +76,7 @@ struct Decision {
     warnings.push_back({std::move(code), std::move(text)});
   }
   void Fail(std::string kind, std::string text) {
-    outcome = Outcome::kFails;
+    outcome = DecisionResult::kFails;
     failure = Failure{std::move(kind), std::move(text)};
   }
 };

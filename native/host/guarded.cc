@@ -4,7 +4,8 @@
 namespace nccltune::host {
 namespace {
 
-// Differs from byte to byte and is no float, integer or pointer that a plugin is likely to write.
+// Differs from byte to byte and is not part of a float, integer or pointer that a plugin is likely
+// to write.
 uint8_t GuardByte(size_t index) { return static_cast<uint8_t>(0xA5 ^ (index * 37)); }
 
 }  // namespace
@@ -22,8 +23,8 @@ void GuardedBytes::FillGuards() {
 }
 
 std::optional<std::string> GuardedBytes::TakeDamage() {
-  size_t before = 0;     // damaged bytes in front
-  size_t before_at = 0;  // distance of the farthest of them
+  size_t before = 0;     // number of damaged bytes before the memory
+  size_t before_at = 0;  // distance of the farthest one from the memory
   size_t after = 0;
   size_t after_at = 0;
   for (size_t i = 0; i < kGuardBytes; ++i) {

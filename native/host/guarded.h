@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory handed to a plugin, with guard bytes on both sides that show a write outside.
+// Memory for a plugin, with guard bytes on both sides that reveal writes outside of it.
 #ifndef NCCLTUNE_HOST_GUARDED_H_
 #define NCCLTUNE_HOST_GUARDED_H_
 
@@ -15,19 +15,20 @@ namespace nccltune::host {
 
 class GuardedBytes {
  public:
-  // Zeroed; the first byte is aligned for every type. `name` says in findings what was missed.
+  // The memory is zeroed and aligned for every type. `name` appears in the texts of TakeDamage.
   GuardedBytes(const char* name, size_t size);
 
   void* data() { return memory_.get() + kGuardBytes; }
   const void* data() const { return memory_.get() + kGuardBytes; }
   size_t size() const { return size_; }
 
-  // What was written outside since the last call, in words; mends the guards.
+  // Describes what was written outside since the last call, and restores the guard bytes. Returns
+  // nullopt if nothing was.
   std::optional<std::string> TakeDamage();
 
  private:
-  // More than a table of pointers in place of one of floats, or a struct of a newer version, runs
-  // over by.
+  // Large enough for likely mistakes: a table of pointers written over one of floats, or a struct
+  // of a newer interface version.
   static constexpr size_t kGuardBytes = 4096;
 
   void FillGuards();
@@ -37,7 +38,7 @@ class GuardedBytes {
   std::unique_ptr<uint8_t[]> memory_;
 };
 
-// One object of a plain type in guarded memory.
+// An object of a trivially copyable type in guarded memory.
 template <typename T>
 class Guarded {
   static_assert(std::is_trivially_copyable_v<T>);

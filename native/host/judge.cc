@@ -11,14 +11,14 @@ namespace {
 
 constexpr int kMaxChannels = 64;  // MAXCHANNELS since NCCL 2.19
 
-// Bit for bit, so that a NaN and a negative zero count as what they are.
+// Compares bits, so that NaN equals itself and -0 differs from 0.
 bool Same(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
 class Judgement {
  public:
   Judgement(const Answer& answer, Decision* decision) : in_(answer), out_(decision) {}
 
-  void Reach() {
+  void Run() {
     out_->channels_requested = in_.channels;
     JudgeChannels();
     if (in_.rules.selection == Selection::kPluginDirect) {
@@ -27,7 +27,7 @@ class Judgement {
       FindChanges();
       JudgeTable();
     }
-    if (out_->outcome == Outcome::kChosen) CapChannels();
+    if (out_->outcome == DecisionResult::kChosen) CapChannels();
   }
 
  private:
@@ -38,20 +38,20 @@ class Judgement {
       out_->Warn("negative_channels",
                  "the plugin asks for " + std::to_string(in_.channels) + " channels: " +
                      (ReplacesChannels() ? "NCCL takes the number unchecked and divides by it"
-                                         : "NCCL passes over it"));
+                                         : "NCCL ignores it"));
     } else if (in_.channels > kMaxChannels) {
       out_->Warn("too_many_channels", "the plugin asks for " + std::to_string(in_.channels) +
                                           " channels; NCCL has at most " +
                                           std::to_string(kMaxChannels));
     }
     if (in_.channels > 0 || (in_.channels < 0 && ReplacesChannels())) {
-      out_->outcome = Outcome::kChosen;
+      out_->outcome = DecisionResult::kChosen;
       out_->choice.channels = in_.channels;
     }
   }
 
-  // Rings, trees and PAT run on the communicator's channels; the other kinds have counts of their
-  // own, or none is checked (CollNet to 2.30).
+  // The communicator's channel count limits rings, trees and PAT only. The other algorithms have
+  // their own counts, or no check at all (CollNet up to 2.30).
   void CapChannels() {
     if (!in_.channel_limit || !out_->choice.channels) return;
     const int algorithm = out_->selected.algorithm;
@@ -63,14 +63,15 @@ class Judgement {
     out_->choice.channels = in_.channel_limit;
   }
 
-  // NCCL 2.21, interface v2: the plugin's word is taken.
+  // With NCCL 2.21 and interface v2, NCCL runs what the plugin names.
   void JudgeNamed() {
     const Combination named = in_.named;
     const bool half = (named.algorithm == abi::kAlgorithmUndefined) !=
                       (named.protocol == abi::kProtocolUndefined);
     if (half) {
-      out_->Warn("half_a_choice",
-                 "the plugin named an algorithm or a protocol only: NCCL 2.21 decides by itself");
+      out_->Warn(
+          "half_a_choice",
+          "the plugin named only an algorithm or only a protocol: NCCL 2.21 decides by itself");
     }
     if (half || named == Combination{}) {
       if (!in_.nominal) out_->selected = Pick(in_.rules, in_.offered, in_.offered);
@@ -104,7 +105,7 @@ class Judgement {
       out_->table_changed.push_back({c, before, after});
       WarnOddValue(c, before, after);
     });
-    if (!out_->table_changed.empty()) out_->outcome = Outcome::kChosen;
+    if (!out_->table_changed.empty()) out_->outcome = DecisionResult::kChosen;
   }
 
   bool Changed(Combination c) const { return !Same(in_.offered.at(c), in_.answered.at(c)); }
@@ -118,7 +119,7 @@ class Judgement {
       const bool harmless = in_.rules.selection == Selection::kLeastOfOffered;
       out_->Warn("not_usable_written",
                  "the plugin set a cost for " + entry + ", which NCCL marked as not usable here: " +
-                     (harmless ? "NCCL passes over it" : "if it is the least, NCCL runs it"));
+                     (harmless ? "NCCL ignores it" : "if it is the least, NCCL runs it"));
     } else if (after < 0 && before >= 0 && in_.rules.selection == Selection::kLeastOfOffered) {
       out_->Warn("negative_cost", "the plugin set the cost of " + entry + " to " +
                                       std::to_string(after) +
@@ -157,7 +158,7 @@ class Judgement {
       return;
     }
     if (out_->table_changed.empty()) return;
-    // NCCL's predictions are above zero, so that only a cost of zero or less surely beats them.
+    // NCCL's predictions are positive, so only a cost of zero or less is certain to beat them.
     const bool sure = Changed(pick) && in_.answered.at(pick) <= 0.0f;
     if (sure || Pickable() == 1) {
       Choose(pick);
@@ -166,9 +167,9 @@ class Judgement {
     out_->Warn("undetermined",
                Changed(pick)
                    ? "the plugin set a cost above zero; what NCCL picks depends on its own "
-                     "predictions, give them as costs"
-                   : "the plugin ruled entries out or made them dearer; what NCCL picks of "
-                     "the others depends on its own predictions, give them as costs");
+                     "predictions, which can be given as costs"
+                   : "the plugin excluded entries or raised their costs; what NCCL picks of "
+                     "the others depends on its own predictions, which can be given as costs");
   }
 
   void JudgeNoEntry() {
@@ -183,7 +184,7 @@ class Judgement {
   }
 
   void Choose(Combination c) {
-    out_->outcome = Outcome::kChosen;
+    out_->outcome = DecisionResult::kChosen;
     out_->choice.combination = c;
     out_->selected = c;
   }
@@ -194,6 +195,6 @@ class Judgement {
 
 }  // namespace
 
-void Judge(const Answer& answer, Decision* decision) { Judgement(answer, decision).Reach(); }
+void Judge(const Answer& answer, Decision* decision) { Judgement(answer, decision).Run(); }
 
 }  // namespace nccltune::host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pure half of a decision: what an answered table and channel count mean to NCCL.
+// Derives from a plugin's answer what NCCL would do. It calls no plugin.
 #ifndef NCCLTUNE_HOST_JUDGE_H_
 #define NCCLTUNE_HOST_JUDGE_H_
 
@@ -13,14 +13,14 @@ struct Answer {
   const NcclRules& rules;
   const CostTable& offered;
   const CostTable& answered;
-  bool nominal;                      // `offered` is a nominal table: its costs mean nothing
-  Combination named;                 // the combination of a v2 plugin, as it came
-  int channels;                      // as it came
-  std::optional<int> channel_limit;  // the communicator's channels, where known
+  bool nominal;                      // `offered` is a nominal table, whose costs mean nothing
+  Combination named;                 // the combination that a v2 plugin named, unchecked
+  int channels;                      // as the plugin returned it, unchecked
+  std::optional<int> channel_limit;  // number of channels of the communicator, if known
 };
 
-// Fills outcome, choice, selected, channels_requested, table_changed, and adds warnings. Chunk
-// sizes come later, once the combination is known.
+// Fills outcome, choice, selected, channels_requested and table_changed of the decision, and adds
+// warnings. The chunk size is added later, when the combination is known.
 void Judge(const Answer& answer, Decision* decision);
 
 }  // namespace nccltune::host

@@ -8,19 +8,19 @@
 
 namespace nccltune::host {
 
-// Cuts what is read into lines. One longer than a mebibyte is passed over as a whole.
+// Splits input into lines. A line longer than 1 MiB is skipped.
 class LineBuffer {
  public:
   static constexpr size_t kLongestLine = size_t{1} << 20;
 
   void Add(std::string_view bytes) { pending_ += bytes; }
-  // Nothing more will be added: a last line without its end counts, it may be the end of a file fed
-  // by hand.
+  // Marks the end of input. A last line without a newline still counts: files written by hand may
+  // end so.
   void End() { ended_ = true; }
   bool ended() const { return ended_; }
 
   enum class Result { kLine, kTooLong, kEnd, kMore };
-  // The next line without its end; kMore if bytes have to be added first.
+  // Returns the next line without its newline; kMore if more bytes must be added first.
   Result Next(std::string* line);
 
  private:

@@ -9,24 +9,17 @@
 namespace nccltune::host {
 namespace {
 
-// A copy above the three standard descriptors that programs started by the plugin do not get.
-int PrivateCopy(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 3); }
+// Duplicates the descriptor above the three standard ones. Child processes of the plugin do not
+// inherit it.
+int PrivateCopy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
 }  // namespace
 
 LineChannel::LineChannel() : in_(PrivateCopy(STDIN_FILENO)), out_(PrivateCopy(STDOUT_FILENO)) {
-  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const bool moved =
-      nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0;
-  if (nothing >= 0) close(nothing);
-  if (moved || out_ < 0) return;
-  close(out_);
-  out_ = -1;
-}
-
-LineChannel::~LineChannel() {
-  if (in_ >= 0) close(in_);
-  if (out_ >= 0) close(out_);
+      nothing && dup2(nothing.fd(), STDIN_FILENO) >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0;
+  if (!moved) out_.Close();
 }
 
 LineChannel::Result LineChannel::ReadLine(std::string* line) {
@@ -42,7 +35,7 @@ LineChannel::Result LineChannel::ReadLine(std::string* line) {
         break;
     }
     char bytes[4096];
-    const ssize_t got = read(in_, bytes, sizeof bytes);
+    const ssize_t got = read(in_.fd(), bytes, sizeof bytes);
     if (got > 0) {
       buffer_.Add({bytes, static_cast<size_t>(got)});
     } else if (got == 0 || errno != EINTR) {
@@ -55,7 +48,7 @@ bool LineChannel::WriteLine(std::string_view line) {
   std::string bytes(line);
   bytes += '\n';
   for (size_t written = 0; written < bytes.size();) {
-    const ssize_t got = write(out_, bytes.data() + written, bytes.size() - written);
+    const ssize_t got = write(out_.fd(), bytes.data() + written, bytes.size() - written);
     if (got >= 0) {
       written += static_cast<size_t>(got);
     } else if (errno != EINTR) {

@@ -1,41 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines in and out over private copies of standard input and output.
+// Reads and writes lines over private copies of standard input and output.
 #ifndef NCCLTUNE_HOST_LINE_CHANNEL_H_
 #define NCCLTUNE_HOST_LINE_CHANNEL_H_
 
 #include <string>
 #include <string_view>
 
+#include "common/descriptor.h"
 #include "host/line_buffer.h"
 
 namespace nccltune::host {
 
-// Takes standard input and output for itself. Descriptor 0 then reads nothing and descriptor 1 is
+// Takes over standard input and output. Afterwards descriptor 0 reads /dev/null and descriptor 1 is
 // standard error, so that a plugin's printf cannot break the conversation.
 class LineChannel {
  public:
-  // Check ok() afterwards.
+  // Call ok() afterwards to see whether it worked.
   LineChannel();
-  ~LineChannel();
-  LineChannel(const LineChannel&) = delete;
-  LineChannel& operator=(const LineChannel&) = delete;
 
-  bool ok() const { return in_ >= 0 && out_ >= 0; }
+  bool ok() const { return in_ && out_; }
 
   enum class Result { kLine, kTooLong, kEnd };
-  // The next line without its end. One longer than a mebibyte is passed over as a whole.
+  // Reads the next line without its newline. A line longer than 1 MiB is skipped and returns
+  // kTooLong.
   Result ReadLine(std::string* line);
 
-  // False if the reader has gone.
+  // Returns false if the reader has closed its end.
   bool WriteLine(std::string_view line);
 
-  // The private copies, for a program that waits for more than these two; -1 if there is none.
-  int input() const { return in_; }
-  int output() const { return out_; }
+  // The private descriptors, for a program that polls them together with others; -1 if not open.
+  int input() const { return in_.fd(); }
+  int output() const { return out_.fd(); }
 
  private:
-  int in_ = -1;
-  int out_ = -1;
+  Descriptor in_;
+  Descriptor out_;
   LineBuffer buffer_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccltune-host: asks any tuner plugin what it decides, as a given NCCL version would.
+// nccltune-host: asks any tuner plugin what it decides under a given NCCL version.
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -48,7 +48,7 @@ int ListSymbols(const std::string& tuner, LineChannel* channel) {
   return any ? kOk : kCannotRun;
 }
 
-int Converse(TunerHost* host, LineChannel* channel) {
+int ServeRequests(TunerHost* host, LineChannel* channel) {
   std::string line;
   for (;;) {
     const LineChannel::Result result = channel->ReadLine(&line);
@@ -84,7 +84,7 @@ int Run(const ProgramOptions& options) {
       host == nullptr ? std::optional<Failure>(failure) : std::nullopt;
   channel.WriteLine(json::Write(InitAnswer(options.host, report, why)));
   if (host == nullptr) return failure.kind == "init" ? kPluginFailed : kCannotRun;
-  return Converse(host.get(), &channel);
+  return ServeRequests(host.get(), &channel);
 }
 
 int Main(const std::vector<std::string_view>& arguments) {

@@ -4,8 +4,9 @@
 namespace nccltune::host {
 namespace {
 
-// Of 2.30.3 and later. Rows: algorithms in NCCL's order, or compute capabilities Volta to
-// Blackwell; columns: protocols LL, LL128, Simple, or scales of one, two, more nodes.
+// The defaults of 2.30.3 and later. Rows are algorithms in NCCL's order, or compute capabilities
+// from Volta to Blackwell. Columns are the protocols LL, LL128 and Simple, or scales of one, two
+// and more nodes.
 constexpr abi::TunerConstantsV5 kNewest = {
     .base_latencies = {{6.8, 14, 8.4}, {6.6, 14, 8.4}, {}, {}, {}, {}, {8, 8, 8}},
     .hw_latencies =
@@ -29,7 +30,7 @@ constexpr abi::TunerConstantsV5 kNewest = {
              {0, 0, 20.9},
              {0, 0, 14}},
         },
-    // With several nodes NCCL takes the first row for Intel and the second for AMD processors.
+    // On several nodes NCCL uses the first row for Intel and the second for AMD processors.
     .ll_max_bws = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
     .per_ch_max_ring_ll128_bws = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}},
     .per_ch_max_tree_ll128_bws = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives, algorithms and protocols by number and by nccltune's names.
+// NCCL's collectives, algorithms and protocols: numbers and nccltune's names.
 #ifndef NCCLTUNE_HOST_NAMES_H_
 #define NCCLTUNE_HOST_NAMES_H_
 
@@ -11,14 +11,14 @@
 
 namespace nccltune::host {
 
-// "allreduce", "tree", "ll128"; "?" for a number that NCCL does not have.
+// Return "allreduce", "tree", "ll128"; "?" for a number that NCCL does not have.
 std::string_view CollectiveName(int collective);
 std::string_view AlgorithmName(int algorithm);
 std::string_view ProtocolName(int protocol);
 
 std::optional<int> CollectiveByName(std::string_view name);
 
-// An algorithm with a protocol: an entry of the cost table.
+// An algorithm with a protocol, which is one entry of the cost table.
 struct Combination {
   int algorithm = -1;
   int protocol = -1;
@@ -27,7 +27,7 @@ struct Combination {
   bool operator==(const Combination&) const = default;
 };
 
-// "tree/ll128"
+// Returns a name such as "tree/ll128".
 std::string CombinationName(Combination combination);
 std::optional<Combination> CombinationByName(std::string_view name);
 

@@ -18,7 +18,7 @@ void StandInForNccl(NcclVersion version) {
 
 }  // namespace nccltune::host
 
-// ncclResult_t ncclGetVersion(int*) of nccl.h, in the way of NCCL 2.9 and later.
+// ncclResult_t ncclGetVersion(int*) of nccl.h, with the version encoding of NCCL 2.9 and later.
 extern "C" __attribute__((visibility("default"))) nccltune::abi::Result ncclGetVersion(
     int* version);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of NCCL's public interface that a plugin may look for in the process that loads it.
+// The one function of NCCL, ncclGetVersion, that a plugin may look up in the process that loads it.
 #ifndef NCCLTUNE_HOST_NCCL_STAND_IN_H_
 #define NCCLTUNE_HOST_NCCL_STAND_IN_H_
 
@@ -7,7 +7,7 @@
 
 namespace nccltune::host {
 
-// From now on the process's exported ncclGetVersion reports this version.
+// Sets the version that the exported ncclGetVersion reports from now on.
 void StandInForNccl(NcclVersion version);
 
 }  // namespace nccltune::host

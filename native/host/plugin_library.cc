@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/plugin_library.h"
 
-#include <dlfcn.h>
+#include <utility>
 
 #include "host/tuner_interface.h"
 
 namespace nccltune::host {
 
 std::unique_ptr<PluginLibrary> PluginLibrary::Open(const std::string& path, std::string* error) {
-  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* reason = dlerror();
-    *error = reason == nullptr ? "the loader gives no reason" : reason;
-    return nullptr;
-  }
-  return std::unique_ptr<PluginLibrary>(new PluginLibrary(handle));
+  SharedLibrary library = SharedLibrary::Open(path, error);
+  if (!library) return nullptr;
+  return std::unique_ptr<PluginLibrary>(new PluginLibrary(std::move(library)));
 }
 
-PluginLibrary::~PluginLibrary() { dlclose(handle_); }
-
 const void* PluginLibrary::Tuner(int version) const {
-  return dlsym(handle_, TunerSymbolName(version).c_str());
+  return library_.FindAddress(TunerSymbolName(version).c_str());
 }
 
 std::vector<int> PluginLibrary::Interfaces() const {

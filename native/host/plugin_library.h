@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuner plugin's shared object, opened as NCCL opens it.
+// The shared object of a tuner plugin, opened with the same flags as NCCL uses.
 #ifndef NCCLTUNE_HOST_PLUGIN_LIBRARY_H_
 #define NCCLTUNE_HOST_PLUGIN_LIBRARY_H_
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "common/shared_library.h"
 
 namespace nccltune::host {
 
 class PluginLibrary {
  public:
-  // Null and *error (the loader's own words) if it cannot be opened.
+  // Returns null, with the loader's message in *error, if it cannot be opened.
   static std::unique_ptr<PluginLibrary> Open(const std::string& path, std::string* error);
-  ~PluginLibrary();
-  PluginLibrary(const PluginLibrary&) = delete;
-  PluginLibrary& operator=(const PluginLibrary&) = delete;
 
-  // The struct exported for that interface version, or null.
+  // Returns the struct exported for that interface version, or null.
   const void* Tuner(int version) const;
 
-  // Interface versions exported, newest first. Includes v1, which no NCCL since 2.21 looks for.
+  // Returns the exported interface versions, newest first. They include v1, which no NCCL since
+  // 2.21 looks up.
   std::vector<int> Interfaces() const;
 
  private:
-  explicit PluginLibrary(void* handle) : handle_(handle) {}
+  explicit PluginLibrary(SharedLibrary library) : library_(std::move(library)) {}
 
-  void* handle_;
+  SharedLibrary library_;
 };
 
 }  // namespace nccltune::host

@@ -16,7 +16,7 @@ struct Log {
 };
 
 Log& TheLog() {
-  // Never destroyed: a plugin's thread may still log while the process ends.
+  // Never destroyed, because a plugin's thread may log while the process exits.
   static Log* const log = new Log();
   return *log;
 }
@@ -29,14 +29,14 @@ Log& TheLog() {
   if (format != nullptr) {
     va_list arguments;
     va_start(arguments, format);
-    // The format is the plugin's own; a bad one costs the line, not the host.
+    // The format comes from the plugin. If it is invalid, only this line is lost.
     if (std::vsnprintf(text, sizeof text, format, arguments) < 0) text[0] = '\0';
     va_end(arguments);
   }
   Log& log = TheLog();
   const std::lock_guard<std::mutex> lock(log.mutex);
   if (log.echo) std::fprintf(stderr, "plugin %s: %s\n", LogLevelName(level).c_str(), text);
-  if (log.taken.lines.size() < plugin_log::kMostLines) {
+  if (log.taken.lines.size() < plugin_log::kMaxLines) {
     log.taken.lines.push_back({level, text});
   } else {
     ++log.taken.dropped;

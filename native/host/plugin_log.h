@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for NCCL's logger and keeps what plugins say through it.
+// Replaces NCCL's logger and stores the lines that plugins log.
 #ifndef NCCLTUNE_HOST_PLUGIN_LOG_H_
 #define NCCLTUNE_HOST_PLUGIN_LOG_H_
 
@@ -19,26 +19,27 @@ struct LogLine {
 
 struct LogLines {
   std::vector<LogLine> lines;
-  size_t dropped = 0;  // lines beyond the most that are kept
+  size_t dropped = 0;  // number of lines beyond kMaxLines, which were not stored
 };
 
-// "WARN" for 2, "INFO" for 3; "LEVEL 9" for a number that NCCL does not have.
+// Returns "WARN" for 2 and "INFO" for 3; "LEVEL 9" for a number that NCCL does not have.
 std::string LogLevelName(int level);
 
-// NCCL's logger has no argument that says whose line it is, so there is one log in a process; it
-// may be written from any thread.
+// One log for the whole process, because NCCL's log function has no argument that identifies the
+// plugin. Any thread may log.
 namespace plugin_log {
 
-// The function that init hands to the plugin. Takes null pointers; cuts a line at 4 KiB.
+// Returns the log function for the plugin's init. It accepts null pointers and truncates a line at
+// 4 KiB.
 abi::LogFunction Function();
 
-// Also print each line to standard error as it comes.
+// Sets whether each line is also printed to standard error at once.
 void SetEcho(bool echo);
 
-// The lines since the last call, oldest first, at most `kMostLines`.
+// Returns and removes the lines since the last call, oldest first, at most `kMaxLines`.
 LogLines Take();
 
-inline constexpr size_t kMostLines = 2000;
+inline constexpr size_t kMaxLines = 2000;
 
 }  // namespace plugin_log
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/program_options.h"
 
-#include <charconv>
+#include <algorithm>
 #include <optional>
-#include <system_error>
+
+#include "common/option_table.h"
+#include "common/text.h"
 
 namespace nccltune::host {
 namespace {
@@ -11,160 +13,100 @@ namespace {
 constexpr int kMaxRanks = 1 << 24;
 
 constexpr std::string_view kHelp =
-    R"(nccltune-host: plays NCCL's side of the tuner interface, without NCCL and without a GPU
+    R"(nccltune-host: simulates NCCL's side of the tuner interface, without NCCL and without a GPU
 
 usage: nccltune-host --tuner PATH --nccl VERSION --nodes N --ranks R [options]
        nccltune-host --list-symbols --tuner PATH
 
-The first line of standard output tells how loading the plugin went; then each line of JSON on
-standard input is answered by one line of JSON on standard output. Environment variables such as
+The first line of standard output reports how the plugin was loaded. Then each line of JSON on
+standard input gets one line of JSON on standard output as its answer. Environment variables such as
 NCCL_TUNER_CONFIG_FILE reach the plugin unchanged; what it prints goes to standard error.
 
   --tuner PATH               the plugin, a shared object
-  --nccl VERSION             the NCCL version to play, 2.21 or later: 2.28.9
+  --nccl VERSION             the NCCL version to simulate, 2.21 or later: 2.28.9
   --nodes N --ranks R        the communicator; 2 ranks or more
-  --min-ranks-per-node A     least ranks of a node       (default: R / N, rounded down)
-  --max-ranks-per-node B     most ranks of a node        (default: R / N, rounded up)
-  --channels C               the communicator's channels (default: not known)
-  --without nvls,collnet,ll128   what the platform lacks, for tables that a request does not give
-  --list-symbols             print the interface versions that the plugin exports, and end
+  --min-ranks-per-node A     fewest ranks on a node      (default: R / N, rounded down)
+  --max-ranks-per-node B     most ranks on a node        (default: R / N, rounded up)
+  --channels C               channels of the communicator (default: unknown)
+  --without nvls,collnet,ll128   features the platform lacks; for requests without `costs`
+  --list-symbols             print the interface versions that the plugin exports, and exit
   --verbose                  also print the plugin's log lines to standard error
   --help
 
 Exit status: 0 ok, 2 usage, 3 the plugin cannot be loaded or exports no interface that this NCCL
-takes, 4 the plugin's init failed.
+uses, 4 the plugin's init failed.
 )";
 
-bool ParseNumber(std::string_view name, std::string_view text, int* out, std::string* error) {
-  const char* const first = text.data();
-  const char* const last = first + text.size();
-  const std::from_chars_result result = std::from_chars(first, last, *out);
-  if (result.ec == std::errc() && result.ptr == last && *out >= 1 && *out <= kMaxRanks) return true;
-  *error = std::string(name) + ": '" + std::string(text) + "' is no number from 1 to " +
-           std::to_string(kMaxRanks);
-  return false;
+std::string ReadNccl(std::string_view value, NcclVersion* nccl) {
+  const std::optional<NcclVersion> version = ParseNcclVersion(value);
+  if (!version) return Quoted(value) + " is no version like 2.28.9";
+  if (*version < NcclVersion{2, 21, 0}) {
+    return "NCCL before 2.21 took plugins of interface v1 only";
+  }
+  *nccl = *version;
+  return {};
 }
 
-bool ParseWithout(std::string_view text, Platform* platform, std::string* error) {
+std::string ReadWithout(std::string_view text, Platform* platform) {
   while (!text.empty()) {
     const std::string_view word = text.substr(0, text.find(','));
-    text.remove_prefix(word.size() == text.size() ? word.size() : word.size() + 1);
-    if (word == "nvls") {
-      platform->nvls = false;
-    } else if (word == "collnet") {
-      platform->collnet = false;
-    } else if (word == "ll128") {
-      platform->ll128 = false;
-    } else {
-      *error = "--without: '" + std::string(word) + "' is none of nvls, collnet, ll128";
-      return false;
-    }
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    bool* const has = word == "nvls"      ? &platform->nvls
+                      : word == "collnet" ? &platform->collnet
+                      : word == "ll128"   ? &platform->ll128
+                                          : nullptr;
+    if (has == nullptr) return Quoted(word) + " is none of nvls, collnet, ll128";
+    *has = false;
   }
-  return true;
+  return {};
 }
 
-class Reader {
- public:
-  Reader(ProgramOptions* options, std::string* error) : options_(options), error_(error) {}
-
-  bool ReadAll(const std::vector<std::string_view>& arguments) {
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      std::string_view name = arguments[i];
-      if (ReadFlag(name)) continue;
-      std::string_view value;
-      const size_t equals = name.find('=');
-      if (equals != std::string_view::npos) {
-        value = name.substr(equals + 1);
-        name = name.substr(0, equals);
-      } else if (i + 1 < arguments.size()) {
-        value = arguments[++i];
-      } else {
-        return Fail("'" + std::string(name) + "' is not an option, or lacks its value");
-      }
-      if (!ReadOption(name, value)) return false;
-    }
-    return options_->help || Complete();
+// Fills in defaults that depend on other options. Returns which options contradict each other;
+// empty if none do.
+std::string Complete(ProgramOptions* options) {
+  if (options->host.tuner.empty()) return "--tuner is missing";
+  if (options->list_symbols) return {};
+  Platform& platform = options->host.platform;
+  if (options->host.nccl.major == 0) return "--nccl is missing";
+  if (platform.nodes == 0 || platform.ranks == 0) return "--nodes and --ranks are needed";
+  if (platform.ranks < 2) return "--ranks: with one rank NCCL asks no tuner";
+  if (platform.nodes > platform.ranks) return "--nodes: there are fewer ranks than nodes";
+  const int least = platform.ranks / platform.nodes;
+  const int most = (platform.ranks + platform.nodes - 1) / platform.nodes;
+  if (platform.min_ranks_per_node == 0) platform.min_ranks_per_node = least;
+  if (platform.max_ranks_per_node == 0) platform.max_ranks_per_node = most;
+  if (platform.min_ranks_per_node > least || platform.max_ranks_per_node < most ||
+      platform.max_ranks_per_node > platform.ranks) {
+    return "ranks per node contradict --nodes and --ranks";
   }
-
- private:
-  bool Fail(std::string message) {
-    *error_ = std::move(message);
-    return false;
-  }
-
-  bool ReadFlag(std::string_view name) {
-    bool* flag = name == "--list-symbols" ? &options_->list_symbols
-                 : name == "--verbose"    ? &options_->verbose
-                 : name == "--help"       ? &options_->help
-                                          : nullptr;
-    if (flag == nullptr) return false;
-    *flag = true;
-    return true;
-  }
-
-  bool ReadOption(std::string_view name, std::string_view value) {
-    Platform& platform = options_->host.platform;
-    if (name == "--tuner") {
-      options_->host.tuner = value;
-      return !value.empty() || Fail("--tuner: the path is empty");
-    }
-    if (name == "--nccl") {
-      const std::optional<NcclVersion> version = ParseNcclVersion(value);
-      if (!version) return Fail("--nccl: '" + std::string(value) + "' is no version like 2.28.9");
-      if (*version < NcclVersion{2, 21, 0}) {
-        return Fail("--nccl: NCCL before 2.21 took plugins of interface v1 only");
-      }
-      options_->host.nccl = *version;
-      return true;
-    }
-    if (name == "--nodes") return ParseNumber(name, value, &nodes_, error_);
-    if (name == "--ranks") return ParseNumber(name, value, &ranks_, error_);
-    if (name == "--min-ranks-per-node") return ParseNumber(name, value, &least_, error_);
-    if (name == "--max-ranks-per-node") return ParseNumber(name, value, &most_, error_);
-    if (name == "--channels") {
-      int channels = 0;
-      if (!ParseNumber(name, value, &channels, error_)) return false;
-      options_->host.channels = channels;
-      return true;
-    }
-    if (name == "--without") return ParseWithout(value, &platform, error_);
-    return Fail("'" + std::string(name) + "' is not an option");
-  }
-
-  bool Complete() {
-    if (options_->host.tuner.empty()) return Fail("--tuner is missing");
-    if (options_->list_symbols) return true;
-    if (options_->host.nccl.major == 0) return Fail("--nccl is missing");
-    if (nodes_ == 0 || ranks_ == 0) return Fail("--nodes and --ranks are needed");
-    if (ranks_ < 2) return Fail("--ranks: with one rank NCCL asks no tuner");
-    if (nodes_ > ranks_) return Fail("--nodes: there are fewer ranks than nodes");
-    Platform& platform = options_->host.platform;
-    platform.nodes = nodes_;
-    platform.ranks = ranks_;
-    platform.min_ranks_per_node = least_ == 0 ? ranks_ / nodes_ : least_;
-    platform.max_ranks_per_node = most_ == 0 ? (ranks_ + nodes_ - 1) / nodes_ : most_;
-    if (platform.min_ranks_per_node > ranks_ / nodes_ ||
-        platform.max_ranks_per_node < (ranks_ + nodes_ - 1) / nodes_ ||
-        platform.max_ranks_per_node > ranks_) {
-      return Fail("ranks per node do not go with --nodes and --ranks");
-    }
-    return true;
-  }
-
-  ProgramOptions* options_;
-  std::string* error_;
-  int nodes_ = 0;
-  int ranks_ = 0;
-  int least_ = 0;
-  int most_ = 0;
-};
+  return {};
+}
 
 }  // namespace
 
 bool ParseProgramOptions(const std::vector<std::string_view>& arguments, ProgramOptions* options,
                          std::string* error) {
   *options = ProgramOptions();
-  return Reader(options, error).ReadAll(arguments);
+  HostOptions& host = options->host;
+  Platform& platform = host.platform;
+  platform.nodes = platform.ranks = 0;
+  platform.min_ranks_per_node = platform.max_ranks_per_node = 0;
+  OptionTable table;
+  table.Flag("--help", &options->help);
+  table.Flag("--list-symbols", &options->list_symbols);
+  table.Flag("--verbose", &options->verbose);
+  table.Path("--tuner", &host.tuner);
+  table.Value("--nccl", [&](std::string_view value) { return ReadNccl(value, &host.nccl); });
+  table.Number("--nodes", 1, kMaxRanks, &platform.nodes);
+  table.Number("--ranks", 1, kMaxRanks, &platform.ranks);
+  table.Number("--min-ranks-per-node", 1, kMaxRanks, &platform.min_ranks_per_node);
+  table.Number("--max-ranks-per-node", 1, kMaxRanks, &platform.max_ranks_per_node);
+  table.Number("--channels", 1, kMaxRanks, &host.channels);
+  table.Value("--without", [&](std::string_view value) { return ReadWithout(value, &platform); });
+  if (!table.Parse(arguments, error)) return false;
+  if (options->help) return true;
+  *error = Complete(options);
+  return error->empty();
 }
 
 std::string_view HelpText() { return kHelp; }

@@ -18,7 +18,8 @@ struct ProgramOptions {
   bool help = false;
 };
 
-// False and *error for anything that the help text does not list; `options` then is undefined.
+// Returns false with *error if an argument is not in the help text or not valid; *options is then
+// undefined.
 bool ParseProgramOptions(const std::vector<std::string_view>& arguments, ProgramOptions* options,
                          std::string* error);
 

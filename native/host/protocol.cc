@@ -13,8 +13,8 @@ namespace {
 
 using json::Value;
 
-// {"tree/ll": 12.5, ...}: microseconds; null and negative numbers mean "not usable".
-std::string ParseCosts(const Value& value, const NcclRules& rules, Request* request) {
+// Parses {"tree/ll": 12.5, ...}, in microseconds; null and negative numbers mean "not usable".
+std::string ParseCosts(const Value& value, const NcclRules& rules, DecisionRequest* request) {
   const Value::Object* members = value.AsObject();
   if (members == nullptr) return std::string("'costs' must be an object, not ") + value.KindName();
   request->costs.emplace();
@@ -41,7 +41,7 @@ std::string ParseDecide(const Value& value, const NcclRules& rules, Command* com
   int64_t pipe_ops = 1;
   int64_t chunk_bytes = 0;
   const Value* costs = nullptr;
-  Request& request = command->request;
+  DecisionRequest& request = command->request;
   std::string problem =
       json::Fields(value)
           .Required("op", &op)
@@ -65,7 +65,7 @@ std::string ParseDecide(const Value& value, const NcclRules& rules, Command* com
 
 Value NumberOrNull(double number) { return std::isfinite(number) ? Value(number) : Value(); }
 
-// A float as the real with the fewest digits that names it: 12.3, not 12.300000190734863.
+// Converts a float to the shortest decimal number that identifies it: 12.3, not 12.300000190734863.
 Value Cost(float cost) {
   if (!std::isfinite(cost)) return {};
   char digits[32];
@@ -83,7 +83,7 @@ Value CombinationValue(Combination combination) {
   return value;
 }
 
-Value ChoiceValue(const Choice& choice) {
+Value ChoiceValue(const PluginChoice& choice) {
   Value value;
   const bool known = choice.combination.known();
   value.Set("algorithm", known ? Value(AlgorithmName(choice.combination.algorithm)) : Value());
@@ -185,18 +185,18 @@ json::Value InitAnswer(const HostOptions& options, const InitReport& report,
 }
 
 json::Value DecideAnswer(const Decision& decision, bool want_log) {
-  const Request& request = decision.request;
+  const DecisionRequest& request = decision.request;
   Value answer;
   answer.Set("op", "decide");
-  answer.Set("ok", decision.outcome != Outcome::kFails);
+  answer.Set("ok", decision.outcome != DecisionResult::kFails);
   answer.Set("collective", CollectiveName(request.collective));
   answer.Set("bytes", static_cast<int64_t>(request.bytes));
   answer.Set("pipe_ops", request.pipe_ops);
   answer.Set("registered", request.registered);
   answer.Set("costs", request.costs ? "given" : "nominal");
   Value decided;
-  if (decision.outcome == Outcome::kDefault) decided = Value("default");
-  if (decision.outcome == Outcome::kChosen) decided = ChoiceValue(decision.choice);
+  if (decision.outcome == DecisionResult::kDefault) decided = Value("default");
+  if (decision.outcome == DecisionResult::kChosen) decided = ChoiceValue(decision.choice);
   answer.Set("decided", std::move(decided));
   answer.Set("selected", CombinationValue(decision.selected));
   answer.Set("channels_requested", decision.channels_requested);

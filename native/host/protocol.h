@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON lines of nccltune-host. docs/reference/plugin-host.md is the reference.
+// Parses the requests of nccltune-host and builds its answers, one JSON object a line; see
+// docs/reference/plugin-host.md.
 #ifndef NCCLTUNE_HOST_PROTOCOL_H_
 #define NCCLTUNE_HOST_PROTOCOL_H_
 
@@ -18,20 +19,20 @@ inline constexpr int kSchemaVersion = 1;
 struct Command {
   enum class Kind { kDecide, kQuit };
   Kind kind = Kind::kDecide;
-  Request request;
-  bool want_log = false;  // all of the plugin's lines, not its warnings alone
+  DecisionRequest request;
+  bool want_log = false;  // report all log lines of the plugin, not only warnings
 };
 
-// One line of standard input. False and *error in words for anything that is no valid request to
-// a host with these rules.
+// Parses one line of standard input. Returns false with *error if it is no valid request to a host
+// with these rules.
 bool ParseCommand(std::string_view line, const NcclRules& rules, Command* command,
                   std::string* error);
 
-// `failure` is why the host could not start, if it could not.
+// `failure` is set if the host could not start.
 json::Value InitAnswer(const HostOptions& options, const InitReport& report,
                        const std::optional<Failure>& failure);
 json::Value DecideAnswer(const Decision& decision, bool want_log);
-// `problem` is what finalize had to complain of, empty if nothing.
+// `problem` is the error of finalize; empty if there was none.
 json::Value QuitAnswer(const std::string& problem);
 json::Value RequestErrorAnswer(const std::string& error);
 

@@ -12,7 +12,7 @@
 namespace nccltune::host {
 namespace {
 
-// Any number does: NCCL passes a hash that is the same on all ranks.
+// Any number works here: NCCL passes a hash that is the same on all ranks.
 constexpr uint64_t kCommunicatorId = 0x6e63636c74756e65;
 
 std::string ResultInWords(int result) {
@@ -94,11 +94,11 @@ TunerHost::TunerHost(const HostOptions& options, const NcclRules& rules,
 
 TunerHost::~TunerHost() {
   Finish();
-  tuner_.reset();  // before the library that holds the plugin's struct
+  tuner_.reset();  // first: the plugin's struct is inside the library
 }
 
 bool TunerHost::Init(InitReport* report, Failure* failure) {
-  // From 2.31 init sees the zeros of a communicator just made, before NCCL writes its defaults.
+  // From 2.31, NCCL calls init before it sets the constants to its defaults, so init sees zeros.
   if (rules_.constants == ConstantsRule::kDefaultsKept && constants_.size() != 0) {
     const abi::TunerConstantsV5 defaults = DefaultConstants(options_.nccl);
     std::memcpy(constants_.data(), &defaults, sizeof defaults);
@@ -111,7 +111,7 @@ bool TunerHost::Init(InitReport* report, Failure* failure) {
   call.log = plugin_log::Function();
   call.nvl_domains = nvl_domains_.data();
   call.constants = constants_.data();
-  plugin_log::Take();  // what an earlier host of this process left behind
+  plugin_log::Take();  // drop lines of an earlier TunerHost in this process
   const int result = tuner_->Init(call, &context_);
   report->log = plugin_log::Take();
   WarnOfDamage(&nvl_domains_, "init", &report->warnings);
@@ -141,7 +141,7 @@ std::string TunerHost::Finish() {
   return "finalize returned " + ResultInWords(result) + ": NCCL fails to destroy the communicator";
 }
 
-CostTable TunerHost::OfferedTable(const Request& request) const {
+CostTable TunerHost::OfferedTable(const DecisionRequest& request) const {
   if (!request.costs) return NominalTable(rules_, request.collective, options_.platform);
   CostTable table(rules_.algorithms);
   for (const auto& [entry, cost] : *request.costs) {
@@ -150,7 +150,7 @@ CostTable TunerHost::OfferedTable(const Request& request) const {
   return table;
 }
 
-Decision TunerHost::Decide(const Request& request) {
+Decision TunerHost::Decide(const DecisionRequest& request) {
   Decision decision;
   decision.request = request;
   if (!live_) {
@@ -177,7 +177,7 @@ Decision TunerHost::Decide(const Request& request) {
 
 bool TunerHost::AskCollInfo(const CostTable& offered, CostTable* answered, Combination* named,
                             Decision* decision) {
-  const Request& request = decision->request;
+  const DecisionRequest& request = decision->request;
   const size_t table_bytes =
       static_cast<size_t>(offered.algorithms) * abi::kNumProtocols * sizeof(float);
   GuardedBytes table("cost table", table_bytes);
@@ -217,7 +217,7 @@ bool TunerHost::AskCollInfo(const CostTable& offered, CostTable* answered, Combi
   return true;
 }
 
-// NCCL 2.22 and later put a v2 plugin's choice into the table, where it exists and is usable.
+// NCCL 2.22 and later write a v2 plugin's choice into the cost table if it exists and is usable.
 void TunerHost::ApplyNamed(Combination named, CostTable* answered, Decision* decision) const {
   if (rules_.selection == Selection::kPluginDirect || named == Combination{}) return;
   const bool exists = named.algorithm >= 0 && named.algorithm < answered->algorithms &&
@@ -238,14 +238,15 @@ void TunerHost::ApplyNamed(Combination named, CostTable* answered, Decision* dec
 void TunerHost::AskChunkSize(Decision* decision) {
   const Combination selected = decision->selected;
   if (!tuner_->has_chunk_size() || !selected.known()) return;
-  const Request& request = decision->request;
+  const DecisionRequest& request = decision->request;
   const ChunkLimits limits = LimitsOfChunk(request.collective, selected);
   const size_t own = request.chunk_bytes == 0 ? limits.largest : request.chunk_bytes;
   const int channels = decision->choice.channels.value_or(options_.channels.value_or(1));
   const bool collnet = selected.algorithm == abi::kCollnetDirect ||
                        selected.algorithm == abi::kCollnetChain ||
                        (selected.algorithm == abi::kNvls && options_.platform.nodes > 1);
-  // Outside of CollNet NCCL asks for each kind of channel with that channel's share.
+  // Without CollNet, NCCL asks separately for each group of channels, with one channel's share of
+  // the bytes.
   const size_t parts = collnet || channels < 1 ? 1 : static_cast<size_t>(channels);
   Guarded<size_t> chunk("chunk size", own);
   ChunkCall call;
@@ -274,7 +275,7 @@ void TunerHost::AskChunkSize(Decision* decision) {
                                             std::to_string(limits.grain) +
                                             ": NCCL rounds it down to 0");
   }
-  decision->outcome = Outcome::kChosen;
+  decision->outcome = DecisionResult::kChosen;
   decision->choice.chunk_bytes = final_size;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays NCCL's side of the tuner interface for one plugin and one communicator.
+// Calls one tuner plugin in the way NCCL calls it for one communicator.
 #ifndef NCCLTUNE_HOST_TUNER_HOST_H_
 #define NCCLTUNE_HOST_TUNER_HOST_H_
 
@@ -21,18 +21,19 @@
 namespace nccltune::host {
 
 struct HostOptions {
-  std::string tuner;            // path, or a name for the loader to search
+  std::string tuner;            // a path, or a name for the loader to look up
   NcclVersion nccl;             // 2.21 or later
-  Platform platform;            // 2 ranks or more: with one, NCCL asks no tuner
-  std::optional<int> channels;  // of the communicator, where known
+  Platform platform;            // at least 2 ranks: with one, NCCL asks no tuner
+  std::optional<int> channels;  // number of channels of the communicator, if known
 };
 
-// What loading and init showed.
+// What loading the plugin and calling init has shown.
 struct InitReport {
-  std::vector<int> exported;  // interface versions, newest first
-  int interface = 0;          // the one that this NCCL version takes
+  std::vector<int> exported;  // exported interface versions, newest first
+  int interface = 0;          // the interface version that this NCCL version uses
   std::string plugin_name;
-  bool rules_exact = true;  // false: a version newer than any known, played as the newest
+  // False: the NCCL version is newer than any known, and the newest rules are used.
+  bool rules_exact = true;
   bool has_chunk_size = false;
   ChannelRule channel_rule = ChannelRule::kReplaces;
   std::vector<ConstantChange> constants_changed;
@@ -42,22 +43,22 @@ struct InitReport {
 
 class TunerHost {
  public:
-  // Opens the plugin and calls its init. Null and *failure if NCCL would go on without the plugin
-  // ("load", "no_interface") or could not create the communicator ("init"); *report holds what was
-  // learnt until then.
+  // Opens the plugin and calls its init. Returns null with *failure if NCCL would continue without
+  // the plugin ("load", "no_interface") or would fail to create the communicator ("init"). *report
+  // then holds what was learned up to that point.
   static std::unique_ptr<TunerHost> Start(const HostOptions& options, InitReport* report,
                                           Failure* failure);
-  // Calls the plugin's finalize, unless Finish did, and closes it.
+  // Calls the plugin's finalize, unless Finish has called it, and closes the plugin.
   ~TunerHost();
   TunerHost(const TunerHost&) = delete;
   TunerHost& operator=(const TunerHost&) = delete;
 
   const NcclRules& rules() const { return rules_; }
 
-  // Asks once, as NCCL does for one collective.
-  Decision Decide(const Request& request);
+  // Asks the plugin about one collective call, as NCCL does.
+  Decision Decide(const DecisionRequest& request);
 
-  // Calls finalize. Says what went wrong, empty if nothing.
+  // Calls finalize. Returns its error; empty if there was none.
   std::string Finish();
 
  private:
@@ -65,7 +66,7 @@ class TunerHost {
             std::unique_ptr<PluginLibrary> library, std::unique_ptr<TunerInterface> tuner);
 
   bool Init(InitReport* report, Failure* failure);
-  CostTable OfferedTable(const Request& request) const;
+  CostTable OfferedTable(const DecisionRequest& request) const;
   bool AskCollInfo(const CostTable& offered, CostTable* answered, Combination* named,
                    Decision* decision);
   void ApplyNamed(Combination named, CostTable* answered, Decision* decision) const;
@@ -76,8 +77,8 @@ class TunerHost {
   std::unique_ptr<PluginLibrary> library_;
   std::unique_ptr<TunerInterface> tuner_;
   void* context_ = nullptr;
-  bool live_ = false;  // init went well and finalize was not called
-  // As long as the communicator: a plugin may keep the pointers.
+  bool live_ = false;  // init succeeded and finalize has not been called
+  // These live as long as the communicator, because a plugin may keep pointers to them.
   Guarded<abi::NvlDomainInfoV5> nvl_domains_;
   GuardedBytes constants_;
 };

@@ -13,11 +13,11 @@
 namespace nccltune::host {
 namespace {
 
-// Interfaces v2 to v4: init(ranks, nodes, log, context) and destroy.
+// Interfaces v2 to v4, with init(ranks, nodes, log, context) and destroy.
 template <typename Tuner, int kVersion>
-class Early : public TunerInterface {
+class InterfaceV2To4 : public TunerInterface {
  public:
-  explicit Early(const Tuner* tuner) : tuner_(tuner) {}
+  explicit InterfaceV2To4(const Tuner* tuner) : tuner_(tuner) {}
 
   int version() const override { return kVersion; }
   const char* name() const override { return tuner_->name; }
@@ -54,11 +54,12 @@ class Early : public TunerInterface {
   const Tuner* tuner_;
 };
 
-// Interfaces v5 to v7: init also gets an id, the NVLink domains and constants; finalize.
+// Interfaces v5 to v7. Their init also takes an id, the NVLink domains and the constants; they have
+// finalize.
 template <typename Tuner, typename Constants, int kVersion>
-class Late : public TunerInterface {
+class InterfaceV5To7 : public TunerInterface {
  public:
-  explicit Late(const Tuner* tuner) : tuner_(tuner) {}
+  explicit InterfaceV5To7(const Tuner* tuner) : tuner_(tuner) {}
 
   int version() const override { return kVersion; }
   const char* name() const override { return tuner_->name; }
@@ -112,19 +113,22 @@ std::string TunerSymbolName(int version) { return "ncclTunerPlugin_v" + std::to_
 std::unique_ptr<TunerInterface> WrapTuner(int version, const void* symbol) {
   switch (version) {
     case 2:
-      return std::make_unique<Early<abi::TunerV2, 2>>(static_cast<const abi::TunerV2*>(symbol));
+      return std::make_unique<InterfaceV2To4<abi::TunerV2, 2>>(
+          static_cast<const abi::TunerV2*>(symbol));
     case 3:
-      return std::make_unique<Early<abi::TunerV3, 3>>(static_cast<const abi::TunerV3*>(symbol));
+      return std::make_unique<InterfaceV2To4<abi::TunerV3, 3>>(
+          static_cast<const abi::TunerV3*>(symbol));
     case 4:
-      return std::make_unique<Early<abi::TunerV4, 4>>(static_cast<const abi::TunerV4*>(symbol));
+      return std::make_unique<InterfaceV2To4<abi::TunerV4, 4>>(
+          static_cast<const abi::TunerV4*>(symbol));
     case 5:
-      return std::make_unique<Late<abi::TunerV5, abi::TunerConstantsV5, 5>>(
+      return std::make_unique<InterfaceV5To7<abi::TunerV5, abi::TunerConstantsV5, 5>>(
           static_cast<const abi::TunerV5*>(symbol));
     case 6:
-      return std::make_unique<Late<abi::TunerV6, abi::TunerConstantsV6, 6>>(
+      return std::make_unique<InterfaceV5To7<abi::TunerV6, abi::TunerConstantsV6, 6>>(
           static_cast<const abi::TunerV6*>(symbol));
     case 7:
-      return std::make_unique<Late<abi::TunerV7, abi::TunerConstantsV7, 7>>(
+      return std::make_unique<InterfaceV5To7<abi::TunerV7, abi::TunerConstantsV7, 7>>(
           static_cast<const abi::TunerV7*>(symbol));
     default:
       return nullptr;

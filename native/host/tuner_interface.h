@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One face for all versions of NCCL's tuner interface, seen from NCCL's side.
+// A common interface to all versions of NCCL's tuner plugin interface, as the caller.
 #ifndef NCCLTUNE_HOST_TUNER_INTERFACE_H_
 #define NCCLTUNE_HOST_TUNER_INTERFACE_H_
 
@@ -35,7 +35,8 @@ struct CollInfoCall {
   float** table = nullptr;  // contiguous float[algorithms][kNumProtocols]
   int algorithms = abi::kNumAlgorithms;
   int* channels = nullptr;
-  // Interface v2 only, which has no table: what NCCL derives from it, and where the answer goes.
+  // For interface v2, which has no table: the flags that NCCL derives from the table, and pointers
+  // for the result.
   int collnet_support = 0;
   int nvls_support = 0;
   int* algorithm = nullptr;
@@ -50,17 +51,18 @@ struct ChunkCall {
   size_t* chunk_bytes = nullptr;
 };
 
-// A plugin's struct of one version. The functions return what the plugin returned: an
-// abi::Result, or any other number.
+// The plugin's function table of one version. The functions return what the plugin returned: an
+// abi::Result or any other number.
 class TunerInterface {
  public:
   virtual ~TunerInterface() = default;
 
   virtual int version() const = 0;
-  virtual const char* name() const = 0;  // may be null
-  // Empty, or the member that the plugin must fill and left null.
+  virtual const char* name() const = 0;  // null if the plugin sets none
+  // Returns the name of the first mandatory member that the plugin left null; empty if there is
+  // none.
   virtual std::string MissingMember() const = 0;
-  // The size of the constants that init takes, 0 for none.
+  // Returns the size of the constants that init takes; 0 if it takes none.
   virtual size_t constants_size() const = 0;
 
   virtual int Init(const InitCall& call, void** context) const = 0;
@@ -70,10 +72,10 @@ class TunerInterface {
   virtual int Finalize(void* context) const = 0;
 };
 
-// "ncclTunerPlugin_v5"
+// Returns a symbol name such as "ncclTunerPlugin_v5".
 std::string TunerSymbolName(int version);
 
-// The face of a struct found under that version's symbol; null for a version that is not one of
+// Wraps the function table exported under that version's symbol. Returns null for a version outside
 // kOldestInterface to kNewestInterface.
 std::unique_ptr<TunerInterface> WrapTuner(int version, const void* symbol);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kSmallestGranule = 8 << 10;
 constexpr uint64_t kLargestGranule = 1 << 20;
-// So many parts a request has at most, while its granule can still grow.
+// A request has at most this many granules, unless its granule has reached the largest size.
 constexpr uint64_t kMostGranules = 4096;
 
 }  // namespace
@@ -33,7 +33,7 @@ void Arrivals::Reset(uint64_t total) {
   arrived_.assign(total == 0 ? 1 : (total + granule_ - 1) / granule_, false);
 }
 
-bool Arrivals::Wanted(uint64_t offset, uint64_t length) const {
+bool Arrivals::AnyMissing(uint64_t offset, uint64_t length) const {
   const uint64_t last = length == 0 ? 0 : (offset + length - 1) / granule_;
   for (uint64_t i = offset / granule_; i <= last; ++i) {
     if (!arrived_[i]) return true;

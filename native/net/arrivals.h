@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A request is cut on a grid that both ends know from its size alone, so that what arrived twice is
-// recognised however it was cut. Pure.
+// Which parts of a request have arrived. Both peers derive the same grid from the request's size
+// and cut only on it. So a duplicate is recognised even if it was cut differently. Pure.
 #ifndef NCCLTUNE_NET_ARRIVALS_H_
 #define NCCLTUNE_NET_ARRIVALS_H_
 
@@ -11,23 +11,22 @@
 
 namespace nccltune::net {
 
-// Bytes between two places where a request of `total` bytes may be cut: a power of two from 8 KiB
-// to 1 MiB.
+// Returns the grid's step for a request of `total` bytes: a power of two from 8 KiB to 1 MiB.
 uint64_t Granule(uint64_t total);
 
-// Whether `length` bytes at `offset` are a chunk of such a request: inside it, cut on the grid, and
-// not empty but where the request is.
+// Returns whether `length` bytes at `offset` are a valid chunk of such a request: inside it and cut
+// on the grid. Only an empty request has an empty chunk.
 bool OnGrid(uint64_t total, uint64_t offset, uint64_t length);
 
-// Which parts of one request have arrived. Chunks must be on the grid.
+// The granules of one request that have arrived. All chunks passed in must be on the grid.
 class Arrivals {
  public:
   void Reset(uint64_t total);
 
-  // Something of the chunk has not arrived yet.
-  bool Wanted(uint64_t offset, uint64_t length) const;
+  // Returns whether any part of the chunk has not arrived yet.
+  bool AnyMissing(uint64_t offset, uint64_t length) const;
 
-  // It has arrived now; how many of its bytes are new.
+  // Marks the chunk as arrived. Returns how many of its bytes are new.
   uint64_t Mark(uint64_t offset, uint64_t length);
 
  private:

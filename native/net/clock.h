@@ -10,7 +10,7 @@ namespace nccltune::net {
 inline constexpr int64_t kNsPerMs = 1'000'000;
 inline constexpr int64_t kNsPerSecond = 1'000'000'000;
 
-// Monotonic.
+// Returns the monotonic time in nanoseconds.
 inline int64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())

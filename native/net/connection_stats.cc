@@ -17,9 +17,9 @@ namespace {
 
 constexpr size_t kLongestSummary = 700;
 
-// What all connections of this process may warn of together.
+// The warning budget that all connections of this process share.
 WarningBudget& Budget() {
-  // Never destroyed: connections are closed while the process ends.
+  // Never destroyed: connections may be closed during process exit.
   static WarningBudget* const budget = new WarningBudget;
   return *budget;
 }
@@ -48,7 +48,7 @@ std::string SecondsText(int64_t ns) {
   return text.data();
 }
 
-// What there is none of is not said.
+// Appends the count unless it is zero.
 void AddCount(std::string* line, const char* separator, const char* what, uint64_t count) {
   if (count != 0) *line += separator + std::string(what) + " " + std::to_string(count);
 }
@@ -85,7 +85,7 @@ ConnectionStats::ConnectionStats(StatsRole role, const Log& log, const std::stri
   page_.Publish();
   if (!page_.hidden().empty()) {
     log_.Only(abi::kSubsysNet)
-        .Info("nccltune net-stats cannot see the connection with " + peer + ": " + page_.hidden());
+        .Info("nccltune net stats cannot see the connection with " + peer + ": " + page_.hidden());
   }
 }
 
@@ -93,7 +93,7 @@ ConnectionStats::~ConnectionStats() {
   try {
     log_.Only(abi::kSubsysNet).Info(Summary(NowNs()));
   } catch (const std::exception&) {
-    // Without memory there is no line.
+    // Out of memory: no line is logged.
     return;
   }
 }
@@ -106,29 +106,29 @@ FlowStats ConnectionStats::NextFlow() {
 void ConnectionStats::Tick(int64_t now_ns) noexcept {
   if (judging_.test_and_set(std::memory_order_acquire)) return;
   try {
-    if (watch_.Due(now_ns)) TellSlowFlows(now_ns);
+    if (watch_.Due(now_ns)) WarnOfSlowFlows(now_ns);
   } catch (const std::exception&) {
-    // Without memory there is no warning.
+    // Out of memory: no warning is logged.
     (void)now_ns;
   }
   judging_.clear(std::memory_order_release);
 }
 
-void ConnectionStats::TellSlowFlows(int64_t now_ns) {
+void ConnectionStats::WarnOfSlowFlows(int64_t now_ns) {
   std::vector<FlowWork> totals;
-  // Not the express flow: it has other work.
+  // The express flow is left out: its load is different.
   for (const FlowBlock& flow : page_.flows().subspan(1)) {
-    totals.push_back({flow.bytes, flow.looks, flow.path_looks});
+    totals.push_back({flow.bytes, flow.samples, flow.path_samples});
   }
   for (const SlowFlow& slow : watch_.Judge(now_ns, totals)) {
     std::string text = SlowText(slow);
-    const std::optional<uint64_t> held_back = Budget().Take(now_ns);
-    if (!held_back) {
+    const std::optional<uint64_t> suppressed = Budget().Take(now_ns);
+    if (!suppressed) {
       log_.Info(text);
       continue;
     }
-    if (*held_back != 0) {
-      text += "; " + std::to_string(*held_back) + " more since the last warning, at INFO";
+    if (*suppressed != 0) {
+      text += "; " + std::to_string(*suppressed) + " more since the last warning, at INFO";
     }
     log_.Warn(text);
   }
@@ -144,7 +144,7 @@ std::string ConnectionStats::SlowText(const SlowFlow& slow) const {
                      (others == 1 ? "" : " (median)") + ", for " + SecondsText(slow.for_ns) +
                      "; it carries " + PercentText(slow.share, 1) + " of the bytes";
   AddCount(&text, ", ", "retransmits", flow.retransmits);
-  return text + ". The others do its share; the path of these two ports is worth a look";
+  return text + ". The other flows carry its share. Check the network path between these two ports";
 }
 
 std::string ConnectionStats::Summary(int64_t now_ns) const {
@@ -167,13 +167,13 @@ std::string ConnectionStats::Summary(int64_t now_ns) const {
   if (counters.uncopied_bytes != 0) {
     line += ", " + SizeText(counters.uncopied_bytes) + " without a copy";
   }
-  AddCount(&line, ", ", "given up", counters.requests - counters.messages);
+  AddCount(&line, ", ", "cancelled", counters.requests - counters.messages);
   AddCount(&line, ", ", "sent twice", counters.sent_twice);
-  AddCount(&line, ", ", "sent again", counters.sent_again);
-  AddCount(&line, ", ", "here already", counters.not_wanted);
-  AddCount(&line, ", ", "before their time", counters.stashed);
-  AddCount(&line, ", ", "deaths of flows", counters.flow_ends);
-  AddCount(&line, ", ", "dial-agains", dials);
+  AddCount(&line, ", ", "resent", counters.sent_again);
+  AddCount(&line, ", ", "duplicates", counters.not_wanted);
+  AddCount(&line, ", ", "received early", counters.stashed);
+  AddCount(&line, ", ", "flow deaths", counters.flow_ends);
+  AddCount(&line, ", ", "reconnect attempts", dials);
   line += "; express " + FlowText(page_.flows().front(), bytes) + ", flows ";
   std::vector<std::string> texts;
   for (const FlowBlock& flow : bulk) texts.push_back(FlowText(flow, bytes));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is counted of one end of a connection, and what the log says of it: a warning for a slow
-// flow, and one line at the end.
+// Counters of one end of a connection, and the log lines made from them: a warning for a slow flow,
+// and a summary at the end.
 #ifndef NCCLTUNE_NET_CONNECTION_STATS_H_
 #define NCCLTUNE_NET_CONNECTION_STATS_H_
 
@@ -19,10 +19,10 @@ namespace nccltune::net {
 
 class ConnectionStats {
  public:
-  // `flows` with the express one.
+  // `flows` includes the express flow.
   ConnectionStats(StatsRole role, const Log& log, const std::string& device,
                   const std::string& peer, size_t flows);
-  // Says what was moved.
+  // Logs the summary.
   ~ConnectionStats();
   ConnectionStats(const ConnectionStats&) = delete;
   ConnectionStats& operator=(const ConnectionStats&) = delete;
@@ -30,17 +30,18 @@ class ConnectionStats {
   const StatsPage& page() const { return page_; }
   Counters& counters() { return page_.connection().counters; }
 
-  // Each flow's, in the order in which both ends make them: the bulk flows, then the express one.
+  // Returns the counters of the next flow. Flows are created in this order: the bulk flows, then
+  // the express flow.
   FlowStats NextFlow();
 
-  // From time to time, from any thread.
+  // Checks for slow flows. Called from time to time by any thread.
   void Tick(int64_t now_ns) noexcept;
 
-  // What the log says at the end.
+  // Returns the summary for the log.
   std::string Summary(int64_t now_ns) const;
 
  private:
-  void TellSlowFlows(int64_t now_ns);
+  void WarnOfSlowFlows(int64_t now_ns);
   std::string SlowText(const SlowFlow& slow) const;
 
   Log log_;
@@ -50,7 +51,7 @@ class ConnectionStats {
   SlowFlowWatch watch_;
 };
 
-// 987 B, 1.24 GiB; 210 MB/s, 1.21 GB/s: three digits that count.
+// Format with three significant digits: "987 B", "1.24 GiB"; "210 MB/s", "1.21 GB/s".
 std::string SizeText(uint64_t bytes);
 std::string SpeedText(double bytes_per_s);
 

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/connector.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "common/random_bytes.h"
 #include "net/clock.h"
+#include "net/descriptors.h"
 
 namespace nccltune::net {
 namespace {
 
-// As long as NCCL's own transport tries.
-constexpr int64_t kTryNs = 60 * kNsPerSecond;
-constexpr int64_t kPauseNs = 200 * kNsPerMs;
-// A flow that comes back is welcomed by the peer's worker, at once.
-constexpr int64_t kWelcomeAgainNs = 10 * kNsPerSecond;
+// The same limit as in NCCL's own socket transport.
+constexpr int64_t kConnectionLimitNs = 60 * kNsPerSecond;
+constexpr int64_t kRetryPauseNs = 200 * kNsPerMs;
+// A reconnecting flow is welcomed by the peer's pool thread, which answers at once.
+constexpr int64_t kReconnectWelcomeNs = 10 * kNsPerSecond;
 
 uint64_t RandomNumber() {
   uint64_t number = 0;
-  // Of two connections with one number the second would be taken for flows that come back.
-  if (getrandom(&number, sizeof(number), 0) != sizeof(number)) {
-    number = static_cast<uint64_t>(NowNs());
-  }
+  // Numbers must be unique: a second connection with the same number would be taken for
+  // reconnecting flows.
+  if (!RandomBytes(&number, sizeof(number))) number = static_cast<uint64_t>(NowNs());
   return number;
 }
 
 }  // namespace
 
 size_t NicOfFlow(const std::vector<Nic>& nics, size_t flow) {
-  // The NIC that is furthest behind its share, over and over.
+  // Each flow goes to the NIC that is furthest behind its share.
   std::vector<double> given(nics.size(), 0);
   size_t best = 0;
   for (size_t i = 0; i <= flow; ++i) {
@@ -42,31 +42,56 @@ size_t NicOfFlow(const std::vector<Nic>& nics, size_t flow) {
   return best;
 }
 
-Connector::Connector(const Surroundings& surroundings, const Device& device,
+Connector::Connector(const ConnectionContext& context, const Device& device,
                      const Invitation& invitation, std::shared_ptr<Pool> pool, int flows)
-    : surroundings_(surroundings),
+    : context_(context),
       device_(device.name),
       pool_(std::move(pool)),
+      invitation_(invitation),
       begun_ns_(NowNs()),
-      pause_ns_(kPauseNs) {
+      pause_ns_(kRetryPauseNs) {
   const int family = invitation.ends.front().storage.ss_family;
-  std::vector<Nic> nics;
-  std::ranges::copy_if(device.nics, std::back_inserter(nics),
+  std::ranges::copy_if(device.nics, std::back_inserter(nics_),
                        [&](const Nic& nic) { return nic.address.family() == family; });
-  // Without an address of that family the kernel chooses.
-  if (nics.empty()) nics.emplace_back();
-  Hello hello;
-  hello.token = invitation.token;
-  hello.connection = RandomNumber();
-  hello.flows = static_cast<uint16_t>(flows + 1);
-  for (uint16_t flow = 0; flow < hello.flows; ++flow) {
-    hello.flow = flow;
-    const size_t nic = flow == 0 ? 0 : NicOfFlow(nics, flow - 1U);
-    const Endpoint& end = invitation.ends[nic % invitation.ends.size()];
-    dialers_.emplace_back(nics[nic], end, hello, surroundings.traffic_class);
-    dialers_.back().Start(begun_ns_);
+  // Without an address of that family, the kernel chooses the source address.
+  if (nics_.empty()) nics_.emplace_back();
+  const size_t wanted = static_cast<size_t>(flows) + 1;
+  const size_t granted = DescriptorShare(wanted, kFewestFlows);
+  if (granted < wanted) ReportShortage(context_.log, "connect", 0);
+  Start(granted);
+}
+
+// Starts with `flows` flows, including the express flow, or with fewer if file descriptors run out.
+void Connector::Start(size_t flows) {
+  for (;;) {
+    dialers_.clear();
+    Hello hello;
+    hello.token = invitation_.token;
+    hello.connection = RandomNumber();
+    hello.flows = static_cast<uint16_t>(flows);
+    size_t open = 0;
+    int shortage = 0;
+    for (uint16_t flow = 0; flow < hello.flows; ++flow) {
+      hello.flow = flow;
+      const size_t nic = flow == 0 ? 0 : NicOfFlow(nics_, flow - 1U);
+      const SocketEndpoint& end = invitation_.ends[nic % invitation_.ends.size()];
+      Dialer& dialer = dialers_.emplace_back(nics_[nic], end, hello, context_.traffic_class,
+                                             context_.settings.path_timeout_ms);
+      dialer.Start(NowNs());
+      if (dialer.shortage() != 0) shortage = dialer.shortage();
+      if (shortage != 0) break;
+      ++open;
+    }
+    retry_ns_.assign(dialers_.size(), 0);
+    if (shortage == 0) return;
+    // No hello has been sent yet: that happens in the first Step. So the flows can be started anew.
+    ReportShortage(context_.log, "connect", shortage);
+    if (open < kFewestFlows) {
+      Fail(abi::kSystemError, ShortageText("connect", shortage));
+      return;
+    }
+    flows = open;
   }
-  again_ns_.assign(dialers_.size(), 0);
 }
 
 Connector::State Connector::Step() {
@@ -79,27 +104,53 @@ Connector::State Connector::Step() {
     if (state == Dialer::State::kReady) continue;
     all = false;
     if (state == Dialer::State::kWorking) continue;
-    reason_ = "to " + dialer.peer().Name() + ": " + dialer.reason();
-    failed_ = state == Dialer::State::kNever || now - begun_ns_ > kTryNs;
-    if (failed_) {
-      // The others' sockets are of no use any more.
-      dialers_.clear();
-      return State::kFailed;
+    if (state == Dialer::State::kFewerFlowsOffered && dialer.offered() < dialers_.size()) {
+      context_.log.Info("connect on " + device_ + " to " + dialer.peer().Name() + ": " +
+                        dialer.reason() + ": " + std::to_string(dialer.offered()) + " of " +
+                        std::to_string(dialers_.size()) + " TCP connections");
+      Start(dialer.offered());
+      return failed_ ? State::kFailed : State::kWorking;
     }
-    if (again_ns_[i] == 0) again_ns_[i] = now + pause_ns_;
-    if (now < again_ns_[i]) continue;
-    again_ns_[i] = 0;
+    const std::string reason = "to " + dialer.peer().Name() + ": " + dialer.reason();
+    if (state == Dialer::State::kRejected || state == Dialer::State::kFewerFlowsOffered ||
+        now - begun_ns_ > kConnectionLimitNs) {
+      return Fail(abi::kRemoteError, reason);
+    }
+    if (dialer.shortage() != 0) {
+      ReportShortage(context_.log, "connect", dialer.shortage());
+    }
+    if (retry_ns_[i] == 0) retry_ns_[i] = now + pause_ns_;
+    if (now < retry_ns_[i]) continue;
+    retry_ns_[i] = 0;
     dialer.Start(now);
   }
   return all ? State::kReady : State::kWorking;
 }
 
 Sender* Connector::Take() {
-  for (Dialer& dialer : dialers_) dialer.set_welcome_limit(kWelcomeAgainNs);
-  return new Sender({.surroundings = surroundings_,
-                     .pool = pool_,
-                     .dialers = std::move(dialers_),
-                     .device = device_});
+  for (Dialer& dialer : dialers_) dialer.set_welcome_limit(kReconnectWelcomeNs);
+  auto sender = std::make_unique<Sender>(Sender::Resources{
+      .context = context_, .pool = pool_, .dialers = std::move(dialers_), .device = device_});
+  const int error = sender->Start();
+  if (error == 0) return sender.release();
+  Fail(abi::kSystemError, "epoll_ctl: " + ErrorWords(error));
+  return nullptr;
+}
+
+void Connector::FailByException() noexcept {
+  failed_ = true;
+  reported_ = true;
+  result_ = abi::kSystemError;
+  dialers_.clear();
+}
+
+Connector::State Connector::Fail(abi::Result result, std::string reason) {
+  failed_ = true;
+  result_ = result;
+  reason_ = std::move(reason);
+  // The other sockets are not needed any more.
+  dialers_.clear();
+  return State::kFailed;
 }
 
 }  // namespace nccltune::net

@@ -7,24 +7,24 @@
 
 namespace nccltune::net {
 
-// Of one end of a connection. It stands in memory that other programs read (stats_page.h): what is
-// new comes last.
+// Counters of one end of a connection. Other programs read this memory (stats_page.h), so new
+// counters are added at the end.
 struct Counters {
-  std::atomic<uint64_t> requests = 0;  // that NCCL was given
-  std::atomic<uint64_t> messages = 0;  // that NCCL heard the end of
-  std::atomic<uint64_t> bytes = 0;     // of these
-  std::atomic<uint64_t> eager = 0;     // requests on the express flow; only a sender knows
+  std::atomic<uint64_t> requests = 0;  // requests started by NCCL
+  std::atomic<uint64_t> messages = 0;  // requests that NCCL has seen complete
+  std::atomic<uint64_t> bytes = 0;     // payload bytes of `messages`
+  std::atomic<uint64_t> eager = 0;     // requests sent on the express flow; senders only
   std::atomic<uint64_t> chunks = 0;
-  std::atomic<uint64_t> sent_again = 0;    // chunks that a dead flow owed
-  std::atomic<uint64_t> sent_twice = 0;    // chunks that were late on another flow
-  std::atomic<uint64_t> not_wanted = 0;    // chunks that had arrived already
-  std::atomic<uint64_t> stashed = 0;       // chunks read before their request was posted
-  std::atomic<uint64_t> flow_ends = 0;     // flows that died
-  std::atomic<uint64_t> flow_returns = 0;  // and came back
-  // Of MSG_ZEROCOPY, as the kernel reports it.
-  std::atomic<uint64_t> uncopied_bytes = 0;   // read where they lay
-  std::atomic<uint64_t> copy_reports = 0;     // sends that the kernel copied all the same
-  std::atomic<uint64_t> zero_copy_drops = 0;  // flows that copy for good since they tried
+  std::atomic<uint64_t> sent_again = 0;  // chunks resent because their flow died
+  std::atomic<uint64_t> sent_twice = 0;  // chunks duplicated because they were late on another flow
+  std::atomic<uint64_t> not_wanted = 0;  // duplicate chunks received
+  std::atomic<uint64_t> stashed = 0;     // chunks received before their request was posted
+  std::atomic<uint64_t> flow_ends = 0;   // flows that died
+  std::atomic<uint64_t> flow_returns = 0;  // dead flows that reconnected
+  // MSG_ZEROCOPY, as reported by the kernel.
+  std::atomic<uint64_t> uncopied_bytes = 0;   // sent without a copy
+  std::atomic<uint64_t> copy_reports = 0;     // sends that the kernel copied anyway
+  std::atomic<uint64_t> zero_copy_drops = 0;  // flows that stopped using MSG_ZEROCOPY
 };
 
 }  // namespace nccltune::net

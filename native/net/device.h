@@ -21,20 +21,20 @@ struct Address {
 struct Nic {
   std::string name;  // eth0
   Address address;
-  std::string pci_path;  // its folder in sysfs; empty: virtual
-  std::string driver;    // gve, ena, mlx5_core; empty: virtual
-  int speed_mbps = 0;    // 10000 where the kernel does not say, as NCCL takes it
+  std::string pci_path;  // its directory in sysfs; empty if the NIC is virtual
+  std::string driver;    // gve, ena, mlx5_core; empty if the NIC is virtual
+  int speed_mbps = 0;    // 10000 if the kernel does not report it, as in NCCL
   int mtu = 0;
 };
 
-// What NCCL sees as a device: one NIC, or several as one.
+// A device as NCCL sees it: one NIC, or several merged into one.
 struct Device {
   std::string name;  // unique; eth0, or eth0+eth1
   std::string pci_path;
   uint64_t guid = 0;
-  int speed_mbps = 0;  // the sum
+  int speed_mbps = 0;  // sum over the NICs
   std::vector<Nic> nics;
-  std::vector<int> members;  // devices that it was made of; itself for a plain one
+  std::vector<int> members;  // devices that were merged into it; for a plain device, itself
 };
 
 }  // namespace nccltune::net

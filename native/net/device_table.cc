@@ -12,24 +12,23 @@
 #include "common/text.h"
 #include "net/interfaces.h"
 #include "net/net_settings.h"
+#include "net/pool_size.h"
 
 namespace nccltune::net {
 namespace {
 
-constexpr size_t kFewestDevices = 4;
-
-// The same in every process of a host, so that NCCL sees one NIC where two ranks describe it, and
-// another on every host, where NCCL fuses the topologies of several.
+// The same in every process of a host, so that NCCL sees one NIC when two ranks describe it.
+// Different on every host, because NCCL merges the topologies of several hosts.
 uint64_t GuidOf(const Nic& nic) {
   return ContentHash(nic.name + '\n' + nic.pci_path + '\n' + AddressText(nic.address));
 }
 
-// The `copy`th device of a NIC that is `copies` devices.
+// Makes device number `copy` of a NIC that appears as `copies` devices.
 Device PlainDevice(Nic nic, int index, int copy, int copies) {
   Device device;
   device.name = nic.name;
   device.guid = GuidOf(nic);
-  // No interface has a slash in its name.
+  // An interface name cannot contain a slash, so the name is unique.
   if (copy > 0) {
     device.name += '/' + std::to_string(copy);
     device.guid = ContentHash(device.name + Hex64(device.guid));
@@ -80,14 +79,15 @@ bool SameSet(std::vector<int> one, std::span<const int> other) {
 }  // namespace
 
 int DevicesEach(size_t nics) {
-  std::vector<std::string> warnings;  // given where all settings are judged
+  // ignored here: they are logged where all settings are checked
+  std::vector<std::string> warnings;
   const int wanted = ReadNetSettings(&warnings).devices;
   if (wanted != 0) return wanted;
-  return MergeIsAsked() || nics == 0 ? 1 : std::max(static_cast<int>(kFewestDevices / nics), 1);
+  return MergeIsAsked() ? 1 : DevicesOfNic(nics);
 }
 
 DeviceTable& DeviceTable::Get() {
-  // Never destroyed: NCCL may ask while the process ends.
+  // Never destroyed: NCCL may call during process exit.
   static DeviceTable* const table = [] {
     std::vector<Nic> nics = FindNics();
     const int each = DevicesEach(nics.size());
@@ -99,7 +99,7 @@ DeviceTable& DeviceTable::Get() {
 DeviceTable::DeviceTable(std::vector<Nic> nics, int devices_each)
     : nics_(std::move(nics)),
       plain_(nics_.size() * static_cast<size_t>(devices_each)),
-      told_(plain_) {
+      visible_(plain_) {
   for (int copy = 0; copy < devices_each; ++copy) {
     for (const Nic& nic : nics_) {
       const int index = static_cast<int>(owned_.size());
@@ -113,7 +113,7 @@ std::vector<Nic> DeviceTable::nics() const { return nics_; }
 
 int DeviceTable::size() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<int>(told_);
+  return static_cast<int>(visible_);
 }
 
 const Device* DeviceTable::Find(int index) const {
@@ -124,35 +124,36 @@ const Device* DeviceTable::Find(int index) const {
 
 int DeviceTable::MakeVirtual(std::span<const int> members, std::string* error) {
   const std::lock_guard lock(mutex_);
-  *error = Objection(members);
+  *error = WhyNotMergeable(members);
   if (!error->empty()) return -1;
   if (members.size() == 1) return members.front();
-  // One more than NCCL was told of: what it asks for again after ForgetVirtual is where it was.
-  const size_t known = std::min(told_ + 1, devices_.size());
+  // Search one device beyond those that NCCL knows. After ForgetVirtual, NCCL asks for the same
+  // devices again and must get the same indices.
+  const size_t known = std::min(visible_ + 1, devices_.size());
   for (size_t index = plain_; index < known; ++index) {
     if (!SameSet(devices_[index]->members, members)) continue;
-    told_ = std::max(told_, index + 1);
+    visible_ = std::max(visible_, index + 1);
     return static_cast<int>(index);
   }
-  std::vector<const Device*> parts;
-  parts.reserve(members.size());
-  for (const int member : members) parts.push_back(devices_[static_cast<size_t>(member)]);
-  owned_.push_back(std::make_unique<const Device>(VirtualDevice(parts)));
-  if (told_ < devices_.size()) {
-    devices_[told_] = owned_.back().get();
+  std::vector<const Device*> member_devices;
+  member_devices.reserve(members.size());
+  for (const int member : members) member_devices.push_back(devices_[static_cast<size_t>(member)]);
+  owned_.push_back(std::make_unique<const Device>(VirtualDevice(member_devices)));
+  if (visible_ < devices_.size()) {
+    devices_[visible_] = owned_.back().get();
   } else {
     devices_.push_back(owned_.back().get());
   }
-  return static_cast<int>(told_++);
+  return static_cast<int>(visible_++);
 }
 
 void DeviceTable::ForgetVirtual() {
   const std::lock_guard lock(mutex_);
-  told_ = plain_;
+  visible_ = plain_;
 }
 
-std::string DeviceTable::Objection(std::span<const int> members) const {
-  if (members.empty()) return "no device is named";
+std::string DeviceTable::WhyNotMergeable(std::span<const int> members) const {
+  if (members.empty()) return "the list of devices is empty";
   if (members.size() > kMostMembers) {
     return std::to_string(members.size()) + " devices are more than " +
            std::to_string(kMostMembers);
@@ -164,15 +165,16 @@ std::string DeviceTable::Objection(std::span<const int> members) const {
     }
     const Device& device = *devices_[static_cast<size_t>(member)];
     if (static_cast<size_t>(member) >= plain_) {
-      return "device " + std::to_string(member) + " (" + device.name + ") is several already";
+      return "device " + std::to_string(member) + " (" + device.name +
+             ") is a merged device already";
     }
     if (std::count(members.begin(), members.end(), member) > 1) {
-      return device.name + " is named twice";
+      return device.name + " is listed twice";
     }
     for (size_t before = 0; before < i; ++before) {
       const Device& other = *devices_[static_cast<size_t>(members[before])];
       if (other.nics.front().name != device.nics.front().name) continue;
-      return other.name + " and " + device.name + " are one NIC";
+      return other.name + " and " + device.name + " belong to one NIC";
     }
   }
   if (members.size() == 1) return {};
@@ -182,12 +184,12 @@ std::string DeviceTable::Objection(std::span<const int> members) const {
     const Nic& nic = devices_[static_cast<size_t>(member)]->nics.front();
     if (nic.address.family() != first.address.family()) {
       return first.name + " has an " + std::string(FamilyName(first)) + " address and " + nic.name +
-             " an " + std::string(FamilyName(nic)) + " one; NCCL_SOCKET_FAMILY makes them alike";
+             " an " + std::string(FamilyName(nic)) +
+             " one; set NCCL_SOCKET_FAMILY to use one family";
     }
     if (!asked && !IsPciFunction(nic)) {
       return nic.name +
-             " is no PCI function; NCCL_NET_FORCE_MERGE or NCCL_NET_MERGE_LEVEL makes it part of "
-             "a device";
+             " is not a PCI function; set NCCL_NET_FORCE_MERGE or NCCL_NET_MERGE_LEVEL to merge it";
     }
   }
   return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The devices that NCCL sees: the NICs of this host, each several times, then those that it asked
-// to have as one.
+// The devices that NCCL sees: the NICs of this host, each possibly several times, then the virtual
+// devices that NCCL asked for.
 #ifndef NCCLTUNE_NET_DEVICE_TABLE_H_
 #define NCCLTUNE_NET_DEVICE_TABLE_H_
 
@@ -16,56 +16,61 @@
 
 namespace nccltune::net {
 
-// As many as the newest interface (v12) can name; v9 to v11 stop at 4.
+// The most members that the newest interface (v12) allows; v9 to v11 allow 4.
 inline constexpr size_t kMostMembers = 8;
 
-// How often NCCL sees a NIC where nobody says how often. NCCL makes two channels for a device, and
-// a channel waits for its peer between two bursts: with four devices others are under way
-// meanwhile. Not where devices are to be made one: a NIC's devices never are.
+// Returns the number of devices per NIC if no setting names one. NCCL makes two channels for a
+// device, and a channel waits for its peer between two bursts. With four devices, other channels
+// transfer in the meantime. One device per NIC if NCCL is asked to merge NICs: devices of the same
+// NIC are never merged.
 int DevicesEach(size_t nics);
 
-// Thread-safe. A device and its texts live as long as the table: NCCL keeps pointers to them.
+// The table of devices. Thread-safe. Devices and their strings live as long as the table, because
+// NCCL keeps pointers to them.
 class DeviceTable {
  public:
-  // The table of the process, filled at the first call and never taken apart.
+  // Returns the table of the process. It is filled at the first call and never destroyed.
   static DeviceTable& Get();
 
-  // Each NIC is `devices_each` devices that share its speed: all NICs, then all of them again.
+  // Each NIC appears as `devices_each` devices that share its speed. The order is: all NICs, then
+  // all NICs again.
   explicit DeviceTable(std::vector<Nic> nics, int devices_each = 1);
   DeviceTable(const DeviceTable&) = delete;
   DeviceTable& operator=(const DeviceTable&) = delete;
 
   std::vector<Nic> nics() const;
 
-  // What NCCL is to be told: the plain and the virtual devices since the last ForgetVirtual.
+  // Returns the number of devices for NCCL: the plain ones and the virtual ones made since the last
+  // ForgetVirtual.
   int size() const;
 
-  // Null where there is none. Virtual devices from before a ForgetVirtual are still found.
+  // Returns the device, or null if the index is unknown. Virtual devices from before ForgetVirtual
+  // are still found.
   const Device* Find(int index) const;
 
-  // The index of one device over these, the same for the same set in whatever order; a single one
-  // is itself. -1 with the reason in `error` where they cannot be one.
+  // Returns the index of one device made of `members`. The same set in any order gives the same
+  // index, and a single member gives itself. Returns -1 and sets `*error` if they cannot be merged.
   //
-  // NICs that are no PCI functions are made one only where NCCL_NET_FORCE_MERGE or
-  // NCCL_NET_MERGE_LEVEL is set. NCCL puts all of them (virtio, bridges, tunnels) under the first
-  // CPU, takes them for ports of one card, and would fuse them unasked.
+  // NICs that are not PCI functions are merged only if NCCL_NET_FORCE_MERGE or NCCL_NET_MERGE_LEVEL
+  // is set. NCCL places all of them (virtio, bridges, tunnels) under the first CPU, takes them for
+  // ports of one card, and would merge them by default.
   int MakeVirtual(std::span<const int> members, std::string* error);
 
-  // For the end of the last communicator where NCCL says that it is the end (v11 and later). NCCL
-  // then drops the plugin, which stays in memory (-z nodelete): if it comes back, it counts the
-  // devices anew and must not take the virtual ones for NICs. The indices that it had stay valid,
-  // since it keeps and goes on using them under NCCL_NET_PLUGIN_REF_COUNT=1.
+  // Hides the virtual devices when the last communicator has ended (known since v11). NCCL then
+  // unloads the plugin, but its code stays in memory (-z nodelete). If NCCL loads it again, it
+  // counts the devices again and must not take virtual ones for NICs. Old indices stay valid,
+  // because NCCL keeps using them with NCCL_NET_PLUGIN_REF_COUNT=1.
   void ForgetVirtual();
 
  private:
-  std::string Objection(std::span<const int> members) const;
+  std::string WhyNotMergeable(std::span<const int> members) const;
 
   mutable std::mutex mutex_;
   const std::vector<Nic> nics_;
-  const size_t plain_;  // devices that are one NIC
-  size_t told_;         // devices that NCCL is told of
+  const size_t plain_;  // number of devices with a single NIC
+  size_t visible_;      // number of devices visible to NCCL
   std::vector<const Device*> devices_;
-  std::vector<std::unique_ptr<const Device>> owned_;  // those that were replaced, too
+  std::vector<std::unique_ptr<const Device>> owned_;  // includes virtual devices that were replaced
 };
 
 }  // namespace nccltune::net

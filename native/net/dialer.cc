@@ -4,25 +4,28 @@
 #include <cerrno>
 
 #include "net/clock.h"
+#include "net/descriptors.h"
 
 namespace nccltune::net {
 namespace {
 
-// The kernel of a host that is there answers long before.
+// A reachable host's kernel answers much earlier.
 constexpr int64_t kConnectLimitNs = 20 * kNsPerSecond;
 
 }  // namespace
 
 void Dialer::Start(int64_t now_ns) {
   connected_ = false;
-  said_ = 0;
-  heard_ = 0;
+  hello_sent_ = 0;
+  welcome_received_ = 0;
   started_ns_ = now_ns;
   hello_bytes_ = Encode(hello_);
   state_ = State::kWorking;
-  Opened opened = StartConnecting(nic_, peer_, traffic_class_);
+  shortage_ = 0;
+  path_.Reset();
+  SocketResult opened = StartConnecting(nic_, peer_, traffic_class_, path_timeout_ms_);
   socket_ = std::move(opened.socket);
-  if (!socket_.open()) FailBy("connect", opened.error);
+  if (!socket_) FailBy("connect", opened.error);
 }
 
 Dialer::State Dialer::Step(int64_t now_ns) {
@@ -35,30 +38,45 @@ Dialer::State Dialer::Step(int64_t now_ns) {
     if (error != 0) return FailBy("connect", error);
     connected_ = true;
   }
-  while (said_ < hello_bytes_.size()) {
-    iovec rest = {hello_bytes_.data() + said_, hello_bytes_.size() - said_};
-    const Moved moved = WriteSome(socket_.fd(), {&rest, 1});
-    if (moved.later()) return state_;
+  while (hello_sent_ < hello_bytes_.size()) {
+    iovec rest = {hello_bytes_.data() + hello_sent_, hello_bytes_.size() - hello_sent_};
+    const IoResult moved = WriteSome(socket_.fd(), {&rest, 1});
+    if (moved.would_block()) return state_;
     if (moved.error != 0) return FailBy("hello", moved.error);
-    said_ += moved.bytes;
+    hello_sent_ += moved.bytes;
+    path_.Wrote();
   }
-  while (heard_ < welcome_bytes_.size()) {
-    iovec rest = {welcome_bytes_.data() + heard_, welcome_bytes_.size() - heard_};
-    const Moved moved = ReadSome(socket_.fd(), {&rest, 1});
-    if (moved.later()) return state_;
+  if (path_.Due(now_ns)) {
+    const std::optional<PathFacts> facts = ReadPathFacts(socket_.fd());
+    if (facts && path_.IsDead(now_ns, *facts)) return Fail(State::kFailed, "no answer");
+  }
+  while (welcome_received_ < welcome_bytes_.size()) {
+    iovec rest = {welcome_bytes_.data() + welcome_received_,
+                  welcome_bytes_.size() - welcome_received_};
+    const IoResult moved = ReadSome(socket_.fd(), {&rest, 1});
+    if (moved.would_block()) return state_;
     if (moved.error != 0) return FailBy("welcome", moved.error);
     if (moved.bytes == 0) return Fail(State::kFailed, "closed without a welcome");
-    heard_ += moved.bytes;
+    welcome_received_ += moved.bytes;
   }
   const std::optional<Welcome> welcome = DecodeWelcome(welcome_bytes_);
-  if (!welcome) return Fail(State::kNever, "what listens there is not nccltune");
-  if (welcome->verdict == Verdict::kTaken && welcome->release == kWireRelease) {
+  if (!welcome) return Fail(State::kRejected, "the listener is not nccltune");
+  if (welcome->status == WelcomeStatus::kTaken && welcome->release == kWireRelease) {
     return state_ = State::kReady;
   }
-  if (welcome->verdict == Verdict::kUnknownConnection) {
-    return Fail(State::kNever, "the peer has closed this connection");
+  if (welcome->status == WelcomeStatus::kFewerFlows) {
+    if (welcome->flows == 0) {
+      return Fail(State::kRejected,
+                  "the peer's process has no file descriptors left (there: ulimit -n, "
+                  "NCCLTUNE_NET_NOFILE)");
+    }
+    offered_ = welcome->flows;
+    return Fail(State::kFewerFlowsOffered, "the peer's process is short of file descriptors");
   }
-  return Fail(State::kNever,
+  if (welcome->status == WelcomeStatus::kUnknownConnection) {
+    return Fail(State::kRejected, "the peer has closed this connection");
+  }
+  return Fail(State::kRejected,
               "the peer's wire format is release " + std::to_string(welcome->release) + ", ours " +
                   std::to_string(kWireRelease) + ": install one version of nccltune on all nodes");
 }
@@ -70,6 +88,7 @@ Dialer::State Dialer::Fail(State state, std::string reason) {
 }
 
 Dialer::State Dialer::FailBy(const char* what, int error) {
+  if (IsDescriptorShortage(error)) shortage_ = error;
   return Fail(error == ECONNREFUSED ? State::kRefused : State::kFailed,
               std::string(what) + ": " + ErrorWords(error));
 }

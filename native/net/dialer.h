@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One flow on its way up: connect, hello, welcome. Never waits.
+// Connects one flow: TCP connect, hello, welcome. Never blocks.
 #ifndef NCCLTUNE_NET_DIALER_H_
 #define NCCLTUNE_NET_DIALER_H_
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "net/device.h"
+#include "net/path_watch.h"
 #include "net/socket.h"
 #include "net/wire.h"
 
@@ -18,46 +19,62 @@ class Dialer {
  public:
   enum class State {
     kWorking,
-    kReady,    // Take
-    kFailed,   // another try may do better
-    kRefused,  // nobody listens there
-    kNever,    // the peer said no
+    kReady,              // connected and welcomed; call Take()
+    kFailed,             // a retry may succeed
+    kRefused,            // nobody listens there
+    kRejected,           // the peer rejected the flow; do not retry
+    kFewerFlowsOffered,  // the peer accepts only offered() flows
   };
 
-  Dialer(const Nic& nic, const Endpoint& peer, const Hello& hello, int traffic_class)
-      : nic_(nic), peer_(peer), hello_(hello), traffic_class_(traffic_class) {}
+  Dialer(const Nic& nic, const SocketEndpoint& peer, const Hello& hello, int traffic_class,
+         int path_timeout_ms)
+      : nic_(nic),
+        peer_(peer),
+        hello_(hello),
+        traffic_class_(traffic_class),
+        path_timeout_ms_(path_timeout_ms),
+        path_(path_timeout_ms) {}
 
-  // How long the peer may take to answer a connection that stands. At first there is no limit: its
+  // Limits how long the peer may take to send its welcome. By default there is no limit: the peer's
   // application decides when it accepts.
   void set_welcome_limit(int64_t ns) { welcome_limit_ns_ = ns; }
 
-  // Begins (anew).
+  // Starts a new attempt.
   void Start(int64_t now_ns);
   State Step(int64_t now_ns);
   State state() const { return state_; }
 
   int fd() const { return socket_.fd(); }
-  Socket Take() { return std::move(socket_); }
-  const Endpoint& peer() const { return peer_; }
-  // Why it failed.
+  Descriptor Take() { return std::move(socket_); }
+  const SocketEndpoint& peer() const { return peer_; }
+  // Returns why the last attempt failed.
   const std::string& reason() const { return reason_; }
+  // Returns the error of the last attempt if it failed for lack of a file descriptor, else 0.
+  int shortage() const { return shortage_; }
+  // In state kFewerFlowsOffered: returns the number of flows for a new attempt, at least
+  // kFewestFlows.
+  uint16_t offered() const { return offered_; }
 
  private:
   State Fail(State state, std::string reason);
   State FailBy(const char* what, int error);
 
   Nic nic_;
-  Endpoint peer_;
+  SocketEndpoint peer_;
   Hello hello_;
   int traffic_class_;
+  int path_timeout_ms_;
+  PathWatch path_;
+  int shortage_ = 0;
+  uint16_t offered_ = 0;
   int64_t welcome_limit_ns_ = INT64_MAX;
 
   State state_ = State::kFailed;
-  Socket socket_;
+  Descriptor socket_;
   int64_t started_ns_ = 0;
   bool connected_ = false;
-  size_t said_ = 0;
-  size_t heard_ = 0;
+  size_t hello_sent_ = 0;
+  size_t welcome_received_ = 0;
   std::array<std::byte, kHelloBytes> hello_bytes_ = {};
   std::array<std::byte, kWelcomeBytes> welcome_bytes_ = {};
   std::string reason_ = "not tried";

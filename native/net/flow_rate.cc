@@ -7,21 +7,23 @@ namespace nccltune::net {
 namespace {
 
 constexpr double kNsPerS = 1e9;
-// A path changes; the shortest round trip of long ago says nothing of it.
+// Paths change: an older minimum of the round trip is no longer valid.
 constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
-// Of the new sample in the mean. A flow that falls behind must be seen within a few chunks.
+// Weight of a new sample in the moving average. A flow that slows down must be detected within a
+// few chunks.
 constexpr double kWeight = 0.25;
-// A path that is busy for less of the time is not what is waited for.
+// Below this share of busy time, the path is not the bottleneck.
 constexpr double kBusy = 0.5;
 constexpr uint64_t kSmallestTail = 256 << 10;
-// Enough for the calls that a chunk costs, and for the thread that is woken for its end.
+// Large enough to pay for the system calls of a chunk and for waking the thread that handles its
+// end.
 constexpr double kGoodChunk = 256 << 10;
-// So long a chunk takes: short in a request, and the longer the slower all flows are, for what
-// makes all slow may be that they are many for few CPUs. Chunks that shrink with the rate would
-// then make them slower: 8 flows for one thread went down to 8 KiB and a third of the speed.
+// Bounds of the time that a chunk takes. Short, so that a request's last chunk ends early; longer
+// if all flows are slow, because many flows may share few CPUs. Chunks that shrank with the rate
+// would make that worse: 8 flows on one thread went down to 8 KiB chunks and a third of the speed.
 constexpr double kShortestChunkS = 250e-6;
 constexpr double kLongestChunkS = 4e-3;
-// Beside the path, the peer's thread has to come by; a queue keeps it busy until then.
+// Time until the peer's thread reads. The queue must keep the path busy until then.
 constexpr double kQueueS = 1e-3;
 
 uint64_t FullChunk(double rate, double fastest) {
@@ -34,10 +36,10 @@ uint64_t FullChunk(double rate, double fastest) {
 
 }  // namespace
 
-FlowRate::Mark FlowRate::Sent(int64_t now_ns, uint64_t undelivered, bool starved) {
-  // The clock of an idle flow begins with what it sends next.
+FlowRate::Mark FlowRate::Sent(int64_t now_ns, uint64_t undelivered, bool app_limited) {
+  // The delivery clock of an idle flow restarts with its next frame.
   if (undelivered == 0) delivered_ns_ = now_ns;
-  return {now_ns, delivered_, delivered_ns_, starved};
+  return {now_ns, delivered_, delivered_ns_, app_limited};
 }
 
 void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark, int64_t busy_ns) {
@@ -49,19 +51,19 @@ void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark, in
     round_trip_ns_ = trip;
     round_trip_since_ns_ = now_ns;
   }
-  if (!mark.starved && busy_told_ns_ != 0 && now_ns > busy_told_ns_) {
+  if (!mark.app_limited && busy_at_ns_ != 0 && now_ns > busy_at_ns_) {
     const double share =
-        static_cast<double>(busy_ns - busy_ns_) / static_cast<double>(now_ns - busy_told_ns_);
+        static_cast<double>(busy_ns - busy_ns_) / static_cast<double>(now_ns - busy_at_ns_);
     busy_ += kWeight * (std::clamp(share, 0.0, 1.0) - busy_);
   }
   busy_ns_ = busy_ns;
-  busy_told_ns_ = now_ns;
+  busy_at_ns_ = now_ns;
   const auto interval = static_cast<double>(std::max<int64_t>(now_ns - mark.delivered_ns, 1));
   const double sample = static_cast<double>(delivered_ - mark.delivered) * kNsPerS / interval;
   if (rate_ == 0) {
     rate_ = sample;
-  } else if ((!mark.starved && busy_ >= kBusy) || sample > rate_) {
-    // A flow that had nothing to do tells only that it is at least so fast.
+  } else if ((!mark.app_limited && busy_ >= kBusy) || sample > rate_) {
+    // With the application as the limit, a sample is only a lower bound of the rate.
     rate_ += kWeight * (sample - rate_);
   }
 }
@@ -71,12 +73,13 @@ double FlowRate::Allowed(double fastest) const {
 }
 
 uint64_t FlowRate::Cap(double fastest) const {
-  // Not by our own round trips: what is under way already is in them, and would allow more of it.
+  // Use the path's round trip and not our own: ours includes the bytes in flight and would raise
+  // the limit.
   const double allowed = Allowed(fastest);
   const double in_flight = allowed * (kQueueS + 2 * static_cast<double>(path_ns_) / kNsPerS);
   const double most = 64.0 * (1 << 20);
   const auto wanted = static_cast<uint64_t>(std::min(in_flight, most));
-  // Two: one is read while the other is on its way.
+  // At least two chunks: the peer reads one while the other is in flight.
   return std::max(wanted, 2 * FullChunk(allowed, fastest));
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kAskPathNs = kNsPerSecond;
 
-// The peer's kernel does not have it all yet: the path is what is waited for, and no thread of ours
-// or the peer's.
+// Returns whether bytes are in flight that the peer's kernel has not acknowledged. Then the path is
+// the bottleneck, and not a thread of either side.
 bool OnItsWay(int fd) {
   int bytes = 0;
   return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
@@ -24,7 +24,8 @@ bool OnItsWay(int fd) {
 }  // namespace
 
 void FlowStats::CameUp(int fd) {
-  // In the order of all: who reads an even number twice has read what stands between.
+  // Sequentially consistent: a reader that sees the same even number before and after has read a
+  // consistent pair.
   block_.sequence.fetch_add(1);
   block_.local.Set(LocalEnd(fd).Name());
   block_.peer.Set(PeerEnd(fd).Name());
@@ -40,12 +41,12 @@ void FlowStats::WentDown(bool died) {
   if (died) Add(block_.deaths, 1);
 }
 
-void FlowStats::Look(int64_t now_ns, int fd, bool busy) {
+void FlowStats::Sample(int64_t now_ns, int fd, bool busy) {
   if (fd < 0) return;
   if (busy) {
-    Add(block_.looks, 1);
+    Add(block_.samples, 1);
     const bool owes = block_.undelivered.load(std::memory_order_relaxed) != 0;
-    if (owes && OnItsWay(fd)) Add(block_.path_looks, 1);
+    if (owes && OnItsWay(fd)) Add(block_.path_samples, 1);
   }
   if (now_ns - path_ns_ < kAskPathNs) return;
   path_ns_ = now_ns;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a flow tells of itself. Whoever serves the flow writes, one thread at a time; anybody reads.
+// Counters of one flow in shared memory. One thread at a time writes, the one that serves the flow;
+// any thread or process reads.
 #ifndef NCCLTUNE_NET_FLOW_STATS_H_
 #define NCCLTUNE_NET_FLOW_STATS_H_
 
@@ -14,8 +15,8 @@ class FlowStats {
  public:
   explicit FlowStats(FlowBlock& block) : block_(block) {}
 
-  // The data path: plain loads and stores.
-  void Moved(uint64_t bytes, uint64_t chunks) {
+  // For the data path: relaxed loads and stores.
+  void AddTransferred(uint64_t bytes, uint64_t chunks) {
     Add(block_.bytes, bytes);
     Add(block_.chunks, chunks);
   }
@@ -24,17 +25,19 @@ class FlowStats {
   void TookOver() { Add(block_.taken_over, 1); }
   void Duplicate() { Add(block_.duplicates, 1); }
 
-  // The socket that carries it from now on.
+  // Records the flow's new socket.
   void CameUp(int fd);
-  // `died`: nobody meant it.
+  // `died`: the flow ended without a bye.
   void WentDown(bool died);
-  // After an end that was meant, it only asks whether anybody is there.
+  // Counts a reconnect attempt. Attempts after a regular end only check whether the peer still
+  // listens; they do not count.
   void Dialled() {
     if (died_) Add(block_.dials, 1);
   }
 
-  // From time to time. `busy`: the connection has something to send or is owed an acknowledgement.
-  void Look(int64_t now_ns, int fd, bool busy);
+  // Samples the socket. Called periodically. `busy`: the connection has data to send or waits for
+  // an acknowledgement.
+  void Sample(int64_t now_ns, int fd, bool busy);
 
  private:
   static void Set(Word& word, uint64_t value) { word.store(value, std::memory_order_relaxed); }
@@ -44,7 +47,7 @@ class FlowStats {
 
   FlowBlock& block_;
   bool died_ = false;
-  int64_t path_ns_ = 0;  // when the kernel was asked of the path
+  int64_t path_ns_ = 0;  // time of the last ReadPathFacts
 };
 
 }  // namespace nccltune::net

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The 128 bytes that NCCL carries from a listener to its connector. They come from another host and
-// are not believed. The last eight are the connector's own: the number of its attempt.
+// The 128-byte handle that NCCL transfers from a listener to its connector. It comes from another
+// host and is not trusted. The connector uses the last eight bytes for its attempt number.
 #ifndef NCCLTUNE_NET_HANDLE_H_
 #define NCCLTUNE_NET_HANDLE_H_
 
@@ -19,21 +19,24 @@ namespace nccltune::net {
 
 inline constexpr size_t kHandleBytes = 128;
 using Handle = std::span<std::byte, kHandleBytes>;
-// Five addresses of IPv6 fit, fourteen of IPv4: a device with more NICs names its first ones.
+// Five IPv6 addresses fit, or fourteen IPv4 ones. A device with more NICs lists the first ones.
 inline constexpr size_t kMostAddressesV6 = 5;
 inline constexpr size_t kMostAddressesV4 = 14;
 
 struct Invitation {
   uint16_t release = kWireRelease;
-  Token token;
-  std::vector<Endpoint> ends;  // of one family, at least one
+  Token token = {};
+  std::vector<SocketEndpoint> ends;  // at least one, all of the same family
 };
 
 void WriteHandle(const Invitation& invitation, Handle handle);
-// Nothing: it is not ours. An invitation of another release has no ends.
+// Returns nothing if the handle is not ours. An invitation of another release has no ends.
 std::optional<Invitation> ReadHandle(Handle handle);
 
-// 0 before the first call of connect.
+// Returns the token. The handle must be ours.
+Token TokenOf(Handle handle);
+
+// Returns the attempt number; 0 before the first call of connect.
 uint64_t AttemptOf(Handle handle);
 void SetAttempt(Handle handle, uint64_t attempt);
 

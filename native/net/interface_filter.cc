@@ -13,11 +13,11 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-// What NCCL tries one after the other when no names are given, until something is found. virbr is
-// passed over since 2.28.
+// The lists that NCCL tries in order, if no names are given, until one matches. virbr is skipped
+// since 2.28.
 constexpr std::array kDefaultLists = {"ib"sv, "^docker,lo,virbr"sv, "docker"sv, "lo"sv, "virbr"sv};
 
-// AF_UNSPEC: whatever an interface has. NCCL takes any other word for that, too.
+// Returns AF_UNSPEC for any other word, as NCCL does: then any family is accepted.
 int FamilyOf(std::string_view word) {
   if (word == "AF_INET") return AF_INET;
   if (word == "AF_INET6") return AF_INET6;
@@ -40,7 +40,7 @@ std::vector<InterfaceAddress> Choose(std::span<const InterfaceAddress> all,
     if (its != AF_INET && its != AF_INET6) continue;
     if (family != AF_UNSPEC && its != family) continue;
     if (!one.running || IsLoopbackV6(one.address) || !filter.Takes(one.name)) continue;
-    // The kernel lists IPv4 first, then global IPv6, then link-local: the first one counts.
+    // The kernel lists IPv4 first, then global IPv6, then link-local. NCCL uses the first one.
     if (std::any_of(chosen.begin(), chosen.end(),
                     [&one](const InterfaceAddress& other) { return other.name == one.name; })) {
       continue;
@@ -69,7 +69,7 @@ InterfaceFilter::InterfaceFilter(std::string_view list) {
 bool InterfaceFilter::Takes(std::string_view name) const { return Listed(name) != exclude_; }
 
 bool InterfaceFilter::Listed(std::string_view name) const {
-  // A list without a name in it lists everything.
+  // An empty list matches every interface.
   if (entries_.empty()) return true;
   return std::any_of(entries_.begin(), entries_.end(), [this, name](const std::string& entry) {
     return whole_ ? name == entry : name.starts_with(entry);
@@ -79,7 +79,7 @@ bool InterfaceFilter::Listed(std::string_view name) const {
 std::vector<InterfaceAddress> ChooseInterfaces(std::span<const InterfaceAddress> all,
                                                std::string_view names, std::string_view family) {
   const int wanted = FamilyOf(family);
-  // NCCL takes a value of one character as if there were none.
+  // NCCL ignores a value of one character.
   if (names.size() > 1) return Choose(all, InterfaceFilter(names), wanted);
   for (const std::string_view list : kDefaultLists) {
     std::vector<InterfaceAddress> chosen = Choose(all, InterfaceFilter(list), wanted);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which network interfaces NCCL uses, by the rules of its own socket transport (src/misc/socket.cc,
-// src/misc/utils.cc and, since 2.29, src/os/linux.cc; those of 2.28 to 2.30). Pure.
+// Which network interfaces NCCL uses. The rules are those of NCCL's own socket transport, 2.28 to
+// 2.30 (src/misc/socket.cc, src/misc/utils.cc and, since 2.29, src/os/linux.cc). Pure.
 #ifndef NCCLTUNE_NET_INTERFACE_FILTER_H_
 #define NCCLTUNE_NET_INTERFACE_FILTER_H_
 
@@ -15,12 +15,12 @@
 
 namespace nccltune::net {
 
-// As many interfaces, and as many entries of a list, as NCCL takes.
+// NCCL's limit for interfaces and for entries of a list.
 inline constexpr size_t kMostInterfaces = 16;
 
-// A list as in NCCL_SOCKET_IFNAME: "eth,ib0" names what interfaces begin with, "=eth0" whole names,
-// "^docker" and "^=docker0" what is left out. Blanks count, case counts, and what follows a colon
-// in an entry is a port, which interfaces do not have.
+// A list as in NCCL_SOCKET_IFNAME: "eth,ib0" matches name prefixes and "=eth0" whole names;
+// "^docker" and "^=docker0" exclude. Blanks and case are significant. A colon in an entry starts a
+// port, which interfaces do not have and which is ignored.
 class InterfaceFilter {
  public:
   explicit InterfaceFilter(std::string_view list);
@@ -35,19 +35,19 @@ class InterfaceFilter {
   std::vector<std::string> entries_;
 };
 
-// One address of an interface, as the kernel lists them.
+// One address of an interface, from the kernel's list.
 struct InterfaceAddress {
   std::string name;
   Address address;
-  bool running = true;  // IFF_RUNNING: up, and something is at the other end
+  bool running = true;  // IFF_RUNNING: up, with a carrier
 };
 
-// The interfaces that NCCL would use, in the kernel's order, each with the first of its addresses
-// that counts. `names` and `family` are the values of NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY,
-// empty where they are not set. Where names are given and none is found there is no second choice.
+// Returns the interfaces that NCCL would use, in the kernel's order, each with its first usable
+// address. `names` and `family` are the values of NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY, empty
+// if not set. If names are given and none matches, the result is empty.
 //
-// NCCL_COMM_ID, by which NCCL prefers an interface in the subnet of that address when no
-// InfiniBand interface is there, is not looked at.
+// NCCL_COMM_ID is ignored. NCCL uses it to prefer an interface in the same subnet if there is no
+// InfiniBand interface.
 std::vector<InterfaceAddress> ChooseInterfaces(std::span<const InterfaceAddress> all,
                                                std::string_view names, std::string_view family);
 

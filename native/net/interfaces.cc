@@ -24,7 +24,7 @@ struct Free {
   void operator()(char* text) const { std::free(text); }  // NOLINT: realpath's own
 };
 
-// With links resolved; empty where nothing is there.
+// Returns the path with links resolved, or empty if it does not exist.
 std::string RealPath(const std::string& path) {
   const std::unique_ptr<char, Free> resolved(realpath(path.c_str(), nullptr));
   return resolved == nullptr ? std::string() : std::string(resolved.get());
@@ -32,7 +32,7 @@ std::string RealPath(const std::string& path) {
 
 std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Kernels say -1, 4294967295, nothing or an error where they do not know.
+// For an unknown speed, kernels report -1, 4294967295, nothing or an error.
 int SpeedOf(const std::string& folder) {
   const std::optional<uint64_t> speed = ReadKernelNumber(folder + "/speed");
   if (!speed || *speed == 0 || *speed > INT_MAX) return kUnknownSpeedMbps;
@@ -100,7 +100,7 @@ std::vector<Nic> FindNics(std::span<const InterfaceAddress> addresses, const std
 std::vector<Nic> FindNics() { return FindNics(ListInterfaceAddresses()); }
 
 bool IsPciFunction(const Nic& nic) {
-  // dddd:bb:dd.f; domains of some hosts have more digits.
+  // dddd:bb:dd.f; the domain of some hosts has more digits.
   const std::string_view name = LastPart(nic.pci_path);
   const size_t length = name.size();
   if (length < 12) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The NICs of this host as NCCL counts them, with what the kernel says about each.
+// The NICs of this host as NCCL counts them, with their properties from the kernel.
 #ifndef NCCLTUNE_NET_INTERFACES_H_
 #define NCCLTUNE_NET_INTERFACES_H_
 
@@ -13,26 +13,26 @@
 
 namespace nccltune::net {
 
-// As NCCL takes a NIC of which the kernel does not know the speed.
+// The speed that NCCL assumes if the kernel does not report one.
 inline constexpr int kUnknownSpeedMbps = 10000;
 
-// Every address of every interface; empty where the kernel does not say.
+// Returns every address of every interface, or nothing if the kernel call fails.
 std::vector<InterfaceAddress> ListInterfaceAddresses();
 
-// What stands in sysfs about an interface. A virtual function is described by its own folder, not
-// by that of its physical function, as NCCL's socket transport does.
+// Returns an interface's properties from sysfs. A virtual function is described by its own
+// directory and not by its physical function's, as in NCCL's socket transport.
 Nic DescribeNic(const InterfaceAddress& interface, const std::string& sysfs = "/sys");
 
-// The NICs that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY of the environment choose.
+// Returns the NICs that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY of the environment select.
 std::vector<Nic> FindNics(std::span<const InterfaceAddress> addresses,
                           const std::string& sysfs = "/sys");
 std::vector<Nic> FindNics();
 
-// Whether its folder in sysfs is that of a PCI function. NCCL places all others together at the
-// first CPU.
+// Returns whether its directory in sysfs is that of a PCI function. NCCL places all other NICs
+// together at the first CPU.
 bool IsPciFunction(const Nic& nic);
 
-// 10.0.0.1, fe80::1%2
+// Returns the address as text: "10.0.0.1", "fe80::1%2".
 std::string AddressText(const Address& address);
 
 }  // namespace nccltune::net

@@ -13,7 +13,7 @@
 namespace nccltune::net {
 namespace {
 
-// The last of the three numbers of tcp_rmem and tcp_wmem.
+// Reads the last of the three numbers of tcp_rmem or tcp_wmem.
 std::optional<uint64_t> ReadLastNumber(const std::string& path) {
   const std::optional<std::string> text = ReadKernelFile(path);
   if (!text) return std::nullopt;

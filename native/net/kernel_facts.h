@@ -1,50 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Limits of this host that decide how fast TCP can be, and the CPUs that there are for it.
+// Limits of this host that bound TCP's speed, and the CPUs that this process may use.
 #ifndef NCCLTUNE_NET_KERNEL_FACTS_H_
 #define NCCLTUNE_NET_KERNEL_FACTS_H_
+
+#include <sched.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "net/device.h"
 #include "net/net_settings.h"
 
 namespace nccltune::net {
 
-// Where the kernel's files are; tests give folders of their own.
+// Where the kernel's files are. Tests use directories of their own.
 struct KernelRoots {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
 };
 
-// Bytes. Empty: the kernel does not say. Not net.core's rmem_max and wmem_max: those bound what a
-// program asks for, and we ask for nothing.
+// Kernel limits in bytes; empty if unknown. rmem_max and wmem_max of net.core are not included:
+// they limit only programs that set a buffer size, and we set none.
 struct KernelFacts {
-  std::optional<uint64_t> optmem_max;    // net.core: reports of sends without a copy, of a socket
-  std::optional<uint64_t> tcp_rmem_max;  // net.ipv4: how far a socket grows by itself
+  std::optional<uint64_t> optmem_max;    // net.core: limits MSG_ZEROCOPY reports per socket
+  std::optional<uint64_t> tcp_rmem_max;  // net.ipv4: limit of a socket's automatic buffer
   std::optional<uint64_t> tcp_wmem_max;
-  std::string congestion_control;  // empty: the kernel does not say
+  std::string congestion_control;  // empty if unknown
   bool zero_copy = false;          // KernelHasZeroCopy
   int cpus = 0;                    // UsableCpus
 };
 
 KernelFacts ReadKernelFacts(const KernelRoots& roots = {});
 
-// CPUs that this process may use: the affinity of its first thread (NCCL binds its own threads
-// to the CPUs near a GPU) and the quotas of its cgroup, version 1 or 2, and of those above it,
-// rounded up. At least 1.
-int UsableCpus(const KernelRoots& roots = {});
-int UsableCpus(int affinity, const KernelRoots& roots);
+// Counts of CPUs and ranks that limit what one process may use.
+struct CpuCounts {
+  int affinity = 1;     // CPUs of the process's first thread; NCCL binds its own threads near a GPU
+  int online = 1;       // CPUs of the host
+  int local_ranks = 1;  // ranks of the job on this host
+};
 
-// 0, 1500, 64 KiB, 4 MiB
+// Returns the number of CPUs that this process may use, at least 1. It is limited by the process's
+// affinity and by its share per rank of three numbers: the host's CPUs, the cpuset of its cgroup,
+// and the CPU quotas of its cgroup and of the ones above (version 1 or 2, rounded up).
+int UsableCpus(const KernelRoots& roots = {});
+int UsableCpus(const CpuCounts& counts, const KernelRoots& roots);
+
+// A set of CPUs in the format of sched_getaffinity, long enough for this host.
+using CpuSet = std::vector<cpu_set_t>;
+// Returns the CPUs that a thread may run on (0: the calling thread), or an empty set if the kernel
+// call fails.
+CpuSet CpusOfThread(pid_t thread);
+
+// Returns the number of ranks on this host from the launcher's variables (torchrun, Open MPI, MPICH
+// and Intel MPI, MVAPICH, Slurm). The largest if several are set, 1 if none is.
+int LocalRanks();
+
+// Returns exact text: "0", "1500", "64 KiB", "4 MiB".
 std::string BytesText(uint64_t bytes);
 
-// What the log says at init: what was taken, what was found. At most kMostInitLine characters: NICs
-// that would make it longer are counted only. NCCL cuts a line at 1024, its own words counted.
+// The log line at init: the settings in use and the host's limits. It has at most kMostInitLine
+// characters; NICs that do not fit are only counted. NCCL cuts lines at 1024 characters, including
+// its own prefix.
 inline constexpr size_t kMostInitLine = 700;
 std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
                      const NetSettings& settings, int flows, int threads);

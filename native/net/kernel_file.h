@@ -8,11 +8,11 @@
 
 namespace nccltune::net {
 
-// What a file of /proc or /sys says, without the line end at its end. The kernel gives such files
-// a size of 0 or 4096 whatever is in them, so that common/file.h cannot read them. At most 64 KiB.
+// Returns the content of a file of /proc or /sys without trailing newlines, at most 64 KiB.
+// common/file.h cannot read such files: the kernel reports a size of 0 or 4096 for them.
 std::optional<std::string> ReadKernelFile(const std::string& path);
 
-// One whole number; empty for anything else.
+// Returns the file's unsigned number; empty for any other content.
 std::optional<uint64_t> ReadKernelNumber(const std::string& path);
 
 }  // namespace nccltune::net

@@ -10,7 +10,7 @@ namespace nccltune::net {
 
 NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
   NetSettings settings;
-  // "auto" is no number.
+  // The value "auto" is not a number and gives the default.
   settings.flows = static_cast<int>(ReadNumber(SettingId::kNetFlows, warnings).value_or(0));
   settings.threads = static_cast<int>(ReadNumber(SettingId::kNetThreads, warnings).value_or(0));
   settings.eager_bytes = ReadNumber(SettingId::kNetEager, warnings).value_or(settings.eager_bytes);
@@ -21,6 +21,7 @@ NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
     settings.ports.first = static_cast<uint16_t>(ports->first);
     settings.ports.last = static_cast<uint16_t>(ports->last);
   }
+  settings.open_files = ReadNumber(SettingId::kNetNofile, warnings).value_or(settings.open_files);
   const std::string_view zero_copy = ReadWord(SettingId::kNetZeroCopy, warnings);
   if (zero_copy == "0") settings.zero_copy = ZeroCopyMode::kOff;
   if (zero_copy == "1") settings.zero_copy = ZeroCopyMode::kAlways;

@@ -10,28 +10,35 @@
 namespace nccltune::net {
 
 struct PortRange {
-  uint16_t first = 0;  // 0: any free port
+  uint16_t first = 0;  // 0: the kernel chooses a free port
   uint16_t last = 0;
 };
 
+// A flow is dead if the peer's kernel owes an acknowledgement for this long.
+inline constexpr int kPathTimeoutMs = 60'000;
+
 enum class ZeroCopyMode {
-  kAuto,    // tried on each flow, kept where the kernel does not copy
+  kAuto,    // tried on each flow, kept if the kernel does not copy
   kOff,     // 0
-  kAlways,  // 1: as long as the kernel takes it
+  kAlways,  // 1: used until the kernel refuses it
 };
 
 // The NCCLTUNE_NET_* variables of common/settings.h, read once for each communicator.
 struct NetSettings {
-  int flows = 0;                  // bulk flows of a connection; 0: by the pool's threads
-  int threads = 0;                // of the pool; 0: by the CPUs of the process
-  size_t eager_bytes = 16 << 10;  // messages up to this size always take the express flow
-  int devices = 0;                // that NCCL sees of each NIC; 0: by the number of NICs
-  int timeout_s = 600;            // without progress; 0: none
-  PortRange ports;                // where listeners listen
+  int flows = 0;                  // bulk flows of a connection; 0: derived from the pool's threads
+  int threads = 0;                // pool threads; 0: derived from the process's CPUs
+  size_t eager_bytes = 16 << 10;  // messages up to this size take the express flow
+  int devices = 0;                // devices per NIC; 0: derived from the number of NICs
+  int timeout_s = 600;            // a connection fails after this time without progress; 0: never
+  PortRange ports;                // for listening sockets
   ZeroCopyMode zero_copy = ZeroCopyMode::kAuto;
+  uint64_t open_files = 65'536;  // RLIMIT_NOFILE is raised to this; 0: left unchanged
+  // Not from the environment. Tests use smaller values.
+  int path_timeout_ms = kPathTimeoutMs;
+  size_t stash_bytes = 256 << 20;  // per connection, for data received before its request is posted
 };
 
-// What is not valid is named in `warnings`, and its default is taken.
+// Reads the settings. An invalid value adds a line to `warnings` and gives the default.
 NetSettings ReadNetSettings(std::vector<std::string>* warnings);
 
 }  // namespace nccltune::net

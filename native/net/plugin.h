@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the adapters of all interface versions call. Every argument is checked here, nothing is
-// thrown from here, and what goes wrong is said here once, or was by the transport. Where all
-// versions agree on a function, it has the type that NCCL gives it.
+// The functions that the adapters of all interface versions call. They check every argument, never
+// throw, and log each error once, unless the transport has logged it. If all versions agree on a
+// function, it has NCCL's signature.
 #ifndef NCCLTUNE_NET_PLUGIN_H_
 #define NCCLTUNE_NET_PLUGIN_H_
 
@@ -18,17 +18,17 @@ namespace nccltune::net::plugin {
 
 inline constexpr const char* kName = "nccltune";
 
-// Until v10 there is one context, the process's, and nothing ends it.
+// Up to v10: one context for the whole process, which is never destroyed.
 abi::Result Init(int interface_version, abi::LogFunction log) noexcept;
 
-// Since v11, for each communicator. `config` may be null. Init and Finalize come in pairs.
+// Since v11: one context per communicator. `config` may be null. Each Init has its Finalize.
 abi::Result Init(int interface_version, void** context, const abi::NetCommConfig* config,
                  abi::LogFunction log) noexcept;
 abi::Result Finalize(void* context) noexcept;
 
 abi::Result Devices(int* count) noexcept;
 
-// A device, as the newest version tells of it.
+// The properties of a device in the newest interface version.
 struct Properties {
   static constexpr int kMostMembers = 8;
 
@@ -39,22 +39,22 @@ struct Properties {
   int members;
   std::array<int, kMostMembers> member;
 
-  // The same for all devices.
+  // The values below are the same for all devices.
   static constexpr int kPointerSupport = abi::kPointerHost;
   static constexpr int kRegIsGlobal = 1;
   static constexpr int kForceFlush = 0;
   static constexpr int kPort = 0;
-  static constexpr float kLatency = 0.0F;  // not known, as with NCCL's own TCP network
+  static constexpr float kLatency = 0.0F;  // unknown, as in NCCL's own socket transport
   static constexpr int kMaxComms = 65536;
   static constexpr int kMaxReceives = 1;
   static constexpr size_t kMaxBytes = abi::kNetLargestMessage;
   static constexpr int kMaxMultiRequestSize = 1;
 };
 
-// `place` is where NCCL wants them to be.
+// Fills `properties`. `place` is NCCL's output pointer, which must not be null.
 abi::Result GetProperties(int device, const void* place, Properties* properties) noexcept;
 
-// The members as v9 to v11 have them (four at most) and as v12 has them.
+// Returns the members in the type of v9 to v11 (at most four) or of v12.
 template <typename VDevice>
 VDevice MembersOf(const Properties& properties) noexcept {
   VDevice members = {};
@@ -66,7 +66,8 @@ VDevice MembersOf(const Properties& properties) noexcept {
   return members;
 }
 
-// One device of several. `most` is the room in `members`, `count` what NCCL says is in there.
+// Merges several devices into one. `most` is the capacity of `members`, `count` the number that
+// NCCL passed.
 abi::Result MakeVDevice(int* device, const int* members, int count, int most) noexcept;
 
 template <typename VDevice>
@@ -76,34 +77,34 @@ abi::Result MakeVDevice(int* device, VDevice* members) noexcept {
                      static_cast<int>(std::size(members->devices)));
 }
 
-// Of the process, and of a communicator.
+// The first uses the process's context, the second that of a communicator.
 abi::Result Listen(int device, void* handle, void** listen_comm) noexcept;
 abi::Result Listen(void* context, int device, void* handle, void** listen_comm) noexcept;
 
-// `config` may be null. The device handles of connect and accept are for networks that code on the
-// GPU takes part in: they stay as NCCL passes them.
+// `config` may be null. The device handles of connect and accept are for networks with GPU code;
+// NCCL's values are left unchanged.
 abi::Result Connect(int device, const abi::NetCommConfig* config, void* handle,
                     void** send_comm) noexcept;
 abi::Result Connect(void* context, int device, void* handle, void** send_comm) noexcept;
 abi::Result Accept(void* listen_comm, void** recv_comm) noexcept;
 
-// TCP needs no registered memory: *mhandle is null, and null is what comes back.
+// TCP needs no registered memory: *mhandle is always null.
 abi::Result RegMr(void* comm, int type, void** mhandle) noexcept;
 abi::Result DeregMr(void* comm, void* mhandle) noexcept;
 
-// A negative size of the versions until v8 arrives here as one far too large. `parent` is for
-// profilers and may be null.
+// A negative size (versions up to v8) arrives here as a size above the limit. `parent` is the
+// profiler's handle and may be null.
 abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
                   void* parent = nullptr) noexcept;
 
-// What stands in *request is overwritten: every receive is completed, whether or not NCCL needs
-// that.
+// The value in *request is ignored and overwritten: every receive is completed, even if NCCL marks
+// its completion as optional.
 abi::Result Irecv(void* recv_comm, int count, void** data, const int* sizes,
                   void** request) noexcept;
 abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes, void** request,
                   void* parent = nullptr) noexcept;
 
-// Of memory on the GPU, which we never receive into: an error.
+// Returns an error: we never receive into GPU memory, so there is nothing to flush.
 abi::Result Iflush(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request) noexcept;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls on a connection. Most of them are NCCL's hot path: no lock, no memory, and a line in
-// the log only where something is wrong.
+// The calls on a connection. Most of them are NCCL's hot path: no lock, no memory allocation, and
+// no log line except for an error.
 #include <algorithm>
 #include <climits>
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace {
 
 abi::Result CheckBuffer(const char* call, const void* data, size_t bytes) {
   if (bytes > abi::kNetLargestMessage) {
-    return Refuse(abi::kInvalidArgument, "%s: a size of %lld bytes", call,
+    return Refuse(abi::kInvalidArgument, "%s: invalid size of %lld bytes", call,
                   static_cast<long long>(bytes));
   }
   if (data == nullptr && bytes != 0) return RefuseNull(call, "the buffer");
@@ -27,18 +27,18 @@ abi::Result CheckBuffer(const char* call, const void* data, size_t bytes) {
 template <typename Size>
 abi::Result ReceiveOne(void* recv_comm, int count, void** data, const Size* sizes, void** request,
                        void* parent) {
-  if (request == nullptr) return RefuseNull("irecv", "the place of the request");
+  if (request == nullptr) return RefuseNull("irecv", "the pointer to the request");
   *request = nullptr;
   if (recv_comm == nullptr) return RefuseNull("irecv", "the connection");
   if (count != Properties::kMaxReceives) {
-    return Refuse(abi::kInvalidArgument, "irecv: %d buffers, where maxRecvs is %d", count,
+    return Refuse(abi::kInvalidArgument, "irecv: %d buffers, but maxRecvs is %d", count,
                   Properties::kMaxReceives);
   }
   if (data == nullptr || sizes == nullptr) return RefuseNull("irecv", "the list of buffers");
   const auto bytes = static_cast<size_t>(*sizes);
   const abi::Result checked = CheckBuffer("irecv", *data, bytes);
   if (checked != abi::kSuccess) return checked;
-  Request* made = nullptr;
+  TransferRequest* made = nullptr;
   const abi::Result result = Receive(static_cast<Receiver*>(recv_comm), *data, bytes, &made);
   if (made != nullptr) BeginEvent(abi::kProfilerSocketReceive, parent, bytes, &made->event);
   *request = made;
@@ -48,7 +48,7 @@ abi::Result ReceiveOne(void* recv_comm, int count, void** data, const Size* size
 }  // namespace
 
 abi::Result Accept(void* listen_comm, void** recv_comm) noexcept {
-  if (recv_comm == nullptr) return RefuseNull("accept", "the place of the comm");
+  if (recv_comm == nullptr) return RefuseNull("accept", "the pointer to the comm");
   *recv_comm = nullptr;
   if (listen_comm == nullptr) return RefuseNull("accept", "the listener");
   Receiver* receiver = nullptr;
@@ -61,7 +61,7 @@ abi::Result RegMr(void* comm, int type, void** mhandle) noexcept {
   if (mhandle != nullptr) *mhandle = nullptr;
   if (comm == nullptr) return RefuseNull("regMr", "the connection");
   if (type != abi::kPointerHost) {
-    return Refuse(abi::kInvalidArgument, "regMr: memory of type %d, where ptrSupport is %d (host)",
+    return Refuse(abi::kInvalidArgument, "regMr: memory of type %d, but ptrSupport is %d (host)",
                   type, Properties::kPointerSupport);
   }
   return abi::kSuccess;
@@ -71,12 +71,12 @@ abi::Result DeregMr(void* /*comm*/, void* /*mhandle*/) noexcept { return abi::kS
 
 abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
                   void* parent) noexcept {
-  if (request == nullptr) return RefuseNull("isend", "the place of the request");
+  if (request == nullptr) return RefuseNull("isend", "the pointer to the request");
   *request = nullptr;
   if (send_comm == nullptr) return RefuseNull("isend", "the connection");
   const abi::Result checked = CheckBuffer("isend", data, bytes);
   if (checked != abi::kSuccess) return checked;
-  Request* made = nullptr;
+  TransferRequest* made = nullptr;
   const abi::Result result = Send(static_cast<Sender*>(send_comm), data, bytes, &made);
   if (made != nullptr) BeginEvent(abi::kProfilerSocketSend, parent, bytes, &made->event);
   *request = made;
@@ -96,22 +96,22 @@ abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes, 
 abi::Result Iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*sizes*/,
                    void** /*mhandles*/, void** request) noexcept {
   if (request != nullptr) *request = nullptr;
-  return Refuse(abi::kInternalError, "iflush: nothing is received into memory of a GPU");
+  return Refuse(abi::kInternalError, "iflush: the plugin does not receive into GPU memory");
 }
 
 abi::Result Test(void* request, int* done, int* sizes) noexcept {
-  if (done == nullptr) return RefuseNull("test", "the place of the answer");
+  if (done == nullptr) return RefuseNull("test", "the pointer to the answer");
   *done = 0;
   if (request == nullptr) return RefuseNull("test", "the request");
   bool finished = false;
   size_t bytes = 0;
-  auto* const tested = static_cast<Request*>(request);
+  auto* const tested = static_cast<TransferRequest*>(request);
   const abi::Result result = net::Test(tested, &finished, &bytes);
-  // The place of a request that is done is not given away before the next call of isend or irecv.
+  // The slot of a finished request is not reused before the next call of isend or irecv.
   if (finished || result != abi::kSuccess) EndEvent(&tested->event);
   if (result != abi::kSuccess || !finished) return result;
   *done = 1;
-  // There is no room for more, and NCCL only looks whether it is zero.
+  // The size is an int here. NCCL only checks whether it is zero.
   if (sizes != nullptr) *sizes = static_cast<int>(std::min<size_t>(bytes, INT_MAX));
   return abi::kSuccess;
 }

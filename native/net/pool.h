@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads of the process that serve all connections. A flow belongs to one of them for good; a
-// thread without work sleeps.
+// The threads of the process that serve all connections. A flow always stays with the same thread.
+// Threads without work sleep.
 #ifndef NCCLTUNE_NET_POOL_H_
 #define NCCLTUNE_NET_POOL_H_
 
@@ -15,140 +15,169 @@
 #include <unordered_map>
 #include <vector>
 
+#include "net/kernel_facts.h"
 #include "net/socket.h"
 
 namespace nccltune::net {
 
-// Something that a worker does when a socket is ready or time has come. All of it runs in the
-// worker's thread, one task at a time.
+// Work that a pool thread does when a socket is ready or a time has come. All calls run in that
+// thread, one task at a time.
 class Task {
  public:
   virtual ~Task() = default;
 
-  // The socket told `events` of epoll.
+  // epoll reported `events` for the socket.
   virtual void Ready(uint32_t events) = 0;
 
-  // Do what can be done without waiting; true where something was done. Called in every turn.
+  // Does the work that is possible without blocking. Returns whether anything was done. Called in
+  // every turn.
   virtual bool Work(int64_t now_ns) = 0;
 
-  // When to be called at the latest, though nothing is ready; INT64_MAX: never.
+  // Returns when Work must be called even if no event comes; INT64_MAX: never.
   virtual int64_t NextNs() const { return INT64_MAX; }
 
-  // So much is under way that nobody waits for the next piece of it.
-  virtual bool Plenty(int64_t now_ns) const {
+  // Called after Ready or Work threw. It must fail the connection of the task.
+  virtual void OnException(const char* what) noexcept = 0;
+
+  // Returns whether so many requests are outstanding that nobody waits for a single one.
+  virtual bool IsSaturated(int64_t now_ns) const {
     (void)now_ns;
     return false;
   }
 };
 
-class Worker {
+class PoolThread {
  public:
-  // `look_ns`: so long it looks for work before it sleeps; a lookout not at all where there is
-  // plenty.
-  Worker(int number, int64_t look_ns);
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  // `spin_ns` is how long the thread spins before it sleeps. With `yields` it yields the CPU in
+  // each round. Without, it does not spin while many requests are outstanding.
+  PoolThread(int number, int64_t spin_ns, bool yields = false);
+  ~PoolThread();
+  PoolThread(const PoolThread&) = delete;
+  PoolThread& operator=(const PoolThread&) = delete;
 
-  // epoll, its event and the thread are there.
+  // Returns whether epoll, the eventfd and the thread were created.
   bool works() const { return thread_.joinable(); }
+  // Returns the error (errno) if works() is false.
+  int error() const { return error_; }
 
-  // From now on `task` is called. Its number is for Watch.
+  // Adds a task and returns its number, which is for Watch and Remove.
   uint64_t Add(Task* task);
-  // The task is not called any more when this returns. Not from a task.
+  // Removes a task. It is not called any more when this returns. Must not be called from a task.
   void Remove(uint64_t number);
 
-  // Tells the task of `events` (edge-triggered) until the socket is closed.
-  bool Watch(uint64_t number, int fd, uint32_t events);
+  // Calls the task's Ready for `events` (edge-triggered) until the socket is closed. Returns 0 or
+  // the error of epoll_ctl. After an error no event is reported, so the task cannot use the socket.
+  [[nodiscard]] int Watch(uint64_t number, int fd, uint32_t events);
 
-  // Work is there for one of its tasks: what it is told by must be an atomic that was stored
-  // before, in the order of all (seq_cst). From any thread; costs nothing while it is awake.
+  // Wakes the thread because a task has work. The work must have been published before by a
+  // sequentially consistent store. Callable from any thread; cheap if the thread is awake.
   void Wake();
   bool asleep() const { return asleep_.load(); }
-  // It is awake, and fewer than `most` rely on it since it last found nothing to do: the caller now
-  // does as well. What it is to find was stored before, in the order of all.
-  bool Rely(int most) { return !asleep_.load() && relied_.fetch_add(1) < most; }
+  // Returns true if the thread is awake and fewer than `most` callers have assigned work to it
+  // since it was last idle. The caller is then counted. The work must have been published before by
+  // a sequentially consistent store.
+  bool TryAssign(int most) { return !asleep_.load() && assigned_.fetch_add(1) < most; }
 
-  size_t tasks() const { return count_.load(std::memory_order_relaxed); }
+  // Also allows the thread to run on these CPUs.
+  void SetCpus(const CpuSet& cpus);
 
  private:
-  void Run();
+  void Run() noexcept;
+  void RunUntilIdle(int64_t* worked_ns);
   bool Turn(int timeout_ms);
+  template <typename Call>
+  void CallTask(Task& task, const Call& call) noexcept;
   int SleepMs();
-  bool Plenty(int64_t now_ns);
+  bool IsSaturated(int64_t now_ns);
 
-  Socket epoll_;
-  Socket event_;
-  std::mutex mutex_;  // held while tasks are called
+  Descriptor epoll_;
+  Descriptor event_;
+  std::mutex mutex_;  // held while tasks run
   std::unordered_map<uint64_t, Task*> tasks_;
   uint64_t last_number_ = 0;
-  std::atomic<size_t> count_{0};
   std::atomic<bool> asleep_{false};
-  std::atomic<int> relied_{0};
+  std::atomic<int> assigned_{0};
   std::atomic<bool> stop_{false};
+  bool threw_ = false;  // a task threw in the last turn
+  int error_ = 0;
   int64_t look_ns_;
+  bool yields_;
   std::thread thread_;
 };
 
-// Sockets whose connection is closed and whose last bytes are on their way.
-class Endings final : public Task {
+// Sockets of closed connections whose last bytes are still being sent.
+class ClosingSockets final : public Task {
  public:
-  // The worker comes by as soon as it knows of this: it is told last.
-  explicit Endings(Worker& worker) : worker_(worker) { number_ = worker_.Add(this); }
-  // For two seconds at most what is on its way is waited for.
-  ~Endings() override;
-  Endings(const Endings&) = delete;
-  Endings& operator=(const Endings&) = delete;
+  // Registers itself last: the thread may call this object immediately.
+  explicit ClosingSockets(PoolThread& worker) : worker_(worker) { number_ = worker_.Add(this); }
+  // Waits at most two seconds for data that is being sent.
+  ~ClosingSockets() override;
+  ClosingSockets(const ClosingSockets&) = delete;
+  ClosingSockets& operator=(const ClosingSockets&) = delete;
 
-  void Add(Socket socket, std::span<const std::byte> rest);
+  void Add(Descriptor socket, std::span<const std::byte> rest);
 
   void Ready(uint32_t /*events*/) override {}
   bool Work(int64_t now_ns) override;
   int64_t NextNs() const override;
+  void OnException(const char* /*what*/) noexcept override {}
 
  private:
-  Worker& worker_;
+  PoolThread& worker_;
   uint64_t number_ = 0;
   std::atomic<size_t> count_ = 0;
   int64_t next_ns_ = 0;
   std::mutex mutex_;
-  struct One {
-    Ending ending;
+  struct Entry {
+    ClosingSocket socket;
     int64_t until_ns;
   };
-  std::vector<One> all_;
+  std::vector<Entry> all_;
 };
 
 class Pool {
  public:
-  // The pool of the process, made with `threads` where there is none. It ends with the last holder.
-  // Null: threads cannot be had.
-  static std::shared_ptr<Pool> Get(int threads);
+  // Returns the pool of the process, and creates it with `threads` if there is none. It is
+  // destroyed with its last owner. Its threads may run on the CPUs of every thread that called
+  // this: NCCL binds the threads of each GPU near that GPU. Returns null and sets `*error` if no
+  // thread can be created.
+  static std::shared_ptr<Pool> Get(int threads, int* error);
 
   explicit Pool(int threads);
 
-  // The last bytes of a flow, and its end.
-  void End(Socket socket, std::span<const std::byte> rest) {
-    endings_->Add(std::move(socket), rest);
+  // Also allows the threads to run on the CPUs of the calling thread.
+  void AddCpusOfCaller();
+
+  // Sends the last bytes of a flow and closes its socket.
+  void CloseGracefully(Descriptor socket, std::span<const std::byte> rest) {
+    closing_sockets_->Add(std::move(socket), rest);
   }
 
   int threads() const { return static_cast<int>(workers_.size()); }
-  // Sending and receiving are different threads': one that does both lets each wait for the other,
-  // and moved 1.7 times less on a machine with 64 cores.
+  // Returns why there are fewer threads than requested; 0 if there are not.
+  int error() const { return error_; }
+  // Different threads send and receive. With one thread for both, each direction waits for the
+  // other: 1.7 times less throughput on a machine with 64 cores.
   enum class Role { kSend, kReceive };
 
-  // Lookouts look for work long after the last, so that a message of a few hundred KiB waits for
-  // nobody to wake. They are few: who looks takes from who works.
-  enum class Kind { kLookout, kOther };
+  // A spinning thread polls for a while after its last work, so that a message of a few hundred KiB
+  // does not wait for a thread to wake. There are few of them, because spinning takes CPU time from
+  // working threads.
+  enum class Kind { kSpinning, kOther };
 
-  // The one of that role and kind with the fewest tasks; ties go round. A small pool has one kind.
-  Worker& Pick(Role role, Kind kind);
+  // Returns the thread of that role and kind with the fewest users; ties rotate. A caller is a user
+  // until it drops the pointer, which it must do before the pool ends. In a small pool all threads
+  // are of one kind.
+  std::shared_ptr<PoolThread> Pick(Role role, Kind kind);
 
  private:
-  std::vector<std::unique_ptr<Worker>> workers_;  // senders first, then as many receivers
+  // senders first, then as many receivers or one fewer
+  std::vector<std::shared_ptr<PoolThread>> workers_;
+  int error_ = 0;
   std::mutex mutex_;
   size_t next_ = 0;
-  std::unique_ptr<Endings> endings_;  // before the workers' end
+  CpuSet cpus_;                                      // CPUs that the threads may run on
+  std::unique_ptr<ClosingSockets> closing_sockets_;  // destroyed before the threads
 };
 
 }  // namespace nccltune::net

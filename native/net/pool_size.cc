@@ -10,25 +10,45 @@ namespace {
 
 constexpr int kFewestThreads = 2;
 constexpr int kMostThreads = 24;
-constexpr int kFewestFlows = 2;
-constexpr int kMostFlows = 8;
+constexpr int kFewestBulkFlows = 2;
+constexpr int kMostBulkFlows = 8;
+
+// NCCL's progress thread and the application's main thread often poll, and each takes one CPU. With
+// this few CPUs, more threads, or more devices with their channels, only compete
+// (benchmarks/results/net-cores.md).
+constexpr int kOneChannelPairCpus = 5;
+constexpr int kTwoThreadCpus = 3;
+constexpr int kFewCpuThreads = 4;
+
+// NCCL makes two channels for each device, and eight channels are enough for TCP.
+constexpr size_t kDevices = 4;
+
+int ProcessCpus() {
+  // This is called for each connection. The kernel's files are read once.
+  static const int cpus = UsableCpus();
+  return cpus;
+}
 
 }  // namespace
 
 int PoolThreads(const NetSettings& settings, int cpus) {
   if (settings.threads != 0) return settings.threads;
-  return std::clamp(3 * cpus / 4, kFewestThreads, kMostThreads);
+  if (cpus <= kTwoThreadCpus) return kFewestThreads;
+  return std::clamp(3 * cpus / 4, kFewCpuThreads, kMostThreads);
 }
 
-int PoolThreads(const NetSettings& settings) {
-  // Asked at every look for a peer; the kernel's files are read once.
-  static const int cpus = UsableCpus();
-  return PoolThreads(settings, cpus);
-}
+int PoolThreads(const NetSettings& settings) { return PoolThreads(settings, ProcessCpus()); }
 
 int FlowsOf(const NetSettings& settings, int threads) {
   if (settings.flows != 0) return settings.flows;
-  return std::clamp(threads, kFewestFlows, kMostFlows);
+  return std::clamp(threads / 2, kFewestBulkFlows, kMostBulkFlows);
 }
+
+int DevicesOfNic(size_t nics, int cpus) {
+  if (nics == 0 || cpus <= kOneChannelPairCpus) return 1;
+  return std::max(static_cast<int>(kDevices / nics), 1);
+}
+
+int DevicesOfNic(size_t nics) { return DevicesOfNic(nics, ProcessCpus()); }
 
 }  // namespace nccltune::net

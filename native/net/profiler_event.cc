@@ -8,7 +8,7 @@ namespace {
 
 constinit std::atomic<abi::NetProfilerCallback> profiler = nullptr;
 
-// A request goes over several sockets.
+// A request uses several sockets, so no single descriptor applies.
 constexpr int kNoDescriptor = -1;
 
 }  // namespace
@@ -19,7 +19,7 @@ void TakeProfiler(abi::NetProfilerCallback callback) noexcept {
 
 void BeginEvent(int operation, void* parent, size_t bytes, void** event) noexcept {
   const abi::NetProfilerCallback callback = profiler.load(std::memory_order_relaxed);
-  // NCCL's bootstrap gives no parent, and the callback would look into it.
+  // NCCL's bootstrap passes no parent, and the callback would dereference it.
   if (callback == nullptr || parent == nullptr) return;
   abi::ProfilerNetSocketV1 transfer = {.type = abi::kProfilerSocketTransfer,
                                        .fd = kNoDescriptor,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What NCCL's profiler plugins hear of requests, since v10: that each began and ended.
+// Events for NCCL's profiler plugins, since v10: the start and the end of each request.
 //
-// NCCL gives a request a parent (phandle) that lives until `test` has said that it is done. All of
-// an event is therefore said by the threads that call isend, irecv and test; why there is one a
-// request and none a flow is told in docs/design/net.md.
+// NCCL's parent of a request (phandle) lives until `test` reports completion. So events are
+// reported only by the threads that call isend, irecv and test. docs/design/net.md explains why
+// there is one event per request and none per flow.
 #ifndef NCCLTUNE_NET_PROFILER_EVENT_H_
 #define NCCLTUNE_NET_PROFILER_EVENT_H_
 
@@ -15,11 +15,12 @@
 
 namespace nccltune::net {
 
-// The process's from now on; null: nobody wants to hear.
+// Sets the callback of the process; null if there is no profiler.
 void TakeProfiler(abi::NetProfilerCallback callback) noexcept;
 
-// `operation` is one of abi::kProfilerSocket*. *event stays null where there is no parent, or no
-// profiler, or none that wants such events: then there is nothing to end.
+// Reports the start of a request. `operation` is one of abi::kProfilerSocket*. *event stays null if
+// there is no parent or profiler, or if no profiler enabled such events. Then EndEvent does
+// nothing.
 void BeginEvent(int operation, void* parent, size_t bytes, void** event) noexcept;
 void EndEvent(void** event) noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flows of a receiver. One that dies waits until its peer comes back through the door.
+// The flows of a receiver. A dead flow waits until its peer reconnects through the acceptor.
 #ifndef NCCLTUNE_NET_RECEIVE_FLOW_H_
 #define NCCLTUNE_NET_RECEIVE_FLOW_H_
 
@@ -10,10 +10,11 @@
 #include <atomic>
 #include <cstddef>
 #include <mutex>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "net/flow_stats.h"
+#include "net/path_watch.h"
 #include "net/pool.h"
 #include "net/receiver.h"
 #include "net/socket.h"
@@ -21,68 +22,74 @@
 
 namespace nccltune::net {
 
-class Incoming : public Task {
+class ReceiveFlowBase : public Task {
  public:
-  Incoming(Receiver& receiver, Worker& worker, Socket socket)
+  ReceiveFlowBase(Receiver& receiver, std::shared_ptr<PoolThread> worker, Descriptor socket)
       : receiver_(receiver),
         stats_(receiver.stats().NextFlow()),
         socket_(std::move(socket)),
-        worker_(worker) {
+        path_(receiver.context().settings.path_timeout_ms),
+        worker_(std::move(worker)) {
     stats_.CameUp(socket_.fd());
   }
 
-  void Start(uint32_t events);
-  void Stop() { worker_.Remove(number_); }
-  // Another socket takes this one's place. From any thread.
-  void Adopt(Socket socket);
+  // Starts the flow. Returns 0 or the error of epoll_ctl.
+  [[nodiscard]] int Start(uint32_t events);
+  void Stop() { worker_->Remove(number_); }
+  // Replaces the socket. Callable from any thread.
+  void Adopt(Descriptor socket);
 
-  void Ready(uint32_t events) override { told_ |= events; }
+  void Ready(uint32_t events) override { epoll_events_ |= events; }
   bool Work(int64_t now_ns) override;
   int64_t NextNs() const override;
-  bool Plenty(int64_t now_ns) const override;
+  bool IsSaturated(int64_t now_ns) const override;
+  void OnException(const char* what) noexcept override { receiver_.FailByException(what); }
 
-  Worker& worker() const { return worker_; }
+  PoolThread& worker() const { return *worker_; }
   bool up() const { return up_.load(); }
 
-  // Says bye.
-  void Close(Pool& pool);
+  // Sends a bye and closes the socket.
+  void Close(Pool& pool) noexcept;
 
  protected:
   bool adopted() const { return adopted_.load(); }
   virtual bool WorkUp(int64_t now_ns) = 0;
   virtual int64_t NextUpNs() const = 0;
-  // The socket is another one, or none.
+  // Resets the state for another socket or for none.
   virtual void Reset() = 0;
 
-  void Down(int64_t now_ns, bool bye, const std::string& why);
+  void Down(int64_t now_ns, bool bye, std::string_view why);
   void SendNote(const Note& note);
 
   Receiver& receiver_;
   FlowStats stats_;
-  Socket socket_;
-  uint32_t told_ = 0;
+  Descriptor socket_;
+  PathWatch path_;
+  uint32_t epoll_events_ = 0;
 
  private:
-  Worker& worker_;
+  void TakeAdopted(int64_t now_ns);
+
+  std::shared_ptr<PoolThread> worker_;
   uint64_t number_ = 0;
   uint32_t events_ = 0;
   int64_t tick_ns_ = 0;
   std::atomic<bool> up_ = true;
-  std::vector<std::byte> notes_left_;  // what the socket did not take of a note
+  std::vector<std::byte> notes_left_;  // unsent rest of a note
 
   std::atomic<bool> adopted_ = false;
   std::mutex adopt_mutex_;
-  Socket adopt_;
+  Descriptor adopt_;
 };
 
 // A bulk flow.
-class ReceiveFlow final : public Incoming {
+class ReceiveFlow final : public ReceiveFlowBase {
  public:
   static constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
   static constexpr uint64_t kNone = UINT64_MAX;
-  using Incoming::Incoming;
+  using ReceiveFlowBase::ReceiveFlowBase;
 
-  // The request that this flow waits for to be posted.
+  // Returns the request that must be posted before this flow can go on, or kNone.
   uint64_t held() const { return held_.load(); }
 
  protected:
@@ -95,39 +102,39 @@ class ReceiveFlow final : public Incoming {
   Step Read(int64_t now_ns);
   Step ReadHeader(int64_t now_ns);
   Step ReadBody(int64_t now_ns);
-  Step After(const Moved& moved, size_t wanted, int64_t now_ns);
+  Step CheckRead(const IoResult& moved, size_t wanted, int64_t now_ns);
   Step HeaderDone(int64_t now_ns);
-  Step Place(int64_t now_ns);
+  Step PlaceChunk(int64_t now_ns);
   Step Wait(int64_t now_ns);
   Step BodyDone(bool placed, size_t header_filled, int64_t now_ns);
   bool Acknowledge();
 
-  enum class At { kHeader, kHeld, kBody };
-  At at_ = At::kHeader;
+  enum class ReadState { kHeader, kHeld, kBody };
+  ReadState state_ = ReadState::kHeader;
   std::array<std::byte, kDataHeaderBytes> header_bytes_ = {};
   size_t header_filled_ = 0;
   DataHeader header_;
   size_t body_filled_ = 0;
   bool readable_ = true;
-  bool gone_ = false;  // epoll told of an end
+  bool gone_ = false;  // epoll reported the end of the stream
   bool stashing_ = false;
-  std::vector<std::byte> own_;  // what is not to be written to the application's buffer
+  std::vector<std::byte> own_;  // a chunk that does not go to the application's buffer
   uint64_t frames_ = 0;
-  uint64_t frames_told_ = 0;
-  uint64_t bytes_untold_ = 0;
-  int64_t waiting_told_ns_ = 0;
+  uint64_t frames_acked_ = 0;
+  uint64_t bytes_unacked_ = 0;
+  int64_t waiting_sent_ns_ = 0;
   std::atomic<uint64_t> held_ = kNone;
 };
 
-// The flow of small messages. The application's thread reads it, when it tests.
-class ExpressIn final : public Incoming {
+// The flow for small messages. The application's thread reads it when it tests a request.
+class ExpressReceiveFlow final : public ReceiveFlowBase {
  public:
-  // That there is something to read wakes no thread.
+  // Without EPOLLIN: new data wakes no thread.
   static constexpr uint32_t kEvents = EPOLLRDHUP;
-  using Incoming::Incoming;
+  using ReceiveFlowBase::ReceiveFlowBase;
 
-  // Reads what there is.
-  void Look();
+  // Reads all available data.
+  void Poll();
 
   void Ready(uint32_t events) override;
   bool Work(int64_t now_ns) override;
@@ -141,14 +148,14 @@ class ExpressIn final : public Incoming {
  private:
   void ReadAll(int64_t now_ns);
   void Acknowledge(int64_t now_ns);
-  // False: nothing more is there, or the flow is down.
+  // Returns false if no more data is available or the flow is down.
   bool ReadMore(int64_t now_ns);
-  // False: the rest has to wait.
+  // Returns false if parsing must wait for a posted request, or the flow is down.
   bool Parse(int64_t now_ns);
-  void BeginLarge(const DataHeader& header, Receiver::Place place);
+  void BeginLarge(const DataHeader& header, Receiver::ChunkState place);
 
   mutable std::mutex mutex_;
-  // Of a message that is too large for it, what follows is read to where it belongs.
+  // A read buffer. The rest of a larger message is read directly to its destination.
   std::array<std::byte, 4096 + kDataHeaderBytes> bytes_ = {};
   size_t begin_ = 0;
   size_t end_ = 0;
@@ -157,12 +164,12 @@ class ExpressIn final : public Incoming {
   DataHeader large_header_;
   size_t large_filled_ = 0;
   std::vector<std::byte> own_;
-  bool gone_ = false;  // epoll told of an end
+  bool gone_ = false;  // epoll reported the end of the stream
   uint64_t frames_ = 0;
-  uint64_t frames_told_ = 0;
-  uint64_t bytes_untold_ = 0;
-  int64_t untold_since_ns_ = 0;
-  int64_t look_ns_ = 0;  // the worker's own
+  uint64_t frames_acked_ = 0;
+  uint64_t bytes_unacked_ = 0;
+  int64_t unacked_since_ns_ = 0;
+  int64_t next_check_ns_ = 0;  // used by the pool thread only
 };
 
 }  // namespace nccltune::net

@@ -15,44 +15,53 @@ namespace {
 using Kind = Pool::Kind;
 using Role = Pool::Role;
 
-constexpr int64_t kStarvedNs = 20 * kNsPerMs;
-// Without any flow for so long, the connection has failed.
-constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
-constexpr size_t kStashBytes = 256 << 20;
+constexpr int64_t kStalledNs = 20 * kNsPerMs;
+
+std::string NameOfPeer(const PendingConnection& pending) {
+  return PeerEnd(pending.sockets.front().fd()).Name();
+}
 
 }  // namespace
 
-Receiver::Receiver(Parts parts)
-    : surroundings_(parts.surroundings),
-      pool_(std::move(parts.pool)),
-      door_(std::move(parts.door)),
-      connection_(parts.party.connection),
-      device_(std::move(parts.device)),
-      peer_(PeerEnd(parts.party.sockets.front().fd()).Name()),
-      stats_(StatsRole::kReceives, surroundings_.log, device_, peer_, parts.party.sockets.size()),
-      slots_(kSlots) {
+Receiver::Receiver(Resources resources)
+    : context_(resources.context),
+      pool_(std::move(resources.pool)),
+      acceptor_(std::move(resources.acceptor)),
+      connection_(resources.pending.connection),
+      stats_(StatsRole::kReceives, context_.log, resources.device, NameOfPeer(resources.pending),
+             resources.pending.sockets.size()),
+      slots_(kSlots),
+      failure_(context_.log,
+               "receiving from " + NameOfPeer(resources.pending) + " on " + resources.device) {
   for (ReceiveSlot& slot : slots_) slot.receiver = this;
-  std::vector<Socket>& sockets = parts.party.sockets;
+  std::vector<Descriptor>& sockets = resources.pending.sockets;
   for (size_t i = 1; i < sockets.size(); ++i) {
-    Worker& worker = pool_->Pick(Role::kReceive, i == 1 ? Kind::kLookout : Kind::kOther);
-    flows_.push_back(std::make_unique<ReceiveFlow>(*this, worker, std::move(sockets[i])));
+    auto worker = pool_->Pick(Role::kReceive, i == 1 ? Kind::kSpinning : Kind::kOther);
+    flows_.push_back(
+        std::make_unique<ReceiveFlow>(*this, std::move(worker), std::move(sockets[i])));
   }
-  express_ = std::make_unique<ExpressIn>(*this, pool_->Pick(Role::kReceive, Kind::kOther),
-                                         std::move(sockets.front()));
-  for (const auto& flow : flows_) flow->Start(ReceiveFlow::kEvents);
-  express_->Start(ExpressIn::kEvents);
-  door_->Serve(pool_, connection_, this);
+  express_ = std::make_unique<ExpressReceiveFlow>(*this, pool_->Pick(Role::kReceive, Kind::kOther),
+                                                  std::move(sockets.front()));
+}
+
+int Receiver::Start() {
+  for (const auto& flow : flows_) {
+    if (const int error = flow->Start(ReceiveFlow::kEvents); error != 0) return error;
+  }
+  if (const int error = express_->Start(ExpressReceiveFlow::kEvents); error != 0) return error;
+  acceptor_->Serve(pool_, connection_, this);
+  return 0;
 }
 
 Receiver::~Receiver() {
-  door_->StopServing(connection_);
+  acceptor_->StopServing(connection_);
   for (const auto& flow : flows_) flow->Stop();
   express_->Stop();
   for (const auto& flow : flows_) flow->Close(*pool_);
   express_->Close(*pool_);
 }
 
-abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
+abi::Result Receiver::Post(void* data, size_t bytes, TransferRequest** request) {
   *request = nullptr;
   if (failed()) return Refuse();
   {
@@ -68,17 +77,17 @@ abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
     slot.known = false;
     slot.all = false;
     slot.complete.store(false, std::memory_order_relaxed);
-    depth_.Begun(++held_requests_);
+    depth_.RecordHeld(++held_requests_);
     ++counters_.requests;
-    // What was quiet before it was waited for says nothing of a stall.
+    // Silence before a request was posted is not a stall.
     if (waiting_++ == 0) arrived_ns_ = NowNs();
     *request = &slot;
     const auto [first, last] = stash_.equal_range(slot.number);
     for (auto at = first; at != last; ++at) {
       const Stashed& stashed = at->second;
       stash_bytes_ -= stashed.bytes.size();
-      if (Locate(slot, stashed.header) != Place::kPosted) continue;
-      if (!slot.arrivals.Wanted(stashed.header.offset, stashed.header.length)) continue;
+      if (Locate(slot, stashed.header) != ChunkState::kPosted) continue;
+      if (!slot.arrivals.AnyMissing(stashed.header.offset, stashed.header.length)) continue;
       std::ranges::copy(stashed.bytes, slot.data + stashed.header.offset);
       Mark(slot, stashed.header);
     }
@@ -90,15 +99,15 @@ abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
   return abi::kSuccess;
 }
 
-abi::Result Receiver::Test(Request* request, bool* done, size_t* bytes) {
+abi::Result Receiver::Test(TransferRequest* request, bool* done, size_t* bytes) {
   auto* const slot = static_cast<ReceiveSlot*>(request);
   *done = false;
-  if (!slot->complete.load(std::memory_order_acquire)) express_->Look();
+  if (!slot->complete.load(std::memory_order_acquire)) express_->Poll();
   if (!slot->complete.load(std::memory_order_acquire)) {
     if (!failed()) return abi::kSuccess;
     const std::scoped_lock lock(mutex_);
-    // Not before the last thread has let go of the buffer.
-    return slot->pins.empty() ? error_.load() : abi::kSuccess;
+    // Report the failure only after the last thread has released the buffer.
+    return slot->pins.empty() ? failure_.result() : abi::kSuccess;
   }
   const std::scoped_lock lock(mutex_);
   *done = true;
@@ -110,7 +119,7 @@ abi::Result Receiver::Test(Request* request, bool* done, size_t* bytes) {
   return abi::kSuccess;
 }
 
-void Receiver::Adopt(uint16_t flow, Socket socket) {
+void Receiver::Adopt(uint16_t flow, Descriptor socket) {
   if (flow == 0) {
     express_->Adopt(std::move(socket));
   } else if (flow <= flows_.size()) {
@@ -118,29 +127,29 @@ void Receiver::Adopt(uint16_t flow, Socket socket) {
   }
 }
 
-Receiver::Place Receiver::Locate(const DataHeader& header) {
+Receiver::ChunkState Receiver::Locate(const DataHeader& header) {
   const std::scoped_lock lock(mutex_);
   if (header.request >= next_) {
-    return header.request < next_ + kSlots ? Place::kLater : Place::kWrong;
+    return header.request < next_ + kSlots ? ChunkState::kNotPosted : ChunkState::kInvalid;
   }
   ReceiveSlot& slot = SlotOf(header.request);
-  if (!slot.busy || slot.number != header.request) return Place::kDone;
+  if (!slot.busy || slot.number != header.request) return ChunkState::kArrived;
   return Locate(slot, header);
 }
 
-// With the lock held.
-Receiver::Place Receiver::Locate(ReceiveSlot& slot, const DataHeader& header) {
-  if (slot.known) return slot.total == header.total ? Place::kPosted : Place::kWrong;
+// The caller holds the lock.
+Receiver::ChunkState Receiver::Locate(ReceiveSlot& slot, const DataHeader& header) {
+  if (slot.known) return slot.total == header.total ? ChunkState::kPosted : ChunkState::kInvalid;
   if (header.total > slot.capacity) {
     Fail(abi::kInvalidUsage, "a message of " + std::to_string(header.total) +
                                  " bytes for a receive of " + std::to_string(slot.capacity));
-    return Place::kWrong;
+    return ChunkState::kInvalid;
   }
   slot.known = true;
   slot.total = header.total;
   slot.missing = header.total;
   slot.arrivals.Reset(header.total);
-  return Place::kPosted;
+  return ChunkState::kPosted;
 }
 
 std::optional<std::byte*> Receiver::Pin(const DataHeader& header) {
@@ -148,7 +157,7 @@ std::optional<std::byte*> Receiver::Pin(const DataHeader& header) {
   ReceiveSlot& slot = SlotOf(header.request);
   const auto wanted = [&] {
     return !failed() && slot.busy && slot.number == header.request && slot.known &&
-           slot.arrivals.Wanted(header.offset, header.length);
+           slot.arrivals.AnyMissing(header.offset, header.length);
   };
   const auto overlaps = [&](const std::pair<uint64_t, uint64_t>& pin) {
     return header.offset < pin.first + pin.second && pin.first < header.offset + header.length;
@@ -170,7 +179,7 @@ void Receiver::Unpin(const DataHeader& header, bool arrived) {
   ReceiveSlot& slot = SlotOf(header.request);
   std::erase(slot.pins, std::pair<uint64_t, uint64_t>(header.offset, header.length));
   if (arrived) Mark(slot, header);
-  Settle(slot);
+  CompleteIfDone(slot);
 }
 
 void Receiver::Put(const DataHeader& header, const std::byte* bytes) {
@@ -188,84 +197,73 @@ void Receiver::Mark(ReceiveSlot& slot, const DataHeader& header) {
   arrived_ns_ = NowNs();
   ++counters_.chunks;
   if (slot.missing == 0) slot.all = true;
-  Settle(slot);
+  CompleteIfDone(slot);
 }
 
-void Receiver::Settle(ReceiveSlot& slot) {
+void Receiver::CompleteIfDone(ReceiveSlot& slot) {
   if (!slot.all || !slot.pins.empty() || slot.complete) return;
   --waiting_;
   slot.complete.store(true, std::memory_order_release);
 }
 
-bool Receiver::starved(int64_t now_ns) const {
-  return waiting_.load() != 0 && now_ns - arrived_ns_.load() > kStarvedNs;
+bool Receiver::stalled(int64_t now_ns) const {
+  return waiting_.load() != 0 && now_ns - arrived_ns_.load() > kStalledNs;
 }
 
 bool Receiver::Stash(const DataHeader& header, std::vector<std::byte> bytes) {
   {
     const std::scoped_lock lock(mutex_);
     if (header.request >= next_) {
-      if (stash_bytes_ + bytes.size() > kStashBytes) return false;
+      if (stash_bytes_ + bytes.size() > context_.settings.stash_bytes) return false;
       stash_bytes_ += bytes.size();
       ++counters_.stashed;
       stash_.emplace(header.request, Stashed{header, std::move(bytes)});
       return true;
     }
   }
-  // It was posted meanwhile.
-  if (Locate(header) == Place::kPosted) Put(header, bytes.data());
+  // It was posted in the meantime.
+  if (Locate(header) == ChunkState::kPosted) Put(header, bytes.data());
   return true;
 }
 
-void Receiver::FlowsChanged(int64_t now_ns, bool bye, const std::string& why) {
+void Receiver::FlowsChanged(int64_t now_ns, bool bye, std::string_view why) {
   bool up = express_->up();
   for (const auto& flow : flows_) up |= flow->up();
   const std::scoped_lock lock(mutex_);
-  if (!why.empty()) down_why_ = why;
-  if (up) {
-    all_down_ns_ = 0;
-    return;
-  }
-  if (all_down_ns_ == 0) all_down_ns_ = now_ns;
-  if (bye) Fail(abi::kRemoteError, down_why_);
+  failure_.FlowsChanged(now_ns, up, why);
+  if (!up && bye) Fail(abi::kRemoteError, failure_.why_down());
 }
 
 void Receiver::Tick(int64_t now_ns) {
   const std::scoped_lock lock(mutex_);
-  if (all_down_ns_ != 0 && now_ns - all_down_ns_ > kAllDownNs) {
-    Fail(abi::kRemoteError, "no flow for 10 s: " + down_why_);
-  }
+  if (const std::string why = failure_.NoFlow(now_ns); !why.empty()) Fail(abi::kRemoteError, why);
 }
 
-// With the lock held.
-void Receiver::Fail(abi::Result result, const std::string& why) {
+void Receiver::FailByException(const char* what) noexcept {
+  const std::scoped_lock lock(mutex_);
+  Fail(abi::kSystemError, what);
+}
+
+// The caller holds the lock.
+void Receiver::Fail(abi::Result result, std::string_view why) noexcept {
   if (failed()) return;
-  size_t waiting = 0;
+  bool waiting = false;
   uint64_t bytes = 0;
   for (const ReceiveSlot& slot : slots_) {
     if (!slot.busy || slot.complete) continue;
-    ++waiting;
+    waiting = true;
     bytes += slot.known ? slot.missing : slot.capacity;
   }
-  failure_ = "receiving from " + peer_ + " on " + device_ +
-             (waiting != 0 ? " failed with " : " ended with ") + std::to_string(bytes) +
-             " bytes outstanding: " + why;
-  if (waiting != 0) {
-    surroundings_.log.Warn(std::exchange(failure_, {}));
-  } else {
-    surroundings_.log.Info(failure_);
-  }
-  error_ = result;
-  // The peer must not come back to it for ever.
-  door_->StopServing(connection_);
+  failure_.Set(result, why, waiting, bytes);
+  // The peer must not reconnect to it forever.
+  acceptor_->StopServing(connection_);
   for (const auto& flow : flows_) flow->worker().Wake();
+  express_->worker().Wake();
 }
 
-// What was not worth a warning until somebody wants to go on.
 abi::Result Receiver::Refuse() {
   const std::scoped_lock lock(mutex_);
-  if (!failure_.empty()) surroundings_.log.Warn(std::exchange(failure_, {}));
-  return error_;
+  return failure_.Refuse();
 }
 
 }  // namespace nccltune::net

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The receiving end of a connection: what is posted, what of it has arrived, and when a buffer is
-// the application's again.
+// The receiving end of a connection: posted requests, arrived data, and the point when a buffer
+// belongs to the application again.
 #ifndef NCCLTUNE_NET_RECEIVER_H_
 #define NCCLTUNE_NET_RECEIVER_H_
 
@@ -13,12 +13,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "net/acceptor.h"
 #include "net/arrivals.h"
+#include "net/connection_failure.h"
 #include "net/connection_stats.h"
-#include "net/door.h"
 #include "net/pool.h"
 #include "net/request.h"
 #include "net/transport.h"
@@ -27,116 +29,121 @@
 namespace nccltune::net {
 
 class ReceiveFlow;
-class ExpressIn;
+class ExpressReceiveFlow;
 
-struct ReceiveSlot : Request {
+struct ReceiveSlot : TransferRequest {
   std::byte* data = nullptr;
   uint64_t capacity = 0;
-  uint64_t total = 0;  // known with the first frame
+  uint64_t total = 0;  // set by the first frame
   uint64_t missing = 0;
   bool known = false;
   bool all = false;
   bool busy = false;
-  // Parts of the buffer that a thread writes, by their offset and length.
+  // Offsets and lengths of the parts of the buffer that a thread is writing.
   std::vector<std::pair<uint64_t, uint64_t>> pins;
   Arrivals arrivals;
 };
 
 class Receiver {
  public:
-  struct Parts {
-    Surroundings surroundings;
+  struct Resources {
+    ConnectionContext context;
     std::shared_ptr<Pool> pool;
-    std::shared_ptr<Door> door;
-    Party party;
+    std::shared_ptr<Acceptor> acceptor;
+    PendingConnection pending;
     std::string device;
   };
 
-  explicit Receiver(Parts parts);
+  explicit Receiver(Resources resources);
   ~Receiver();
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
-  abi::Result Post(void* data, size_t bytes, Request** request);
-  abi::Result Test(Request* request, bool* done, size_t* bytes);
+  // Starts the flows on the pool's threads. Returns 0 or the error of epoll_ctl.
+  [[nodiscard]] int Start();
 
-  // A flow that came back through the door. It may be called while the old one still stands.
-  void Adopt(uint16_t flow, Socket socket);
+  abi::Result Post(void* data, size_t bytes, TransferRequest** request);
+  abi::Result Test(TransferRequest* request, bool* done, size_t* bytes);
 
-  // For flows -------------------------------------------------------------------------------------
+  // Replaces the socket of a flow that reconnected through the acceptor. The old socket may still
+  // be open.
+  void Adopt(uint16_t flow, Descriptor socket);
 
-  enum class Place {
+  // The functions below are called by the flows.
+
+  enum class ChunkState {
     kPosted,
-    kLater,  // the application has not posted it yet
-    kDone,   // it is here already
-    kWrong,  // the peer must not send this
+    kNotPosted,  // its request is not posted yet
+    kArrived,    // it has arrived already
+    kInvalid,    // the peer violated the protocol
   };
-  Place Locate(const DataHeader& header);
+  ChunkState Locate(const DataHeader& header);
 
-  // Where the chunk goes in memory (null for what is empty), until Unpin; nothing where it is not
-  // wanted. For one read that does not wait: who has another copy of the chunk waits here for it.
+  // Returns the chunk's destination until Unpin (null for an empty chunk), or nothing if it has
+  // arrived already. Pin it for one non-blocking read only: a thread with another copy of the chunk
+  // waits here.
   std::optional<std::byte*> Pin(const DataHeader& header);
-  // `arrived`: the chunk is there to its end.
+  // Releases the destination. `arrived`: the chunk is complete.
   void Unpin(const DataHeader& header, bool arrived);
-  // A chunk that is here already, in bytes of ours.
+  // Copies a complete chunk from our buffer to its destination.
   void Put(const DataHeader& header, const std::byte* bytes);
 
-  // A posted request waits and nothing has come for a while: what is held may be in the way.
-  bool starved(int64_t now_ns) const;
-  bool Deep(int64_t now_ns) const { return depth_.Deep(now_ns); }
-  // Keeps a chunk of a request that is not posted. False: there is no room.
+  // Returns whether a posted request has received nothing for a while. A flow that is blocked by a
+  // chunk of a later request may hold its data.
+  bool stalled(int64_t now_ns) const;
+  bool IsDeep(int64_t now_ns) const { return depth_.IsDeep(now_ns); }
+  // Stores a chunk whose request is not posted yet. Returns false if the stash is full.
   bool Stash(const DataHeader& header, std::vector<std::byte> bytes);
 
-  // Requests with a smaller number are posted. Costs no lock.
+  // Returns a number; all requests below it are posted. Takes no lock.
   uint64_t posted() const { return posted_.load(); }
-  bool failed() const { return error_.load() != abi::kSuccess; }
-  // A flow came up or went down. `bye`: the peer meant it.
-  void FlowsChanged(int64_t now_ns, bool bye, const std::string& why);
+  bool failed() const { return failure_.failed(); }
+  // A flow came up or went down. `bye`: the peer closed the flow regularly.
+  void FlowsChanged(int64_t now_ns, bool bye, std::string_view why);
   void Tick(int64_t now_ns);
+  // Fails the connection after one of its calls threw.
+  void FailByException(const char* what) noexcept;
 
-  const Surroundings& surroundings() const { return surroundings_; }
+  // Returns the number of TCP connections, including the express flow.
+  size_t flows() const { return flows_.size() + 1; }
+  const ConnectionContext& context() const { return context_; }
   Counters& counters() { return counters_; }
   ConnectionStats& stats() { return stats_; }
 
  private:
   ReceiveSlot& SlotOf(uint64_t number) { return slots_[number % kSlots]; }
-  Place Locate(ReceiveSlot& slot, const DataHeader& header);
+  ChunkState Locate(ReceiveSlot& slot, const DataHeader& header);
   void Mark(ReceiveSlot& slot, const DataHeader& header);
-  void Settle(ReceiveSlot& slot);
-  void Fail(abi::Result result, const std::string& why);
+  void CompleteIfDone(ReceiveSlot& slot);
+  void Fail(abi::Result result, std::string_view why) noexcept;
   abi::Result Refuse();
 
-  Surroundings surroundings_;
+  ConnectionContext context_;
   std::shared_ptr<Pool> pool_;
-  std::shared_ptr<Door> door_;
+  std::shared_ptr<Acceptor> acceptor_;
   uint64_t connection_;
-  std::string device_;
-  std::string peer_;
   ConnectionStats stats_;
   Counters& counters_ = stats_.counters();
 
   std::mutex mutex_;
   std::vector<ReceiveSlot> slots_;
   uint64_t next_ = 0;
-  size_t held_requests_ = 0;  // requests that NCCL has
+  size_t held_requests_ = 0;  // requests that NCCL has not seen complete
   struct Stashed {
     DataHeader header;
     std::vector<std::byte> bytes;
   };
   std::multimap<uint64_t, Stashed> stash_;
   size_t stash_bytes_ = 0;
-  int64_t all_down_ns_ = 0;
-  std::string down_why_;
-  std::string failure_;  // that nobody was warned of
 
   alignas(kCacheLine) std::atomic<size_t> waiting_ = 0;  // posted requests that are not complete
   alignas(kCacheLine) std::atomic<uint64_t> posted_ = 0;
   std::atomic<int64_t> arrived_ns_ = 0;
-  Depth depth_;
-  std::atomic<abi::Result> error_ = abi::kSuccess;
+  RequestDepth depth_;
+  alignas(kCacheLine) ConnectionFailure failure_;
 
   std::vector<std::unique_ptr<ReceiveFlow>> flows_;
-  std::unique_ptr<ExpressIn> express_;
+  std::unique_ptr<ExpressReceiveFlow> express_;
 };
 
 }  // namespace nccltune::net

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a call of NCCL's ends that cannot be served: one line in the log, and a result.
+// How a call from NCCL fails: one log line and a result.
 #ifndef NCCLTUNE_NET_REFUSAL_H_
 #define NCCLTUNE_NET_REFUSAL_H_
 
@@ -16,18 +16,19 @@ namespace nccltune::net {
 inline constexpr std::string_view kLogPrefix = "NET/nccltune: ";
 inline constexpr unsigned long kLogSubsystems = abi::kSubsysInit | abi::kSubsysNet;
 
-// Makes `function` the process's logger: most calls name no communicator.
+// Makes `function` the logger of the process: most calls name no communicator.
 Log TakeLog(abi::LogFunction function) noexcept;
 Log NewestLog() noexcept;
 
-// Warns, and gives `result` back. Needs no memory: this is how its lack is told.
+// Logs a warning and returns `result`. It allocates no memory, because it also reports the lack of
+// it.
 __attribute__((format(printf, 2, 3))) abi::Result Refuse(abi::Result result, const char* format,
                                                          ...) noexcept;
 
-// For a pointer of NCCL's that may not be null.
+// For a pointer from NCCL that must not be null.
 abi::Result RefuseNull(const char* call, const char* what) noexcept;
 
-// Runs `work`, out of which no exception comes.
+// Runs `work` and turns any exception into a log line and a result.
 template <typename Work>
 abi::Result Guarded(const char* call, const Work& work) noexcept {
   try {
@@ -37,7 +38,7 @@ abi::Result Guarded(const char* call, const Work& work) noexcept {
   } catch (const std::exception& error) {
     return Refuse(abi::kInternalError, "%s: %s", call, error.what());
   } catch (...) {
-    return Refuse(abi::kInternalError, "%s: an exception of no known kind", call);
+    return Refuse(abi::kInternalError, "%s: unknown exception", call);
   }
 }
 

@@ -13,23 +13,24 @@ namespace nccltune::net {
 class Sender;
 class Receiver;
 
-// What several threads write should not share one with what others read.
+// Data that several threads write should not share a cache line with data that others read.
 inline constexpr size_t kCacheLine = 64;
 
 // NCCL's limit for one connection (NCCL_NET_MAX_REQUESTS since 2.19).
 inline constexpr size_t kMostRequests = 32;
-// Messages that are complete for the application and not acknowledged yet need a place, too.
+// More slots than requests: a message that NCCL has seen complete keeps its slot until it is
+// acknowledged.
 inline constexpr size_t kSlots = 128;
 
-// Whether an application has many requests outstanding, and so does not wait for any one of them.
-// NCCL has up to eight on a connection, as many as its operation has steps.
-class Depth {
+// Detects that many requests are outstanding, so that NCCL does not wait for a single one. NCCL has
+// up to eight requests outstanding on a connection, one per step of its operation.
+class RequestDepth {
  public:
-  // With one more there are so many. By whoever has the lock.
-  void Begun(size_t held) {
+  // Records that `held` requests are outstanding. The caller holds the connection's lock.
+  void RecordHeld(size_t held) {
     if (held >= kDeep) deep_ns_.store(NowNs(), std::memory_order_relaxed);
   }
-  bool Deep(int64_t now_ns) const {
+  bool IsDeep(int64_t now_ns) const {
     return now_ns - deep_ns_.load(std::memory_order_relaxed) < kNsPerMs;
   }
 
@@ -38,14 +39,14 @@ class Depth {
   std::atomic<int64_t> deep_ns_ = -kNsPerSecond;
 };
 
-// What NCCL holds while a transfer is under way: the beginning of a slot of its connection.
-struct Request {
-  Sender* sender = nullptr;  // or
+// A request as NCCL holds it while a transfer runs. It is the base of a slot of its connection.
+struct TransferRequest {
+  Sender* sender = nullptr;  // set for a send; else `receiver` is set
   Receiver* receiver = nullptr;
   uint64_t number = 0;
-  // Nothing of ours touches the application's buffer any more.
+  // No thread of ours, nor the kernel for us, uses the application's buffer any more.
   std::atomic<bool> complete = false;
-  void* event = nullptr;  // a profiler's, while it runs; theirs who call for NCCL
+  void* event = nullptr;  // the profiler's running event; used only by NCCL's calling threads
 };
 
 }  // namespace nccltune::net

@@ -3,86 +3,94 @@
 
 #include <utility>
 
+#include "common/contain.h"
 #include "net/clock.h"
+#include "net/descriptors.h"
+#include "net/flow_events.h"
 
 namespace nccltune::net {
 namespace {
 
 constexpr int64_t kFirstPauseNs = 100 * kNsPerMs;
 constexpr int64_t kLongestPauseNs = 5 * kNsPerSecond;
-// So many frames a turn, then the worker's other flows.
+// Frames per turn, before the thread serves its other flows.
 constexpr int kFramesATurn = 4;
-// Between two looks of an idle flow for what is late on another one.
-constexpr int64_t kLateLookNs = kNsPerMs;
-// What only time tells of one flow, and of the connection.
-constexpr int64_t kOwingNs = 2 * kNsPerMs;
-constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
-// A chunk is late when it takes three times what it should, and more than a thread may be kept
-// waiting.
+// Interval at which an idle flow searches for chunks that are late on another flow.
+constexpr int64_t kLateCheckNs = kNsPerMs;
+// Intervals of the periodic checks of a flow and of the connection.
+constexpr int64_t kAckPollNs = 2 * kNsPerMs;
+// A chunk is late after three times its expected time, but not before a thread may have been
+// delayed this long.
 constexpr int64_t kPatience = 3;
 constexpr int64_t kLeastPatienceNs = 4 * kNsPerMs;
-// A request that the kernel alone holds at two such looks is not waited for any longer: the
-// flow's end makes the kernel let go.
-constexpr int64_t kHeldLookNs = 20 * kNsPerMs;
-// The queue of a network device is sent within milliseconds.
+// If only the kernel holds a request at two checks in a row, the flow is ended: then the kernel
+// releases the buffer.
+constexpr int64_t kKernelHoldCheckNs = 20 * kNsPerMs;
+// A network device empties its queue within milliseconds.
 constexpr int64_t kDyingTooLongNs = 10 * kNsPerSecond;
-// Of a flow that has delivered nothing yet: its path may be dead.
+// For a flow that has delivered nothing yet: its path may be dead.
 constexpr int64_t kFirstPatienceNs = 200 * kNsPerMs;
-// Small messages of which nothing was heard for so long are sent by bulk flows as well. A peer that
-// reads and then looks no more tells after half a second.
-constexpr int64_t kUnheardNs = 2 * kNsPerSecond;
-constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+// Small messages without an acknowledgement for this long are also sent on bulk flows. A receiver
+// whose application stops polling acknowledges after half a second.
+constexpr int64_t kEagerAckTimeoutNs = 2 * kNsPerSecond;
 
-// For those who ask for no more of it than its request.
-Frame FrameOf(uint64_t request) {
-  Frame frame;
+// Makes a frame for callers that need only its request number.
+FlowChunk FrameOf(uint64_t request) {
+  FlowChunk frame;
   frame.number = request;
   return frame;
 }
 
 }  // namespace
 
-Outgoing::Outgoing(Sender& sender, Worker& worker, Dialer dialer)
+SendFlowBase::SendFlowBase(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer)
     : sender_(sender),
       stats_(sender.stats().NextFlow()),
       socket_(dialer.Take()),
-      worker_(worker),
+      path_(sender.context().settings.path_timeout_ms),
+      worker_(std::move(worker)),
       dialer_(std::move(dialer)) {
   stats_.CameUp(socket_.fd());
 }
 
-void Outgoing::Start(uint32_t events) {
+int SendFlowBase::Start(uint32_t events) {
   events_ = events;
-  number_ = worker_.Add(this);
-  worker_.Watch(number_, socket_.fd(), events_);
+  number_ = worker_->Add(this);
+  return worker_->Watch(number_, socket_.fd(), events_);
 }
 
-bool Outgoing::Work(int64_t now_ns) {
+bool SendFlowBase::Work(int64_t now_ns) {
   if (now_ns >= tick_ns_) {
     tick_ns_ = now_ns + kBetweenTicksNs;
     sender_.Tick(now_ns);
-    stats_.Look(now_ns, socket_.fd(), sender_.owing() || sender_.pending());
+    stats_.Sample(now_ns, socket_.fd(), sender_.has_unacked_frames() || sender_.pending());
   }
   if (sender_.failed()) {
-    if (socket_.open()) Down(now_ns, false, "the connection has failed");
+    if (socket_) Down(now_ns, false, "the connection has failed");
     return false;
+  }
+  if (up_ && path_.Due(now_ns)) {
+    const std::optional<PathFacts> facts = ReadPathFacts(socket_.fd());
+    if (facts && path_.IsDead(now_ns, *facts)) {
+      Down(now_ns, false, "the peer's host does not answer");
+    }
   }
   return up_ ? WorkUp(now_ns) : ComeUp(now_ns);
 }
 
-int64_t Outgoing::NextNs() const {
+int64_t SendFlowBase::NextNs() const {
   if (sender_.failed()) return INT64_MAX;
-  if (up_) return NextUpNs();
-  // A dialer that works is watched, but for the limit of its patience.
+  if (up_) return std::min(NextUpNs(), path_.NextNs());
+  // epoll watches a running dialer, but not its timeouts.
   return dialing_ ? NowNs() + kNsPerSecond : dial_at_ns_;
 }
 
-void Outgoing::Down(int64_t now_ns, bool bye, const std::string& why) {
+void SendFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
   up_ = false;
   WentDown();
   socket_.Close();
   pause_ns_ = kFirstPauseNs;
-  // The first try at once: that a listener is gone tells of a peer that is.
+  // The first attempt is immediate: if the listener is gone, so is the peer.
   dial_at_ns_ = now_ns;
   dialing_ = false;
   const bool died = !bye && !sender_.failed();
@@ -91,43 +99,60 @@ void Outgoing::Down(int64_t now_ns, bool bye, const std::string& why) {
   sender_.FlowsChanged(now_ns, false, why);
 }
 
-bool Outgoing::ComeUp(int64_t now_ns) {
+bool SendFlowBase::ComeUp(int64_t now_ns) {
   if (!dialing_) {
     if (now_ns < dial_at_ns_) return false;
     dialer_.Start(now_ns);
     stats_.Dialled();
     dialing_ = true;
-    told_ = 0;
-    if (dialer_.fd() >= 0) worker_.Watch(number_, dialer_.fd(), events_ | EPOLLIN | EPOLLOUT);
+    epoll_events_ = 0;
+    if (dialer_.fd() >= 0) {
+      const int error = worker_->Watch(number_, dialer_.fd(), events_ | EPOLLIN | EPOLLOUT);
+      if (error != 0) {
+        // Without epoll its answer would not be noticed.
+        dialer_.Take().Close();
+        DialFailed(now_ns, false, "epoll_ctl: " + ErrorWords(error));
+        return false;
+      }
+    }
+    if (dialer_.shortage() != 0) {
+      ReportShortage(sender_.context().log, "connect", dialer_.shortage());
+    }
   }
   const Dialer::State state = dialer_.Step(now_ns);
   if (state == Dialer::State::kWorking) return false;
-  dialing_ = false;
   if (state == Dialer::State::kReady) {
+    dialing_ = false;
     socket_ = dialer_.Take();
+    path_.Reset();
     up_ = true;
-    // It may have ended already, of which nobody tells again.
-    told_ |= EPOLLIN | EPOLLOUT;
+    // The socket may have ended already, and epoll would not report that again.
+    epoll_events_ |= EPOLLIN | EPOLLOUT;
     ++sender_.counters().flow_returns;
     stats_.CameUp(socket_.fd());
     sender_.FlowsChanged(now_ns, false, "");
     return true;
   }
-  const bool gone = state == Dialer::State::kRefused || state == Dialer::State::kNever;
-  dial_at_ns_ = now_ns + pause_ns_;
-  pause_ns_ = std::min(2 * pause_ns_, kLongestPauseNs);
-  sender_.FlowsChanged(now_ns, gone, dialer_.reason());
+  const bool gone = state == Dialer::State::kRefused || state == Dialer::State::kRejected;
+  DialFailed(now_ns, gone, dialer_.reason());
   return false;
 }
 
-// Bulk ------------------------------------------------------------------------------------------
+void SendFlowBase::DialFailed(int64_t now_ns, bool gone, std::string_view why) {
+  dialing_ = false;
+  dial_at_ns_ = now_ns + pause_ns_;
+  pause_ns_ = std::min(2 * pause_ns_, kLongestPauseNs);
+  sender_.FlowsChanged(now_ns, gone, why);
+}
 
-SendFlow::SendFlow(Sender& sender, Worker& worker, Dialer dialer)
-    : Outgoing(sender, worker, std::move(dialer)),
-      zero_copy_(sender.surroundings().settings.zero_copy, sender.counters()) {}
+// Bulk flows
 
-FlowRate::Mark SendFlow::Begin(int64_t now_ns, uint64_t length, bool starved) {
-  const FlowRate::Mark mark = rate_.Sent(now_ns, undelivered_, starved);
+SendFlow::SendFlow(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer)
+    : SendFlowBase(sender, std::move(worker), std::move(dialer)),
+      zero_copy_(sender.context().settings.zero_copy, sender.counters()) {}
+
+FlowRate::Mark SendFlow::Begin(int64_t now_ns, uint64_t length, bool app_limited) {
+  const FlowRate::Mark mark = rate_.Sent(now_ns, undelivered_, app_limited);
   undelivered_ += length;
   stats_.SetUndelivered(undelivered_);
   return mark;
@@ -143,25 +168,25 @@ bool SendFlow::Work(int64_t now_ns) {
   bool worked = false;
   if (zero_copy_.dying()) {
     released_.clear();
-    worked = zero_copy_.DyingReports(&released_);
+    worked = zero_copy_.ReadDyingReports(&released_);
     Released(released_);
-    SayIfDyingTooLong(now_ns);
+    WarnIfDyingTooLong(now_ns);
   }
-  return Outgoing::Work(now_ns) || worked;
+  return SendFlowBase::Work(now_ns) || worked;
 }
 
 int64_t SendFlow::NextNs() const {
-  return std::min(Outgoing::NextNs(), zero_copy_.dying() ? NowNs() + kOwingNs : INT64_MAX);
+  return std::min(SendFlowBase::NextNs(), zero_copy_.dying() ? NowNs() + kAckPollNs : INT64_MAX);
 }
 
 bool SendFlow::WorkUp(int64_t now_ns) {
   bool worked = false;
-  if (zero_copy_.outstanding()) worked = KernelReports(now_ns);
-  if (up() && (told_ & (EPOLLIN | kGone)) != 0) worked |= ReadNotes(now_ns);
+  if (zero_copy_.outstanding()) worked = ReadKernelReports(now_ns);
+  if (up() && (epoll_events_ & (EPOLLIN | kGone)) != 0) worked |= ReadNotes(now_ns);
   if (!up()) return true;
-  if ((told_ & EPOLLOUT) != 0) writable_ = true;
-  told_ = 0;
-  if (writing_ && pinned_ && reclaims_ != sender_.reclaims()) GiveBack();
+  if ((epoll_events_ & EPOLLOUT) != 0) writable_ = true;
+  epoll_events_ = 0;
+  if (writing_ && pinned_ && reclaims_ != sender_.reclaims()) ReleaseBuffer();
   for (int i = 0; i < kFramesATurn && writable_; ++i) {
     if (!writing_ && !Next(now_ns)) break;
     worked = true;
@@ -172,8 +197,8 @@ bool SendFlow::WorkUp(int64_t now_ns) {
 }
 
 int64_t SendFlow::NextUpNs() const {
-  const bool waits = sender_.owing() || sender_.pending() || zero_copy_.outstanding();
-  return waits ? NowNs() + kOwingNs : INT64_MAX;
+  const bool waits = sender_.has_unacked_frames() || sender_.pending() || zero_copy_.outstanding();
+  return waits ? NowNs() + kAckPollNs : INT64_MAX;
 }
 
 bool SendFlow::ReadNotes(int64_t now_ns) {
@@ -181,17 +206,19 @@ bool SendFlow::ReadNotes(int64_t now_ns) {
   bool something = false;
   uint64_t acknowledged = acknowledged_;
   bool bye = false;
-  // Nobody can have read a frame that is not written yet.
+  // The peer cannot have read a frame that is not completely written.
   const uint64_t written = begun_ - (writing_ ? 1 : 0);
-  const bool well =
-      notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
-        if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
-        bye |= note.type == FrameType::kBye;
-        if (note.type != FrameType::kAck) return true;
-        if (note.value < acknowledged || note.value > written) return false;
-        acknowledged = note.value;
-        return true;
-      });
+  const bool well = notes_.Read(socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something,
+                                [&](const Note& note) {
+                                  if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
+                                  bye |= note.type == FrameType::kBye;
+                                  if (note.type != FrameType::kAck) return true;
+                                  if (note.value < acknowledged || note.value > written) {
+                                    return false;
+                                  }
+                                  acknowledged = note.value;
+                                  return true;
+                                });
   if (acknowledged != acknowledged_) Acknowledge(acknowledged, now_ns);
   if (!well || bye) Down(now_ns, bye, bye ? "the peer has closed the connection" : why);
   return something;
@@ -200,16 +227,17 @@ bool SendFlow::ReadNotes(int64_t now_ns) {
 bool SendFlow::Acknowledge(uint64_t frames, int64_t now_ns) {
   const uint64_t count = frames - acknowledged_;
   acknowledged_ = frames;
-  const std::vector<Frame> done(frames_.begin(), frames_.begin() + static_cast<ptrdiff_t>(count));
+  const std::vector<FlowChunk> done(frames_.begin(),
+                                    frames_.begin() + static_cast<ptrdiff_t>(count));
   frames_.erase(frames_.begin(), frames_.begin() + static_cast<ptrdiff_t>(count));
   uint64_t bytes = 0;
-  for (const Frame& frame : done) bytes += frame.length;
+  for (const FlowChunk& frame : done) bytes += frame.length;
   undelivered_ -= bytes;
   const PathFacts path = ReadPathFacts(socket_.fd()).value_or(PathFacts());
   rate_.Acknowledged(now_ns, bytes, done.back().mark, path.busy_ns);
   rate_.SetPathRoundTrip(path.shortest_round_trip_ns);
   shared_rate_.store(rate_.rate(), std::memory_order_relaxed);
-  stats_.Moved(bytes, count);
+  stats_.AddTransferred(bytes, count);
   stats_.SetUndelivered(undelivered_);
   stats_.SetRate(rate_.rate());
   sender_.Acknowledged(done, now_ns);
@@ -221,15 +249,17 @@ bool SendFlow::Next(int64_t now_ns) {
   if (sender_.pending()) {
     if (undelivered_ >= rate_.Cap(fastest_)) return false;
   } else {
-    if (!idle || !sender_.owing() || now_ns < late_look_ns_) return false;
-    late_look_ns_ = now_ns + kLateLookNs;
+    if (!idle || !sender_.has_unacked_frames() || now_ns < late_check_ns_) return false;
+    late_check_ns_ = now_ns + kLateCheckNs;
   }
-  // Before: another copy of the chunk may be acknowledged at once.
+  // Read this first: another copy of the chunk may be acknowledged at any time.
   const uint64_t reclaims = sender_.reclaims();
-  const std::optional<Sender::Taken> taken = sender_.Take(*this, now_ns);
+  // Allocate the frame first: Take pins the chunk, so nothing may throw after it.
+  frames_.emplace_back();
+  const std::optional<Sender::AssignedChunk> taken = TakeChunk(now_ns);
   if (!taken) return false;
-  frames_.push_back(taken->frame);
-  if (taken->again) stats_.TookOver();
+  frames_.back() = taken->frame;
+  if (taken->resent) stats_.TookOver();
   ++begun_;
   header_ = Encode(taken->header);
   header_left_ = header_.size();
@@ -241,7 +271,20 @@ bool SendFlow::Next(int64_t now_ns) {
   return true;
 }
 
-Moved SendFlow::WriteFrame() {
+// Takes a chunk from the sender. Removes the last frame if there is none or on an exception.
+std::optional<Sender::AssignedChunk> SendFlow::TakeChunk(int64_t now_ns) {
+  std::optional<Sender::AssignedChunk> taken;
+  try {
+    taken = sender_.Take(*this, now_ns);
+  } catch (...) {
+    frames_.pop_back();
+    throw;
+  }
+  if (!taken) frames_.pop_back();
+  return taken;
+}
+
+IoResult SendFlow::WriteFrame() {
   std::array<iovec, 2> parts = {{
       {header_.data() + (header_.size() - header_left_), header_left_},
       {const_cast<std::byte*>(body_), body_left_},
@@ -250,36 +293,36 @@ Moved SendFlow::WriteFrame() {
   if (!pinned_ || !zero_copy_.Wants(body_left_)) {
     return WriteSome(socket_.fd(), std::span(parts).subspan(first));
   }
-  Moved all;
+  IoResult all;
   if (header_left_ != 0) {
-    // Always copied: the next frame's takes its place.
+    // Headers are always copied, because the next frame reuses the memory.
     all = WriteSome(socket_.fd(), {&parts[0], 1}, MSG_MORE);
     if (all.error != 0 || all.bytes != header_left_) return all;
   }
   std::span<const std::byte> body(body_, body_left_);
   while (!body.empty()) {
-    std::optional<Moved> sent;
+    std::optional<IoResult> sent;
     if (zero_copy_.Wants(body.size())) {
       sent = zero_copy_.Send(socket_.fd(), frames_.back().number, body);
     }
     const bool copied = !sent;
     iovec part = {const_cast<std::byte*>(body.data()), body.size()};
     if (copied) sent = WriteSome(socket_.fd(), {&part, 1});
-    if (sent->later() && all.bytes != 0) break;
+    if (sent->would_block() && all.bytes != 0) break;
     if (sent->error != 0) return *sent;
     all.bytes += sent->bytes;
     body = body.subspan(sent->bytes);
-    // What is short without a copy may end at a page that the kernel cannot hold. What is short
-    // with one has filled the socket.
+    // A short send without a copy may end at a page that the kernel cannot pin. A short send with a
+    // copy has filled the socket.
     if (copied) break;
   }
   return all;
 }
 
-// False: no more now.
+// Returns false if nothing more can be written now.
 bool SendFlow::Write(int64_t now_ns) {
-  const Moved moved = WriteFrame();
-  if (moved.later()) {
+  const IoResult moved = WriteFrame();
+  if (moved.would_block()) {
     writable_ = false;
     return false;
   }
@@ -287,21 +330,22 @@ bool SendFlow::Write(int64_t now_ns) {
     Down(now_ns, false, ErrorWords(moved.error));
     return false;
   }
+  path_.Wrote();
   const size_t of_header = std::min(moved.bytes, header_left_);
   header_left_ -= of_header;
   body_ += moved.bytes - of_header;
   body_left_ -= moved.bytes - of_header;
   if (header_left_ != 0 || body_left_ != 0) {
-    // A short write: the socket is full, and epoll tells when it is not.
+    // Short write: the socket is full. epoll reports when it has room.
     writable_ = false;
     return false;
   }
   writing_ = false;
-  if (pinned_) LetGo();
+  if (pinned_) UnpinFrame();
   return true;
 }
 
-void SendFlow::LetGo() {
+void SendFlow::UnpinFrame() {
   pinned_ = false;
   if (zero_copy_.Finish()) sender_.Written(frames_.back());
 }
@@ -310,16 +354,19 @@ void SendFlow::Released(std::span<const uint64_t> requests) {
   for (const uint64_t request : requests) sender_.Written(FrameOf(request));
 }
 
-// Of sends without a copy. They come as an error of the socket, which is not the flow's end.
-bool SendFlow::KernelReports(int64_t now_ns) {
-  const bool look = now_ns >= held_look_ns_;
-  if (!look && (told_ & EPOLLERR) == 0) return false;
+// Reads the kernel's reports of zero-copy sends. They arrive as a socket error, which is not the
+// end of the flow.
+bool SendFlow::ReadKernelReports(int64_t now_ns) {
+  const bool look = now_ns >= held_check_ns_;
+  if (!look && (epoll_events_ & EPOLLERR) == 0) return false;
   released_.clear();
   const bool something = zero_copy_.Reports(socket_.fd(), &released_);
   Released(released_);
-  if (something && (told_ & (EPOLLHUP | EPOLLRDHUP)) == 0) told_ &= ~uint32_t{EPOLLERR};
+  if (something && (epoll_events_ & (EPOLLHUP | EPOLLRDHUP)) == 0) {
+    epoll_events_ &= ~uint32_t{EPOLLERR};
+  }
   if (look) {
-    held_look_ns_ = now_ns + kHeldLookNs;
+    held_check_ns_ = now_ns + kKernelHoldCheckNs;
     EndIfHeldTooLong(now_ns);
   }
   return something;
@@ -327,88 +374,98 @@ bool SendFlow::KernelReports(int64_t now_ns) {
 
 void SendFlow::EndIfHeldTooLong(int64_t now_ns) {
   std::optional<uint64_t> held = zero_copy_.oldest();
-  if (held && !sender_.WantedBack(FrameOf(*held))) held.reset();
+  if (held && !sender_.IsBufferWanted(FrameOf(*held))) held.reset();
   const bool again = held && held == held_;
   held_ = held;
   if (!again) return;
   zero_copy_.HeldTooLong(now_ns);
-  Down(now_ns, false, "the kernel still held what others had delivered");
+  Down(now_ns, false, "the kernel held data that other flows had delivered");
 }
 
-void SendFlow::SayIfDyingTooLong(int64_t now_ns) {
+void SendFlow::WarnIfDyingTooLong(int64_t now_ns) {
   if (!zero_copy_.dying()) {
-    dying_told_ = false;
+    dying_warned_ = false;
   } else if (now_ns - zero_copy_.dying_since_ns() > kDyingTooLongNs &&
-             !std::exchange(dying_told_, true)) {
-    sender_.surroundings().log.Warn(
-        "the kernel holds bytes of a connection that has ended for more than 10 s, and requests "
-        "wait for it: NCCLTUNE_NET_ZEROCOPY=0 avoids this");
+             !std::exchange(dying_warned_, true)) {
+    sender_.context().log.Warn(
+        "the kernel has held data of a dead flow for more than 10 s, and requests wait for it; set "
+        "NCCLTUNE_NET_ZEROCOPY=0 to avoid this");
   }
 }
 
-// The other copies have arrived: the application waits for a buffer that only this flow still
-// reads.
-void SendFlow::GiveBack() {
+// Other flows have delivered all chunks, and the application waits for a buffer that only this flow
+// reads. So the rest is copied and the buffer released.
+void SendFlow::ReleaseBuffer() {
   reclaims_ = sender_.reclaims();
-  if (!sender_.WantedBack(frames_.back())) return;
-  rescued_.assign(body_, body_ + body_left_);
-  body_ = rescued_.data();
-  LetGo();
+  if (!sender_.IsBufferWanted(frames_.back())) return;
+  copied_rest_.assign(body_, body_ + body_left_);
+  body_ = copied_rest_.data();
+  UnpinFrame();
 }
 
 void SendFlow::WentDown() {
-  if (writing_ && pinned_) LetGo();
-  // What the kernel holds keeps its requests waiting, though others deliver them.
+  if (writing_ && pinned_) UnpinFrame();
+  // A request stays incomplete while the kernel holds its buffer, even if other flows deliver it.
   released_.clear();
-  zero_copy_.Abandon(std::move(socket_), NowNs(), &released_);
+  zero_copy_.Abandon(&socket_, NowNs(), &released_);
   Released(released_);
   held_.reset();
-  const std::vector<Frame> owed(frames_.begin(), frames_.end());
-  frames_.clear();
   undelivered_ = 0;
   acknowledged_ = 0;
   begun_ = 0;
   writing_ = false;
   writable_ = true;
-  notes_ = Notes();
+  notes_ = NoteReader();
   rate_ = FlowRate();
   shared_rate_ = 0;
   full_ = false;
-  sender_.Owed(owed);
+  path_.Reset();
+  sender_.Requeue(frames_);
+  frames_.clear();
 }
 
-void SendFlow::Close(Pool& pool) {
-  released_.clear();
-  if (zero_copy_.outstanding()) zero_copy_.Reports(socket_.fd(), &released_);
-  // Requests that are given up: their bytes may be others' soon, and must not be sent then.
-  if (zero_copy_.outstanding()) zero_copy_.Abandon(std::move(socket_), NowNs(), &released_);
-  zero_copy_.AwaitDying();
-  if (!socket_.open()) return;
-  if (!writing_) {
-    pool.End(std::move(socket_), EncodeForwardBye());
-    return;
-  }
-  // Half of a frame is no end that is meant.
-  if (pinned_) LetGo();
+void SendFlow::Close(Pool& pool) noexcept {
+  // Out of memory: the peer sees the stream end without a bye, and nobody waits for the kernel's
+  // reports.
+  Contain([&] { SendByeAndClose(pool); });
+  if (zero_copy_.outstanding()) ZeroCopy::Disconnect(socket_.fd());
   socket_.Close();
 }
 
-// Express ---------------------------------------------------------------------------------------
+void SendFlow::SendByeAndClose(Pool& pool) {
+  released_.clear();
+  if (zero_copy_.outstanding()) zero_copy_.Reports(socket_.fd(), &released_);
+  // These requests are cancelled. Their buffers may be reused soon, so their bytes must not be sent
+  // any more.
+  if (zero_copy_.outstanding()) zero_copy_.Abandon(&socket_, NowNs(), &released_);
+  zero_copy_.AwaitDying();
+  if (!socket_) return;
+  if (!writing_) {
+    pool.CloseGracefully(std::move(socket_), EncodeForwardBye());
+    return;
+  }
+  // After half of a frame, a bye cannot be sent.
+  if (pinned_) UnpinFrame();
+}
 
-bool ExpressOut::Put(const DataHeader& header, const std::byte* data) {
+// Express flow
+
+bool ExpressSendFlow::Put(const DataHeader& header, const std::byte* data) {
   const std::scoped_lock lock(mutex_);
   if (!up()) return false;
   numbers_.push_back(header.request);
-  stats_.Moved(header.length, 1);
+  stats_.AddTransferred(header.length, 1);
   auto bytes = Encode(header);
   size_t written = 0;
   if (left_.empty()) {
     std::array<iovec, 2> parts = {
         {{bytes.data(), bytes.size()}, {const_cast<std::byte*>(data), header.length}}};
-    const Moved moved = WriteSome(socket_.fd(), std::span(parts).first(header.length == 0 ? 1 : 2));
-    // Of an error the worker hears as well, and sends again what is not acknowledged.
+    const IoResult moved =
+        WriteSome(socket_.fd(), std::span(parts).first(header.length == 0 ? 1 : 2));
+    // On an error the pool thread is notified too. It resends all unacknowledged messages.
     written = moved.bytes;
   }
+  path_.Wrote();
   const size_t of_header = std::min(written, bytes.size());
   left_.insert(left_.end(), bytes.begin() + static_cast<ptrdiff_t>(of_header), bytes.end());
   left_.insert(left_.end(), data + (written - of_header), data + header.length);
@@ -416,66 +473,69 @@ bool ExpressOut::Put(const DataHeader& header, const std::byte* data) {
   return true;
 }
 
-void ExpressOut::Look() {
+void ExpressSendFlow::Poll() {
   const std::scoped_lock lock(mutex_);
   if (!up()) return;
   ReadNotes(NowNs());
   if (!up()) worker().Wake();
 }
 
-int64_t ExpressOut::NextNs() const {
+int64_t ExpressSendFlow::NextNs() const {
   const std::scoped_lock lock(mutex_);
-  return Outgoing::NextNs();
+  return SendFlowBase::NextNs();
 }
 
-void ExpressOut::Ready(uint32_t events) {
+void ExpressSendFlow::Ready(uint32_t events) {
   const std::scoped_lock lock(mutex_);
-  Outgoing::Ready(events);
-  look_ns_ = 0;
+  SendFlowBase::Ready(events);
+  next_check_ns_ = 0;
 }
 
-bool ExpressOut::Work(int64_t now_ns) {
-  // Without the lock, which the application's thread needs: a worker that looks for work comes by
-  // all the time.
-  if (up() && !sender_.failed() && now_ns < look_ns_) return false;
-  look_ns_ = now_ns + kBetweenTicksNs;
+bool ExpressSendFlow::Work(int64_t now_ns) {
+  // This check takes no lock, because the application's thread needs it and a spinning thread runs
+  // this all the time.
+  if (up() && !sender_.failed() && now_ns < next_check_ns_) return false;
+  next_check_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
-  const bool worked = Outgoing::Work(now_ns);
-  // It came up just now.
-  if (told_ != 0) look_ns_ = 0;
+  const bool worked = SendFlowBase::Work(now_ns);
+  // The flow has just come up.
+  if (epoll_events_ != 0) next_check_ns_ = 0;
   return worked;
 }
 
-int64_t ExpressOut::NextUpNs() const {
-  return NowNs() + (sender_.express_late() ? kBetweenTicksNs : kUnheardNs / 2);
+int64_t ExpressSendFlow::NextUpNs() const {
+  return NowNs() + (sender_.express_late() ? kBetweenTicksNs : kEagerAckTimeoutNs / 2);
 }
 
-bool ExpressOut::WorkUp(int64_t now_ns) {
-  const bool unheard = sender_.unheard_since_ns() < now_ns - kUnheardNs;
-  if ((told_ & kGone) != 0 || unheard) ReadNotes(now_ns);
+bool ExpressSendFlow::WorkUp(int64_t now_ns) {
+  const bool unheard = sender_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs;
+  if ((epoll_events_ & kGone) != 0 || unheard) ReadNotes(now_ns);
   if (!up()) return true;
-  if (unheard && sender_.unheard_since_ns() < now_ns - kUnheardNs) sender_.ExpressIsLate();
-  const bool tried = !left_.empty() && (told_ & EPOLLOUT) != 0;
-  told_ = 0;
+  if (unheard && sender_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs) {
+    sender_.ExpressIsLate();
+  }
+  const bool tried = !left_.empty() && (epoll_events_ & EPOLLOUT) != 0;
+  epoll_events_ = 0;
   return tried && Flush(now_ns);
 }
 
-bool ExpressOut::Flush(int64_t now_ns) {
+bool ExpressSendFlow::Flush(int64_t now_ns) {
   iovec part = {left_.data(), left_.size()};
-  const Moved moved = WriteSome(socket_.fd(), {&part, 1});
-  if (moved.error != 0 && !moved.later()) Down(now_ns, false, ErrorWords(moved.error));
+  const IoResult moved = WriteSome(socket_.fd(), {&part, 1});
+  if (moved.error != 0 && !moved.would_block()) Down(now_ns, false, ErrorWords(moved.error));
   if (!up()) return true;
+  path_.Wrote();
   left_.erase(left_.begin(), left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
   return moved.bytes != 0;
 }
 
-bool ExpressOut::ReadNotes(int64_t now_ns) {
+bool ExpressSendFlow::ReadNotes(int64_t now_ns) {
   std::string why;
   bool something = false;
   bool bye = false;
   uint64_t acknowledged = acknowledged_;
-  const bool well =
-      notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
+  const bool well = notes_.Read(
+      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const Note& note) {
         bye |= note.type == FrameType::kBye;
         if (note.type != FrameType::kAck) return true;
         if (note.value < acknowledged || note.value - acknowledged_ > numbers_.size()) return false;
@@ -491,21 +551,25 @@ bool ExpressOut::ReadNotes(int64_t now_ns) {
   return something;
 }
 
-void ExpressOut::WentDown() {
-  const std::vector<uint64_t> owed(numbers_.begin(), numbers_.end());
-  numbers_.clear();
+void ExpressSendFlow::WentDown() {
   left_.clear();
   acknowledged_ = 0;
-  notes_ = Notes();
-  sender_.OwedExpress(owed);
+  notes_ = NoteReader();
+  path_.Reset();
+  sender_.RequeueExpress(numbers_);
+  numbers_.clear();
 }
 
-void ExpressOut::Close(Pool& pool) {
+void ExpressSendFlow::Close(Pool& pool) noexcept {
   const std::scoped_lock lock(mutex_);
-  if (!socket_.open()) return;
-  auto bye = EncodeForwardBye();
-  left_.insert(left_.end(), bye.begin(), bye.end());
-  pool.End(std::move(socket_), left_);
+  if (!socket_) return;
+  // Out of memory: the peer sees the stream end without a bye.
+  Contain([&] {
+    auto bye = EncodeForwardBye();
+    left_.insert(left_.end(), bye.begin(), bye.end());
+    pool.CloseGracefully(std::move(socket_), left_);
+  });
+  socket_.Close();
 }
 
 }  // namespace nccltune::net

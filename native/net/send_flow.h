@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flows of a sender: what is up, what went down and is dialled again.
+// The flows of a sender. A flow that goes down is dialled again.
 #ifndef NCCLTUNE_NET_SEND_FLOW_H_
 #define NCCLTUNE_NET_SEND_FLOW_H_
 
@@ -15,55 +15,60 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "net/dialer.h"
 #include "net/flow_rate.h"
 #include "net/flow_stats.h"
+#include "net/path_watch.h"
 #include "net/pool.h"
 #include "net/sender.h"
 #include "net/zero_copy.h"
 
 namespace nccltune::net {
 
-// A socket that is up, or on its way to be.
-class Outgoing : public Task {
+// The base of a sender's flows: a socket that is up or reconnecting.
+class SendFlowBase : public Task {
  public:
-  // `dialer` is ready.
-  Outgoing(Sender& sender, Worker& worker, Dialer dialer);
+  // `dialer` must be in state kReady.
+  SendFlowBase(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer);
 
-  // Begins, once all of the sender's flows exist.
-  void Start(uint32_t events);
-  // Ends: no call of a worker comes after it.
-  void Stop() { worker_.Remove(number_); }
+  // Starts the flow. All flows of the sender must exist. Returns 0 or the error of epoll_ctl.
+  [[nodiscard]] int Start(uint32_t events);
+  // Stops the flow. No pool thread calls it afterwards.
+  void Stop() { worker_->Remove(number_); }
 
-  void Ready(uint32_t events) override { told_ |= events; }
+  void Ready(uint32_t events) override { epoll_events_ |= events; }
   bool Work(int64_t now_ns) override;
   int64_t NextNs() const override;
-  bool Plenty(int64_t now_ns) const override { return sender_.Deep(now_ns); }
+  bool IsSaturated(int64_t now_ns) const override { return sender_.IsDeep(now_ns); }
+  void OnException(const char* what) noexcept override { sender_.FailByException(what); }
 
-  Worker& worker() const { return worker_; }
+  PoolThread& worker() const { return *worker_; }
   bool up() const { return up_.load(); }
 
  protected:
   virtual bool WorkUp(int64_t now_ns) = 0;
-  // It was up and is not: tells the sender what it owes. The socket is closed next.
+  // The flow went down: returns its unacknowledged chunks to the sender. The socket is closed next.
   virtual void WentDown() = 0;
   virtual int64_t NextUpNs() const { return INT64_MAX; }
 
-  // `bye`: the peer meant it.
-  void Down(int64_t now_ns, bool bye, const std::string& why);
-  Moved Read(std::span<iovec> into) { return ReadSome(socket_.fd(), into); }
+  // Takes the flow down. `bye`: the peer closed the flow regularly.
+  void Down(int64_t now_ns, bool bye, std::string_view why);
+  IoResult Read(std::span<iovec> into) { return ReadSome(socket_.fd(), into); }
 
   Sender& sender_;
   FlowStats stats_;
-  Socket socket_;
-  uint32_t told_ = 0;  // by epoll, since it was last looked at
+  Descriptor socket_;
+  PathWatch path_;
+  uint32_t epoll_events_ = 0;  // events that epoll reported since they were last handled
 
  private:
   bool ComeUp(int64_t now_ns);
+  void DialFailed(int64_t now_ns, bool gone, std::string_view why);
 
-  Worker& worker_;
+  std::shared_ptr<PoolThread> worker_;
   Dialer dialer_;
   uint64_t number_ = 0;
   uint32_t events_ = 0;
@@ -74,12 +79,14 @@ class Outgoing : public Task {
   int64_t tick_ns_ = 0;
 };
 
-// Notes that a peer sends back, as they come.
-class Notes {
+// Reads the notes that the peer sends back.
+class NoteReader {
  public:
-  // False: the flow has ended, for `why`. `take` gets each note and says whether it can be.
+  // Reads all available notes and passes each to `take`, which returns whether it is valid. Returns
+  // false and sets `*why` if the flow has ended.
   template <typename Take>
-  // `to_the_end`: there may be an end behind the last note, of which nobody tells again.
+  // `to_the_end`: read until the socket is empty, because epoll will not report the end of the
+  // stream again.
   bool Read(int fd, bool to_the_end, std::string* why, bool* something, Take take);
 
  private:
@@ -88,26 +95,26 @@ class Notes {
 };
 
 // A bulk flow.
-class SendFlow final : public Outgoing {
+class SendFlow final : public SendFlowBase {
  public:
   static constexpr uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
 
-  SendFlow(Sender& sender, Worker& worker, Dialer dialer);
+  SendFlow(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer);
 
   double rate() const { return shared_rate_.load(std::memory_order_relaxed); }
-  // The same as FlowRate::Allowed; for the thread that works for this flow.
+  // Same as FlowRate::Allowed. Only for the thread that serves this flow.
   double allowed() const { return rate_.Allowed(fastest_); }
-  // A frame begins: what is remembered of it.
-  FlowRate::Mark Begin(int64_t now_ns, uint64_t length, bool starved);
+  // Starts a frame and returns its mark.
+  FlowRate::Mark Begin(int64_t now_ns, uint64_t length, bool app_limited);
   int64_t DueNs(const FlowRate::Mark& mark) const;
-  // The rate of the connection's fastest flow. In its own thread.
+  // Sets the rate of the connection's fastest flow. Only in the thread of this flow.
   void SetFastest(double rate) { fastest_ = rate; }
   bool idle() const { return undelivered_ == 0; }
-  // It would take a chunk, as far as is known to other threads.
+  // Returns whether the flow probably takes another chunk. Callable from any thread.
   bool free() const { return up() && !full_.load(std::memory_order_relaxed); }
 
-  // Says bye. `pool` sees to it that it arrives.
-  void Close(Pool& pool);
+  // Sends a bye and closes the socket; `pool` sends what is left.
+  void Close(Pool& pool) noexcept;
 
   bool Work(int64_t now_ns) override;
   int64_t NextNs() const override;
@@ -121,57 +128,61 @@ class SendFlow final : public Outgoing {
   bool ReadNotes(int64_t now_ns);
   bool Acknowledge(uint64_t frames, int64_t now_ns);
   bool Write(int64_t now_ns);
-  Moved WriteFrame();
+  IoResult WriteFrame();
   bool Next(int64_t now_ns);
-  void GiveBack();
-  // The frame's bytes are not read by this flow any more; what the kernel holds, it reports.
-  void LetGo();
+  std::optional<Sender::AssignedChunk> TakeChunk(int64_t now_ns);
+  void SendByeAndClose(Pool& pool);
+  void ReleaseBuffer();
+  // The flow no longer reads the frame's buffer. If the kernel still does, its report comes later.
+  void UnpinFrame();
   void Released(std::span<const uint64_t> requests);
-  bool KernelReports(int64_t now_ns);
+  bool ReadKernelReports(int64_t now_ns);
   void EndIfHeldTooLong(int64_t now_ns);
-  void SayIfDyingTooLong(int64_t now_ns);
+  void WarnIfDyingTooLong(int64_t now_ns);
 
   FlowRate rate_;
   std::atomic<double> shared_rate_ = 0;
   double fastest_ = 0;
   std::atomic<bool> full_ = false;
   uint64_t undelivered_ = 0;
-  std::deque<Frame> frames_;  // given and not acknowledged; the last may not be written yet
+  std::deque<FlowChunk> frames_;  // taken and not acknowledged; the last one may not be written yet
   uint64_t acknowledged_ = 0;
   uint64_t begun_ = 0;
-  Notes notes_;
+  NoteReader notes_;
 
   bool writing_ = false;
-  bool pinned_ = false;  // the frame's bytes are the application's, not `rescued_`
+  bool pinned_ = false;  // the frame's bytes are in the application's buffer, not in `copied_rest_`
   bool writable_ = true;
   std::array<std::byte, kDataHeaderBytes> header_ = {};
   const std::byte* body_ = nullptr;
   size_t header_left_ = 0;
   size_t body_left_ = 0;
-  std::vector<std::byte> rescued_;
+  std::vector<std::byte> copied_rest_;
   uint64_t reclaims_ = 0;
-  int64_t late_look_ns_ = 0;
+  int64_t late_check_ns_ = 0;
 
   ZeroCopy zero_copy_;
-  std::vector<uint64_t> released_;  // of one look at the kernel's reports
-  int64_t held_look_ns_ = 0;
-  std::optional<uint64_t> held_;  // the kernel alone held this request at the last look
-  bool dying_told_ = false;
+  std::vector<uint64_t> released_;  // reused by each read of the kernel's reports
+  int64_t held_check_ns_ = 0;
+  std::optional<uint64_t> held_;  // only the kernel held this request at the last check
+  bool dying_warned_ = false;
 };
 
-// The flow of small messages. The application's thread writes it; the worker does what is left.
-class ExpressOut final : public Outgoing {
+// The flow for small messages. The application's thread writes it; the pool thread sends what the
+// socket did not take.
+class ExpressSendFlow final : public SendFlowBase {
  public:
-  // Acknowledgements are looked for where they are needed: none wakes a thread.
+  // Without EPOLLIN: acknowledgements wake no thread. They are read when they are needed.
   static constexpr uint32_t kEvents = EPOLLOUT | EPOLLRDHUP;
 
-  using Outgoing::Outgoing;
+  using SendFlowBase::SendFlowBase;
 
-  // False: it is down, and the message another flow's. `data` stays until it is acknowledged.
+  // Sends a message. Returns false if the flow is down; then the message must take another flow.
+  // `data` must stay valid until it is acknowledged.
   bool Put(const DataHeader& header, const std::byte* data);
-  // Looks whether something was acknowledged.
-  void Look();
-  void Close(Pool& pool);
+  // Reads the available acknowledgements.
+  void Poll();
+  void Close(Pool& pool) noexcept;
 
   void Ready(uint32_t events) override;
   bool Work(int64_t now_ns) override;
@@ -187,21 +198,21 @@ class ExpressOut final : public Outgoing {
   bool ReadNotes(int64_t now_ns);
 
   mutable std::mutex mutex_;
-  std::deque<uint64_t> numbers_;  // written, or to be, and not acknowledged
+  std::deque<uint64_t> numbers_;  // messages written or queued, and not acknowledged
   uint64_t acknowledged_ = 0;
-  std::vector<std::byte> left_;  // what the socket did not take yet
-  int64_t look_ns_ = 0;          // the worker's own
-  Notes notes_;
+  std::vector<std::byte> left_;  // bytes that the socket did not take yet
+  int64_t next_check_ns_ = 0;    // used by the pool thread only
+  NoteReader notes_;
 };
 
 template <typename Take>
-bool Notes::Read(int fd, bool to_the_end, std::string* why, bool* something, Take take) {
+bool NoteReader::Read(int fd, bool to_the_end, std::string* why, bool* something, Take take) {
   for (;;) {
     iovec rest = {bytes_.data() + filled_, bytes_.size() - filled_};
-    const Moved moved = ReadSome(fd, {&rest, 1});
-    if (moved.later()) return true;
+    const IoResult moved = ReadSome(fd, {&rest, 1});
+    if (moved.would_block()) return true;
     if (moved.error != 0 || moved.bytes == 0) {
-      *why = moved.error != 0 ? ErrorWords(moved.error) : "the peer closed it";
+      *why = moved.error != 0 ? ErrorWords(moved.error) : "the peer closed the flow";
       return false;
     }
     *something = true;
@@ -211,7 +222,7 @@ bool Notes::Read(int fd, bool to_the_end, std::string* why, bool* something, Tak
       const std::span<const std::byte> bytes(bytes_.data() + at, kNoteBytes);
       const std::optional<Note> note = DecodeNote(bytes.first<kNoteBytes>());
       if (!note || !take(*note)) {
-        *why = "what the peer sent is no acknowledgement";
+        *why = "the peer sent an invalid acknowledgement";
         return false;
       }
     }

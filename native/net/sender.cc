@@ -15,42 +15,51 @@ namespace {
 using Kind = Pool::Kind;
 using Role = Pool::Role;
 
-// Without any flow for so long, the connection has failed.
-constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
-// So much of eager messages may be unheard of before the application's thread looks.
-constexpr size_t kUnheard = 64;
-constexpr size_t kUnheardBytes = 256 << 10;
-// With more than that no message is eager.
-constexpr size_t kMostUnheardBytes = 512 << 10;
-// Of what is pending, for one thread. A thread costs who wakes it some microseconds.
+// Beyond these limits of unacknowledged eager messages, the application's thread reads
+// acknowledgements.
+constexpr size_t kPollAcksMessages = 64;
+constexpr size_t kPollAcksBytes = 256 << 10;
+// Beyond this limit no message is sent as eager.
+constexpr size_t kMostUnackedEagerBytes = 512 << 10;
+// Pending bytes per thread. Waking a thread costs its waker some microseconds.
 constexpr uint64_t kBytesAThread = 128 << 10;
-// So many messages may wait for one lookout: to be third in its queue is better than to be woken
-// for.
-constexpr int kMostForLookout = 3;
-// The oldest requests of the bulk flows are looked through for what is late.
+// Messages that may queue for one spinning thread: to wait behind two others is faster than to wake
+// a thread.
+constexpr int kMostForSpinning = 3;
+// Number of the oldest requests that are searched for late chunks.
 constexpr uint64_t kLateWindow = 4;
-// Of a chunk, each late when the next one is sent. Two flows that stall may be those of one NIC.
+// Copies of one chunk; each is made only if the previous one is late. Two flows that stall may
+// share one NIC.
 constexpr uint8_t kMostCopies = 8;
 
 }  // namespace
 
-Sender::Sender(Parts parts)
-    : surroundings_(parts.surroundings),
-      pool_(std::move(parts.pool)),
-      device_(std::move(parts.device)),
-      peer_(parts.dialers.front().peer().Name()),
-      stats_(StatsRole::kSends, surroundings_.log, device_, peer_, parts.dialers.size()),
+Sender::Sender(Resources resources)
+    : context_(resources.context),
+      pool_(std::move(resources.pool)),
+      stats_(StatsRole::kSends, context_.log, resources.device,
+             resources.dialers.front().peer().Name(), resources.dialers.size()),
       slots_(kSlots),
-      progress_ns_(NowNs()) {
+      progress_ns_(NowNs()),
+      failure_(context_.log, "sending to " + resources.dialers.front().peer().Name() + " on " +
+                                 resources.device) {
   for (SendSlot& slot : slots_) slot.sender = this;
-  for (size_t i = 1; i < parts.dialers.size(); ++i) {
-    Worker& worker = pool_->Pick(Role::kSend, i == 1 ? Kind::kLookout : Kind::kOther);
-    flows_.push_back(std::make_unique<SendFlow>(*this, worker, std::move(parts.dialers[i])));
+  for (size_t i = 1; i < resources.dialers.size(); ++i) {
+    auto worker = pool_->Pick(Role::kSend, i == 1 ? Kind::kSpinning : Kind::kOther);
+    flows_.push_back(
+        std::make_unique<SendFlow>(*this, std::move(worker), std::move(resources.dialers[i])));
   }
-  express_ = std::make_unique<ExpressOut>(*this, pool_->Pick(Role::kSend, Kind::kOther),
-                                          std::move(parts.dialers.front()));
-  for (const auto& flow : flows_) flow->Start(SendFlow::kEvents);
-  express_->Start(ExpressOut::kEvents);
+  express_ = std::make_unique<ExpressSendFlow>(*this, pool_->Pick(Role::kSend, Kind::kOther),
+                                               std::move(resources.dialers.front()));
+  // Free must not allocate.
+  spare_.reserve(kSlots);
+}
+
+int Sender::Start() {
+  for (const auto& flow : flows_) {
+    if (const int error = flow->Start(SendFlow::kEvents); error != 0) return error;
+  }
+  return express_->Start(ExpressSendFlow::kEvents);
 }
 
 Sender::~Sender() {
@@ -61,12 +70,12 @@ Sender::~Sender() {
 }
 
 bool Sender::IsEager(size_t bytes) const {
-  const size_t limit = surroundings_.settings.eager_bytes;
+  const size_t limit = context_.settings.eager_bytes;
   return bytes <= limit && express_->up() && !express_late_ &&
-         unheard_bytes_ + bytes <= kMostUnheardBytes;
+         unacked_eager_bytes_ + bytes <= kMostUnackedEagerBytes;
 }
 
-abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
+abi::Result Sender::Send(const void* data, size_t bytes, TransferRequest** request) {
   *request = nullptr;
   if (failed()) return Refuse();
   SendSlot* slot = nullptr;
@@ -75,22 +84,23 @@ abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
   {
     const std::scoped_lock lock(mutex_);
     slot = &SlotOf(next_);
-    look = unheard_ > kUnheard || unheard_bytes_ > kUnheardBytes || slot->busy;
+    look =
+        unacked_eager_ > kPollAcksMessages || unacked_eager_bytes_ > kPollAcksBytes || slot->busy;
     if (held_ < kMostRequests && !slot->busy) {
       eager = IsEager(bytes);
       Begin(*slot, data, bytes, eager);
       *request = slot;
     }
   }
-  if (look) express_->Look();
+  if (look) express_->Poll();
   if (*request == nullptr) return abi::kSuccess;
   if (eager) {
     const DataHeader header = {slot->number, 0, bytes, static_cast<uint32_t>(bytes)};
     const bool put = express_->Put(header, slot->data);
-    // After it: the peer has the message by now, and the copy finds its bytes in the cache.
+    // Copy after sending: the message is on its way, and its bytes are in the cache.
     slot->copy.assign(slot->data, slot->data + bytes);
     const std::scoped_lock lock(mutex_);
-    if (!put) OweAgain(slot->number, 0);
+    if (!put) RequeueChunk(slot->number, 0);
     UseCopy(*slot);
     if (put) return abi::kSuccess;
   }
@@ -110,40 +120,41 @@ void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, bool eager) {
   slot.data = static_cast<const std::byte*>(data);
   slot.complete.store(false, std::memory_order_relaxed);
   if (!eager) {
-    pending_ += bytes + 1;  // an empty message is work, too
+    pending_ += bytes + 1;  // plus one, so that an empty message counts as work
   } else {
     slot.cut = bytes;
     slot.open = 1;
     slot.chunks.push_back({.offset = 0, .length = static_cast<uint32_t>(bytes)});
     ++counters_.eager;
-    if (unheard_ == 0) unheard_since_ns_ = NowNs();
-    ++unheard_;
-    unheard_bytes_ += bytes;
+    if (unacked_eager_ == 0) unacked_eager_since_ns_ = NowNs();
+    ++unacked_eager_;
+    unacked_eager_bytes_ += bytes;
     if (!spare_.empty()) {
       slot.copy = std::move(spare_.back());
       spare_.pop_back();
     }
   }
-  depth_.Begun(++held_);
+  depth_.RecordHeld(++held_);
   ++counters_.requests;
 }
 
-// An eager message is there twice, and the application's bytes are its own again: but for the flow
-// that took them after the express flow's death, in the moment before the copy was there.
+// The copy of an eager message is complete, so the application's buffer can be released. Exception:
+// after the death of the express flow, a bulk flow may have taken the buffer before the copy was
+// made.
 void Sender::UseCopy(SendSlot& slot) {
   if (slot.pins != 0) return;
   slot.data = slot.copy.data();
   slot.complete.store(true, std::memory_order_release);
 }
 
-abi::Result Sender::Test(Request* request, bool* done, size_t* bytes) {
+abi::Result Sender::Test(TransferRequest* request, bool* done, size_t* bytes) {
   auto* const slot = static_cast<SendSlot*>(request);
   *done = false;
   if (!slot->complete.load(std::memory_order_acquire)) {
     if (!failed()) return abi::kSuccess;
     const std::scoped_lock lock(mutex_);
-    // Not before the last flow has let go of the buffer.
-    return slot->pins == 0 ? error_.load() : abi::kSuccess;
+    // Report the failure only after the last flow has released the buffer.
+    return slot->pins == 0 ? failure_.result() : abi::kSuccess;
   }
   const std::scoped_lock lock(mutex_);
   *done = true;
@@ -161,16 +172,16 @@ SendSlot* Sender::Find(uint64_t number) {
   return slot.busy && slot.number == number ? &slot : nullptr;
 }
 
-std::optional<Sender::Taken> Sender::Take(SendFlow& flow, int64_t now_ns) {
-  std::optional<Taken> taken;
+std::optional<Sender::AssignedChunk> Sender::Take(SendFlow& flow, int64_t now_ns) {
+  std::optional<AssignedChunk> taken;
   {
     const std::scoped_lock lock(mutex_);
     if (failed()) return std::nullopt;
-    taken = TakeOwed();
+    taken = TakeRequeued();
     if (!taken) taken = TakeUncut(flow);
     if (!taken && flow.idle()) taken = TakeLate(now_ns);
     if (!taken) return std::nullopt;
-    if (owing_ == 1) progress_ns_ = now_ns;
+    if (unacked_frames_ == 1) progress_ns_ = now_ns;
     taken->frame.mark = flow.Begin(now_ns, taken->frame.length, !pending());
     SendSlot& slot = SlotOf(taken->frame.number);
     slot.chunks[taken->frame.chunk].due_ns = flow.DueNs(taken->frame.mark);
@@ -179,10 +190,10 @@ std::optional<Sender::Taken> Sender::Take(SendFlow& flow, int64_t now_ns) {
   return taken;
 }
 
-std::optional<Sender::Taken> Sender::TakeOwed() {
-  while (!due_again_.empty()) {
-    const Due due = due_again_.front();
-    due_again_.pop_front();
+std::optional<Sender::AssignedChunk> Sender::TakeRequeued() {
+  while (!requeued_.empty()) {
+    const RequeuedChunk due = requeued_.front();
+    requeued_.pop_front();
     pending_ -= due.length + 1;
     SendSlot* const slot = Find(due.number);
     if (slot == nullptr || slot->chunks[due.chunk].acknowledged) continue;
@@ -192,7 +203,7 @@ std::optional<Sender::Taken> Sender::TakeOwed() {
   return std::nullopt;
 }
 
-std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
+std::optional<Sender::AssignedChunk> Sender::TakeUncut(SendFlow& flow) {
   for (; uncut_ < next_; ++uncut_) {
     SendSlot* const slot = Find(uncut_);
     if (slot == nullptr || (slot->cut == slot->total && !slot->chunks.empty())) continue;
@@ -215,11 +226,11 @@ std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
   return std::nullopt;
 }
 
-std::optional<Sender::Taken> Sender::TakeLate(int64_t now_ns) {
+std::optional<Sender::AssignedChunk> Sender::TakeLate(int64_t now_ns) {
   uint64_t left = kLateWindow;
   for (uint64_t number = oldest_; number < next_ && left != 0; ++number) {
     SendSlot* const slot = Find(number);
-    // Of those nobody may look for acknowledgements while the application waits for a late one.
+    // Eager messages are skipped: nobody may be reading their acknowledgements now.
     if (slot == nullptr || slot->eager) continue;
     --left;
     for (uint32_t i = 0; i < slot->chunks.size(); ++i) {
@@ -232,36 +243,36 @@ std::optional<Sender::Taken> Sender::TakeLate(int64_t now_ns) {
   return std::nullopt;
 }
 
-Sender::Taken Sender::Give(SendSlot& slot, uint32_t number) {
+Sender::AssignedChunk Sender::Give(SendSlot& slot, uint32_t number) {
   Chunk& chunk = slot.chunks[number];
   ++chunk.copies;
   ++slot.pins;
-  ++owing_;
+  ++unacked_frames_;
   ++counters_.chunks;
   return {.frame = {.number = slot.number, .chunk = number, .length = chunk.length, .mark = {}},
           .header = {slot.number, chunk.offset, slot.total, chunk.length},
           .data = slot.data + chunk.offset,
-          .again = chunk.copies > 1};
+          .resent = chunk.copies > 1};
 }
 
-void Sender::Written(const Frame& frame) {
+void Sender::Written(const FlowChunk& frame) {
   const std::scoped_lock lock(mutex_);
   SendSlot& slot = SlotOf(frame.number);
-  // That somebody still reads it was told with its last acknowledgement.
-  if (--slot.pins == 0) Settle(slot);
+  // A pinned buffer was already reported when its last chunk was acknowledged (CompleteIfDone).
+  if (--slot.pins == 0) CompleteIfDone(slot);
 }
 
-bool Sender::WantedBack(const Frame& frame) {
+bool Sender::IsBufferWanted(const FlowChunk& frame) {
   const std::scoped_lock lock(mutex_);
   const SendSlot& slot = SlotOf(frame.number);
   return slot.cut == slot.total && slot.open == 0;
 }
 
-void Sender::Acknowledged(std::span<const Frame> frames, int64_t now_ns) {
+void Sender::Acknowledged(std::span<const FlowChunk> frames, int64_t now_ns) {
   const std::scoped_lock lock(mutex_);
   progress_ns_ = now_ns;
-  for (const Frame& frame : frames) {
-    --owing_;
+  for (const FlowChunk& frame : frames) {
+    --unacked_frames_;
     AcknowledgeChunk(frame.number, frame.chunk);
   }
 }
@@ -270,20 +281,20 @@ void Sender::AcknowledgedExpress(std::span<const uint64_t> numbers, int64_t now_
   const std::scoped_lock lock(mutex_);
   progress_ns_ = now_ns;
   for (const uint64_t number : numbers) AcknowledgeChunk(number, 0);
-  if (unheard_ != 0) unheard_since_ns_ = now_ns;
+  if (unacked_eager_ != 0) unacked_eager_since_ns_ = now_ns;
   express_late_ = false;
 }
 
 void Sender::AcknowledgeChunk(uint64_t number, uint32_t chunk) {
   SendSlot* const slot = Find(number);
-  // A copy that came second may be acknowledged when its request is long done.
+  // The second copy of a chunk may be acknowledged after its request has completed.
   if (slot == nullptr || slot->chunks[chunk].acknowledged) return;
   slot->chunks[chunk].acknowledged = true;
   --slot->open;
-  Settle(*slot);
+  CompleteIfDone(*slot);
 }
 
-void Sender::Settle(SendSlot& slot) {
+void Sender::CompleteIfDone(SendSlot& slot) {
   if (slot.cut != slot.total || slot.open != 0 || slot.chunks.empty()) return;
   if (slot.pins != 0) {
     ++reclaims_;
@@ -296,20 +307,20 @@ void Sender::Settle(SendSlot& slot) {
 
 void Sender::Free(SendSlot& slot) {
   if (slot.eager) {
-    if (--unheard_ == 0) unheard_since_ns_ = INT64_MAX;
-    unheard_bytes_ -= slot.total;
+    if (--unacked_eager_ == 0) unacked_eager_since_ns_ = INT64_MAX;
+    unacked_eager_bytes_ -= slot.total;
     spare_.push_back(std::move(slot.copy));
   }
   slot.busy = false;
   while (oldest_ < next_ && !SlotOf(oldest_).busy) ++oldest_;
 }
 
-void Sender::Owed(std::span<const Frame> frames) {
+void Sender::Requeue(const std::deque<FlowChunk>& frames) {
   {
     const std::scoped_lock lock(mutex_);
-    for (const Frame& frame : frames) {
-      --owing_;
-      OweAgain(frame.number, frame.chunk);
+    for (const FlowChunk& frame : frames) {
+      --unacked_frames_;
+      RequeueChunk(frame.number, frame.chunk);
     }
   }
   WakeSome();
@@ -321,26 +332,28 @@ void Sender::ExpressIsLate() {
     if (express_late_.exchange(true)) return;
     for (uint64_t number = oldest_; number < next_; ++number) {
       const SendSlot* const slot = Find(number);
-      if (slot != nullptr && slot->eager && slot->chunks[0].copies == 0) OweAgain(number, 0);
+      if (slot != nullptr && slot->eager && slot->chunks[0].copies == 0) RequeueChunk(number, 0);
     }
   }
   WakeSome();
 }
 
-void Sender::OwedExpress(std::span<const uint64_t> numbers) {
+void Sender::RequeueExpress(const std::deque<uint64_t>& numbers) {
   {
     const std::scoped_lock lock(mutex_);
     express_late_ = false;
-    for (const uint64_t number : numbers) OweAgain(number, 0);
+    for (const uint64_t number : numbers) RequeueChunk(number, 0);
   }
   WakeSome();
 }
 
-void Sender::OweAgain(uint64_t number, uint32_t chunk) {
+void Sender::RequeueChunk(uint64_t number, uint32_t chunk) {
+  // A failed connection sends nothing again.
+  if (failed()) return;
   SendSlot* const slot = Find(number);
   if (slot == nullptr || slot->chunks[chunk].acknowledged) return;
   const uint32_t length = slot->chunks[chunk].length;
-  due_again_.push_back({number, chunk, length});
+  requeued_.push_back({number, chunk, length});
   pending_ += length + 1;
 }
 
@@ -348,15 +361,15 @@ void Sender::WakeSome() {
   uint64_t wanted = 1 + pending_.load() / kBytesAThread;
   SendFlow& first = *flows_.front();
   if (wanted == 1 && first.free()) {
-    // What a lookout sends a lookout of the peer reads.
-    if (first.worker().Rely(kMostForLookout)) return;
+    // The first flow's thread spins, and so does the one that reads it at the peer.
+    if (first.worker().TryAssign(kMostForSpinning)) return;
     if (first.worker().asleep()) {
       first.worker().Wake();
       return;
     }
   }
   for (const auto& flow : flows_) {
-    if (flow->free() && flow->worker().Rely(1) && --wanted == 0) return;
+    if (flow->free() && flow->worker().TryAssign(1) && --wanted == 0) return;
   }
   int woken = 0;
   for (const auto& flow : flows_) {
@@ -368,63 +381,53 @@ void Sender::WakeSome() {
 
 void Sender::WakeAll() {
   for (const auto& flow : flows_) flow->worker().Wake();
+  express_->worker().Wake();
 }
 
-void Sender::FlowsChanged(int64_t now_ns, bool gone, const std::string& why) {
+void Sender::FlowsChanged(int64_t now_ns, bool gone, std::string_view why) {
   bool up = express_->up();
   for (const auto& flow : flows_) up |= flow->up();
   const std::scoped_lock lock(mutex_);
-  if (!why.empty()) down_why_ = why;
-  if (up) {
-    all_down_ns_ = 0;
-    return;
-  }
-  if (all_down_ns_ == 0) all_down_ns_ = now_ns;
-  if (gone) Fail(abi::kRemoteError, down_why_);
+  failure_.FlowsChanged(now_ns, up, why);
+  if (!up && gone) Fail(abi::kRemoteError, failure_.why_down());
 }
 
 void Sender::Tick(int64_t now_ns) {
   stats_.Tick(now_ns);
   const std::scoped_lock lock(mutex_);
   if (failed()) return;
-  if (all_down_ns_ != 0 && now_ns - all_down_ns_ > kAllDownNs) {
-    Fail(abi::kRemoteError, "no flow for 10 s: " + down_why_);
+  if (const std::string why = failure_.NoFlow(now_ns); !why.empty()) {
+    Fail(abi::kRemoteError, why);
     return;
   }
-  const int64_t limit_ns = surroundings_.settings.timeout_s * kNsPerSecond;
-  if (owing_ != 0 && limit_ns != 0 && now_ns - progress_ns_ > limit_ns) {
+  const int64_t limit_ns = context_.settings.timeout_s * kNsPerSecond;
+  if (unacked_frames_ != 0 && limit_ns != 0 && now_ns - progress_ns_ > limit_ns) {
     Fail(abi::kRemoteError,
-         "nothing was delivered for " + std::to_string(surroundings_.settings.timeout_s) + " s");
+         "nothing was delivered for " + std::to_string(context_.settings.timeout_s) + " s");
   }
 }
 
-// With the lock held.
-void Sender::Fail(abi::Result result, const std::string& why) {
+void Sender::FailByException(const char* what) noexcept {
+  const std::scoped_lock lock(mutex_);
+  Fail(abi::kSystemError, what);
+}
+
+// The caller holds the lock.
+void Sender::Fail(abi::Result result, std::string_view why) noexcept {
   if (failed()) return;
   uint64_t waited_for = 0;
   for (const SendSlot& slot : slots_) {
     if (slot.busy && slot.held && !slot.complete) waited_for += slot.total;
   }
-  // Else what NCCL believes to have arrived.
-  const uint64_t bytes = waited_for != 0 ? waited_for : unheard_bytes_;
-  failure_ = "sending to " + peer_ + " on " + device_ +
-             (waited_for != 0 ? " failed with " : " ended with ") + std::to_string(bytes) +
-             " bytes outstanding: " + why;
-  // A peer that ends when nobody waits for anything has only been quicker than we.
-  if (waited_for != 0) {
-    surroundings_.log.Warn(std::exchange(failure_, {}));
-  } else {
-    surroundings_.log.Info(failure_);
-  }
-  error_ = result;
+  const bool waiting = waited_for != 0;
+  // If nobody waits, count the bytes that NCCL has seen complete but that are not acknowledged.
+  failure_.Set(result, why, waiting, waiting ? waited_for : unacked_eager_bytes_);
   WakeAll();
 }
 
-// What was not worth a warning until somebody wants to go on.
 abi::Result Sender::Refuse() {
   const std::scoped_lock lock(mutex_);
-  if (!failure_.empty()) surroundings_.log.Warn(std::exchange(failure_, {}));
-  return error_;
+  return failure_.Refuse();
 }
 
 }  // namespace nccltune::net

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sending end of a connection: what is still to be sent, what is owed until it is acknowledged,
-// and when a buffer is the application's again.
+// The sending end of a connection: the queue of chunks, the unacknowledged chunks, and the point
+// when a buffer belongs to the application again.
 #ifndef NCCLTUNE_NET_SENDER_H_
 #define NCCLTUNE_NET_SENDER_H_
 
@@ -12,8 +12,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "net/connection_failure.h"
 #include "net/connection_stats.h"
 #include "net/dialer.h"
 #include "net/flow_rate.h"
@@ -25,32 +27,32 @@
 namespace nccltune::net {
 
 class SendFlow;
-class ExpressOut;
+class ExpressSendFlow;
 
-// A piece of a request, until all that were given it have answered for it.
+// A part of a request. It is kept until the request is complete.
 struct Chunk {
   uint64_t offset = 0;
   uint32_t length = 0;
   uint8_t copies = 0;
   bool acknowledged = false;
-  int64_t due_ns = 0;  // after this another flow may send it as well
+  int64_t due_ns = 0;  // from this time another flow may send a copy
 };
 
-struct SendSlot : Request {
+struct SendSlot : TransferRequest {
   const std::byte* data = nullptr;
   uint64_t total = 0;
-  uint64_t cut = 0;  // bytes that are chunks already
-  size_t open = 0;   // chunks that are not acknowledged
-  int pins = 0;      // frames for which a flow, or the kernel, reads the buffer
+  uint64_t cut = 0;  // bytes that are cut into chunks
+  size_t open = 0;   // chunks without an acknowledgement
+  int pins = 0;      // frames whose bytes a flow or the kernel still reads
   bool busy = false;
-  bool held = false;   // NCCL has it
-  bool eager = false;  // on the express flow
+  bool held = false;   // NCCL has not seen it complete
+  bool eager = false;  // sent on the express flow
   std::vector<Chunk> chunks;
-  std::vector<std::byte> copy;  // of an eager message
+  std::vector<std::byte> copy;  // copy of an eager message
 };
 
-// A chunk that a flow was given.
-struct Frame {
+// A chunk that was assigned to a flow.
+struct FlowChunk {
   uint64_t number = 0;
   uint32_t chunk = 0;
   uint32_t length = 0;
@@ -59,127 +61,129 @@ struct Frame {
 
 class Sender {
  public:
-  // What the connector knows.
-  struct Parts {
-    Surroundings surroundings;
+  // The parts that the connector passes on.
+  struct Resources {
+    ConnectionContext context;
     std::shared_ptr<Pool> pool;
-    std::vector<Dialer> dialers;  // the express flow's first; each is ready
+    std::vector<Dialer> dialers;  // the express flow's dialer is first; all are ready
     std::string device;
   };
 
-  explicit Sender(Parts parts);
+  explicit Sender(Resources resources);
   ~Sender();
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  abi::Result Send(const void* data, size_t bytes, Request** request);
-  abi::Result Test(Request* request, bool* done, size_t* bytes);
+  // Starts the flows on the pool's threads. Returns 0 or the error of epoll_ctl.
+  [[nodiscard]] int Start();
 
-  // For flows -------------------------------------------------------------------------------------
+  abi::Result Send(const void* data, size_t bytes, TransferRequest** request);
+  abi::Result Test(TransferRequest* request, bool* done, size_t* bytes);
 
-  // The next chunk for a flow with `undelivered` bytes; nothing where none is left. The request is
-  // pinned until Written.
-  struct Taken {
-    Frame frame;
+  // The functions below are called by the flows.
+
+  // A chunk with what a flow needs to send it. The request is pinned until Written.
+  struct AssignedChunk {
+    FlowChunk frame;
     DataHeader header;
     const std::byte* data = nullptr;
-    bool again = false;  // another flow had it before
+    bool resent = false;  // it was sent before by another flow
   };
-  std::optional<Taken> Take(SendFlow& flow, int64_t now_ns);
-  // The buffer is not read any more for this frame, neither by its flow nor by the kernel.
-  void Written(const Frame& frame);
-  void Acknowledged(std::span<const Frame> frames, int64_t now_ns);
+  std::optional<AssignedChunk> Take(SendFlow& flow, int64_t now_ns);
+  // Neither the flow nor the kernel reads the frame's buffer any more.
+  void Written(const FlowChunk& frame);
+  void Acknowledged(std::span<const FlowChunk> frames, int64_t now_ns);
   void AcknowledgedExpress(std::span<const uint64_t> numbers, int64_t now_ns);
-  // The peer lives, but its application makes us wait.
+  // The peer is alive, but its application has not posted a receive. This counts as progress.
   void PeerWaits(int64_t now_ns) { progress_ns_ = now_ns; }
-  // Nothing is heard of the express flow: what it owes is sent by others, and so is what comes,
-  // until something is heard.
+  // The express flow's acknowledgements are late. Its messages and new ones go to bulk flows until
+  // one arrives.
   void ExpressIsLate();
-  // A flow is gone: what it owes is sent by others.
-  void Owed(std::span<const Frame> frames);
-  void OwedExpress(std::span<const uint64_t> numbers);
-  // All other copies of the frame's request are there: the rest of its bytes should be copied and
-  // the buffer given back.
-  bool WantedBack(const Frame& frame);
+  // A flow went down: its unacknowledged chunks are queued for other flows.
+  void Requeue(const std::deque<FlowChunk>& frames);
+  void RequeueExpress(const std::deque<uint64_t>& numbers);
+  // Returns whether all chunks of the frame's request are acknowledged. Then the rest of the frame
+  // should be copied and the buffer released.
+  bool IsBufferWanted(const FlowChunk& frame);
 
-  // Bytes that no flow has taken.
+  // Returns whether there are bytes that no flow has taken.
   bool pending() const { return pending_.load() != 0; }
-  // Something was given to bulk flows and is not acknowledged.
-  bool owing() const { return owing_.load() != 0; }
-  bool Deep(int64_t now_ns) const { return depth_.Deep(now_ns); }
+  // Returns whether bulk flows have unacknowledged frames.
+  bool has_unacked_frames() const { return unacked_frames_.load() != 0; }
+  bool IsDeep(int64_t now_ns) const { return depth_.IsDeep(now_ns); }
   uint64_t reclaims() const { return reclaims_.load(); }
   bool express_late() const { return express_late_.load(); }
-  // Since when eager messages wait for a word of the peer; INT64_MAX: none does.
-  int64_t unheard_since_ns() const { return unheard_since_ns_.load(); }
-  bool failed() const { return error_.load() != abi::kSuccess; }
-  // A flow came up or went down. `gone`: the peer's listener is not there any more.
-  void FlowsChanged(int64_t now_ns, bool gone, const std::string& why);
-  // Looks at what only time tells. Called by one flow's worker.
+  // Returns the time since which eager messages wait for an acknowledgement; INT64_MAX if none
+  // does.
+  int64_t unacked_eager_since_ns() const { return unacked_eager_since_ns_.load(); }
+  bool failed() const { return failure_.failed(); }
+  // A flow came up or went down. `gone`: the peer's listener no longer exists.
+  void FlowsChanged(int64_t now_ns, bool gone, std::string_view why);
+  // Fails the connection after one of its calls threw.
+  void FailByException(const char* what) noexcept;
+  // Checks timeouts and slow flows. Called periodically by the threads of the flows.
   void Tick(int64_t now_ns);
 
-  const Surroundings& surroundings() const { return surroundings_; }
+  // Returns the number of TCP connections, including the express flow.
+  size_t flows() const { return flows_.size() + 1; }
+  const ConnectionContext& context() const { return context_; }
   Counters& counters() { return counters_; }
   ConnectionStats& stats() { return stats_; }
 
  private:
   SendSlot& SlotOf(uint64_t number) { return slots_[number % kSlots]; }
   SendSlot* Find(uint64_t number);
-  std::optional<Taken> TakeOwed();
-  std::optional<Taken> TakeUncut(SendFlow& flow);
-  std::optional<Taken> TakeLate(int64_t now_ns);
+  std::optional<AssignedChunk> TakeRequeued();
+  std::optional<AssignedChunk> TakeUncut(SendFlow& flow);
+  std::optional<AssignedChunk> TakeLate(int64_t now_ns);
   bool IsEager(size_t bytes) const;
   void Begin(SendSlot& slot, const void* data, size_t bytes, bool eager);
   void UseCopy(SendSlot& slot);
-  Taken Give(SendSlot& slot, uint32_t chunk);
+  AssignedChunk Give(SendSlot& slot, uint32_t chunk);
   void AcknowledgeChunk(uint64_t number, uint32_t chunk);
-  void OweAgain(uint64_t number, uint32_t chunk);
-  void Settle(SendSlot& slot);
+  void RequeueChunk(uint64_t number, uint32_t chunk);
+  void CompleteIfDone(SendSlot& slot);
   void Free(SendSlot& slot);
-  // Wakes two at most where too few are awake and idle: who takes a chunk and leaves some wakes the
-  // next.
+  // Wakes at most two threads if too few are awake and idle. A thread that takes a chunk and leaves
+  // more wakes the next one.
   void WakeSome();
   void WakeAll();
-  void Fail(abi::Result result, const std::string& why);
+  void Fail(abi::Result result, std::string_view why) noexcept;
   abi::Result Refuse();
 
-  Surroundings surroundings_;
+  ConnectionContext context_;
   std::shared_ptr<Pool> pool_;
-  std::string device_;
-  std::string peer_;
   ConnectionStats stats_;
   Counters& counters_ = stats_.counters();
 
   std::mutex mutex_;
   std::vector<SendSlot> slots_;
-  uint64_t next_ = 0;    // number of the next request
-  uint64_t oldest_ = 0;  // all before it are acknowledged
-  uint64_t uncut_ = 0;   // all before it are cut
-  size_t held_ = 0;      // requests that NCCL has
-  size_t unheard_ = 0;   // copied messages without an acknowledgement
-  size_t unheard_bytes_ = 0;
-  std::vector<std::vector<std::byte>> spare_;  // for copies
-  struct Due {
+  uint64_t next_ = 0;         // number of the next request
+  uint64_t oldest_ = 0;       // all requests before it are acknowledged
+  uint64_t uncut_ = 0;        // all requests before it are cut into chunks
+  size_t held_ = 0;           // requests that NCCL has not seen complete
+  size_t unacked_eager_ = 0;  // unacknowledged eager messages
+  size_t unacked_eager_bytes_ = 0;
+  std::vector<std::vector<std::byte>> spare_;  // buffers to reuse for copies
+  struct RequeuedChunk {
     uint64_t number;
     uint32_t chunk;
     uint32_t length;
   };
-  std::deque<Due> due_again_;
-  int64_t all_down_ns_ = 0;  // since when no flow is up; 0: one is
-  std::string down_why_;
-  std::string failure_;  // that nobody was warned of
+  std::deque<RequeuedChunk> requeued_;
 
-  // Workers that look for work read these all the time.
+  // Spinning threads read these all the time.
   alignas(kCacheLine) std::atomic<uint64_t> pending_ = 0;
-  std::atomic<uint64_t> owing_ = 0;
+  std::atomic<uint64_t> unacked_frames_ = 0;
   std::atomic<uint64_t> reclaims_ = 0;
   std::atomic<int64_t> progress_ns_ = 0;
-  std::atomic<int64_t> unheard_since_ns_ = INT64_MAX;
+  std::atomic<int64_t> unacked_eager_since_ns_ = INT64_MAX;
   std::atomic<bool> express_late_ = false;
-  Depth depth_;
-  alignas(kCacheLine) std::atomic<abi::Result> error_ = abi::kSuccess;
+  RequestDepth depth_;
+  alignas(kCacheLine) ConnectionFailure failure_;
 
   std::vector<std::unique_ptr<SendFlow>> flows_;
-  std::unique_ptr<ExpressOut> express_;
+  std::unique_ptr<ExpressSendFlow> express_;
 };
 
 }  // namespace nccltune::net

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TCP sockets that never wait, and what every one of ours is set to.
+// Non-blocking TCP sockets and their options.
 #ifndef NCCLTUNE_NET_SOCKET_H_
 #define NCCLTUNE_NET_SOCKET_H_
 
@@ -15,96 +15,90 @@
 #include <utility>
 #include <vector>
 
+#include "common/descriptor.h"
 #include "net/device.h"
 #include "net/net_settings.h"
 
 namespace nccltune::net {
 
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept;
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() { Close(); }
-
-  int fd() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  void Close();
-
- private:
-  int fd_ = -1;
-};
-
-// Of one read or write: bytes, or why none. Zero bytes without an error is the peer's end.
-struct Moved {
+// The result of one read or write: bytes, or an error. Zero bytes without an error are the end of
+// the stream.
+struct IoResult {
   size_t bytes = 0;
-  int error = 0;  // EAGAIN: later
+  int error = 0;  // EAGAIN: try again later
 
-  bool later() const { return error == EAGAIN; }
+  bool would_block() const { return error == EAGAIN; }
 };
 
-// strerror, for threads.
+// Returns the text of an errno value. Thread-safe.
 std::string ErrorWords(int error);
 
-Moved ReadSome(int fd, std::span<iovec> into);
-Moved WriteSome(int fd, std::span<iovec> from, int flags = 0);
+IoResult ReadSome(int fd, std::span<iovec> into);
+// Returns whether the peer has closed the socket or is gone, and no bytes are left to read.
+bool HasEnded(int fd);
+IoResult WriteSome(int fd, std::span<iovec> from, int flags = 0);
 
-// A socket whose last bytes are on their way; it closes with the object.
-class Ending {
+// A socket that still sends its last bytes. The object closes it.
+class ClosingSocket {
  public:
-  Ending(Socket socket, std::span<const std::byte> rest)
+  ClosingSocket(Descriptor socket, std::span<const std::byte> rest)
       : socket_(std::move(socket)), rest_(rest.begin(), rest.end()) {}
 
-  // True when nothing is gained by waiting any longer.
+  // Continues. Returns true when the socket can be closed.
   bool Step();
 
  private:
-  Socket socket_;
+  Descriptor socket_;
   std::vector<std::byte> rest_;
 };
 
-// What the kernel has seen of the path.
+// What the kernel has measured of a socket's path.
 struct PathFacts {
-  int64_t shortest_round_trip_ns = 0;  // 0: it does not know
-  uint64_t retransmits = 0;            // segments
-  // In all, the time with bytes on their way to a peer that had room for them.
+  int64_t shortest_round_trip_ns = 0;  // 0: unknown
+  uint64_t retransmits = 0;            // retransmitted segments
+  // Total time with bytes in flight while the peer had room for them.
   int64_t busy_ns = 0;
+
+  // What the peer's kernel must acknowledge: segments, and probes of a closed window or of an idle
+  // connection.
+  uint32_t unacknowledged = 0;
+  uint32_t probes = 0;
+  uint32_t unsent = 0;             // bytes that wait for the peer's window to open
+  int64_t last_answer_ago_ns = 0;  // time since the last acknowledgement of any kind
 };
-// Nothing: it does not say.
+// Returns nothing if the kernel call fails.
 std::optional<PathFacts> ReadPathFacts(int fd);
 
-// An endpoint of a peer or of ours.
-struct Endpoint {
+// An address with a port, local or of a peer.
+struct SocketEndpoint {
   sockaddr_storage storage = {};
 
   socklen_t length() const;
   uint16_t port() const;
   void set_port(uint16_t port);
-  // 10.0.0.1:4000, [fe80::1%2]:4000
+  // Returns "10.0.0.1:4000" or "[fe80::1%2]:4000".
   std::string Name() const;
 };
 
-Endpoint WithPort(const Address& address, uint16_t port);
-Endpoint LocalEnd(int fd);
-Endpoint PeerEnd(int fd);
+SocketEndpoint WithPort(const Address& address, uint16_t port);
+SocketEndpoint LocalEnd(int fd);
+SocketEndpoint PeerEnd(int fd);
 
-// An open socket of that family, or errno as a negative number.
-struct Opened {
-  Socket socket;
+// An open socket, or none and the error (errno).
+struct SocketResult {
+  Descriptor socket;
   int error = 0;
 };
 
-// Bound to the NIC's address and connecting to `peer`.
-Opened StartConnecting(const Nic& nic, const Endpoint& peer, int traffic_class);
-// How a connect that was started has ended; EINPROGRESS while it has not.
+// Starts to connect to `peer` from the NIC's address.
+SocketResult StartConnecting(const Nic& nic, const SocketEndpoint& peer, int traffic_class,
+                             int path_timeout_ms = kPathTimeoutMs);
+// Returns the result of a started connect; EINPROGRESS while it runs.
 int ConnectResult(int fd);
 
-Opened ListenOn(const Nic& nic, const PortRange& ports);
-// A connection that waits at a listening socket; EAGAIN where there is none.
-Opened AcceptOne(int fd, int traffic_class);
+SocketResult ListenOn(const Nic& nic, const PortRange& ports);
+// Accepts a waiting connection; the error is EAGAIN if there is none.
+SocketResult AcceptOne(int fd, int traffic_class, int path_timeout_ms = kPathTimeoutMs);
 
 }  // namespace nccltune::net
 

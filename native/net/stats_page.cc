@@ -24,12 +24,12 @@ static_assert(kFlowsAt % alignof(FlowBlock) == 0);
 
 int NamedMemory() {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  // Where vm.memfd_noexec is set, nothing else is allowed; before Linux 6.3 it is not known.
+  // If vm.memfd_noexec is set, MFD_NOEXEC_SEAL is required. Linux before 6.3 does not know it.
   const int fd = memfd_create(kStatsName, flags | MFD_NOEXEC_SEAL);
   return fd >= 0 || errno != EINVAL ? fd : memfd_create(kStatsName, flags);
 }
 
-// A file that would be larger than the process may write is a signal, and not an error.
+// Checks RLIMIT_FSIZE first: to exceed it raises a signal instead of an error.
 bool Allowed(size_t bytes) {
   rlimit limit = {};
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
@@ -53,30 +53,30 @@ StatsPage::StatsPage(size_t flows) : bytes_(kFlowsAt + flows * sizeof(FlowBlock)
 }
 
 StatsPage::~StatsPage() {
-  if (fd_ < 0) {
+  if (shared_) {
+    munmap(memory_, bytes_);
+  } else {
     ::operator delete(memory_, kAlignment);
-    return;
   }
-  munmap(memory_, bytes_);
-  close(fd_);
 }
 
-// Null, and `hidden_` says why.
+// Returns shared memory, or null with the reason in `hidden_`.
 void* StatsPage::Shared(size_t bytes) {
   const auto fail = [&](const char* what, int error) {
     hidden_ = std::string(what) + ": " + ErrorWords(error);
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
+    shared_.Close();
     return nullptr;
   };
   if (!Allowed(bytes)) return fail("the limit of a file's size", EFBIG);
-  fd_ = NamedMemory();
-  if (fd_ < 0) return fail("memfd_create", errno);
-  // Its memory is there from now on: to count can never fail.
-  if (fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0) return fail("fallocate", errno);
-  // Nobody who may open it can take the memory away from under us.
-  (void)fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  shared_ = Descriptor(NamedMemory());
+  if (!shared_) return fail("memfd_create", errno);
+  // Allocates the memory now, so that later writes cannot fail.
+  if (fallocate(shared_.fd(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+    return fail("fallocate", errno);
+  }
+  // Sealed: no process that opens it can shrink it while we use it.
+  (void)fcntl(shared_.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared_.fd(), 0);
   return memory == MAP_FAILED ? fail("mmap", errno) : memory;
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory in which a connection counts. `nccltune net-stats` reads it meanwhile: it is a memfd,
-// which that finds under its name in /proc/PID/fd. To be read costs the writers nothing.
+// The shared memory with a connection's counters. `nccltune net stats` reads it while the job runs:
+// it is a memfd that is found by its name in /proc/PID/fd. Readers cost the writers nothing.
 //
-// The layout is read by a program that may be of another release
-// (src/nccltune/native/net_stats.py): what is there keeps its place and meaning, new words take
-// reserved ones or come behind, as the sizes in the head allow. Anything else is another
-// kStatsLayout.
+// The reader may be of another release (src/nccltune/native/net_stats.py). So existing words keep
+// their place and meaning. New words use reserved ones or are added at the end, as the sizes in the
+// header allow. Any other change needs a new kStatsLayout.
 #ifndef NCCLTUNE_NET_STATS_PAGE_H_
 #define NCCLTUNE_NET_STATS_PAGE_H_
 
@@ -19,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/descriptor.h"
 #include "net/counters.h"
 
 namespace nccltune::net {
@@ -30,7 +30,7 @@ inline constexpr uint64_t kStatsLayout = 1;
 using Word = std::atomic<uint64_t>;
 static_assert(sizeof(Word) == 8 && Word::is_always_lock_free);
 
-// Text for a reader that comes at any time, ended by a zero; cut where it is longer.
+// Text that can be read at any time. Zero-terminated; longer text is cut.
 template <size_t kBytes>
 class SharedText {
  public:
@@ -61,13 +61,13 @@ class SharedText {
 enum class StatsRole : uint64_t { kSends = 0, kReceives = 1 };
 
 struct ConnectionBlock {
-  Word magic = 0;  // last of all: what has it is complete
+  Word magic = 0;  // written last: it marks a complete page
   Word layout = kStatsLayout;
   Word page_bytes = 0;
-  Word connection_bytes = 0;  // the first flow is behind so many
-  Word flow_bytes = 0;        // from one flow to the next
-  Word flows = 0;             // the express flow first
-  Word pid = 0;               // as the process sees itself: after a fork there are two with this fd
+  Word connection_bytes = 0;  // offset of the first flow
+  Word flow_bytes = 0;        // distance between two flows
+  Word flows = 0;             // number of flows; the express flow is first
+  Word pid = 0;               // as seen by the process; after a fork two processes have this fd
   Word role = 0;
   Word opened_ns = 0;  // CLOCK_MONOTONIC
   std::array<Word, 7> reserved = {};
@@ -85,34 +85,34 @@ static_assert(sizeof(Counters) == 112);
 static_assert(sizeof(ConnectionBlock) == 448);
 
 struct alignas(64) FlowBlock {
-  // Odd while the two ends are written.
+  // Odd while `local` and `peer` are being written.
   Word sequence = 0;
   Word up = 0;
   SharedText<64> local;
   SharedText<64> peer;
-  Word bytes = 0;       // a sender's: acknowledged; a receiver's: read
-  Word chunks = 0;      // the same; of the express flow messages
-  Word taken_over = 0;  // chunks that another flow had before; a sender's
-  Word duplicates = 0;  // chunks that had arrived already; a receiver's
+  Word bytes = 0;       // sender: acknowledged; receiver: read
+  Word chunks = 0;      // same; for the express flow, messages
+  Word taken_over = 0;  // sender: chunks that another flow had sent before
+  Word duplicates = 0;  // receiver: chunks that had arrived already
   Word deaths = 0;
-  Word dials = 0;        // attempts to come back; a sender's
-  Word undelivered = 0;  // bytes; a sender's
-  Word rate = 0;        // bytes per second that it delivers when it has something to do; a sender's
-  Word min_rtt_ns = 0;  // of the socket that is up, as the kernel has seen it
-  Word retransmits = 0;  // the same
-  Word looks = 0;        // at it, about ten a second, while its connection had work; a sender's
-  Word path_looks = 0;   // of these: the peer's kernel did not have all of it yet
+  Word dials = 0;         // sender: attempts to reconnect
+  Word undelivered = 0;   // sender: bytes without an acknowledgement
+  Word rate = 0;          // sender: bytes per second while it has data to send
+  Word min_rtt_ns = 0;    // of the current socket, measured by the kernel
+  Word retransmits = 0;   // of the current socket, counted by the kernel
+  Word samples = 0;       // sender: samples, about ten a second, while the connection had work
+  Word path_samples = 0;  // sender: samples with bytes that the peer's kernel had not acknowledged
   std::array<Word, 2> reserved = {};
 };
 static_assert(offsetof(FlowBlock, local) == 16);
 static_assert(offsetof(FlowBlock, peer) == 80);
 static_assert(offsetof(FlowBlock, bytes) == 144);
-static_assert(offsetof(FlowBlock, path_looks) == 232);
+static_assert(offsetof(FlowBlock, path_samples) == 232);
 static_assert(sizeof(FlowBlock) == 256);
 
 class StatsPage {
  public:
-  // For so many flows. Throws std::bad_alloc and nothing else.
+  // Creates a page for `flows` flows. Throws only std::bad_alloc.
   explicit StatsPage(size_t flows);
   ~StatsPage();
   StatsPage(const StatsPage&) = delete;
@@ -121,16 +121,16 @@ class StatsPage {
   ConnectionBlock& connection() const { return *connection_; }
   std::span<FlowBlock> flows() const { return flows_; }
 
-  // From now on readers take it for complete.
+  // Marks the page as complete for readers.
   void Publish();
 
-  // Why nobody else can read it; empty: they can.
+  // Returns why other processes cannot read the page; empty if they can.
   const std::string& hidden() const { return hidden_; }
 
  private:
   void* Shared(size_t bytes);
 
-  int fd_ = -1;
+  Descriptor shared_;  // empty if the memory is private
   size_t bytes_;
   void* memory_ = nullptr;
   ConnectionBlock* connection_ = nullptr;

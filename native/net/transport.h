@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections, in no interface version's words: what the adapters call through plugin.h.
+// Connections, independent of the interface version. The adapters call this through plugin.h.
 //
-// Nothing here throws. A result other than kSuccess was said in the log, with the peer and why; of
-// a connection it is final: every later call gives the same.
+// Nothing here throws. Each result other than kSuccess was logged, with the peer and the reason.
+// For a connection it is final: every later call returns it too.
 #ifndef NCCLTUNE_NET_TRANSPORT_H_
 #define NCCLTUNE_NET_TRANSPORT_H_
 
@@ -21,37 +21,55 @@ namespace nccltune::net {
 class Listener;
 class Sender;
 class Receiver;
-struct Request;
+struct TransferRequest;
 
-// What every connection of a communicator is made with.
-struct Surroundings {
+// The settings and the logger of a communicator's connections.
+struct ConnectionContext {
   NetSettings settings;
   Log log;
-  // NCCL's traffic class; negative: none.
+  // NCCL's traffic class; negative if none is set.
   int traffic_class = -1;
+  // The communicator, whose end is reported by Release. kProcess: unknown, for interfaces before
+  // v11.
+  static constexpr uint64_t kProcess = 0;
+  uint64_t owner = kProcess;
 };
 
-// Listens on every NIC of `device`; `handle` is what a peer connects by.
-abi::Result Listen(const Surroundings& surroundings, const Device& device, Handle handle,
+// Returns a new value for ConnectionContext::owner.
+uint64_t NewOwner() noexcept;
+
+// Called when a communicator has ended. Cancels its incomplete connects. Its open listeners release
+// their sockets; they may still be closed later.
+void Release(uint64_t owner) noexcept;
+
+// Cancels connects without an owner that NCCL has not called for a minute: an aborted communicator
+// never calls again. Called by Listen, Connect, Accept and Close.
+void ReleaseForgotten(int64_t now_ns) noexcept;
+
+// Listens on every NIC of `device`. A peer connects with `handle`.
+abi::Result Listen(const ConnectionContext& context, const Device& device, Handle handle,
                    Listener** listener) noexcept;
 
-// Never waits: `*sender` is null until the connection stands, and the call is to be made again with
-// the same handle, in which the state of the attempt is kept.
-abi::Result Connect(const Surroundings& surroundings, const Device& device, Handle handle,
+// Never blocks: `*sender` is null until the connection is established. Then NCCL calls again with
+// the same handle, which names the attempt.
+abi::Result Connect(const ConnectionContext& context, const Device& device, Handle handle,
                     Sender** sender) noexcept;
 
-// Never waits: `*receiver` is null until a peer is there.
+// Never blocks: `*receiver` is null until a peer has connected.
 abi::Result Accept(Listener* listener, Receiver** receiver) noexcept;
 
-// `*request` is null where the call is to be made again later: 32 are outstanding.
-abi::Result Send(Sender* sender, const void* data, size_t bytes, Request** request) noexcept;
-abi::Result Receive(Receiver* receiver, void* data, size_t bytes, Request** request) noexcept;
+// Starts a send. `*request` is null if 32 requests are outstanding; then NCCL calls again later.
+abi::Result Send(Sender* sender, const void* data, size_t bytes,
+                 TransferRequest** request) noexcept;
+abi::Result Receive(Receiver* receiver, void* data, size_t bytes,
+                    TransferRequest** request) noexcept;
 
-// `*bytes` is what was transferred; it is set when `*done` is, after which the request is gone.
-// Requests may be tested in any order. `bytes` may be null.
-abi::Result Test(Request* request, bool* done, size_t* bytes) noexcept;
+// Tests a request. When `*done` is set, `*bytes` is the transferred size and the request is no
+// longer valid. Requests may be tested in any order. `bytes` may be null.
+abi::Result Test(TransferRequest* request, bool* done, size_t* bytes) noexcept;
 
-// Null is closed already. What was completed is still delivered; what was not is given up.
+// Close a connection; null is ignored. Completed sends are still delivered, incomplete requests are
+// cancelled.
 abi::Result Close(Listener* listener) noexcept;
 abi::Result Close(Sender* sender) noexcept;
 abi::Result Close(Receiver* receiver) noexcept;

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,7 +18,10 @@
 namespace nccltune::net {
 namespace {
 
-// CPUs that `quota` microseconds of `period` are; none of both is no limit.
+constexpr uint64_t kMostCpus = 1U << 16U;
+
+// Returns the CPUs that `quota` microseconds in each `period` equal. If either is missing there is
+// no limit.
 int CpusOf(std::optional<uint64_t> quota, std::optional<uint64_t> period) {
   if (!quota || !period || *quota == 0 || *period == 0) return INT_MAX;
   const uint64_t cpus = *quota / *period + (*quota % *period != 0 ? 1 : 0);
@@ -38,11 +43,11 @@ int CfsQuota(const std::string& folder) {
                 ReadKernelNumber(folder + "/cpu.cfs_period_us"));
 }
 
-// The smallest over `path` and all above it. In a container the path may be that of the host while
-// `root` is the container's own group: what is not there limits nothing.
+// Returns the smallest value over `path` and all groups above it. In a container `path` may be the
+// host's while `root` is the container's own group. Missing groups limit nothing.
 template <typename Quota>
 int SmallestAbove(const std::string& root, std::string_view path, Quota quota) {
-  // ".." is a group outside of the cgroup namespace that asks.
+  // ".." means a group outside of our cgroup namespace.
   if (!path.starts_with('/') || path.find("/..") != std::string_view::npos) path = "/";
   int smallest = quota(root);
   while (path.size() > 1) {
@@ -61,47 +66,130 @@ bool HasController(std::string_view list, std::string_view controller) {
   return false;
 }
 
-// One line of /proc/self/cgroup: number:controllers:path, without controllers for version 2.
-int LineQuota(std::string_view line, const std::string& root) {
-  const size_t first = line.find(':');
-  if (first == std::string_view::npos) return INT_MAX;
-  const size_t second = line.find(':', first + 1);
-  if (second == std::string_view::npos) return INT_MAX;
-  const std::string_view controllers = line.substr(first + 1, second - first - 1);
-  const std::string_view path = line.substr(second + 1);
-  if (controllers.empty()) {
-    // The second place is where both versions are mounted.
-    return std::min(SmallestAbove(root, path, CpuMax),
-                    SmallestAbove(root + "/unified", path, CpuMax));
+// "0-3,8" is five CPUs. Text that is not a list limits nothing.
+int CpusOfList(std::string_view list) {
+  int cpus = 0;
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    const std::string_view range = list.substr(0, comma);
+    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
+    const size_t dash = range.find('-');
+    const std::optional<uint64_t> first = ParseUnsigned(range.substr(0, dash));
+    const std::optional<uint64_t> last =
+        dash == std::string_view::npos ? first : ParseUnsigned(range.substr(dash + 1));
+    if (!first || !last || *last < *first || *last > kMostCpus) return INT_MAX;
+    cpus += static_cast<int>(*last - *first) + 1;
   }
-  if (!HasController(controllers, "cpu")) return INT_MAX;
-  return std::min(SmallestAbove(root + "/" + std::string(controllers), path, CfsQuota),
-                  SmallestAbove(root + "/cpu", path, CfsQuota));
+  return cpus == 0 ? INT_MAX : cpus;
+}
+
+int Cpuset(const std::string& folder) {
+  for (const char* const name : {"/cpuset.cpus.effective", "/cpuset.effective_cpus"}) {
+    const std::optional<std::string> list = ReadKernelFile(folder + name);
+    if (list) return CpusOfList(*list);
+  }
+  return INT_MAX;
+}
+
+// One line of /proc/self/cgroup: number:controllers:path. Version 2 has no controllers.
+struct CgroupLine {
+  std::string_view controllers;
+  std::string_view path;
+};
+
+std::optional<CgroupLine> ParseCgroupLine(std::string_view line) {
+  const size_t first = line.find(':');
+  if (first == std::string_view::npos) return std::nullopt;
+  const size_t second = line.find(':', first + 1);
+  if (second == std::string_view::npos) return std::nullopt;
+  return CgroupLine{.controllers = line.substr(first + 1, second - first - 1),
+                    .path = line.substr(second + 1)};
+}
+
+int QuotaOf(const CgroupLine& line, const std::string& root) {
+  if (line.controllers.empty()) {
+    // The second path is used where both versions are mounted.
+    return std::min(SmallestAbove(root, line.path, CpuMax),
+                    SmallestAbove(root + "/unified", line.path, CpuMax));
+  }
+  if (!HasController(line.controllers, "cpu")) return INT_MAX;
+  return std::min(SmallestAbove(root + "/" + std::string(line.controllers), line.path, CfsQuota),
+                  SmallestAbove(root + "/cpu", line.path, CfsQuota));
+}
+
+int CpusetOf(const CgroupLine& line, const std::string& root) {
+  if (line.controllers.empty()) return SmallestAbove(root, line.path, Cpuset);
+  if (!HasController(line.controllers, "cpuset")) return INT_MAX;
+  return SmallestAbove(root + "/cpuset", line.path, Cpuset);
+}
+
+// Parses "8" or Slurm's list over nodes, "8(x2),4", and returns the largest number. Returns 0 if
+// the text is not valid.
+int MostRanks(std::string_view text) {
+  int most = 0;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    std::string_view entry = text.substr(0, comma);
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+    entry = entry.substr(0, entry.find('('));
+    const std::optional<uint64_t> ranks = ParseUnsigned(entry);
+    if (!ranks || *ranks == 0 || *ranks > kMostCpus) return 0;
+    most = std::max(most, static_cast<int>(*ranks));
+  }
+  return most;
 }
 
 int AffinityCpus() {
-  // Hosts with more than 1024 CPUs need a larger set.
-  for (size_t cpus = CPU_SETSIZE; cpus <= (1U << 16U); cpus *= 2) {
-    std::vector<cpu_set_t> set(cpus / CPU_SETSIZE);
-    const size_t bytes = set.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(getpid(), bytes, set.data()) == 0) return CPU_COUNT_S(bytes, set.data());
-  }
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const CpuSet set = CpusOfThread(getpid());
+  if (set.empty()) return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return CPU_COUNT_S(set.size() * sizeof(cpu_set_t), set.data());
 }
 
 }  // namespace
 
-int UsableCpus(const KernelRoots& roots) { return UsableCpus(AffinityCpus(), roots); }
+CpuSet CpusOfThread(pid_t thread) {
+  // Hosts with more than 1024 CPUs need a larger set.
+  for (size_t cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {
+    CpuSet set(cpus / CPU_SETSIZE);
+    if (sched_getaffinity(thread, set.size() * sizeof(cpu_set_t), set.data()) == 0) return set;
+  }
+  return {};
+}
 
-int UsableCpus(int affinity, const KernelRoots& roots) {
-  int cpus = affinity;
+int LocalRanks() {
+  constexpr std::array<const char*, 5> kVariables = {
+      "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+      "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"};
+  int most = 1;
+  for (const char* const variable : kVariables) {
+    const char* const value = std::getenv(variable);
+    if (value != nullptr) most = std::max(most, MostRanks(value));
+  }
+  return most;
+}
+
+int UsableCpus(const KernelRoots& roots) {
+  return UsableCpus({.affinity = AffinityCpus(),
+                     .online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
+                     .local_ranks = LocalRanks()},
+                    roots);
+}
+
+int UsableCpus(const CpuCounts& counts, const KernelRoots& roots) {
+  int quota = INT_MAX;
+  int host = counts.online;
   const std::string groups = ReadKernelFile(roots.proc + "/self/cgroup").value_or("");
   for (std::string_view rest = groups; !rest.empty();) {
     const size_t end = rest.find('\n');
-    cpus = std::min(cpus, LineQuota(rest.substr(0, end), roots.cgroup));
+    if (const auto line = ParseCgroupLine(rest.substr(0, end))) {
+      quota = std::min(quota, QuotaOf(*line, roots.cgroup));
+      host = std::min(host, CpusetOf(*line, roots.cgroup));
+    }
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
   }
-  return std::max(cpus, 1);
+  const int ranks = std::max(counts.local_ranks, 1);
+  const int shared = std::min(host, quota) / ranks;
+  return std::max(std::min(counts.affinity, shared), 1);
 }
 
 }  // namespace nccltune::net

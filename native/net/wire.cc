@@ -2,31 +2,18 @@
 #include "net/wire.h"
 
 #include <algorithm>
-#include <concepts>
 
+#include "common/little_endian.h"
 #include "net/arrivals.h"
 
 namespace nccltune::net {
 namespace {
 
-// "NTn1" read as bytes: what a stranger would have to say by chance.
-constexpr uint32_t kMagic = 0x316e544eU;
+// The bytes "NTn1". A foreign connection is unlikely to send them.
+constexpr uint32_t kWireMagic = 0x316e544eU;
 
-template <std::unsigned_integral T>
-void Put(std::span<std::byte> to, size_t at, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    to[at + i] = static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i));
-  }
-}
-
-template <std::unsigned_integral T>
-T Get(std::span<const std::byte> from, size_t at) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    value |= uint64_t{std::to_integer<uint8_t>(from[at + i])} << (8 * i);
-  }
-  return static_cast<T>(value);
-}
+using little_endian::Get;
+using little_endian::Put;
 
 template <size_t kBytes>
 std::array<std::byte, kBytes> Begun(FrameType type) {
@@ -39,26 +26,20 @@ bool IsType(std::span<const std::byte> bytes, FrameType type) {
   return Get<uint8_t>(bytes, 0) == static_cast<uint8_t>(type);
 }
 
-// Room for later releases is zero until then.
+// Reserved bytes must be zero in this release.
 bool Zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte each) { return each == std::byte{0}; });
 }
 
 }  // namespace
 
-bool Same(const Token& a, const Token& b) {
-  std::byte difference{0};
-  for (size_t i = 0; i < a.bytes.size(); ++i) difference |= a.bytes[i] ^ b.bytes[i];
-  return difference == std::byte{0};
-}
-
-// Type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2, flows 2, zero.
+// Bytes: type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2, flows 2, rest zero.
 std::array<std::byte, kHelloBytes> Encode(const Hello& hello) {
   auto bytes = Begun<kHelloBytes>(FrameType::kHello);
   const std::span<std::byte> to(bytes);
   Put(to, 2, hello.release);
-  Put(to, 4, kMagic);
-  std::ranges::copy(hello.token.bytes, to.begin() + 8);
+  Put(to, 4, kWireMagic);
+  std::ranges::copy(hello.token, to.begin() + 8);
   Put(to, 24, hello.connection);
   Put(to, 32, hello.flow);
   Put(to, 34, hello.flows);
@@ -66,44 +47,55 @@ std::array<std::byte, kHelloBytes> Encode(const Hello& hello) {
 }
 
 std::optional<Hello> DecodeHello(std::span<const std::byte, kHelloBytes> bytes) {
-  if (!IsType(bytes, FrameType::kHello) || Get<uint32_t>(bytes, 4) != kMagic) return std::nullopt;
+  if (!IsType(bytes, FrameType::kHello) || Get<uint32_t>(bytes, 4) != kWireMagic) {
+    return std::nullopt;
+  }
   Hello hello;
   hello.release = Get<uint16_t>(bytes, 2);
-  std::copy_n(bytes.begin() + 8, hello.token.bytes.size(), hello.token.bytes.begin());
+  std::copy_n(bytes.begin() + 8, hello.token.size(), hello.token.begin());
   if (hello.release != kWireRelease) return hello;
   hello.connection = Get<uint64_t>(bytes, 24);
   hello.flow = Get<uint16_t>(bytes, 32);
   hello.flows = Get<uint16_t>(bytes, 34);
-  const bool fits = hello.flows >= 2 && hello.flows <= kMostFlows && hello.flow < hello.flows;
+  const bool fits =
+      hello.flows >= kFewestFlows && hello.flows <= kMostFlows && hello.flow < hello.flows;
   if (!fits || !Zero(bytes.subspan(1, 1)) || !Zero(bytes.subspan(36))) return std::nullopt;
   return hello;
 }
 
-// Type 1, verdict 1, release 2, magic 4, zero.
+// Bytes: type 1, status 1, release 2, magic 4, flows 2, rest zero.
 std::array<std::byte, kWelcomeBytes> Encode(const Welcome& welcome) {
   auto bytes = Begun<kWelcomeBytes>(FrameType::kWelcome);
   const std::span<std::byte> to(bytes);
-  Put(to, 1, static_cast<uint8_t>(welcome.verdict));
+  Put(to, 1, static_cast<uint8_t>(welcome.status));
   Put(to, 2, welcome.release);
-  Put(to, 4, kMagic);
+  Put(to, 4, kWireMagic);
+  Put(to, 8, welcome.flows);
   return bytes;
 }
 
 std::optional<Welcome> DecodeWelcome(std::span<const std::byte, kWelcomeBytes> bytes) {
-  if (!IsType(bytes, FrameType::kWelcome) || Get<uint32_t>(bytes, 4) != kMagic) return std::nullopt;
+  if (!IsType(bytes, FrameType::kWelcome) || Get<uint32_t>(bytes, 4) != kWireMagic) {
+    return std::nullopt;
+  }
   Welcome welcome;
   welcome.release = Get<uint16_t>(bytes, 2);
   if (welcome.release != kWireRelease) {
-    welcome.verdict = Verdict::kOtherRelease;
+    welcome.status = WelcomeStatus::kOtherRelease;
     return welcome;
   }
-  const auto verdict = Get<uint8_t>(bytes, 1);
-  if (verdict < 1 || verdict > 3 || !Zero(bytes.subspan(8))) return std::nullopt;
-  welcome.verdict = static_cast<Verdict>(verdict);
+  const auto status = Get<uint8_t>(bytes, 1);
+  welcome.flows = Get<uint16_t>(bytes, 8);
+  if (status < 1 || status > 4 || !Zero(bytes.subspan(10))) return std::nullopt;
+  welcome.status = static_cast<WelcomeStatus>(status);
+  const bool possible = welcome.status == WelcomeStatus::kFewerFlows
+                            ? welcome.flows != 1 && welcome.flows < kMostFlows
+                            : welcome.flows == 0;
+  if (!possible) return std::nullopt;
   return welcome;
 }
 
-// Type 1, zero 3, length 4, request 8, offset 8, total 8.
+// Bytes: type 1, zero 3, length 4, request 8, offset 8, total 8.
 std::array<std::byte, kDataHeaderBytes> Encode(const DataHeader& header) {
   auto bytes = Begun<kDataHeaderBytes>(FrameType::kData);
   const std::span<std::byte> to(bytes);
@@ -134,7 +126,7 @@ std::optional<Forward> DecodeForward(std::span<const std::byte, kDataHeaderBytes
   return Forward{FrameType::kData, header};
 }
 
-// Type 1, zero 7, value 8.
+// Bytes: type 1, zero 7, value 8.
 std::array<std::byte, kNoteBytes> Encode(const Note& note) {
   auto bytes = Begun<kNoteBytes>(note.type);
   Put(std::span<std::byte>(bytes), 8, note.value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that crosses the network: its layout, and its checks. Little-endian; every frame
-// begins with its type. What a peer says is looked at here before anybody uses it.
+// The wire format: encoding and checked decoding. Numbers are little-endian. Every frame starts
+// with its type. All data from a peer is checked here before use.
 #ifndef NCCLTUNE_NET_WIRE_H_
 #define NCCLTUNE_NET_WIRE_H_
 
@@ -12,10 +12,13 @@
 #include <span>
 #include <string_view>
 
+#include "common/token.h"
+
 namespace nccltune::net {
 
-// Of the wire format. A peer of another one is refused, with both numbers in its log and ours.
-inline constexpr uint16_t kWireRelease = 1;
+// Release of the wire format. A peer with another one is refused; both logs name both numbers.
+// Release 2: an acceptor can ask for fewer flows.
+inline constexpr uint16_t kWireRelease = 2;
 
 inline constexpr size_t kHelloBytes = 64;
 inline constexpr size_t kWelcomeBytes = 32;
@@ -24,38 +27,40 @@ inline constexpr size_t kNoteBytes = 16;
 
 inline constexpr uint32_t kLongestChunk = 1U << 20;
 inline constexpr uint64_t kLargestRequest = uint64_t{1} << 40;
-inline constexpr uint16_t kMostFlows = 65;  // with the express flow
+inline constexpr uint16_t kMostFlows = 65;  // including the express flow
 
 enum class FrameType : uint8_t {
   kHello = 0xA1,
   kWelcome = 0xA2,
   kData = 0xA3,
-  kAck = 0xA4,      // frames read to their end, of all that this flow ever carried
-  kWaiting = 0xA5,  // the application has not posted what stands first on this flow
-  kBye = 0xA6,      // the end is meant
+  kAck = 0xA4,      // number of frames read completely on this flow
+  kWaiting = 0xA5,  // the request of the next chunk is not posted yet
+  kBye = 0xA6,      // regular end of the flow
 };
 
-// A secret of one listener; it travels in NCCL's handle.
-struct Token {
-  std::array<std::byte, 16> bytes = {};
-};
-// Takes the same time whatever differs.
-bool Same(const Token& a, const Token& b);
-
-// The connector's first words on each flow.
+// The first frame that the connector sends on each flow.
 struct Hello {
   uint16_t release = kWireRelease;
-  Token token;
+  Token token = {};  // the listener's token
   uint64_t connection = 0;
   uint16_t flow = 0;   // 0: the express flow
-  uint16_t flows = 0;  // of the connection, the express flow among them
+  uint16_t flows = 0;  // flows of the connection, including the express flow
 };
 
-enum class Verdict : uint8_t { kTaken = 1, kOtherRelease = 2, kUnknownConnection = 3 };
+inline constexpr uint16_t kFewestFlows = 2;  // including the express flow
+
+enum class WelcomeStatus : uint8_t {
+  kTaken = 1,
+  kOtherRelease = 2,
+  kUnknownConnection = 3,
+  kFewerFlows = 4,  // the acceptor is short of file descriptors
+};
 
 struct Welcome {
   uint16_t release = kWireRelease;
-  Verdict verdict = Verdict::kTaken;
+  WelcomeStatus status = WelcomeStatus::kTaken;
+  // For kFewerFlows: the number of flows for a new attempt, including the express flow. 0: none.
+  uint16_t flows = 0;
 };
 
 struct DataHeader {
@@ -65,7 +70,7 @@ struct DataHeader {
   uint32_t length = 0;
 };
 
-// kAck, kWaiting, kBye.
+// A frame from the receiver to the sender: kAck, kWaiting or kBye.
 struct Note {
   FrameType type = FrameType::kAck;
   uint64_t value = 0;
@@ -76,18 +81,18 @@ std::array<std::byte, kWelcomeBytes> Encode(const Welcome& welcome);
 std::array<std::byte, kDataHeaderBytes> Encode(const DataHeader& header);
 std::array<std::byte, kNoteBytes> Encode(const Note& note);
 
-// Nothing: it is not what it should be. A hello or welcome of another release is one, of which only
-// the release is to be trusted.
+// Decoders return nothing for invalid bytes. For a hello or welcome of another release, only
+// `release` is valid.
 std::optional<Hello> DecodeHello(std::span<const std::byte, kHelloBytes> bytes);
 std::optional<Welcome> DecodeWelcome(std::span<const std::byte, kWelcomeBytes> bytes);
 std::optional<Note> DecodeNote(std::span<const std::byte, kNoteBytes> bytes);
 
-// What stands in the sender's direction: data, or a bye as long as a header.
+// A frame from the sender to the receiver: data, or a bye of the same length as a header.
 struct Forward {
   FrameType type = FrameType::kData;
   DataHeader data;
 };
-// Lengths and offsets fit each other and the grid of the request (arrivals.h).
+// Checks that length and offset are valid for the request and on its grid (arrivals.h).
 std::optional<Forward> DecodeForward(std::span<const std::byte, kDataHeaderBytes> bytes);
 std::array<std::byte, kDataHeaderBytes> EncodeForwardBye();
 

@@ -15,14 +15,14 @@ namespace nccltune::net {
 namespace {
 
 constexpr int64_t kAwaitNs = 250 * kNsPerMs;
-constexpr useconds_t kBetweenLooksUs = 100;
+constexpr useconds_t kPollUs = 100;
 
-// 0, or why not.
+// Enables MSG_ZEROCOPY on the socket. Returns 0 or the error.
 int Allow(int fd) {
   int on = 1;
   socklen_t length = sizeof(on);
   if (setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) != 0) return errno;
-  // Some that play Linux take every option and know few.
+  // Some Linux emulations accept any option and ignore it.
   if (getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, &length) != 0) return errno;
   return on == 1 ? 0 : EOPNOTSUPP;
 }
@@ -48,26 +48,17 @@ std::optional<KernelReport> ReportIn(msghdr& message) {
   return std::nullopt;
 }
 
-// Ends the connection of a socket that stays open: a reset to the peer, and the kernel's queue of
-// it is thrown away.
-void Abort(int fd) {
-  sockaddr nothing = {};
-  nothing.sa_family = AF_UNSPEC;
-  // Fails on what is closed already: there is no queue then.
-  (void)!connect(fd, &nothing, sizeof(nothing));
-}
-
 }  // namespace
 
 bool KernelHasZeroCopy() {
   for (const int family : {AF_INET, AF_INET6}) {
-    const Socket asked(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (asked.open()) return Allow(asked.fd()) == 0;
+    const Descriptor asked(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (asked) return Allow(asked.fd()) == 0;
   }
   return false;
 }
 
-std::optional<Moved> ZeroCopy::Send(int fd, uint64_t request, std::span<const std::byte> bytes) {
+std::optional<IoResult> ZeroCopy::Send(int fd, uint64_t request, std::span<const std::byte> bytes) {
   int error = allowed_ ? 0 : Allow(fd);
   if (error == 0) {
     allowed_ = true;
@@ -75,13 +66,16 @@ std::optional<Moved> ZeroCopy::Send(int fd, uint64_t request, std::span<const st
     msghdr message = {};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
+    // Allocate first: every send that the kernel takes must be in the ledger.
+    ledger_.Sent(request, bytes.size());
     const ssize_t sent = sendmsg(fd, &message, MSG_ZEROCOPY | MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
-      ledger_.Sent(request, static_cast<uint64_t>(sent));
-      return Moved{static_cast<size_t>(sent), 0};
+      ledger_.Correct(static_cast<uint64_t>(sent));
+      return IoResult{static_cast<size_t>(sent), 0};
     }
+    ledger_.TakeBack();
     error = sent == 0 || errno == EWOULDBLOCK || errno == EINTR ? EAGAIN : errno;
-    if (!ZeroCopyChoice::Refuses(error)) return Moved{0, error};
+    if (!ZeroCopyChoice::Refuses(error)) return IoResult{0, error};
   }
   choice_.Refused(error, ledger_.outstanding());
   CountDrop();
@@ -94,7 +88,9 @@ bool ZeroCopy::Reports(int fd, std::vector<uint64_t>* released) {
 
 bool ZeroCopy::Read(int fd, ZeroCopyLedger& ledger, bool up, std::vector<uint64_t>* released) {
   bool something = false;
-  // Who has heard of all asks no more: that costs a call, too.
+  // Reserve first, so that nothing throws after a report was read: each comes only once.
+  released->reserve(released->size() + ledger.frames());
+  // Stop when all sends are reported: another call would cost time.
   while (ledger.outstanding() != 0) {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
     msghdr message = {};
@@ -108,7 +104,7 @@ bool ZeroCopy::Read(int fd, ZeroCopyLedger& ledger, bool up, std::vector<uint64_
     const std::optional<KernelReport> report = ReportIn(message);
     if (!report) continue;
     const ZeroCopyLedger::Done done = ledger.Report(report->first, report->last, released);
-    // Of what a dead socket never sent the kernel says as well that it was not copied.
+    // For data that a dead socket never sent, the kernel also reports "not copied". So ignore it.
     if (!up || done.sends == 0) continue;
     choice_.Reported(report->copied);
     if (report->copied) {
@@ -131,19 +127,36 @@ void ZeroCopy::CountDrop() {
   ++counters_.zero_copy_drops;
 }
 
-void ZeroCopy::Abandon(Socket socket, int64_t now_ns, std::vector<uint64_t>* released) {
-  ZeroCopyLedger ledger = std::exchange(ledger_, ZeroCopyLedger());
-  allowed_ = false;
-  choice_.NewSocket();
-  Read(socket.fd(), ledger, false, released);
-  if (ledger.outstanding() == 0) return;
-  Abort(socket.fd());
-  Read(socket.fd(), ledger, false, released);
-  if (ledger.outstanding() == 0) return;
-  dying_.push_back({std::move(socket), std::move(ledger), now_ns});
+void ZeroCopy::Disconnect(int fd) {
+  sockaddr nothing = {};
+  nothing.sa_family = AF_UNSPEC;
+  // It fails if the socket is closed already; then there is no queue.
+  (void)!connect(fd, &nothing, sizeof(nothing));
 }
 
-bool ZeroCopy::DyingReports(std::vector<uint64_t>* released) {
+void ZeroCopy::Abandon(Descriptor* socket, int64_t now_ns, std::vector<uint64_t>* released) {
+  released->reserve(released->size() + ledger_.frames());
+  Dying& dying = dying_.emplace_back();
+  dying.ledger.Swap(ledger_);
+  dying.since_ns = now_ns;
+  allowed_ = false;
+  choice_.NewSocket();
+  Read(socket->fd(), dying.ledger, false, released);
+  if (dying.ledger.outstanding() != 0) {
+    Disconnect(socket->fd());
+    Read(socket->fd(), dying.ledger, false, released);
+  }
+  if (dying.ledger.outstanding() == 0) {
+    dying_.pop_back();
+  } else {
+    dying.socket = std::move(*socket);
+  }
+}
+
+bool ZeroCopy::ReadDyingReports(std::vector<uint64_t>* released) {
+  size_t frames = 0;
+  for (const Dying& each : dying_) frames += each.ledger.frames();
+  released->reserve(released->size() + frames);
   bool something = false;
   std::erase_if(dying_, [&](Dying& one) {
     something |= Read(one.socket.fd(), one.ledger, false, released);
@@ -156,7 +169,7 @@ void ZeroCopy::AwaitDying() {
   std::vector<uint64_t> released;
   const int64_t until = NowNs() + kAwaitNs;
   while (dying() && NowNs() < until) {
-    if (!DyingReports(&released)) usleep(kBetweenLooksUs);
+    if (!ReadDyingReports(&released)) usleep(kPollUs);
   }
 }
 

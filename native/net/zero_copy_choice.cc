@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kNoLimit = SIZE_MAX;
 constexpr size_t kOfATrial = 1;
-// A job may run for weeks: what happens to a flow once in an hour says little of it.
+// A job may run for weeks. Events that are an hour apart are not a pattern.
 constexpr int64_t kHeldAgainNs = 60 * kNsPerSecond;
 
 }  // namespace
@@ -31,7 +31,7 @@ bool ZeroCopyChoice::Refuses(int error) {
     case ENOMEM:
     case EPERM:
     case EACCES:
-    case EFAULT:  // memory of a device, whose pages cannot be held
+    case EFAULT:  // device memory, whose pages cannot be pinned
     case EINVAL:
     case EOPNOTSUPP:
     case ENOPROTOOPT:  // Linux before 4.14
@@ -42,7 +42,7 @@ bool ZeroCopyChoice::Refuses(int error) {
 }
 
 void ZeroCopyChoice::Refused(int error, size_t outstanding) {
-  // The kernel's room for reports, or what may be locked, is full: fewer at a time have room.
+  // The kernel's limit for reports or locked memory is reached. Use fewer sends at a time.
   if (error == ENOBUFS && outstanding != 0) {
     most_ = std::min(most_, outstanding);
   } else {

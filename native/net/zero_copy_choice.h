@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a flow sends without a copy: by what the kernel said of its earlier sends. Pure.
+// Decides whether a flow uses zero-copy sends, from the kernel's reports of earlier ones. Pure.
 #ifndef NCCLTUNE_NET_ZERO_COPY_CHOICE_H_
 #define NCCLTUNE_NET_ZERO_COPY_CHOICE_H_
 
@@ -12,34 +12,37 @@
 
 namespace nccltune::net {
 
-// To pin pages and to be told costs more than to copy a few of them: the kernel's documentation
-// says about 10 KB for one large write; with a call for the header, and one for the report, more.
+// The least size for a zero-copy send. Pinning pages and reading reports costs more than copying a
+// few pages: about 10 KB for one large write by the kernel's documentation. Our extra calls for
+// the header and the report raise that.
 inline constexpr size_t kLeastUncopied = 32 << 10;
 
 class ZeroCopyChoice {
  public:
   enum class State {
     kOff,
-    kTrial,    // one send, until the kernel says what became of it
-    kKept,     // it was not copied
-    kDropped,  // for good
+    kTrial,    // one send at a time, until its report arrives
+    kKept,     // the kernel did not copy
+    kDropped,  // never used again on this flow
   };
 
   explicit ZeroCopyChoice(ZeroCopyMode mode);
 
-  // Whether the next `bytes` should go without a copy, where `outstanding` sends have no report.
+  // Returns whether the next `bytes` should be sent without a copy, while `outstanding` sends have
+  // no report.
   bool Wants(size_t bytes, size_t outstanding) const {
     return (state_ == State::kKept || state_ == State::kTrial) && bytes >= kLeastUncopied &&
            outstanding < most_;
   }
-  // The kernel would not: `error` is that of the socket's option or of a send. Which errors say so.
+  // Returns whether `error`, of the socket option or of a send, means that the kernel refuses
+  // zero-copy.
   static bool Refuses(int error);
   void Refused(int error, size_t outstanding);
-  // A send has ended.
+  // A report of a send has arrived.
   void Reported(bool copied);
-  // An otherwise complete request had to wait for the kernel, and the flow was ended for it.
+  // A request was complete except for the kernel's report, and its flow was ended because of that.
   void HeldTooLong(int64_t now_ns);
-  // Another connection, perhaps on another path.
+  // A new socket, perhaps on another path.
   void NewSocket();
 
   State state() const { return state_; }
@@ -49,7 +52,7 @@ class ZeroCopyChoice {
 
   ZeroCopyMode mode_;
   State state_;
-  size_t most_;  // sends without a report
+  size_t most_;  // most sends without a report
   std::optional<int64_t> held_ns_;
 };
 

@@ -2,14 +2,43 @@
 #include "net/zero_copy_ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nccltune::net {
 
 void ZeroCopyLedger::Sent(uint64_t request, uint64_t bytes) {
-  if (frames_.empty() || !frames_.back().open) frames_.push_back({.request = request});
+  const bool begins = frames_.empty() || !frames_.back().open;
+  sends_.push_back({.frame = first_frame_ + frames_.size() - (begins ? 0 : 1), .bytes = bytes});
+  try {
+    if (begins) frames_.push_back({.request = request});
+  } catch (...) {
+    sends_.pop_back();
+    throw;
+  }
   ++frames_.back().outstanding;
-  sends_.push_back({.frame = first_frame_ + frames_.size() - 1, .bytes = bytes});
   ++outstanding_;
+}
+
+void ZeroCopyLedger::TakeBack() {
+  sends_.pop_back();
+  --outstanding_;
+  // A frame without a send is not kept.
+  if (--frames_.back().outstanding == 0 && !HasSends(first_frame_ + frames_.size() - 1)) {
+    frames_.pop_back();
+  }
+}
+
+// `sends_` also has reported sends, if an older one is not reported.
+bool ZeroCopyLedger::HasSends(uint64_t frame) const {
+  return !sends_.empty() && sends_.back().frame == frame;
+}
+
+void ZeroCopyLedger::Swap(ZeroCopyLedger& other) noexcept {
+  std::swap(first_, other.first_);
+  sends_.swap(other.sends_);
+  std::swap(outstanding_, other.outstanding_);
+  std::swap(first_frame_, other.first_frame_);
+  frames_.swap(other.frames_);
 }
 
 bool ZeroCopyLedger::Finish() {
@@ -22,7 +51,7 @@ bool ZeroCopyLedger::Finish() {
 
 ZeroCopyLedger::Done ZeroCopyLedger::Report(uint32_t first, uint32_t last,
                                             std::vector<uint64_t>* released) {
-  // Where the range begins among `sends_`: before them where a part of it is known already.
+  // Start of the range as an index into `sends_`; negative if a part of it was removed already.
   const int64_t begin = static_cast<int32_t>(first - first_);
   const int64_t end = begin + static_cast<int64_t>(last - first) + 1;
   const auto size = static_cast<int64_t>(sends_.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which sends without a copy the kernel may still read, and of which requests they are. Pure.
+// Zero-copy sends whose pages the kernel may still read, and their requests. Pure.
 #ifndef NCCLTUNE_NET_ZERO_COPY_LEDGER_H_
 #define NCCLTUNE_NET_ZERO_COPY_LEDGER_H_
 
@@ -12,31 +12,39 @@
 
 namespace nccltune::net {
 
-// Of one socket. The kernel numbers the sends of a socket that it took with MSG_ZEROCOPY, from 0 on
-// and modulo 2^32, and reports ranges of these numbers when it has let go of their pages. Ranges
-// come in any order: what is purged from a socket's queue is reported before what a NIC still has.
+// The ledger of one socket. The kernel numbers its MSG_ZEROCOPY sends from 0, modulo 2^32. It
+// reports ranges of these numbers when it has released their pages. Ranges come in any order: data
+// purged from the send queue is reported before data that a NIC still has.
 class ZeroCopyLedger {
  public:
-  // `first`: the number of the socket's next send.
+  // `first` is the number of the socket's next send.
   explicit ZeroCopyLedger(uint32_t first = 0) : first_(first) {}
 
-  // The kernel took so many bytes of the frame that is being written.
+  // Records a send of the current frame. If it throws, nothing has changed.
   void Sent(uint64_t request, uint64_t bytes);
-  // No more of that frame is read from the application's buffer by us. True: nor by the kernel;
-  // false: `released` will have its request.
+  // Corrects the size of the last send.
+  void Correct(uint64_t bytes) { sends_.back().bytes = bytes; }
+  void TakeBack();
+  // Ends the current frame. Returns true if nobody reads its buffer any more. Otherwise a later
+  // Report appends its request to `released`.
   bool Finish();
 
-  // What a report told of: sends that were outstanding, and their bytes.
+  // The sends, and their bytes, that one report has completed.
   struct Done {
     size_t sends = 0;
     uint64_t bytes = 0;
   };
-  // Inclusive. One request more in `released` for each frame that nobody reads any more.
+  // Handles a report of the sends `first` to `last`, inclusive. Appends a request to `released` for
+  // each frame whose buffer is no longer read.
   Done Report(uint32_t first, uint32_t last, std::vector<uint64_t>* released);
 
-  // Sends that are not reported.
+  // Returns the number of frames that are not released.
+  size_t frames() const { return frames_.size(); }
+  void Swap(ZeroCopyLedger& other) noexcept;
+
+  // Returns the number of sends without a report.
   size_t outstanding() const { return outstanding_; }
-  // The request of the oldest frame that is held.
+  // Returns the request of the oldest frame in the ledger.
   std::optional<uint64_t> oldest() const;
 
  private:
@@ -52,9 +60,10 @@ class ZeroCopyLedger {
   };
 
   Frame& FrameOf(const Send& send) { return frames_[send.frame - first_frame_]; }
+  bool HasSends(uint64_t frame) const;
   void Trim();
 
-  uint32_t first_;  // of sends_
+  uint32_t first_;  // number of the first of sends_
   std::deque<Send> sends_;
   size_t outstanding_ = 0;
   uint64_t first_frame_ = 0;

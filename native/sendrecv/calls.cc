@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,8 +15,10 @@
 #include <utility>
 
 #include "sendrecv/counts.h"
+#include "sendrecv/log.h"
+#include "sendrecv/message_routes.h"
 #include "sendrecv/ranges.h"
-#include "sendrecv/say.h"
+#include "sendrecv/repeated_group.h"
 #include "sendrecv/watch.h"
 
 namespace nccltune::sendrecv {
@@ -23,86 +26,75 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a group looks for receivers before it decides without them: in any case, and at most.
-constexpr auto kMoment = std::chrono::microseconds(50);
-constexpr auto kMostMoment = std::chrono::milliseconds(5);
-// How long for peers that capture the same: once for a lane at most, if they do not.
-constexpr auto kCapture = std::chrono::seconds(1);
-// Of a copy engine between two GPUs of the fast kind. A slower one takes longer.
+// How long a group waits for receivers before it decides without them: at least, and at most.
+constexpr auto kMinReceiverWait = std::chrono::microseconds(50);
+constexpr auto kMaxReceiverWait = std::chrono::milliseconds(5);
+// How long it waits for a peer to capture the same message. If the peer does not, the lane is
+// closed, so this happens once for each lane.
+constexpr auto kMaxCaptureWait = std::chrono::seconds(1);
+// Speed of a copy engine between two H200.
 constexpr uint64_t kBytesPerMicrosecond = 390'000;
 
-// "2 sends, 2 receives, 134217728 bytes".
-std::string WordsOf(const CallGroup& group) {
-  size_t sends = 0;
-  uint64_t bytes = 0;
-  for (const Call& call : group.calls) {
-    if (call.role == Role::kSender) ++sends;
-    bytes += call.bytes();
-  }
-  const size_t receives = group.calls.size() - sends;
-  const auto several = [](size_t count, std::string_view what) {
-    return std::to_string(count) + std::string(what) + (count == 1 ? ", " : "s, ");
-  };
-  std::string words = sends == 0 ? "" : several(sends, " send");
-  if (receives != 0) words += several(receives, " receive");
-  return words + std::to_string(bytes) + " bytes";
+bool IsTracked(const HeldCall& held) {
+  return held.other == nullptr && held.message.communicator != nullptr;
 }
 
-Way WayOf(Reach reach) {
-  switch (reach) {
-    case Reach::kReached:
-      return Way::kPushed;
-    case Reach::kNotYet:
-      return Way::kNotYet;
-    case Reach::kNever:
-      return Way::kRefused;
-    case Reach::kUnshared:
-      return Way::kUnshared;
-    case Reach::kNoRoom:
-      return Way::kNoRoom;
-    case Reach::kNoMemory:
-      break;
-  }
-  return Way::kNoMemory;
-}
-
-nccl::Result EndGroup(const CallGroup& group, const Native& native, nccl::Result result) {
-  if (!group.grouped) return result;
-  const nccl::Result ended = native.GroupEnd();
-  return result == abi::kSuccess || result == abi::kInProgress ? ended : result;
-}
-
-class Run {
+class GroupRun {
  public:
-  Run(const CallGroup& group, const Native& native) : group_(group), native_(native) {}
-
-  nccl::Result Go() {
-    for (const Call& call : group_.calls) Add(&communicators_, call.communicator.get());
-    // Whoever has several at once takes them in one order.
-    std::ranges::sort(communicators_, std::less<>());
-    const auto locks = Lock();
-    Prepare();
-    for (Communicator* each : communicators_) {
-      const Communicator::Trouble trouble = each->Failure();
-      if (!trouble.why.empty()) return Fail(trouble.why, trouble.result);
+  GroupRun(const GroupCalls& group, const Native& native) : group_(group), native_(native) {
+    for (const MessageCall& call : group_.already_called) AddCommunicator(call);
+    for (const HeldCall& held : group_.held) {
+      if (IsTracked(held)) AddCommunicator(held.message);
     }
-    const std::string trouble = Enqueue();
-    // Until then NCCL is called.
-    if (trouble.empty() && rest_) return abi::kInProgress;
-    return End(trouble);
+    // All threads lock communicators in the same order, to avoid deadlock.
+    std::ranges::sort(communicators_, std::less<>());
   }
 
-  // NCCL has done its part.
+  nccl::Result Run(nccl::Result error, uint64_t changes, RepeatedGroup* repeated) {
+    const auto locks = Lock();
+    if (error != abi::kSuccess) return Fail("a communicator of the same group has failed", error);
+    const bool eligible = std::ranges::any_of(
+        group_.held, [](const HeldCall& held) { return held.message.eligible; });
+    if (!eligible) return RunNative(changes, repeated);
+    // Prepare requires usable communicators, and a lane may fail during it. So check before and
+    // after.
+    Communicator::FailureInfo failure = FindFailure();
+    if (failure.why.empty()) {
+      Prepare();
+      failure = FindFailure();
+    }
+    if (!failure.why.empty()) return Fail(failure.why, failure.result);
+    const std::string problem = Enqueue();
+    // NCCL's part is in progress. Until Finish is called, the program polls NCCL.
+    if (problem.empty() && enqueue_rest_) return abi::kInProgress;
+    return End(problem);
+  }
+
+  // Called when NCCL's part is complete.
   nccl::Result Finish() {
     const auto locks = Lock();
     result_ = abi::kSuccess;
-    return End(rest_() && Check() && Tie() ? "" : kRefused);
+    return End(enqueue_rest_() && EnqueueReceiveChecks() && JoinStreams() ? "" : kRefused);
   }
 
   const std::vector<Communicator*>& communicators() const { return communicators_; }
+  // Returns whether NCCL's part is complete when its calls return.
+  bool Blocks() const {
+    return std::ranges::all_of(communicators_, [](Communicator* each) { return each->blocks(); });
+  }
+  // The result of ending NCCL's group.
+  nccl::Result native_end() const { return native_end_; }
 
  private:
   static constexpr const char* kRefused = "CUDA refused an operation";
+
+  Communicator::FailureInfo FindFailure() const {
+    for (Communicator* each : communicators_) {
+      Communicator::FailureInfo problem = each->Failure();
+      if (!problem.why.empty()) return problem;
+    }
+    return {};
+  }
 
   std::vector<std::unique_lock<InlineMutex>> Lock() const {
     std::vector<std::unique_lock<InlineMutex>> locks;
@@ -111,186 +103,271 @@ class Run {
     return locks;
   }
 
-  nccl::Result End(const std::string& trouble) {
+  nccl::Result End(const std::string& problem) {
     for (size_t i = 0; i < batches_.size(); ++i) {
-      // Also what was begun and not ended.
-      owners_[i]->underway().Enqueued({.stream = batches_[i].stream,
-                                       .ours = ours_.empty() || ours_[i],
-                                       .native = native_peers_[i]});
+      // After a failure as well, because some operations may have been enqueued.
+      owners_[i]->enqueued_work().Enqueued({.stream = batches_[i].stream,
+                                            .ours = ours_.empty() || ours_[i],
+                                            .native = native_peers_[i]});
     }
-    // Nothing, or what NCCL says.
-    return trouble.empty() ? result_ : Fail(trouble, ResultOf());
+    // `result_` is success or NCCL's error.
+    return problem.empty() ? result_ : Fail(problem, ResultOf());
   }
 
   template <typename T>
-  static size_t Add(std::vector<T>* all, T one) {
+  static size_t AddUnique(std::vector<T>* all, T one) {
     const auto found = std::ranges::find(*all, one);
     const auto index = static_cast<size_t>(found - all->begin());
     if (found == all->end()) all->push_back(one);
     return index;
   }
 
-  static Port* PortOf(const Call& call) {
+  void AddCommunicator(const MessageCall& call) {
+    AddUnique(&communicators_, call.communicator.get());
+  }
+
+  static Port* PortOf(const MessageCall& call, bool make) {
+    return call.communicator->FindPort(call.peer, call.role, make);
+  }
+
+  // Carries out a group that NCCL carries as a whole.
+  nccl::Result RunNative(uint64_t changes, RepeatedGroup* repeated) {
+    for (const MessageCall& call : group_.already_called) BatchOf(call);
+    for (const HeldCall& held : group_.held) BatchOf(held.message);
+    std::vector<size_t> call_indices(group_.held.size());
+    std::iota(call_indices.begin(), call_indices.end(), 0);
+    ours_.assign(batches_.size(), false);
+    result_ = CallNative(call_indices);
+    const bool runs = result_ == abi::kSuccess || result_ == abi::kInProgress;
+    // A group that NCCL refused never runs, and the peer does not count it.
+    if (runs) {
+      WithdrawStaleOfDryRuns();
+      for (const MessageCall& call : group_.already_called) CountCalled(call);
+      for (const HeldCall& held : group_.held) CountCalled(held.message);
+      other_communicators_.clear();
+    }
+    if (result_ == abi::kInProgress) {
+      enqueue_rest_ = [] { return true; };
+      return result_;
+    }
+    const nccl::Result result = End("");
+    if (runs && !ProfilerRange::IsActive()) repeated->Remember(group_, changes);
+    return result;
+  }
+
+  void CountCalled(const MessageCall& call) {
     Communicator& communicator = *call.communicator;
-    // Lanes begin with the first message that needs one, on both sides.
-    return communicator.FindPort(call.peer, call.role,
-                                 call.bytes() >= communicator.FloorOf(call.peer));
+    if (communicator.options().dry_run && call.bytes() >= communicator.FloorOf(call.peer)) {
+      return CountDry(call);
+    }
+    Port* const port = PortOf(call, false);
+    if (port != nullptr) port->end->CountNative();
+    Route route = call.bytes() < communicator.options().from ? Route::kSmall : Route::kElsewhere;
+    const bool closed = port != nullptr && port->end->closed();
+    if (closed && !port->end->is_unusable()) route = Route::kCaptured;
+    CountOne(call, port, route);
+  }
+
+  void WithdrawStaleOfDryRuns() {
+    for (Communicator* each : communicators_) {
+      if (each->options().dry_run) each->WithdrawStale();
+    }
+  }
+
+  // Counts the route that the message would take. A peer of a dry run is in one as well, so no
+  // slots are used.
+  void CountDry(const MessageCall& call) {
+    Port* const port = PortOf(call, true);
+    Route route = Route::kElsewhere;
+    if (port != nullptr) {
+      MapPeerMemoryOnce(call);
+      GroupMessage message;
+      message.address = reinterpret_cast<DeviceAddress>(call.buffer);
+      message.bytes = call.bytes();
+      message.port = port;
+      message.captured = captured_[BatchOf(call)];
+      route = LocalRoute(call, !std::exchange(port->connected, true), &message);
+      if (route == Route::kPushed) route = Route::kDry;
+      if (message.captured && route != Route::kSmall) route = Route::kCaptured;
+    }
+    CountOne(call, port, route);
+  }
+
+  static void CountOne(const MessageCall& call, const Port* port, Route route) {
+    ProcessCounts().Add(route, call.bytes());
+    if (port != nullptr && ProfilerRange::IsActive()) Mark(port->name, call.bytes(), route);
   }
 
   void Prepare() {
-    for (Communicator* each : communicators_) each->Tidy();
-    std::vector<std::pair<Communicator*, int>> looked;
-    for (size_t turn = 0; turn < group_.calls.size(); ++turn) {
-      const Call& call = group_.calls[turn];
-      Communicator& communicator = *call.communicator;
-      Port* const port = PortOf(call);
-      const size_t batch = BatchOf(call);
-      if (port == nullptr) {
-        without_.push_back(turn);
-        const bool small = call.bytes() < communicator.options().from;
-        TheCounts().Add(small ? Way::kSmall : Way::kElsewhere, call.bytes());
+    for (Communicator* each : communicators_) each->WithdrawStale();
+    for (const MessageCall& call : group_.already_called) {
+      BatchOf(call);
+      CountCalled(call);
+    }
+    for (const GroupCalls::OtherWork& other : group_.other_work) AddStream(other);
+    for (size_t call_index = 0; call_index < group_.held.size(); ++call_index) {
+      const HeldCall& held = group_.held[call_index];
+      if (!IsTracked(held)) {
+        native_calls_.push_back(call_index);
         continue;
       }
-      const auto peer = std::pair(&communicator, call.peer);
-      if (Add(&looked, peer) + 1 == looked.size()) {
-        communicator.LookAt(call.peer, [this] { return IsQuiet(); });
+      const MessageCall& call = held.message;
+      const size_t batch = BatchOf(call);
+      // Both sides create a lane at the first message that needs one.
+      Port* const port = PortOf(call, call.eligible);
+      if (port == nullptr) {
+        native_calls_.push_back(call_index);
+        const bool small = call.bytes() < call.communicator->options().from;
+        ProcessCounts().Add(small ? Route::kSmall : Route::kElsewhere, call.bytes());
+        continue;
       }
-      batches_[batch].messages.push_back(MessageOf(call, port, turn, batch));
+      MapPeerMemoryOnce(call);
+      batches_[batch].messages.push_back(MessageOf(call, port, call_index, batch));
     }
-    others_.clear();
+    other_communicators_.clear();
   }
 
-  // Nothing that this process's communicators have begun is under way, nor is begun while peers are
-  // looked at.
-  bool IsQuiet() {
+  // Maps what the peer has exported, once for each peer of the group.
+  void MapPeerMemoryOnce(const MessageCall& call) {
+    const auto peer = std::pair(call.communicator.get(), call.peer);
+    if (std::ranges::find(mapped_peers_, peer) != mapped_peers_.end()) return;
+    mapped_peers_.push_back(peer);
+    call.communicator->MapPeerMemory(call.peer, [this] { return IsIdle(); });
+  }
+
+  // Returns whether no communicator of the process has work in progress. Keeps the mutexes of all
+  // of them until Prepare ends, so that no new work begins.
+  bool IsIdle() {
     std::vector<Stream> streams;
-    for (const Call& call : group_.calls) Add<Stream>(&streams, call.stream);
+    for (const Batch& batch : batches_) AddUnique<Stream>(&streams, batch.stream);
     for (const std::shared_ptr<Communicator>& each : Watcher::Get().All()) {
       const bool held = std::ranges::find(communicators_, each.get()) != communicators_.end();
       if (held) continue;
       const bool known = std::ranges::any_of(
-          others_, [&](const auto& other) { return other.communicator == each; });
+          other_communicators_, [&](const auto& other) { return other.communicator == each; });
       if (known) continue;
       std::unique_lock lock(each->mutex(), std::try_to_lock);
       if (!lock.owns_lock()) return false;
-      others_.push_back({.communicator = each, .lock = std::move(lock)});
+      other_communicators_.push_back({.communicator = each, .lock = std::move(lock)});
     }
     return std::ranges::all_of(communicators_,
-                               [&](Communicator* each) { return each->IsQuiet(streams); }) &&
-           std::ranges::all_of(
-               others_, [&](const Other& each) { return each.communicator->IsQuiet(streams); });
+                               [&](Communicator* each) { return each->IsIdle(streams); }) &&
+           std::ranges::all_of(other_communicators_, [&](const OtherCommunicator& each) {
+             return each.communicator->IsIdle(streams);
+           });
   }
 
-  size_t BatchOf(const Call& call) {
+  size_t BatchOf(const MessageCall& call) { return BatchOf(call.communicator.get(), call.stream); }
+
+  size_t BatchOf(Communicator* communicator, Stream stream) {
     for (size_t i = 0; i < batches_.size(); ++i) {
-      if (owners_[i] == call.communicator.get() && batches_[i].stream == call.stream) return i;
+      if (owners_[i] == communicator && batches_[i].stream == stream) return i;
     }
-    owners_.push_back(call.communicator.get());
-    ways_.emplace_back();
+    owners_.push_back(communicator);
+    routes_.emplace_back();
     native_peers_.emplace_back();
-    captured_.push_back(call.communicator->driver().Capturing(call.stream));
-    batches_.push_back(
-        {.messages = {}, .stream = call.stream, .driver = &call.communicator->driver()});
+    captured_.push_back(communicator->driver().Capturing(stream));
+    batches_.push_back({.messages = {}, .stream = stream, .driver = &communicator->driver()});
     return batches_.size() - 1;
   }
 
-  Message MessageOf(const Call& call, Port* port, size_t turn, size_t batch) {
+  // Adds the stream of a collective, so that JoinStreams includes it.
+  void AddStream(const GroupCalls::OtherWork& other) {
+    const auto same = [&](const MessageCall& call) {
+      return call.comm == other.comm && call.communicator != nullptr;
+    };
+    const auto called = std::ranges::find_if(group_.already_called, same);
+    const auto held = std::ranges::find_if(group_.held, same, &HeldCall::message);
+    if (called != group_.already_called.end()) {
+      BatchOf(called->communicator.get(), other.stream);
+    } else if (held != group_.held.end()) {
+      BatchOf(held->message.communicator.get(), other.stream);
+    }
+  }
+
+  GroupMessage MessageOf(const MessageCall& call, Port* port, size_t call_index, size_t batch) {
     Communicator& communicator = *call.communicator;
-    Message message = {.port = port,
-                       .turn = turn,
-                       .address = reinterpret_cast<DeviceAddress>(call.buffer),
-                       .bytes = call.bytes()};
+    GroupMessage message = {.port = port,
+                            .call_index = call_index,
+                            .address = reinterpret_cast<DeviceAddress>(call.buffer),
+                            .bytes = call.bytes()};
     message.small = message.bytes < communicator.FloorOf(call.peer);
     message.captured = captured_[batch];
-    Way way = Way::kPushed;
-    if (message.small || message.bytes < communicator.options().from) {
-      way = Way::kSmall;
-    } else if (message.captured && !communicator.options().policy.graphs) {
-      way = Way::kCaptured;
-    } else {
-      const Found found = communicator.options().policy.fifo
-                              ? communicator.FindFifo(call.peer, call.role)
-                              : communicator.FindShare(call.peer, message.address, message.bytes);
-      message.allocation = found.number;
-      message.offset = found.offset;
-      way = WayOf(found.reach);
-      if (way == Way::kPushed && port->end->IsFresh()) way = Way::kFirst;
-      if (way == Way::kPushed && communicator.options().dry_run) way = Way::kDry;
+    Route route = LocalRoute(call, port->end->IsFresh(), &message);
+    message.can_copy = route == Route::kPushed;
+    const bool small = message.bytes < communicator.options().from;
+    if (message.captured && communicator.options().policy.graphs && !small) {
+      // A peer that captures the same message maps the memory then, so it need not be mapped yet.
+      message.can_copy = message.can_copy || route == Route::kNotYet;
+      route = Route::kCaptured;
     }
-    message.possible = way == Way::kPushed;
-    if (message.captured && way != Way::kSmall) {
-      // The peer can map what it has not yet when it captures the same.
-      message.possible = message.possible || way == Way::kNotYet;
-      way = Way::kCaptured;
-    }
-    ways_[batch].push_back(way);
+    routes_[batch].push_back(route);
     return message;
   }
 
-  // Empty: well.
+  // Enqueues the group. Returns an error text; empty: success.
   std::string Enqueue() {
-    std::optional<Clock::time_point> began;
-    std::optional<Clock::time_point> asked;
-    const Surroundings surroundings = {
+    std::optional<Clock::time_point> wait_began;
+    std::optional<Clock::time_point> capture_wait_began;
+    const GroupContext context = {
         .policy = communicators_.front()->options().policy,
-        .moment =
+        .wait_for_receiver =
             [&](uint64_t bytes) {
               const auto now = Clock::now();
-              if (!began) began = now;
-              const auto waited = now - *began;
-              if (waited < kMoment) return true;
+              if (!wait_began) wait_began = now;
+              const auto waited = now - *wait_began;
+              if (waited < kMinReceiverWait) return true;
               std::this_thread::yield();
               const auto more = std::chrono::microseconds(bytes / kBytesPerMicrosecond);
-              return waited < std::min<Clock::duration>(kMoment + more, kMostMoment);
+              return waited < std::min<Clock::duration>(kMinReceiverWait + more, kMaxReceiverWait);
             },
-        .pause = [] { std::this_thread::sleep_for(std::chrono::microseconds(20)); },
-        .capture =
+        .wait_for_capture =
             [&] {
               const auto now = Clock::now();
-              if (!asked) asked = now;
+              if (!capture_wait_began) capture_wait_began = now;
               std::this_thread::sleep_for(std::chrono::microseconds(20));
-              return now - *asked < kCapture;
+              return now - *capture_wait_began < kMaxCaptureWait;
             },
-        .others = group_.others || !without_.empty(),
-        .native =
+        .has_other_native_work =
+            group_.others || !group_.already_called.empty() || !native_calls_.empty(),
+        .start_native =
             [&](const std::vector<std::vector<size_t>>& messages) {
-              using Native = Surroundings::Native;
               result_ = CallNative(messages);
-              if (result_ == abi::kInProgress) return Native::kInProgress;
-              return result_ == abi::kSuccess ? Native::kDone : Native::kRefused;
+              if (result_ == abi::kInProgress) return NativeStart::kInProgress;
+              return result_ == abi::kSuccess ? NativeStart::kComplete : NativeStart::kRefused;
             },
     };
-    if (!Tie() || !Sum()) return kRefused;
-    Outcome outcome = RunGroup(batches_, surroundings);
-    Count(outcome);
+    if (!JoinStreams() || !EnqueueSendSums()) return kRefused;
+    GroupOutcome outcome = RunGroup(batches_, context);
+    CountRoutes(outcome);
     if (outcome.error.empty()) {
-      for (const std::vector<Outcome::Way>& ways : outcome.ways) {
-        ours_.push_back(!checked_.empty() || std::ranges::any_of(ways, [](Outcome::Way way) {
-          return way.path != Path::kNative;
+      for (const std::vector<MessageOutcome>& messages : outcome.messages) {
+        ours_.push_back(!checked_.empty() || std::ranges::any_of(messages, [](MessageOutcome each) {
+          return each.path != Path::kNative;
         }));
       }
     }
     cause_ = outcome.cause;
-    rest_ = std::move(outcome.rest);
-    if (rest_) return "";
+    enqueue_rest_ = std::move(outcome.enqueue_rest);
+    if (enqueue_rest_) return "";
     if (!outcome.error.empty() && result_ == abi::kSuccess) return outcome.error;
     if (result_ != abi::kSuccess) return "";
-    return Check() && Tie() ? "" : kRefused;
+    return EnqueueReceiveChecks() && JoinStreams() ? "" : kRefused;
   }
 
-  // What is sent, before anything of the group is enqueued that a peer waits for.
-  bool Sum() {
+  // Enqueues the checksums of sends, before any operation that a peer waits for.
+  bool EnqueueSendSums() {
     return std::ranges::all_of(CheckedMessages(), [](const CheckedMessage& each) {
-      const Message& message = *each.message;
+      const GroupMessage& message = *each.message;
       const bool sends = message.port->end->role() == Role::kSender;
       return !sends || each.checked.verifier->Sum(each.stream, message.address, message.bytes,
                                                   each.checked.sums, each.checked.number);
     });
   }
 
-  bool Check() {
+  bool EnqueueReceiveChecks() {
     return std::ranges::all_of(checked_, [](const CheckedMessage& each) {
-      const Message& message = *each.message;
+      const GroupMessage& message = *each.message;
       const bool sends = message.port->end->role() == Role::kSender;
       return sends || each.checked.verifier->Check(each.stream, message.address, message.bytes,
                                                    each.checked.sums, each.checked.number,
@@ -299,19 +376,20 @@ class Run {
   }
 
   struct CheckedMessage {
-    const Message* message = nullptr;
+    const GroupMessage* message = nullptr;
     Stream stream = nullptr;
     Communicator::Checked checked;
   };
 
   const std::vector<CheckedMessage>& CheckedMessages() {
     if (!communicators_.front()->options().verify) return checked_;
-    // In the order of calls, in which the peer counts.
-    for (size_t turn = 0; turn < group_.calls.size(); ++turn) {
+    // In the order of the calls, because the peer counts in the same order.
+    for (size_t call_index = 0; call_index < group_.held.size(); ++call_index) {
       for (size_t i = 0; i < batches_.size(); ++i) {
-        const auto found = std::ranges::find(batches_[i].messages, turn, &Message::turn);
+        const auto found =
+            std::ranges::find(batches_[i].messages, call_index, &GroupMessage::call_index);
         if (found == batches_[i].messages.end() || found->small || found->captured) continue;
-        const Call& call = group_.calls[turn];
+        const MessageCall& call = group_.held[call_index].message;
         const auto checked = owners_[i]->NextChecked(call.peer, call.role);
         if (checked.verifier != nullptr) {
           checked_.push_back({&*found, batches_[i].stream, checked});
@@ -323,165 +401,174 @@ class Run {
 
   nccl::Result ResultOf() const {
     switch (cause_) {
-      case Outcome::Cause::kUsage:
+      case GroupOutcome::Cause::kUsage:
         return abi::kInvalidUsage;
-      case Outcome::Cause::kPeer:
+      case GroupOutcome::Cause::kPeer:
         return abi::kRemoteError;
-      case Outcome::Cause::kRefused:
+      case GroupOutcome::Cause::kRefused:
         break;
     }
     return abi::kUnhandledCudaError;
   }
 
-  // NCCL makes all streams of a communicator in a group wait for each other.
-  bool Tie() {
+  // In one group NCCL makes all streams of a communicator wait for each other; so does this.
+  bool JoinStreams() {
     return std::ranges::all_of(communicators_, [&](Communicator* communicator) {
       std::vector<Stream> streams;
       for (size_t i = 0; i < batches_.size(); ++i) {
-        const bool ours = owners_[i] == communicator && !batches_[i].messages.empty();
-        if (ours) streams.push_back(batches_[i].stream);
+        if (owners_[i] == communicator) streams.push_back(batches_[i].stream);
       }
-      return streams.size() < 2 || communicator->Tie(streams);
+      return streams.size() < 2 || communicator->JoinStreams(streams);
     });
   }
 
   nccl::Result CallNative(const std::vector<std::vector<size_t>>& messages) {
-    called_ = true;
-    std::vector<size_t> turns = without_;
+    std::vector<size_t> call_indices = native_calls_;
     for (size_t batch = 0; batch < messages.size(); ++batch) {
       for (const size_t i : messages[batch]) {
-        turns.push_back(batches_[batch].messages[i].turn);
+        call_indices.push_back(batches_[batch].messages[i].call_index);
       }
     }
-    std::ranges::sort(turns);
-    for (const size_t turn : turns) {
-      const Call& call = group_.calls[turn];
-      call.communicator->underway().BeginNative({&call.peer, 1});
-      Add(&native_peers_[BatchOf(call)], call.peer);
-    }
-    return CallNative(turns);
+    std::ranges::sort(call_indices);
+    return CallNative(call_indices);
   }
 
-  nccl::Result CallNative(const std::vector<size_t>& turns) {
+  void BeginNative(const MessageCall& call) {
+    call.communicator->enqueued_work().BeginNative({&call.peer, 1});
+    AddUnique(&native_peers_[BatchOf(call)], call.peer);
+  }
+
+  nccl::Result CallNative(const std::vector<size_t>& call_indices) {
+    native_called_ = true;
+    for (const MessageCall& call : group_.already_called) BeginNative(call);
     nccl::Result result = abi::kSuccess;
-    for (const size_t turn : turns) {
-      const nccl::Result called = CallOne(group_.calls[turn], native_);
+    for (const size_t call_index : call_indices) {
+      const HeldCall& held = group_.held[call_index];
+      if (IsTracked(held)) BeginNative(held.message);
+      const nccl::Result called =
+          held.other != nullptr ? (*held.other)() : sendrecv::CallNative(held.message, native_);
       const bool fails = result != abi::kSuccess && result != abi::kInProgress;
       if (called != abi::kSuccess && !fails) result = called;
     }
-    return EndGroup(group_, native_, result);
+    if (!group_.end) return result;
+    native_end_ = group_.end();
+    return result == abi::kSuccess || result == abi::kInProgress ? native_end_ : result;
   }
 
-  void Count(const Outcome& outcome) {
-    for (size_t batch = 0; batch < outcome.ways.size(); ++batch) {
-      for (size_t i = 0; i < outcome.ways[batch].size(); ++i) {
-        const Message& message = batches_[batch].messages[i];
-        const Way way = WayTaken(outcome.ways[batch][i], ways_[batch][i], message);
-        TheCounts().Add(way, message.bytes);
-        if (Range::Seen()) Mark(message, way);
+  void CountRoutes(const GroupOutcome& outcome) {
+    for (size_t batch = 0; batch < outcome.messages.size(); ++batch) {
+      for (size_t i = 0; i < outcome.messages[batch].size(); ++i) {
+        const GroupMessage& message = batches_[batch].messages[i];
+        const Route route = RouteTaken(outcome.messages[batch][i], routes_[batch][i], message);
+        ProcessCounts().Add(route, message.bytes);
+        if (ProfilerRange::IsActive()) Mark(message.port->name, message.bytes, route);
       }
     }
   }
 
-  static void Mark(const Message& message, Way way) {
-    std::string words = message.port->name;
-    words += ": " + std::to_string(message.bytes) + " bytes, ";
-    words += WordsOf(way);
-    Range::Mark(words);
+  static void Mark(const std::string& lane, uint64_t bytes, Route route) {
+    std::string text = lane;
+    text += ": " + std::to_string(bytes) + " bytes, ";
+    text += DescribeRoute(route);
+    ProfilerRange::Mark(text);
   }
 
-  static Way WayTaken(const Outcome::Way& taken, Way wanted, const Message& message) {
-    switch (taken.path) {
-      case Path::kPushed:
-        return Way::kPushed;
-      case Path::kPulled:
-        return Way::kPulled;
-      case Path::kStaged:
-        return Way::kStaged;
-      case Path::kFifo:
-        return Way::kFifo;
-      case Path::kNative:
-        break;
+  nccl::Result Fail(const std::string& problem, nccl::Result result) {
+    Warn(problem);
+    for (Communicator* each : communicators_) each->Break(problem);
+    // NCCL's group must end even after an error.
+    if (group_.end && !native_called_) {
+      CallNested(group_.held);
+      native_end_ = group_.end();
     }
-    if (message.small) return Way::kSmall;
-    if (message.port->end->closed()) return Way::kCaptured;
-    if (wanted != Way::kPushed) return wanted;
-    return taken.first ? Way::kEager : Way::kPeer;
-  }
-
-  nccl::Result Fail(const std::string& trouble, nccl::Result result) {
-    Warn(trouble);
-    for (Communicator* each : communicators_) each->Break(trouble);
-    // Its group ends whatever else does.
-    if (group_.grouped && !called_) native_.GroupEnd();
     return result;
   }
 
-  // Of the process, not of the group, and kept from being called.
-  struct Other {
+  // A locked communicator of the process that is not part of the group.
+  struct OtherCommunicator {
     std::shared_ptr<Communicator> communicator;
     std::unique_lock<InlineMutex> lock;
   };
 
-  const CallGroup& group_;
+  const GroupCalls& group_;
   const Native& native_;
-  std::vector<Other> others_;
+  std::vector<OtherCommunicator> other_communicators_;
   std::vector<Communicator*> communicators_;
   std::vector<Batch> batches_;
-  std::vector<Communicator*> owners_;           // by batch
-  std::vector<bool> captured_;                  // by batch
-  std::vector<bool> ours_;                      // by batch, if all went well
-  std::vector<std::vector<int>> native_peers_;  // by batch: of messages that NCCL carries
-  std::vector<std::vector<Way>> ways_;          // by batch and message: what would be, or why not
-  std::vector<size_t> without_;                 // turns of calls that no lane leads to
+  std::vector<Communicator*> owners_;  // by batch
+  std::vector<bool> captured_;         // by batch
+  // by batch: whether it has operations of the library; empty after an error
+  std::vector<bool> ours_;
+  std::vector<std::vector<int>> native_peers_;  // by batch: peers of the messages that NCCL carries
+  std::vector<std::vector<Route>> routes_;      // by batch and message: the result of LocalRoute
+  std::vector<size_t> native_calls_;            // indices of the held calls that always go to NCCL
+  std::vector<std::pair<Communicator*, int>> mapped_peers_;
   std::vector<CheckedMessage> checked_;
   nccl::Result result_ = abi::kSuccess;
-  std::function<bool()> rest_;  // behind NCCL's part, which is in progress
-  bool called_ = false;
-  Outcome::Cause cause_ = Outcome::Cause::kRefused;
+  nccl::Result native_end_ = abi::kSuccess;
+  // enqueues what follows NCCL's part, while that is in progress
+  std::function<bool()> enqueue_rest_;
+  bool native_called_ = false;
+  GroupOutcome::Cause cause_ = GroupOutcome::Cause::kRefused;
 };
 
-// A run that goes on behind its call.
-class LongRun final : public Rest {
+// Owns its group, which outlives the call: NCCL's part is still in progress when the call returns.
+class NonblockingGroupRun final : public PendingGroup {
  public:
-  LongRun(CallGroup group, const Native& native) : group_(std::move(group)), run_(group_, native) {}
+  NonblockingGroupRun(GroupCalls group, const Native& native)
+      : group_(std::move(group)), run_(group_, native) {}
 
-  nccl::Result Go() { return run_.Go(); }
+  GroupRun& run() { return run_; }
 
   std::vector<nccl::Comm> Comms() const override {
     std::vector<nccl::Comm> comms;
-    for (const Call& call : group_.calls) {
+    const auto add = [&](const MessageCall& call) {
       if (std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
+    };
+    for (const MessageCall& call : group_.already_called) add(call);
+    for (const HeldCall& held : group_.held) {
+      if (IsTracked(held)) add(held.message);
     }
     return comms;
   }
   nccl::Result Finish() override { return run_.Finish(); }
-  void GiveUp(const std::string& why) override {
+  void Abandon(const std::string& why) override {
     for (Communicator* each : run_.communicators()) each->Break(why);
   }
 
  private:
-  const CallGroup group_;
-  Run run_;
+  const GroupCalls group_;
+  GroupRun run_;
 };
 
 }  // namespace
 
-nccl::Result CallOne(const Call& call, const Native& native) {
+void CallNested(const std::vector<HeldCall>& held) {
+  for (const HeldCall& each : held) {
+    if (each.nests) (*each.other)();
+  }
+}
+
+nccl::Result CallNative(const MessageCall& call, const Native& native) {
   return call.role == Role::kSender
              ? native.Send(call.buffer, call.count, call.type, call.peer, call.comm, call.stream)
              : native.Recv(call.buffer, call.count, call.type, call.peer, call.comm, call.stream);
 }
 
-nccl::Result RunCalls(const CallGroup& group, const Native& native, std::shared_ptr<Rest>* rest) {
-  std::optional<Range> range;
-  if (Range::Seen()) range.emplace(WordsOf(group));
-  const bool blocks = std::ranges::all_of(
-      group.calls, [](const Call& call) { return call.communicator->blocks(); });
-  if (blocks) return Run(group, native).Go();
-  auto run = std::make_shared<LongRun>(group, native);
-  const nccl::Result result = run->Go();
-  if (result == abi::kInProgress) *rest = std::move(run);
+GroupResult RunCalls(GroupCalls group, const Native& native, uint64_t changes, nccl::Result error,
+                     RepeatedGroup* repeated) {
+  std::optional<ProfilerRange> range;
+  if (ProfilerRange::IsActive()) range.emplace(DescribeGroup(group));
+  GroupResult result;
+  if (GroupRun run(group, native); run.Blocks()) {
+    result.result = run.Run(error, changes, repeated);
+    result.native = run.native_end();
+    return result;
+  }
+  auto run = std::make_shared<NonblockingGroupRun>(std::move(group), native);
+  result.result = run->run().Run(error, changes, repeated);
+  result.native = run->run().native_end();
+  if (result.result == abi::kInProgress) result.rest = std::move(run);
   return result;
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/communicator.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -12,30 +10,26 @@
 #include <utility>
 
 #include "common/content_hash.h"
-#include "sendrecv/say.h"
+#include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
-uint64_t AgreementOf(const Options& options) {
+uint64_t HashSettings(const SendRecvOptions& options) {
   std::string text = options.dry_run ? "dry" : "";
   if (options.policy.graphs) text += " graphs";
   if (options.verify) text += " verify";
-  if (options.policy.fifo) {
-    const FifoSettings& fifo = options.fifo;
-    for (const uint64_t number : {fifo.buffer, fifo.steps, fifo.channels, fifo.chunk}) {
-      text += " " + std::to_string(number);
-    }
-  }
+  if (options.policy.vccl) text += vccl::SharedSettingsText(options.vccl);
   return ContentHash(text);
 }
 
-constexpr int kLooks = 10;
-// Streams that wait for a peer that is gone go on then, with bytes that never came. Who asks for
-// errors has learned of it long before and given up.
-constexpr auto kRelease = std::chrono::seconds(10);
+constexpr int kPolls = 10;
+// After this time streams that wait for a lost peer continue without its bytes. A program that
+// polls for errors has learned of it long before and has aborted.
+constexpr auto kReleaseAfter = std::chrono::seconds(10);
 
-// Another process's GPU may be out of sight; then mapping its memory will tell.
+// A GPU that this process cannot see counts as reachable. Mapping its memory will fail if it is
+// not.
 bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
   int count = 0;
   std::optional<cu::Device> here;
@@ -57,80 +51,80 @@ bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
 }  // namespace
 
 struct Communicator::Peer {
-  // One direction.
-  struct Way {
-    Way(LaneMemory& lane, Role role) : end(lane, role) {}
+  // Messages with the peer in one direction.
+  struct Direction {
+    Direction(LaneMemory& lane, GateMemory& gate, Role role) : end(lane, gate, role) {}
     LaneEnd end;
     Port port;
     Sums* sums = nullptr;
-    uint64_t checked = 0;  // messages
-    // For staging.
+    uint64_t checked = 0;  // number of messages compared
+    // The staging memory; 0: not allocated.
     DeviceAddress memory = 0;
     bool refused = false;
-    std::optional<Place> place;  // as the peer knows it
+    std::optional<ExportedAddress> staging_address;  // the staging memory as the peer knows it
     std::unique_ptr<Staging> staging;
-    // The receiver's.
-    DeviceAddress buffer = 0;
-    bool no_buffer = false;
-    std::unique_ptr<Fifo> fifo;
+    std::unique_ptr<vccl::LaneBuffer> buffer;  // null: zero copy
   };
 
-  Peer(size_t at, const CudaDriver& driver, Card& card, size_t mine, Imports::Kind kind,
+  Peer(size_t at, const CudaDriver& driver, Card& card, size_t mine, ImportedMemory::Kind kind,
        Inbox* inbox)
-      : place(at), imports(driver, card, mine, kind, inbox, at) {}
+      : place(at), imported(driver, card, mine, kind, inbox, at) {}
 
-  bool IsOver(CudaDriver& driver) const {
-    return std::ranges::all_of(ways, [&](const std::unique_ptr<Way>& way) {
-      return way == nullptr || std::ranges::all_of(way->port.streams, [&](Stream stream) {
-               return stream == nullptr || driver.IsOver(stream);
+  bool IsComplete(CudaDriver& driver) const {
+    return std::ranges::all_of(directions, [&](const std::unique_ptr<Direction>& direction) {
+      return direction == nullptr ||
+             std::ranges::all_of(direction->port.streams, [&](Stream stream) {
+               return stream == nullptr || driver.IsComplete(stream);
              });
     });
   }
 
   bool HasGraphs() const {
-    return std::ranges::any_of(ways, [](const std::unique_ptr<Way>& way) {
-      return way != nullptr && way->end.memory().graphs.load() != 0;
+    return std::ranges::any_of(directions, [](const std::unique_ptr<Direction>& direction) {
+      return direction != nullptr && direction->end.memory().graph_messages.load() != 0;
     });
   }
 
-  bool HasSent() const {
-    const std::unique_ptr<Way>& way = ways[static_cast<size_t>(Role::kSender)];
-    return way != nullptr && sendrecv::HasSent(way->end.memory());
+  bool HasUnreceivedSends() const {
+    const std::unique_ptr<Direction>& direction = directions[static_cast<size_t>(Role::kSender)];
+    return direction != nullptr && sendrecv::HasUnreceivedSends(direction->end.memory());
   }
 
-  void GiveBack(CudaDriver* driver) const {
-    for (const std::unique_ptr<Way>& way : ways) {
-      if (way == nullptr) continue;
-      for (Stream stream : way->port.streams) {
+  void FreeResources(CudaDriver* driver) const {
+    for (const std::unique_ptr<Direction>& direction : directions) {
+      if (direction == nullptr) continue;
+      for (Stream stream : direction->port.streams) {
         if (stream != nullptr) driver->DeleteStream(stream);
       }
-      for (Stream stream : way->port.captured) driver->DeleteStream(stream);
-      for (Event event : way->port.joined) {
+      for (Stream stream : direction->port.captured) driver->DeleteStream(stream);
+      for (Event event : direction->port.joined) {
         if (event != nullptr) driver->DeleteEvent(event);
       }
-      if (way->port.forked != nullptr) driver->DeleteEvent(way->port.forked);
-      if (way->buffer != 0) driver->Free(way->buffer);
-      if (way->memory != 0) driver->Free(way->memory);
+      if (direction->port.forked != nullptr) driver->DeleteEvent(direction->port.forked);
+      if (direction->buffer != nullptr) direction->buffer->Free();
+      if (direction->memory != 0) driver->Free(direction->memory);
     }
   }
 
   size_t place;
+  bool same_process = false;  // the peer is a thread of this process
   uint64_t floor = 0;
-  Imports imports;
-  std::array<std::unique_ptr<Way>, 2> ways;  // by our role
+  ImportedMemory imported;
+  std::array<std::unique_ptr<Direction>, 2> directions;  // by this rank's role
+  std::array<bool, 2> unusable = {};  // the direction cannot be used on this rank
 };
 
-Communicator::Communicator(std::string_view key, const Options& options)
+Communicator::Communicator(std::string_view key, const SendRecvOptions& options)
     : key_(key), options_(options) {}
 
 std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
-                                                 const Options& options, std::string* why) {
+                                                 const SendRecvOptions& options, std::string* why) {
   std::shared_ptr<Communicator> made(new Communicator(key, options));
-  const cu::Api* const api = cu::Open(why);
+  const cu::Api* const api = OpenCuda(why);
   if (api == nullptr) return nullptr;
   made->driver_ = CudaDriver::OfCurrent(*api, why);
   if (made->driver_ == nullptr) return nullptr;
-  made->underway_ = std::make_unique<Underway>(*made->driver_);
+  made->enqueued_work_ = std::make_unique<EnqueuedWork>(*made->driver_);
   made->segment_ = Segment::Open(key, why);
   if (made->segment_ == nullptr) return nullptr;
   const auto place = made->segment_->Join(why);
@@ -138,18 +132,21 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   made->place_ = *place;
   Card& card = made->segment_->memory().cards[*place];
   card.rank.store(rank);
-  card.process = getpid();
+  card.protocol = Card::kProtocol;
+  card.process = ThisProcess();
+  card.host = ThisHost();
   card.context = reinterpret_cast<uint64_t>(made->driver_->context());
   card.gpu = made->driver_->uuid();
-  card.agreement = AgreementOf(options);
+  card.settings_hash = HashSettings(options);
   card.from = options.from;
   made->mailbox_ = Mailbox::Open(made->segment_->name(), *place);
   if (made->mailbox_ != nullptr) {
     made->inbox_ =
         std::make_unique<Inbox>(*made->driver_, made->segment_->memory(), *made->mailbox_);
   }
-  made->offers_ = std::make_unique<Offers>(*made->driver_, card, made->mailbox_.get(), *place);
-  card.state.store(Card::kHere);
+  made->exported_ =
+      std::make_unique<ExportedMemory>(*made->driver_, card, made->mailbox_.get(), *place);
+  card.state.store(Card::kJoined);
   if (options.verify) {
     Communicator* const communicator = made.get();
     made->verifier_ =
@@ -162,11 +159,12 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   return made;
 }
 
-// NCCL did not make it, or it was closed.
+// At this point it has been closed, or NCCL has not created it.
 Communicator::~Communicator() {
   if (segment_ == nullptr) return;
-  if (offers_ != nullptr) segment_->memory().cards[place_].state.store(Card::kLeft);
-  // Nobody else may be left to do it.
+  if (exported_ != nullptr) segment_->memory().cards[place_].state.store(Card::kLeft);
+  // NCCL failed to create it, so Begin has not removed the file. This may be the last rank that
+  // can.
   if (rank_.load() < 0) segment_->Unlink();
 }
 
@@ -179,38 +177,51 @@ void Communicator::Begin(int rank) {
 int Communicator::RankAt(size_t place) {
   const Card& card = segment_->memory().cards[place];
   const Card& mine = segment_->memory().cards[place_];
-  // Whoever split a communicator with us knows its rank in a moment, too.
-  while (card.rank.load() < 0 && card.state.load() == Card::kHere && segment_->Lives(place) &&
-         mine.gave_up.load() == 0) {
+  // The communicator was split from another. Its peer learns its rank from NCCL at about the same
+  // time.
+  while (card.rank.load() < 0 && card.state.load() == Card::kJoined && segment_->IsAlive(place) &&
+         mine.abandoned.load() == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return card.rank.load();
 }
 
-std::unique_ptr<Communicator::Peer> Communicator::Meet(int rank) {
+std::unique_ptr<Communicator::Peer> Communicator::ConnectPeer(int rank) {
   for (size_t place = 0; place < segment_->places(); ++place) {
-    if (segment_->memory().cards[place].state.load() == Card::kNobody) continue;
-    if (place != place_ && RankAt(place) == rank) return PeerAt(rank, place);
+    if (segment_->memory().cards[place].state.load() == Card::kEmpty) continue;
+    if (place != place_ && RankAt(place) == rank) return ConnectPeerAt(rank, place);
   }
   return nullptr;
 }
 
-std::unique_ptr<Communicator::Peer> Communicator::PeerAt(int rank, size_t place) {
+std::unique_ptr<Communicator::Peer> Communicator::ConnectPeerAt(int rank, size_t place) {
   Card& card = segment_->memory().cards[place];
   const std::string who = "rank " + std::to_string(rank);
-  if (card.agreement != AgreementOf(options_)) {
-    Warn("NCCL carries all to and from " + who + ": its NCCLTUNE_SENDRECV settings are others");
+  if (card.protocol != Card::kProtocol) {
+    Info("NCCL carries all messages to and from " + who + ": it runs another release of nccltune");
     return nullptr;
   }
-  auto kind = Imports::Kind::kByHandle;
-  if (card.process == getpid()) {
-    const auto context = reinterpret_cast<cu::Context>(card.context);
-    kind = driver_->EnablePeer(context) ? Imports::Kind::kDirect : Imports::Kind::kNone;
-  } else if (!CanReach(driver_->api(), driver_->uuid(), card.gpu)) {
-    kind = Imports::Kind::kNone;
+  if (card.host != ThisHost()) {
+    Info("NCCL carries all messages to and from " + who + ": it has another NCCL_HOSTID");
+    return nullptr;
   }
-  if (kind == Imports::Kind::kNone) Info("no peer access to the GPU of " + who);
+  if (card.settings_hash != HashSettings(options_)) {
+    Warn("NCCL carries all messages to and from " + who +
+         ": its NCCLTUNE_SENDRECV settings differ");
+    return nullptr;
+  }
+  auto kind = ImportedMemory::Kind::kByHandle;
+  const bool same_process = card.process == ThisProcess() && card.process != ProcessToken{};
+  if (same_process) {
+    const auto context = reinterpret_cast<cu::Context>(card.context);
+    kind =
+        driver_->EnablePeer(context) ? ImportedMemory::Kind::kDirect : ImportedMemory::Kind::kNone;
+  } else if (!CanReach(driver_->api(), driver_->uuid(), card.gpu)) {
+    kind = ImportedMemory::Kind::kNone;
+  }
+  if (kind == ImportedMemory::Kind::kNone) Info("no peer access to the GPU of " + who);
   auto peer = std::make_unique<Peer>(place, *driver_, card, place_, kind, inbox_.get());
+  peer->same_process = same_process;
   peer->floor = std::min(options_.from, card.from);
   return peer;
 }
@@ -219,9 +230,9 @@ Communicator::Peer* Communicator::FindPeer(int rank) {
   const auto known = peers_.find(rank);
   if (known != peers_.end()) return known->second.get();
   std::unique_ptr<Peer>& peer = peers_[rank];
-  peer = Meet(rank);
+  peer = ConnectPeer(rank);
   if (peer != nullptr) {
-    underway_->Meet(rank);
+    enqueued_work_->TrackPeer(rank);
     const std::scoped_lock lock(lanes_mutex_);
     watched_[rank].place = peer->place;
   }
@@ -236,31 +247,38 @@ uint64_t Communicator::FloorOf(int peer) {
 Port* Communicator::FindPort(int rank, Role role, bool make) {
   Peer* const peer = FindPeer(rank);
   if (peer == nullptr) return nullptr;
-  std::unique_ptr<Peer::Way>& way = peer->ways[static_cast<size_t>(role)];
-  if (way != nullptr || !make) return way == nullptr ? nullptr : &way->port;
+  std::unique_ptr<Peer::Direction>& direction = peer->directions[static_cast<size_t>(role)];
+  bool& unusable = peer->unusable[static_cast<size_t>(role)];
+  if (direction != nullptr) return &direction->port;
+  if (!make || unusable) return nullptr;
   const bool sends = role == Role::kSender;
-  bool failed = false;
-  const Segment::LanePlace lane =
-      segment_->Lane(*driver_, sends ? place_ : peer->place, sends ? peer->place : place_, &failed);
+  const size_t from = sends ? place_ : peer->place;
+  const size_t to = sends ? peer->place : place_;
+  GateMemory& gate = segment_->GateOf(from, to);
+  std::string why;
+  Segment::LaneMapping lane;
+  if (driver_->Reserve()) {
+    lane = segment_->MapLane(*driver_, from, to, &why);
+  } else {
+    why = "CUDA refused a stream or an event";
+  }
   if (lane.memory == nullptr) {
-    // The peer has the same verdict, or none can go on.
-    if (failed) {
-      Break("no shared memory for the messages of rank " + std::to_string(rank));
-    } else {
-      Warn("NCCL carries all to and from rank " + std::to_string(rank) +
-           ": no shared memory that the GPU can reach");
-    }
+    // The peer finds the gate closed, whether or not it has mapped the lane.
+    unusable = true;
+    Gate(gate, role).CloseForGood(true);
+    Info("NCCL carries all messages " + std::string(sends ? "sent to" : "received from") +
+         " rank " + std::to_string(rank) + ": " + why);
     return nullptr;
   }
-  way = std::make_unique<Peer::Way>(*lane.memory, role);
-  Peer::Way* const made = way.get();
+  direction = std::make_unique<Peer::Direction>(*lane.memory, gate, role);
+  Peer::Direction* const made = direction.get();
   made->sums = lane.sums;
   made->port.end = &made->end;
-  made->port.resolve = [peer](uint64_t allocation, uint64_t offset) {
-    return peer->imports.Resolve(allocation, offset);
+  made->port.resolve = [peer](uint64_t allocation, uint64_t offset, uint64_t bytes) {
+    return peer->imported.Resolve(allocation, offset, bytes);
   };
-  made->port.look = [peer] { peer->imports.Look([] { return false; }); };
-  made->port.nearby = segment_->memory().cards[peer->place].process == getpid();
+  made->port.map_new = [peer] { peer->imported.Update([] { return false; }); };
+  made->port.same_process = peer->same_process;
   const std::string mine = "rank " + std::to_string(rank_.load());
   const std::string other = "rank " + std::to_string(rank);
   made->port.name = sends ? mine + " to " + other : other + " to " + mine;
@@ -270,132 +288,123 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
       made->memory = driver_->Allocate(bytes);
       made->refused = made->memory == 0;
       if (made->refused) {
-        Warn("no memory for sends that come before their receives (" + std::to_string(bytes) +
-             " bytes): they wait for them");
+        Warn("cannot allocate " + std::to_string(bytes) +
+             " bytes of staging memory: sends now wait for their receives");
       } else {
         made->staging = std::make_unique<Staging>(made->memory, bytes);
       }
     }
     return made->staging.get();
   };
-  made->port.staging_place = [this, made, peer]() -> std::optional<Place> {
-    if (made->place || made->port.staging() == nullptr) return made->place;
-    const Found found = offers_->Find(made->memory, options_.policy.eager_limit, peer->place);
-    if (found.reach == Reach::kReached) {
-      made->place = {.allocation = found.number, .offset = found.offset};
+  made->port.staging_address = [this, made, peer]() -> std::optional<ExportedAddress> {
+    if (made->staging_address || made->port.staging() == nullptr) return made->staging_address;
+    const ExportLookup found =
+        exported_->Find(made->memory, options_.policy.eager_limit, peer->place);
+    if (found.status == ExportStatus::kMapped) {
+      made->staging_address = {.allocation = found.number, .offset = found.offset};
     }
-    return made->place;
+    return made->staging_address;
   };
-  made->port.fifo = [made] { return made->fifo.get(); };
-  underway_->Forget();
+  if (options_.policy.vccl) {
+    made->buffer = std::make_unique<vccl::LaneBuffer>(
+        options_.vccl, lane.memory->vccl, role,
+        vccl::LaneBuffer::Memory{
+            .driver = *driver_, .exported = *exported_, .imported = peer->imported},
+        rank, peer->place);
+    made->port.channels = [made] { return made->buffer->channels(); };
+  }
+  enqueued_work_->Forget();
   const std::scoped_lock lock(lanes_mutex_);
   watched_.at(rank).lanes.emplace_back(lane.memory, made->port.name);
   return &made->port;
 }
 
 Communicator::Checked Communicator::NextChecked(int peer, Role role) {
-  Peer::Way& way = *peers_.at(peer)->ways[static_cast<size_t>(role)];
-  // Behind a captured message the two sides do not count alike.
-  if (verifier_ == nullptr || way.end.closed()) return {};
-  return {.verifier = verifier_.get(), .sums = way.sums, .number = ++way.checked};
+  Peer::Direction& direction = *peers_.at(peer)->directions[static_cast<size_t>(role)];
+  // After a captured message the two sides would count differently.
+  if (verifier_ == nullptr || direction.end.closed()) return {};
+  return {.verifier = verifier_.get(), .sums = direction.sums, .number = ++direction.checked};
 }
 
-void Communicator::LookAt(int peer, const std::function<bool()>& quiet) {
-  peers_.at(peer)->imports.Look(quiet);
+void Communicator::MapPeerMemory(int peer, const std::function<bool()>& is_idle) {
+  peers_.at(peer)->imported.Update(is_idle);
 }
 
 bool Communicator::IsInUse(uint64_t allocation) const {
   return std::ranges::any_of(peers_, [&](const auto& each) {
     return each.second != nullptr &&
-           std::ranges::any_of(each.second->ways, [&](const std::unique_ptr<Peer::Way>& way) {
-             if (way == nullptr) return false;
-             const auto mine = static_cast<size_t>(way->end.role());
-             return std::ranges::any_of(way->end.memory().slots, [&](const Slot& slot) {
-               return !sendrecv::IsOver(slot) && slot.halves[mine].allocation == allocation;
-             });
-           });
+           std::ranges::any_of(each.second->directions,
+                               [&](const std::unique_ptr<Peer::Direction>& direction) {
+                                 if (direction == nullptr) return false;
+                                 if (direction->end.IsInGraph(allocation)) return true;
+                                 const auto mine = static_cast<size_t>(direction->end.role());
+                                 return std::ranges::any_of(
+                                     direction->end.memory().slots, [&](const MessageSlot& slot) {
+                                       return !sendrecv::IsComplete(slot) &&
+                                              slot.halves[mine].allocation == allocation;
+                                     });
+                               });
   });
 }
 
-void Communicator::Tidy() {
-  offers_->Tidy([this](uint64_t number) { return IsInUse(number); });
+void Communicator::WithdrawStale() {
+  if (!peers_.empty()) driver_->Reserve();
+  exported_->WithdrawStale([this](uint64_t number) { return IsInUse(number); });
 }
 
-Found Communicator::FindShare(int peer, DeviceAddress address, uint64_t bytes) {
-  return offers_->Find(address, bytes, peers_.at(peer)->place);
+ExportLookup Communicator::FindMemory(int peer, Role role, DeviceAddress address, uint64_t bytes) {
+  const Peer& other = *peers_.at(peer);
+  const Peer::Direction& direction = *other.directions[static_cast<size_t>(role)];
+  if (direction.buffer != nullptr) return direction.buffer->Find();
+  return exported_->Find(address, bytes, other.place);
 }
 
-Found Communicator::FindFifo(int peer, Role role) {
-  Peer& other = *peers_.at(peer);
-  Peer::Way& way = *other.ways[static_cast<size_t>(role)];
-  std::atomic<uint64_t>& number = way.end.memory().fifo;
-  if (role == Role::kSender) {
-    const DeviceAddress base = other.imports.Resolve(number.load(), 0);
-    if (base == 0) return {.reach = Reach::kNotYet};
-    if (way.fifo == nullptr) way.fifo = std::make_unique<Fifo>(options_.fifo, base);
-    return {.reach = Reach::kReached, .number = number.load(), .offset = 0};
-  }
-  if (way.fifo == nullptr && !way.no_buffer) {
-    way.buffer = driver_->Allocate(options_.fifo.room());
-    way.no_buffer = way.buffer == 0;
-    if (way.no_buffer) {
-      Warn("no memory for a buffer of " + std::to_string(options_.fifo.room()) +
-           " bytes: NCCL carries what is received from rank " + std::to_string(peer));
-    } else {
-      way.fifo = std::make_unique<Fifo>(options_.fifo, way.buffer);
-    }
-  }
-  if (way.no_buffer) return {.reach = Reach::kNoMemory};
-  const Found found = offers_->Find(way.buffer, options_.fifo.room(), other.place);
-  if (found.reach == Reach::kNotYet || found.reach == Reach::kReached) number.store(found.number);
-  return found;
-}
-
-bool Communicator::Tie(const std::vector<Stream>& streams) {
-  while (ties_.size() < streams.size()) {
-    ties_.push_back(driver_->NewEvent());
-    if (ties_.back() == nullptr) return false;
+bool Communicator::JoinStreams(const std::vector<Stream>& streams) {
+  while (join_events_.size() < streams.size()) {
+    join_events_.push_back(driver_->NewEvent());
+    if (join_events_.back() == nullptr) return false;
   }
   for (size_t i = 0; i < streams.size(); ++i) {
-    if (!driver_->Record(ties_[i], streams[i])) return false;
+    if (!driver_->Record(join_events_[i], streams[i])) return false;
   }
   for (size_t i = 0; i < streams.size(); ++i) {
     for (size_t k = 0; k < streams.size(); ++k) {
-      if (i != k && !driver_->WaitEvent(streams[i], ties_[k])) return false;
+      if (i != k && !driver_->WaitEvent(streams[i], join_events_[k])) return false;
     }
   }
   return true;
 }
 
-bool Communicator::HasSent(const Peer& peer) const {
-  return segment_->memory().cards[peer.place].state.load() == Card::kHere && peer.HasSent();
+bool Communicator::HasUnreceivedSends(const Peer& peer) const {
+  return segment_->memory().cards[peer.place].state.load() == Card::kJoined &&
+         peer.HasUnreceivedSends();
 }
 
-bool Communicator::HasSent() {
+bool Communicator::HasUnreceivedSends() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   return lock.owns_lock() && segment_ != nullptr &&
          std::ranges::any_of(peers_, [&](const auto& each) {
-           return each.second != nullptr && HasSent(*each.second);
+           return each.second != nullptr && HasUnreceivedSends(*each.second);
          });
 }
 
-bool Communicator::IsQuiet(std::span<const Stream> streams) {
+bool Communicator::IsIdle(std::span<const Stream> streams) {
   const bool graphs = std::ranges::any_of(
       peers_, [](const auto& each) { return each.second != nullptr && each.second->HasGraphs(); });
-  // When they run nobody knows.
+  // Graphs may run at any time.
   if (graphs) return false;
-  if (!underway_->HasEvents(streams)) return false;
-  // An event takes some microseconds in a stream that has nothing else to do.
-  for (int times = 0; times < kLooks; ++times) {
-    if (EverythingIsOver()) return true;
+  if (!enqueued_work_->EnsureEvents(streams)) return false;
+  // Even in an idle stream an event takes some microseconds, so poll a few times.
+  for (int times = 0; times < kPolls; ++times) {
+    if (EverythingIsComplete()) return true;
   }
   return false;
 }
 
-bool Communicator::EverythingIsOver() {
-  return underway_->IsOver() && std::ranges::all_of(peers_, [&](const auto& each) {
+bool Communicator::EverythingIsComplete() {
+  return enqueued_work_->IsComplete() && std::ranges::all_of(peers_, [&](const auto& each) {
            return each.second == nullptr ||
-                  (each.second->IsOver(*driver_) && !HasSent(*each.second));
+                  (each.second->IsComplete(*driver_) && !HasUnreceivedSends(*each.second));
          });
 }
 
@@ -403,18 +412,18 @@ bool Communicator::Close() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   if (segment_ == nullptr) return true;
-  if (!EverythingIsOver()) return false;
+  if (!EverythingIsComplete()) return false;
   for (const auto& [rank, peer] : peers_) {
-    if (peer != nullptr) peer->GiveBack(driver_.get());
+    if (peer != nullptr) peer->FreeResources(driver_.get());
   }
-  for (Event event : ties_) driver_->DeleteEvent(event);
-  ties_.clear();
+  for (Event event : join_events_) driver_->DeleteEvent(event);
+  join_events_.clear();
   peers_.clear();
-  offers_.reset();
+  exported_.reset();
   verifier_.reset();
   inbox_.reset();
   mailbox_.reset();
-  underway_->Clear();
+  enqueued_work_->Clear();
   const std::scoped_lock lanes(lanes_mutex_);
   watched_.clear();
   segment_->memory().cards[place_].state.store(Card::kLeft);
@@ -424,98 +433,100 @@ bool Communicator::Close() {
 
 void Communicator::Fail(const std::string& why, nccl::Result result) {
   if (failure_.why.empty()) failure_ = {.why = why, .result = result};
-  troubled_.store(true);
+  needs_check_.store(true);
 }
 
 void Communicator::Break(const std::string& why) {
   const std::scoped_lock lock(lanes_mutex_);
   Fail(why, abi::kRemoteError);
   if (segment_ == nullptr) return;
-  segment_->memory().cards[place_].gave_up.store(1);
+  segment_->memory().cards[place_].abandoned.store(1);
   for (auto& [rank, peer] : watched_) Release(peer);
 }
 
-void Communicator::Release(Watched& peer) {
+void Communicator::Release(WatchedPeer& peer) {
   peer.released = true;
   for (const auto& [lane, name] : peer.lanes) {
-    LaneEnd(*lane, Role::kSender).Break(HasOpen(*lane));
+    sendrecv::BreakLane(*lane, HasIncomplete(*lane));
   }
 }
 
-bool Communicator::HasGone(const Watched& peer, bool processes, std::string* why) {
+bool Communicator::IsLost(const WatchedPeer& peer, bool processes, std::string* why) {
   const Card& card = segment_->memory().cards[peer.place];
-  if (card.gave_up.load() != 0 || std::ranges::any_of(peer.lanes, [](const auto& lane) {
-        return lane.first->broken.load() != LaneMemory::kWhole;
+  if (card.abandoned.load() != 0 || std::ranges::any_of(peer.lanes, [](const auto& lane) {
+        return lane.first->broken.load() != LaneMemory::kUsable;
       })) {
-    *why = " has given the communicator up";
+    *why = " has abandoned the communicator";
     return true;
   }
-  if (!processes || segment_->Lives(peer.place)) return false;
+  if (!processes || segment_->IsAlive(peer.place)) return false;
   *why = " has ended";
   return true;
 }
 
-// Who gives a communicator up, or whose process ends, may have done all that there was to do: then
-// there is nothing to complain of.
-void Communicator::LookAfter(bool processes) {
+// A lost peer is an error only while messages with it are incomplete.
+void Communicator::FindLostPeers(bool processes) {
   if (segment_ == nullptr || !failure_.why.empty()) return;
   for (auto& [rank, peer] : watched_) {
     std::string why;
-    if (!peer.gone.empty() || !HasGone(peer, processes, &why)) continue;
-    peer.gone = "rank " + std::to_string(rank);
-    peer.gone += why;
-    peer.at = Clock::now();
-    troubled_.store(true);
-    underway_->Gone(rank);
-    bool open = false;
+    if (!peer.lost_why.empty() || !IsLost(peer, processes, &why)) continue;
+    peer.lost_why = "rank " + std::to_string(rank);
+    peer.lost_why += why;
+    peer.lost_at = Clock::now();
+    needs_check_.store(true);
+    enqueued_work_->PeerLost(rank);
+    bool incomplete = false;
     for (const auto& [lane, name] : peer.lanes) {
-      open = open || lane->broken.load() == LaneMemory::kOpen || HasOpen(*lane);
-      LaneEnd(*lane, Role::kSender).GiveUp(open);
-      const std::string differs = FindDisagreement(*lane);
-      if (!differs.empty()) {
-        Fail(std::string(name).append(": ").append(differs), abi::kInvalidUsage);
+      incomplete = incomplete || lane->broken.load() == LaneMemory::kBrokenIncomplete ||
+                   HasIncomplete(*lane);
+      MarkBroken(*lane, incomplete);
+      const std::string mismatch = FindMismatch(*lane);
+      if (!mismatch.empty()) {
+        Fail(std::string(name).append(": ").append(mismatch), abi::kInvalidUsage);
       }
     }
-    if (open) Fail(peer.gone, abi::kRemoteError);
+    if (incomplete) Fail(peer.lost_why, abi::kRemoteError);
   }
 }
 
-void Communicator::Watch() {
+void Communicator::CheckPeers() {
   const std::scoped_lock lock(lanes_mutex_);
-  LookAfter(true);
+  FindLostPeers(true);
   const auto now = Clock::now();
   const bool late = std::ranges::any_of(watched_, [&](const auto& each) {
-    return !each.second.gone.empty() && now - each.second.at > kRelease;
+    return !each.second.lost_why.empty() && now - each.second.lost_at > kReleaseAfter;
   });
-  const bool counted = options_.policy.fifo || options_.policy.graphs;
+  const bool counted = options_.policy.vccl || options_.policy.graphs;
   for (auto& [rank, peer] : watched_) {
-    const bool waits = !failure_.why.empty() || !peer.gone.empty();
+    const bool waits = !failure_.why.empty() || !peer.lost_why.empty();
     if (late && waits && !peer.released) Release(peer);
     if (!counted || !peer.released) continue;
-    for (const auto& [lane, name] : peer.lanes) LaneEnd(*lane, Role::kSender).Release();
+    for (const auto& [lane, name] : peer.lanes) sendrecv::EndRepeatedWaits(*lane);
   }
 }
 
-std::string Communicator::OpenWords() {
+std::string Communicator::DescribeIncompleteMessages() {
   const std::scoped_lock lock(lanes_mutex_);
-  // Two communicators may have the same ranks.
+  // Distinguishes two communicators with the same ranks.
   std::ostringstream name;
   name << "communicator " << std::hex << (ContentHash(key_) & 0xffff) << ", ";
   std::string words;
   for (const auto& [rank, peer] : watched_) {
     for (const auto& [lane, lane_name] : peer.lanes) {
-      words += sendrecv::OpenWords(*lane, name.str() + lane_name);
+      words += sendrecv::DescribeIncompleteMessages(*lane, name.str() + lane_name);
     }
   }
   return words;
 }
 
-Communicator::Trouble Communicator::Failure() {
+Communicator::FailureInfo Communicator::Failure() {
   const std::scoped_lock lock(lanes_mutex_);
-  LookAfter(false);
+  FindLostPeers(false);
   if (segment_ == nullptr || !failure_.why.empty()) return failure_;
   for (const auto& [rank, peer] : watched_) {
-    if (!peer.gone.empty() && underway_->WaitsFor(rank, peer.at)) return {.why = peer.gone};
+    if (!peer.lost_why.empty() && enqueued_work_->MayWaitFor(rank, peer.lost_at)) {
+      return {.why = peer.lost_why};
+    }
   }
   return {};
 }

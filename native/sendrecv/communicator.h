@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank has of a communicator beside NCCL's own: its card in the shared segment, and lanes to
-// the peers that are there, too.
+// The library's part of a communicator on one rank: its card in the shared segment, and the lanes
+// to peers in the same segment.
 #ifndef NCCLTUNE_SENDRECV_COMMUNICATOR_H_
 #define NCCLTUNE_SENDRECV_COMMUNICATOR_H_
 
@@ -20,21 +20,24 @@
 #include <vector>
 
 #include "sendrecv/cuda_driver.h"
+#include "sendrecv/enqueued_work.h"
+#include "sendrecv/exported_memory.h"
 #include "sendrecv/group.h"
+#include "sendrecv/imported_memory.h"
 #include "sendrecv/inline_mutex.h"
 #include "sendrecv/nccl_api.h"
 #include "sendrecv/segment.h"
-#include "sendrecv/shares.h"
-#include "sendrecv/underway.h"
 #include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {
 
-// The modes must be alike on two ranks, or NCCL carries all between them.
-struct Options {
-  uint64_t from = uint64_t{2} << 20;  // bytes of messages that are worth a copy engine
+// The settings of one rank. Except for `from`, two ranks must have equal ones, or NCCL carries all
+// messages between them.
+struct SendRecvOptions {
+  // Messages of at least this many bytes are worth a copy engine.
+  uint64_t from = uint64_t{2} << 20;
   Policy policy;
-  FifoSettings fifo;
+  vccl::VcclSettings vccl;
   bool dry_run = false;
   bool verify = false;
 };
@@ -43,132 +46,136 @@ class Communicator {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Before NCCL makes the communicator, on the context that it will use. `key`: see Segment.
-  // `rank`: -1 where it is not known yet. Null: NCCL carries all, and `why` says why.
-  static std::shared_ptr<Communicator> Join(std::string_view key, int rank, const Options& options,
-                                            std::string* why);
+  // Called before NCCL creates the communicator, on the context that it will use. `key`: see
+  // Segment. `rank`: -1 if it is not known yet. Returns null if NCCL must carry all messages, with
+  // the reason in `why`.
+  static std::shared_ptr<Communicator> Join(std::string_view key, int rank,
+                                            const SendRecvOptions& options, std::string* why);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // NCCL has made it, so that every rank has joined that ever will.
+  // Called when NCCL has created the communicator. All ranks of this host have joined by then.
   void Begin(int rank);
-  // NCCL's calls may come back before they are done. Before anything else.
-  void DoNotBlock() { blocks_ = false; }
+  // Marks the communicator as nonblocking: NCCL's calls may return before they are complete. Call
+  // it before any other function.
+  void SetNonblocking() { blocks_ = false; }
   bool blocks() const { return blocks_; }
 
-  // One at a time.
+  // Held during each call that uses the communicator.
   InlineMutex& mutex() { return mutex_; }
 
-  // Before the first of a group's messages: what no message is in any more is taken back.
-  void Tidy();
-  // The lane to a peer, or from it; null: NCCL carries all. Under the mutex, as what follows.
+  // Withdraws exported memory that no message uses. Called before the first message of a group.
+  void WithdrawStale();
+  // The following functions require the mutex.
   struct Peer;
-  // `make`: where there is none yet.
+  // Returns the lane to or from a peer; null: NCCL carries all messages. `make`: create a missing
+  // one.
   Port* FindPort(int peer, Role role, bool make);
-  // Bytes from which on messages between the two have slots: what the lower of both thinks is worth
-  // a copy engine.
+  // Returns the size in bytes from which on messages with this peer have slots: the lower `from` of
+  // the two ranks.
   uint64_t FloorOf(int peer);
-  // Where contents are checked: the number of the port's next message, which the peer counts alike,
-  // and its sums.
+  // A message whose contents are compared: its number, which both ranks count alike, and the
+  // checksums of its lane.
   struct Checked {
-    Verifier* verifier = nullptr;  // null: they are not
+    Verifier* verifier = nullptr;  // null: contents are not compared
     Sums* sums = nullptr;
     uint64_t number = 0;
   };
   Checked NextChecked(int peer, Role role);
-  // Maps what the peer has offered meanwhile. `quiet`: nothing of this process is under way.
-  void LookAt(int peer, const std::function<bool()>& quiet);
-  // Nothing of ours is under way, nor what NCCL carries. `streams`: those of the present calls,
-  // where events may be recorded.
-  bool IsQuiet(std::span<const Stream> streams);
-  Found FindShare(int peer, DeviceAddress address, uint64_t bytes);
-  // The buffer that messages to or from a peer go through.
-  Found FindFifo(int peer, Role role);
-  // Each of the streams waits for what the others have so far.
-  bool Tie(const std::vector<Stream>& streams);
+  // Maps the memory that the peer has exported since the last call. `is_idle`: see ImportedMemory.
+  void MapPeerMemory(int peer, const std::function<bool()>& is_idle);
+  // Returns whether no work of the library or of NCCL is in progress. `streams`: those of the
+  // present calls, in which events may be recorded.
+  bool IsIdle(std::span<const Stream> streams);
+  // Returns where the peer finds the memory of a message, or with the vccl policy the buffer.
+  ExportLookup FindMemory(int peer, Role role, DeviceAddress address, uint64_t bytes);
+  // Makes each stream wait for the present work of the others.
+  bool JoinStreams(const std::vector<Stream>& streams);
 
-  // Gives everything back; false: something of it still runs, or somebody is in a call. Never
-  // waits.
+  // Frees everything. Returns false if work is still in progress or another thread is in a call.
+  // Never waits.
   bool Close();
 
-  // A peer has still to receive what was sent to it by copy engines, and may; not while somebody is
-  // in a call. Never waits.
-  bool HasSent();
+  // Returns whether a living peer has not yet received a message that copy engines carry. Returns
+  // false while another thread is in a call. Never waits.
+  bool HasUnreceivedSends();
 
-  // Somebody is gone, or it has failed: noticed by the watcher, or whoever asked.
-  bool troubled() const { return troubled_.load(std::memory_order_relaxed); }
-  // What is in streams.
-  Underway& underway() { return *underway_; }
+  // Whether a peer is lost or the communicator has failed, so that Failure() must be asked.
+  bool needs_check() const { return needs_check_.load(std::memory_order_relaxed); }
+  // The work in streams.
+  EnqueuedWork& enqueued_work() { return *enqueued_work_; }
 
-  // From any thread, at once. All waits end, on both sides.
+  // Marks the communicator as failed and ends all waits on both sides. Thread-safe.
   void Break(const std::string& why);
-  // From any thread. What waits for peers that are gone ends after a while, if nobody else ends it.
-  void Watch();
-  // The messages that are not over, a line each. From any thread.
-  std::string OpenWords();
-  // Why it is of no use any more. From any thread.
-  struct Trouble {
-    std::string why;  // empty: it is of use
+  // Checks whether the peers are alive. 10 s after a peer is lost, ends the waits for it.
+  // Thread-safe.
+  void CheckPeers();
+  // Returns a line for each incomplete message. Thread-safe.
+  std::string DescribeIncompleteMessages();
+  // Returns why the communicator cannot be used any more. Thread-safe.
+  struct FailureInfo {
+    std::string why;  // empty: it can be used
     nccl::Result result = abi::kRemoteError;
   };
-  Trouble Failure();
+  FailureInfo Failure();
 
   CudaDriver& driver() { return *driver_; }
-  const Options& options() const { return options_; }
+  const SendRecvOptions& options() const { return options_; }
   const std::string& key() const { return key_; }
   int rank() const { return rank_.load(); }
-  // Of the next communicator that is made from this one, which all its ranks count alike.
+  // Returns the number of the next communicator made from this one. All ranks count alike.
   uint64_t NextChild() { return children_++; }
 
  private:
-  Communicator(std::string_view key, const Options& options);
+  Communicator(std::string_view key, const SendRecvOptions& options);
 
-  std::unique_ptr<Peer> Meet(int rank);
-  std::unique_ptr<Peer> PeerAt(int rank, size_t place);
+  std::unique_ptr<Peer> ConnectPeer(int rank);
+  std::unique_ptr<Peer> ConnectPeerAt(int rank, size_t place);
   Peer* FindPeer(int rank);
   int RankAt(size_t place);
-  // The same, but for messages of NCCL's that no event is behind.
-  bool EverythingIsOver();
-  bool HasSent(const Peer& peer) const;
+  // Like IsIdle, but ignores NCCL's messages that have no event.
+  bool EverythingIsComplete();
+  bool HasUnreceivedSends(const Peer& peer) const;
   bool IsInUse(uint64_t allocation) const;
-  struct Watched;
-  bool HasGone(const Watched& peer, bool processes, std::string* why);
-  void LookAfter(bool processes);
-  static void Release(Watched& peer);
+  struct WatchedPeer;
+  bool IsLost(const WatchedPeer& peer, bool processes, std::string* why);
+  void FindLostPeers(bool processes);
+  static void Release(WatchedPeer& peer);
   void Fail(const std::string& why, nccl::Result result);
 
   const std::string key_;
-  const Options options_;
+  const SendRecvOptions options_;
   InlineMutex mutex_;
-  std::atomic<bool> troubled_ = false;
+  std::atomic<bool> needs_check_ = false;
   std::unique_ptr<CudaDriver> driver_;
-  std::unique_ptr<Underway> underway_;
+  std::unique_ptr<EnqueuedWork> enqueued_work_;
   std::shared_ptr<Segment> segment_;
   size_t place_ = 0;
-  // Null where the system has none: then memory without a legacy handle is NCCL's.
+  // Null if the system has none. Then NCCL carries messages in memory without a legacy handle.
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<Inbox> inbox_;
-  std::unique_ptr<Offers> offers_;
+  std::unique_ptr<ExportedMemory> exported_;
   bool blocks_ = true;
   std::atomic<int> rank_ = -1;
   std::atomic<uint64_t> children_ = 0;
 
-  std::map<int, std::unique_ptr<Peer>> peers_;  // null: elsewhere
-  std::unique_ptr<Verifier> verifier_;          // null: nothing is checked
-  std::vector<Event> ties_;
+  // by rank; null: on another host or with other settings
+  std::map<int, std::unique_ptr<Peer>> peers_;
+  std::unique_ptr<Verifier> verifier_;  // null: contents are not compared
+  std::vector<Event> join_events_;
 
   std::mutex lanes_mutex_;
-  // A peer that was met.
-  struct Watched {
+  // A peer that this rank has exchanged messages with.
+  struct WatchedPeer {
     size_t place = 0;
     std::vector<std::pair<LaneMemory*, std::string>> lanes;  // with their names
-    std::string gone;                                        // why it is of no use any more
-    bool released = false;                                   // what waits for it goes on
-    Clock::time_point at;                                    // when it was gone
+    std::string lost_why;       // why the peer is lost; empty: it is alive
+    bool released = false;      // waits for it have been ended
+    Clock::time_point lost_at;  // when it was found to be lost
   };
-  std::map<int, Watched> watched_;  // by rank
-  Trouble failure_;
+  std::map<int, WatchedPeer> watched_;  // by rank
+  FailureInfo failure_;
 };
 
 }  // namespace nccltune::sendrecv

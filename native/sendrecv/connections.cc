@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams share CUDA's connections to a GPU, 8 by default, and what waits in one keeps all streams
-// of its connection waiting. CUDA reads the number when it starts, which is long after a library
-// that is loaded with the program.
+// Sets CUDA_DEVICE_MAX_CONNECTIONS when the library is loaded. Streams share CUDA's connections to
+// a GPU, 8 by default. A stream that waits blocks all streams of its connection. CUDA reads the
+// variable when it is initialised, long after libraries are loaded with the program.
 #include <cstdlib>
 #include <cstring>
 
@@ -15,7 +15,7 @@ namespace {
 __attribute__((constructor)) void MakeConnections() {
   const char* mode = std::getenv("NCCLTUNE_SENDRECV");
   if (mode == nullptr || *mode == '\0' || std::strcmp(mode, "0") == 0) return;
-  // Other threads may be reading the environment.
+  // With several threads, setenv could race with a thread that reads the environment.
   if (&__libc_single_threaded == nullptr || __libc_single_threaded == 0) return;
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }

@@ -4,45 +4,46 @@
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords = {
+constexpr std::array<std::string_view, static_cast<size_t>(Route::kCount)> kDescriptions = {
     "copy engine, pushed",
     "copy engine, pulled",
     "copy engine, staged",
     "copy engine, through the receiver's buffer",
     "NCCL: small",
-    "NCCL: rank of another host, or that is not able",
+    "NCCL: peer on another host, or unable to use copy engines",
     "NCCL: first message from one rank to another",
+    "NCCL: no free slot between the two ranks",
     "NCCL: sent before it was received",
     "NCCL: decided by the peer",
-    "NCCL: captured in a graph, or behind one that is",
+    "NCCL: captured in a graph, or after a captured message",
     "NCCL: memory cannot be shared",
-    "NCCL: not memory of the GPU, or of several allocations",
+    "NCCL: not GPU memory, or in several allocations",
     "NCCL: memory not mapped by the peer yet",
     "NCCL: memory that the peer cannot map",
-    "NCCL: more memory than can be offered at once",
+    "NCCL: too many allocations exported",
     "NCCL: dry run, a copy engine would have carried it",
     "contents checked",
 };
 
 }  // namespace
 
-std::string_view WordsOf(Way way) { return kWords[static_cast<size_t>(way)]; }
+std::string_view DescribeRoute(Route route) { return kDescriptions[static_cast<size_t>(route)]; }
 
-Counts::Both Counts::Of(Way way) const {
-  const Counter& counter = counters_[static_cast<size_t>(way)];
+Counts::Total Counts::Get(Route route) const {
+  const Counter& counter = counters_[static_cast<size_t>(route)];
   return {.messages = counter.messages.load(std::memory_order_relaxed),
           .bytes = counter.bytes.load(std::memory_order_relaxed)};
 }
 
-std::string Counts::Words() const {
-  std::string words;
+std::string Counts::Report() const {
+  std::string text;
   for (size_t i = 0; i < counters_.size(); ++i) {
-    const Both both = Of(static_cast<Way>(i));
-    if (both.messages == 0) continue;
-    words += std::string(kWords[i]) + ": " + std::to_string(both.messages) + " messages, " +
-             std::to_string(both.bytes) + " bytes\n";
+    const Total total = Get(static_cast<Route>(i));
+    if (total.messages == 0) continue;
+    text += std::string(kDescriptions[i]) + ": " + std::to_string(total.messages) + " messages, " +
+            std::to_string(total.bytes) + " bytes\n";
   }
-  return words;
+  return text;
 }
 
 }  // namespace nccltune::sendrecv

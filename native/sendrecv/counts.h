@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How messages went, and why NCCL carried those that it did. From any thread.
+// Counts messages by the route that they took, and for NCCL's messages by the reason. Thread-safe.
 #ifndef NCCLTUNE_SENDRECV_COUNTS_H_
 #define NCCLTUNE_SENDRECV_COUNTS_H_
 
@@ -13,60 +13,61 @@
 
 namespace nccltune::sendrecv {
 
-enum class Way : uint8_t {
-  // By a copy engine.
+enum class Route : uint8_t {
+  // Carried by a copy engine.
   kPushed,
   kPulled,
   kStaged,
-  kFifo,  // through a buffer of the receiver
-  // By NCCL.
-  kSmall,      // below the size from which on a copy engine is faster
-  kElsewhere,  // to a rank of another host, or that is not able
-  kFirst,      // of its lane: NCCL connects the two ranks
-  kEager,      // sent before it is received, and small enough for NCCL's buffers
-  kPeer,       // the peer decided
-  kCaptured,   // of a graph, or behind one
-  kUnshared,   // memory without a handle
-  kNoMemory,   // no allocation of this process on the GPU
+  kBuffered,  // through a buffer of the receiver
+  // Carried by NCCL.
+  kSmall,      // below the size from which on a copy engine is worth it
+  kElsewhere,  // the peer is on another host, or cannot use the lane
+  kFirst,      // the first message of its lane: NCCL connects the two ranks with it
+  kFull,       // the ring of slots is full
+  kEager,      // posted before its receive, and small enough for NCCL's buffers
+  kPeer,       // the peer decided for NCCL
+  kCaptured,   // captured in a graph, or after a captured message
+  kUnshared,   // the memory cannot be shared
+  kNoMemory,   // not GPU memory of this process, or of several allocations
   kNotYet,     // the peer has not mapped the memory yet
   kRefused,    // the peer could not map it
-  kNoRoom,     // too many allocations
-  kDry,        // a dry run: a copy engine would have had it
-  // Beside one of these.
+  kNoRoom,     // the table of exported memory is full
+  kDry,        // dry run: a copy engine would have carried it
+  // Counted in addition to one of the routes above.
   kChecked,  // its contents were compared
   kCount,
 };
 
-// "copy engine, pushed".
-std::string_view WordsOf(Way way);
+// Returns a text such as "copy engine, pushed".
+std::string_view DescribeRoute(Route route);
 
 class Counts {
  public:
-  struct Both {
+  struct Total {
     uint64_t messages = 0;
     uint64_t bytes = 0;
   };
 
-  void Add(Way way, uint64_t bytes, uint64_t messages = 1) {
-    Counter& counter = counters_[static_cast<size_t>(way)];
+  void Add(Route route, uint64_t bytes, uint64_t messages = 1) {
+    Counter& counter = counters_[static_cast<size_t>(route)];
     counter.messages.fetch_add(messages, std::memory_order_relaxed);
     counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
-  Both Of(Way way) const;
+  Total Get(Route route) const;
 
-  // A line for each way that was taken; empty: none was.
-  std::string Words() const;
+  // Returns a line for each route that was used. Empty: none was.
+  std::string Report() const;
 
  private:
   struct Counter {
     std::atomic<uint64_t> messages = 0;
     std::atomic<uint64_t> bytes = 0;
   };
-  std::array<Counter, static_cast<size_t>(Way::kCount)> counters_;
+  std::array<Counter, static_cast<size_t>(Route::kCount)> counters_;
 };
 
-// Of the process, as long as it lives.
-inline Counts& TheCounts() {
+// The counters of the process. They are never destroyed.
+inline Counts& ProcessCounts() {
   constinit static Counts counts;
   return counts;
 }

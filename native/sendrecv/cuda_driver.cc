@@ -3,13 +3,13 @@
 
 #include <array>
 
-#include "sendrecv/say.h"
+#include "sendrecv/log.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
-// With unified addressing and CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM the GPU sees a flag where the
-// CPU does.
+// GPU and CPU see a flag at the same address: MissingFeature checks unified addressing and
+// CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM.
 cu::Pointer AddressOf(const Flag& flag) { return reinterpret_cast<cu::Pointer>(&flag); }
 
 bool Has(const cu::Api& api, cu::Device device, int attribute) {
@@ -17,14 +17,14 @@ bool Has(const cu::Api& api, cu::Device device, int attribute) {
   return api.DeviceGetAttribute(&value, attribute, device) == cu::kSuccess && value != 0;
 }
 
-// What the GPU lacks; empty: nothing.
-std::string Lacks(const cu::Api& api, cu::Device device) {
+// Returns a feature that the GPU lacks. Empty: none.
+std::string MissingFeature(const cu::Api& api, cu::Device device) {
   if (!Has(api, device, cu::kUnifiedAddressing)) return "no unified addressing";
   if (!Has(api, device, cu::kHostRegister)) return "host memory cannot be registered";
   if (!Has(api, device, cu::kHostPointerForRegistered)) {
     return "registered host memory has another address on the GPU";
   }
-  // One of them says so before CUDA 12, the other one from then on.
+  // Before CUDA 12 one attribute reports this feature, from then on the other.
   if (!Has(api, device, cu::kStreamMemOps) && !Has(api, device, cu::kStreamMemOpsV1)) {
     return "streams cannot wait for values in memory";
   }
@@ -33,22 +33,33 @@ std::string Lacks(const cu::Api& api, cu::Device device) {
 
 }  // namespace
 
-Current::Current(const cu::Api& api, cu::Context context) : api_(api) {
+const cu::Api* OpenCuda(std::string* why) {
+  struct Opened {
+    cu::Api api;
+    std::string why = cu::Load(cu::kSendRecv, &api);
+  };
+  static const Opened opened;
+  *why = opened.why;
+  return opened.why.empty() ? &opened.api : nullptr;
+}
+
+ScopedContext::ScopedContext(const cu::Api& api, cu::Context context) : api_(api) {
   cu::Context current = nullptr;
   if (api_.CtxGetCurrent(&current) == cu::kSuccess && current == context) return;
   pushed_ = api_.CtxPushCurrent(context) == cu::kSuccess;
 }
 
-Current::~Current() {
+ScopedContext::~ScopedContext() {
   cu::Context popped = nullptr;
   if (pushed_) api_.CtxPopCurrent(&popped);
 }
 
-InContext::InContext(const cu::Api& api, cu::Context context) : api_(api), current_(api, context) {
+ScopedRelaxedContext::ScopedRelaxedContext(const cu::Api& api, cu::Context context)
+    : api_(api), current_(api, context) {
   api_.ThreadExchangeStreamCaptureMode(&mode_);
 }
 
-InContext::~InContext() { api_.ThreadExchangeStreamCaptureMode(&mode_); }
+ScopedRelaxedContext::~ScopedRelaxedContext() { api_.ThreadExchangeStreamCaptureMode(&mode_); }
 
 cu::Context PrimaryContext(const cu::Api& api, int device) {
   cu::Device number = 0;
@@ -62,104 +73,127 @@ std::unique_ptr<CudaDriver> CudaDriver::OfCurrent(const cu::Api& api, std::strin
   cu::Device device = 0;
   cu::Result result = api.Init(0);
   if (result == cu::kSuccess) result = api.CtxGetCurrent(&context);
-  // The runtime's device before anything was called on it.
+  // The program has not used a device yet, so the runtime would use device 0.
   if (result == cu::kSuccess && context == nullptr) context = PrimaryContext(api, 0);
   if (result == cu::kSuccess && context == nullptr) {
     *why = "there is no GPU";
     return nullptr;
   }
   if (result != cu::kSuccess) {
-    *why = "CUDA is not there: " + cu::NameOf(api, result);
+    *why = "CUDA is not available: " + cu::NameOf(api, result);
     return nullptr;
   }
-  const InContext in(api, context);
+  const ScopedRelaxedContext in(api, context);
   cu::Uuid uuid = {};
   result = api.CtxGetDevice(&device);
   if (result == cu::kSuccess) result = api.DeviceGetUuid(&uuid, device);
-  *why = result == cu::kSuccess ? Lacks(api, device) : cu::NameOf(api, result);
+  *why = result == cu::kSuccess ? MissingFeature(api, device) : cu::NameOf(api, result);
   if (!why->empty()) return nullptr;
   return std::unique_ptr<CudaDriver>(new CudaDriver(api, context, device, uuid));
 }
 
-bool CudaDriver::Well(cu::Result result) const {
+bool CudaDriver::Succeeded(cu::Result result) const {
   if (result == cu::kSuccess) return true;
   Warn("CUDA refused an operation: " + cu::NameOf(api_, result));
   return false;
 }
 
-Stream CudaDriver::NewStream() {
-  const InContext in(api_, context_);
+CudaDriver::~CudaDriver() {
+  const ScopedRelaxedContext in(api_, context_);
+  if (spare_stream_ != nullptr) api_.StreamDestroy(spare_stream_);
+  if (spare_event_ != nullptr) api_.EventDestroy(spare_event_);
+}
+
+Stream CudaDriver::CreateStream() const {
+  const ScopedRelaxedContext in(api_, context_);
   cu::Stream stream = nullptr;
-  return Well(api_.StreamCreate(&stream, cu::kStreamNonBlocking)) ? stream : nullptr;
+  return api_.StreamCreate(&stream, cu::kStreamNonBlocking) == cu::kSuccess ? stream : nullptr;
+}
+
+Event CudaDriver::CreateEvent() const {
+  const ScopedRelaxedContext in(api_, context_);
+  cu::Event event = nullptr;
+  return api_.EventCreate(&event, cu::kEventDisableTiming) == cu::kSuccess ? event : nullptr;
+}
+
+bool CudaDriver::Reserve() {
+  if (spare_stream_ == nullptr) spare_stream_ = CreateStream();
+  if (spare_event_ == nullptr) spare_event_ = CreateEvent();
+  return spare_stream_ != nullptr && spare_event_ != nullptr;
+}
+
+Stream CudaDriver::NewStream() {
+  Stream stream = CreateStream();
+  return stream != nullptr ? stream : spare_stream_.exchange(nullptr);
 }
 
 void CudaDriver::DeleteStream(Stream stream) {
-  const InContext in(api_, context_);
-  Well(api_.StreamDestroy(stream));
+  const ScopedRelaxedContext in(api_, context_);
+  Succeeded(api_.StreamDestroy(stream));
 }
 
+// Thread-safe.
 Event CudaDriver::NewEvent() {
-  const InContext in(api_, context_);
-  cu::Event event = nullptr;
-  return Well(api_.EventCreate(&event, cu::kEventDisableTiming)) ? event : nullptr;
+  Event event = CreateEvent();
+  return event != nullptr ? event : spare_event_.exchange(nullptr);
 }
 
 void CudaDriver::DeleteEvent(Event event) {
-  const InContext in(api_, context_);
-  Well(api_.EventDestroy(event));
+  const ScopedRelaxedContext in(api_, context_);
+  Succeeded(api_.EventDestroy(event));
 }
 
 bool CudaDriver::Record(Event event, Stream stream) {
-  const Current in(api_, context_);
-  return Well(api_.EventRecord(event, stream));
+  const ScopedContext in(api_, context_);
+  return Succeeded(api_.EventRecord(event, stream));
 }
 
 bool CudaDriver::WaitEvent(Stream stream, Event event) {
-  const Current in(api_, context_);
-  return Well(api_.StreamWaitEvent(stream, event, 0));
+  const ScopedContext in(api_, context_);
+  return Succeeded(api_.StreamWaitEvent(stream, event, 0));
 }
 
 bool CudaDriver::Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) {
-  const Current in(api_, context_);
-  return Well(api_.MemcpyDtoDAsync(to, from, bytes, stream));
+  const ScopedContext in(api_, context_);
+  return Succeeded(api_.MemcpyDtoDAsync(to, from, bytes, stream));
 }
 
 bool CudaDriver::WriteValue(Stream stream, Flag& flag, uint32_t value) {
-  const Current in(api_, context_);
-  // By default behind a fence for the whole system: bytes before flags.
-  return Well(api_.StreamWriteValue32(stream, AddressOf(flag), value, 0));
+  const ScopedContext in(api_, context_);
+  // By default CUDA puts a system-wide fence before the write: peers see the bytes before the flag.
+  return Succeeded(api_.StreamWriteValue32(stream, AddressOf(flag), value, 0));
 }
 
 bool CudaDriver::WaitValue(Stream stream, Flag& flag, uint32_t value) {
-  const Current in(api_, context_);
-  return Well(api_.StreamWaitValue32(stream, AddressOf(flag), value, cu::kWaitGreaterOrEqual));
+  const ScopedContext in(api_, context_);
+  return Succeeded(api_.StreamWaitValue32(stream, AddressOf(flag), value, cu::kWaitGreaterOrEqual));
 }
 
 bool CudaDriver::Capturing(Stream stream) {
-  const Current in(api_, context_);
+  const ScopedContext in(api_, context_);
   int status = cu::kCaptureNone;
-  // The legacy stream refuses to say while another one is under capture.
+  // The legacy stream returns an error while another stream is under capture.
   return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
 }
 
 bool CudaDriver::RecordAll(Event event) {
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   return api_.CtxRecordEvent != nullptr && api_.CtxRecordEvent(context_, event) == cu::kSuccess;
 }
 
-// An error of the context is no reason to wait on.
-bool CudaDriver::IsOver(Stream stream) {
-  const InContext in(api_, context_);
+// After an error of the context nothing runs any more, so it counts as complete.
+bool CudaDriver::IsComplete(Stream stream) {
+  const ScopedRelaxedContext in(api_, context_);
   return api_.StreamQuery(stream) != cu::kNotReady;
 }
 
 bool CudaDriver::HasHappened(Event event) {
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   return api_.EventQuery(event) != cu::kNotReady;
 }
 
 std::optional<Allocation> CudaDriver::Find(DeviceAddress address) const {
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   unsigned type = 0;
   unsigned managed = 0;
   unsigned legacy = 0;
@@ -179,71 +213,71 @@ std::optional<Allocation> CudaDriver::Find(DeviceAddress address) const {
 }
 
 DeviceAddress CudaDriver::Allocate(uint64_t bytes) {
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   cu::Pointer address = 0;
   return api_.MemAlloc(&address, bytes) == cu::kSuccess ? address : 0;
 }
 
 void CudaDriver::Free(DeviceAddress address) {
-  const InContext in(api_, context_);
-  Well(api_.MemFree(address));
+  const ScopedRelaxedContext in(api_, context_);
+  Succeeded(api_.MemFree(address));
 }
 
 void* CudaDriver::AllocateHost(uint64_t bytes) {
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   void* address = nullptr;
-  return Well(api_.MemHostAlloc(&address, bytes, 0)) ? address : nullptr;
+  return Succeeded(api_.MemHostAlloc(&address, bytes, 0)) ? address : nullptr;
 }
 
 void CudaDriver::FreeHost(void* address) {
-  const InContext in(api_, context_);
-  Well(api_.MemFreeHost(address));
+  const ScopedRelaxedContext in(api_, context_);
+  Succeeded(api_.MemFreeHost(address));
 }
 
 bool CudaDriver::CopyToHost(Stream stream, void* to, DeviceAddress from, uint64_t bytes) {
-  const InContext in(api_, context_);
-  return Well(api_.MemcpyDtoHAsync(to, from, bytes, stream));
+  const ScopedRelaxedContext in(api_, context_);
+  return Succeeded(api_.MemcpyDtoHAsync(to, from, bytes, stream));
 }
 
-bool CudaDriver::Host(Stream stream, void (*function)(void*), void* argument) {
-  const InContext in(api_, context_);
-  return Well(api_.LaunchHostFunc(stream, function, argument));
+bool CudaDriver::LaunchHostFunction(Stream stream, void (*function)(void*), void* argument) {
+  const ScopedRelaxedContext in(api_, context_);
+  return Succeeded(api_.LaunchHostFunc(stream, function, argument));
 }
 
 bool CudaDriver::Export(const Allocation& allocation, cu::IpcMemory* handle) const {
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   return api_.IpcGetMemHandle(handle, allocation.base) == cu::kSuccess;
 }
 
 DeviceAddress CudaDriver::Import(const cu::IpcMemory& handle) const {
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   cu::Pointer address = 0;
   const cu::Result result = api_.IpcOpenMemHandle(&address, handle, cu::kIpcLazyPeerAccess);
   return result == cu::kSuccess ? address : 0;
 }
 
 void CudaDriver::CloseImport(DeviceAddress base) const {
-  const InContext in(api_, context_);
-  Well(api_.IpcCloseMemHandle(base));
+  const ScopedRelaxedContext in(api_, context_);
+  Succeeded(api_.IpcCloseMemHandle(base));
 }
 
 bool CudaDriver::EnablePeer(cu::Context peer) const {
   if (peer == context_) return true;
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   const cu::Result result = api_.CtxEnablePeerAccess(peer, 0);
   return result == cu::kSuccess || result == cu::kPeerAccessEnabled;
 }
 
-Pinned::Pinned(const CudaDriver& driver, void* memory, size_t bytes)
+PinnedMemory::PinnedMemory(const CudaDriver& driver, void* memory, size_t bytes)
     : api_(driver.api()), context_(driver.context()) {
-  const InContext in(api_, context_);
+  const ScopedRelaxedContext in(api_, context_);
   const cu::Result result =
       api_.MemHostRegister(memory, bytes, cu::kHostPortable | cu::kHostDeviceMap);
   if (result == cu::kSuccess) memory_ = memory;
 }
 
-Pinned::~Pinned() {
-  const InContext in(api_, context_);
+PinnedMemory::~PinnedMemory() {
+  const ScopedRelaxedContext in(api_, context_);
   if (memory_ != nullptr) api_.MemHostUnregister(memory_);
 }
 

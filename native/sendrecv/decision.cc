@@ -3,20 +3,21 @@
 
 namespace nccltune::sendrecv {
 
-bool MayWait(const Circumstances& circumstances, const Policy& policy) {
-  return policy.loose || circumstances.group_receives || circumstances.bytes > policy.eager_limit;
+bool MayWait(const MessageConditions& conditions, const Policy& policy) {
+  return policy.sends_may_wait || conditions.group_receives ||
+         conditions.bytes > policy.eager_limit;
 }
 
-Verdict FirstDecides(Role role, const Circumstances& circumstances, const Policy& policy) {
-  if (!circumstances.possible) return Verdict::kNative;
-  if (policy.fifo) return Verdict::kFifo;
-  if (role == Role::kReceiver) return Verdict::kPush;
-  if (MayWait(circumstances, policy)) return Verdict::kPull;
-  return circumstances.staging ? Verdict::kFetch : Verdict::kNative;
+MessageDecision DecideFirst(Role role, const MessageConditions& conditions, const Policy& policy) {
+  if (!conditions.can_copy) return MessageDecision::kNative;
+  if (policy.vccl) return MessageDecision::kBuffered;
+  if (role == Role::kReceiver) return MessageDecision::kPush;
+  if (MayWait(conditions, policy)) return MessageDecision::kPull;
+  return conditions.staging ? MessageDecision::kFetch : MessageDecision::kNative;
 }
 
-Sending HowToSend(bool ready, const Circumstances& circumstances, const Policy& policy) {
-  return ready || MayWait(circumstances, policy) ? Sending::kDirect : Sending::kStaged;
+SendMethod ChooseSendMethod(bool ready, const MessageConditions& conditions, const Policy& policy) {
+  return ready || MayWait(conditions, policy) ? SendMethod::kDirect : SendMethod::kStaged;
 }
 
 }  // namespace nccltune::sendrecv

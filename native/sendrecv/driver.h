@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What send/recv needs of CUDA, so that the protocol runs on GPUs and, in tests, without any.
+// The functions of CUDA that the protocol needs. Tests implement them in software.
 #ifndef NCCLTUNE_SENDRECV_DRIVER_H_
 #define NCCLTUNE_SENDRECV_DRIVER_H_
 
@@ -14,37 +14,42 @@ using Stream = void*;            // CUstream
 using Event = void*;             // CUevent
 using DeviceAddress = uint64_t;  // CUdeviceptr
 
-// In memory that all processes of a pair and their GPUs see (pinned, shared).
+// A counter in pinned shared memory, which both processes of a lane and their GPUs can access.
 using Flag = std::atomic<uint32_t>;
 
-// A flag has reached a value. Cyclic, as CU_STREAM_WAIT_VALUE_GEQ compares.
+// Returns whether a flag has reached a value. The comparison is cyclic, like
+// CU_STREAM_WAIT_VALUE_GEQ.
 inline bool Reached(uint32_t flag, uint32_t value) {
   return static_cast<int32_t>(flag - value) >= 0;
 }
 
-// Calls are those of the current device's context and come back at once; false: CUDA refused, and
-// nothing was enqueued. What is enqueued in a stream runs in order.
+// A flag at `number + kFarAhead` ends all waits: it is ahead of every awaited value, but not so far
+// that it wraps around.
+inline constexpr uint32_t kFarAhead = 1U << 30;
+
+// Stream operations on the current device's context. They return at once. False: CUDA refused and
+// nothing was enqueued. The operations of one stream run in order.
 class Driver {
  public:
   virtual ~Driver() = default;
 
-  // A stream of our own, which no other stream waits for by itself; null where CUDA refused.
+  // Creates a nonblocking stream. Returns null if CUDA refuses.
   virtual Stream NewStream() = 0;
   virtual void DeleteStream(Stream stream) = 0;
   virtual Event NewEvent() = 0;
   virtual void DeleteEvent(Event event) = 0;
 
   virtual bool Record(Event event, Stream stream) = 0;
-  // `stream` goes on when what `event` recorded last has run.
+  // `stream` continues when the last recorded work of `event` is complete.
   virtual bool WaitEvent(Stream stream, Event event) = 0;
 
-  // By the copy engine of the stream's GPU. Either end may be memory of a peer.
+  // Copies by the copy engine of the stream's GPU. Either address may be a peer's memory.
   virtual bool Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) = 0;
-  // All that the stream did before is seen by whoever sees the value.
+  // A reader that sees the value also sees all earlier writes of the stream.
   virtual bool WriteValue(Stream stream, Flag& flag, uint32_t value) = 0;
   virtual bool WaitValue(Stream stream, Flag& flag, uint32_t value) = 0;
 
-  // A graph is being captured: nothing may be decided here.
+  // Returns whether the stream is under capture.
   virtual bool Capturing(Stream stream) = 0;
 };
 

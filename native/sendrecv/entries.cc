@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -10,31 +11,44 @@ namespace nccltune::sendrecv {
 namespace {
 
 struct Installed {
-  std::atomic<Interceptor*> interceptor = nullptr;  // the last that is written
+  std::atomic<Interceptor*> interceptor = nullptr;  // written last
   CodeRange nccl;
 };
 
 // Written before the first call of any entry.
 constinit Installed g_installed;
 
-// Nobody else is in its line of the cache. Leak sanitizers take dynamic thread-local memory that
-// begins 16 bytes behind a page for another glibc's, and fall.
-alignas(64) constinit thread_local Thread t_thread;
+// Aligned, so that it has a cache line of its own. Also, leak sanitizers crash on thread-local
+// memory that begins 16 bytes after a page: they take it for another glibc's.
+alignas(64) constinit thread_local ThreadState t_thread;
 
-// This thread is in a call that was intercepted. NCCL calls its own functions by their public
-// names, and so do others that stand behind us.
-class Inside {
+// Marks this thread as being in an intercepted call. NCCL calls its own functions by their public
+// names, and so do other interposers that are loaded behind this library.
+class InterceptedScope {
  public:
-  explicit Inside(Thread* thread) : thread_(*thread) { thread_.inside = true; }
-  ~Inside() { thread_.inside = false; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  explicit InterceptedScope(ThreadState* thread) : thread_(*thread) { thread_.inside = true; }
+  ~InterceptedScope() { thread_.inside = false; }
+  InterceptedScope(const InterceptedScope&) = delete;
+  InterceptedScope& operator=(const InterceptedScope&) = delete;
 
  private:
-  Thread& thread_;
+  ThreadState& thread_;
 };
 
-// NCCL's function that a method stands for.
+// Returns whether NCCL itself makes the call. Calls from NCCL's own threads are recognised by the
+// return address.
+inline bool IsNcclsOwn(const ThreadState& thread, const void* caller) {
+  return thread.inside || g_installed.nccl.Contains(caller);
+}
+
+// Passes the result of a call on, and reports a failure to the interceptor.
+inline nccl::Result ReportFailure(ThreadState& thread, Interceptor& interceptor,
+                                  nccl::Result result) {
+  if (result != abi::kSuccess && result != abi::kInProgress) interceptor.MayHaveRefused(thread);
+  return result;
+}
+
+// The type of the NCCL function that a method stands for.
 template <typename Method>
 struct Signature;
 template <typename... Arguments>
@@ -42,11 +56,11 @@ struct Signature<nccl::Result (Interceptor::*)(Arguments...)> {
   using Type = nccl::Result(Arguments...);
 };
 template <typename... Arguments>
-struct Signature<nccl::Result (Interceptor::*)(Thread&, Arguments...)> {
+struct Signature<nccl::Result (Interceptor::*)(ThreadState&, Arguments...)> {
   using Type = nccl::Result(Arguments...);
 };
 
-// One for each name: `profiled` is the second.
+// The entry of one name of a function. `profiled`: the name with the prefix pnccl.
 template <auto method, bool profiled, typename Type = typename Signature<decltype(method)>::Type>
 struct Entry;
 
@@ -55,29 +69,84 @@ struct Entry<method, profiled, nccl::Result(Arguments...)> {
   static inline void* original = nullptr;
 
   [[gnu::hot]] static nccl::Result Call(Arguments... arguments) noexcept {
-    Thread* where = &t_thread;
-    __asm__("" : "+r"(where));  // or it would be looked for once more at the end
-    Thread& thread = *where;
-    // Whoever jumps here sees what was written before it, by the trampoline, of which the thread
-    // sanitizer knows nothing. This costs no instruction on x86-64.
+    ThreadState* where = &t_thread;
+    // keeps the address, or the compiler would look it up again at the end
+    __asm__("" : "+r"(where));
+    ThreadState& thread = *where;
+    // The trampoline has already ordered this load, but the thread sanitizer does not know that. On
+    // x86-64 it costs no instruction.
     Interceptor& interceptor = *g_installed.interceptor.load(std::memory_order_acquire);
-    // NCCL's own threads have not come through here: known by where they call from.
-    if (thread.inside ||
-        g_installed.nccl.Holds(__builtin_extract_return_addr(__builtin_return_address(0)))) {
+    if (IsNcclsOwn(thread, __builtin_extract_return_addr(__builtin_return_address(0)))) {
       return reinterpret_cast<nccl::Result (*)(Arguments...)>(original)(arguments...);
     }
-    const Inside inside(&thread);
+    const InterceptedScope inside(&thread);
     try {
-      if constexpr (std::is_invocable_v<decltype(method), Interceptor&, Thread&, Arguments...>) {
+      if constexpr (std::is_invocable_v<decltype(method), Interceptor&, ThreadState&,
+                                        Arguments...>) {
         return (interceptor.*method)(thread, arguments...);
       } else {
-        return (interceptor.*method)(arguments...);
+        return ReportFailure(thread, interceptor, (interceptor.*method)(arguments...));
       }
     } catch (...) {
       return abi::kInternalError;
     }
   }
 };
+
+// Functions that go straight to NCCL; only their results are read. X(name, parameters...).
+#define OBSERVED_CALLS(X)                                                                  \
+  X(CommGrow, nccl::Comm, int, const nccl::UniqueId*, int, nccl::Comm*, nccl::CommConfig*) \
+  X(CommFinalize, nccl::Comm)                                                              \
+  X(CommSuspend, nccl::Comm, int)                                                          \
+  X(CommResume, nccl::Comm)                                                                \
+  X(CommWindowRegister, nccl::Comm, void*, size_t, nccl::Window*, int)                     \
+  X(CommWindowDeregister, nccl::Comm, nccl::Window)
+
+// Functions that have no method of their own in Interceptor.
+enum class GenericFunction : uint8_t {
+#define FUNCTION(name, ...) k##name,
+  NCCLTUNE_ENQUEUE_CALLS(FUNCTION) OBSERVED_CALLS(FUNCTION)
+#undef FUNCTION
+};
+
+// The entry of one name of such a function. `enqueues`: Interceptor::Enqueue gets the call.
+template <GenericFunction function, bool enqueues, bool profiled, typename... Arguments>
+struct GenericEntry {
+  static inline void* original = nullptr;
+
+  static nccl::Result Call(Arguments... arguments) noexcept {
+    const auto native = reinterpret_cast<nccl::Result (*)(Arguments...)>(original);
+    ThreadState& thread = t_thread;
+    if (IsNcclsOwn(thread, __builtin_extract_return_addr(__builtin_return_address(0)))) {
+      return native(arguments...);
+    }
+    const InterceptedScope inside(&thread);
+    Interceptor& interceptor = *g_installed.interceptor.load(std::memory_order_acquire);
+    try {
+      if constexpr (enqueues) {
+        return interceptor.Enqueue(thread, TypedEnqueueCall<Arguments...>(native, arguments...));
+      } else {
+        return ReportFailure(thread, interceptor, native(arguments...));
+      }
+    } catch (...) {
+      return abi::kInternalError;
+    }
+  }
+};
+
+#define GENERIC_ENTRY(symbol, name, enqueues, profiled, ...)                                 \
+  Intercepted {                                                                              \
+    symbol,                                                                                  \
+        reinterpret_cast<void*>(                                                             \
+            &GenericEntry<GenericFunction::k##name, enqueues, profiled, __VA_ARGS__>::Call), \
+        &GenericEntry<GenericFunction::k##name, enqueues, profiled, __VA_ARGS__>::original   \
+  }
+#define ENQUEUE_ENTRIES(name, ...)                             \
+  GENERIC_ENTRY("nccl" #name, name, true, false, __VA_ARGS__), \
+      GENERIC_ENTRY("pnccl" #name, name, true, true, __VA_ARGS__),
+#define OBSERVED_ENTRIES(name, ...)                             \
+  GENERIC_ENTRY("nccl" #name, name, false, false, __VA_ARGS__), \
+      GENERIC_ENTRY("pnccl" #name, name, false, true, __VA_ARGS__),
 
 #define ENTRIES(name)                                                                         \
   Intercepted{"nccl" #name, reinterpret_cast<void*>(&Entry<&Interceptor::name, false>::Call), \
@@ -87,30 +156,30 @@ struct Entry<method, profiled, nccl::Result(Arguments...)> {
         &Entry<&Interceptor::name, true>::original                                            \
   }
 
-const std::array kIntercepted = {
-    ENTRIES(CommInitRank),
-    ENTRIES(CommInitRankConfig),
-    ENTRIES(CommInitRankScalable),
-    ENTRIES(CommInitAll),
-    ENTRIES(CommSplit),
-    ENTRIES(CommShrink),
-    ENTRIES(CommGrow),
-    ENTRIES(CommFinalize),
-    ENTRIES(CommDestroy),
-    ENTRIES(CommAbort),
-    ENTRIES(CommRevoke),
-    ENTRIES(CommGetAsyncError),
-    ENTRIES(GroupStart),
-    ENTRIES(GroupEnd),
-    ENTRIES(GroupSimulateEnd),
-    ENTRIES(Send),
-    ENTRIES(Recv),
-    ENTRIES(MemFree),
-    ENTRIES(CommRegister),
-    ENTRIES(CommDeregister),
-};
+const std::array kIntercepted = {ENTRIES(CommInitRank),
+                                 ENTRIES(CommInitRankConfig),
+                                 ENTRIES(CommInitRankScalable),
+                                 ENTRIES(CommInitAll),
+                                 ENTRIES(CommSplit),
+                                 ENTRIES(CommShrink),
+                                 ENTRIES(CommDestroy),
+                                 ENTRIES(CommAbort),
+                                 ENTRIES(CommRevoke),
+                                 ENTRIES(CommGetAsyncError),
+                                 ENTRIES(GroupStart),
+                                 ENTRIES(GroupEnd),
+                                 ENTRIES(GroupSimulateEnd),
+                                 ENTRIES(Send),
+                                 ENTRIES(Recv),
+                                 ENTRIES(RedOpDestroy),
+                                 NCCLTUNE_ENQUEUE_CALLS(ENQUEUE_ENTRIES)
+                                     OBSERVED_CALLS(OBSERVED_ENTRIES)};
 
 #undef ENTRIES
+#undef ENQUEUE_ENTRIES
+#undef OBSERVED_ENTRIES
+#undef GENERIC_ENTRY
+#undef OBSERVED_CALLS
 
 template <typename Function>
 void Find(const RealNccl& nccl, const char* symbol, Function** function) {
@@ -124,20 +193,14 @@ std::span<const Intercepted> AllIntercepted() { return kIntercepted; }
 void Bind(const RealNccl& nccl, Native* native) {
 #define BIND(name) Find(nccl, "nccl" #name, &native->name)
   BIND(GetVersion);
-  BIND(GetUniqueId);
-  BIND(GetErrorString);
-  BIND(GetLastError);
   BIND(CommCount);
   BIND(CommUserRank);
-  BIND(CommCuDevice);
   BIND(CommInitRank);
   BIND(CommInitRankConfig);
   BIND(CommInitRankScalable);
   BIND(CommInitAll);
   BIND(CommSplit);
   BIND(CommShrink);
-  BIND(CommGrow);
-  BIND(CommFinalize);
   BIND(CommDestroy);
   BIND(CommAbort);
   BIND(CommRevoke);
@@ -147,9 +210,7 @@ void Bind(const RealNccl& nccl, Native* native) {
   BIND(GroupSimulateEnd);
   BIND(Send);
   BIND(Recv);
-  BIND(MemFree);
-  BIND(CommRegister);
-  BIND(CommDeregister);
+  BIND(RedOpDestroy);
 #undef BIND
 }
 
@@ -158,10 +219,6 @@ void Install(Interceptor* interceptor, const CodeRange& nccl) {
   g_installed.interceptor.store(interceptor, std::memory_order_release);
 }
 
-Thread& ThisThread() { return t_thread; }
-
-void TellOfWork() noexcept {
-  if (!t_thread.inside) g_installed.interceptor.load(std::memory_order_acquire)->Work();
-}
+ThreadState& ThisThread() { return t_thread; }
 
 }  // namespace nccltune::sendrecv

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls that an interceptor gets.
+// The functions that replace NCCL's and call the interceptor.
 #ifndef NCCLTUNE_SENDRECV_ENTRIES_H_
 #define NCCLTUNE_SENDRECV_ENTRIES_H_
 
@@ -11,24 +11,21 @@
 
 namespace nccltune::sendrecv {
 
-// One function of NCCL that is intercepted, under one of its two names.
+// One intercepted function of NCCL, under one of its two names.
 struct Intercepted {
   const char* symbol;  // "ncclSend" or "pncclSend"
-  void* entry;         // what a program calls: the interceptor, or NCCL for calls of NCCL itself
-  void** original;     // what NCCL has under this name; set before the first call of `entry`
+  void* entry;      // what programs call: it calls the interceptor, or NCCL if NCCL itself calls it
+  void** original;  // NCCL's function of this name; set before the first call of `entry`
 };
 
 std::span<const Intercepted> AllIntercepted();
 
-// Fills all pointers but path and version.
+// Fills all function pointers of `native`.
 void Bind(const RealNccl& nccl, Native* native);
 
-// For the process, when every `original` is set and before the first call of any entry. The
-// interceptor stays.
+// Sets the interceptor of the process. Call it after every `original` is set and before the first
+// call of any entry. The interceptor is never destroyed.
 void Install(Interceptor* interceptor, const CodeRange& nccl);
-
-// The application calls something else that enqueues work.
-void TellOfWork() noexcept;
 
 }  // namespace nccltune::sendrecv
 

@@ -10,223 +10,249 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// A batch as it is worked through; the steps in their order.
-class BatchWork {
+// Carries out one batch. Call the public functions in this order: PostMessage for each message,
+// ResolveCaptures, Native, EnqueueBefore, EnqueueAfter.
+class BatchRun {
  public:
-  BatchWork(const Batch& batch, bool receives, const Surroundings& surroundings, Outcome* outcome)
+  BatchRun(const Batch& batch, bool receives, const GroupContext& context, GroupOutcome* outcome)
       : messages_(batch.messages),
         stream_(batch.stream),
         driver_(*batch.driver),
         receives_(receives),
-        surroundings_(surroundings),
-        ways_(batch.messages.size()),
-        outcome_(*outcome) {}
+        context_(context),
+        outcomes_(batch.messages.size()),
+        group_outcome_(*outcome) {}
 
   bool EnqueueBefore(bool native) {
-    plan_ = MakePlan(parts_, native);
-    return Enqueue(plan_.before);
+    plan_ = MakePlan(transfers_, native);
+    return Enqueue(plan_.before_native);
   }
-  bool EnqueueAfter() { return Enqueue(plan_.after); }
+  bool EnqueueAfter() { return Enqueue(plan_.after_native); }
 
-  // In the order given, which is that of the peer.
+  // Returns the messages that NCCL carries, in the order of the calls. The peer has the same order.
   std::vector<size_t> Native() {
     std::ranges::sort(native_);
     return native_;
   }
 
   void Break() {
-    for (const Message& each : messages_) each.port->end->Break();
+    for (const GroupMessage& each : messages_) each.port->end->Break();
   }
 
-  std::vector<Outcome::Way> Ways() { return std::move(ways_); }
+  std::vector<MessageOutcome> Outcomes() { return std::move(outcomes_); }
 
-  const std::vector<Message>& messages() const { return messages_; }
+  const std::vector<GroupMessage>& messages() const { return messages_; }
 
-  bool Tell(size_t index) {
-    const Message& message = messages_[index];
+  bool PostMessage(size_t index) {
+    const GroupMessage& message = messages_[index];
     LaneEnd& end = *message.port->end;
-    if (MayCapture(message)) return Capture(index);
-    // What comes behind depends on whether the lane is closed.
-    if (IsAsked(message.port) && !TakeAnswers()) return false;
-    if (!message.small && (message.captured || IsCrowded(message.port)) && !Close(message)) {
+    if (MayCapture(message)) {
+      // Captured messages that were posted earlier in this group keep their slots until they are
+      // decided.
+      if (HasPendingCapture(message.port) && !end.HasFreeSlot() && !ResolveCaptures()) return false;
+      if (MayCapture(message) && WaitForGate(end) && end.HasFreeSlot()) return Capture(index);
+    }
+    // Resolve them first: the lane may be closed then, which affects all later messages.
+    if (HasPendingCapture(message.port) && !ResolveCaptures()) return false;
+    if (message.small) return CountAsNative(index);
+    if (end.broken() && !end.closed()) return FailByPeer(message);
+    if (message.captured && !Close(message)) return false;
+    if (end.closed()) return CountAsNative(index, NativeReason::kClosed);
+    if (!end.PassGate()) return SetNative(index);
+    MessagePosting posting;
+    posting.conditions = {.bytes = message.bytes,
+                          .can_copy = message.can_copy,
+                          .group_receives = receives_,
+                          .staging = false};
+    posting.exported = {.allocation = message.allocation, .offset = message.offset};
+    const MessageDecision decision = end.role() == Role::kSender
+                                         ? WaitForReceiver(message, &posting)
+                                         : DecideAsFirst(message, posting.conditions);
+    posting.receiver_is_ready = end.IsReceiverReady();
+    const PostedMessage posted =
+        end.Post(message.bytes, posting.exported.allocation, posting.exported.offset, decision);
+    if (posted.full) return SetNative(index);
+    if (posted.invalid) return Fail(message, "the memory that both ranks share is damaged");
+    outcomes_[index].first = posted.first;
+    if (!posted.first && posted.decision != MessageDecision::kClosed &&
+        !CheckMatch(message, posted)) {
       return false;
     }
-    if (message.small || end.closed()) return CallNative(index);
-    // As CUDA lets a caller wait whose queue is full.
-    while (!end.HasRoom()) surroundings_.pause();
-    if (end.broken()) return FailByPeer(message);
-    Telling telling;
-    telling.circumstances = {.bytes = message.bytes,
-                             .possible = message.possible,
-                             .group_receives = receives_,
-                             .staging = false};
-    telling.place = {.allocation = message.allocation, .offset = message.offset};
-    const Verdict verdict = end.role() == Role::kSender ? LookForReceiver(message, &telling)
-                                                        : First(message, telling.circumstances);
-    telling.ready = end.Ready();
-    const Arrived arrived =
-        end.Arrive(message.bytes, telling.place.allocation, telling.place.offset, verdict);
-    ways_[index].first = arrived.first;
-    if (!arrived.first && arrived.verdict != Verdict::kClosed && !Agrees(message, arrived)) {
-      return false;
-    }
-    return Follow(index, arrived, std::move(telling));
+    return AddTransfer(index, posted, std::move(posting));
   }
 
-  // What peers say of messages under capture that were told of here first.
-  bool TakeAnswers() {
-    return std::ranges::all_of(std::exchange(asked_, {}), [&](const Asked& asked) {
-      const Message& message = messages_[asked.index];
-      LaneEnd& end = *message.port->end;
-      while (!end.IsDecided(asked.number) && !end.broken() && surroundings_.capture()) {
-      }
-      if (end.broken()) return FailByPeer(message);
-      LaneMemory::Replayed* const flags = end.Answer(asked.number);
-      if (flags == nullptr) return CallNative(asked.index);
-      AddOfGraph(asked.index, flags, Part::Kind::kAwait);
-      return true;
-    });
+  // Waits for the peers to decide the captured messages that this side has posted first.
+  bool ResolveCaptures() {
+    return std::ranges::all_of(
+        std::exchange(pending_captures_, {}), [&](const PendingCapture& capture) {
+          const GroupMessage& message = messages_[capture.index];
+          LaneEnd& end = *message.port->end;
+          while (!end.IsDecided(capture.number) && !end.broken() && context_.wait_for_capture()) {
+          }
+          if (end.broken()) return FailByPeer(message);
+          LaneMemory::GraphFlags* const flags = end.ResolveCapture(capture.number);
+          if (flags == nullptr) return CountAsNative(capture.index, NativeReason::kClosed);
+          AddGraphTransfer(capture.index, flags, MessageTransfer::Kind::kPeerCopies);
+          return true;
+        });
   }
 
  private:
-  struct Asked {
+  struct PendingCapture {
     size_t index = 0;
     uint64_t number = 0;
   };
 
-  bool IsAsked(const Port* port) const {
-    return std::ranges::any_of(
-        asked_, [&](const Asked& asked) { return messages_[asked.index].port == port; });
+  bool HasPendingCapture(const Port* port) const {
+    return std::ranges::any_of(pending_captures_, [&](const PendingCapture& capture) {
+      return messages_[capture.index].port == port;
+    });
   }
 
-  bool CallNative(size_t index) {
-    messages_[index].port->end->Pass();
+  // Leaves a message to NCCL that the lane has not counted yet.
+  bool CountAsNative(size_t index, NativeReason reason = NativeReason::kDecided) {
+    messages_[index].port->end->CountNative();
+    return SetNative(index, reason);
+  }
+
+  // Leaves a message to NCCL that the lane has already counted.
+  bool SetNative(size_t index) {
+    const LaneEnd& end = *messages_[index].port->end;
+    if (end.closed()) return SetNative(index, NativeReason::kClosed);
+    return SetNative(index, end.IsFresh() ? NativeReason::kFresh : NativeReason::kRingFull);
+  }
+
+  bool SetNative(size_t index, NativeReason reason) {
+    outcomes_[index].reason = reason;
     native_.push_back(index);
     return true;
   }
 
-  // A message that both sides capture, in groups that may wait for their peers. The first one of a
-  // lane connects the ranks, and one thread may capture both sides.
-  bool MayCapture(const Message& message) const {
-    const Circumstances circumstances = {.bytes = message.bytes,
-                                         .possible = message.possible,
-                                         .group_receives = receives_,
-                                         .staging = false};
-    return message.captured && message.possible && !message.small && surroundings_.policy.graphs &&
-           MayWait(circumstances, surroundings_.policy) && !message.port->nearby &&
-           !message.port->end->closed() && !message.port->end->IsFresh();
+  // Returns whether a message may become part of a graph on both sides. Its group must be allowed
+  // to wait for the peer. If one thread captures both sides, it cannot wait for itself.
+  bool MayCapture(const GroupMessage& message) const {
+    const MessageConditions conditions = {.bytes = message.bytes,
+                                          .can_copy = message.can_copy,
+                                          .group_receives = receives_,
+                                          .staging = false};
+    return message.captured && message.can_copy && !message.small && context_.policy.graphs &&
+           MayWait(conditions, context_.policy) && !message.port->same_process &&
+           !message.port->end->closed();
   }
 
-  // Whoever comes second copies, as it alone knows both addresses.
-  bool Capture(size_t index) {
-    const Message& message = messages_[index];
-    LaneEnd& end = *message.port->end;
-    while (!end.HasRoom()) surroundings_.pause();
-    if (end.broken()) return FailByPeer(message);
-    const Captured captured = end.Capture(message.bytes, message.allocation, message.offset);
-    if (captured.how == Captured::How::kFirst) {
-      asked_.push_back({.index = index, .number = captured.number});
-      return true;
+  // Waits until the gate is open. If the peer is behind, it opens the gate when it arrives.
+  bool WaitForGate(LaneEnd& end) const {
+    while (!end.OpenGate()) {
+      if (!end.WaitsForPeer() || end.broken() || !context_.wait_for_capture()) return false;
     }
-    if (captured.how == Captured::How::kDirect && !Close(message)) return false;
-    if (captured.how != Captured::How::kSecond) return CallNative(index);
-    const Arrived arrived = {.number = captured.number,
-                             .first = false,
-                             .verdict = Verdict::kCapture,
-                             .mine = captured.mine,
-                             .theirs = captured.theirs};
-    if (!Agrees(message, arrived)) return false;
-    message.port->look();
-    const DeviceAddress theirs =
-        message.port->resolve(captured.theirs.allocation, captured.theirs.offset);
-    LaneMemory::Replayed* const flags = end.Accept(theirs != 0);
-    if (flags == nullptr) return CallNative(index);
-    Part& part = AddOfGraph(index, flags, Part::Kind::kCopy);
-    const bool sends = end.role() == Role::kSender;
-    part.to = sends ? theirs : message.address;
-    part.from = sends ? message.address : theirs;
     return true;
   }
 
-  Part& AddOfGraph(size_t index, LaneMemory::Replayed* flags, Part::Kind kind) {
-    const Message& message = messages_[index];
-    const bool sends = message.port->end->role() == Role::kSender;
-    ways_[index].path = sends == (kind == Part::Kind::kCopy) ? Path::kPushed : Path::kPulled;
-    Part part;
-    part.kind = kind;
-    part.lane = Lane(message.port);
-    part.ready = &flags->ready;
-    part.done = &flags->done;
-    part.value = 1;
-    part.bytes = message.bytes;
-    part.again = true;
-    parts_.push_back(std::move(part));
-    return parts_.back();
+  // Posts a captured message. The second side does the copy, because only it knows both addresses.
+  bool Capture(size_t index) {
+    const GroupMessage& message = messages_[index];
+    LaneEnd& end = *message.port->end;
+    if (end.broken()) return FailByPeer(message);
+    const CapturedMessage captured = end.Capture(message.bytes, message.allocation, message.offset);
+    if (captured.state == CapturedMessage::State::kFirst) {
+      pending_captures_.push_back({.index = index, .number = captured.number});
+      return true;
+    }
+    if (captured.state == CapturedMessage::State::kDirect && !Close(message)) return false;
+    if (captured.state != CapturedMessage::State::kSecond) {
+      return CountAsNative(index, NativeReason::kClosed);
+    }
+    const PostedMessage posted = {.number = captured.number,
+                                  .first = false,
+                                  .decision = MessageDecision::kCapture,
+                                  .mine = captured.mine,
+                                  .theirs = captured.theirs};
+    if (!CheckMatch(message, posted)) return false;
+    message.port->map_new();
+    const DeviceAddress theirs =
+        message.port->resolve(captured.theirs.allocation, captured.theirs.offset, message.bytes);
+    LaneMemory::GraphFlags* const flags = end.AcceptCapture(theirs != 0);
+    if (flags == nullptr) return CountAsNative(index, NativeReason::kClosed);
+    MessageTransfer& transfer = AddGraphTransfer(index, flags, MessageTransfer::Kind::kCopy);
+    const bool sends = end.role() == Role::kSender;
+    transfer.to = sends ? theirs : message.address;
+    transfer.from = sends ? message.address : theirs;
+    return true;
   }
 
-  bool Fail(const Message& message, const std::string& what) {
-    outcome_.error = message.port->name + ": " + what;
+  MessageTransfer& AddGraphTransfer(size_t index, LaneMemory::GraphFlags* flags,
+                                    MessageTransfer::Kind kind) {
+    const GroupMessage& message = messages_[index];
+    const bool sends = message.port->end->role() == Role::kSender;
+    outcomes_[index].path =
+        sends == (kind == MessageTransfer::Kind::kCopy) ? Path::kPushed : Path::kPulled;
+    MessageTransfer transfer;
+    transfer.kind = kind;
+    transfer.lane = Lane(message.port);
+    transfer.ready = &flags->ready;
+    transfer.done = &flags->done;
+    transfer.value = 1;
+    transfer.bytes = message.bytes;
+    transfer.in_graph = true;
+    transfers_.push_back(std::move(transfer));
+    return transfers_.back();
+  }
+
+  bool Fail(const GroupMessage& message, const std::string& what) {
+    group_outcome_.error = message.port->name + ": " + what;
     return false;
   }
 
-  bool FailByPeer(const Message& message) {
-    outcome_.cause = Outcome::Cause::kPeer;
+  bool FailByPeer(const GroupMessage& message) {
+    group_outcome_.cause = GroupOutcome::Cause::kPeer;
     return Fail(message, "the communicator has failed");
   }
 
-  // What is known of a message as it is told of.
-  struct Telling {
-    Circumstances circumstances;
-    bool ready = false;                 // the receiver's stream was there already
-    Place place;                        // where the peer may copy from or to
-    std::optional<Staging::Room> room;  // that the peer is told of
+  // What this side knows about a message when it posts it.
+  struct MessagePosting {
+    MessageConditions conditions;
+    bool receiver_is_ready = false;  // the receiver's stream had already reached the receive
+    ExportedAddress exported;        // the memory that the peer may copy from or to
+    // region of the staging memory that is posted as `exported`
+    std::optional<Staging::Region> region;
   };
 
-  Verdict First(const Message& message, const Circumstances& circumstances) const {
-    return FirstDecides(message.port->end->role(), circumstances, surroundings_.policy);
+  MessageDecision DecideAsFirst(const GroupMessage& message,
+                                const MessageConditions& conditions) const {
+    return DecideFirst(message.port->end->role(), conditions, context_.policy);
   }
 
-  // A GPU has one copy engine for all its peers. What is pulled from here is the work of the
-  // receiver's, which may have to push as well, while this one's has nothing to do: so a sender
-  // waits for its receiver as long as that would cost.
-  Verdict LookForReceiver(const Message& message, Telling* telling) {
-    Circumstances& circumstances = telling->circumstances;
+  // A GPU has one copy engine for all its peers. A pull occupies the receiver's engine while the
+  // sender's engine is idle, and the receiver may have to push as well. So a sender waits for its
+  // receiver, at most as long as a pull would take.
+  MessageDecision WaitForReceiver(const GroupMessage& message, MessagePosting* posting) {
+    MessageConditions& conditions = posting->conditions;
     const LaneEnd& end = *message.port->end;
-    std::optional<Place> staging;
-    if (First(message, circumstances) == Verdict::kNative && circumstances.possible) {
-      staging = message.port->staging_place();
-      circumstances.staging = staging.has_value();
+    std::optional<ExportedAddress> staging;
+    if (DecideAsFirst(message, conditions) == MessageDecision::kNative && conditions.can_copy) {
+      staging = message.port->staging_address();
+      conditions.staging = staging.has_value();
     }
-    const Verdict verdict = First(message, circumstances);
-    const bool pulled = verdict == Verdict::kPull || verdict == Verdict::kFetch;
-    const uint64_t bytes = pulled && !message.port->nearby ? message.bytes : 0;
-    while (!end.Told() && surroundings_.moment(bytes)) {
+    const MessageDecision decision = DecideAsFirst(message, conditions);
+    const bool pulled = decision == MessageDecision::kPull || decision == MessageDecision::kFetch;
+    const uint64_t bytes = pulled && !message.port->same_process ? message.bytes : 0;
+    // In a full ring the message gets no slot, whatever the receiver does.
+    while (end.HasFreeSlot() && !end.IsDecidedByPeer() && context_.wait_for_receiver(bytes)) {
     }
-    if (!staging || verdict != Verdict::kFetch || end.Told()) return verdict;
+    if (!staging || decision != MessageDecision::kFetch || end.IsDecidedByPeer()) return decision;
     const Staging& memory = *message.port->staging();
-    telling->room = memory.Find(message.bytes);
-    if (!telling->room) return Verdict::kNative;
-    telling->place = {.allocation = staging->allocation,
-                      .offset = staging->offset + (telling->room->at - memory.base())};
-    return verdict;
+    posting->region = memory.Find(message.bytes);
+    if (!posting->region) return MessageDecision::kNative;
+    posting->exported = {.allocation = staging->allocation,
+                         .offset = staging->offset + (posting->region->at - memory.base())};
+    return decision;
   }
 
-  // A slot is free when what had it is over, which nothing of this group is before it is enqueued.
-  bool IsCrowded(const Port* port) {
-    return ++counts_[port] > LaneMemory::kSlots / 2 && !port->end->Told();
-  }
-
-  bool Close(const Message& message) {
+  bool Close(const GroupMessage& message) {
     LaneEnd& end = *message.port->end;
     while (!end.closed()) {
-      if (counts_[message.port] >= LaneMemory::kSlots && !end.HasRoom()) {
-        return Fail(message, "more than " + std::to_string(LaneMemory::kSlots) +
-                                 " messages in one group, and the peer is ahead");
-      }
-      while (!end.HasRoom()) surroundings_.pause();
-      if (end.broken()) return FailByPeer(message);
       if (!end.Close()) {
-        outcome_.cause = Outcome::Cause::kUsage;
+        group_outcome_.cause = GroupOutcome::Cause::kUsage;
         return Fail(message,
                     "captured in a graph here and called directly by the peer; unset "
                     "NCCLTUNE_SENDRECV for such programs");
@@ -235,87 +261,92 @@ class BatchWork {
     return true;
   }
 
-  bool Agrees(const Message& message, const Arrived& arrived) {
+  bool CheckMatch(const GroupMessage& message, const PostedMessage& posted) {
     const bool sends = message.port->end->role() == Role::kSender;
-    const Half& sent = sends ? arrived.mine : arrived.theirs;
-    const Half& received = sends ? arrived.theirs : arrived.mine;
-    const std::string differs = Disagreement(arrived.number, sent, received);
-    if (differs.empty()) return true;
-    outcome_.cause = Outcome::Cause::kUsage;
-    message.port->end->memory().differs.store(arrived.number);
-    return Fail(message, differs);
+    const SlotHalf& sent = sends ? posted.mine : posted.theirs;
+    const SlotHalf& received = sends ? posted.theirs : posted.mine;
+    const std::string mismatch = DescribeMismatch(sent, received);
+    if (mismatch.empty()) return true;
+    group_outcome_.cause = GroupOutcome::Cause::kUsage;
+    message.port->end->memory().mismatched_number.store(posted.number);
+    return Fail(message, mismatch);
   }
 
-  bool Follow(size_t index, const Arrived& arrived, Telling telling) {
-    if (arrived.verdict == Verdict::kNative || arrived.verdict == Verdict::kClosed) {
-      native_.push_back(index);
-      return true;
+  bool AddTransfer(size_t index, const PostedMessage& posted, MessagePosting posting) {
+    if (posted.decision == MessageDecision::kClosed) return SetNative(index, NativeReason::kClosed);
+    if (posted.decision == MessageDecision::kNative) {
+      return SetNative(index, NativeReason::kDecided);
     }
-    const Message& message = messages_[index];
-    Slot& slot = message.port->end->memory().Of(arrived.number);
-    Part part = {.kind = Part::Kind::kAwait,
-                 .lane = Lane(message.port),
-                 .ready = &slot.ready,
-                 .done = &slot.done,
-                 .value = FlagValue(arrived.number),
-                 .before = {},
-                 .bytes = message.bytes,
-                 .piece = surroundings_.policy.piece,
-                 .there = telling.ready,
-                 .chunks = {}};
-    if (arrived.verdict == Verdict::kFifo) return Pass(message, index, std::move(part));
-    const bool pushed = arrived.verdict == Verdict::kPush;
-    ways_[index].path = pushed ? Path::kPushed : Path::kPulled;
-    if (!arrived.first && !CopyHere(message, arrived, pushed, &part)) return false;
-    const bool leaves = arrived.first && arrived.verdict == Verdict::kFetch;
-    const bool stages = !arrived.first && pushed &&
-                        HowToSend(telling.ready && !IsBehindStaged(*message.port),
-                                  telling.circumstances, surroundings_.policy) == Sending::kStaged;
-    Staging* const staging = leaves || stages ? message.port->staging() : nullptr;
-    if (staging != nullptr && !telling.room) telling.room = staging->Find(message.bytes);
-    if (staging != nullptr && telling.room) {
-      // Not before: of a message that goes another way nobody would say that its room is free.
-      staging->Take(*telling.room, slot.done, part.value);
-      part.kind = leaves ? Part::Kind::kLeft : Part::Kind::kStaged;
-      if (stages) message.port->staged = {.done = &slot.done, .value = part.value};
-      if (leaves) part.from = message.address;
-      part.staging = telling.room->at;
-      part.before = std::move(telling.room->before);
-      ways_[index].path = Path::kStaged;
+    const GroupMessage& message = messages_[index];
+    MessageSlot& slot = message.port->end->SlotOf(posted.number);
+    MessageTransfer transfer = {.kind = MessageTransfer::Kind::kPeerCopies,
+                                .lane = Lane(message.port),
+                                .ready = &slot.ready,
+                                .done = &slot.done,
+                                .value = FlagValue(posted.number),
+                                .wait_for = {},
+                                .bytes = message.bytes,
+                                .piece = context_.policy.piece,
+                                .peer_is_ready = posting.receiver_is_ready,
+                                .channels = {}};
+    if (posted.decision == MessageDecision::kBuffered) {
+      return AddBuffered(message, index, std::move(transfer));
     }
-    parts_.push_back(std::move(part));
+    const bool pushed = posted.decision == MessageDecision::kPush;
+    outcomes_[index].path = pushed ? Path::kPushed : Path::kPulled;
+    if (!posted.first && !SetAddresses(message, posted, pushed, &transfer)) return false;
+    const bool stages_for_peer = posted.first && posted.decision == MessageDecision::kFetch;
+    const bool stages =
+        !posted.first && pushed &&
+        ChooseSendMethod(posting.receiver_is_ready && !IsBehindStaged(*message.port),
+                         posting.conditions, context_.policy) == SendMethod::kStaged;
+    Staging* const staging = stages_for_peer || stages ? message.port->staging() : nullptr;
+    if (staging != nullptr && !posting.region) posting.region = staging->Find(message.bytes);
+    if (staging != nullptr && posting.region) {
+      // Take the region only now. If the message went another way, nothing would ever free the
+      // region.
+      staging->Take(*posting.region, slot.done, transfer.value);
+      transfer.kind = stages_for_peer ? MessageTransfer::Kind::kStagedForPeer
+                                      : MessageTransfer::Kind::kStagedCopy;
+      if (stages) message.port->staged = {.done = &slot.done, .value = transfer.value};
+      if (stages_for_peer) transfer.from = message.address;
+      transfer.staging = posting.region->at;
+      transfer.wait_for = std::move(posting.region->wait_for);
+      outcomes_[index].path = Path::kStaged;
+    }
+    transfers_.push_back(std::move(transfer));
     return true;
   }
 
-  // A receive that is there already may be in another stream than those before it.
+  // Returns whether a staged message is still being copied. The receive that is ready may be in
+  // another stream than the receives before it.
   static bool IsBehindStaged(const Port& port) {
     return port.staged && !Reached(port.staged->done->load(), port.staged->value);
   }
 
-  bool CopyHere(const Message& message, const Arrived& arrived, bool pushed, Part* part) {
-    part->kind = Part::Kind::kCopy;
+  bool SetAddresses(const GroupMessage& message, const PostedMessage& posted, bool pushed,
+                    MessageTransfer* transfer) {
+    transfer->kind = MessageTransfer::Kind::kCopy;
     const DeviceAddress theirs =
-        message.port->resolve(arrived.theirs.allocation, arrived.theirs.offset);
+        message.port->resolve(posted.theirs.allocation, posted.theirs.offset, message.bytes);
     if (theirs == 0) return Fail(message, "the peer's memory cannot be reached any more");
-    part->to = pushed ? theirs : message.address;
-    part->from = pushed ? message.address : theirs;
+    transfer->to = pushed ? theirs : message.address;
+    transfer->from = pushed ? message.address : theirs;
     return true;
   }
 
-  bool Pass(const Message& message, size_t index, Part part) {
-    Fifo* const fifo = message.port->fifo();
-    if (fifo == nullptr) return Fail(message, "the receiver's buffer cannot be reached any more");
-    const bool sends = message.port->end->role() == Role::kSender;
-    part.kind = sends ? Part::Kind::kFill : Part::Kind::kEmpty;
-    (sends ? part.from : part.to) = message.address;
-    part.chunks = fifo->Take(message.bytes);
-    part.channels = message.port->end->memory().channels.data();
-    for (const Fifo::Chunk& chunk : part.chunks) {
-      part.channels[chunk.channel].told.store(static_cast<uint32_t>(chunk.number));
+  // Carries a message through the receiver's buffer (vccl policy).
+  bool AddBuffered(const GroupMessage& message, size_t index, MessageTransfer transfer) {
+    vccl::Channels* const channels = message.port->channels();
+    if (channels == nullptr) {
+      return Fail(message, "the receiver's buffer cannot be reached any more");
     }
-    part.steps = fifo->settings().steps;
-    ways_[index].path = Path::kFifo;
-    parts_.push_back(std::move(part));
+    const bool sends = message.port->end->role() == Role::kSender;
+    transfer.kind =
+        sends ? MessageTransfer::Kind::kBufferedSend : MessageTransfer::Kind::kBufferedReceive;
+    transfer.channels = channels->NextMessage(message.address, message.bytes);
+    outcomes_[index].path = Path::kBuffered;
+    transfers_.push_back(std::move(transfer));
     return true;
   }
 
@@ -329,7 +360,7 @@ class BatchWork {
     return std::ranges::all_of(operations, [&](const Operation& each) { return Enqueue(each); });
   }
 
-  // Null: CUDA has none.
+  // Returns null if CUDA has no stream left.
   Stream StreamOf(size_t number) {
     if (number == 0) return stream_;
     const PlanStream& which = plan_.streams[number];
@@ -339,7 +370,7 @@ class BatchWork {
       if (stream == nullptr) stream = driver_.NewStream();
       return stream;
     }
-    // It belongs to the capture until that ends, which nobody tells.
+    // The stream belongs to the capture until the capture ends, and CUDA does not report that.
     captured_.resize(plan_.streams.size());
     if (captured_[number] == nullptr) {
       captured_[number] = driver_.NewStream();
@@ -355,13 +386,13 @@ class BatchWork {
 
   bool Enqueue(const Operation& operation) {
     Stream stream = StreamOf(operation.stream);
-    // The application's may well be null, the default stream.
+    // Only stream 0 may be null: the application's stream may be the default stream.
     if (stream == nullptr && operation.stream != 0) return false;
     if (operation.kind == Operation::Kind::kWrite || operation.kind == Operation::Kind::kWait ||
         operation.kind == Operation::Kind::kCopy) {
       return EnqueueIn(stream, operation);
     }
-    // Of the application's stream, the first lane's.
+    // For the application's stream this is the first lane's entry.
     const PlanStream& which = plan_.streams[operation.stream];
     Port& port = *ports_[which.lane];
     Event& joined = port.joined[which.kind];
@@ -388,90 +419,91 @@ class BatchWork {
     }
   }
 
-  const std::vector<Message>& messages_;
+  const std::vector<GroupMessage>& messages_;
   Stream stream_;
   Driver& driver_;
   bool receives_;
-  const Surroundings& surroundings_;
-  std::vector<Outcome::Way> ways_;
-  Outcome& outcome_;
-  std::map<const Port*, uint64_t> counts_;
+  const GroupContext& context_;
+  std::vector<MessageOutcome> outcomes_;
+  GroupOutcome& group_outcome_;
   std::vector<Port*> ports_;
-  std::vector<Part> parts_;
+  std::vector<MessageTransfer> transfers_;
   std::vector<size_t> native_;
-  std::vector<Asked> asked_;
-  std::vector<Stream> captured_;  // by stream of the plan
+  std::vector<PendingCapture> pending_captures_;
+  std::vector<Stream> captured_;  // by index of the plan's stream
   Plan plan_;
 };
 
 bool Receives(const std::vector<Batch>& batches) {
   return std::ranges::any_of(batches, [](const Batch& batch) {
-    return std::ranges::any_of(batch.messages, [](const Message& each) {
+    return std::ranges::any_of(batch.messages, [](const GroupMessage& each) {
       return each.port->end->role() == Role::kReceiver;
     });
   });
 }
 
-// What is received first: peers look for it before they decide what they send.
-bool Decide(std::vector<BatchWork>& works) {
-  struct Turn {
+// Posts all messages. Receives come first, because a sending peer checks for them before it
+// decides.
+bool Decide(std::vector<BatchRun>& runs) {
+  struct MessageRef {
     Role role;
-    size_t turn;
-    BatchWork* work;
+    size_t call_index;
+    BatchRun* run;
     size_t index;
   };
-  std::vector<Turn> turns;
-  for (BatchWork& work : works) {
-    for (size_t i = 0; i < work.messages().size(); ++i) {
-      const Message& message = work.messages()[i];
-      turns.push_back({message.port->end->role(), message.turn, &work, i});
+  std::vector<MessageRef> order;
+  for (BatchRun& run : runs) {
+    for (size_t i = 0; i < run.messages().size(); ++i) {
+      const GroupMessage& message = run.messages()[i];
+      order.push_back({message.port->end->role(), message.call_index, &run, i});
     }
   }
-  std::ranges::stable_sort(turns, [](const Turn& a, const Turn& b) {
+  std::ranges::stable_sort(order, [](const MessageRef& a, const MessageRef& b) {
     if (a.role != b.role) return a.role == Role::kReceiver;
-    return a.turn < b.turn;
+    return a.call_index < b.call_index;
   });
-  return std::ranges::all_of(turns, [](const Turn& each) { return each.work->Tell(each.index); }) &&
-         std::ranges::all_of(works, [](BatchWork& work) { return work.TakeAnswers(); });
+  return std::ranges::all_of(
+             order, [](const MessageRef& each) { return each.run->PostMessage(each.index); }) &&
+         std::ranges::all_of(runs, [](BatchRun& run) { return run.ResolveCaptures(); });
 }
 
-using Works = std::vector<BatchWork>;
+using BatchRuns = std::vector<BatchRun>;
 
-bool EnqueueAfter(Works& works) {
-  return std::ranges::all_of(works, [](BatchWork& work) { return work.EnqueueAfter(); });
+bool EnqueueAfter(BatchRuns& runs) {
+  return std::ranges::all_of(runs, [](BatchRun& run) { return run.EnqueueAfter(); });
 }
 
-bool Enqueue(const std::shared_ptr<Works>& works, const Surroundings& surroundings,
+bool Enqueue(const std::shared_ptr<BatchRuns>& runs, const GroupContext& context,
              std::function<bool()>* rest) {
   std::vector<std::vector<size_t>> native;
-  bool any = surroundings.others;
-  for (BatchWork& work : *works) {
-    native.push_back(work.Native());
+  bool any = context.has_other_native_work;
+  for (BatchRun& run : *runs) {
+    native.push_back(run.Native());
     any = any || !native.back().empty();
   }
-  if (!std::ranges::all_of(*works, [&](BatchWork& work) { return work.EnqueueBefore(any); })) {
+  if (!std::ranges::all_of(*runs, [&](BatchRun& run) { return run.EnqueueBefore(any); })) {
     return false;
   }
-  const Surroundings::Native did = surroundings.native(native);
-  if (did == Surroundings::Native::kInProgress) *rest = [works] { return EnqueueAfter(*works); };
-  return did == Surroundings::Native::kDone ? EnqueueAfter(*works)
-                                            : did == Surroundings::Native::kInProgress;
+  const NativeStart native_start = context.start_native(native);
+  if (native_start == NativeStart::kInProgress) *rest = [runs] { return EnqueueAfter(*runs); };
+  return native_start == NativeStart::kComplete ? EnqueueAfter(*runs)
+                                                : native_start == NativeStart::kInProgress;
 }
 
 }  // namespace
 
-Outcome RunGroup(const std::vector<Batch>& batches, const Surroundings& surroundings) {
-  Outcome outcome;
+GroupOutcome RunGroup(const std::vector<Batch>& batches, const GroupContext& context) {
+  GroupOutcome outcome;
   const bool receives = Receives(batches);
-  const auto works = std::make_shared<Works>();
-  works->reserve(batches.size());
-  for (const Batch& each : batches) works->emplace_back(each, receives, surroundings, &outcome);
-  const bool well = Decide(*works) && Enqueue(works, surroundings, &outcome.rest);
+  const auto runs = std::make_shared<BatchRuns>();
+  runs->reserve(batches.size());
+  for (const Batch& each : batches) runs->emplace_back(each, receives, context, &outcome);
+  const bool well = Decide(*runs) && Enqueue(runs, context, &outcome.enqueue_rest);
   if (!well && outcome.error.empty()) outcome.error = "CUDA or NCCL refused an operation";
-  for (BatchWork& work : *works) {
-    // Peers that were told of messages of this group would wait for them.
-    if (!well) work.Break();
-    outcome.ways.push_back(work.Ways());
+  for (BatchRun& run : *runs) {
+    // Otherwise peers would wait for the messages that were posted.
+    if (!well) run.Break();
+    outcome.messages.push_back(run.Outcomes());
   }
   return outcome;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sends and receives of one group: told of, decided, and enqueued.
+// Posts, decides and enqueues the sends and receives of one group. decision.h lists what is decided
+// about a message. eligibility.h decides which messages come here at all.
 #ifndef NCCLTUNE_SENDRECV_GROUP_H_
 #define NCCLTUNE_SENDRECV_GROUP_H_
 
@@ -14,108 +15,124 @@
 
 #include "sendrecv/decision.h"
 #include "sendrecv/driver.h"
-#include "sendrecv/fifo.h"
 #include "sendrecv/lane.h"
 #include "sendrecv/plan.h"
 #include "sendrecv/staging.h"
+#include "sendrecv/vccl/vccl.h"
 
 namespace nccltune::sendrecv {
 
-// Where this process finds an allocation of its peer; 0: it cannot reach it.
-using Resolve = std::function<DeviceAddress(uint64_t allocation, uint64_t offset)>;
+// Returns the address in this process of bytes that the peer exports; 0: they are not all mapped.
+using Resolve = std::function<DeviceAddress(uint64_t allocation, uint64_t offset, uint64_t bytes)>;
 
-// An address as the peer knows it.
-struct Place {
+// An address as the peer knows it: the number of exported memory, and an offset.
+struct ExportedAddress {
   uint64_t allocation = 0;
   uint64_t offset = 0;
 };
 
-// One end of a lane with what belongs to it on this side.
+// One end of a lane, with the resources that this side has for it.
 struct Port {
   LaneEnd* end = nullptr;
-  // Of a sender, made when it is first needed; null: there is none.
+  // Returns the sender's staging memory, and allocates it at the first call; null: there is none.
   std::function<Staging*()> staging;
-  // What was pushed from there last: copies in the stream to the peer come after it.
-  std::optional<Staging::Before> staged;
-  // Its first byte, if the peer reaches it by now.
-  std::function<std::optional<Place>()> staging_place;
-  // The receiver's buffer; null: it cannot be reached.
-  std::function<Fifo*()> fifo;
-  // Of our own, for copies beside the application's. Made when they are first needed.
+  // The last message that was pushed from staging memory. Later copies in the stream to the peer
+  // wait for it.
+  std::optional<Staging::Completion> staged;
+  // Returns the address of the staging memory, if the peer has mapped it.
+  std::function<std::optional<ExportedAddress>()> staging_address;
+  // For the vccl policy; returns null if the receiver's buffer cannot be reached.
+  std::function<vccl::Channels*()> channels;
+  // The library's streams, by PlanStream::Kind, created when first needed.
   std::array<Stream, PlanStream::kKinds> streams = {};
   std::array<Event, PlanStream::kKinds> joined = {};
   Event forked = nullptr;
-  // Under capture; a graph may have them as long as it lives.
+  // Streams of captured messages. A graph may use them as long as it exists.
   std::vector<Stream> captured;
   Resolve resolve;
-  // Maps what the peer has offered meanwhile.
-  std::function<void()> look;
-  bool nearby = false;  // the peer is in this process, and may well wait for this very call
-  std::string name;     // "rank 3 to rank 5"
+  // Maps the memory that the peer has exported since the last call.
+  std::function<void()> map_new;
+  bool connected = false;  // dry run: NCCL has already carried a large message of this lane
+  // both ends may belong to one thread, so this side never waits for the peer
+  bool same_process = false;
+  std::string name;  // "rank 3 to rank 5"
 };
 
-struct Message {
+struct GroupMessage {
   Port* port = nullptr;
-  size_t turn = 0;  // in the order of the application's calls
+  size_t call_index = 0;  // index of the application's call in the group
   DeviceAddress address = 0;
   uint64_t bytes = 0;
-  uint64_t allocation = 0;  // as the peer knows it
+  uint64_t allocation = 0;  // number of the exported memory
   uint64_t offset = 0;
-  bool possible = false;  // see Circumstances
-  bool small = false;     // below the floor, on both sides: NCCL's without a word
-  // A graph is made of it, and runs as often as the application likes: it cannot be counted.
+  bool can_copy = false;  // see MessageConditions
+  bool small = false;     // below the floor on both sides: NCCL carries it, without a slot
+  // The message is part of a graph. The graph may run any number of times, so its runs cannot be
+  // counted.
   bool captured = false;
 };
 
 // The messages of one communicator in one stream.
 struct Batch {
-  std::vector<Message> messages;
+  std::vector<GroupMessage> messages;
   Stream stream = nullptr;
   Driver* driver = nullptr;
 };
 
-enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled, kFifo };
+enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled, kBuffered };
 
-struct Outcome {
-  struct Way {
-    Path path = Path::kNative;
-    bool first = false;  // decided here
-  };
-  // By batch and message, in the order given. NCCL was called for the native ones.
-  std::vector<std::vector<Way>> ways;
-  // Empty: well. The communicators are of no use any more otherwise.
+// Why NCCL carries a message.
+enum class NativeReason : uint8_t {
+  kDecided,   // the first side decided for NCCL
+  kFresh,     // the lane has not been used yet
+  kRingFull,  // the ring of slots is full, or was full and is not half empty yet
+  kClosed,    // the lane is closed
+};
+
+// How a message is carried.
+struct MessageOutcome {
+  Path path = Path::kNative;
+  bool first = false;  // this side has decided
+  NativeReason reason = NativeReason::kDecided;
+};
+
+struct GroupOutcome {
+  // By batch and message, in the given order. NCCL has already been called for its messages.
+  std::vector<std::vector<MessageOutcome>> messages;
+  // Empty: success. Otherwise the communicators cannot be used any more.
   std::string error;
-  // Enqueues what comes behind NCCL's part, where that is in progress: to be called when it is
-  // done, with the batches as they were. False: CUDA refused.
-  std::function<bool()> rest;
+  // Not null: NCCL's part is in progress. Call it when that is complete, with the batches
+  // unchanged. It enqueues the rest and returns false if CUDA refuses.
+  std::function<bool()> enqueue_rest;
   enum class Cause : uint8_t {
-    kRefused,  // by CUDA or NCCL
-    kPeer,     // it has given up
-    kUsage,    // the application calls otherwise here than there
+    kRefused,  // CUDA or NCCL refused an operation
+    kPeer,     // the peer has abandoned the communicator
+    kUsage,    // the calls of the two ranks do not match
   };
   Cause cause = Cause::kRefused;
 };
 
-struct Surroundings {
+// Result of NCCL's part of a group.
+enum class NativeStart : uint8_t { kComplete, kInProgress, kRefused };
+
+// What RunGroup needs from its caller.
+struct GroupContext {
   Policy policy;
-  // Waits a moment for peers, and is asked whether there is still time for it. Never for long:
-  // `bytes` is what a wait may save of a copy engine's time, or 0.
-  std::function<bool(uint64_t bytes)> moment;
-  // Waits until somebody else has done something, as long as it takes: a ring of messages is full.
-  std::function<void()> pause;
-  // As `moment`, for a peer that may capture the same message.
-  std::function<bool()> capture;
-  // NCCL has more to do in the group than what comes to `native`.
-  bool others = false;
-  // NCCL's part of the group, enqueued beside ours: of each batch the messages it carries. Called
-  // once unless there is an error before. Of communicators that do not block it may be done later.
-  enum class Native : uint8_t { kDone, kInProgress, kRefused };
-  std::function<Native(const std::vector<std::vector<size_t>>& messages)> native;
+  // Waits a moment for the receiver. Returns whether to call it again. `bytes`: how much copying by
+  // the receiver's engine a longer wait may save; 0: none.
+  std::function<bool(uint64_t bytes)> wait_for_receiver;
+  // Does the same for a peer that may capture the same message.
+  std::function<bool()> wait_for_capture;
+  // NCCL has more work in the group than the messages passed to `start_native`.
+  bool has_other_native_work = false;
+  // Makes NCCL's calls and ends NCCL's group. `messages`: by batch, the messages that NCCL carries.
+  // Called once, unless there was an error before.
+  std::function<NativeStart(const std::vector<std::vector<size_t>>& messages)> start_native;
 };
 
-// All batches are one operation to NCCL, so that none is waited for before all of them
-// are enqueued.
-Outcome RunGroup(const std::vector<Batch>& batches, const Surroundings& surroundings);
+// Posts, decides and enqueues the messages of a group. To NCCL a group is one operation. So all
+// batches are enqueued before any of them is waited for.
+GroupOutcome RunGroup(const std::vector<Batch>& batches, const GroupContext& context);
 
 }  // namespace nccltune::sendrecv
 

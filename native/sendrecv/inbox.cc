@@ -8,8 +8,8 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Of one look: nobody can keep us here.
-constexpr int kMostLetters = 256;
+// Limit for one call, so that a fast sender cannot keep this thread here.
+constexpr int kMaxDatagrams = 256;
 
 }  // namespace
 
@@ -17,12 +17,12 @@ Inbox::~Inbox() {
   for (const auto& [key, delivery] : deliveries_) Release(delivery);
 }
 
-void Inbox::Release(const Delivery& delivery) const {
-  for (const ChunkMemory& part : delivery.parts) chunks_.Release(part.memory);
+void Inbox::Release(const ReceivedChunks& delivery) const {
+  for (const ChunkMemory& chunk : delivery.chunks) importer_.Release(chunk.memory);
 }
 
-bool Inbox::Take() {
-  for (int i = 0; i < kMostLetters; ++i) {
+bool Inbox::ReadAll() {
+  for (int i = 0; i < kMaxDatagrams; ++i) {
     bool any = false;
     const std::optional<Mailbox::Received> received = mailbox_.Receive(&any);
     if (!any) return true;
@@ -32,26 +32,29 @@ bool Inbox::Take() {
 }
 
 void Inbox::Accept(const Mailbox::Received& received) {
-  const Letter& letter = received.letter;
-  if (letter.place >= kMostLocal || received.user != getuid()) return;
-  if (memory_.cards[letter.place].process != received.process) return;
-  Delivery& delivery = deliveries_[{letter.place, letter.number}];
+  const ChunkMessage& datagram = received.datagram;
+  if (datagram.place >= kMaxLocalRanks || received.user != getuid()) return;
+  // Process ids are not unique across PID namespaces. Only this user can read the card, so only
+  // this user knows the token.
+  if (memory_.cards[datagram.place].process != datagram.process) return;
+  ReceivedChunks& delivery = deliveries_[{datagram.place, datagram.number}];
   if (delivery.refused) return;
-  const bool fits = letter.count <= Letter::kMost && letter.first == delivery.parts.size() &&
-                    letter.first + letter.count <= kMostChunks &&
-                    received.descriptors.size() == letter.count;
-  for (size_t i = 0; fits && i < letter.count; ++i) {
-    const cu::Memory memory = chunks_.Import(received.descriptors[i]);
+  const bool fits = datagram.count <= ChunkMessage::kMaxChunks &&
+                    datagram.first == delivery.chunks.size() &&
+                    datagram.first + datagram.count <= kMaxEntryChunks &&
+                    received.descriptors.size() == datagram.count;
+  for (size_t i = 0; fits && i < datagram.count; ++i) {
+    const cu::Memory memory = importer_.Import(received.descriptors[i]);
     if (memory == 0) break;
-    delivery.parts.push_back({.memory = memory, .bytes = letter.bytes[i]});
+    delivery.chunks.push_back({.memory = memory, .bytes = datagram.bytes[i]});
   }
-  if (delivery.parts.size() == letter.first + letter.count) return;
+  if (delivery.chunks.size() == datagram.first + datagram.count) return;
   delivery.refused = true;
   Release(delivery);
-  delivery.parts.clear();
+  delivery.chunks.clear();
 }
 
-const Inbox::Delivery* Inbox::Of(size_t place, uint64_t number) const {
+const Inbox::ReceivedChunks* Inbox::Find(size_t place, uint64_t number) const {
   const auto found = deliveries_.find({place, number});
   return found == deliveries_.end() ? nullptr : &found->second;
 }
@@ -63,9 +66,9 @@ void Inbox::Drop(size_t place, uint64_t number) {
   deliveries_.erase(found);
 }
 
-void Inbox::DropUnless(size_t place, const std::function<bool(uint64_t)>& offered) {
+void Inbox::DropUnless(size_t place, const std::function<bool(uint64_t)>& exported) {
   std::erase_if(deliveries_, [&](const auto& each) {
-    if (each.first.first != place || offered(each.first.second)) return false;
+    if (each.first.first != place || exported(each.first.second)) return false;
     Release(each.second);
     return true;
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What came of memory that peers offer in chunks: one for all peers of a communicator.
+// Receives the chunks that peers send: one inbox for all peers of a communicator.
 #ifndef NCCLTUNE_SENDRECV_INBOX_H_
 #define NCCLTUNE_SENDRECV_INBOX_H_
 
@@ -11,47 +11,47 @@
 #include <utility>
 #include <vector>
 
-#include "sendrecv/chunks.h"
 #include "sendrecv/mailbox.h"
+#include "sendrecv/mapped_chunks.h"
 #include "sendrecv/segment.h"
 
 namespace nccltune::sendrecv {
 
-// Of one share at most; 8 GiB of the smallest.
-inline constexpr size_t kMostChunks = 4096;
+// Most chunks of one exported entry: 8 GiB of the smallest chunks.
+inline constexpr size_t kMaxEntryChunks = 4096;
 
-// Not for several threads at once.
+// Imports received chunks and keeps them until they are mapped. Not thread-safe.
 class Inbox {
  public:
-  struct Delivery {
-    std::vector<ChunkMemory> parts;  // from the first on, without a gap
-    bool refused = false;            // some of it cannot be had
+  struct ReceivedChunks {
+    std::vector<ChunkMemory> chunks;  // consecutive chunks, from the first one
+    bool refused = false;             // importing a chunk failed
   };
 
-  // `memory`: the cards of those who may send.
+  // `memory`: the cards of all ranks that may send.
   Inbox(const CudaDriver& driver, const SegmentMemory& memory, Mailbox& mailbox)
-      : chunks_(driver), memory_(memory), mailbox_(mailbox) {}
+      : importer_(driver), memory_(memory), mailbox_(mailbox) {}
   ~Inbox();
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
-  // Takes what came. False: there may be more.
-  bool Take();
-  // Of the share of that number of the rank in that place; null: nothing has come.
-  const Delivery* Of(size_t place, uint64_t number) const;
+  // Reads the datagrams that have arrived. Returns false if there may be more.
+  bool ReadAll();
+  // Returns the chunks received for an exported entry of the rank in `place`; null: none.
+  const ReceivedChunks* Find(size_t place, uint64_t number) const;
   void Drop(size_t place, uint64_t number);
-  // Those of a rank that it does not offer any more.
-  void DropUnless(size_t place, const std::function<bool(uint64_t)>& offered);
+  // Drops the chunks of all entries that the rank no longer exports.
+  void DropUnless(size_t place, const std::function<bool(uint64_t)>& exported);
 
  private:
   using Key = std::pair<size_t, uint64_t>;
   void Accept(const Mailbox::Received& received);
-  void Release(const Delivery& delivery) const;
+  void Release(const ReceivedChunks& delivery) const;
 
-  Chunks chunks_;
+  MappedChunks importer_;
   const SegmentMemory& memory_;
   Mailbox& mailbox_;
-  std::map<Key, Delivery> deliveries_;
+  std::map<Key, ReceivedChunks> deliveries_;
 };
 
 }  // namespace nccltune::sendrecv

@@ -7,8 +7,9 @@
 
 namespace nccltune::sendrecv {
 
-// A std::mutex that calls nothing where nobody else has it: code of other libraries is not at hand
-// when a program computes between its calls, and fetching it costs more than all else of a lock.
+// Like std::mutex, but an uncontended lock calls no library function. When a program computes
+// between its calls, that code is not in the cache, and fetching it would cost more than the lock
+// itself.
 class InlineMutex {
  public:
   bool try_lock() {
@@ -26,7 +27,7 @@ class InlineMutex {
   }
 
  private:
-  // Awaited: held, and somebody may wait for it.
+  // kAwaited: held, and another thread may be waiting.
   enum class State : int32_t { kFree, kHeld, kAwaited };
 
   [[gnu::cold]] [[gnu::noinline]] void Wait() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is done with the application's calls of NCCL.
+// Handles the application's NCCL calls. eligibility.h decides which messages a copy engine may
+// carry. open_group.h holds the calls of a group.
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,52 +9,52 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <random>
-#include <shared_mutex>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/content_hash.h"
+#include "common/random_bytes.h"
 #include "common/settings.h"
 #include "sendrecv/calls.h"
 #include "sendrecv/communicator.h"
-#include "sendrecv/ended.h"
+#include "sendrecv/communicator_table.h"
+#include "sendrecv/eligibility.h"
 #include "sendrecv/interpose.h"
-#include "sendrecv/later.h"
-#include "sendrecv/parts.h"
-#include "sendrecv/ranges.h"
-#include "sendrecv/say.h"
-#include "sendrecv/say_counts.h"
-#include "sendrecv/small.h"
+#include "sendrecv/log.h"
+#include "sendrecv/log_counts.h"
+#include "sendrecv/open_group.h"
+#include "sendrecv/pending_nonblocking.h"
+#include "sendrecv/retired_communicators.h"
+#include "sendrecv/split_children.h"
 #include "sendrecv/watch.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
-using Shared = std::shared_ptr<Communicator>;
+using SharedCommunicator = std::shared_ptr<Communicator>;
 
-// As long as a communicator that is destroyed may take to end what it began.
-constexpr auto kFarewell = std::chrono::seconds(1);
+// How long destroying a communicator waits for its operations to complete.
+constexpr auto kDestroyWait = std::chrono::seconds(1);
 
-pid_t g_process = 0;  // that made the interceptor
+pid_t g_process = 0;  // the process that created the interceptor
 
 bool IsSet(const char* name, const char* value) {
   const char* set = std::getenv(name);
   return set != nullptr && std::strcmp(set, value) == 0;
 }
 
-// Otherwise its calls come back before they are done. `unsaid`: without a configuration.
-bool Blocks(const nccl::Config* config, bool unsaid = true) {
+// Returns whether NCCL's calls on the new communicator block. `default_blocks`: the result without
+// a configuration.
+bool Blocks(const nccl::CommConfig* config, bool default_blocks = true) {
   for (const char* const value : {"0", "1"}) {
     if (IsSet("NCCL_COMM_BLOCKING", value)) return *value == '1';
   }
-  return config == nullptr ? unsaid : config->blocking != 0;
+  return config == nullptr ? default_blocks : config->blocking != 0;
 }
 
 std::string KeyOf(const nccl::UniqueId* ids, int count, int ranks) {
@@ -62,441 +63,503 @@ std::string KeyOf(const nccl::UniqueId* ids, int count, int ranks) {
   return key;
 }
 
-// What a thread has of its groups.
-struct OpenGroup {
-  struct Made {
-    Shared communicator;
-    nccl::Comm* comm = nullptr;
-  };
-
-  int depth = 0;
-  bool alone = true;  // nothing is in the group but what `again` has
-  SmallCalls again;
-  CallGroup calls;
-  std::vector<Made> made;  // with the group's end
-
-  // NCCL has more to do in it.
-  void AddOther() {
-    if (depth == 0) return;
-    alone = false;
-    calls.others = true;
-  }
-
-  static OpenGroup& Of(Thread& thread) {
-    if (thread.own == nullptr) Make(&thread);
-    return *static_cast<OpenGroup*>(thread.own);
-  }
-
- private:
-  // Until the thread ends.
-  [[gnu::noinline]] static void Make(Thread* thread) {
-    struct Keeper {
-      explicit Keeper(Thread* thread) : kept(*thread) {}
-      ~Keeper() { delete static_cast<OpenGroup*>(std::exchange(kept.own, nullptr)); }
-      Thread& kept;
-    };
-    thread->own = new OpenGroup;
-    thread_local const Keeper keeper(thread);
-  }
-};
+// Returns a random key for the ranks of one process. Empty: the system has no random numbers.
+std::string NewKey() {
+  std::string key(16, '\0');
+  return RandomBytes(key.data(), key.size()) ? key : "";
+}
 
 class SendRecv final : public Interceptor {
  public:
-  SendRecv(const Options& options, const Native& native) : Interceptor(native), options_(options) {
-    Watcher::Get().Also([this] {
-      if (parts_.Any()) parts_.Look();
+  SendRecv(const SendRecvOptions& options, const Native& native)
+      : Interceptor(native), options_(options) {
+    Watcher::Get().SetExtraCheck([this] {
+      if (children_.HasChildren()) children_.BeginMade();
     });
   }
 
   nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) override {
-    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(nullptr));
-    return Made(made, comm, native().CommInitRank(comm, ranks, id, rank));
+    const SharedCommunicator made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(nullptr));
+    return TrackNew(made, comm, native().CommInitRank(comm, ranks, id, rank));
   }
 
   nccl::Result CommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
-                                  nccl::Config* config) override {
-    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(config));
-    return Made(made, comm, native().CommInitRankConfig(comm, ranks, id, rank, config));
+                                  nccl::CommConfig* config) override {
+    const SharedCommunicator made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(config));
+    return TrackNew(made, comm, native().CommInitRankConfig(comm, ranks, id, rank, config));
   }
 
   nccl::Result CommInitRankScalable(nccl::Comm* comm, int ranks, int rank, int ids,
-                                    nccl::UniqueId* id, nccl::Config* config) override {
-    Shared made;
+                                    nccl::UniqueId* id, nccl::CommConfig* config) override {
+    SharedCommunicator made;
     const bool named = ids > 0 && id != nullptr;
     if (named) made = Join(KeyOf(id, ids, ranks), ranks, rank, Blocks(config));
-    return Made(made, comm, native().CommInitRankScalable(comm, ranks, rank, ids, id, config));
+    return TrackNew(made, comm, native().CommInitRankScalable(comm, ranks, rank, ids, id, config));
   }
 
   nccl::Result CommInitAll(nccl::Comm* comms, int devices, const int* list) override {
-    std::vector<Shared> made;
+    std::vector<SharedCommunicator> made;
     made.reserve(static_cast<size_t>(std::max(devices, 0)));
-    std::random_device random;
-    const std::string key =
-        std::to_string(getpid()) + " " + std::to_string(random()) + " " + std::to_string(random());
-    for (int i = 0; i < devices; ++i) {
+    const std::string key = NewKey();
+    for (int i = 0; !key.empty() && i < devices; ++i) {
       made.push_back(JoinOn(list == nullptr ? i : list[i], key, devices, i));
     }
     const nccl::Result result = native().CommInitAll(comms, devices, list);
-    for (size_t i = 0; i < made.size(); ++i) Made(made[i], comms + i, result);
+    for (size_t i = 0; i < made.size(); ++i) TrackNew(made[i], comms + i, result);
     return result;
   }
 
   nccl::Result CommSplit(nccl::Comm comm, int color, int key, nccl::Comm* made,
-                         nccl::Config* config) override {
+                         nccl::CommConfig* config) override {
     return MakeFrom(
         comm, "split " + std::to_string(color), color != nccl::kNoColor, config, made,
         [&](nccl::Comm* out) { return native().CommSplit(comm, color, key, out, config); });
   }
 
   nccl::Result CommShrink(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
-                          nccl::Config* config, int flags) override {
+                          nccl::CommConfig* config, int flags) override {
     return MakeFrom(comm, "shrink", true, config, made, [&](nccl::Comm* out) {
       return native().CommShrink(comm, excluded, count, out, config, flags);
     });
   }
 
   nccl::Result CommDestroy(nccl::Comm comm) override {
-    const Parts::Ending ending = parts_.End(comm);
-    const Shared communicator = Take(comm);
-    // Then there is nothing to wait for.
+    const SplitChildren::KeptChildren ending = children_.End(comm);
+    const SharedCommunicator communicator = RemoveFromTable(comm);
+    // A failed communicator has nothing left to wait for.
     const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
     if (failed) communicator->Break("the communicator was destroyed");
-    ended_.Add(communicator);
-    ended_.GiveBack(kFarewell);
+    retired_.Add(communicator);
+    retired_.Release(kDestroyWait);
     return native().CommDestroy(comm);
   }
 
   nccl::Result CommAbort(nccl::Comm comm) override {
-    const Parts::Ending ending = parts_.End(comm);
-    const Shared communicator = Take(comm);
+    const SplitChildren::KeptChildren ending = children_.End(comm);
+    const SharedCommunicator communicator = RemoveFromTable(comm);
     if (communicator != nullptr) communicator->Break("the communicator was aborted");
     const nccl::Result result = native().CommAbort(comm);
-    ended_.Add(communicator);
-    ended_.GiveBack(std::chrono::milliseconds(0));
+    retired_.Add(communicator);
+    retired_.Release(std::chrono::milliseconds(0));
     return result;
   }
 
+  // After this NCCL refuses calls on the communicator, except those that end it or create others
+  // from it. Waits are ended first, because NCCL may wait for the streams. NCCL refuses unknown
+  // flags (all but 0 up to 2.32).
   nccl::Result CommRevoke(nccl::Comm comm, int flags) override {
-    const Shared communicator = Find(comm);
-    if (communicator != nullptr) communicator->Break("the communicator was revoked");
-    return native().CommRevoke(comm, flags);
+    if (flags == 0) Revoke(comm);
+    const nccl::Result result = native().CommRevoke(comm, flags);
+    if (result == abi::kSuccess || result == abi::kInProgress) Revoke(comm);
+    return result;
   }
 
   nccl::Result CommGetAsyncError(nccl::Comm comm, nccl::Result* error) override {
     const nccl::Result result = native().CommGetAsyncError(comm, error);
     if (result != abi::kSuccess || error == nullptr || *error == abi::kInProgress) return result;
-    if (parts_.Any()) parts_.Look(*error == abi::kSuccess ? nullptr : comm);
+    if (children_.HasChildren()) children_.BeginMade(*error == abi::kSuccess ? nullptr : comm);
     if (*error != abi::kSuccess) return result;
-    *error = later_.Progress(comm);
+    *error = pending_.Progress(comm);
     if (*error != abi::kSuccess) return result;
-    const Shared communicator = Find(comm);
+    const SharedCommunicator communicator = communicators_.Find(comm).communicator;
     if (communicator == nullptr) return result;
-    const Communicator::Trouble trouble = communicator->Failure();
-    if (trouble.why.empty()) return result;
-    Warn(trouble.why);
-    *error = trouble.result;
+    const Communicator::FailureInfo failure = communicator->Failure();
+    if (failure.why.empty()) return result;
+    Warn(failure.why);
+    *error = failure.result;
     return result;
   }
 
-  [[gnu::hot]] nccl::Result GroupStart(Thread& thread) override {
+  [[gnu::hot]] nccl::Result GroupStart(ThreadState& thread) override {
+    OpenGroup& open = OpenGroup::Of(thread);
+    if (open.HasHeldCalls()) [[unlikely]] {
+      HoldNested(&open, native().GroupStart);
+      open.Start();
+      return abi::kSuccess;
+    }
     const nccl::Result result = native().GroupStart();
-    OpenGroup& open = OpenGroup::Of(thread);
-    if (result == abi::kSuccess) ++open.depth;
+    if (result == abi::kSuccess) open.Start();
     return result;
   }
 
-  [[gnu::hot]] nccl::Result GroupEnd(Thread& thread) override {
+  [[gnu::hot]] nccl::Result GroupEnd(ThreadState& thread) override {
     OpenGroup& open = OpenGroup::Of(thread);
-    if (open.depth == 1 && open.alone && open.again.IsWhole()) {
-      const auto result = open.again.Run(native(), true, changes_.load(std::memory_order_acquire));
+    if (open.depth() == 1 && open.repeated.IsFullRepeat()) {
+      const auto result = open.repeated.End(native(), communicators_.changes());
       if (result) {
-        open.depth = 0;
+        open.LeaveGroup();
         return *result;
       }
     }
-    return End(&open);
+    if (open.depth() != 1) return EndNested(&open, native().GroupEnd);
+    return End(&open, native().GroupEnd);
   }
 
-  void Work() noexcept override {
-    const Thread& thread = ThisThread();
-    if (thread.own != nullptr) static_cast<OpenGroup*>(thread.own)->AddOther();
+  nccl::Result GroupSimulateEnd(ThreadState& thread, nccl::SimInfo* info) override {
+    OpenGroup& open = OpenGroup::Of(thread);
+    const auto end = [this, info] { return native().GroupSimulateEnd(info); };
+    if (open.depth() != 1) return EndNested(&open, native().GroupSimulateEnd, info);
+    if (info == nullptr) return End(&open, end);
+    StopRepeating(&open);
+    if (open.IgnoresSimulation()) return End(&open, end);
+    open.Flush(native());
+    const OpenGroup::Contents ended = open.End();
+    const nccl::Result result = end();
+    BeginNew(ended, result);
+    return result;
   }
 
-  [[gnu::hot]] nccl::Result Send(Thread& thread, const void* buffer, size_t count,
+  nccl::Result Enqueue(ThreadState& thread, const EnqueueCall& call) override {
+    OpenGroup* const open = OpenGroup::Find(thread);
+    if (open == nullptr || !open->IsOpen()) return call();
+    StopRepeating(open);
+    if (open->failed() || !open->HasHeldCalls()) return open->CallNow(call);
+    if (IsRefused(call, communicators_.Find(call.comm).ranks, native())) {
+      open->Flush(native());
+      return open->CallNow(call);
+    }
+    std::unique_ptr<EnqueueCall> copy = call.Copy();
+    if (copy == nullptr) return open->CallNow(call);
+    open->Hold(std::move(copy));
+    return abi::kSuccess;
+  }
+
+  void MayHaveRefused(ThreadState& thread) noexcept override {
+    OpenGroup* const open = OpenGroup::Find(thread);
+    if (open != nullptr && open->IsOpen()) open->MarkDoubtful();
+  }
+
+  // NCCL destroys the operator at once, but held calls may still need it.
+  nccl::Result RedOpDestroy(ThreadState& thread, nccl::RedOp op, nccl::Comm comm) override {
+    OpenGroup* const open = OpenGroup::Find(thread);
+    if (open == nullptr || !open->HoldsUseOf(op, comm)) return native().RedOpDestroy(op, comm);
+    open->Hold(std::make_unique<TypedEnqueueCall<nccl::RedOp, nccl::Comm>>(native().RedOpDestroy,
+                                                                           op, comm));
+    return abi::kSuccess;
+  }
+
+  [[gnu::hot]] nccl::Result Send(ThreadState& thread, const void* buffer, size_t count,
                                  nccl::DataType type, int peer, nccl::Comm comm,
                                  nccl::Stream stream) override {
-    return Carry(thread, Role::kSender, const_cast<void*>(buffer), count, type, peer, comm, stream);
+    return HandleMessage(thread, Role::kSender, const_cast<void*>(buffer), count, type, peer, comm,
+                         stream);
   }
 
-  [[gnu::hot]] nccl::Result Recv(Thread& thread, void* buffer, size_t count, nccl::DataType type,
-                                 int peer, nccl::Comm comm, nccl::Stream stream) override {
-    return Carry(thread, Role::kReceiver, buffer, count, type, peer, comm, stream);
+  [[gnu::hot]] nccl::Result Recv(ThreadState& thread, void* buffer, size_t count,
+                                 nccl::DataType type, int peer, nccl::Comm comm,
+                                 nccl::Stream stream) override {
+    return HandleMessage(thread, Role::kReceiver, buffer, count, type, peer, comm, stream);
   }
 
  private:
-  // Null: NCCL carries all of it.
-  Shared Join(const std::string& key, int ranks, int rank, bool blocks) {
+  // Returns null if NCCL carries all messages of the communicator.
+  SharedCommunicator Join(const std::string& key, int ranks, int rank, bool blocks) {
     if (ranks < 2) return nullptr;
     std::string why;
-    Shared made;
+    SharedCommunicator made;
     if (IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1")) {
       why = "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting";
     } else {
       made = Communicator::Join(key, rank, options_, &why);
     }
     if (made == nullptr) Warn("NCCL carries all sends and receives: " + why);
-    if (made != nullptr && !blocks) made->DoNotBlock();
+    if (made != nullptr && !blocks) made->SetNonblocking();
     return made;
   }
 
-  Shared JoinOn(int device, const std::string& key, int ranks, int rank) {
+  SharedCommunicator JoinOn(int device, const std::string& key, int ranks, int rank) {
     std::string why;
-    const cu::Api* api = cu::Open(&why);
+    const cu::Api* api = OpenCuda(&why);
     cu::Context context = api == nullptr ? nullptr : PrimaryContext(*api, device);
     if (context == nullptr) {
       Warn("NCCL carries all sends and receives: no context of CUDA on GPU " +
            std::to_string(device));
       return nullptr;
     }
-    const InContext in(*api, context);
+    const ScopedRelaxedContext in(*api, context);
     return Join(key, ranks, rank, Blocks(nullptr));
   }
 
-  // A communicator from another, whose ranks all come here, whoever is a member of it.
+  // Handles a communicator that is split or shrunk from another. All ranks of the parent make this
+  // call, so they number the children alike. `member`: this rank is part of the child.
   template <typename Make>
   nccl::Result MakeFrom(nccl::Comm comm, const std::string& how, bool member,
-                        const nccl::Config* config, nccl::Comm* made, const Make& make) {
-    const Shared parent = FindReady(comm);
+                        const nccl::CommConfig* config, nccl::Comm* made, const Make& make) {
+    const SharedCommunicator parent = FindReady(comm).communicator;
     if (parent == nullptr) return make(made);
     std::ostringstream key;
     key << std::hex << ContentHash(parent->key()) << " " << parent->NextChild() << " " << how;
     if (!member || made == nullptr) return make(made);
-    const Shared child = Join(key.str(), 2, -1, Blocks(config, parent->blocks()));
+    const SharedCommunicator child = Join(key.str(), 2, -1, Blocks(config, parent->blocks()));
     if (child == nullptr) return make(made);
-    if (parent->blocks()) return Made(child, made, make(made));
-    OpenGroup::Of(ThisThread()).AddOther();
-    const nccl::Result result = make(parts_.Expect(child, comm, made));
+    if (parent->blocks()) return TrackNew(child, made, make(made));
+    OpenGroup* const open = OpenGroup::Find(ThisThread());
+    if (open != nullptr && open->IsOpen()) {
+      StopRepeating(open);
+      open->AddOther(abi::kSuccess);
+    }
+    const nccl::Result result = make(children_.AddChild(child, comm, made));
     const bool goes = result == abi::kSuccess || result == abi::kInProgress;
-    parts_.Look(goes ? nullptr : comm);
+    children_.BeginMade(goes ? nullptr : comm);
     return result;
   }
 
-  nccl::Result Made(const Shared& made, nccl::Comm* comm, nccl::Result result) {
+  nccl::Result TrackNew(const SharedCommunicator& made, nccl::Comm* comm, nccl::Result result) {
     if (made == nullptr) return result;
     OpenGroup& open = OpenGroup::Of(ThisThread());
-    if (open.depth > 0 && (result == abi::kSuccess || result == abi::kInProgress)) {
-      open.alone = false;
-      open.made.push_back({made, comm});
+    if (open.IsOpen() && (result == abi::kSuccess || result == abi::kInProgress)) {
+      StopRepeating(&open);
+      open.AddNew({made, comm});
     } else {
       Begin(made, comm, result);
     }
     return result;
   }
 
-  void Begin(const Shared& made, const nccl::Comm* comm, nccl::Result result) {
+  void Begin(const SharedCommunicator& made, const nccl::Comm* comm, nccl::Result result) {
     if (*comm != nullptr && result == abi::kInProgress) {
-      made->DoNotBlock();
-      later_.Expect(made, *comm);
+      made->SetNonblocking();
+      pending_.AddCommunicator(made, *comm);
     } else if (*comm != nullptr && result == abi::kSuccess) {
       BeginMade(made, *comm);
     }
   }
 
-  void BeginMade(const Shared& made, nccl::Comm comm) {
-    if (Know(made, comm)) Watcher::Get().Add(made);
+  void BeginMade(const SharedCommunicator& made, nccl::Comm comm) {
+    if (communicators_.Add(made, comm)) Watcher::Get().Add(made);
   }
 
-  // False: NCCL does not know its rank.
-  bool Know(const Shared& made, nccl::Comm comm) {
-    int rank = -1;
-    if (native().CommUserRank(comm, &rank) != abi::kSuccess) return false;
-    made->Begin(rank);
-    const std::unique_lock lock(mutex_);
-    communicators_[comm] = made;
-    ++changes_;
-    return true;
+  void BeginNew(const OpenGroup::Contents& ended, nccl::Result result) {
+    for (const OpenGroup::NewCommunicator& each : ended.made) {
+      Begin(each.communicator, each.comm, result);
+    }
   }
 
-  const Shared& Find(nccl::Comm comm) {
-    // A thread asks for the same one again and again.
-    struct Last {
-      nccl::Comm comm = nullptr;
-      uint64_t changes = 0;
-      Shared communicator;
-    };
-    thread_local Last last;
-    const uint64_t changes = changes_.load(std::memory_order_acquire);
-    if (last.comm == comm && last.changes == changes) return last.communicator;
-    const std::shared_lock lock(mutex_);
-    const auto found = communicators_.find(comm);
-    last = {.comm = comm,
-            .changes = changes_.load(),
-            .communicator = found == communicators_.end() ? nullptr : found->second};
-    return last.communicator;
+  // Finishes pending work of the communicator if NCCL has completed its part, and looks it up.
+  const CommunicatorTable::Entry& FindReady(nccl::Comm comm) {
+    pending_.Progress(comm);
+    return communicators_.Find(comm);
   }
 
-  // Where NCCL has been waited for, what comes then is done.
-  const Shared& FindReady(nccl::Comm comm) {
-    later_.Progress(comm);
-    return Find(comm);
-  }
-
-  Shared Take(nccl::Comm comm) {
-    later_.Forget(comm);
-    const std::unique_lock lock(mutex_);
-    const auto found = communicators_.find(comm);
-    if (found == communicators_.end()) return nullptr;
-    Shared taken = std::move(found->second);
-    communicators_.erase(found);
-    ++changes_;
+  // Removes a communicator that ends from the table.
+  SharedCommunicator RemoveFromTable(nccl::Comm comm) {
+    pending_.Forget(comm);
+    SharedCommunicator taken = communicators_.Remove(comm);
+    OpenGroup* const open = OpenGroup::Find(ThisThread());
+    if (taken == nullptr || open == nullptr || !open->IsOpen()) return taken;
+    StopRepeating(open);
+    if (open->Forget(taken.get())) taken->Break("the communicator has ended in a group of its own");
     return taken;
   }
 
-  // What NCCL says something about, or what never leaves the GPU.
-  static bool IsNccls(const Call& call) {
-    return call.communicator == nullptr || call.peer == call.communicator->rank() ||
-           call.peer < 0 || nccl::SizeOf(call.type) == 0 || call.bytes() == 0 ||
-           call.buffer == nullptr;
+  void Revoke(nccl::Comm comm) {
+    const SharedCommunicator communicator = RemoveFromTable(comm);
+    if (communicator == nullptr) return;
+    communicator->Break("the communicator was revoked");
+    retired_.Add(communicator);
   }
 
-  nccl::Result Carry(Thread& thread, Role role, void* buffer, size_t count, nccl::DataType type,
-                     int peer, nccl::Comm comm, nccl::Stream stream) {
+  nccl::Result HandleMessage(ThreadState& thread, Role role, void* buffer, size_t count,
+                             nccl::DataType type, int peer, nccl::Comm comm, nccl::Stream stream) {
     OpenGroup& open = OpenGroup::Of(thread);
-    if (open.alone && open.again.Take(role, buffer, count, type, peer, comm, stream)) {
-      return open.depth > 0 ? abi::kSuccess : EndOne(&open);
+    if (open.IsOpen() && open.repeated.TryRepeat(role, buffer, count, type, peer, comm, stream,
+                                                 communicators_.changes())) {
+      const nccl::Result result = role == Role::kSender
+                                      ? native().Send(buffer, count, type, peer, comm, stream)
+                                      : native().Recv(buffer, count, type, peer, comm, stream);
+      if (result != abi::kSuccess) [[unlikely]] {
+        // The call was counted, but NCCL refused it.
+        StopRepeating(&open, 1);
+        open.AddOther(result);
+      }
+      return result;
     }
-    return CarryNew(role, buffer, count, type, peer, comm, stream, &open);
+    return HandleNewMessage({.role = role,
+                             .buffer = buffer,
+                             .count = count,
+                             .type = type,
+                             .peer = peer,
+                             .comm = comm,
+                             .stream = stream,
+                             .communicator = nullptr},
+                            &open);
   }
 
-  [[gnu::noinline]] nccl::Result CarryNew(Role role, void* buffer, size_t count,
-                                          nccl::DataType type, int peer, nccl::Comm comm,
-                                          nccl::Stream stream, OpenGroup* open) {
-    const nccl::Result returned = Return(open);
-    if (returned != abi::kSuccess) return returned;
-    return Carry({.role = role,
-                  .buffer = buffer,
-                  .count = count,
-                  .type = type,
-                  .peer = peer,
-                  .comm = comm,
-                  .stream = stream,
-                  .communicator = nullptr},
-                 open);
+  // Handles a single call that repeats the last one.
+  std::optional<nccl::Result> HandleRepeatedMessage(const MessageCall& call, OpenGroup* open) {
+    const uint64_t changes = communicators_.changes();
+    const bool takes = open->repeated.TryRepeat(call.role, call.buffer, call.count, call.type,
+                                                call.peer, call.comm, call.stream, changes);
+    if (takes && open->repeated.IsFullRepeat()) {
+      const auto result = open->repeated.CallAlone(native(), call.buffer, changes);
+      if (result) return result;
+    }
+    open->repeated.Restart();
+    return {};
   }
 
-  nccl::Result Carry(Call call, OpenGroup* open) {
-    call.communicator = FindReady(call.comm);
-    if (IsNccls(call)) {
-      open->AddOther();
-      return CallOne(call, native());
+  [[gnu::noinline]] nccl::Result HandleNewMessage(MessageCall call, OpenGroup* open) {
+    if (!open->IsOpen()) {
+      if (const auto result = HandleRepeatedMessage(call, open)) return *result;
     }
-    if (open->depth == 0) {
-      return Run({.calls = {std::move(call)}, .grouped = false, .others = false}, &open->again);
+    StopRepeating(open);
+    const CommunicatorTable::Entry& entry = FindReady(call.comm);
+    const int ranks = entry.ranks;
+    call.communicator = entry.communicator;
+    const Eligibility eligibility = EligibilityOf(call);
+    call.eligible = eligibility == Eligibility::kEligible;
+    if (eligibility == Eligibility::kUntracked) call.communicator = nullptr;
+    if (call.communicator != nullptr && call.communicator->needs_check()) {
+      const Communicator::FailureInfo failure = call.communicator->Failure();
+      if (!failure.why.empty()) {
+        Warn(failure.why);
+        if (open->IsOpen()) {
+          open->Fail(failure.result);
+        } else {
+          open->repeated.Restart();
+        }
+        return failure.result;
+      }
     }
-    open->alone = false;
-    open->calls.calls.push_back(std::move(call));
+    if (open->IsOpen()) return Add(std::move(call), ranks, open);
+    open->repeated.Restart();
+    if (call.communicator == nullptr || (call.eligible && !IsReady(call.comm, native()))) {
+      return CallNative(call, native());
+    }
+    GroupCalls calls;
+    calls.held.push_back({.message = std::move(call), .other = nullptr});
+    return Run(std::move(calls), open).result;
+  }
+
+  // Adds a message to the open group. See open_group.h.
+  nccl::Result Add(MessageCall call, int ranks, OpenGroup* open) {
+    if (open->failed() || (!open->HasHeldCalls() && !call.eligible)) {
+      return open->CallNow(std::move(call), native());
+    }
+    if (IsRefused(call, ranks, native()) || (call.eligible && !IsReady(call.comm, native()))) {
+      open->Flush(native());
+      return open->CallNow(std::move(call), native());
+    }
+    open->Hold(std::move(call));
     return abi::kSuccess;
   }
 
-  // A message that is a group of its own.
-  [[gnu::noinline]] nccl::Result EndOne(OpenGroup* open) {
-    if (open->again.IsWhole()) {
-      const auto result =
-          open->again.Run(native(), false, changes_.load(std::memory_order_acquire));
-      if (result) return *result;
+  // Called when the group does not repeat the last one. `refused`: how many of the last calls NCCL
+  // has refused.
+  void StopRepeating(OpenGroup* open, size_t refused = 0) {
+    std::vector<MessageCall> calls = open->repeated.StopRepeating();
+    calls.resize(calls.size() - refused);
+    for (MessageCall& call : calls) {
+      call.communicator = communicators_.Find(call.comm).communicator;
+      open->AddAlreadyCalled(std::move(call));
     }
-    return Return(open);
   }
 
-  [[gnu::noinline]] nccl::Result End(OpenGroup* open) {
-    if (open->depth != 1) {
-      if (open->depth > 1) --open->depth;
-      return native().GroupEnd();
+  [[gnu::noinline]] nccl::Result End(OpenGroup* open, const std::function<nccl::Result()>& end) {
+    StopRepeating(open);
+    const bool failed = open->failed();
+    if (failed) open->Flush(native());
+    const bool doubtful = open->doubtful() && open->HasHeldCalls();
+    OpenGroup::Contents ended = open->End();
+    if (doubtful) return EndDoubtful(std::move(ended), open, end);
+    GroupCalls& calls = ended.calls;
+    GroupResult result;
+    if (failed || (calls.already_called.empty() && calls.held.empty())) {
+      result.native = result.result = end();
+      if (failed) CheckRefused(calls, result.native);
+    } else {
+      calls.end = end;
+      result = Run(std::move(calls), open, ended.error);
     }
-    const nccl::Result returned = Return(open);
-    open->depth = 0;
-    open->alone = true;
-    CallGroup group = std::exchange(open->calls, {});
-    const std::vector<OpenGroup::Made> made = std::exchange(open->made, {});
-    group.grouped = true;
-    if (!made.empty()) {
-      // NCCL makes communicators before anything else of their group.
-      const nccl::Result result = native().GroupEnd();
-      for (const OpenGroup::Made& each : made) Begin(each.communicator, each.comm, result);
-      if (group.calls.empty() || result != abi::kSuccess) return result;
-      if (native().GroupStart() != abi::kSuccess) return abi::kInternalError;
-      group.others = false;
+    BeginNew(ended, result.native);
+    return ended.error == abi::kSuccess ? result.result : ended.error;
+  }
+
+  // Ends a group that NCCL may refuse. NCCL's group ends first, before peers learn of the held
+  // calls. If NCCL accepts it, the held calls run in a group of their own.
+  nccl::Result EndDoubtful(OpenGroup::Contents ended, OpenGroup* open,
+                           const std::function<nccl::Result()>& end) {
+    CallNested(ended.calls.held);
+    std::erase_if(ended.calls.held, [](const HeldCall& held) { return held.nests; });
+    GroupCalls passed;
+    passed.already_called = std::exchange(ended.calls.already_called, {});
+    passed.end = end;
+    const nccl::Result result =
+        passed.already_called.empty() ? end() : Run(std::move(passed), open, abi::kSuccess).result;
+    BeginNew(ended, result);
+    if (result != abi::kSuccess && result != abi::kInProgress) return result;
+    const nccl::Result started = native().GroupStart();
+    if (started != abi::kSuccess) return started;
+    ended.calls.end = native().GroupEnd;
+    const nccl::Result second = Run(std::move(ended.calls), open, ended.error).result;
+    return second == abi::kSuccess ? result : second;
+  }
+
+  template <typename... Arguments>
+  static void HoldNested(OpenGroup* open, nccl::Result (*function)(Arguments...),
+                         Arguments... arguments) {
+    open->HoldNested(std::make_unique<TypedEnqueueCall<Arguments...>>(function, arguments...));
+  }
+
+  // Ends a nested group, or handles an end without a group. NCCL only counts the depth.
+  template <typename... Arguments>
+  static nccl::Result EndNested(OpenGroup* open, nccl::Result (*function)(Arguments...),
+                                Arguments... arguments) {
+    if (!open->IsOpen()) return function(arguments...);
+    open->LeaveGroup();
+    if (!open->HasHeldCalls()) return function(arguments...);
+    HoldNested(open, function, arguments...);
+    return abi::kSuccess;
+  }
+
+  // NCCL does not run a group in which it refused a call. If it did, this rank would run messages
+  // that its peers have not counted.
+  static void CheckRefused(const GroupCalls& calls, nccl::Result result) {
+    if (result != abi::kSuccess && result != abi::kInProgress) return;
+    for (const MessageCall& call : calls.already_called) {
+      if (call.eligible) call.communicator->Break("NCCL ran a group although it refused a call");
     }
-    if (group.calls.empty()) {
-      const nccl::Result result = native().GroupEnd();
-      return returned == abi::kSuccess ? result : returned;
-    }
-    const nccl::Result result = Run(group, &open->again);
-    // Room for the next one's.
-    group.calls.clear();
-    if (open->calls.calls.empty()) open->calls.calls.swap(group.calls);
+  }
+
+  GroupResult Run(GroupCalls calls, OpenGroup* open, nccl::Result error = abi::kSuccess) {
+    GroupResult result =
+        RunCalls(std::move(calls), native(), communicators_.changes(), error, &open->repeated);
+    pending_.AddGroup(result.rest);
     return result;
   }
 
-  // What was kept of a group that is not the last one again.
-  nccl::Result Return(OpenGroup* open) {
-    nccl::Result result = abi::kSuccess;
-    for (Call& call : open->again.Return()) {
-      const nccl::Result carried = Carry(std::move(call), open);
-      if (carried != abi::kSuccess) result = carried;
-    }
-    return result;
-  }
+  const SendRecvOptions options_;
+  CommunicatorTable communicators_{native()};
+  RetiredCommunicators retired_;
 
-  nccl::Result Run(const CallGroup& group, SmallCalls* again) {
-    if (!Range::Seen()) {
-      const auto result = again->RunNew(group, native(), changes_.load(std::memory_order_acquire));
-      if (result) return *result;
-    }
-    std::shared_ptr<Rest> rest;
-    const nccl::Result result = RunCalls(group, native(), &rest);
-    later_.Keep(rest);
-    return result;
-  }
-
-  std::atomic<uint64_t> changes_ = 1;
-  const Options options_;
-  std::shared_mutex mutex_;
-  std::map<nccl::Comm, Shared> communicators_;
-  Ended ended_;
-
-  // Their parents are watched.
-  Parts parts_{[this](const Shared& made, nccl::Comm handle) {
-    if (Know(made, handle)) Watcher::Get().AddBeside(made);
+  // The watcher already runs, because the parents are watched.
+  SplitChildren children_{[this](const SharedCommunicator& made, nccl::Comm handle) {
+    if (communicators_.Add(made, handle)) Watcher::Get().AddWithoutStart(made);
   }};
 
-  Later later_{native(), [this](const Shared& made, nccl::Comm comm) { BeginMade(made, comm); }};
+  PendingNonblocking pending_{
+      native(), [this](const SharedCommunicator& made, nccl::Comm comm) { BeginMade(made, comm); }};
 };
 
-// Not in a child that was forked, whose copies of locks may be held for ever.
-void SayFarewell() {
+// Not in a forked child, where locks may be held for ever.
+void WaitAtExit() {
   if (getpid() == g_process) WaitForReceivers();
 }
 
-Options ReadOptions(Mode mode) {
+SendRecvOptions ReadOptions(Mode mode) {
   std::vector<std::string> problems;
-  Options options;
+  SendRecvOptions options;
   options.dry_run = mode == Mode::kDryRun;
   options.verify = mode == Mode::kVerify;
   options.from = ReadNumber(SettingId::kSendrecvFrom, &problems).value_or(options.from);
   options.policy.eager_limit =
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
-  options.policy.loose = options.policy.eager_limit == 0;
+  options.policy.sends_may_wait = options.policy.eager_limit == 0;
   options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
-  options.policy.fifo = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
-  const auto read = [&](SettingId id, uint64_t* value) {
-    *value = ReadNumber(id, &problems).value_or(*value);
-  };
-  read(SettingId::kSendrecvBuffer, &options.fifo.buffer);
-  read(SettingId::kSendrecvSteps, &options.fifo.steps);
-  read(SettingId::kSendrecvChannels, &options.fifo.channels);
-  read(SettingId::kSendrecvChunk, &options.fifo.chunk);
-  options.policy.piece = options.fifo.chunk;
+  options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
+  options.vccl = vccl::ReadSettings(&problems);
+  // One setting cuts both: chunks of the vccl policy and zero copies.
+  options.policy.piece = options.vccl.chunk_bytes;
   for (const std::string& problem : problems) Warn(problem);
   return options;
 }
@@ -505,10 +568,10 @@ Options ReadOptions(Mode mode) {
 
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
   auto made = std::make_unique<SendRecv>(ReadOptions(mode), native);
-  if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit([] { SayCounts(""); });
+  if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit([] { LogCounts(""); });
   g_process = getpid();
-  std::atexit(&SayFarewell);
-  SayCountsAtSignal();
+  std::atexit(&WaitAtExit);
+  LogCountsAtSignal();
   return made;
 }
 

@@ -8,12 +8,12 @@ nccl::Result Interceptor::CommInitRank(nccl::Comm* comm, int ranks, nccl::Unique
 }
 
 nccl::Result Interceptor::CommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id,
-                                             int rank, nccl::Config* config) {
+                                             int rank, nccl::CommConfig* config) {
   return native_.CommInitRankConfig(comm, ranks, id, rank, config);
 }
 
 nccl::Result Interceptor::CommInitRankScalable(nccl::Comm* comm, int ranks, int rank, int ids,
-                                               nccl::UniqueId* id, nccl::Config* config) {
+                                               nccl::UniqueId* id, nccl::CommConfig* config) {
   return native_.CommInitRankScalable(comm, ranks, rank, ids, id, config);
 }
 
@@ -22,21 +22,14 @@ nccl::Result Interceptor::CommInitAll(nccl::Comm* comms, int devices, const int*
 }
 
 nccl::Result Interceptor::CommSplit(nccl::Comm comm, int color, int key, nccl::Comm* made,
-                                    nccl::Config* config) {
+                                    nccl::CommConfig* config) {
   return native_.CommSplit(comm, color, key, made, config);
 }
 
 nccl::Result Interceptor::CommShrink(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
-                                     nccl::Config* config, int flags) {
+                                     nccl::CommConfig* config, int flags) {
   return native_.CommShrink(comm, excluded, count, made, config, flags);
 }
-
-nccl::Result Interceptor::CommGrow(nccl::Comm comm, int ranks, const nccl::UniqueId* id, int rank,
-                                   nccl::Comm* made, nccl::Config* config) {
-  return native_.CommGrow(comm, ranks, id, rank, made, config);
-}
-
-nccl::Result Interceptor::CommFinalize(nccl::Comm comm) { return native_.CommFinalize(comm); }
 
 nccl::Result Interceptor::CommDestroy(nccl::Comm comm) { return native_.CommDestroy(comm); }
 
@@ -50,33 +43,32 @@ nccl::Result Interceptor::CommGetAsyncError(nccl::Comm comm, nccl::Result* error
   return native_.CommGetAsyncError(comm, error);
 }
 
-nccl::Result Interceptor::GroupStart(Thread& /*thread*/) { return native_.GroupStart(); }
+nccl::Result Interceptor::GroupStart(ThreadState& /*thread*/) { return native_.GroupStart(); }
 
-nccl::Result Interceptor::GroupEnd(Thread& /*thread*/) { return native_.GroupEnd(); }
+nccl::Result Interceptor::GroupEnd(ThreadState& /*thread*/) { return native_.GroupEnd(); }
 
-nccl::Result Interceptor::GroupSimulateEnd(nccl::SimInfo* info) {
+nccl::Result Interceptor::GroupSimulateEnd(ThreadState& /*thread*/, nccl::SimInfo* info) {
   return native_.GroupSimulateEnd(info);
 }
 
-nccl::Result Interceptor::Send(Thread& /*thread*/, const void* buffer, size_t count,
+nccl::Result Interceptor::Send(ThreadState& /*thread*/, const void* buffer, size_t count,
                                nccl::DataType type, int peer, nccl::Comm comm,
                                nccl::Stream stream) {
   return native_.Send(buffer, count, type, peer, comm, stream);
 }
 
-nccl::Result Interceptor::Recv(Thread& /*thread*/, void* buffer, size_t count, nccl::DataType type,
-                               int peer, nccl::Comm comm, nccl::Stream stream) {
+nccl::Result Interceptor::Recv(ThreadState& /*thread*/, void* buffer, size_t count,
+                               nccl::DataType type, int peer, nccl::Comm comm,
+                               nccl::Stream stream) {
   return native_.Recv(buffer, count, type, peer, comm, stream);
 }
 
-nccl::Result Interceptor::MemFree(void* memory) { return native_.MemFree(memory); }
-
-nccl::Result Interceptor::CommRegister(nccl::Comm comm, void* buffer, size_t bytes, void** handle) {
-  return native_.CommRegister(comm, buffer, bytes, handle);
+nccl::Result Interceptor::RedOpDestroy(ThreadState& /*thread*/, nccl::RedOp op, nccl::Comm comm) {
+  return native_.RedOpDestroy(op, comm);
 }
 
-nccl::Result Interceptor::CommDeregister(nccl::Comm comm, void* handle) {
-  return native_.CommDeregister(comm, handle);
+nccl::Result Interceptor::Enqueue(ThreadState& /*thread*/, const EnqueueCall& call) {
+  return call();
 }
 
 }  // namespace nccltune::sendrecv

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Between the shell, which stands before NCCL, and what is done with the calls.
+// The interface between the shell, which exports NCCL's functions, and the interceptor, which
+// handles the calls.
 #ifndef NCCLTUNE_SENDRECV_INTERPOSE_H_
 #define NCCLTUNE_SENDRECV_INTERPOSE_H_
 
@@ -8,17 +9,18 @@
 #include <memory>
 #include <string>
 
+#include "sendrecv/enqueue_call.h"
 #include "sendrecv/nccl_api.h"
 
 namespace nccltune::sendrecv {
 
-// NCCLTUNE_SENDRECV. With 0 no interceptor is made.
+// The value of NCCLTUNE_SENDRECV. With 0 no interceptor is created.
 enum class Mode { kOn, kVerify, kDryRun };
 
-// The real NCCL's functions that are called from here; null where that NCCL lacks it. They may be
-// called from any thread: what NCCL calls of itself meanwhile is not intercepted.
+// The real NCCL's functions; null: that NCCL lacks it. Any thread may call them. Calls that NCCL
+// makes to itself meanwhile are not intercepted.
 struct Native {
-  // Of every message: side by side.
+  // The functions of every message come first, in neighbouring cache lines.
   nccl::Result (*GroupStart)() = nullptr;
   nccl::Result (*GroupEnd)() = nullptr;
   nccl::Result (*Send)(const void* buffer, size_t count, nccl::DataType type, int peer,
@@ -27,51 +29,43 @@ struct Native {
                        nccl::Stream stream) = nullptr;
 
   std::string path;  // of the real NCCL
-  int version = 0;   // as ncclGetVersion has it
+  int version = 0;   // as ncclGetVersion returns it
 
   nccl::Result (*GetVersion)(int* version) = nullptr;
-  nccl::Result (*GetUniqueId)(nccl::UniqueId* id) = nullptr;
-  const char* (*GetErrorString)(nccl::Result result) = nullptr;
-  const char* (*GetLastError)(nccl::Comm comm) = nullptr;
   nccl::Result (*CommCount)(nccl::Comm comm, int* count) = nullptr;
   nccl::Result (*CommUserRank)(nccl::Comm comm, int* rank) = nullptr;
-  nccl::Result (*CommCuDevice)(nccl::Comm comm, int* device) = nullptr;
 
   nccl::Result (*CommInitRank)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) = nullptr;
   nccl::Result (*CommInitRankConfig)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
-                                     nccl::Config* config) = nullptr;
+                                     nccl::CommConfig* config) = nullptr;
   nccl::Result (*CommInitRankScalable)(nccl::Comm* comm, int ranks, int rank, int ids,
-                                       nccl::UniqueId* id, nccl::Config* config) = nullptr;
+                                       nccl::UniqueId* id, nccl::CommConfig* config) = nullptr;
   nccl::Result (*CommInitAll)(nccl::Comm* comms, int devices, const int* list) = nullptr;
   nccl::Result (*CommSplit)(nccl::Comm comm, int color, int key, nccl::Comm* made,
-                            nccl::Config* config) = nullptr;
+                            nccl::CommConfig* config) = nullptr;
   nccl::Result (*CommShrink)(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
-                             nccl::Config* config, int flags) = nullptr;
-  nccl::Result (*CommGrow)(nccl::Comm comm, int ranks, const nccl::UniqueId* id, int rank,
-                           nccl::Comm* made, nccl::Config* config) = nullptr;
-  nccl::Result (*CommFinalize)(nccl::Comm comm) = nullptr;
+                             nccl::CommConfig* config, int flags) = nullptr;
   nccl::Result (*CommDestroy)(nccl::Comm comm) = nullptr;
   nccl::Result (*CommAbort)(nccl::Comm comm) = nullptr;
   nccl::Result (*CommRevoke)(nccl::Comm comm, int flags) = nullptr;
   nccl::Result (*CommGetAsyncError)(nccl::Comm comm, nccl::Result* error) = nullptr;
   nccl::Result (*GroupSimulateEnd)(nccl::SimInfo* info) = nullptr;
-  nccl::Result (*MemFree)(void* memory) = nullptr;
-  nccl::Result (*CommRegister)(nccl::Comm comm, void* buffer, size_t bytes,
-                               void** handle) = nullptr;
-  nccl::Result (*CommDeregister)(nccl::Comm comm, void* handle) = nullptr;
+  nccl::Result (*RedOpDestroy)(nccl::RedOp op, nccl::Comm comm) = nullptr;
 };
 
-// What a thread has here.
-struct Thread {
-  bool inside = false;  // in a call that was intercepted
-  void* own = nullptr;  // the interceptor's, who knows how long it lasts
+// The state that the library keeps for a thread.
+struct ThreadState {
+  bool inside = false;         // the thread is in an intercepted call
+  void* open_group = nullptr;  // the interceptor's OpenGroup, which the interceptor deletes
 };
-Thread& ThisThread();
+ThreadState& ThisThread();
 
-// The application's calls; each goes to NCCL as it is where it is not overridden. Called by many
-// threads at once, and by a process that was forked. A call that the real NCCL lacks never comes,
-// and communicators come whose making was not seen. What a method throws ends as
-// ncclInternalError. The one of a process is never destroyed.
+// Receives the application's calls. A method that is not overridden passes the call to NCCL
+// unchanged.
+//
+// Many threads call it at once, and so may a forked process. Functions that the real NCCL lacks are
+// never called here. A communicator may appear whose creation was not intercepted. An exception in
+// a method becomes ncclInternalError. The interceptor of a process is never destroyed.
 class Interceptor {
  public:
   explicit Interceptor(const Native& native) : native_(native) {}
@@ -81,35 +75,31 @@ class Interceptor {
 
   virtual nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank);
   virtual nccl::Result CommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
-                                          nccl::Config* config);
+                                          nccl::CommConfig* config);
   virtual nccl::Result CommInitRankScalable(nccl::Comm* comm, int ranks, int rank, int ids,
-                                            nccl::UniqueId* id, nccl::Config* config);
+                                            nccl::UniqueId* id, nccl::CommConfig* config);
   virtual nccl::Result CommInitAll(nccl::Comm* comms, int devices, const int* list);
   virtual nccl::Result CommSplit(nccl::Comm comm, int color, int key, nccl::Comm* made,
-                                 nccl::Config* config);
+                                 nccl::CommConfig* config);
   virtual nccl::Result CommShrink(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
-                                  nccl::Config* config, int flags);
-  virtual nccl::Result CommGrow(nccl::Comm comm, int ranks, const nccl::UniqueId* id, int rank,
-                                nccl::Comm* made, nccl::Config* config);
-  virtual nccl::Result CommFinalize(nccl::Comm comm);
+                                  nccl::CommConfig* config, int flags);
   virtual nccl::Result CommDestroy(nccl::Comm comm);
   virtual nccl::Result CommAbort(nccl::Comm comm);
   virtual nccl::Result CommRevoke(nccl::Comm comm, int flags);
   virtual nccl::Result CommGetAsyncError(nccl::Comm comm, nccl::Result* error);
-  virtual nccl::Result GroupStart(Thread& thread);
-  virtual nccl::Result GroupEnd(Thread& thread);
-  virtual nccl::Result GroupSimulateEnd(nccl::SimInfo* info);
-  virtual nccl::Result Send(Thread& thread, const void* buffer, size_t count, nccl::DataType type,
+  virtual nccl::Result GroupStart(ThreadState& thread);
+  virtual nccl::Result GroupEnd(ThreadState& thread);
+  virtual nccl::Result GroupSimulateEnd(ThreadState& thread, nccl::SimInfo* info);
+  virtual nccl::Result Send(ThreadState& thread, const void* buffer, size_t count,
+                            nccl::DataType type, int peer, nccl::Comm comm, nccl::Stream stream);
+  virtual nccl::Result Recv(ThreadState& thread, void* buffer, size_t count, nccl::DataType type,
                             int peer, nccl::Comm comm, nccl::Stream stream);
-  virtual nccl::Result Recv(Thread& thread, void* buffer, size_t count, nccl::DataType type,
-                            int peer, nccl::Comm comm, nccl::Stream stream);
-  virtual nccl::Result MemFree(void* memory);
-  virtual nccl::Result CommRegister(nccl::Comm comm, void* buffer, size_t bytes, void** handle);
-  virtual nccl::Result CommDeregister(nccl::Comm comm, void* handle);
-
-  // Something that enqueues other work, a collective for example, is about to be called, by the
-  // application or by NCCL on one of its own threads. Must not throw.
-  virtual void Work() noexcept {}
+  virtual nccl::Result RedOpDestroy(ThreadState& thread, nccl::RedOp op, nccl::Comm comm);
+  // A collective or a one-sided operation. See enqueue_call.h.
+  virtual nccl::Result Enqueue(ThreadState& thread, const EnqueueCall& call);
+  // Called when a call that creates or ends a communicator or a window has failed. If the thread is
+  // in a group, NCCL may refuse the whole group.
+  virtual void MayHaveRefused(ThreadState& /*thread*/) noexcept {}
 
  protected:
   const Native& native() const { return native_; }
@@ -118,9 +108,9 @@ class Interceptor {
   const Native& native_;
 };
 
-// Of whoever links the shell. Once a process, at the first call of NCCL, by the thread that makes
-// it while all others wait, so not for long. Null: everything goes straight to NCCL. `native` lives
-// as long as the interceptor.
+// Creates the interceptor; defined by the library that links the shell. Called once in a process,
+// at its first NCCL call, while all other threads wait. So it must be fast. Null: all calls go
+// straight to NCCL. `native` lives as long as the interceptor.
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native);
 
 }  // namespace nccltune::sendrecv

@@ -8,259 +8,376 @@
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr uint64_t kVerdictBits = 7;
-constexpr uint64_t kMet = 8;
-constexpr int kNumberShift = 4;
-// Ahead of every number that is waited for, and not so far that it seems to lie behind.
-constexpr uint32_t kFarAhead = 1U << 30;
+constexpr uint64_t kDecisionBits = 7;
+constexpr uint64_t kMatched = 8;
+constexpr int kFullShift = 4;
+constexpr uint64_t kFullBits = 3;
+constexpr int kNumberShift = 6;
 
 }  // namespace
 
-Word Word::Of(uint64_t packed) {
+SlotWord SlotWord::Of(uint64_t packed) {
   return {.number = packed >> kNumberShift,
-          .verdict = static_cast<Verdict>(packed & kVerdictBits),
-          .met = (packed & kMet) != 0};
+          .decision = static_cast<MessageDecision>(packed & kDecisionBits),
+          .matched = (packed & kMatched) != 0,
+          .full = packed >> kFullShift & kFullBits};
 }
 
-uint64_t Word::Packed() const {
-  return number << kNumberShift | static_cast<uint64_t>(verdict) | (met ? kMet : 0);
+uint64_t SlotWord::Packed() const {
+  return number << kNumberShift | full << kFullShift | (matched ? kMatched : 0) |
+         static_cast<uint64_t>(decision);
 }
 
-bool IsOver(const Slot& slot) {
-  const Word word = Word::Of(slot.word.load());
-  if (word.number == 0 || word.verdict == Verdict::kClosed) return true;
-  if (!word.met) return false;
-  return word.verdict == Verdict::kNative || word.verdict == Verdict::kGraph ||
+namespace {
+
+bool IsComplete(const MessageSlot& slot, const SlotWord& word) {
+  if (word.number == 0 || word.decision == MessageDecision::kClosed) return true;
+  if (!word.matched) return false;
+  return word.decision == MessageDecision::kNative || word.decision == MessageDecision::kGraph ||
          Reached(slot.done.load(), FlagValue(word.number));
 }
 
-// A graph may run at any time.
-bool HasOpen(const LaneMemory& lane) {
-  return lane.graphs.load() != 0 ||
-         std::ranges::any_of(lane.slots, [](const Slot& slot) { return !IsOver(slot); });
+// Returns whether the first side, in this role, can make this decision.
+bool IsOneOf(Role first, MessageDecision decision) {
+  switch (decision) {
+    case MessageDecision::kPush:
+      return first == Role::kReceiver;
+    case MessageDecision::kPull:
+    case MessageDecision::kFetch:
+      return first == Role::kSender;
+    case MessageDecision::kGraph:
+      return false;
+    default:
+      return true;
+  }
 }
 
-std::string OpenWords(const LaneMemory& lane, std::string_view name) {
+}  // namespace
+
+bool IsComplete(const MessageSlot& slot) {
+  return IsComplete(slot, SlotWord::Of(slot.word.load()));
+}
+
+// A graph may run at any time, so its messages never count as complete.
+bool HasIncomplete(const LaneMemory& lane) {
+  return lane.graph_messages.load() != 0 ||
+         std::ranges::any_of(lane.slots, [](const MessageSlot& slot) { return !IsComplete(slot); });
+}
+
+std::string DescribeIncompleteMessages(const LaneMemory& lane, std::string_view name) {
   struct Known {
     std::string_view what;
-    std::optional<Role> first;  // nothing: it may be either
+    std::optional<Role> first;  // the first side; nothing: unknown
   };
-  constexpr std::array<Known, 7> kKnown = {{{"NCCL's", {}},
+  constexpr std::array<Known, 7> kKnown = {{{"by NCCL", {}},
                                             {"pushed", Role::kReceiver},
                                             {"pulled", Role::kSender},
                                             {"fetched", Role::kSender},
-                                            {"NCCL's from here on", {}},
+                                            {"by NCCL from here on", {}},
                                             {"through the buffer", {}},
                                             {"captured", {}}}};
   std::string words;
-  for (const Slot& slot : lane.slots) {
-    const Word word = Word::Of(slot.word.load());
-    const auto verdict = static_cast<size_t>(word.verdict);
-    if (IsOver(slot) || verdict >= kKnown.size()) continue;
-    const auto& [what, first] = kKnown[verdict];
-    const Half& half = slot.halves[static_cast<size_t>(first.value_or(Role::kSender))];
-    words += std::string(name) + ": message " + std::to_string(word.number) + ", ";
+  for (const MessageSlot& slot : lane.slots) {
+    const SlotWord word = SlotWord::Of(slot.word.load());
+    const auto decision = static_cast<size_t>(word.decision);
+    if (IsComplete(slot) || decision >= kKnown.size()) continue;
+    const auto& [what, first] = kKnown[decision];
+    const SlotHalf& half = slot.halves[static_cast<size_t>(first.value_or(Role::kSender))];
+    // The half with the smaller count may still belong to an earlier message.
+    const uint64_t earlier =
+        std::max(slot.halves[0].earlier_messages, slot.halves[1].earlier_messages);
+    words += std::string(name) + ": message " + std::to_string(earlier + 1) + ", ";
     if (first) words += std::to_string(half.bytes) + " bytes, ";
     words += what;
-    if (word.met) {
+    if (word.matched) {
       words += ": sent and received";
     } else if (first) {
-      words += *first == Role::kSender ? ": sent, not received" : ": received, not sent";
+      words += *first == Role::kSender ? ": sent, not yet received" : ": received, not yet sent";
     } else {
-      words += ": called on one side";
+      words += ": posted by one side";
     }
     const uint32_t value = FlagValue(word.number);
-    if (Reached(slot.ready.load(), value)) words += ", the first stream is there";
+    if (Reached(slot.ready.load(), value)) words += ", the first stream has reached it";
     words += '\n';
   }
   return words;
 }
 
-bool HasSent(const LaneMemory& lane) {
-  if (lane.broken.load() != LaneMemory::kWhole) return false;
-  return std::ranges::any_of(lane.slots, [](const Slot& slot) {
-    const Word word = Word::Of(slot.word.load());
-    const bool first = word.verdict == Verdict::kPull || word.verdict == Verdict::kFetch;
-    const bool second = word.verdict == Verdict::kPush && word.met;
-    return (first || second) && !IsOver(slot);
+bool HasUnreceivedSends(const LaneMemory& lane) {
+  if (lane.broken.load() != LaneMemory::kUsable) return false;
+  return std::ranges::any_of(lane.slots, [](const MessageSlot& slot) {
+    const SlotWord word = SlotWord::Of(slot.word.load());
+    const bool first =
+        word.decision == MessageDecision::kPull || word.decision == MessageDecision::kFetch;
+    const bool second = word.decision == MessageDecision::kPush && word.matched;
+    return (first || second) && !IsComplete(slot);
   });
 }
 
-std::string Disagreement(uint64_t number, const Half& sent, const Half& received) {
-  const std::string which = "message " + std::to_string(number) + " ";
+std::string DescribeMismatch(const SlotHalf& sent, const SlotHalf& received) {
+  const std::string which = "message " + std::to_string(sent.earlier_messages + 1) + " ";
   if (sent.bytes != received.bytes) {
-    return which + "has " + std::to_string(sent.bytes) + " bytes where it is sent and " +
-           std::to_string(received.bytes) + " where it is received";
+    return which + "has " + std::to_string(sent.bytes) + " bytes at the sender and " +
+           std::to_string(received.bytes) + " at the receiver";
   }
-  if (sent.before != received.before) {
-    return which + "comes after " + std::to_string(sent.before) +
-           " others where it is sent and after " + std::to_string(received.before) +
-           " where it is received: a smaller one differed in size";
+  if (sent.earlier_messages != received.earlier_messages) {
+    return which + "follows " + std::to_string(sent.earlier_messages) +
+           " messages at the sender and " + std::to_string(received.earlier_messages) +
+           " at the receiver: the sizes of an earlier send and receive differ";
   }
   return "";
 }
 
-std::string FindDisagreement(const LaneMemory& lane) {
-  const uint64_t number = lane.differs.load();
+std::string FindMismatch(const LaneMemory& lane) {
+  const uint64_t number = lane.mismatched_number.load();
   if (number == 0) return "";
-  const Slot& slot = lane.slots[number % LaneMemory::kSlots];
-  return Disagreement(number, slot.halves[static_cast<size_t>(Role::kSender)],
-                      slot.halves[static_cast<size_t>(Role::kReceiver)]);
+  const auto found = std::ranges::find_if(lane.slots, [&](const MessageSlot& slot) {
+    return SlotWord::Of(slot.word.load()).number == number;
+  });
+  if (found == lane.slots.end()) return "";
+  return DescribeMismatch(found->halves[static_cast<size_t>(Role::kSender)],
+                          found->halves[static_cast<size_t>(Role::kReceiver)]);
 }
 
-bool LaneEnd::HasRoom() const { return Told() || IsOver(NextSlot()) || broken(); }
+// Requires only half of the slots to be free. A program that always has messages in progress never
+// has all of them free. With fewer the gate would soon shut again.
+bool LaneEnd::IsHalfFree() {
+  while (free_slots_ < ring_ / 2 && IsComplete(SlotOf(next() + free_slots_))) ++free_slots_;
+  return free_slots_ == ring_ / 2;
+}
 
-bool LaneEnd::Told() const { return Word::Of(NextSlot().word.load()).number == next(); }
+bool LaneEnd::PassGate() {
+  if (closed_) return false;
+  if (gate_.is_open()) return true;
+  const Gate::Step step = gate_.Pass(IsHalfFree(), static_cast<int64_t>(ring_ / 4));
+  if (step == Gate::Step::kOpen) return true;
+  closed_ = step == Gate::Step::kClosed;
+  ++messages_;
+  return false;
+}
 
-bool LaneEnd::Ready() const {
-  const Slot& slot = NextSlot();
-  const Word word = Word::Of(slot.word.load());
-  return word.number == next() && word.verdict == Verdict::kPush &&
+bool LaneEnd::OpenGate() {
+  if (closed_) return false;
+  if (gate_.is_open()) return true;
+  return gate_.TryOpen(IsHalfFree(), static_cast<int64_t>(ring_ / 4)) == Gate::Step::kOpen;
+}
+
+// Both sides change the same word of the slot: to this mark, or to the next message. So they agree
+// whether that message has a slot. Returns false if the word has changed meanwhile.
+bool LaneEnd::MarkFull(MessageSlot& slot, uint64_t* packed) const {
+  SlotWord word = SlotWord::Of(*packed);
+  word.full = gate_.mark();
+  return slot.word.compare_exchange_strong(*packed, word.Packed());
+}
+
+void LaneEnd::ShutGate() {
+  gate_.Shut();
+  free_slots_ = 0;
+}
+
+PostedMessage LaneEnd::GoWithoutSlot() {
+  ShutGate();
+  PassGate();
+  PostedMessage posted;
+  posted.full = true;
+  posted.decision = closed_ ? MessageDecision::kClosed : MessageDecision::kNative;
+  return posted;
+}
+
+bool LaneEnd::HasFreeSlot() const {
+  const MessageSlot& slot = NextSlot();
+  const SlotWord word = SlotWord::Of(slot.word.load());
+  return word.number == next() || (word.full != gate_.mark() && IsComplete(slot, word));
+}
+
+bool LaneEnd::IsDecidedByPeer() const {
+  return SlotWord::Of(NextSlot().word.load()).number == next();
+}
+
+bool LaneEnd::IsReceiverReady() const {
+  const MessageSlot& slot = NextSlot();
+  const SlotWord word = SlotWord::Of(slot.word.load());
+  return word.number == next() && word.decision == MessageDecision::kPush &&
          Reached(slot.ready.load(), FlagValue(next()));
 }
 
-Arrived LaneEnd::Arrive(uint64_t bytes, uint64_t allocation, uint64_t offset, Verdict verdict) {
-  Slot& slot = NextSlot();
-  Arrived arrived;
-  arrived.number = ++numbers_;
-  arrived.mine = {
-      .bytes = bytes, .before = messages_++, .allocation = allocation, .offset = offset};
-  slot.halves[static_cast<size_t>(role_)] = arrived.mine;
-
+PostedMessage LaneEnd::Post(uint64_t bytes, uint64_t allocation, uint64_t offset,
+                            MessageDecision decision) {
+  MessageSlot& slot = NextSlot();
+  PostedMessage posted;
+  posted.number = next();
+  posted.mine = {
+      .bytes = bytes, .earlier_messages = messages_, .allocation = allocation, .offset = offset};
+  SlotHalf& half = slot.halves[static_cast<size_t>(role_)];
   uint64_t packed = slot.word.load();
-  if (Word::Of(packed).number != arrived.number) {
-    const Word mine = {.number = arrived.number, .verdict = verdict, .met = false};
-    if (slot.word.compare_exchange_strong(packed, mine.Packed())) {
-      arrived.first = true;
-      arrived.verdict = verdict;
-      return arrived;
+  while (SlotWord::Of(packed).number != next()) {
+    const SlotWord previous = SlotWord::Of(packed);
+    if (previous.full == gate_.mark()) return GoWithoutSlot();
+    if (!IsComplete(slot, previous)) {
+      if (MarkFull(slot, &packed)) return GoWithoutSlot();
+      continue;
     }
+    half = posted.mine;
+    const SlotWord mine = {.number = next(), .decision = decision};
+    if (!slot.word.compare_exchange_strong(packed, mine.Packed())) continue;
+    posted.first = true;
+    posted.decision = decision;
+    ++slotted_messages_;
+    ++messages_;
+    return posted;
   }
-  // Whoever was first has decided, and its half was there before.
-  Word word = Word::Of(packed);
-  if (word.verdict == Verdict::kCapture) word = CloseInstead(packed);
-  arrived.verdict = word.verdict;
-  closed_ = word.verdict == Verdict::kClosed;
-  if (closed_) return arrived;
-  arrived.theirs = slot.halves[static_cast<size_t>(Other(role_))];
-  word.met = true;
-  slot.word.store(word.Packed());
-  return arrived;
+  // The peer has decided. It wrote its half of the slot before the word.
+  half = posted.mine;
+  ++slotted_messages_;
+  ++messages_;
+  SlotWord word = SlotWord::Of(packed);
+  if (word.decision == MessageDecision::kCapture) word = CloseInstead(packed);
+  posted.decision = word.decision;
+  posted.invalid = !IsOneOf(Other(role_), word.decision);
+  closed_ = word.decision == MessageDecision::kClosed;
+  if (closed_ || posted.invalid) return posted;
+  posted.theirs = slot.halves[static_cast<size_t>(Other(role_))];
+  // Not a plain store: the peer may mark the slot at the same time.
+  slot.word.fetch_or(kMatched);
+  return posted;
+}
+
+// Closes the lane while the gate is shut. Returns false if the peer has already opened the gate.
+bool LaneEnd::CloseAtGate() {
+  closed_ = gate_.CloseForGood();
+  return closed_;
 }
 
 bool LaneEnd::Close() {
-  Slot& slot = NextSlot();
+  if (!gate_.is_open() && CloseAtGate()) return true;
+  MessageSlot& slot = NextSlot();
   uint64_t packed = slot.word.load();
-  const Word mine = {.number = next(), .verdict = Verdict::kClosed, .met = false};
-  if (Word::Of(packed).number != next()) {
+  while (SlotWord::Of(packed).number != next()) {
+    const SlotWord previous = SlotWord::Of(packed);
+    if (previous.full == gate_.mark() || (!IsComplete(slot, previous) && MarkFull(slot, &packed))) {
+      ShutGate();
+      // The gate cannot have opened again: that requires this side to pass a message first.
+      return CloseAtGate();
+    }
+    if (!IsComplete(slot, previous)) continue;
+    const SlotWord mine = {.number = next(), .decision = MessageDecision::kClosed};
     closed_ = slot.word.compare_exchange_strong(packed, mine.Packed());
     if (closed_) return true;
   }
-  Word word = Word::Of(packed);
-  if (word.verdict == Verdict::kCapture) word = CloseInstead(packed);
-  closed_ = word.verdict == Verdict::kClosed;
+  SlotWord word = SlotWord::Of(packed);
+  if (word.decision == MessageDecision::kCapture) word = CloseInstead(packed);
+  closed_ = word.decision == MessageDecision::kClosed;
   if (closed_) return true;
-  if (word.verdict != Verdict::kNative) return false;
-  ++numbers_;
-  word.met = true;
-  slot.word.store(word.Packed());
+  if (word.decision != MessageDecision::kNative) return false;
+  ++slotted_messages_;
+  slot.word.fetch_or(kMatched);
   return true;
 }
 
-// The peer captures what is called directly here, or is not for copy engines.
-Word LaneEnd::CloseInstead(uint64_t packed) const {
-  Word word = Word::Of(packed);
-  word.verdict = Verdict::kClosed;
-  // Or the peer has given up meanwhile: it is the same.
-  memory_.Of(word.number).word.compare_exchange_strong(packed, word.Packed());
+// Closes the lane at a message that only the peer captures.
+SlotWord LaneEnd::CloseInstead(uint64_t packed) const {
+  SlotWord word = SlotWord::Of(packed);
+  word.decision = MessageDecision::kClosed;
+  // If this fails, the peer has closed the lane itself.
+  SlotOf(word.number).word.compare_exchange_strong(packed, word.Packed());
   return word;
 }
 
-Captured LaneEnd::Capture(uint64_t bytes, uint64_t allocation, uint64_t offset) {
-  Captured captured;
+CapturedMessage LaneEnd::Capture(uint64_t bytes, uint64_t allocation, uint64_t offset) {
+  CapturedMessage captured;
   captured.number = next();
-  captured.mine = {.bytes = bytes, .before = messages_, .allocation = allocation, .offset = offset};
-  Slot& slot = NextSlot();
+  captured.mine = {
+      .bytes = bytes, .earlier_messages = messages_, .allocation = allocation, .offset = offset};
+  MessageSlot& slot = NextSlot();
   uint64_t packed = slot.word.load();
-  if (Word::Of(packed).number != next()) {
+  if (SlotWord::Of(packed).number != next()) {
     slot.halves[static_cast<size_t>(role_)] = captured.mine;
-    const Word mine = {.number = next(), .verdict = Verdict::kCapture, .met = false};
+    const SlotWord mine = {.number = next(), .decision = MessageDecision::kCapture};
     if (slot.word.compare_exchange_strong(packed, mine.Packed())) {
-      ++numbers_;
+      ++slotted_messages_;
       ++messages_;
-      captured.how = Captured::How::kFirst;
+      // Record this before the peer can accept the message, because its graph may run from then on.
+      graph_allocations_.push_back(allocation);
+      captured.state = CapturedMessage::State::kFirst;
       return captured;
     }
   }
-  const Word word = Word::Of(packed);
+  const SlotWord word = SlotWord::Of(packed);
   captured.theirs = slot.halves[static_cast<size_t>(Other(role_))];
-  closed_ = word.verdict == Verdict::kClosed;
-  if (word.verdict == Verdict::kCapture) captured.how = Captured::How::kSecond;
-  if (!closed_ && word.verdict != Verdict::kCapture) captured.how = Captured::How::kDirect;
+  closed_ = word.decision == MessageDecision::kClosed;
+  if (word.decision == MessageDecision::kCapture) captured.state = CapturedMessage::State::kSecond;
+  if (!closed_ && word.decision != MessageDecision::kCapture) {
+    captured.state = CapturedMessage::State::kDirect;
+  }
   return captured;
 }
 
-LaneMemory::Replayed* LaneEnd::Accept(bool possible) {
-  const bool accepts = possible && graphs_ < LaneMemory::kReplayed;
-  uint64_t packed = Word{.number = next(), .verdict = Verdict::kCapture, .met = false}.Packed();
-  const Word mine = {
-      .number = next(), .verdict = accepts ? Verdict::kGraph : Verdict::kClosed, .met = accepts};
-  // The first may have given up.
+LaneMemory::GraphFlags* LaneEnd::AcceptCapture(bool reachable) {
+  const bool accepts = reachable && graph_messages_ < LaneMemory::kGraphMessages;
+  uint64_t packed =
+      SlotWord{.number = next(), .decision = MessageDecision::kCapture, .matched = false}.Packed();
+  const SlotWord mine = {.number = next(),
+                         .decision = accepts ? MessageDecision::kGraph : MessageDecision::kClosed};
+  // Fails if the first side has stopped waiting and closed the lane.
   closed_ = !NextSlot().word.compare_exchange_strong(packed, mine.Packed()) || !accepts;
   if (closed_) return nullptr;
-  ++numbers_;
+  ++slotted_messages_;
   ++messages_;
-  return NextReplayed();
+  return NextGraphFlags();
 }
 
 bool LaneEnd::IsDecided(uint64_t number) const {
-  return closed_ || Word::Of(memory_.Of(number).word.load()).verdict != Verdict::kCapture;
+  return closed_ || SlotWord::Of(SlotOf(number).word.load()).decision != MessageDecision::kCapture;
 }
 
-LaneMemory::Replayed* LaneEnd::Answer(uint64_t number) {
+LaneMemory::GraphFlags* LaneEnd::ResolveCapture(uint64_t number) {
   if (closed_) return nullptr;
-  uint64_t packed = Word{.number = number, .verdict = Verdict::kCapture, .met = false}.Packed();
-  const Word none = {.number = number, .verdict = Verdict::kClosed, .met = false};
-  std::atomic<uint64_t>& word = memory_.Of(number).word;
+  uint64_t packed =
+      SlotWord{.number = number, .decision = MessageDecision::kCapture, .matched = false}.Packed();
+  const SlotWord none = {.number = number, .decision = MessageDecision::kClosed, .matched = false};
+  std::atomic<uint64_t>& word = SlotOf(number).word;
   closed_ = word.compare_exchange_strong(packed, none.Packed()) ||
-            Word::Of(packed).verdict != Verdict::kGraph;
-  return closed_ ? nullptr : NextReplayed();
+            SlotWord::Of(packed).decision != MessageDecision::kGraph;
+  if (closed_) return nullptr;
+  // Only after the decision: the peer may already reuse the slot for a later message.
+  word.fetch_or(kMatched);
+  return NextGraphFlags();
 }
 
-LaneMemory::Replayed* LaneEnd::NextReplayed() {
-  LaneMemory::Replayed& replayed = memory_.replayed[graphs_++];
-  memory_.graphs.store(graphs_);
-  return &replayed;
+bool LaneEnd::IsInGraph(uint64_t allocation) const {
+  return std::ranges::find(graph_allocations_, allocation) != graph_allocations_.end();
 }
 
-void LaneEnd::GiveUp(bool open) {
-  uint32_t whole = LaneMemory::kWhole;
-  if (open) {
-    memory_.broken.store(LaneMemory::kOpen);
+LaneMemory::GraphFlags* LaneEnd::NextGraphFlags() {
+  LaneMemory::GraphFlags& graph_flags = memory_.graph_flags[graph_messages_++];
+  memory_.graph_messages.store(graph_messages_);
+  return &graph_flags;
+}
+
+void MarkBroken(LaneMemory& lane, bool incomplete) {
+  uint32_t usable = LaneMemory::kUsable;
+  if (incomplete) {
+    lane.broken.store(LaneMemory::kBrokenIncomplete);
   } else {
-    memory_.broken.compare_exchange_strong(whole, LaneMemory::kIdle);
+    lane.broken.compare_exchange_strong(usable, LaneMemory::kBrokenIdle);
   }
 }
 
-void LaneEnd::Break(bool open) {
-  GiveUp(open);
-  for (Slot& slot : memory_.slots) {
-    const uint32_t value = FlagValue(Word::Of(slot.word.load()).number) + kFarAhead;
+void BreakLane(LaneMemory& lane, bool incomplete) {
+  MarkBroken(lane, incomplete);
+  for (MessageSlot& slot : lane.slots) {
+    const uint32_t value = FlagValue(SlotWord::Of(slot.word.load()).number) + kFarAhead;
     slot.ready.store(value);
     slot.done.store(value);
   }
-  Release();
+  EndRepeatedWaits(lane);
 }
 
-void LaneEnd::Release() {
-  for (LaneMemory::Channel& channel : memory_.channels) {
-    const uint32_t value = channel.told.load() + kFarAhead;
-    channel.filled.store(value);
-    channel.emptied.store(value);
-  }
-  for (uint32_t i = 0; i < std::min(memory_.graphs.load(), LaneMemory::kReplayed); ++i) {
-    memory_.replayed[i].ready.store(kFarAhead);
-    memory_.replayed[i].done.store(kFarAhead);
+void EndRepeatedWaits(LaneMemory& lane) {
+  vccl::EndWaits(lane.vccl);
+  for (uint32_t i = 0; i < std::min(lane.graph_messages.load(), LaneMemory::kGraphMessages); ++i) {
+    lane.graph_flags[i].ready.store(kFarAhead);
+    lane.graph_flags[i].done.store(kFarAhead);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages from one rank to another, as both see them: a ring of slots in memory that they
-// share. A message is decided once, by whoever comes first.
+// A lane carries the messages from one rank to another. Both ranks share its memory, which holds a
+// ring of slots. Each message is decided once, by the first side: the one that posts it first.
 #ifndef NCCLTUNE_SENDRECV_LANE_H_
 #define NCCLTUNE_SENDRECV_LANE_H_
 
@@ -12,187 +12,231 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sendrecv/driver.h"
-#include "sendrecv/fifo.h"
+#include "sendrecv/gate.h"
+#include "sendrecv/vccl/vccl.h"
 
 namespace nccltune::sendrecv {
 
-enum class Role : uint8_t { kSender, kReceiver };
-inline Role Other(Role role) { return role == Role::kSender ? Role::kReceiver : Role::kSender; }
-
-enum class Verdict : uint8_t {
-  kNative,   // NCCL carries it
-  kPush,     // the receiver was first: the sender copies
-  kPull,     // the sender was first: the receiver copies
-  kFetch,    // so it was, and must not wait: the receiver copies what it has left
-  kClosed,   // NCCL carries it and all behind it, without slots
-  kFifo,     // through a buffer of the receiver
-  kCapture,  // under capture where it was told of first; not decided yet
-  kGraph,    // under capture on both sides: copied whenever both graphs run
+// The values are in shared memory. See SegmentMemory::kLayout and Card::kProtocol.
+enum class MessageDecision : uint8_t {
+  kNative,    // NCCL carries it
+  kPush,      // the receiver posted first; the sender copies
+  kPull,      // the sender posted first; the receiver copies
+  kFetch,     // the sender posted first and must not wait; the receiver copies from staging memory
+  kClosed,    // NCCL carries it and all later messages, without slots
+  kBuffered,  // goes through a buffer of the receiver (vccl policy)
+  kCapture,   // the first side captures it; the second has not decided yet
+  kGraph,     // both sides capture it; it is copied whenever both graphs run
 };
 
-// What one side tells of a message.
-struct Half {
+// What one side writes into a slot about a message.
+struct SlotHalf {
   uint64_t bytes = 0;
-  uint64_t before = 0;      // messages of any size on this lane before it
-  uint64_t allocation = 0;  // known to both by this number
-  uint64_t offset = 0;      // of the first byte in it
+  uint64_t earlier_messages = 0;  // messages of any size on this lane before this one
+  uint64_t allocation = 0;        // number of the exported memory that holds the message
+  uint64_t offset = 0;            // of the message in that memory
 };
 
-// The state of a message: its number, what was decided, and whether the other came, too.
-struct Word {
-  uint64_t number = 0;  // from 1; 0: nothing was here
-  Verdict verdict = Verdict::kNative;
-  bool met = false;
+// The state of a slot: the number and the decision of its message, and whether both sides have
+// posted it.
+struct SlotWord {
+  uint64_t number = 0;  // from 1; 0: the slot is unused
+  MessageDecision decision = MessageDecision::kNative;
+  bool matched = false;
+  // 0, or the mark of the gate's period in which the next message found this slot in use. That
+  // message has no slot, and the gate is shut from it on. A mark of an earlier period is ignored.
+  uint64_t full = 0;
 
-  static Word Of(uint64_t packed);
+  static SlotWord Of(uint64_t packed);
   uint64_t Packed() const;
 };
 
-struct Slot {
+struct MessageSlot {
   alignas(64) std::atomic<uint64_t> word = 0;
-  std::array<Half, 2> halves;  // by Role; each is its side's until the word tells of it
-  alignas(64) Flag ready = 0;  // the first's stream is there
-  alignas(64) Flag done = 0;   // the bytes are
+  std::array<SlotHalf, 2> halves;  // by Role; valid once `word` has the message's number
+  alignas(64) Flag ready = 0;      // the first side's stream has reached the message
+  alignas(64) Flag done = 0;       // all bytes are copied
 };
 
-// Nothing of the message that had it last is still to come.
-bool IsOver(const Slot& slot);
+// Returns whether the last message of the slot is complete.
+bool IsComplete(const MessageSlot& slot);
 
-// Where the two halves of a message do not agree, what differs; empty: nothing.
-std::string Disagreement(uint64_t number, const Half& sent, const Half& received);
+// Describes how the two halves of a message differ. Empty: they match.
+std::string DescribeMismatch(const SlotHalf& sent, const SlotHalf& received);
 
-// In shared memory, all zero at first.
+// A lane's shared memory. It is all zero at first.
 struct LaneMemory {
   static constexpr uint64_t kSlots = 512;
-  // By whoever broke it first: whether messages were open then.
-  enum Broken : uint32_t { kWhole, kIdle, kOpen };
-  alignas(64) std::atomic<uint32_t> broken = kWhole;
-  std::atomic<uint64_t> differs = 0;  // the number of a message that the two sides see otherwise
-  std::array<Slot, kSlots> slots;
+  // Set by the side that breaks the lane first. The value states whether messages were incomplete
+  // then.
+  enum Broken : uint32_t { kUsable, kBrokenIdle, kBrokenIncomplete };
+  alignas(64) std::atomic<uint32_t> broken = kUsable;
+  std::atomic<uint64_t> mismatched_number = 0;  // number of a message whose two halves do not match
+  std::array<MessageSlot, kSlots> slots;
 
-  // The receiver's buffer that messages may go through: its allocation; 0: there is none yet. Flags
-  // count its chunks.
-  alignas(64) std::atomic<uint64_t> fifo = 0;
-  struct Channel {
-    alignas(64) Flag filled = 0;
-    alignas(64) Flag emptied = 0;
-    std::atomic<uint32_t> told = 0;  // the last chunk that somebody has enqueued
-  };
-  std::array<Channel, kMostChannels> channels;
+  vccl::SharedState vccl;
 
-  // Flags of messages of graphs, which run as often as they like: 1 until whoever waits for one has
-  // seen it.
-  struct Replayed {
+  // Flags of one captured message. The side that waits for a flag resets it to 0 in the graph, so
+  // the graph can run any number of times.
+  struct GraphFlags {
     alignas(64) Flag ready = 0;
     alignas(64) Flag done = 0;
   };
-  static constexpr uint32_t kReplayed = 128;
-  alignas(64) std::atomic<uint32_t> graphs = 0;  // of them in use
-  std::array<Replayed, kReplayed> replayed;
-
-  Slot& Of(uint64_t number) { return slots[number % kSlots]; }
+  static constexpr uint32_t kGraphMessages = 128;
+  alignas(64) std::atomic<uint32_t> graph_messages = 0;  // number of `graph_flags` in use
+  std::array<GraphFlags, kGraphMessages> graph_flags;
 };
 
-// Some message has been told of by one side at least, and is not over.
-bool HasOpen(const LaneMemory& lane);
-// The sender has told of some message for a copy engine that is not over.
-bool HasSent(const LaneMemory& lane);
-// Each message that is told of and not over, a line of its own behind `name`: who has told of it,
-// and how far it is.
-std::string OpenWords(const LaneMemory& lane, std::string_view name);
-// What was found that both do not agree in; empty: nothing.
-std::string FindDisagreement(const LaneMemory& lane);
+// Two processes of a communicator may run different builds. See SegmentMemory::kLayout.
+static_assert(sizeof(SlotHalf) == 32 && sizeof(MessageSlot) == 256);
+static_assert(offsetof(MessageSlot, halves) == 8);
+static_assert(offsetof(LaneMemory, mismatched_number) == 8 && offsetof(LaneMemory, slots) == 64);
+static_assert(offsetof(LaneMemory, vccl) == 64 + LaneMemory::kSlots * sizeof(MessageSlot));
+static_assert(sizeof(vccl::SharedState) == 64 + vccl::kMaxChannels * 128);
+static_assert(sizeof(vccl::SharedState::Channel) == 128 && sizeof(LaneMemory::GraphFlags) == 128);
+static_assert(sizeof(LaneMemory) == 148672);
 
-// What was found out by arriving.
-struct Arrived {
+// Returns whether some message was posted by at least one side and is not complete.
+bool HasIncomplete(const LaneMemory& lane);
+// Returns whether the sender has posted a message for a copy engine that is not complete.
+bool HasUnreceivedSends(const LaneMemory& lane);
+// Returns a line for each incomplete message: the lane's `name`, who has posted it, and its state.
+std::string DescribeIncompleteMessages(const LaneMemory& lane, std::string_view name);
+// Describes the mismatch that one side has found. Empty: none.
+std::string FindMismatch(const LaneMemory& lane);
+
+// Stops both sides from deciding messages. `incomplete`: some message may be incomplete. This
+// function and the next two are thread-safe.
+void MarkBroken(LaneMemory& lane, bool incomplete);
+// Like MarkBroken, and also ends all waits on both sides.
+void BreakLane(LaneMemory& lane, bool incomplete = true);
+// Ends the waits for flags that a running peer may overwrite: those of buffers and of graphs.
+// Therefore it is called repeatedly.
+void EndRepeatedWaits(LaneMemory& lane);
+
+// The result of LaneEnd::Post.
+struct PostedMessage {
   uint64_t number = 0;
   bool first = false;
-  Verdict verdict = Verdict::kNative;
-  Half mine;
-  Half theirs;  // where the other was first
+  bool full = false;     // the ring is full: the message has no slot and NCCL carries it
+  bool invalid = false;  // the slot has a decision that the peer's role cannot make
+  MessageDecision decision = MessageDecision::kNative;
+  SlotHalf mine;
+  SlotHalf theirs;  // valid if the peer posted first
 };
 
-// What was found out of a message under capture.
-struct Captured {
-  enum class How : uint8_t {
-    kFirst,   // whether it is so there, too, is not known yet
-    kSecond,  // it is
-    kDirect,  // there it was called directly
+// The result of LaneEnd::Capture.
+struct CapturedMessage {
+  enum class State : uint8_t {
+    kFirst,   // the peer has not posted it yet
+    kSecond,  // the peer captures it as well
+    kDirect,  // the peer has posted it outside of a capture
     kClosed,  // the lane is closed
   };
-  How how = How::kClosed;
+  State state = State::kClosed;
   uint64_t number = 0;
-  Half mine;
-  Half theirs;  // kSecond
+  SlotHalf mine;
+  SlotHalf theirs;  // valid for kSecond
 };
 
-// One side's end. Not for several threads at once.
+// One side of a lane. Not thread-safe.
 class LaneEnd {
  public:
-  LaneEnd(LaneMemory& memory, Role role) : memory_(memory), role_(role) {}
+  // `ring`: number of slots in use, equal on both sides.
+  LaneEnd(LaneMemory& memory, GateMemory& gate, Role role, uint64_t ring = LaneMemory::kSlots)
+      : memory_(memory), gate_(gate, role), role_(role), ring_(ring) {}
 
   Role role() const { return role_; }
   LaneMemory& memory() const { return memory_; }
+  MessageSlot& SlotOf(uint64_t number) const { return memory_.slots[number % ring_]; }
 
-  // A message that is too small for a slot goes by.
-  void Pass() { ++messages_; }
+  // Counts a message that has no slot.
+  void CountNative() { ++messages_; }
+  // Takes back the last CountNative, because NCCL refused the message.
+  void UncountNative() { --messages_; }
 
-  // No message had a slot yet. The first one is NCCL's, which connects two ranks with the first of
-  // its own: in groups that are alike on both sides, or never.
-  bool IsFresh() const { return numbers_ == 0; }
+  // Returns whether no message has had a slot yet. NCCL always carries the first message, because
+  // it connects two ranks with it, in groups that must match on both sides. The gate opens only
+  // after both sides have passed a message.
+  bool IsFresh() const { return !gate_.has_opened(); }
+  // Returns whether NCCL carries all messages because one side cannot use the lane's memory.
+  bool is_unusable() const { return gate_.is_unusable(); }
 
-  // Of the next message.
-  uint64_t next() const { return numbers_ + 1; }
-  // It is about to be told of: its slot is free. False: the peer is a whole ring of
-  // messages behind, or its GPU is.
-  bool HasRoom() const;
-  // Whether the other has told of it already.
-  bool Told() const;
-  // And, in a push, the receiver's stream is there.
-  bool Ready() const;
-  // Tells of the next message, and decides it with `verdict` where the other did not.
-  Arrived Arrive(uint64_t bytes, uint64_t allocation, uint64_t offset, Verdict verdict);
+  // Returns whether the next message has a slot. If not, NCCL carries it on both sides, and it is
+  // counted here.
+  bool PassGate();
+  // Opens the gate if that is possible now. Returns whether the next message would have a slot.
+  // Counts nothing.
+  bool OpenGate();
+  // Returns whether the gate may open once the peer reaches its next message.
+  bool WaitsForPeer() const { return !closed_ && !gate_.is_open() && gate_.has_passed(); }
 
-  // From the next message on NCCL carries all, for both sides; again where it returns true and the
-  // lane is not closed (the peer was ahead with NCCL's). As Arrive, where there is room. False: the
-  // peer has told of a message for a copy engine.
+  // Returns the number of the next message that gets a slot.
+  uint64_t next() const { return slotted_messages_ + 1; }
+  // Returns whether the next message's slot is free or already has the peer's decision.
+  bool HasFreeSlot() const;
+  // Returns whether the peer has posted the next message first.
+  bool IsDecidedByPeer() const;
+  // Returns whether the peer has posted it first as a push, and the receiver's stream has reached
+  // the receive.
+  bool IsReceiverReady() const;
+  // Posts the next message. On the first side, `decision` becomes the decision. If the ring is
+  // full, the message has no slot and the gate is shut. Call PassGate first.
+  PostedMessage Post(uint64_t bytes, uint64_t allocation, uint64_t offset,
+                     MessageDecision decision);
+
+  // Closes the lane: NCCL carries the next message and all later ones, on both sides. Returns false
+  // if the peer has decided the next message for a copy engine. If it returns true and the lane is
+  // still not closed, call it again: the peer had decided a message for NCCL, and that message was
+  // skipped.
   bool Close();
   bool closed() const { return closed_; }
 
-  // A message under capture, that may be one under capture there, too: instead of Close.
-  Captured Capture(uint64_t bytes, uint64_t allocation, uint64_t offset);
-  // Of the second: it is decided. Its flags; null: the lane is closed, as is wanted by !possible.
-  LaneMemory::Replayed* Accept(bool possible);
-  // Of the first: the second has decided. Then its answer; where there is none, it is closed.
+  // Posts a captured message that the peer may capture as well, instead of closing the lane.
+  // Requires HasFreeSlot().
+  CapturedMessage Capture(uint64_t bytes, uint64_t allocation, uint64_t offset);
+  // Decides a captured message on the second side. Returns its flags, or null if the lane is
+  // closed. The lane is closed if the memory is not `reachable`.
+  LaneMemory::GraphFlags* AcceptCapture(bool reachable);
+  // For the first side of a captured message: whether the second side has decided. ResolveCapture
+  // returns the message's flags. Without a decision it closes the lane and returns null.
   bool IsDecided(uint64_t number) const;
-  LaneMemory::Replayed* Answer(uint64_t number);
+  LaneMemory::GraphFlags* ResolveCapture(uint64_t number);
+  // Returns whether a graph of the peer uses our exported memory of that number. This stays true
+  // until the lane ends, because CUDA does not report when a graph is destroyed.
+  bool IsInGraph(uint64_t allocation) const;
 
-  // No message is told of any more. From any thread, as what follows. `open`: although messages are
-  // not over, or are not known to be.
-  void GiveUp(bool open);
-  // And all waits end, of both sides.
-  void Break(bool open = true);
-  // The same once more for the receiver's buffer, whose flags are written by whoever still runs.
-  void Release();
+  void Break() { sendrecv::BreakLane(memory_); }
   bool broken() const { return memory_.broken.load() != 0; }
 
  private:
-  Slot& NextSlot() const { return memory_.Of(next()); }
+  MessageSlot& NextSlot() const { return SlotOf(next()); }
+  bool IsHalfFree();
+  bool MarkFull(MessageSlot& slot, uint64_t* packed) const;
+  void ShutGate();
+  PostedMessage GoWithoutSlot();
+  bool CloseAtGate();
+  LaneMemory::GraphFlags* NextGraphFlags();
+  SlotWord CloseInstead(uint64_t packed) const;
 
   LaneMemory& memory_;
+  Gate gate_;
   Role role_;
-  uint64_t numbers_ = 0;   // messages that had a slot
-  uint64_t messages_ = 0;  // of any size
-  LaneMemory::Replayed* NextReplayed();
-  Word CloseInstead(uint64_t packed) const;
-
+  uint64_t ring_;
+  uint64_t slotted_messages_ = 0;  // messages that had a slot
+  uint64_t messages_ = 0;          // messages of any size
+  // while the gate is shut: how many of the next slots are known to be free
+  uint64_t free_slots_ = 0;
   bool closed_ = false;
-  uint32_t graphs_ = 0;  // messages of them
+  uint32_t graph_messages_ = 0;  // number of captured messages with flags
+  // Our memory in captured messages that this side posted first. The peer copies those.
+  std::vector<uint64_t> graph_allocations_;
 };
 
-// Flags count in the numbers of messages.
+// Returns the value of a flag for a message. Flags take the numbers of messages.
 inline uint32_t FlagValue(uint64_t number) { return static_cast<uint32_t>(number); }
 
 }  // namespace nccltune::sendrecv

@@ -22,7 +22,7 @@ struct Header {
 
 struct Entry {
   int32_t flags;
-  uint32_t name;  // where it begins, from the header on
+  uint32_t name;  // offset from the header
   uint32_t path;
   uint32_t system;
   uint64_t processor;

@@ -8,8 +8,9 @@
 
 namespace nccltune::sendrecv {
 
-// The files that ldconfig has noted under a name, for any processor; none where the cache cannot
-// be read. glibc 2.2 and later write this format, behind an older one up to 2.31.
+// Returns the files that ldconfig has recorded under a name, for any processor. Empty if the cache
+// cannot be read. glibc 2.2 and later write this format; up to 2.31 it follows an older one in the
+// file.
 std::vector<std::string> FindInLoaderCache(const std::string& cache, std::string_view name);
 
 }  // namespace nccltune::sendrecv

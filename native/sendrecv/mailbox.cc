@@ -8,13 +8,16 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/retry.h"
+
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr size_t kRoom = CMSG_SPACE(Letter::kMost * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred));
+constexpr size_t kRoom =
+    CMSG_SPACE(ChunkMessage::kMaxChunks * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred));
 
-// What other users of the host bind instead of us is of no use to them: letters go to whoever has
-// the name, but only of ranks that found each other in a file of their own.
+// The socket's address. Another user may bind the same name, but then receives nothing: a rank
+// sends only to ranks that it found in its own segment file.
 struct Address {
   sockaddr_un socket = {};
   socklen_t bytes = 0;
@@ -22,7 +25,7 @@ struct Address {
   Address(std::string_view name, size_t place) {
     const std::string whole = std::string(name) + "-" + std::to_string(place);
     socket.sun_family = AF_UNIX;
-    // An abstract name begins with a zero, and ends with the socket.
+    // An abstract socket name begins with a zero byte and ends with the socket.
     const size_t size = std::min(whole.size(), sizeof(socket.sun_path) - 1);
     std::memcpy(socket.sun_path + 1, whole.data(), size);
     bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
@@ -46,16 +49,16 @@ std::unique_ptr<Mailbox> Mailbox::Open(std::string_view name, size_t place) {
   if (!made) return nullptr;
   const int on = 1;
   const Address address(name, place);
-  if (setsockopt(made.number(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) return nullptr;
-  if (bind(made.number(), address.get(), address.bytes) != 0) return nullptr;
+  if (setsockopt(made.fd(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) return nullptr;
+  if (bind(made.fd(), address.get(), address.bytes) != 0) return nullptr;
   return std::unique_ptr<Mailbox>(new Mailbox(name, std::move(made)));
 }
 
-Mailbox::Outcome Mailbox::Send(size_t place, const Letter& letter,
-                               const std::vector<Descriptor>& descriptors) {
+Mailbox::SendResult Mailbox::Send(size_t place, const ChunkMessage& datagram,
+                                  const std::vector<Descriptor>& descriptors) {
   Address address(name_, place);
   alignas(cmsghdr) std::array<char, kRoom> control = {};
-  iovec data = {.iov_base = const_cast<Letter*>(&letter), .iov_len = sizeof(letter)};
+  iovec data = {.iov_base = const_cast<ChunkMessage*>(&datagram), .iov_len = sizeof(datagram)};
   msghdr message = {};
   message.msg_name = &address.socket;
   message.msg_namelen = address.bytes;
@@ -68,32 +71,34 @@ Mailbox::Outcome Mailbox::Send(size_t place, const Letter& letter,
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
   for (size_t i = 0; i < descriptors.size(); ++i) {
-    const int number = descriptors[i].number();
+    const int number = descriptors[i].fd();
     std::memcpy(CMSG_DATA(header) + i * sizeof(int), &number, sizeof(int));
   }
-  if (sendmsg(socket_.number(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Outcome::kSent;
+  if (Retry([&] { return sendmsg(socket_.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL); }) >= 0) {
+    return SendResult::kSent;
+  }
   switch (errno) {
     case EAGAIN:
-    case EINTR:
     case ENOBUFS:
     case ENOMEM:
-    case ETOOMANYREFS:  // so many descriptors are under way
-      return Outcome::kFull;
+    case ETOOMANYREFS:  // too many descriptors in flight
+      return SendResult::kFull;
     default:
-      return Outcome::kGone;
+      return SendResult::kGone;
   }
 }
 
 std::optional<Mailbox::Received> Mailbox::Receive(bool* any) {
   Received received;
   alignas(cmsghdr) std::array<char, kRoom> control = {};
-  iovec data = {.iov_base = &received.letter, .iov_len = sizeof(received.letter)};
+  iovec data = {.iov_base = &received.datagram, .iov_len = sizeof(received.datagram)};
   msghdr message = {};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t bytes = recvmsg(socket_.number(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const ssize_t bytes =
+      Retry([&] { return recvmsg(socket_.fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); });
   *any = bytes >= 0;
   if (bytes < 0) return {};
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
@@ -103,11 +108,10 @@ std::optional<Mailbox::Received> Mailbox::Receive(bool* any) {
     if (header->cmsg_type == SCM_CREDENTIALS) {
       ucred from = {};
       std::memcpy(&from, CMSG_DATA(header), sizeof(from));
-      received.process = from.pid;
       received.user = from.uid;
     }
   }
-  if (bytes != sizeof(received.letter) || (message.msg_flags & MSG_TRUNC) != 0) return {};
+  if (bytes != sizeof(received.datagram) || (message.msg_flags & MSG_TRUNC) != 0) return {};
   return received;
 }
 

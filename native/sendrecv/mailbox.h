@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Descriptors of memory from rank to rank: a datagram socket for each rank of a communicator, which
-// never waits.
+// Sends file descriptors of memory between ranks. Each rank of a communicator has one nonblocking
+// datagram socket.
 #ifndef NCCLTUNE_SENDRECV_MAILBOX_H_
 #define NCCLTUNE_SENDRECV_MAILBOX_H_
 
@@ -14,44 +14,50 @@
 #include <string_view>
 #include <vector>
 
-#include "sendrecv/descriptor.h"
+#include "common/descriptor.h"
+#include "sendrecv/identity.h"
 
 namespace nccltune::sendrecv {
 
-// Some chunks of a share, in order.
-struct Letter {
-  // A message of the kernel's takes 253 descriptors at most.
-  static constexpr size_t kMost = 64;
+// One datagram: consecutive chunks of an exported entry.
+struct ChunkMessage {
+  // The kernel limits a datagram to 253 descriptors.
+  static constexpr size_t kMaxChunks = 64;
 
-  uint64_t place = 0;   // the sender's
-  uint64_t number = 0;  // of the share
-  uint64_t first = 0;   // which of its chunks
+  ProcessToken process;
+  uint64_t place = 0;   // place of the sender
+  uint64_t number = 0;  // number of the exported entry
+  uint64_t first = 0;   // index of the first chunk in the entry
   uint64_t count = 0;
-  std::array<uint64_t, kMost> bytes = {};
+  std::array<uint64_t, kMaxChunks> bytes = {};
 };
+
+static_assert(sizeof(ChunkMessage) == 48 + ChunkMessage::kMaxChunks * 8);
 
 class Mailbox {
  public:
-  enum class Outcome : uint8_t {
+  enum class SendResult : uint8_t {
     kSent,
-    kFull,  // later, maybe
-    kGone,  // nobody is there
+    kFull,  // the socket is full; retry later
+    kGone,  // no socket has this name
   };
 
   struct Received {
-    int64_t process = 0;  // who the kernel says has sent it
-    int64_t user = 0;
-    Letter letter;
-    // As many as the letter tells of, or fewer where this process may have no more.
+    int64_t user = -1;  // user id of the sender, as the kernel reports it
+    ChunkMessage datagram;
+    // `datagram.count` of them, or fewer if this process has reached its limit of descriptors.
     std::vector<Descriptor> descriptors;
   };
 
-  // `name`: of the communicator's segment. Null: the system refused.
+  // Creates the socket. `name`: the name of the communicator's segment. Returns null if the system
+  // refuses.
   static std::unique_ptr<Mailbox> Open(std::string_view name, size_t place);
 
-  // To the rank in another place.
-  Outcome Send(size_t place, const Letter& letter, const std::vector<Descriptor>& descriptors);
-  // `any` tells whether something was there at all: what is no letter is thrown away.
+  // Sends a datagram to the rank in `place`.
+  SendResult Send(size_t place, const ChunkMessage& datagram,
+                  const std::vector<Descriptor>& descriptors);
+  // Returns the next valid datagram. `any`: whether any datagram was read. Invalid ones are
+  // dropped.
   std::optional<Received> Receive(bool* any);
 
  private:

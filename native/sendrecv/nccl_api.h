@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What send/recv needs of NCCL's public C interface. Our own declarations of public facts, checked
-// against NCCL 2.13.4 to 2.32.3.
+// The parts of NCCL's public C interface that send/recv needs. These are our own declarations of
+// public facts, checked against NCCL 2.13.4 to 2.32.3.
 #ifndef NCCLTUNE_SENDRECV_NCCL_API_H_
 #define NCCLTUNE_SENDRECV_NCCL_API_H_
 
@@ -18,8 +18,14 @@ inline constexpr auto kTimeout = Result{8};  // ncclTimeout, since 2.32
 using Comm = struct OpaqueComm*;       // ncclComm_t
 using SimInfo = struct OpaqueSimInfo;  // ncclSimInfo_t
 using Stream = void*;                  // cudaStream_t
+using Window = struct OpaqueWindow*;   // ncclWindow_t
 
-// ncclUniqueId. By value in calls: on the stack on x86-64, behind a pointer on aarch64.
+// ncclRedOp_t: values below 5 are built in, the others are created by the application.
+enum RedOp : int {};
+// The rank of a root or of a peer: an int in NCCL's header.
+enum RankArgument : int {};
+
+// ncclUniqueId, passed by value: on the stack on x86-64, by reference on aarch64.
 struct UniqueId {
   char internal[128];
 };
@@ -40,7 +46,7 @@ enum DataType : int {
   kFloat8e5m2 = 11,  // since 2.24
 };
 
-// Bytes of one element; 0: not known.
+// Returns the bytes of one element; 0: not known.
 constexpr size_t SizeOf(DataType type) {
   switch (type) {
     case kInt8:
@@ -63,12 +69,37 @@ constexpr size_t SizeOf(DataType type) {
   return 0;
 }
 
-// ncclConfig_t, of which every version begins so (2.14 and later); `size` says how much there is.
-struct Config {
+// The beginning of ncclConfig_t, which is the same since 2.14. `size` is the size of the whole
+// struct.
+struct CommConfig {
   size_t size;
   unsigned magic;    // 0xcafebeef
-  unsigned version;  // as ncclGetVersion has it
-  int blocking;      // INT_MIN: not set, which is 1
+  unsigned version;  // as ncclGetVersion returns it
+  int blocking;      // INT_MIN: not set, which means 1
+};
+
+inline constexpr unsigned kMagic = 0xcafebeef;  // NCCL_API_MAGIC
+
+// ncclCollConfig_t of 2.31; later versions only append fields. `size` is the size of the whole
+// struct.
+struct CollConfig {
+  size_t size;
+  unsigned magic;  // kMagic
+  unsigned version;
+  void* extensions;  // a list of structs; NVIDIA's NCCL ignores them
+  int min_ctas;
+  int max_ctas;
+  int nvls_ctas;
+  int cga_cluster_size;
+  const char* algorithms;  // a string that is valid during the call
+};
+
+// ncclWaitSignalDesc_t, since 2.29.
+struct WaitSignalDesc {
+  int count;
+  int peer;
+  int signal;
+  int context;
 };
 
 inline constexpr int kNoColor = -1;     // NCCL_SPLIT_NOCOLOR
@@ -76,8 +107,10 @@ inline constexpr int kShrinkAbort = 1;  // NCCL_SHRINK_ABORT
 
 static_assert(sizeof(UniqueId) == 128 && alignof(UniqueId) == 1);
 static_assert(sizeof(DataType) == 4 && sizeof(Result) == 4);
-static_assert(offsetof(Config, magic) == 8 && offsetof(Config, version) == 12 &&
-              offsetof(Config, blocking) == 16);
+static_assert(sizeof(RedOp) == 4 && sizeof(RankArgument) == 4 && sizeof(WaitSignalDesc) == 16);
+static_assert(offsetof(CollConfig, extensions) == 16 && offsetof(CollConfig, algorithms) == 40);
+static_assert(offsetof(CommConfig, magic) == 8 && offsetof(CommConfig, version) == 12 &&
+              offsetof(CommConfig, blocking) == 16);
 
 }  // namespace nccltune::sendrecv::nccl
 

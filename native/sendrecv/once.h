@@ -9,33 +9,33 @@
 
 namespace nccltune::sendrecv {
 
-// Something that is done once in a process, by the thread that needs it first while others wait.
-// In a process that was forked meanwhile that thread is not there: the next one does it again,
-// which std::call_once would wait for.
+// Runs a function once in a process while other threads wait. If the process was forked meanwhile,
+// the running thread does not exist in the child, and the next thread there runs it again.
+// std::call_once would wait for ever in that child.
 class Once {
  public:
   template <typename Work>
   void Do(const Work& work) {
     while (true) {
-      int doer = doer_.load(std::memory_order_acquire);
-      if (doer == kDone) return;
+      int runner = runner_.load(std::memory_order_acquire);
+      if (runner == kDone) return;
       const int self = getpid();
-      if (doer == self) {
+      if (runner == self) {
         sched_yield();
         continue;
       }
-      if (!doer_.compare_exchange_strong(doer, self, std::memory_order_acq_rel)) continue;
+      if (!runner_.compare_exchange_strong(runner, self, std::memory_order_acq_rel)) continue;
       work();
-      doer_.store(kDone, std::memory_order_release);
+      runner_.store(kDone, std::memory_order_release);
       return;
     }
   }
 
  private:
-  static constexpr int kNobody = 0;
+  static constexpr int kNone = 0;
   static constexpr int kDone = -1;
 
-  std::atomic<int> doer_ = kNobody;
+  std::atomic<int> runner_ = kNone;
 };
 
 }  // namespace nccltune::sendrecv

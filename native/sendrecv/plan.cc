@@ -7,12 +7,12 @@
 namespace nccltune::sendrecv {
 namespace {
 
-Operation Write(size_t stream, const Part& part, Flag* flag) {
-  return {.kind = Operation::Kind::kWrite, .stream = stream, .flag = flag, .value = part.value};
+Operation Write(size_t stream, const MessageTransfer& transfer, Flag* flag) {
+  return {.kind = Operation::Kind::kWrite, .stream = stream, .flag = flag, .value = transfer.value};
 }
 
-Operation Wait(size_t stream, const Part& part, Flag* flag) {
-  return {.kind = Operation::Kind::kWait, .stream = stream, .flag = flag, .value = part.value};
+Operation Wait(size_t stream, const MessageTransfer& transfer, Flag* flag) {
+  return {.kind = Operation::Kind::kWait, .stream = stream, .flag = flag, .value = transfer.value};
 }
 
 Operation Reset(size_t stream, Flag* flag) {
@@ -23,66 +23,77 @@ Operation Copy(size_t stream, DeviceAddress to, DeviceAddress from, uint64_t byt
   return {.kind = Operation::Kind::kCopy, .stream = stream, .to = to, .from = from, .bytes = bytes};
 }
 
-bool Is(const Part& part, Part::Kind kind) { return part.kind == kind; }
-bool IsStaged(const Part& part) {
-  return Is(part, Part::Kind::kStaged) || Is(part, Part::Kind::kLeft);
+bool Is(const MessageTransfer& transfer, MessageTransfer::Kind kind) {
+  return transfer.kind == kind;
+}
+bool IsStaged(const MessageTransfer& transfer) {
+  return Is(transfer, MessageTransfer::Kind::kStagedCopy) ||
+         Is(transfer, MessageTransfer::Kind::kStagedForPeer);
 }
 
 // Builds one plan.
 class Planner {
  public:
-  Planner(std::span<const Part> parts, bool native) : parts_(parts) {
+  Planner(std::span<const MessageTransfer> transfers, bool native) : transfers_(transfers) {
     plan_.streams.push_back({});
     std::vector<size_t> lanes;
     bool several = false;
-    for (const Part& part : parts) {
-      if (Is(part, Part::Kind::kAwait)) continue;
-      several = several || IsStaged(part) || !part.chunks.empty();
-      if (std::ranges::count(lanes, part.lane) == 0) lanes.push_back(part.lane);
+    for (const MessageTransfer& transfer : transfers) {
+      if (Is(transfer, MessageTransfer::Kind::kPeerCopies)) continue;
+      several = several || IsStaged(transfer) || !transfer.channels.empty();
+      if (std::ranges::count(lanes, transfer.lane) == 0) lanes.push_back(transfer.lane);
     }
-    // One lane alone needs no stream of its own: what is behind it waits for peers only, who have
-    // our `ready` by then.
-    here_ = lanes.size() == 1 && !native && !several;
+    // A single lane needs no stream of its own. The operations after its copies wait only for
+    // peers, and those peers already have our `ready`.
+    in_application_stream_ = lanes.size() == 1 && !native && !several;
   }
 
   Plan Make() {
-    for (const Part& part : parts_) {
-      if (Is(part, Part::Kind::kAwait)) Add(Write(0, part, part.ready));
+    for (const MessageTransfer& transfer : transfers_) {
+      if (Is(transfer, MessageTransfer::Kind::kPeerCopies)) Add(Write(0, transfer, transfer.ready));
     }
-    for (const Part& part : parts_) {
-      if (Is(part, Part::Kind::kCopy)) {
-        const size_t beside = part.again ? PlanStream::kOfGraph : PlanStream::kToPeer;
-        Send(part, here_ ? 0 : Forked(part.lane, beside), part.from);
+    for (const MessageTransfer& transfer : transfers_) {
+      if (Is(transfer, MessageTransfer::Kind::kCopy)) {
+        const size_t beside = transfer.in_graph ? PlanStream::kOfGraph : PlanStream::kToPeer;
+        AddCopy(transfer, in_application_stream_ ? 0 : Forked(transfer.lane, beside),
+                transfer.from);
       }
-      if (IsStaged(part)) SendStaged(part);
-      if (!part.chunks.empty()) Pass(part);
+      if (IsStaged(transfer)) AddStagedCopy(transfer);
+      AddChannels(transfer);
     }
     for (size_t stream = 1; stream < plan_.streams.size(); ++stream) {
       if (marked_[stream]) {
-        plan_.after.push_back({.kind = Operation::Kind::kJoin, .stream = stream});
+        plan_.after_native.push_back({.kind = Operation::Kind::kJoin, .stream = stream});
       }
     }
-    for (const Part& part : parts_) {
-      if (Is(part, Part::Kind::kAwait)) plan_.after.push_back(Wait(0, part, part.done));
-      if (part.again && Is(part, Part::Kind::kAwait)) plan_.after.push_back(Reset(0, part.done));
-      if (Is(part, Part::Kind::kEmpty)) plan_.after.push_back(Write(0, part, part.done));
+    for (const MessageTransfer& transfer : transfers_) {
+      if (Is(transfer, MessageTransfer::Kind::kPeerCopies)) {
+        plan_.after_native.push_back(Wait(0, transfer, transfer.done));
+      }
+      if (transfer.in_graph && Is(transfer, MessageTransfer::Kind::kPeerCopies)) {
+        plan_.after_native.push_back(Reset(0, transfer.done));
+      }
+      if (Is(transfer, MessageTransfer::Kind::kBufferedReceive)) {
+        plan_.after_native.push_back(Write(0, transfer, transfer.done));
+      }
     }
     return std::move(plan_);
   }
 
  private:
-  void Add(const Operation& operation) { plan_.before.push_back(operation); }
+  void Add(const Operation& operation) { plan_.before_native.push_back(operation); }
   void AddFork(size_t stream, size_t other) {
     Add({.kind = Operation::Kind::kFork, .stream = stream, .other = other});
   }
-  // The last mark of a stream counts.
+  // kJoin waits for the last mark of a stream.
   void Mark(size_t stream) {
     if (stream == 0) return;
     marked_[stream] = true;
     Add({.kind = Operation::Kind::kMark, .stream = stream});
   }
 
-  // A stream of the plan; true: it is new in it.
+  // Returns the index of a stream in the plan. The result is true if the stream was added by this
+  // call.
   bool Find(PlanStream wanted, size_t* stream) {
     const auto first = plan_.streams.begin() + 1;
     const auto found = std::find(first, plan_.streams.end(), wanted);
@@ -98,93 +109,80 @@ class Planner {
     return stream;
   }
 
-  void Send(const Part& part, size_t stream, DeviceAddress from) {
-    if (!part.there) Add(Wait(stream, part, part.ready));
-    if (part.again) Add(Reset(stream, part.ready));
-    if (part.piece == 0 || part.piece >= part.bytes || part.again) {
-      Add(Copy(stream, part.to, from, part.bytes));
+  void AddCopy(const MessageTransfer& transfer, size_t stream, DeviceAddress from) {
+    if (!transfer.peer_is_ready) Add(Wait(stream, transfer, transfer.ready));
+    if (transfer.in_graph) Add(Reset(stream, transfer.ready));
+    if (transfer.piece == 0 || transfer.piece >= transfer.bytes || transfer.in_graph) {
+      Add(Copy(stream, transfer.to, from, transfer.bytes));
     } else {
-      SendPieces(part, stream, from);
+      AddPieces(transfer, stream, from);
     }
-    Add(Write(stream, part, part.done));
-    // What was staged is over for the application before it is sent.
-    if (Is(part, Part::Kind::kCopy)) Mark(stream);
+    Add(Write(stream, transfer, transfer.done));
+    // A staged send is complete for the application before it reaches the peer, so it is not
+    // marked.
+    if (Is(transfer, MessageTransfer::Kind::kCopy)) Mark(stream);
   }
 
-  // A copy engine stays with a stream as long as this has a copy that could run, so each piece is
-  // in another stream than the one before.
-  void SendPieces(const Part& part, size_t stream, DeviceAddress from) {
+  // A copy engine stays with one stream while that stream has a copy to run. So consecutive pieces
+  // alternate between two streams.
+  void AddPieces(const MessageTransfer& transfer, size_t stream, DeviceAddress from) {
     size_t beside = 0;
     const size_t kind = stream == 0 ? PlanStream::kBeside : PlanStream::kBesideToPeer;
-    Find({.lane = part.lane, .kind = kind}, &beside);
+    Find({.lane = transfer.lane, .kind = kind}, &beside);
     size_t here = stream;
     size_t other = beside;
-    for (uint64_t at = 0; at < part.bytes; at += part.piece) {
+    for (uint64_t at = 0; at < transfer.bytes; at += transfer.piece) {
       if (at > 0) {
         std::swap(here, other);
         AddFork(here, other);
       }
-      Add(Copy(here, part.to + at, from + at, std::min(part.piece, part.bytes - at)));
+      Add(Copy(here, transfer.to + at, from + at, std::min(transfer.piece, transfer.bytes - at)));
     }
     if (here != stream) AddFork(stream, here);
   }
 
-  void SendStaged(const Part& part) {
-    const size_t staging = Forked(part.lane, PlanStream::kToStaging);
-    for (const Staging::Before& other : part.before) {
+  void AddStagedCopy(const MessageTransfer& transfer) {
+    const size_t staging = Forked(transfer.lane, PlanStream::kToStaging);
+    for (const Staging::Completion& other : transfer.wait_for) {
       Add({.kind = Operation::Kind::kWait,
            .stream = staging,
            .flag = other.done,
            .value = other.value});
     }
-    Add(Copy(staging, part.staging, part.from, part.bytes));
-    if (Is(part, Part::Kind::kLeft)) Add(Write(staging, part, part.ready));
+    Add(Copy(staging, transfer.staging, transfer.from, transfer.bytes));
+    if (Is(transfer, MessageTransfer::Kind::kStagedForPeer)) {
+      Add(Write(staging, transfer, transfer.ready));
+    }
     Mark(staging);
-    if (Is(part, Part::Kind::kLeft)) return;
+    if (Is(transfer, MessageTransfer::Kind::kStagedForPeer)) return;
     size_t stream = 0;
-    Find({.lane = part.lane, .kind = PlanStream::kToPeer}, &stream);
+    Find({.lane = transfer.lane, .kind = PlanStream::kToPeer}, &stream);
     AddFork(stream, staging);
-    Send(part, stream, part.staging);
+    AddCopy(transfer, stream, transfer.staging);
   }
 
-  // Through the slots of the receiver's buffer, in order on each channel.
-  void Pass(const Part& part) {
-    const bool fills = Is(part, Part::Kind::kFill);
-    for (size_t i = 0; i < part.chunks.size(); ++i) {
-      const Fifo::Chunk& chunk = part.chunks[i];
-      // In the lane's own stream always: its chunks are in order whatever stream the application's
-      // messages are in.
-      const size_t stream = Forked(part.lane, PlanStream::kToChannel + chunk.channel);
-      LaneMemory::Channel& channel = part.channels[chunk.channel];
-      const auto number = static_cast<uint32_t>(chunk.number);
-      const auto flag = [&](Operation::Kind kind, Flag* which, uint32_t value) {
-        Add({.kind = kind, .stream = stream, .flag = which, .value = value});
-      };
-      if (fills) {
-        if (chunk.number > part.steps) {
-          flag(Operation::Kind::kWait, &channel.emptied,
-               number - static_cast<uint32_t>(part.steps));
-        }
-        Add(Copy(stream, chunk.at, part.from + chunk.offset, chunk.bytes));
-        flag(Operation::Kind::kWrite, &channel.filled, number);
-      } else {
-        flag(Operation::Kind::kWait, &channel.filled, number);
-        Add(Copy(stream, part.to + chunk.offset, chunk.at, chunk.bytes));
-        flag(Operation::Kind::kWrite, &channel.emptied, number);
+  void AddChannels(const MessageTransfer& transfer) {
+    for (size_t channel = 0; channel < transfer.channels.size(); ++channel) {
+      if (transfer.channels[channel].empty()) continue;
+      const size_t stream = Forked(transfer.lane, PlanStream::kToChannel + channel);
+      for (Operation operation : transfer.channels[channel]) {
+        operation.stream = stream;
+        Add(operation);
       }
-      const bool last = i + 1 == part.chunks.size() || part.chunks[i + 1].channel != chunk.channel;
-      if (last) Mark(stream);
+      Mark(stream);
     }
   }
 
-  std::span<const Part> parts_;
-  bool here_ = false;
+  std::span<const MessageTransfer> transfers_;
+  bool in_application_stream_ = false;
   Plan plan_;
   std::vector<bool> marked_ = {false};
 };
 
 }  // namespace
 
-Plan MakePlan(std::span<const Part> parts, bool native) { return Planner(parts, native).Make(); }
+Plan MakePlan(std::span<const MessageTransfer> transfers, bool native) {
+  return Planner(transfers, native).Make();
+}
 
 }  // namespace nccltune::sendrecv

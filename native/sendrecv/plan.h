@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the decided messages of a group to operations in streams. Pure; why in this order is in
-// docs/design/sendrecv.md.
+// Plans in which order and in which streams the operations of a group are enqueued. Calls neither
+// CUDA nor NCCL. The reasons for the order are in docs/design/sendrecv.md ("The order in a
+// stream").
 #ifndef NCCLTUNE_SENDRECV_PLAN_H_
 #define NCCLTUNE_SENDRECV_PLAN_H_
 
@@ -11,81 +12,70 @@
 #include <vector>
 
 #include "sendrecv/driver.h"
-#include "sendrecv/fifo.h"
 #include "sendrecv/lane.h"
+#include "sendrecv/operation.h"
 #include "sendrecv/staging.h"
+#include "sendrecv/vccl/vccl.h"
 
 namespace nccltune::sendrecv {
 
-// A message as this side has to carry it out.
-struct Part {
+// What this side does for a message that a copy engine carries.
+struct MessageTransfer {
   enum class Kind : uint8_t {
-    kAwait,   // [ready] and wait for `done`: the other copies
-    kCopy,    // wait for `ready`, copy, `done`
-    kStaged,  // copy to `staging` and go on; what kCopy does, from there, beside
-    kLeft,    // copy to `staging`, `ready`, and go on: the other copies from there
-    kFill,    // copy `from` to the slots of `chunks`
-    kEmpty,   // and out of them `to` the memory of the message
+    kPeerCopies,     // write `ready`, wait for `done`
+    kCopy,           // wait for `ready`, copy, write `done`
+    kStagedCopy,     // copy to `staging` and continue; a second stream then does kCopy from there
+    kStagedForPeer,  // copy to `staging`, write `ready` and continue; the peer copies from there
+    // The next two are used by the vccl policy only.
+    kBufferedSend,     // runs `channels`
+    kBufferedReceive,  // runs `channels`, then writes `done`
   };
-  Kind kind = Kind::kAwait;
-  size_t lane = 0;  // parts of a lane stay in order; those of two do not wait for each other
+  Kind kind = Kind::kPeerCopies;
+  // Index of the message's lane. Messages of one lane keep their order; lanes do not wait for each
+  // other.
+  size_t lane = 0;
   Flag* ready = nullptr;
   Flag* done = nullptr;
   uint32_t value = 0;
   DeviceAddress to = 0;
   DeviceAddress from = 0;
   DeviceAddress staging = 0;
-  std::vector<Staging::Before> before;  // until `staging` is free
+  std::vector<Staging::Completion> wait_for;  // earlier messages that must leave `staging` first
   uint64_t bytes = 0;
-  uint64_t piece = 0;  // bytes of a copy at most, but not of a graph's; 0: all of them
-  bool there = false;  // `ready` was seen already
-  bool again = false;  // whoever waits for a flag resets it, for the next run of the graph
-  std::vector<Fifo::Chunk> chunks;
-  LaneMemory::Channel* channels = nullptr;
-  uint64_t steps = 0;
+  uint64_t piece =
+      0;  // most bytes of one copy; 0: no limit. A message in a graph is always one copy
+  bool peer_is_ready = false;  // `ready` was already set when the message was posted
+  bool in_graph = false;       // the waiting side resets each flag for the next run of the graph
+  // The operations of each channel, each in a stream of its own. See vccl/vccl.h.
+  std::vector<std::vector<Operation>> channels;
 };
 
-struct Operation {
-  enum class Kind : uint8_t {
-    kWrite,
-    kWait,
-    kCopy,
-    kFork,  // `stream` goes on when `other` is here
-    kMark,  // the application's will wait until `stream` is here
-    kJoin,  // and does
-  };
-  Kind kind = Kind::kWrite;
-  size_t stream = 0;  // of the plan's
-  size_t other = 0;
-  Flag* flag = nullptr;
-  uint32_t value = 0;
-  DeviceAddress to = 0;
-  DeviceAddress from = 0;
-  uint64_t bytes = 0;
-};
-
-// A lane has streams beside the application's: to its peer, where copies may wait long, to its
-// staging memory, where they wait for room only, one under capture, for every second piece of what
-// is copied in the application's and in the one to its peer, and one for each channel of its
-// buffer.
+// A stream that the library creates for a lane.
 struct PlanStream {
-  enum Kind : size_t { kToPeer, kToStaging, kOfGraph, kBeside, kBesideToPeer, kToChannel };
-  static constexpr size_t kKinds = kToChannel + kMostChannels;
+  enum Kind : size_t {
+    kToPeer,        // copies that may wait long for the peer
+    kToStaging,     // copies that wait only for free staging memory
+    kOfGraph,       // copies of captured messages
+    kBeside,        // every second piece of a message that is copied in the application's stream
+    kBesideToPeer,  // every second piece of a message that is copied in kToPeer
+    kToChannel,     // the first channel of the vccl policy; the other channels follow
+  };
+  static constexpr size_t kKinds = kToChannel + vccl::kMaxChannels;
   size_t lane = 0;
-  size_t kind = kToPeer;  // kToChannel: and on
+  size_t kind = kToPeer;
   bool operator==(const PlanStream&) const = default;
 };
 
 struct Plan {
-  // NCCL's part of the group is started between the two.
-  std::vector<Operation> before;
-  std::vector<Operation> after;
-  // The first is the application's, whatever it says.
+  // NCCL's calls of the group are made between these two lists.
+  std::vector<Operation> before_native;
+  std::vector<Operation> after_native;
+  // Index 0 stands for the application's stream; the value stored there is not used.
   std::vector<PlanStream> streams;
 };
 
 // `native`: NCCL carries some messages of the group.
-Plan MakePlan(std::span<const Part> parts, bool native);
+Plan MakePlan(std::span<const MessageTransfer> transfers, bool native);
 
 }  // namespace nccltune::sendrecv
 

@@ -15,36 +15,36 @@ nvtxDomainHandle_t Domain() {
   return domain;
 }
 
-// As long as the words are there.
-nvtxEventAttributes_t Attributes(const std::string& words) {
+// The result points into `text`.
+nvtxEventAttributes_t Attributes(const std::string& text) {
   nvtxEventAttributes_t attributes = {};
   attributes.version = NVTX_VERSION;
   attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
   attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
-  attributes.message.ascii = words.c_str();
+  attributes.message.ascii = text.c_str();
   return attributes;
 }
 
 }  // namespace
 
-bool Range::Seen() { return Domain() != nullptr; }
+bool ProfilerRange::IsActive() { return Domain() != nullptr; }
 
-Range::Range(const std::string& words) {
-  const nvtxEventAttributes_t attributes = Attributes(words);
+ProfilerRange::ProfilerRange(const std::string& text) {
+  const nvtxEventAttributes_t attributes = Attributes(text);
   nvtxDomainRangePushEx(Domain(), &attributes);
 }
 
-Range::~Range() { nvtxDomainRangePop(Domain()); }
+ProfilerRange::~ProfilerRange() { nvtxDomainRangePop(Domain()); }
 
-void Range::Mark(const std::string& words) {
-  const nvtxEventAttributes_t attributes = Attributes(words);
+void ProfilerRange::Mark(const std::string& text) {
+  const nvtxEventAttributes_t attributes = Attributes(text);
   nvtxDomainMarkEx(Domain(), &attributes);
 }
 #else
-bool Range::Seen() { return false; }
-Range::Range(const std::string& /*words*/) {}
-Range::~Range() = default;
-void Range::Mark(const std::string& /*words*/) {}
+bool ProfilerRange::IsActive() { return false; }
+ProfilerRange::ProfilerRange(const std::string& /*words*/) {}
+ProfilerRange::~ProfilerRange() = default;
+void ProfilerRange::Mark(const std::string& /*words*/) {}
 #endif
 
 }  // namespace nccltune::sendrecv

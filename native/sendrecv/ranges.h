@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What profilers that read NVTX (Nsight Systems) show of calls: a message of a copy engine has no
-// kernel that they could name.
+// NVTX ranges that profilers such as Nsight Systems show. A copy-engine message has no kernel that
+// a profiler could name.
 #ifndef NCCLTUNE_SENDRECV_RANGES_H_
 #define NCCLTUNE_SENDRECV_RANGES_H_
 
@@ -9,20 +9,20 @@
 
 namespace nccltune::sendrecv {
 
-// In the domain "nccltune", on the calling thread, as long as it lives. What it enqueues in streams
-// is shown below it. Only where somebody looks.
-class Range {
+// Opens an NVTX range in the domain "nccltune" on the calling thread, until the object is
+// destroyed. Create one only if IsActive() is true.
+class ProfilerRange {
  public:
-  // A profiler is attached; they are before the first call, or never.
-  static bool Seen();
+  // Returns whether a profiler is attached. Profilers attach before the first call or never.
+  static bool IsActive();
 
-  explicit Range(const std::string& words);
-  ~Range();
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
+  explicit ProfilerRange(const std::string& text);
+  ~ProfilerRange();
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
 
-  // A moment in one.
-  static void Mark(const std::string& words);
+  // Sets an NVTX mark, which is an instant without a duration.
+  static void Mark(const std::string& text);
 };
 
 }  // namespace nccltune::sendrecv

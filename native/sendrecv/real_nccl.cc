@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/settings.h"
@@ -16,12 +17,12 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Every NCCL has it.
+// A function that every NCCL has.
 constexpr const char* kAnyNccl = "ncclGetVersion";
 constexpr const char* kVariable = "NCCLTUNE_SENDRECV_NCCL";
 
-// Only what is somebody else's.
-void* Others(void* function) { return IsTrampoline(function) ? nullptr : function; }
+// Returns null for a trampoline of this library.
+void* UnlessOurs(void* function) { return IsTrampoline(function) ? nullptr : function; }
 
 std::string FileOf(const void* address) {
   Dl_info where{};
@@ -39,7 +40,7 @@ struct Span {
   uintptr_t end;
 };
 
-// The object that holds the address, from its first page to its last.
+// Finds the object that contains the address, and its extent in memory.
 int FindSpan(dl_phdr_info* object, size_t /*size*/, void* data) {
   Span& span = *static_cast<Span*>(data);
   Span all = {span.address, UINTPTR_MAX, 0};
@@ -56,52 +57,54 @@ int FindSpan(dl_phdr_info* object, size_t /*size*/, void* data) {
 
 }  // namespace
 
-RealNccl::RealNccl() { Look(ReadPath(SettingId::kSendrecvNccl)); }
+RealNccl::RealNccl() { Search(ReadPath(SettingId::kSendrecvNccl)); }
 
-void RealNccl::Look(const std::string& named) {
+void RealNccl::Search(const std::string& named) {
+  std::string why;
   if (!named.empty()) {
-    void* const handle = dlopen(named.c_str(), RTLD_LAZY | RTLD_LOCAL);
-    if (handle == nullptr) {
-      const char* const why = dlerror();
-      error_ = std::string(kVariable) + ": " + (why == nullptr ? Quoted(named) : why);
+    SharedLibrary library = SharedLibrary::Open(named, &why, true);
+    if (!library) {
+      error_ = std::string(kVariable) + ": " + why;
       return;
     }
-    void* const function = dlsym(handle, kAnyNccl);
-    if (Others(function) != nullptr) return Accept(handle, function);
+    if (Take(library)) return;
     error_ = std::string(kVariable) + "=" + Quoted(named) +
-             (function == nullptr ? " is no NCCL" : " is nccltune's library, not an NCCL");
+             (library.FindAddress(kAnyNccl) == nullptr ? " is no NCCL"
+                                                       : " is nccltune's library, not an NCCL");
+    library.Keep();
     return;
   }
 
-  behind_ = true;
-  if (void* const function = Others(dlsym(RTLD_NEXT, kAnyNccl)); function != nullptr) {
-    return Accept(nullptr, function);
+  searches_next_ = true;
+  if (void* const function = UnlessOurs(dlsym(RTLD_NEXT, kAnyNccl)); function != nullptr) {
+    return Accept(function);
   }
-  // A Python module brings its NCCL along, where nobody sees it who was there before.
+  // A Python module may have loaded an NCCL in a scope that RTLD_NEXT does not search.
   for (const std::string& path : LoadedPaths()) {
     if (!IsNamedAsNccl(path)) continue;
-    void* const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) continue;
-    void* const function = Others(dlsym(handle, kAnyNccl));
-    if (function != nullptr) return Accept(handle, function);
-    dlclose(handle);
+    SharedLibrary library = SharedLibrary::Loaded(path.c_str());
+    if (Take(library)) return;
   }
   const std::string ours = FileOf(reinterpret_cast<const void*>(&IsNamedAsNccl));
   const SearchPath searched = FindOnSearchPath("libnccl.so.2", ours);
   for (const std::string& path : searched.files) {
-    void* const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-    if (handle == nullptr) continue;
-    void* const function = Others(dlsym(handle, kAnyNccl));
-    if (function != nullptr) return Accept(handle, function);
-    dlclose(handle);
+    SharedLibrary library = SharedLibrary::Open(path, &why, true);
+    if (Take(library)) return;
   }
   error_ = "no NCCL was found: none is behind " + ours +
            " or loaded, and no other libnccl.so.2 in " + searched.folders + "; " + kVariable +
            " names the one to use";
 }
 
-void RealNccl::Accept(void* handle, void* function) {
-  handle_ = handle;
+bool RealNccl::Take(SharedLibrary& library) {
+  void* const function = UnlessOurs(library.FindAddress(kAnyNccl));
+  if (function == nullptr) return false;
+  library_ = std::move(library);
+  Accept(function);
+  return true;
+}
+
+void RealNccl::Accept(const void* function) {
   path_ = FileOf(function);
   Span span = {reinterpret_cast<uintptr_t>(function), 0, 0};
   if (IsNamedAsNccl(path_) && dl_iterate_phdr(&FindSpan, &span) != 0) {
@@ -110,9 +113,8 @@ void RealNccl::Accept(void* handle, void* function) {
 }
 
 void* RealNccl::Find(const char* symbol) const {
-  void* found = behind_ ? Others(dlsym(RTLD_NEXT, symbol)) : nullptr;
-  if (found == nullptr && handle_ != nullptr) found = Others(dlsym(handle_, symbol));
-  return found;
+  void* found = searches_next_ ? UnlessOurs(dlsym(RTLD_NEXT, symbol)) : nullptr;
+  return found != nullptr ? found : UnlessOurs(library_.FindAddress(symbol));
 }
 
 }  // namespace nccltune::sendrecv

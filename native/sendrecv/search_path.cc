@@ -21,7 +21,7 @@ int AddPath(dl_phdr_info* object, size_t /*size*/, void* paths) {
   return 0;
 }
 
-// Where one object looks for what it needs; `path` null: the program.
+// Returns where one object searches for its libraries; `path` null: the program.
 std::vector<std::string> FoldersOf(const char* path) {
   std::vector<std::string> folders;
   void* const handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
@@ -41,20 +41,20 @@ std::vector<std::string> FoldersOf(const char* path) {
   return folders;
 }
 
-// Those that the loader has built in and every object looks in last. glibc could mark them and does
-// not (2.41).
-bool OfTheSystem(std::string_view folder) {
+// Returns whether the folder is one of the loader's built-in ones, which every object searches
+// last. glibc does not mark them (2.41).
+bool IsSystemFolder(std::string_view folder) {
   return folder.starts_with("/lib") || folder.starts_with("/usr/lib");
 }
 
 class Finder {
  public:
-  Finder(std::string_view name, const std::string& but) : name_(name) {
+  Finder(std::string_view name, const std::string& except) : name_(name) {
     struct stat file{};
-    if (stat(but.c_str(), &file) == 0) seen_.push_back({file.st_dev, file.st_ino});
+    if (stat(except.c_str(), &file) == 0) seen_.push_back({file.st_dev, file.st_ino});
   }
 
-  void LookIn(const std::string& folder) {
+  void SearchFolder(const std::string& folder) {
     if (folder.empty() || std::find(folders_.begin(), folders_.end(), folder) != folders_.end()) {
       return;
     }
@@ -96,19 +96,19 @@ std::vector<std::string> LoadedPaths() {
   return paths;
 }
 
-SearchPath FindOnSearchPath(std::string_view name, const std::string& but) {
+SearchPath FindOnSearchPath(std::string_view name, const std::string& except) {
   std::vector<std::string> folders = FoldersOf(nullptr);
   for (const std::string& path : LoadedPaths()) {
     const std::vector<std::string> more = FoldersOf(path.c_str());
     folders.insert(folders.end(), more.begin(), more.end());
   }
-  Finder finder(name, but);
+  Finder finder(name, except);
   for (const std::string& folder : folders) {
-    if (!OfTheSystem(folder)) finder.LookIn(folder);
+    if (!IsSystemFolder(folder)) finder.SearchFolder(folder);
   }
   for (const std::string& path : FindInLoaderCache("/etc/ld.so.cache", name)) finder.Add(path);
   for (const std::string& folder : folders) {
-    if (OfTheSystem(folder)) finder.LookIn(folder);
+    if (IsSystemFolder(folder)) finder.SearchFolder(folder);
   }
   return finder.found();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the dynamic loader looks for a library. It can not be asked for one whose name it has
-// already given to another.
+// Finds where the dynamic loader searches for a library. The loader cannot be asked for a name that
+// it has already resolved to another file.
 #ifndef NCCLTUNE_SENDRECV_SEARCH_PATH_H_
 #define NCCLTUNE_SENDRECV_SEARCH_PATH_H_
 
@@ -12,17 +12,17 @@
 namespace nccltune::sendrecv {
 
 struct SearchPath {
-  std::vector<std::string> files;  // that are there, in the order to try them
-  std::string folders;             // looked in, with a colon between
+  std::vector<std::string> files;  // existing files, in the order to try them
+  std::string folders;             // the folders that were searched, separated by colons
 };
 
-// All objects in this process, in the order they came; the program itself is not one.
+// Returns the paths of all shared objects in this process, in load order, without the program.
 std::vector<std::string> LoadedPaths();
 
-// Files of this name, without the one that is the same file as `but`: where the program and then
-// the objects in this process look for theirs (RPATH, LD_LIBRARY_PATH, RUNPATH), in the loader's
-// cache, in the system's folders.
-SearchPath FindOnSearchPath(std::string_view name, const std::string& but);
+// Returns the files of this name in the folders where the program and the loaded objects search
+// (RPATH, LD_LIBRARY_PATH, RUNPATH), in the loader's cache and in the system's folders. The file
+// `except` is left out.
+SearchPath FindOnSearchPath(std::string_view name, const std::string& except);
 
 }  // namespace nccltune::sendrecv
 

@@ -14,21 +14,24 @@
 #include <sstream>
 
 #include "common/content_hash.h"
+#include "common/retry.h"
 #include "sendrecv/cuda_driver.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr size_t kPage = 64 << 10;  // of the largest kind that there is
+constexpr size_t kPage = 64 << 10;  // the largest page size in use (aarch64)
 
 constexpr size_t Pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-constexpr size_t kHead = Pages(sizeof(SegmentMemory));
-constexpr size_t kLane = Pages(sizeof(LaneMemory) + sizeof(Sums));
-constexpr size_t kWhole = kHead + kMostLocal * kMostLocal * kLane;
+constexpr size_t kHeadBytes = Pages(sizeof(SegmentMemory));
+constexpr size_t kLaneBytes = Pages(sizeof(LaneMemory) + sizeof(Sums));
+constexpr size_t kFileBytes = kHeadBytes + kMaxLocalRanks * kMaxLocalRanks * kLaneBytes;
 
-// The lanes are all zero at first, which is what an object of each kind begins as.
+// The file is all zero at first, which is a valid initial value of every object in it.
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+constexpr const char* kFolder = "/dev/shm";
 
 std::mutex& OpenMutex() {
   static std::mutex& mutex = *new std::mutex;
@@ -49,9 +52,9 @@ std::string NameFor(std::string_view key) {
 
 std::string Errno(const std::string& what) { return what + ": " + std::strerror(errno); }
 
-// One byte for each place. A lock of the process, which ends with it however it ends, and no sooner
-// although children of it live on.
-struct flock LockOf(size_t place, int16_t type) {
+// Each place has a file lock on one byte. The lock belongs to the process: it ends with the
+// process, and forked children neither keep it nor release it.
+struct flock LockRequest(size_t place, int16_t type) {
   struct flock lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
@@ -64,19 +67,31 @@ struct flock LockOf(size_t place, int16_t type) {
 
 struct Segment::Mapped {
   LaneMemory* memory = nullptr;
-  std::unique_ptr<Pinned> pinned;
+  std::unique_ptr<PinnedMemory> pinned;
 
-  Mapped(int file, size_t number) {
-    const auto offset = static_cast<off_t>(kHead + number * kLane);
-    void* at = mmap(nullptr, kLane, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
-    if (at != MAP_FAILED) memory = static_cast<LaneMemory*>(at);
+  Mapped() = default;
+  bool Map(int file, size_t number, std::string* why) {
+    const auto offset = static_cast<off_t>(kHeadBytes + number * kLaneBytes);
+    void* at = mmap(nullptr, kLaneBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
+    if (at == MAP_FAILED) {
+      *why = Errno("mmap");
+      return false;
+    }
+    memory = static_cast<LaneMemory*>(at);
+    return true;
   }
-  LanePlace place() const {
+  bool Pin(const CudaDriver& driver, std::string* why) {
+    pinned = std::make_unique<PinnedMemory>(driver, memory, kLaneBytes);
+    if (*pinned) return true;
+    *why = "CUDA cannot register it (cuMemHostRegister)";
+    return false;
+  }
+  LaneMapping mapping() const {
     return {.memory = memory, .sums = reinterpret_cast<Sums*>(memory + 1)};
   }
   ~Mapped() {
     pinned.reset();
-    if (memory != nullptr) munmap(memory, kLane);
+    if (memory != nullptr) munmap(memory, kLaneBytes);
   }
   Mapped(const Mapped&) = delete;
   Mapped& operator=(const Mapped&) = delete;
@@ -86,7 +101,8 @@ Segment::Segment(std::string name) : name_(std::move(name)) {}
 
 std::shared_ptr<Segment> Segment::Open(std::string_view key, std::string* why) {
   const std::string name = NameFor(key);
-  // Where it is of no use it is destroyed without the lock, which its end takes.
+  // Declared before the lock, so that a segment that failed to open is destroyed after unlocking.
+  // Its destructor takes the same lock.
   std::shared_ptr<Segment> made;
   const std::scoped_lock lock(OpenMutex());
   std::weak_ptr<Segment>& known = OpenSegments()[name];
@@ -98,72 +114,99 @@ std::shared_ptr<Segment> Segment::Open(std::string_view key, std::string* why) {
 }
 
 bool Segment::OpenFile(std::string* why) {
-  // A file that is too large is a signal, not an error.
+  // Exceeding the file size limit raises SIGXFSZ instead of returning an error, so check first.
   struct rlimit limit = {};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kWhole) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kFileBytes) {
     *why = "files may have " + std::to_string(limit.rlim_cur) + " bytes (ulimit -f), " +
-           std::to_string(kWhole) + " are needed";
+           std::to_string(kFileBytes) + " are needed";
     return false;
   }
-  file_ = shm_open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  // shm_open is not used: it is in librt before glibc 2.34.
+  file_ = Retry([&] {
+    return open((kFolder + name_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  });
   if (file_ < 0) {
-    *why = Errno("/dev/shm" + name_);
+    *why = Errno(kFolder + name_);
     return false;
   }
-  if (FillFile(why)) return true;
-  // Whoever comes later makes another, and does not meet those who were before.
+  if (!IsOurs(why)) return false;
+  if (MapHead(why)) return true;
+  // Ranks that open later create a new file. They do not meet the ranks that have this one open.
   Unlink();
   return false;
 }
 
-bool Segment::FillFile(std::string* why) {
-  // What is not touched takes no memory.
-  if (ftruncate(file_, kWhole) != 0) {
-    *why = Errno("/dev/shm" + name_ + " cannot have " + std::to_string(kWhole) + " bytes");
+// /dev/shm is writable by all users, so another user may have created a file of this name.
+bool Segment::IsOurs(std::string* why) const {
+  struct stat found = {};
+  if (Retry([&] { return fstat(file_, &found); }) != 0) {
+    *why = Errno("fstat of " + (kFolder + name_));
     return false;
   }
-  if (!Fill(0, offsetof(SegmentMemory, cards), why)) return false;
-  void* at = mmap(nullptr, kHead, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  if (S_ISREG(found.st_mode) && found.st_uid == geteuid() && (found.st_mode & 077) == 0) {
+    return true;
+  }
+  *why = kFolder + name_ + " is not a file of this user alone (owner " +
+         std::to_string(found.st_uid) + "); remove it";
+  return false;
+}
+
+bool Segment::MapHead(std::string* why) {
+  // The file is sparse: untouched pages take no memory.
+  if (Retry([&] { return ftruncate(file_, kFileBytes); }) != 0) {
+    *why = Errno(kFolder + name_ + " cannot have " + std::to_string(kFileBytes) + " bytes");
+    return false;
+  }
+  if (!ReserveMemory(0, offsetof(SegmentMemory, cards), why)) return false;
+  void* at = mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (at == MAP_FAILED) {
-    *why = Errno("mmap of /dev/shm" + name_);
+    *why = Errno("mmap of " + (kFolder + name_));
     return false;
   }
   memory_ = static_cast<SegmentMemory*>(at);
-  return true;
+  uint64_t header = 0;
+  if (memory_->header.compare_exchange_strong(header, SegmentMemory::kHeader) ||
+      header == SegmentMemory::kHeader) {
+    return true;
+  }
+  *why = kFolder + name_ + " is of another release or damaged";
+  return false;
 }
 
-// Otherwise the first write is a SIGBUS.
-bool Segment::Fill(size_t begin, size_t bytes, std::string* why) const {
-  const int error = posix_fallocate(file_, static_cast<off_t>(begin), static_cast<off_t>(bytes));
-  if (error == 0) return true;
-  *why = "/dev/shm has no room for " + std::to_string(bytes) + " bytes: " + std::strerror(error);
+// Without reserved memory the first write could raise SIGBUS. posix_fallocate is not used: it
+// writes to the file where the file system lacks fallocate.
+bool Segment::ReserveMemory(size_t begin, size_t bytes, std::string* why) const {
+  const int result = Retry(
+      [&] { return fallocate(file_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes)); });
+  if (result == 0) return true;
+  *why = Errno(kFolder + std::string(" has no room for ") + std::to_string(bytes) + " bytes");
   return false;
 }
 
 Segment::~Segment() {
   lanes_.clear();
-  if (memory_ != nullptr) munmap(memory_, kHead);
+  if (memory_ != nullptr) munmap(memory_, kHeadBytes);
   if (file_ >= 0) close(file_);
   const std::scoped_lock lock(OpenMutex());
   const auto known = OpenSegments().find(name_);
   if (known != OpenSegments().end() && known->second.expired()) OpenSegments().erase(known);
 }
 
-bool Segment::Lock(size_t place) {
-  struct flock lock = LockOf(place, F_WRLCK);
-  return fcntl(file_, F_SETLK, &lock) == 0;
+bool Segment::LockPlace(size_t place) {
+  struct flock lock = LockRequest(place, F_WRLCK);
+  return Retry([&] { return fcntl(file_, F_SETLK, &lock); }) == 0;
 }
 
 std::optional<size_t> Segment::Join(std::string* why) {
   const uint32_t place = memory_->places.fetch_add(1);
-  if (place >= kMostLocal) {
-    *why = "more than " + std::to_string(kMostLocal) + " ranks on this host";
+  if (place >= kMaxLocalRanks) {
+    *why = "more than " + std::to_string(kMaxLocalRanks) + " ranks on this host";
     return {};
   }
   const size_t begin = offsetof(SegmentMemory, cards) + place * sizeof(Card);
-  if (!Fill(begin, sizeof(Card), why)) return {};
-  if (!Lock(place)) {
-    *why = Errno("a lock on /dev/shm" + name_);
+  if (!ReserveMemory(begin, sizeof(Card), why)) return {};
+  if (!LockPlace(place)) {
+    *why = Errno("a lock on " + (kFolder + name_));
     return {};
   }
   const std::scoped_lock lock(mutex_);
@@ -171,46 +214,32 @@ std::optional<size_t> Segment::Join(std::string* why) {
   return place;
 }
 
-bool Segment::Lives(size_t place) {
+bool Segment::IsAlive(size_t place) {
   {
     const std::scoped_lock lock(mutex_);
     if ((joined_here_ >> place & 1) != 0) return true;
   }
-  if (memory_->cards[place].state.load() != Card::kHere) return true;
-  struct flock lock = LockOf(place, F_WRLCK);
-  // Who can have the lock is alone with it.
-  return fcntl(file_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  if (memory_->cards[place].state.load() != Card::kJoined) return true;
+  struct flock lock = LockRequest(place, F_WRLCK);
+  // If the lock is available, its process has ended.
+  return Retry([&] { return fcntl(file_, F_GETLK, &lock); }) != 0 || lock.l_type != F_UNLCK;
 }
 
-Segment::LanePlace Segment::Lane(const CudaDriver& driver, size_t from, size_t to, bool* failed) {
-  const size_t number = from * kMostLocal + to;
+Segment::LaneMapping Segment::MapLane(const CudaDriver& driver, size_t from, size_t to,
+                                      std::string* why) {
+  const size_t number = from * kMaxLocalRanks + to;
   const std::scoped_lock lock(mutex_);
   std::unique_ptr<Mapped>& mapped = lanes_[number];
-  if (mapped != nullptr) return mapped->place();
-  std::atomic<uint32_t>& state = memory_->lanes[number];
-  uint32_t seen = state.load();
-  if (seen == SegmentMemory::kNever) return {};
-  auto made = std::make_unique<Mapped>(file_, number);
-  std::string why;
-  bool well = made->memory != nullptr && Fill(kHead + number * kLane, kLane, &why);
-  if (well) {
-    made->pinned = std::make_unique<Pinned>(driver, made->memory, kLane);
-    well = static_cast<bool>(*made->pinned);
-  }
-  // Who is first decides for both.
-  if (seen == SegmentMemory::kUntouched) {
-    const uint32_t mine = well ? SegmentMemory::kThere : SegmentMemory::kNever;
-    if (state.compare_exchange_strong(seen, mine)) seen = mine;
-  }
-  if (seen == SegmentMemory::kNever) return {};
-  if (!well) {
-    *failed = true;
+  if (mapped != nullptr) return mapped->mapping();
+  auto made = std::make_unique<Mapped>();
+  if (!ReserveMemory(kHeadBytes + number * kLaneBytes, kLaneBytes, why) ||
+      !made->Map(file_, number, why) || !made->Pin(driver, why)) {
     return {};
   }
   mapped = std::move(made);
-  return mapped->place();
+  return mapped->mapping();
 }
 
-void Segment::Unlink() { shm_unlink(name_.c_str()); }
+void Segment::Unlink() { unlink((kFolder + name_).c_str()); }
 
 }  // namespace nccltune::sendrecv

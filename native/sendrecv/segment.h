@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of a communicator that share a host tell each other: a file in shared memory that
-// every rank opens before NCCL makes the communicator. NCCL's own meeting is then the proof that
-// whoever is not in it is elsewhere, and all ranks see the same.
+// The shared-memory file of a communicator on one host. Every rank of the host opens it before NCCL
+// creates the communicator. NCCL's own handshake comes later. So a rank that is not in the file by
+// then is on another host, and all ranks see the same.
 #ifndef NCCLTUNE_SENDRECV_SEGMENT_H_
 #define NCCLTUNE_SENDRECV_SEGMENT_H_
 
@@ -19,65 +19,92 @@
 #include <string_view>
 
 #include "sendrecv/cuda_driver.h"
+#include "sendrecv/gate.h"
+#include "sendrecv/identity.h"
 #include "sendrecv/lane.h"
 #include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {
 
-// Ranks of one host in one communicator.
-inline constexpr size_t kMostLocal = 64;
+// Most ranks of one communicator on one host.
+inline constexpr size_t kMaxLocalRanks = 64;
 
-// Memory that a rank offers to others: an allocation, or chunks side by side. Its number is known
-// to both sides.
-struct Share {
-  // 0: free. Written last, so that who reads it finds the rest.
+// Memory that a rank exports: one allocation, or a span of adjacent chunks. Both sides refer to it
+// by its number.
+struct ExportEntry {
+  // 0: the entry is free. Written last, so that a reader of the number also sees the other fields.
   std::atomic<uint64_t> number = 0;
-  // 0: the handle tells all. Otherwise descriptors of so many come by the mailbox.
+  // 0: peers map the memory by `handle`. Otherwise the number of chunks; their file descriptors are
+  // sent through the mailbox.
   uint32_t chunks = 0;
   cu::IpcMemory handle = {};
-  uint64_t base = 0;  // in its own process
+  uint64_t base = 0;  // address in the exporting process
   uint64_t bytes = 0;
-  // A bit for each place.
+  // Sets of peers, one bit for each place: who asked for it, who has mapped it, who could not map
+  // it.
   std::atomic<uint64_t> wanted = 0;
   std::atomic<uint64_t> imported = 0;
   std::atomic<uint64_t> refused = 0;
 };
 
-// What a rank tells of itself.
+// What a rank publishes about itself. The index of its card in the file is the rank's place.
 struct Card {
-  static constexpr size_t kShares = 256;
+  static constexpr size_t kExports = 256;
+  // Version of the protocol between two ranks. Between releases with different versions NCCL
+  // carries all messages.
+  static constexpr uint32_t kProtocol = 1;
 
-  enum State : uint32_t { kNobody, kHere, kLeft };
-  std::atomic<uint32_t> state = kNobody;
-  std::atomic<int32_t> rank = -1;  // once it is known
-  std::atomic<uint32_t> gave_up = 0;
-  int64_t process = 0;
-  uint64_t context = 0;  // a pointer of that process
+  enum State : uint32_t { kEmpty, kJoined, kLeft };
+  std::atomic<uint32_t> state = kEmpty;
+  std::atomic<int32_t> rank = -1;  // -1 until NCCL has assigned the rank
+  std::atomic<uint32_t> abandoned = 0;
+  uint32_t protocol = 0;
+  ProcessToken process;
+  uint64_t host = 0;
+  uint64_t context = 0;  // the CUDA context, a pointer in that process
   cu::Uuid gpu = {};
-  // Of settings that both must have alike.
-  uint64_t agreement = 0;
-  uint64_t from = 0;  // bytes that it thinks are worth a copy engine
-  // A share is new, or one is gone: counts.
-  alignas(64) std::atomic<uint64_t> shares_changed = 0;
-  std::array<Share, kShares> shares;
+  // A hash of the settings that must be equal on both ranks.
+  uint64_t settings_hash = 0;
+  uint64_t from = 0;  // NCCLTUNE_SENDRECV_FROM of this rank
+  // Incremented with each change of `exports`.
+  alignas(64) std::atomic<uint64_t> exports_changed = 0;
+  std::array<ExportEntry, kExports> exports;
 };
 
-// Read by all; the first page of the file and on.
+// The beginning of the file. It is all zero at first.
 struct SegmentMemory {
-  // Another layout has another name, so that two releases of ours do not meet.
-  static constexpr uint32_t kLayout = 4;
+  // The layout version is also part of the file's name, so releases with different layouts use
+  // different files.
+  static constexpr uint32_t kLayout = 5;
+  static constexpr uint64_t kHeader = uint64_t{0x6e747372} << 32 | kLayout;  // "ntsr"
 
-  std::atomic<uint32_t> places = 0;  // taken
-  enum LaneState : uint32_t { kUntouched, kThere, kNever };
-  std::array<std::atomic<uint32_t>, kMostLocal * kMostLocal> lanes;
-  std::array<Card, kMostLocal> cards;
+  std::atomic<uint64_t> header = 0;
+  std::atomic<uint32_t> places = 0;  // number of places that ranks have taken
+  // The gate of each lane; index: place of the sender * kMaxLocalRanks + place of the receiver.
+  alignas(64) std::array<GateMemory, kMaxLocalRanks * kMaxLocalRanks> gates;
+  std::array<Card, kMaxLocalRanks> cards;
 };
 
-// One for each file in a process: also where several ranks of a communicator are threads of it.
+// Other processes map this layout. Increment kLayout with any change of these.
+static_assert(sizeof(GateMemory) == 16);
+static_assert(sizeof(ExportEntry) == 120);
+static_assert(offsetof(ExportEntry, handle) == 12 && offsetof(ExportEntry, base) == 80);
+static_assert(offsetof(ExportEntry, wanted) == 96);
+static_assert(sizeof(Card) == 30912);
+static_assert(offsetof(Card, protocol) == 12 && offsetof(Card, process) == 16);
+static_assert(offsetof(Card, host) == 32 && offsetof(Card, context) == 40);
+static_assert(offsetof(Card, gpu) == 48 && offsetof(Card, settings_hash) == 64);
+static_assert(offsetof(Card, exports_changed) == 128 && offsetof(Card, exports) == 136);
+static_assert(offsetof(SegmentMemory, places) == 8 && offsetof(SegmentMemory, gates) == 64);
+static_assert(offsetof(SegmentMemory, cards) ==
+              64 + kMaxLocalRanks * kMaxLocalRanks * sizeof(GateMemory));
+
+// A segment file that this process has open. Ranks that are threads of one process share the
+// object.
 class Segment {
  public:
-  // `key` is what all ranks of the communicator have alike and no other has. Null: no shared
-  // memory, and `why` says why.
+  // Opens the file for `key`, which is equal on all ranks of the communicator and on no others.
+  // Returns null if there is no shared memory, with the reason in `why`.
   static std::shared_ptr<Segment> Open(std::string_view key, std::string* why);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -86,38 +113,43 @@ class Segment {
   SegmentMemory& memory() const { return *memory_; }
   const std::string& name() const { return name_; }
 
-  // A place for one more rank, whose card is the caller's from then on.
+  // Takes a place for one more rank. The caller owns that place's card from then on.
   std::optional<size_t> Join(std::string* why);
-  size_t places() const { return std::min<size_t>(memory_->places.load(), kMostLocal); }
-  // The rank in a place is there, or has left as it should. False: its process has ended.
-  bool Lives(size_t place);
+  size_t places() const { return std::min<size_t>(memory_->places.load(), kMaxLocalRanks); }
+  // Returns false if the rank's process has ended without marking its card as left.
+  bool IsAlive(size_t place);
 
-  // What the memory of a lane begins with, and what lies behind it.
-  struct LanePlace {
+  // A mapped lane: its shared state, and the checksums behind it.
+  struct LaneMapping {
     LaneMemory* memory = nullptr;
     Sums* sums = nullptr;
   };
-  // From one place to another; null: there is no memory for it, which both sides find alike unless
-  // it `failed` here alone.
-  LanePlace Lane(const CudaDriver& driver, size_t from, size_t to, bool* failed);
+  // Maps the lane between two places and registers it with CUDA. Returns null if this process
+  // cannot use it, with the reason in `why`.
+  LaneMapping MapLane(const CudaDriver& driver, size_t from, size_t to, std::string* why);
+  // Returns the gate of a lane, where both sides agree which messages have slots.
+  GateMemory& GateOf(size_t from, size_t to) const {
+    return memory_->gates[from * kMaxLocalRanks + to];
+  }
 
-  // Everybody has opened it, or whoever has not will not meet the others in it.
+  // Removes the file's name. A rank that has not opened the file yet cannot join after this.
   void Unlink();
 
  private:
   struct Mapped;
   explicit Segment(std::string name);
   bool OpenFile(std::string* why);
-  bool FillFile(std::string* why);
-  bool Fill(size_t begin, size_t bytes, std::string* why) const;
-  bool Lock(size_t place);
+  bool IsOurs(std::string* why) const;
+  bool MapHead(std::string* why);
+  bool ReserveMemory(size_t begin, size_t bytes, std::string* why) const;
+  bool LockPlace(size_t place);
 
   std::string name_;
   int file_ = -1;
   SegmentMemory* memory_ = nullptr;
   std::mutex mutex_;
   std::map<size_t, std::unique_ptr<Mapped>> lanes_;
-  uint64_t joined_here_ = 0;  // places
+  uint64_t joined_here_ = 0;  // a bit for each place that this process has taken
 };
 
 }  // namespace nccltune::sendrecv

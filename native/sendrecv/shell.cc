@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fills the trampolines' table at the first call of any of NCCL's functions.
+// Fills the table of the trampolines at the first call of any NCCL function.
 #include <unistd.h>
 
 #include <array>
@@ -13,19 +13,19 @@
 #include <vector>
 
 #include "common/settings.h"
+#include "sendrecv/absent_symbols.h"
 #include "sendrecv/entries.h"
 #include "sendrecv/interpose.h"
-#include "sendrecv/missing.h"
 #include "sendrecv/once.h"
 #include "sendrecv/real_nccl.h"
 #include "sendrecv/symbols.h"
 
-// In trampolines.S. NOLINTBEGIN(readability-identifier-naming)
+// Defined in trampolines.S. NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
-// Where each trampoline jumps; read by any thread at any time.
+// The target of each trampoline. Any thread may read it at any time.
 __attribute__((visibility(
     "hidden"))) extern void* nccltune_sendrecv_table[nccltune::sendrecv::kSymbols.size()];
-// Where the trampoline of this number is to jump this time.
+// Returns the target for the present call of a trampoline.
 __attribute__((visibility("hidden"))) void* nccltune_sendrecv_resolve(unsigned number);
 }
 // NOLINTEND(readability-identifier-naming)
@@ -36,37 +36,35 @@ namespace {
 using Targets = std::array<void*, kSymbols.size()>;
 
 constinit Once g_once;
-// What the real NCCL has, or what says that it has not.
+// The real NCCL's functions, or substitutes for those that it lacks.
 constinit Targets g_native = {};
-// Those whose calls an interceptor is told of.
-constinit std::array<bool, kSymbols.size()> g_told = {};
-// This thread fills the table, and what it needs for that calls NCCL.
+// This thread is filling the table. Doing so, it may call NCCL itself.
 thread_local bool t_filling = false;
 thread_local bool t_found = false;
 
-// There is no NCCL's logger here, and nobody else who could say it.
-void Say(const std::string& text) { dprintf(STDERR_FILENO, "nccltune: %s\n", text.c_str()); }
+// At this point NCCL's logger is not available.
+void Log(const std::string& text) { dprintf(STDERR_FILENO, "nccltune: %s\n", text.c_str()); }
 
 Mode ModeOf(std::string_view word) {
   if (word == "verify") return Mode::kVerify;
   return word == "dry-run" ? Mode::kDryRun : Mode::kOn;
 }
 
-// With NCCL's own functions in it, and with ours instead of some where there is an interceptor.
+// Returns NCCL's own functions, replaced by the interceptor's where it handles them.
 Targets FindTargets() {
   const RealNccl nccl;
   const bool none = !nccl.error().empty();
   for (size_t i = 0; i < kSymbols.size(); ++i) {
     const Returns returns = kSymbols[i].returns;
-    void* const found = none ? NoNccl(returns) : nccl.Find(kSymbols[i].name);
-    g_native[i] = found != nullptr ? found : NotInThisNccl(returns);
+    void* const found = none ? SubstituteWithoutNccl(returns) : nccl.Find(kSymbols[i].name);
+    g_native[i] = found != nullptr ? found : SubstituteForMissing(returns);
   }
   t_found = true;
 
   std::vector<std::string> problems = UnknownSettings();
   const std::string_view mode = ReadWord(SettingId::kSendrecv, &problems);
   if (none) problems.push_back(nccl.error());
-  for (const std::string& problem : problems) Say(problem);
+  for (const std::string& problem : problems) Log(problem);
   Targets targets = g_native;
   if (none || mode == "0") return targets;
 
@@ -82,11 +80,7 @@ Targets FindTargets() {
     *intercepted.original = g_native[*number];
     targets[*number] = intercepted.entry;
   }
-  // These keep coming through nccltune_sendrecv_resolve, which tells of them.
-  for (size_t i = 0; i < kSymbols.size(); ++i) {
-    if (EnqueuesWork(kSymbols[i].name)) targets[i] = nullptr;
-  }
-  // As long as the process.
+  // Keep it as long as the process.
   native.release();  // NOLINT(bugprone-unused-return-value)
   Install(interceptor.release(), nccl.code());
   return targets;
@@ -99,16 +93,16 @@ void Fill() {
   try {
     targets = FindTargets();
   } catch (...) {
-    Say("out of memory; everything goes straight to NCCL");
+    Log("out of memory; everything goes straight to NCCL");
     targets = g_native;
     for (size_t i = 0; i < targets.size(); ++i) {
-      if (!t_found || targets[i] == nullptr) targets[i] = NoNccl(kSymbols[i].returns);
+      if (!t_found || targets[i] == nullptr) {
+        targets[i] = SubstituteWithoutNccl(kSymbols[i].returns);
+      }
     }
   }
-  // Whoever jumps to one of these must see all that was written for it.
+  // A thread that jumps to a target must see everything written before it.
   for (size_t i = 0; i < targets.size(); ++i) {
-    g_told[i] = targets[i] == nullptr;
-    if (g_told[i]) continue;
     std::atomic_ref(nccltune_sendrecv_table[i]).store(targets[i], std::memory_order_release);
   }
   t_filling = false;
@@ -119,11 +113,9 @@ void Fill() {
 
 void* nccltune_sendrecv_resolve(unsigned number) {
   using namespace nccltune::sendrecv;  // NOLINT(google-build-using-namespace): C's function
-  if (t_filling) return t_found ? g_native[number] : NoNccl(kSymbols[number].returns);
-  g_once.Do(&Fill);
-  if (g_told[number]) {
-    TellOfWork();
-    return g_native[number];
+  if (t_filling) {
+    return t_found ? g_native[number] : SubstituteWithoutNccl(kSymbols[number].returns);
   }
+  g_once.Do(&Fill);
   return std::atomic_ref(nccltune_sendrecv_table[number]).load(std::memory_order_acquire);
 }

@@ -10,69 +10,71 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// How far a span goes beyond the message that it is for, on each side: messages beside it find it.
-// Not further, as what a peer has mapped stays taken for a while after it is freed.
-constexpr uint64_t kGrow = uint64_t{64} << 20;
-constexpr size_t kMostUnshared = 1024;
-// Before a socket that was full is tried again: descriptors are made for each try.
-constexpr auto kPause = std::chrono::milliseconds(2);
+// A span extends up to this many bytes beyond its message on each side, so that neighbouring
+// messages use the same span. It is limited because the peer keeps freed memory mapped for a while.
+constexpr uint64_t kMaxMargin = uint64_t{64} << 20;
+constexpr size_t kMaxUnshareable = 1024;
+// How long to wait before a full socket is tried again. Each try creates descriptors.
+constexpr auto kRetryPause = std::chrono::milliseconds(2);
 
 }  // namespace
 
 Spans::~Spans() {
-  for (const std::unique_ptr<Span>& span : spans_) board_.TakeBack(span->share);
+  for (const std::unique_ptr<Span>& span : spans_) table_.Withdraw(span->entry);
 }
 
-Found Spans::Find(DeviceAddress address, uint64_t bytes, size_t peer) {
-  if (mailbox_ == nullptr || !chunks_.possible()) return {.reach = Reach::kUnshared};
-  const Reach walked = Walk(address, bytes);
-  if (walked != Reach::kReached) return {.reach = walked};
-  Span* span = Known();
+ExportLookup Spans::Find(DeviceAddress address, uint64_t bytes, size_t peer) {
+  if (mailbox_ == nullptr || !chunks_.IsSupported()) return {.status = ExportStatus::kUnshareable};
+  const ExportStatus walked = FindMessageChunks(address, bytes);
+  if (walked != ExportStatus::kMapped) return {.status = walked};
+  Span* span = FindCurrentSpan();
   if (span == nullptr) {
-    const bool shareable =
-        std::ranges::all_of(under_, [&](const Chunk& chunk) { return IsShareable(chunk); });
-    if (!shareable) return {.reach = Reach::kUnshared};
-    span = Offer();
-    if (span == nullptr) return {.reach = Reach::kNoRoom};
+    const bool shareable = std::ranges::all_of(
+        message_chunks_, [&](const MappedChunk& chunk) { return IsShareable(chunk); });
+    if (!shareable) return {.status = ExportStatus::kUnshareable};
+    span = Export();
+    if (span == nullptr) return {.status = ExportStatus::kTableFull};
   }
-  Found found = board_.Ask(span->share, address - span->base(), peer);
-  if (found.reach == Reach::kNotYet) Deliver(span, peer);
+  ExportLookup found = table_.Request(span->entry, address - span->base(), peer);
+  if (found.status == ExportStatus::kPending) Deliver(span, peer);
   return found;
 }
 
-// The chunks under a message.
-Reach Spans::Walk(DeviceAddress address, uint64_t bytes) {
-  under_.clear();
-  for (DeviceAddress at = address; at < address + bytes; at = under_.back().end()) {
-    const std::optional<Chunk> chunk = chunks_.Find(at);
-    if (!chunk || (!under_.empty() && chunk->base != at)) return Reach::kNoMemory;
-    if (!unshared_.empty()) {
-      const auto known = unshared_.find(chunk->base);
-      if (known != unshared_.end() && known->second == *chunk) return Reach::kUnshared;
+// Collects the chunks under a message.
+ExportStatus Spans::FindMessageChunks(DeviceAddress address, uint64_t bytes) {
+  message_chunks_.clear();
+  for (DeviceAddress at = address; at < address + bytes; at = message_chunks_.back().end()) {
+    const std::optional<MappedChunk> chunk = chunks_.Find(at);
+    if (!chunk || (!message_chunks_.empty() && chunk->base != at)) return ExportStatus::kNoMemory;
+    if (!unshareable_.empty()) {
+      const auto known = unshareable_.find(chunk->base);
+      if (known != unshareable_.end() && known->second == *chunk) return ExportStatus::kUnshareable;
     }
-    if (under_.size() == kMostChunks) return Reach::kUnshared;
-    under_.push_back(*chunk);
+    if (message_chunks_.size() == kMaxEntryChunks) return ExportStatus::kUnshareable;
+    message_chunks_.push_back(*chunk);
   }
-  return under_.empty() ? Reach::kNoMemory : Reach::kReached;
+  return message_chunks_.empty() ? ExportStatus::kNoMemory : ExportStatus::kMapped;
 }
 
-bool Spans::IsShareable(const Chunk& chunk) {
+bool Spans::IsShareable(const MappedChunk& chunk) {
   if (chunks_.IsShareable(chunk)) return true;
-  if (unshared_.size() >= kMostUnshared) unshared_.clear();
-  unshared_[chunk.base] = chunk;
+  if (unshareable_.size() >= kMaxUnshareable) unshareable_.clear();
+  unshareable_[chunk.base] = chunk;
   return false;
 }
 
-// The span that has what is under the message, as it is now.
-Spans::Span* Spans::Known() {
+// Returns the span that contains the message and whose chunks are unchanged there.
+Spans::Span* Spans::FindCurrentSpan() {
   for (const std::unique_ptr<Span>& span : spans_) {
-    if (span->stale || under_.front().base < span->base() || under_.back().end() > span->end()) {
+    if (span->stale || message_chunks_.front().base < span->base() ||
+        message_chunks_.back().end() > span->end()) {
       continue;
     }
-    const auto first =
-        std::ranges::lower_bound(span->chunks, under_.front().base, {}, &Chunk::base);
+    const auto first = std::ranges::lower_bound(span->chunks, message_chunks_.front().base, {},
+                                                &MappedChunk::base);
     const auto left = static_cast<size_t>(span->chunks.end() - first);
-    if (left >= under_.size() && std::equal(under_.begin(), under_.end(), first)) {
+    if (left >= message_chunks_.size() &&
+        std::equal(message_chunks_.begin(), message_chunks_.end(), first)) {
       return span.get();
     }
     span->stale = true;
@@ -80,28 +82,28 @@ Spans::Span* Spans::Known() {
   return nullptr;
 }
 
-bool Spans::Follows(const Chunk& last, uint64_t grown, const Chunk& next) {
-  const auto known = unshared_.find(next.base);
-  if (known != unshared_.end() && known->second == next) return false;
-  return next.device == last.device && grown + next.bytes <= kGrow && IsShareable(next);
+bool Spans::MayExtend(const MappedChunk& last, uint64_t grown, const MappedChunk& next) {
+  const auto known = unshareable_.find(next.base);
+  if (known != unshareable_.end() && known->second == next) return false;
+  return next.device == last.device && grown + next.bytes <= kMaxMargin && IsShareable(next);
 }
 
-void Spans::Grow(std::vector<Chunk>* chunks) {
-  std::vector<Chunk> before;
+void Spans::Grow(std::vector<MappedChunk>* chunks) {
+  std::vector<MappedChunk> before;
   uint64_t grown = 0;
-  Chunk last = chunks->front();
-  while (chunks->size() + before.size() < kMostChunks) {
-    const std::optional<Chunk> next = chunks_.Find(last.base - 1);
-    if (!next || next->end() != last.base || !Follows(last, grown, *next)) break;
+  MappedChunk last = chunks->front();
+  while (chunks->size() + before.size() < kMaxEntryChunks) {
+    const std::optional<MappedChunk> next = chunks_.Find(last.base - 1);
+    if (!next || next->end() != last.base || !MayExtend(last, grown, *next)) break;
     grown += next->bytes;
     last = *next;
     before.push_back(last);
   }
   chunks->insert(chunks->begin(), before.rbegin(), before.rend());
   grown = 0;
-  while (chunks->size() < kMostChunks) {
-    const std::optional<Chunk> next = chunks_.Find(chunks->back().end());
-    if (!next || next->base != chunks->back().end() || !Follows(chunks->back(), grown, *next)) {
+  while (chunks->size() < kMaxEntryChunks) {
+    const std::optional<MappedChunk> next = chunks_.Find(chunks->back().end());
+    if (!next || next->base != chunks->back().end() || !MayExtend(chunks->back(), grown, *next)) {
       break;
     }
     grown += next->bytes;
@@ -109,19 +111,19 @@ void Spans::Grow(std::vector<Chunk>* chunks) {
   }
 }
 
-Spans::Span* Spans::Offer() {
-  Share* const share = board_.Free();
-  if (share == nullptr) return nullptr;
+Spans::Span* Spans::Export() {
+  ExportEntry* const entry = table_.FindFree();
+  if (entry == nullptr) return nullptr;
   auto span = std::make_unique<Span>();
-  span->share = share;
-  span->chunks = under_;
+  span->entry = entry;
+  span->chunks = message_chunks_;
   Grow(&span->chunks);
-  share->chunks = static_cast<uint32_t>(span->chunks.size());
-  share->handle = {};
-  share->base = span->base();
-  share->bytes = span->end() - span->base();
-  board_.Publish(share);
-  // A smaller one is of no more use.
+  entry->chunks = static_cast<uint32_t>(span->chunks.size());
+  entry->handle = {};
+  entry->base = span->base();
+  entry->bytes = span->end() - span->base();
+  table_.Publish(entry);
+  // Smaller spans inside the new one are no longer needed.
   for (const std::unique_ptr<Span>& each : spans_) {
     if (each->base() >= span->base() && each->end() <= span->end()) each->stale = true;
   }
@@ -130,37 +132,40 @@ Spans::Span* Spans::Offer() {
 }
 
 void Spans::Deliver(Span* span, size_t peer) {
-  Delivery& delivery = span->deliveries[peer];
-  if (delivery.sent == span->chunks.size() || Clock::now() < delivery.again) return;
+  ChunkDelivery& delivery = span->deliveries[peer];
+  if (delivery.sent == span->chunks.size() || Clock::now() < delivery.retry_after) return;
   while (delivery.sent < span->chunks.size()) {
-    Letter letter = {.place = place_, .number = span->share->number.load(), .first = delivery.sent};
-    letter.count = std::min(Letter::kMost, span->chunks.size() - delivery.sent);
-    const std::vector<Descriptor> descriptors = Export(*span, letter);
-    if (descriptors.size() != letter.count) {
+    ChunkMessage datagram = {.process = ThisProcess(),
+                             .place = place_,
+                             .number = span->entry->number.load(),
+                             .first = delivery.sent};
+    datagram.count = std::min(ChunkMessage::kMaxChunks, span->chunks.size() - delivery.sent);
+    const std::vector<Descriptor> descriptors = Export(*span, datagram);
+    if (descriptors.size() != datagram.count) {
       span->stale = true;
       return;
     }
-    for (size_t i = 0; i < letter.count; ++i) {
-      letter.bytes[i] = span->chunks[delivery.sent + i].bytes;
+    for (size_t i = 0; i < datagram.count; ++i) {
+      datagram.bytes[i] = span->chunks[delivery.sent + i].bytes;
     }
-    const Mailbox::Outcome outcome = mailbox_->Send(peer, letter, descriptors);
-    if (outcome == Mailbox::Outcome::kGone) span->share->refused.fetch_or(BitOf(peer));
-    if (outcome == Mailbox::Outcome::kFull) delivery.again = Clock::now() + kPause;
-    if (outcome != Mailbox::Outcome::kSent) return;
-    delivery.sent += letter.count;
-    board_.Changed();
+    const Mailbox::SendResult outcome = mailbox_->Send(peer, datagram, descriptors);
+    if (outcome == Mailbox::SendResult::kGone) span->entry->refused.fetch_or(PlaceBit(peer));
+    if (outcome == Mailbox::SendResult::kFull) delivery.retry_after = Clock::now() + kRetryPause;
+    if (outcome != Mailbox::SendResult::kSent) return;
+    delivery.sent += datagram.count;
+    table_.NotifyPeers();
   }
 }
 
-// Fewer than asked for where one is another by now, or CUDA refused it.
-std::vector<Descriptor> Spans::Export(const Span& span, const Letter& letter) {
+// Returns fewer descriptors than asked for if a chunk has changed or CUDA refuses one.
+std::vector<Descriptor> Spans::Export(const Span& span, const ChunkMessage& datagram) {
   std::vector<Descriptor> all;
-  for (size_t i = 0; i < letter.count; ++i) {
-    const Chunk& chunk = span.chunks[letter.first + i];
+  for (size_t i = 0; i < datagram.count; ++i) {
+    const MappedChunk& chunk = span.chunks[datagram.first + i];
     if (chunks_.Find(chunk.base) != chunk) break;
     Descriptor descriptor = chunks_.Export(chunk);
     if (!descriptor) {
-      unshared_[chunk.base] = chunk;
+      unshareable_[chunk.base] = chunk;
       break;
     }
     all.push_back(std::move(descriptor));
@@ -168,18 +173,18 @@ std::vector<Descriptor> Spans::Export(const Span& span, const Letter& letter) {
   return all;
 }
 
-void Spans::Sweep() {
+void Spans::MarkStale() {
   for (const std::unique_ptr<Span>& span : spans_) {
-    span->stale = span->stale || !std::ranges::all_of(span->chunks, [&](const Chunk& chunk) {
+    span->stale = span->stale || !std::ranges::all_of(span->chunks, [&](const MappedChunk& chunk) {
                     return chunks_.Find(chunk.base) == chunk;
                   });
   }
 }
 
-void Spans::Tidy(const InUse& in_use) {
+void Spans::WithdrawStale(const InUse& in_use) {
   std::erase_if(spans_, [&](const std::unique_ptr<Span>& span) {
-    if (!span->stale || in_use(span->share->number.load())) return false;
-    board_.TakeBack(span->share);
+    if (!span->stale || in_use(span->entry->number.load())) return false;
+    table_.Withdraw(span->entry);
     return true;
   });
 }

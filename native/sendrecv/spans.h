@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory mapped by hand that a rank offers to others: spans of chunks side by side. Chunks come and
-// go one by one, so every message asks whether those under it are still the same.
+// Exports memory that was mapped with cuMemMap. A span is a run of adjacent chunks. Chunks are
+// mapped and unmapped one by one, so each message checks the chunks under it.
 #ifndef NCCLTUNE_SENDRECV_SPANS_H_
 #define NCCLTUNE_SENDRECV_SPANS_H_
 
@@ -14,64 +14,65 @@
 #include <memory>
 #include <vector>
 
-#include "sendrecv/board.h"
-#include "sendrecv/chunks.h"
+#include "sendrecv/export_table.h"
 #include "sendrecv/mailbox.h"
+#include "sendrecv/mapped_chunks.h"
 
 namespace nccltune::sendrecv {
 
-// Not for several threads at once.
+// The spans that a rank exports. Not thread-safe.
 class Spans {
  public:
-  // A message that is not over is in the share of that number.
+  // Returns whether an incomplete message uses the exported entry of that number.
   using InUse = std::function<bool(uint64_t number)>;
 
-  // `mailbox`: null where there is none, and nothing is shared. `place`: ours.
-  Spans(const CudaDriver& driver, Board& board, Mailbox* mailbox, size_t place)
-      : chunks_(driver), board_(board), mailbox_(mailbox), place_(place) {}
+  // `mailbox`: null if the system has none; then no span is exported. `place`: of this rank.
+  Spans(const CudaDriver& driver, ExportTable& table, Mailbox* mailbox, size_t place)
+      : chunks_(driver), table_(table), mailbox_(mailbox), place_(place) {}
   ~Spans();
   Spans(const Spans&) = delete;
   Spans& operator=(const Spans&) = delete;
 
-  Found Find(DeviceAddress address, uint64_t bytes, size_t peer);
-  // Finds spans that have lost a chunk: no message goes there any more.
-  void Sweep();
-  // Takes them back where peers have no more to do with them.
-  void Tidy(const InUse& in_use);
+  ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
+  // Marks spans of which a chunk was unmapped or replaced. New messages do not use them.
+  void MarkStale();
+  // Withdraws the marked spans that no message uses.
+  void WithdrawStale(const InUse& in_use);
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Of one peer.
-  struct Delivery {
-    size_t sent = 0;  // chunks
-    Clock::time_point again;
+  // How much of a span was sent to one peer.
+  struct ChunkDelivery {
+    size_t sent = 0;  // number of chunks
+    Clock::time_point retry_after;
   };
   struct Span {
-    Share* share = nullptr;
-    std::vector<Chunk> chunks;
+    ExportEntry* entry = nullptr;
+    std::vector<MappedChunk> chunks;
     bool stale = false;
-    std::map<size_t, Delivery> deliveries;  // by place
+    std::map<size_t, ChunkDelivery> deliveries;  // by the peer's place
 
     DeviceAddress base() const { return chunks.front().base; }
     DeviceAddress end() const { return chunks.back().end(); }
   };
 
-  Reach Walk(DeviceAddress address, uint64_t bytes);
-  bool IsShareable(const Chunk& chunk);
-  Span* Known();
-  Span* Offer();
-  void Grow(std::vector<Chunk>* chunks);
-  bool Follows(const Chunk& last, uint64_t grown, const Chunk& next);
+  ExportStatus FindMessageChunks(DeviceAddress address, uint64_t bytes);
+  bool IsShareable(const MappedChunk& chunk);
+  Span* FindCurrentSpan();
+  Span* Export();
+  void Grow(std::vector<MappedChunk>* chunks);
+  bool MayExtend(const MappedChunk& last, uint64_t grown, const MappedChunk& next);
   void Deliver(Span* span, size_t peer);
-  std::vector<Descriptor> Export(const Span& span, const Letter& letter);
+  std::vector<Descriptor> Export(const Span& span, const ChunkMessage& datagram);
 
-  Chunks chunks_;
-  Board& board_;
+  MappedChunks chunks_;
+  ExportTable& table_;
   Mailbox* mailbox_;
   size_t place_;
   std::vector<std::unique_ptr<Span>> spans_;
-  std::vector<Chunk> under_;                 // the message
-  std::map<DeviceAddress, Chunk> unshared_;  // that cannot be, so that each is asked once
+  std::vector<MappedChunk> message_chunks_;  // the chunks under the present message
+  // Chunks that cannot be shared, by address. CUDA is asked once for each.
+  std::map<DeviceAddress, MappedChunk> unshareable_;
 };
 
 }  // namespace nccltune::sendrecv

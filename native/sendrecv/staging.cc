@@ -4,34 +4,34 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// As allocations of CUDA are.
+// The alignment of CUDA's allocations.
 constexpr uint64_t kAlignment = 512;
 
 uint64_t Aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
-std::optional<Staging::Room> Staging::Find(uint64_t bytes) const {
+std::optional<Staging::Region> Staging::Find(uint64_t bytes) const {
   const uint64_t wanted = Aligned(bytes);
   if (wanted > capacity_) return std::nullopt;
   uint64_t begin = head_;
-  // In one piece: what is left at the end is left out.
+  // A region is contiguous, so the rest at the end of the ring is skipped.
   const uint64_t left = capacity_ - begin % capacity_;
   if (wanted > left) begin += left;
-  Room room = {
-      .at = base_ + begin % capacity_, .before = {}, .begin = begin, .end = begin + wanted};
-  for (const Held& oldest : held_) {
-    if (!IsInTheWay(oldest, room.end)) break;
-    const Before& message = oldest.message;
-    if (!Reached(message.done->load(), message.value)) room.before.push_back(message);
+  Region region = {
+      .at = base_ + begin % capacity_, .wait_for = {}, .begin = begin, .end = begin + wanted};
+  for (const HeldRegion& oldest : held_) {
+    if (!Overlaps(oldest, region.end)) break;
+    const Completion& message = oldest.message;
+    if (!Reached(message.done->load(), message.value)) region.wait_for.push_back(message);
   }
-  return room;
+  return region;
 }
 
-void Staging::Take(const Room& room, Flag& done, uint32_t value) {
-  head_ = room.end;
-  while (!held_.empty() && IsInTheWay(held_.front(), head_)) held_.pop_front();
-  held_.push_back({.begin = room.begin, .message = {.done = &done, .value = value}});
+void Staging::Take(const Region& region, Flag& done, uint32_t value) {
+  head_ = region.end;
+  while (!held_.empty() && Overlaps(held_.front(), head_)) held_.pop_front();
+  held_.push_back({.begin = region.begin, .message = {.done = &done, .value = value}});
 }
 
 }  // namespace nccltune::sendrecv

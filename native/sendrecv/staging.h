@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of a sender's GPU for messages that go on before they are received: a ring, whose parts
-// are free again when the message's flag says that its bytes are there. Who takes a part waits for
-// that in its stream, as a send of NCCL waits for room in the buffers: what is free is not known
-// before.
+// Staging memory on the sender's GPU, for sends that complete before they are received. It is a
+// ring. A region is free again when the `done` flag of its message is written. The next user of the
+// region waits for that flag in its stream, like a send of NCCL that waits for space in NCCL's
+// buffers. Whether the region is free at the call does not matter.
 #ifndef NCCLTUNE_SENDRECV_STAGING_H_
 #define NCCLTUNE_SENDRECV_STAGING_H_
 
@@ -20,36 +20,36 @@ class Staging {
  public:
   Staging(DeviceAddress base, uint64_t capacity) : base_(base), capacity_(capacity) {}
 
-  struct Before {
+  struct Completion {
     Flag* done = nullptr;
     uint32_t value = 0;
   };
-  struct Room {
+  struct Region {
     DeviceAddress at = 0;
-    std::vector<Before> before;  // whose bytes must be there first
-    uint64_t begin = 0;          // in bytes since the first
+    std::vector<Completion> wait_for;  // messages that must leave the region first
+    uint64_t begin = 0;                // position in the ring, in bytes since the first message
     uint64_t end = 0;
   };
 
   DeviceAddress base() const { return base_; }
 
-  // Where the next message has its room; nothing where it is larger than all of it. Whoever is told
-  // of the room may yet go without.
-  std::optional<Room> Find(uint64_t bytes) const;
-  // What was found last is taken until `done` reaches `value`.
-  void Take(const Room& room, Flag& done, uint32_t value);
+  // Returns the region for the next message, or nothing if the message is larger than the ring.
+  // Does not take it yet.
+  std::optional<Region> Find(uint64_t bytes) const;
+  // Takes the region that Find returned last, until `done` reaches `value`.
+  void Take(const Region& region, Flag& done, uint32_t value);
 
  private:
-  struct Held {
+  struct HeldRegion {
     uint64_t begin = 0;
-    Before message;
+    Completion message;
   };
-  bool IsInTheWay(const Held& held, uint64_t end) const { return end > held.begin + capacity_; }
+  bool Overlaps(const HeldRegion& held, uint64_t end) const { return end > held.begin + capacity_; }
 
   DeviceAddress base_;
   uint64_t capacity_;
-  uint64_t head_ = 0;  // where the next begins
-  std::deque<Held> held_;
+  uint64_t head_ = 0;  // where the next region begins
+  std::deque<HeldRegion> held_;
 };
 
 }  // namespace nccltune::sendrecv

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NCCL's functions as symbols.txt lists them, numbered as the trampolines count them.
+// NCCL's functions in the order of symbols.txt, which is also the order of the trampolines.
 #ifndef NCCLTUNE_SENDRECV_SYMBOLS_H_
 #define NCCLTUNE_SENDRECV_SYMBOLS_H_
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,19 +33,12 @@ inline std::optional<size_t> NumberOfSymbol(std::string_view name) {
   return std::nullopt;
 }
 
-// A function that enqueues work of NCCL's beside sends and receives.
-constexpr bool EnqueuesWork(std::string_view name) {
-  constexpr std::array<std::string_view, 7> kParts = {"Reduce",    "Gather",   "Scatter", "Bcast",
-                                                      "Broadcast", "AlltoAll", "Signal"};
-  return std::ranges::any_of(
-      kParts, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
-}
-
-// A trampoline, of this library or of another copy of it: each has a mark before it.
+// Returns whether the function is a trampoline of this library, or of another copy of it. Each
+// trampoline has a mark before its code.
 inline bool IsTrampoline(const void* function) {
   constexpr std::string_view kMark = "nccltune";
   const auto address = reinterpret_cast<uintptr_t>(function);
-  // Aligned, so that the mark is on the page of the code, which can be read.
+  // A trampoline is aligned, so its mark is on the same page as its code and can be read.
   if (address % 32 != kMark.size()) return false;
   return std::memcmp(reinterpret_cast<const void*>(address - kMark.size()), kMark.data(),
                      kMark.size()) == 0;

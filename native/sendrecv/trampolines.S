@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
 
-   NCCL's functions as programs see them. Each jumps where the table says, with all registers and
-   the stack as they came. In the beginning that is `first`, which has the table filled. */
+   The functions of NCCL that this library exports. Each is a trampoline: it jumps to its target in
+   the table and keeps all registers and the stack. At first every target is `first`, which fills
+   the table. */
 
 #if defined(__x86_64__)
 
@@ -95,7 +96,7 @@ resolve:
   .cfi_startproc
   adrp x16, nccltune_sendrecv_table+8*index
   add x16, x16, :lo12:nccltune_sendrecv_table+8*index
-  ldar x16, [x16] /* whoever sees a target sees what was written before it */
+  ldar x16, [x16] /* a load-acquire: pairs with the store of the target */
   br x16
   .cfi_endproc
   .size \name, .-\name

@@ -10,10 +10,10 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Of a larger message windows of it are summed, the first and the last bytes among them.
-constexpr uint64_t kMost = uint64_t{64} << 20;
+// Of a larger message only windows are summed, including its first and last bytes.
+constexpr uint64_t kMaxSummedBytes = uint64_t{64} << 20;
 constexpr uint64_t kWindows = 64;
-constexpr uint64_t kWindow = kMost / kWindows;
+constexpr uint64_t kWindow = kMaxSummedBytes / kWindows;
 
 struct Window {
   uint64_t begin = 0;
@@ -21,7 +21,7 @@ struct Window {
 };
 
 std::vector<Window> WindowsOf(uint64_t bytes) {
-  if (bytes <= kMost) return {{.begin = 0, .bytes = bytes}};
+  if (bytes <= kMaxSummedBytes) return {{.begin = 0, .bytes = bytes}};
   std::vector<Window> windows;
   windows.reserve(kWindows);
   for (uint64_t i = 0; i < kWindows; ++i) {
@@ -31,7 +31,7 @@ std::vector<Window> WindowsOf(uint64_t bytes) {
   return windows;
 }
 
-// Differs wherever a byte does, or two change places.
+// The checksum depends on every byte and on their order.
 uint64_t SumOf(const std::byte* data, uint64_t bytes) {
   uint64_t sum = bytes;
   uint64_t i = 0;
@@ -66,7 +66,7 @@ Verifier::~Verifier() {
   for (const auto& job : jobs_) driver_.FreeHost(job->buffer);
 }
 
-Verifier::Job* Verifier::Idle(uint64_t bytes) {
+Verifier::Job* Verifier::FindIdleJob(uint64_t bytes) {
   const auto found = std::ranges::find_if(jobs_, [&](const std::unique_ptr<Job>& job) {
     return job->capacity >= bytes && !job->busy.load();
   });
@@ -82,7 +82,7 @@ Verifier::Job* Verifier::Idle(uint64_t bytes) {
 }
 
 Verifier::Job* Verifier::Copy(Stream stream, DeviceAddress address, uint64_t bytes) {
-  Job* const job = Idle(std::min(bytes, kMost));
+  Job* const job = FindIdleJob(std::min(bytes, kMaxSummedBytes));
   if (job == nullptr) return nullptr;
   job->copied = 0;
   job->bytes = bytes;
@@ -103,7 +103,7 @@ bool Verifier::Sum(Stream stream, DeviceAddress address, uint64_t bytes, Sums* s
   if (job == nullptr) return false;
   job->sum = &sums->sums[number % Sums::kMessages];
   job->number = number;
-  return driver_.Host(stream, &SumIt, job);
+  return driver_.LaunchHostFunction(stream, &SumIt, job);
 }
 
 bool Verifier::Check(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums,
@@ -113,7 +113,7 @@ bool Verifier::Check(Stream stream, DeviceAddress address, uint64_t bytes, Sums*
   job->sum = &sums->sums[number % Sums::kMessages];
   job->number = number;
   job->lane = lane;
-  return driver_.Host(stream, &CheckIt, job);
+  return driver_.LaunchHostFunction(stream, &CheckIt, job);
 }
 
 void Verifier::SumIt(void* argument) {
@@ -129,7 +129,7 @@ void Verifier::CheckIt(void* argument) {
   const uint64_t number = job.sum->number.load();
   const uint64_t sent = job.sum->sum.load();
   if (number == job.number && job.sum->number.load() == number) {
-    TheCounts().Add(Way::kChecked, job.bytes);
+    ProcessCounts().Add(Route::kChecked, job.bytes);
     if (sent != SumOf(job.buffer, job.copied)) {
       job.verifier->wrong_(job.lane + ": message " + std::to_string(job.number) + " of " +
                            std::to_string(job.bytes) + " bytes arrived with other bytes than " +

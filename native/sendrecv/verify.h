@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether the bytes that arrive are those that were sent: the sender's stream sums them before, the
-// receiver's after. For NCCLTUNE_SENDRECV=verify alone: bytes are copied to the host, and host
-// functions sum them.
+// Compares the contents of messages (NCCLTUNE_SENDRECV=verify). The sender's stream computes a
+// checksum before the message is sent, and the receiver's stream after it has arrived. The bytes
+// are copied to the host, where host functions compute the checksums.
 #ifndef NCCLTUNE_SENDRECV_VERIFY_H_
 #define NCCLTUNE_SENDRECV_VERIFY_H_
 
@@ -19,11 +19,11 @@
 
 namespace nccltune::sendrecv {
 
-// Sums of the messages of a lane, in memory that both sides share.
+// Checksums of a lane's messages, in shared memory.
 struct Sums {
   static constexpr uint64_t kMessages = 1024;
   struct Sum {
-    std::atomic<uint64_t> number = 0;  // of the message, written last
+    std::atomic<uint64_t> number = 0;  // number of the message, written last
     std::atomic<uint64_t> sum = 0;
   };
   std::array<Sum, kMessages> sums;
@@ -31,23 +31,24 @@ struct Sums {
 
 class Verifier {
  public:
-  // `wrong` is called by a thread of CUDA's.
+  // `wrong` is called by a thread of CUDA.
   Verifier(CudaDriver& driver, std::function<void(const std::string&)> wrong);
-  // Nothing of it runs any more.
+  // No checksum may be in progress.
   ~Verifier();
   Verifier(const Verifier&) = delete;
   Verifier& operator=(const Verifier&) = delete;
 
-  // Of the message of a lane that is sent next, before it is.
+  // Enqueues the checksum of a message before it is sent.
   bool Sum(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums, uint64_t number);
-  // And of one that was received; counted if its sum is still there.
+  // Enqueues the comparison of a received message. It is skipped if the slot of its checksum has
+  // been overwritten.
   bool Check(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums, uint64_t number,
              const std::string& lane);
 
  private:
   struct Job;
   Job* Copy(Stream stream, DeviceAddress address, uint64_t bytes);
-  Job* Idle(uint64_t bytes);
+  Job* FindIdleJob(uint64_t bytes);
   static void SumIt(void* job);
   static void CheckIt(void* job);
 

@@ -7,14 +7,16 @@
 #include <chrono>
 #include <csignal>
 #include <string>
+#include <system_error>
 #include <utility>
 
-#include "sendrecv/say_counts.h"
+#include "sendrecv/log.h"
+#include "sendrecv/log_counts.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr auto kEvery = std::chrono::milliseconds(200);
+constexpr auto kCheckInterval = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -25,18 +27,27 @@ Watcher& Watcher::Get() {
 
 void Watcher::Add(std::shared_ptr<Communicator> communicator) {
   const std::scoped_lock both(thread_mutex_);
-  AddBeside(std::move(communicator));
-  if (thread_.joinable()) return;
+  AddWithoutStart(std::move(communicator));
+  if (!thread_.joinable()) Start();
+}
+
+void Watcher::Start() {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  // The application's signals are for its own threads.
+  // The thread blocks all signals, so that the application's own threads handle them.
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Run(); });
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    // Calls of the application still check the peers. The next communicator tries again to start
+    // it.
+    Warn(std::string("cannot start the thread that checks peers: ") + error.what());
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Watcher::AddBeside(std::shared_ptr<Communicator> communicator) {
+void Watcher::AddWithoutStart(std::shared_ptr<Communicator> communicator) {
   const std::scoped_lock lock(mutex_);
   watched_.push_back(std::move(communicator));
 }
@@ -60,21 +71,27 @@ std::vector<std::shared_ptr<Communicator>> Watcher::All() {
 }
 
 void Watcher::Run() {
-  std::unique_lock lock(mutex_);
-  while (!watched_.empty()) {
-    const auto watched = watched_;
-    lock.unlock();
-    // First, as nothing is open any more once a peer is found to be gone.
-    if (CountsAreAsked()) {
-      std::string open;
-      for (const auto& each : watched) open += each->OpenWords();
-      SayCounts(open);
+  while (true) {
+    // An exception must not end the program. At the next check there may be memory again.
+    try {
+      CheckAll();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): nothing is left to do
     }
-    for (const auto& each : watched) each->Watch();
-    if (also_) also_();
-    lock.lock();
-    changed_.wait_for(lock, kEvery, [&] { return watched_.empty(); });
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, kCheckInterval, [&] { return watched_.empty(); })) return;
   }
+}
+
+void Watcher::CheckAll() {
+  const auto watched = All();
+  // Before CheckPeers, which marks the messages of a lost peer as no longer incomplete.
+  if (TakeCountsSignal()) {
+    std::string open;
+    for (const auto& each : watched) open += each->DescribeIncompleteMessages();
+    LogCounts(open);
+  }
+  for (const auto& each : watched) each->CheckPeers();
+  if (extra_check_) extra_check_();
 }
 
 }  // namespace nccltune::sendrecv

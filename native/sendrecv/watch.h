@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread that looks now and then whether peers still live, as long as there are communicators. It
-// calls neither CUDA nor, of NCCL, anything that may be called by others meanwhile.
+// A thread that checks every 200 ms whether peers are alive, as long as the process has
+// communicators. It does not call CUDA. Of NCCL it calls only functions on communicators that no
+// other thread knows yet.
 #ifndef NCCLTUNE_SENDRECV_WATCH_H_
 #define NCCLTUNE_SENDRECV_WATCH_H_
 
@@ -19,25 +20,27 @@ namespace nccltune::sendrecv {
 
 class Watcher {
  public:
-  // Never destroyed.
+  // Returns the watcher of the process, which is never destroyed.
   static Watcher& Get();
 
-  // What else is looked at. Before the first Add.
-  void Also(std::function<void()> look) { also_ = std::move(look); }
+  // Sets a function that the thread calls with each check. Call it before the first Add.
+  void SetExtraCheck(std::function<void()> check) { extra_check_ = std::move(check); }
 
   void Add(std::shared_ptr<Communicator> communicator);
-  // While another one is watched. Also from the thread itself.
-  void AddBeside(std::shared_ptr<Communicator> communicator);
-  // The thread ends with the last one.
+  // Like Add, while the thread already runs. The thread itself may call it.
+  void AddWithoutStart(std::shared_ptr<Communicator> communicator);
+  // Stops the thread with the last communicator.
   void Remove(const std::shared_ptr<Communicator>& communicator);
 
-  // All of the process.
+  // Returns all communicators of the process.
   std::vector<std::shared_ptr<Communicator>> All();
 
  private:
+  void Start();
   void Run();
+  void CheckAll();
 
-  std::function<void()> also_;
+  std::function<void()> extra_check_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Communicator>> watched_;

@@ -7,16 +7,16 @@
 
 namespace nccltune::tuner {
 
-// What the plugin keeps for one communicator between init and destroy. But for `chunks` it
-// never changes after init, so that calls from any thread read it without a lock.
-struct Communicator {
+// The plugin's state of one communicator between init and destroy. Only `chunks` changes after
+// init, so any thread may read the rest without a lock.
+struct TunerContext {
   RuleSet rules;
   Scale scale;
   int interface_version = 0;
-  // For v2, see support_matrix.h.
+  // Used only for v2; see support_matrix.h.
   bool measured_here = false;
   bool filtered = false;
-  // Touched only where a rule of the collective has a chunk size.
+  // Used only if a rule of the collective has a chunk size.
   mutable GrantedChunks chunks;
 };
 

@@ -19,7 +19,7 @@ bool IsCollnet(const Rule& rule) {
 
 class Reader {
  public:
-  explicit Reader(Config* config) : config_(config) {}
+  explicit Reader(TunerConfig* config) : config_(config) {}
 
   void Read(std::string_view content) {
     if (content.starts_with("\xFF\xFE") || content.starts_with("\xFE\xFF")) {
@@ -83,8 +83,8 @@ class Reader {
       return;
     }
     if (IsCollnet(rule) && rule.channels != 0) {
-      // Through 2.30 NCCL takes a tuner's number unchecked for CollNet and would run channels that
-      // the communicator does not have.
+      // Up to 2.30, NCCL does not check a tuner's number of channels for CollNet and would use
+      // channels that the communicator does not have.
       Note("column 6 (channels): not passed on for CollNet, where NCCL does not check it");
       rule.channels = 0;
     }
@@ -114,14 +114,14 @@ class Reader {
     }
   }
 
-  Config* config_;
+  TunerConfig* config_;
   uint32_t line_ = 0;
 };
 
 }  // namespace
 
-Config ParseConfig(std::string_view content) {
-  Config config;
+TunerConfig ParseConfig(std::string_view content) {
+  TunerConfig config;
   config.content_hash = ContentHash(content);
   Reader(&config).Read(content);
   return config;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration file: NVIDIA's CSV, read strictly, with our comment header.
-// docs/reference/tuner-plugin.md describes both.
+// The configuration file: NVIDIA's CSV format, parsed strictly, with our comment header. Both are
+// described in docs/reference/tuner-plugin.md.
 #ifndef NCCLTUNE_TUNER_CONFIG_H_
 #define NCCLTUNE_TUNER_CONFIG_H_
 
@@ -16,23 +16,25 @@
 
 namespace nccltune::tuner {
 
-// Larger files are not read, further rows are bad lines: what a communicator keeps is bounded.
+// Limits that bound the memory of a communicator: a larger file is not read, and further rows are
+// bad lines.
 inline constexpr size_t kLargestConfigBytes = size_t{32} << 20U;
 inline constexpr size_t kMostRules = size_t{1} << 18U;
 
-// NVIDIA's example plugin reads lines in pieces of this length and takes the rest for a row.
+// NVIDIA's example plugin reads lines in pieces of this length and would take the rest for another
+// row.
 inline constexpr size_t kLongestLine = 255;
 
-// A file of rubbish has a problem in each line; this many are kept, all are counted.
+// A wrong file may have a problem in each line. Only this many are kept, but all are counted.
 inline constexpr size_t kMostProblems = 16;
 
 struct Problem {
-  uint32_t line = 0;  // from 1
-  bool bad = true;    // false: the line works and is still worth a warning
+  uint32_t line = 0;  // counted from 1
+  bool bad = true;    // false: the line is used but deserves a warning
   std::string text;  // "column 4 (algorithm): 'NVLS' is not an algorithm; did you mean 'nvls'? ..."
 };
 
-struct Config {
+struct TunerConfig {
   ConfigHeader header;
   std::vector<Rule> rules;  // in file order
   std::vector<Problem> problems;
@@ -41,10 +43,10 @@ struct Config {
   uint64_t content_hash = 0;
 };
 
-// Reads the content of a file. Any bytes give a result; throws std::bad_alloc only.
-Config ParseConfig(std::string_view content);
+// Parses the content of a file. Accepts any bytes; throws only std::bad_alloc.
+TunerConfig ParseConfig(std::string_view content);
 
-// One row without its line end. False with the reason in `problem` when it is bad.
+// Parses one row without its line end. Returns false and sets `*problem` if it is not valid.
 bool ParseRow(std::string_view row, Rule* rule, std::string* problem);
 
 }  // namespace nccltune::tuner

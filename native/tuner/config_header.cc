@@ -11,7 +11,8 @@ namespace {
 constexpr std::string_view kMarker = "nccltune:";
 constexpr std::string_view kBlanks = " \t";
 
-// Takes the next key=value or key="value with blanks" off `rest`. False if there is none.
+// Removes the next key=value or key="value with blanks" from `rest`. Returns false if there is
+// none.
 bool TakePair(std::string_view* rest, std::string_view* key, std::string_view* value) {
   const size_t equals = rest->find('=');
   if (equals == std::string_view::npos || equals == 0) return false;
@@ -24,7 +25,7 @@ bool TakePair(std::string_view* rest, std::string_view* key, std::string_view* v
     if (end == std::string_view::npos) return false;
     *value = rest->substr(1, end - 1);
     ++end;
-    // Something glued to the closing quote is a broken pair, not a new one.
+    // Text directly after the closing quote is an error, not a new pair.
     if (end < rest->size() && kBlanks.find((*rest)[end]) == std::string_view::npos) return false;
   } else {
     end = rest->find_first_of(kBlanks);
@@ -36,7 +37,7 @@ bool TakePair(std::string_view* rest, std::string_view* key, std::string_view* v
   return !value->empty();
 }
 
-// The first value of a key counts; a second, different one is worth a note.
+// Stores the first value of a key. A second, different one gives a note.
 template <typename T>
 void Keep(std::optional<T>* kept, T value, std::string_view key, std::string* note) {
   if (!kept->has_value()) {
@@ -46,7 +47,7 @@ void Keep(std::optional<T>* kept, T value, std::string_view key, std::string* no
   }
 }
 
-// False when the value cannot be what the key asks for.
+// Returns false if the value is not valid for the key.
 bool Store(std::string_view key, std::string_view value, ConfigHeader* header, std::string* note) {
   if (key == "schema") {
     const std::optional<uint64_t> schema = ParseUnsigned(value);

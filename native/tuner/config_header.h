@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Our comment header in a configuration: on what its rules were measured.
-//   # nccltune: schema=1 nccl=2.28.9 gpu="NVIDIA H200" study="h200x4" created=2026-11-21
+// Our comment header in a configuration file: the platform on which its rules were measured.
 #ifndef NCCLTUNE_TUNER_CONFIG_HEADER_H_
 #define NCCLTUNE_TUNER_CONFIG_HEADER_H_
 
@@ -26,9 +25,9 @@ struct ConfigHeader {
 
 enum class HeaderLine { kNotOurs, kGood, kNote, kBad };
 
-// Reads one line that starts with '#' and adds what it says to `header`. The first value of a key
-// counts; unknown keys are for newer readers and are passed over. For kNote and kBad the reason is
-// in `problem`.
+// Parses one line that starts with '#' and adds its values to `header`. The first value of a key is
+// used. Unknown keys are for newer releases and are ignored. For kNote and kBad, `*problem` gets
+// the reason.
 HeaderLine ParseHeaderLine(std::string_view line, ConfigHeader* header, std::string* problem);
 
 }  // namespace nccltune::tuner

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One row of the configuration. NVIDIA's example plugin turns what it cannot read into other rules
-// (an unknown collective into allreduce, NVLS into ring, 1K into 1); here it is a bad line.
+// Parses one row of the configuration. NVIDIA's example plugin turns invalid cells into other rules
+// (an unknown collective into allreduce, NVLS into ring, 1K into 1). Here they make a bad line.
 #include <array>
 #include <cstddef>
 #include <limits>
@@ -34,7 +34,7 @@ enum ColumnIndex : size_t {
 struct Column {
   std::string_view name;
   std::string_view noun;      // "'x' is not <noun>"
-  std::string_view expected;  // what would be right; empty: the list of names
+  std::string_view expected;  // the valid values; empty: the list of names
 };
 
 constexpr std::string_view kSizes = "sizes are whole bytes without a unit, 0 to 2^64-1";
@@ -77,7 +77,7 @@ std::string Expected(ColumnIndex column) {
   return "names are lower case without spaces: " + Listed(names);
 }
 
-// "65536" for 64K, 64KB or 64KiB; empty for anything else.
+// Returns "65536" for 64K, 64KB or 64KiB, and nothing for other text.
 std::string WithoutUnit(std::string_view cell) {
   const size_t digits = cell.find_first_not_of("0123456789");
   if (digits == std::string_view::npos) return {};
@@ -112,7 +112,7 @@ std::string Wrong(ColumnIndex column, std::string_view cell) {
   return text + Expected(column);
 }
 
-// Reads the cells of one row, and keeps the first thing wrong with it.
+// Reads the cells of one row and keeps the first error.
 class RowReader {
  public:
   using Cells = std::array<std::string_view, kMostColumns>;
@@ -133,7 +133,7 @@ class RowReader {
     return bytes.value_or(0);
   }
 
-  // -1, or least to most.
+  // Reads -1 or a number from `least` to `most`.
   int32_t Number(ColumnIndex column, uint64_t least, uint64_t most) {
     if (cells_[column] == "-1") return kAny;
     const std::optional<uint64_t> number = ParseUnsigned(cells_[column]);
@@ -155,7 +155,8 @@ class RowReader {
   bool ok_ = true;
 };
 
-// The cells without the blanks around them, and how many there are (also beyond the last kept).
+// Splits a row into cells without surrounding blanks. Returns their number, including those that do
+// not fit into `cells`.
 size_t Split(std::string_view row, RowReader::Cells* cells) {
   size_t count = 0;
   for (bool more = true; more; ++count) {

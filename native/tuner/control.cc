@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exported control functions: they check what a foreign program passes and give the orders.
+// The exported control functions. They check a foreign program's arguments and store its orders.
 #include "tuner/control.h"
 
 #include <limits>
@@ -12,7 +12,7 @@
 namespace nccltune::tuner {
 namespace {
 
-constinit std::mutex order_mutex;  // between those who give orders; calls only load
+constinit std::mutex order_mutex;  // serialises writers of orders; NCCL's calls only load
 
 bool IsCollective(int collective) { return collective >= 0 && collective < abi::kNumCollectives; }
 
@@ -26,7 +26,7 @@ bool IsChannels(int channels) {
   return channels == NCCLTUNE_TUNER_DEFAULT || (channels >= 1 && channels <= kMostChannels);
 }
 
-// Calls change(Orders*) for the collective, or for all.
+// Applies change(Orders*) to one collective or to all.
 template <typename Change>
 int ChangeOrders(int collective, const Change& change) {
   if (collective != NCCLTUNE_TUNER_ALL && !IsCollective(collective)) return NCCLTUNE_TUNER_INVALID;

@@ -11,7 +11,8 @@ constinit std::array<std::atomic<uint64_t>, abi::kNumCollectives> order_words{};
 
 namespace {
 
-// Bits of a word, from the lowest: forced, recording, algorithm + 1, protocol + 1, channels, chunk.
+// Fields of a word, from the lowest bit: forced, recording, algorithm + 1, protocol + 1, channels,
+// chunk.
 constexpr unsigned kRecordingBit = 1;
 constexpr unsigned kAlgorithmBit = 2;
 constexpr unsigned kProtocolBit = 6;
@@ -19,7 +20,8 @@ constexpr unsigned kChannelsBit = 9;
 constexpr unsigned kChunkBit = 16;
 constexpr uint64_t kRecording = uint64_t{1} << kRecordingBit;
 
-// Tables are kept in small sets by a hash of what they are asked by; a full set drops its oldest.
+// Tables are stored in small sets, chosen by a hash of the call. A full set replaces its oldest
+// table.
 constexpr size_t kSets = 128;
 constexpr size_t kWays = 8;
 using TableSet = std::array<nccltune_tuner_table, kWays>;
@@ -27,7 +29,7 @@ using TableSet = std::array<nccltune_tuner_table, kWays>;
 struct Records {
   std::mutex mutex;
   uint64_t sequence = 0;
-  std::array<TableSet, kSets> tables{};  // sequence 0: free
+  std::array<TableSet, kSets> tables{};  // sequence 0 marks a free entry
   std::array<nccltune_tuner_decision, abi::kNumCollectives> decisions{};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plugin's side of the control interface: what is forced, and what has been recorded.
+// The state behind the control interface: the forced choices and the records of calls.
 #ifndef NCCLTUNE_TUNER_CONTROL_STATE_H_
 #define NCCLTUNE_TUNER_CONTROL_STATE_H_
 
@@ -14,17 +14,18 @@
 
 namespace nccltune::tuner {
 
-// Orders for one collective. They fit one word, so that a call sees all of an order or none of it.
+// The forced choice for one collective. It fits into one word, so that a call sees all of it or
+// none.
 struct Orders {
   bool forced = false;
   bool recording = false;
-  int algorithm = -1;  // -1, with protocol -1: NCCL's own
+  int algorithm = -1;  // -1 (protocol is then -1 too): NCCL's choice
   int protocol = -1;
-  int channels = -1;         // -1: NCCL's own
-  uint32_t chunk_bytes = 0;  // 0: NCCL's own
+  int channels = -1;         // -1: NCCL's choice
+  uint32_t chunk_bytes = 0;  // 0: NCCL's choice
 };
 
-// 0 stands for "nothing is forced or recorded".
+// Packs orders into a word; 0 means that nothing is forced or recorded.
 uint64_t Packed(const Orders& orders);
 Orders Unpacked(uint64_t word);
 
@@ -32,19 +33,19 @@ namespace internal {
 extern std::array<std::atomic<uint64_t>, abi::kNumCollectives> order_words;
 }
 
-// For a valid collective. Acquire pairs with the store in force(): what the ordering thread did
-// before is seen by the collective that follows the order.
+// Returns the word of a valid collective. Its acquire pairs with the store in force(): a collective
+// that sees the order also sees what the ordering thread did before.
 inline uint64_t OrderWord(int collective) {
   return internal::order_words[static_cast<size_t>(collective)].load(std::memory_order_acquire);
 }
 
-// Stamps the decision, and the table if there is one, with the next sequence number and keeps them.
+// Numbers a decision, and its table if there is one, and stores both.
 void RecordCall(nccltune_tuner_decision* decision, nccltune_tuner_table* table);
 
-// Adds what became of a chunk size to the newest decision about the collective.
+// Adds the result of a chunk size request to the newest decision about the collective.
 void RecordChunk(int collective, uint64_t before, uint64_t after, bool refused);
 
-// What was recorded; false when there is nothing of that kind.
+// Read the records. Return false if there is none.
 bool FindTable(int collective, uint64_t bytes, nccltune_tuner_table* table);
 bool FindNewestTable(int collective, nccltune_tuner_table* table);
 bool FindDecision(int collective, nccltune_tuner_decision* decision);

@@ -13,7 +13,7 @@ bool IsCollnet(int algorithm) {
   return algorithm == abi::kCollnetDirect || algorithm == abi::kCollnetChain;
 }
 
-nccltune_tuner_decision Described(const Communicator& communicator, const Call& call) {
+nccltune_tuner_decision Described(const TunerContext& communicator, const Call& call) {
   nccltune_tuner_decision decision{};
   decision.bytes = call.bytes;
   decision.nodes = communicator.scale.nodes;
@@ -29,7 +29,7 @@ nccltune_tuner_decision Described(const Communicator& communicator, const Call& 
   return decision;
 }
 
-nccltune_tuner_table TableFor(const Communicator& communicator, const Call& call) {
+nccltune_tuner_table TableFor(const TunerContext& communicator, const Call& call) {
   nccltune_tuner_table table{};
   table.bytes = call.bytes;
   table.nodes = communicator.scale.nodes;
@@ -41,7 +41,7 @@ nccltune_tuner_table TableFor(const Communicator& communicator, const Call& call
   return table;
 }
 
-// NCCL clamps a number of channels to those of the communicator, except for the two CollNet kinds.
+// NCCL limits the number of channels to the communicator's, except for both kinds of CollNet.
 template <typename Offer>
 bool MayRunCollnet(const Orders& orders, const Offer& offer) {
   if (orders.algorithm >= 0) return IsCollnet(orders.algorithm);
@@ -72,7 +72,7 @@ void ApplyForced(const Orders& orders, const Offer& offer, int* channels,
 }
 
 template <typename Offer>
-void ApplyRule(const Communicator& communicator, const Call& call, const Offer& offer,
+void ApplyRule(const TunerContext& communicator, const Call& call, const Offer& offer,
                int* channels, nccltune_tuner_decision* decision) {
   const LookupTable& rules = *communicator.rules.TableOf(call.collective);
   const Candidate* const chosen = rules.Find(
@@ -90,8 +90,8 @@ void ApplyRule(const Communicator& communicator, const Call& call, const Offer& 
   decision->channels = chosen->channels;
 }
 
-// What of the orders is for the chunks of this pair; 0 for nothing. NCCL may run something else
-// than what was forced; then the chunk size is not for it.
+// Returns the forced chunk size for this pair; 0 if none. NCCL may run another pair than the forced
+// one; then the size does not apply.
 size_t ForcedChunk(const Orders& orders, int algorithm, int protocol) {
   const bool meant =
       orders.algorithm < 0 || (orders.algorithm == algorithm && orders.protocol == protocol);
@@ -112,13 +112,14 @@ bool TableOffer::CopyTo(nccltune_tuner_table* table) const {
 }
 
 template <typename Offer>
-void DecideUnderOrders(const Communicator& communicator, const Call& call, const Orders& orders,
+void DecideUnderOrders(const TunerContext& communicator, const Call& call, const Orders& orders,
                        const Offer& offer, int* channels) {
   nccltune_tuner_table table = TableFor(communicator, call);
   const bool has_table = orders.recording && offer.CopyTo(&table);
   nccltune_tuner_decision decision = Described(communicator, call);
   if (orders.forced) {
-    communicator.chunks.Forget(call.collective);  // it is no rule's once the order is released
+    // a forced choice must not leave a chunk size behind
+    communicator.chunks.Forget(call.collective);
     ApplyForced(orders, offer, channels, &decision);
   } else {
     ApplyRule(communicator, call, offer, channels, &decision);
@@ -126,12 +127,12 @@ void DecideUnderOrders(const Communicator& communicator, const Call& call, const
   RecordCall(&decision, has_table ? &table : nullptr);
 }
 
-template void DecideUnderOrders(const Communicator&, const Call&, const Orders&, const TableOffer&,
+template void DecideUnderOrders(const TunerContext&, const Call&, const Orders&, const TableOffer&,
                                 int*);
-template void DecideUnderOrders(const Communicator&, const Call&, const Orders&, const DirectOffer&,
+template void DecideUnderOrders(const TunerContext&, const Call&, const Orders&, const DirectOffer&,
                                 int*);
 
-void DecideChunk(const Communicator& communicator, int collective, int algorithm, int protocol,
+void DecideChunk(const TunerContext& communicator, int collective, int algorithm, int protocol,
                  size_t* chunk_bytes) {
   if (collective < 0 || collective >= abi::kNumCollectives) return;
   const Orders orders = Unpacked(OrderWord(collective));

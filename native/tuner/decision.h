@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The decision about one call. No allocation, lock, log or system call unless a program that
-// measures has given orders through the control interface.
+// The decision about one call. It does not allocate, lock, log or make a system call, unless a
+// measuring program uses the control interface.
 #ifndef NCCLTUNE_TUNER_DECISION_H_
 #define NCCLTUNE_TUNER_DECISION_H_
 
@@ -19,10 +19,10 @@ struct Call {
   int collective = 0;
   uint64_t bytes = 0;
   int pipe_ops = 1;
-  int registered = kAny;  // kAny: the interface does not tell
+  int registered = kAny;  // kAny: the interface version does not pass it
 };
 
-// What NCCL offers since v3: a table of predicted times, the lowest of which it will run.
+// The options of a call since v3: a table of predicted times. NCCL runs the lowest one.
 class TableOffer {
  public:
   TableOffer(float* entries, int algorithms, int protocols)
@@ -30,14 +30,14 @@ class TableOffer {
         algorithms_(entries == nullptr ? 0 : algorithms),
         protocols_(entries == nullptr ? 0 : protocols) {}
 
-  // Negative is NCCL's "cannot run here"; a NaN is no time either.
+  // A negative entry means that NCCL cannot run the pair; NaN is not valid either.
   bool CanRun(int algorithm, int protocol) const {
     return algorithm < algorithms_ && protocol < protocols_ && *At(algorithm, protocol) >= 0.0F;
   }
 
   void Take(int algorithm, int protocol) const { *At(algorithm, protocol) = 0.0F; }
 
-  // False: there is no table to record.
+  // Copies the table for a record. Returns false if there is none.
   bool CopyTo(nccltune_tuner_table* table) const;
 
  private:
@@ -50,7 +50,7 @@ class TableOffer {
   int protocols_;
 };
 
-// What NCCL 2.21 offers (v2): two flags, and it runs unchecked what the tuner names.
+// The options of a call in NCCL 2.21 (v2): two flags. NCCL runs the tuner's choice unchecked.
 class DirectOffer {
  public:
   DirectOffer(const WithoutTable& facts, int* algorithm, int* protocol)
@@ -73,14 +73,14 @@ class DirectOffer {
   int* protocol_;
 };
 
-// The same under orders: forced choices instead of rules, and records.
+// Decides a call while orders exist: applies forced choices instead of rules, and records the call.
 template <typename Offer>
-void DecideUnderOrders(const Communicator& communicator, const Call& call, const Orders& orders,
+void DecideUnderOrders(const TunerContext& communicator, const Call& call, const Orders& orders,
                        const Offer& offer, int* channels);
 
-// Takes the first matching rule that NCCL can run; without one everything stays as it is.
+// Applies the first matching rule that NCCL can run. Without one, it changes nothing.
 template <typename Offer>
-inline void Decide(const Communicator& communicator, const Call& call, const Offer& offer,
+inline void Decide(const TunerContext& communicator, const Call& call, const Offer& offer,
                    int* channels) {
   const LookupTable* const rules = communicator.rules.TableOf(call.collective);
   if (rules == nullptr) return;
@@ -100,14 +100,14 @@ inline void Decide(const Communicator& communicator, const Call& call, const Off
   if (chosen->channels != 0) *channels = chosen->channels;
 }
 
-extern template void DecideUnderOrders(const Communicator&, const Call&, const Orders&,
+extern template void DecideUnderOrders(const TunerContext&, const Call&, const Orders&,
                                        const TableOffer&, int*);
-extern template void DecideUnderOrders(const Communicator&, const Call&, const Orders&,
+extern template void DecideUnderOrders(const TunerContext&, const Call&, const Orders&,
                                        const DirectOffer&, int*);
 
-// The chunk size of one channel's share: NCCL's own unless another is forced, or asked for by the
-// rule that was taken for the call, and safe.
-void DecideChunk(const Communicator& communicator, int collective, int algorithm, int protocol,
+// Decides the chunk size of one channel's share. NCCL's own value stays unless a size is forced, or
+// requested by the rule that was applied to the call, and is safe.
+void DecideChunk(const TunerContext& communicator, int collective, int algorithm, int protocol,
                  size_t* chunk_bytes);
 
 }  // namespace nccltune::tuner

@@ -12,15 +12,15 @@
 
 namespace nccltune::tuner {
 
-// The chunk size that goes with the newest decision about each collective of one communicator.
+// The chunk size of the newest decision about each collective of one communicator.
 //
-// getChunkSize is told the share of one channel, not the size of the call (NCCL 2.30 to 2.32), so
-// no rule can be found by it. But NCCL asks getCollInfo about every call of a group before it cuts
-// any of them into chunks, so the newest decision is one about this group, and the same on every
-// rank whatever went before. Words are atomic only so that calls from several threads are no race.
+// getChunkSize gets the bytes of one channel, not of the call (NCCL 2.30 to 2.32), so it cannot
+// look up a rule. But NCCL calls getCollInfo for every call of a group before it cuts any of them
+// into chunks. So the newest decision belongs to this group, and is the same on every rank. Words
+// are atomic only to avoid data races between calling threads.
 class GrantedChunks {
  public:
-  // For a collective of `rules`; null when no rule was taken.
+  // Stores the chunk size for a collective of `rules`. `chosen` is null if no rule was applied.
   void Keep(int collective, const LookupTable& rules, const Candidate* chosen) {
     uint64_t word = rules.ChunkOf(chosen);
     if (word != 0) {
@@ -32,7 +32,8 @@ class GrantedChunks {
 
   void Forget(int collective) { At(collective).store(0, std::memory_order_relaxed); }
 
-  // 0: none for what NCCL runs, which may be something else than the rule named.
+  // Returns the chunk size, or 0 if there is none for this pair. NCCL may run another pair than the
+  // rule names.
   uint32_t Find(int collective, int algorithm, int protocol) const {
     const uint64_t word = words_[static_cast<size_t>(collective)].load(std::memory_order_relaxed);
     const bool meant = static_cast<int>(word >> kAlgorithmBit & 0xffU) == algorithm &&

@@ -19,16 +19,16 @@ size_t PairOf(const Rule& rule) {
   return size_t{rule.algorithm} * abi::kNumProtocols + rule.protocol;
 }
 
-// The rules that cover the current size, by pair, first in the file on top. A rule that has ended
-// is only taken out once it comes up: each goes in and out once, so a sweep over n rules costs
-// n log n however they overlap.
+// The rules that cover the current size, per pair, with the first in the file on top. A rule that
+// no longer covers the size is removed only when it comes to the top. Each rule is added and
+// removed once, so a sweep over n rules costs n log n, however they overlap.
 class ActiveRules {
  public:
   explicit ActiveRules(const std::vector<Rule>& rules) : rules_(rules) {}
 
   void Add(uint32_t rule) { waiting_[PairOf(rules_[rule])].push(rule); }
 
-  // Indices of the first rule of each pair that covers `bytes`, in file order.
+  // Appends the indices of the first rule of each pair that covers `bytes`, in file order.
   void FirstOfEachPair(uint64_t bytes, std::vector<uint32_t>* chain) {
     chain->clear();
     for (Heap& heap : waiting_) {
@@ -45,7 +45,8 @@ class ActiveRules {
   std::array<Heap, kPairs> waiting_;
 };
 
-// Where the set of covering rules can change: 0, each first size, and each size after a last one.
+// Returns the sizes at which the set of covering rules can change: 0, each rule's first size, and
+// the size after each rule's last one.
 std::vector<uint64_t> Boundaries(const std::vector<Rule>& rules,
                                  const std::vector<uint32_t>& members) {
   std::vector<uint64_t> boundaries = {0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which rules to try for a call, in their order, found by binary search in arrays that are made
-// once per communicator.
+// The rules to try for a call, in order. A binary search finds them in arrays that are built once
+// per communicator.
 #ifndef NCCLTUNE_TUNER_LOOKUP_TABLE_H_
 #define NCCLTUNE_TUNER_LOOKUP_TABLE_H_
 
@@ -15,43 +15,45 @@
 
 namespace nccltune::tuner {
 
-// What a rule asks for. `order` is the rule's line: the first usable one wins.
+// The choice of a rule. `order` is the rule's line: the first usable rule wins.
 struct Candidate {
   uint32_t order;
   uint8_t algorithm;
   uint8_t protocol;
-  uint8_t channels;  // 0: NCCL's own number
+  uint8_t channels;  // 0: NCCL's choice
 };
 static_assert(sizeof(Candidate) == 8);
 
 // The rules of one collective that apply to one communicator.
 //
-// The size axis is cut where the set of rules changes. Each segment holds, for every (algorithm,
-// protocol), the first rule in file order that covers it: a later one with the same pair cannot be
-// reached, as whether NCCL can run a pair does not depend on the row. So a segment has at most 21
-// candidates, and n rules make at most 2n+1 segments. Rules with conditions on pipe_ops or
-// registered make segments of their own, one group a condition.
+// The size axis is cut at each size where the set of rules changes. A segment holds, for every
+// (algorithm, protocol), the first rule in file order that covers it. A later rule with the same
+// pair can never be used, because whether NCCL can run a pair does not depend on the row. So a
+// segment has at most 21 candidates, and n rules make at most 2n+1 segments. Each condition on
+// pipe_ops or registered has its own group of segments.
 class LookupTable {
  public:
   LookupTable() = default;
 
-  // Rules of one collective in file order. Sets used[i] for rules that some call can reach.
+  // Takes the rules of one collective in file order. Sets used[i] for each rule that some call can
+  // reach.
   LookupTable(const std::vector<Rule>& rules, std::vector<bool>* used);
 
   bool empty() const { return groups_.empty(); }
   size_t segments() const { return starts_.size(); }
 
-  // Whether any rule that a call can reach asks for a chunk size.
+  // Returns whether any reachable rule has a chunk size.
   bool has_chunks() const { return !chunks_.empty(); }
 
-  // What the rule of this table's candidate asks for; 0 for none, or without a candidate.
+  // Returns the chunk size of a candidate's rule; 0 if there is none or `candidate` is null.
   uint32_t ChunkOf(const Candidate* candidate) const {
     if (candidate == nullptr || chunks_.empty()) return 0;
     return chunks_[static_cast<size_t>(candidate - candidates_.data())];
   }
 
-  // The first candidate in file order that `usable(algorithm, protocol)` accepts; null if none.
-  // `registered` is kAny where the interface does not tell: then no rule that asks for it matches.
+  // Returns the first candidate in file order that `usable(algorithm, protocol)` accepts, or null.
+  // If the interface version does not pass `registered`, it is kAny, and rules with that condition
+  // do not match.
   template <typename Usable>
   const Candidate* Find(uint64_t bytes, int pipe_ops, int registered, const Usable& usable) const {
     if (groups_.empty()) return nullptr;
@@ -81,8 +83,8 @@ class LookupTable {
   const Group* FindGroup(int pipe_ops, int registered) const;
 
   Range CandidatesOf(const Group& group, uint64_t bytes) const {
-    // Every group begins with a segment at 0. The number of steps depends on the table alone, and
-    // each is a conditional move: nothing for a branch predictor to miss.
+    // Every group starts with a segment at 0. The number of steps depends only on the table, and
+    // each step is a conditional move, so no branch can be mispredicted.
     const uint64_t* const first = starts_.data() + group.first_segment;
     const uint64_t* segment = first;
     for (size_t left = group.segments; left > 1;) {
@@ -118,10 +120,11 @@ class LookupTable {
   }
 
   std::vector<uint64_t> starts_;       // first size of each segment, ascending within a group
-  std::vector<uint32_t> chains_;       // segments + 1 places in candidates_
+  std::vector<uint32_t> chains_;       // segments + 1 indices into candidates_
   std::vector<Candidate> candidates_;  // in file order within a segment
   std::vector<Group> groups_;          // sorted by (pipe_ops, registered)
-  // A chunk size for each candidate, beside them as few files have any; empty without.
+  // The chunk size of each candidate. A separate array, because few files have any; empty if none
+  // has.
   std::vector<uint32_t> chunks_;
 };
 

@@ -21,7 +21,7 @@ abi::Result Start(int interface_version, size_t ranks, size_t nodes, abi::LogFun
 }
 
 abi::Result Stop(void* context) noexcept {
-  const std::unique_ptr<Communicator> communicator(static_cast<Communicator*>(context));
+  const std::unique_ptr<TunerContext> communicator(static_cast<TunerContext*>(context));
   return abi::kSuccess;
 }
 
@@ -29,14 +29,14 @@ abi::Result DecideFromTable(void* context, const Call& call, float** cost_table,
                             int protocols, int* channels) noexcept {
   if (context == nullptr) return abi::kSuccess;
   const TableOffer offer(reinterpret_cast<float*>(cost_table), algorithms, protocols);
-  Decide(*static_cast<const Communicator*>(context), call, offer, channels);
+  Decide(*static_cast<const TunerContext*>(context), call, offer, channels);
   return abi::kSuccess;
 }
 
 abi::Result DecideDirectly(void* context, const Call& call, int collnet_support, int nvls_support,
                            int* algorithm, int* protocol, int* channels) noexcept {
   if (context == nullptr) return abi::kSuccess;
-  const auto& communicator = *static_cast<const Communicator*>(context);
+  const auto& communicator = *static_cast<const TunerContext*>(context);
   const WithoutTable facts = {.collective = call.collective,
                               .collnet_support = collnet_support,
                               .nvls_support = nvls_support,
@@ -50,7 +50,7 @@ abi::Result DecideDirectly(void* context, const Call& call, int collnet_support,
 abi::Result DecideChunkSize(void* context, abi::Collective collective, int algorithm, int protocol,
                             size_t* chunk_bytes) noexcept {
   if (context == nullptr || chunk_bytes == nullptr) return abi::kSuccess;
-  DecideChunk(*static_cast<const Communicator*>(context), collective, algorithm, protocol,
+  DecideChunk(*static_cast<const TunerContext*>(context), collective, algorithm, protocol,
               chunk_bytes);
   return abi::kSuccess;
 }

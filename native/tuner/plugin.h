@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of a communicator in the plugin, the same for every interface version. Nothing leaves
-// these functions but kSuccess: any other result would fail NCCL's communicator or collective.
+// The functions that the adapters of all interface versions call. They return only kSuccess: any
+// other result would fail NCCL's communicator or collective.
 #ifndef NCCLTUNE_TUNER_PLUGIN_H_
 #define NCCLTUNE_TUNER_PLUGIN_H_
 
@@ -14,22 +14,22 @@ namespace nccltune::tuner {
 
 inline constexpr const char* kPluginName = "nccltune";
 
-// Reads the configuration, logs what became of it and makes the tables. Whatever fails, memory
-// included, leaves a context (possibly null) with which every call is left to NCCL.
+// Reads the configuration, logs the outcome and builds the tables. On any failure, also of memory,
+// the context (which may be null) leaves every call to NCCL.
 abi::Result Start(int interface_version, size_t ranks, size_t nodes, abi::LogFunction log,
                   void** context) noexcept;
 
 abi::Result Stop(void* context) noexcept;
 
-// Since v3. `cost_table` is a contiguous float[algorithms][protocols] in spite of its type.
+// Since v3. `cost_table` is one contiguous float[algorithms][protocols], despite its type.
 abi::Result DecideFromTable(void* context, const Call& call, float** cost_table, int algorithms,
                             int protocols, int* channels) noexcept;
 
-// v2. The facts that the communicator knows are filled in here.
+// For v2. Adds the facts that the communicator's context has.
 abi::Result DecideDirectly(void* context, const Call& call, int collnet_support, int nvls_support,
                            int* algorithm, int* protocol, int* channels) noexcept;
 
-// Since v6.
+// Since v6. Decides the chunk size of one channel.
 abi::Result DecideChunkSize(void* context, abi::Collective collective, int algorithm, int protocol,
                             size_t* chunk_bytes) noexcept;
 

@@ -4,20 +4,20 @@
 #include <array>
 #include <cstring>
 
-#include "common/loaded_library.h"
+#include "common/shared_library.h"
 #include "common/text.h"
 
 namespace nccltune::tuner {
 namespace {
 
-// Of nccl.h and cuda.h; all return 0 for success.
+// Functions of nccl.h and cuda.h; all return 0 on success.
 using NcclGetVersion = int(int* version);
 using CuCtxGetDevice = int(int* device);
 using CuDeviceGetName = int(char* name, int length, int device);
 
 std::optional<NcclVersion> RunningNccl(abi::LogFunction log) {
-  const LoadedLibrary nccl = LoadedLibrary::Holding(reinterpret_cast<const void*>(log));
-  const LoadedLibrary global = LoadedLibrary::Global();
+  const SharedLibrary nccl = SharedLibrary::Holding(reinterpret_cast<const void*>(log));
+  const SharedLibrary global = SharedLibrary::Global();
   auto* get_version = nccl.Find<NcclGetVersion>("ncclGetVersion");
   if (get_version == nullptr) get_version = global.Find<NcclGetVersion>("ncclGetVersion");
   int code = 0;
@@ -26,7 +26,7 @@ std::optional<NcclVersion> RunningNccl(abi::LogFunction log) {
 }
 
 std::optional<std::string> RunningGpu() {
-  const LoadedLibrary cuda = LoadedLibrary::Named("libcuda.so.1");
+  const SharedLibrary cuda = SharedLibrary::Loaded("libcuda.so.1");
   auto* get_device = cuda.Find<CuCtxGetDevice>("cuCtxGetDevice");
   auto* get_name = cuda.Find<CuDeviceGetName>("cuDeviceGetName");
   if (get_device == nullptr || get_name == nullptr) return std::nullopt;
@@ -43,9 +43,9 @@ bool SameRelease(const NcclVersion& a, const NcclVersion& b) {
 
 }  // namespace
 
-Running FindRunning(abi::LogFunction log) { return {RunningNccl(log), RunningGpu()}; }
+RunningPlatform FindRunning(abi::LogFunction log) { return {RunningNccl(log), RunningGpu()}; }
 
-std::vector<std::string> StaleReasons(const ConfigHeader& header, const Running& running) {
+std::vector<std::string> StaleReasons(const ConfigHeader& header, const RunningPlatform& running) {
   std::vector<std::string> reasons;
   if (header.nccl && running.nccl && !SameRelease(*header.nccl, *running.nccl)) {
     reasons.push_back("NCCL " + ToString(*header.nccl) + " (this is " + ToString(*running.nccl) +
@@ -57,7 +57,7 @@ std::vector<std::string> StaleReasons(const ConfigHeader& header, const Running&
   return reasons;
 }
 
-bool MeasuredHere(const ConfigHeader& header, const Running& running) {
+bool MeasuredHere(const ConfigHeader& header, const RunningPlatform& running) {
   return header.nccl && running.nccl && header.gpu && running.gpu &&
          StaleReasons(header, running).empty();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this process runs on, as far as a plugin can see it, and whether rules were measured on it.
+// The platform that this process runs on, and whether rules were measured on the same one.
 #ifndef NCCLTUNE_TUNER_PROVENANCE_H_
 #define NCCLTUNE_TUNER_PROVENANCE_H_
 
@@ -14,21 +14,21 @@
 
 namespace nccltune::tuner {
 
-struct Running {
+struct RunningPlatform {
   std::optional<NcclVersion> nccl;
   std::optional<std::string> gpu;  // of the calling thread's current CUDA context
 };
 
-// Asks the libraries that the process has loaded already; what they do not tell stays unknown.
-// `log` is the logger that NCCL handed over: its address tells which of several NCCLs runs.
-Running FindRunning(abi::LogFunction log);
+// Queries the libraries that the process has loaded; unknown values stay empty. `log` is NCCL's
+// logger: its address shows which of several NCCL libraries is running.
+RunningPlatform FindRunning(abi::LogFunction log);
 
-// One phrase for each thing that the header says and that is otherwise here; what is unknown on
-// either side is not compared. A patch release of NCCL makes no difference.
-std::vector<std::string> StaleReasons(const ConfigHeader& header, const Running& running);
+// Returns one phrase for each value that differs between the header and the running platform.
+// Values unknown on either side are not compared, nor are NCCL's patch releases.
+std::vector<std::string> StaleReasons(const ConfigHeader& header, const RunningPlatform& running);
 
-// Whether the header says the GPU and NCCL version, and both are those that run.
-bool MeasuredHere(const ConfigHeader& header, const Running& running);
+// Returns whether the header names the GPU and the NCCL version, and both match the running ones.
+bool MeasuredHere(const ConfigHeader& header, const RunningPlatform& running);
 
 }  // namespace nccltune::tuner
 

@@ -8,26 +8,26 @@ namespace nccltune::tuner {
 
 inline constexpr int kAny = -1;
 
-// NCCL's MAXCHANNELS since 2.25; more can never be run.
+// NCCL's MAXCHANNELS since 2.25, the most channels that it can run.
 inline constexpr int kMostChannels = 64;
 
-// Larger than any buffer that NCCL would cut a chunk size to.
+// Larger than any buffer to which NCCL limits a chunk.
 inline constexpr uint32_t kLargestChunk = uint32_t{1} << 30U;
 
 // One row of a configuration. Nodes, ranks, pipe_ops and registered may be kAny.
 struct Rule {
   uint64_t min_bytes = 0;  // inclusive, total bytes as NCCL's tuner interface counts
   uint64_t max_bytes = 0;  // inclusive
-  uint32_t line = 0;       // in the file, from 1
+  uint32_t line = 0;       // in the file, counted from 1
   int32_t nodes = kAny;
   int32_t ranks = kAny;
   int32_t pipe_ops = kAny;
-  uint32_t chunk_bytes = 0;  // 0: NCCL's own
+  uint32_t chunk_bytes = 0;  // 0: NCCL's choice
   int8_t registered = kAny;
   uint8_t collective = 0;  // abi::Collective
   uint8_t algorithm = 0;   // abi::Algorithm
   uint8_t protocol = 0;    // abi::Protocol
-  uint8_t channels = 0;    // 0: NCCL's own number
+  uint8_t channels = 0;    // 0: NCCL's choice
 };
 
 }  // namespace nccltune::tuner

@@ -19,27 +19,28 @@ struct Scale {
   size_t ranks = 0;
 };
 
-// What became of each rule of the file.
+// Counts of how the rules of the file were used.
 struct RuleCounts {
   size_t total = 0;
   size_t applied = 0;
-  size_t other_scale = 0;    // for other numbers of nodes or ranks
-  size_t untold = 0;         // asks for registered buffers, which this interface does not tell
-  size_t shadowed = 0;       // earlier rows with its condition and pair cover its whole range
-  size_t with_channels = 0;  // of the applied ones
-  size_t with_chunk = 0;     // of the applied ones
+  size_t other_scale = 0;  // for another number of nodes or ranks
+  // has a condition on registered buffers, which this interface version does not pass
+  size_t untold = 0;
+  size_t shadowed = 0;       // covered completely by earlier rows with the same condition and pair
+  size_t with_channels = 0;  // among the applied rules
+  size_t with_chunk = 0;     // among the applied rules
 };
 
 class RuleSet {
  public:
   RuleSet() = default;
 
-  // `tells_registered`: whether NCCL tells this interface about registered buffers (v4 and newer).
+  // `tells_registered`: whether the interface version passes registered buffers (v4 and newer).
   RuleSet(const std::vector<Rule>& rules, Scale scale, bool tells_registered);
 
   const RuleCounts& counts() const { return counts_; }
 
-  // Null for a number that is no collective of a tuner.
+  // Returns null for a collective that NCCL does not ask tuners about.
   const LookupTable* TableOf(int collective) const {
     const auto index = static_cast<size_t>(collective);
     return index < tables_.size() ? &tables_[index] : nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which chunk sizes NCCL can be told. It cuts an answer to the protocol's buffer and rounds it down
-// to the protocol's grain, and checks nothing else.
+// Which chunk sizes are safe to return. NCCL limits a chunk to the protocol's buffer and rounds it
+// down to the protocol's grain. It checks nothing else.
 #ifndef NCCLTUNE_TUNER_SAFE_CHUNK_H_
 #define NCCLTUNE_TUNER_SAFE_CHUNK_H_
 
@@ -12,11 +12,12 @@
 
 namespace nccltune::tuner {
 
-// Bytes that NCCL rounds a chunk down to (ncclProtoGrainSize, 2.30); a smaller one becomes 0.
+// NCCL rounds a chunk down to a multiple of this (ncclProtoGrainSize, 2.30); a smaller chunk
+// becomes 0.
 inline constexpr std::array<size_t, abi::kNumProtocols> kGrainBytes = {16, 1920, 512};
 
-// NCCL holds the answer against the protocol's ordinary buffer. NVLS and CollNet have buffers of
-// their own, which its own proposal fits and a larger one may overrun.
+// NCCL checks a chunk against the protocol's ordinary buffer only. NVLS and CollNet have their own
+// buffers: NCCL's proposal fits them, but a larger chunk may overrun them.
 inline bool MayRaiseChunk(int algorithm) {
   return algorithm == abi::kTree || algorithm == abi::kRing || algorithm == abi::kPat;
 }

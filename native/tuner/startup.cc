@@ -17,8 +17,8 @@ namespace nccltune::tuner {
 namespace {
 
 struct PluginSettings {
-  std::string path;         // empty: none is set
-  const char* path_source;  // the variable that named it
+  std::string path;         // empty if no variable is set
+  const char* path_source;  // the variable that contains the path
   bool strict;
   bool stale_off;
 };
@@ -41,7 +41,7 @@ std::string Count(size_t count, std::string_view one, std::string_view many) {
   return std::to_string(count) + " " + std::string(count == 1 ? one : many);
 }
 
-void SayProblems(const Config& config, const std::string& path, const Warnings& warnings) {
+void SayProblems(const TunerConfig& config, const std::string& path, const Warnings& warnings) {
   for (const Problem& problem : config.problems) {
     warnings.Say(path + ":" + std::to_string(problem.line) + ": " + problem.text);
   }
@@ -52,7 +52,7 @@ void SayProblems(const Config& config, const std::string& path, const Warnings& 
   }
 }
 
-// Why no rule of the file is used at all; empty when they are.
+// The reason why no rule of the file is used; empty if rules are used.
 struct Verdict {
   bool strict = false;
   bool stale = false;
@@ -65,8 +65,8 @@ std::string Joined(const std::vector<std::string>& phrases) {
   return joined;
 }
 
-Verdict Judge(const Config& config, const PluginSettings& settings, const Running& running,
-              const Warnings& warnings) {
+Verdict Judge(const TunerConfig& config, const PluginSettings& settings,
+              const RunningPlatform& running, const Warnings& warnings) {
   Verdict verdict;
   verdict.strict = settings.strict && config.bad_lines > 0;
   if (verdict.strict) {
@@ -84,12 +84,12 @@ Verdict Judge(const Config& config, const PluginSettings& settings, const Runnin
   return verdict;
 }
 
-std::string AboutThisProcess(const StartArguments& arguments, const Running& running) {
+std::string AboutThisProcess(const StartArguments& arguments, const RunningPlatform& running) {
   return "interface v" + std::to_string(arguments.interface_version) + ", NCCL " +
          (running.nccl ? ToString(*running.nccl) : std::string("unknown"));
 }
 
-std::string Dropped(const Config& config, const RuleCounts& counts, const Verdict& verdict) {
+std::string Dropped(const TunerConfig& config, const RuleCounts& counts, const Verdict& verdict) {
   if (verdict.strict) {
     return "all by NCCLTUNE_STRICT=1, " + Count(config.bad_lines, "bad line", "bad lines");
   }
@@ -104,8 +104,8 @@ std::string Dropped(const Config& config, const RuleCounts& counts, const Verdic
 }
 
 std::string Summary(const StartArguments& arguments, const PluginSettings& settings,
-                    const Running& running, const Config& config, const Verdict& verdict,
-                    const Communicator& communicator) {
+                    const RunningPlatform& running, const TunerConfig& config,
+                    const Verdict& verdict, const TunerContext& communicator) {
   const RuleCounts& counts = communicator.rules.counts();
   std::string line = Printable(settings.path, 300) + " (content " + Hex64(config.content_hash) +
                      "): " + std::to_string(counts.applied) + " of " +
@@ -134,12 +134,12 @@ bool IsSet(const char* variable) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> StartCommunicator(const StartArguments& arguments) {
+std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments) {
   const Log log(arguments.log, kLogSubsystems, kLogPrefix);
   const Warnings warnings(log);
-  const Running running = FindRunning(arguments.log);
+  const RunningPlatform running = FindRunning(arguments.log);
   const PluginSettings settings = ReadSettings(warnings);
-  auto communicator = std::make_unique<Communicator>();
+  auto communicator = std::make_unique<TunerContext>();
   communicator->scale = arguments.scale;
   communicator->interface_version = arguments.interface_version;
   communicator->filtered =
@@ -158,7 +158,7 @@ std::unique_ptr<Communicator> StartCommunicator(const StartArguments& arguments)
              AboutThisProcess(arguments, running));
     return communicator;
   }
-  const Config config = ParseConfig(content);
+  const TunerConfig config = ParseConfig(content);
   SayProblems(config, Printable(settings.path, 300), warnings);
   const Verdict verdict = Judge(config, settings, running, warnings);
   communicator->measured_here = MeasuredHere(config.header, running);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the environment and the configuration file to a communicator's tables, with one INFO line
-// that says what became of it.
+// Builds a communicator's tables from the environment and the configuration file, and logs one INFO
+// line about the outcome.
 #ifndef NCCLTUNE_TUNER_STARTUP_H_
 #define NCCLTUNE_TUNER_STARTUP_H_
 
@@ -22,8 +22,8 @@ struct StartArguments {
   abi::LogFunction log;  // may be null
 };
 
-// Throws std::bad_alloc only.
-std::unique_ptr<Communicator> StartCommunicator(const StartArguments& arguments);
+// Throws only std::bad_alloc.
+std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments);
 
 }  // namespace nccltune::tuner
 

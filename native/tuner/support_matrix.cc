@@ -12,8 +12,8 @@ bool IsGatherOrScatter(int collective) {
 
 bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol) {
   if (facts.filtered || facts.scale.ranks < 2) return false;
-  // LL128 loses data on links that do not keep the order of stores: NCCL enables it by the path
-  // between the GPUs, which a tuner does not see.
+  // LL128 loses data on links that reorder stores. NCCL enables it depending on the path between
+  // the GPUs, which a tuner does not know.
   if (protocol == abi::kLl128 && !facts.measured_here) return false;
   const bool allreduce = facts.collective == abi::kAllReduce;
   const bool collnet = facts.collnet_support == 1;
@@ -26,7 +26,8 @@ bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol) 
     case abi::kTree:
       return allreduce;
     case abi::kCollnetDirect:
-      // Also wants an NVSwitch and, except for all-reduce, a NIC for each GPU: not told.
+      // It also needs an NVSwitch and, except for all-reduce, a NIC per GPU. A tuner does not know
+      // these.
       return simple && collnet && facts.measured_here &&
              (allreduce || IsGatherOrScatter(facts.collective));
     case abi::kCollnetChain:
@@ -37,7 +38,7 @@ bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol) 
     case abi::kNvlsTree:
       return simple && nvls && allreduce && !one_node;
     default:
-      return false;  // PAT came with 2.23
+      return false;  // PAT exists since 2.23
   }
 }
 

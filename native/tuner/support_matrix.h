@@ -6,20 +6,21 @@
 
 namespace nccltune::tuner {
 
-// What interface v2 (NCCL 2.21) tells instead of a cost table, and what it does not tell.
+// The facts known with interface v2 (NCCL 2.21), which has no cost table.
 struct WithoutTable {
   int collective = 0;
   int collnet_support = 0;
   int nvls_support = 0;
   Scale scale;
-  // The rules were measured on this GPU with this NCCL, so that NCCL itself ran what they name.
+  // The rules were measured on this GPU with this NCCL, so NCCL could run the choices that they
+  // name.
   bool measured_here = false;
-  // NCCL_ALGO or NCCL_PROTO is set: what they leave is only seen in a cost table.
+  // NCCL_ALGO or NCCL_PROTO is set. Only a cost table shows which pairs remain.
   bool filtered = false;
 };
 
-// Whether NCCL 2.21 can surely run the pair; in doubt it cannot. NCCL 2.21 runs unchecked what a v2
-// tuner names.
+// Returns whether NCCL 2.21 can certainly run the pair; false if in doubt, because NCCL 2.21 runs a
+// v2 tuner's choice unchecked.
 bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol);
 
 }  // namespace nccltune::tuner

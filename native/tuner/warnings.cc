@@ -12,7 +12,7 @@
 namespace nccltune::tuner {
 namespace {
 
-// What has been said, by hash; when full the oldest is forgotten.
+// Hashes of the warnings that were logged. When full, the oldest is dropped.
 struct Said {
   std::mutex mutex;
   std::array<uint64_t, 256> hashes{};

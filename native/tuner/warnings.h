@@ -8,8 +8,8 @@
 
 namespace nccltune::tuner {
 
-// Says each distinct warning once a process: a job makes many communicators, and all of them read
-// the same file.
+// Logs each distinct warning once per process: a job makes many communicators that all read the
+// same file.
 class Warnings {
  public:
   explicit Warnings(const Log& log) : log_(log) {}
@@ -20,7 +20,7 @@ class Warnings {
   const Log& log_;
 };
 
-// For tests: say them all again.
+// Makes all warnings appear again. For tests.
 void ForgetWarnings();
 
 }  // namespace nccltune::tuner

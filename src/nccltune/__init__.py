@@ -1,4 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nccltune: measure what NCCL does on a platform, fix its choices, and prove the fix."""
+"""nccltune: measure what NCCL does on a platform, fix its choices, and prove the fix.
 
-__version__ = "0.1.0"
+model/        the vocabulary: collective, choice, scale, sample, rule, platform
+study/        the files of a study
+formats/      formats of other programs
+native/       the compiled parts, and child processes
+analyze/      samples to curves to findings
+tune/         rule search, explain, lint of configurations
+prove/        the comparison of default and tuned
+topology/     hardware, NCCL's paths, flows and ceilings
+launch/       jobs for the launchers of clusters
+launch_lint/  what a launch command starts
+measure/      the bench, the adaptive sweep, experiments
+doctor/       rules about nodes, and their evidence
+report/       the report, as data, page and terminal
+app/          use cases: the Python API
+cli/          options and screens
+examples.py   where the recorded studies are
+"""
+
+__version__ = "0.2.0"

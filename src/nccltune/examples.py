@@ -4,11 +4,12 @@
 from pathlib import Path
 
 import nccltune
-from nccltune.model.errors import InputError, PlatformError
+from nccltune.model.errors import InputError, PlatformError, StudyError
 from nccltune.model.names import nearest
+from nccltune.study.files import Study
 
 DEMO = "h200x4-as-4-nodes"
-"""The recording that the demo tells its story on."""
+"""The recording that the demo uses."""
 
 
 def examples() -> dict[str, Path]:
@@ -34,3 +35,22 @@ def example(name: str) -> Path:
     if name not in found:
         raise InputError(f"no recording is called {name!r}", hint=nearest(name, found))
     return found[name]
+
+
+def recording(text: str) -> Path:
+    """Return the folder of a study by its path, or of an installed recording by its name.
+
+    Raises StudyError with the nearest recording where there is neither.
+    """
+    path = Path(text)
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):
+        exists = False
+    if not exists and path.name in examples():
+        path = examples()[path.name]
+    elif not exists and len(path.parts) == 1 and examples():
+        raise StudyError(
+            f"no study and no recording is called {text!r}", hint=nearest(text, examples())
+        )
+    return Study.open(path).path.absolute()

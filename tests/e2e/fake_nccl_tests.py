@@ -4,11 +4,12 @@
 times: tree is twice as fast as ring to 64 KiB, then the reverse; the default runs ring.
 
 Under a launcher the first process does it, for all. FAKE_NODES nodes of FAKE_RANKS ranks (default:
-as many as -g says, of each process); FAKE_REFUSE `tree/ll`: NCCL
+as many as -g sets, for each process); FAKE_REFUSE `tree/ll`: NCCL
 cannot run it; FAKE_IGNORE: NCCL runs ring/simple whatever is forced; FAKE_WRONG `ring/ll`: wrong
 results; FAKE_CRASH_AT bytes: ends there in every run that measures; FAKE_SLOW seconds a row.
 FAKE_EFFECT `NCCL_X=1:0.8:65536`: from that size on times are so many times as long where NCCL_X is
-1; FAKE_READS `NCCL_X`: NCCL reads it. Every start is a line in FAKE_STARTS.
+1; FAKE_READS `NCCL_X`: NCCL reads it. FAKE_LL128: NCCL has LL128. Every start is a line in
+FAKE_STARTS.
 """
 
 import os
@@ -20,6 +21,8 @@ from pathlib import Path
 ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 PROTOCOLS = ("LL", "LL128", "Simple")
 USABLE = {("Tree", "LL"), ("Tree", "Simple"), ("Ring", "LL"), ("Ring", "Simple")}
+if "FAKE_LL128" in os.environ:
+    USABLE |= {("Tree", "LL128"), ("Ring", "LL128")}
 FUNCTIONS = {
     "all_reduce": "AllReduce",
     "all_gather": "AllGather",
@@ -35,6 +38,11 @@ def option(name: str, default: str) -> str:
 
 
 STEM = Path(sys.argv[0]).name.partition("_perf")[0]
+
+
+def bytes_of(text: str) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(text.rstrip("KMG")) * units.get(text[-1], 1)
 
 
 def of_launcher(names: str, default: int) -> int:
@@ -129,7 +137,7 @@ class Log:
 
 
 def header() -> None:
-    low, high = int(option("-b", "0")), int(option("-e", "0"))
+    low, high = bytes_of(option("-b", "0")), bytes_of(option("-e", "0"))
     print("# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809")
     print(f"# Collective test starting: {STEM}_perf")
     print(
@@ -150,22 +158,24 @@ def header() -> None:
     print(f"# {'(B)':>11}{'(elements)':>13}{'':25} {units} {units}")
 
 
-def row(size: int) -> int:
+def row(size: int) -> tuple[int, float]:
+    """Print it; how many results are wrong, and its bus bandwidth."""
     per_rank = STEM in ("all_gather", "reduce_scatter")
     reduces = STEM in ("all_reduce", "reduce_scatter", "reduce")
     factor = {"all_reduce": 2 * (RANKS - 1) / RANKS}.get(STEM, 1.0)
     factor = (RANKS - 1) / RANKS if per_rank else factor
     wrong = 3 if LABEL and os.environ.get("FAKE_WRONG") == LABEL else 0
     told = "N/A" if option("-c", "1") == "0" else str(wrong)
-    groups = ""
+    groups, busbw = "", 0.0
     for _ in range(2):
         us = time_us(size)
         algbw = size / us / 1e3
+        busbw += algbw * factor / 2
         groups += f"  {us:7.2f}  {algbw:6.2f}  {algbw * factor:6.2f}  {told:>6}"
     count = size // 4 // (RANKS if per_rank else 1)
     redop, root = "sum" if reduces else "none", 0 if STEM in ("broadcast", "reduce") else -1
     print(f"{size:12}  {count:12}  {'float':>8}  {redop:>6}  {root:6}{groups}", flush=True)
-    return wrong if told != "N/A" else 0
+    return (wrong if told != "N/A" else 0), busbw
 
 
 def main() -> int:
@@ -185,8 +195,8 @@ def main() -> int:
         log("WARN Error : no algorithm/protocol available for function AllReduce")
         print(f"vm: Test NCCL failure {STEM}.cu:40 'invalid usage / '")
         return 3
-    size, wrong = int(option("-b", "0")), 0
-    while size <= int(option("-e", "0")):
+    size, wrong, all_busbw = bytes_of(option("-b", "0")), 0, []
+    while size <= bytes_of(option("-e", "0")):
         step = 16 * (RANKS if STEM in ("all_gather", "reduce_scatter") else 1)
         aligned = size // step * step
         if not LOOKS and int(os.environ.get("FAKE_CRASH_AT", "0")) == size:
@@ -195,10 +205,12 @@ def main() -> int:
         if not LOOKS:
             time.sleep(float(os.environ.get("FAKE_SLOW", "0")))
         log.call(aligned)
-        wrong += row(aligned)
+        its_wrong, busbw = row(aligned)
+        wrong += its_wrong
+        all_busbw.append(busbw)
         size *= 2
     print(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
-    print("# Avg bus bandwidth    : 1.0\n#")
+    print(f"# Avg bus bandwidth    : {sum(all_busbw) / len(all_busbw):.6g}\n#")
     print(f"# Collective test concluded: {STEM}_perf")
     return 7 if wrong else 0
 

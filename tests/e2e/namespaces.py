@@ -20,7 +20,7 @@ TIMEOUT = 30
 
 
 def ip(words: str) -> str:
-    """What `ip` says; an error of it is the test's."""
+    """Return the output of `ip`; its error fails the test."""
     done = subprocess.run(["ip", *words.split()], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"ip {words}: {done.stderr}"
     return done.stdout
@@ -73,7 +73,7 @@ class Host:
         return json.loads(self.ip(f"-s -j link show dev {nic}"))[0]
 
     def await_link(self, nic: str) -> None:
-        """The kernel tells of a link a little later, and a NIC without one is no device."""
+        """The kernel reports a link a little later, and a NIC without one is no device."""
         until(lambda: self.link(nic)["operstate"] == "UP")
 
     def sent(self, nic: str) -> int:

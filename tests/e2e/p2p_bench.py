@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speaks nccltune-bench's conversation; settings of send/recv matter to it. `P2P_BENCH_SLOW` makes
 every answer take so many seconds, `P2P_BENCH_FAIL` names a setting (NAME=VALUE) it cannot start
-with. Writes NCCL's lines of a start where NCCL_DEBUG_FILE says."""
+with. Writes NCCL's lines of a start to NCCL_DEBUG_FILE."""
 
 import json
 import math

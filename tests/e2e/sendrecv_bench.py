@@ -86,7 +86,7 @@ def main() -> None:
     else:
         check_environment()
         if WITHOUT == "setting":
-            text = "NCCLTUNE_SENDRECV_FROM='4096' is not 256K to 1024M; taking 2M"
+            text = "NCCLTUNE_SENDRECV_FROM='4096' is not 256K to 1024M; using 2M"
             os.write(2, f"h:1 nccltune sendrecv WARN {text}\n".encode())
     for line in sys.stdin:
         request = json.loads(line)

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from nccltune.formats.tuner_csv import read_rules
-from nccltune.model.study import Study
-from nccltune.tune.proof.result import Proof
+from nccltune.formats.tuner_config.csv_rules import read_rules
+from nccltune.prove.result import Proof
+from nccltune.study.files import Study
 from tests.e2e.test_verify_replay import RECORDING, nccltune
 
 SMALL = ["--replay", RECORDING, "--collectives", "allreduce"]
@@ -69,7 +69,7 @@ def test_where_the_default_is_right_there_is_nothing_to_verify(tmp_path: Path) -
         cwd=tmp_path,
     )
     assert "verify     no rules, so there is nothing to verify" in done.stdout
-    assert "deploy     nothing: NCCL's default is left as it is" in done.stdout
+    assert "deploy     nothing: NCCL keeps its default" in done.stdout
     assert (tmp_path / "x" / "report.html").is_file()
 
 
@@ -90,7 +90,7 @@ def test_an_interruption_anywhere_loses_nothing(tmp_path: Path) -> None:
     nccltune("auto", "--replay", RECORDING, "-o", "x", cwd=tmp_path)
     assert samples.read_bytes().startswith(before)
     points = [
-        (s.source.tool, s.collective, s.bytes, str(s.choice), s.round, s.repeat)
+        (s.source.purpose, s.collective, s.bytes, str(s.choice), s.round, s.repeat)
         for s in Study(tmp_path / "x").samples()
     ]
     assert len(points) == len(set(points))

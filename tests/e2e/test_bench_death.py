@@ -47,12 +47,12 @@ def test_kill_at_a_random_moment_of_a_sweep(moment: int) -> None:
         ends(run, rank)
     if rank == 0:
         return
-    # Every point before the one in flight is there, and that one says what happened.
+    # Every point before the one in flight is there, and that one has the reason.
     assert all("error" not in answer for answer in answers[:-1])
     assert answers[-1]["op"] == "point"
     assert answers[-1]["error"]["kind"] == "died"
     assert answers[-1]["error"]["rank"] == rank
-    assert f"process {rank} has gone" in answers[-1]["error"]["text"]
+    assert f"process {rank} was lost" in answers[-1]["error"]["text"]
 
 
 @pytest.mark.parametrize("rank", range(SIZE))
@@ -88,7 +88,7 @@ def test_a_process_that_hangs_is_dead() -> None:
             assert run.ranks[rank].popen.wait(LIMIT_S) == 4
         run.kill(2, signal.SIGCONT)
         assert run.ranks[2].popen.wait(LIMIT_S - (time.monotonic() - begun)) == 4
-    assert "nothing was heard for 5 s" in answers[-1]["error"]["text"]
+    assert "nothing was received for 5 s" in answers[-1]["error"]["text"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -112,7 +112,7 @@ def test_a_signal_to_any_rank_ends_all() -> None:
         run.kill(3, signal.SIGTERM)
         answers = run.first.rest()
         assert run.end() == [4, 4, 4, 128 + signal.SIGTERM]
-    assert "process 3 has gone: it was ended by SIGTERM" in answers[-1]["error"]["text"]
+    assert "process 3 was lost: it was ended by SIGTERM" in answers[-1]["error"]["text"]
 
 
 def test_a_signal_in_the_rendezvous_ends_the_process() -> None:

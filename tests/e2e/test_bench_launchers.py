@@ -104,7 +104,7 @@ def test_the_death_of_a_rank_ends_all(started: Callable[..., Started], rank: int
     assert mpirun.receive() is not None
     assert mpirun.receive() is not None
     os.kill(bench_processes(port)[rank], signal.SIGKILL)
-    # hydra adds a notice of its own to what rank 0 says, on standard output.
+    # hydra adds a notice of its own to the output of rank 0, on standard output.
     assert mpirun.popen.stdout is not None
     mpirun.popen.stdout.read()
     status, _ = mpirun.end(30)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 
 from .bench_runs import BENCH, FOUR_NODES, HELLO, QUIT, Answer, Run, environment, measure
 
@@ -278,11 +278,11 @@ def test_bad_arguments_are_named(tmp_path: Path) -> None:
         (("--replai", "x"), "'--replai' is not an option"),
         (("--replay", str(tmp_path / "none")), "No such file or directory"),
         (("--replay", str(damaged)), "samples.jsonl:1: is damaged"),
-        ((*study, "--tuner", str(tmp_path / "no.so")), "the tuner plugin is not there"),
+        ((*study, "--tuner", str(tmp_path / "no.so")), "the tuner plugin was not found"),
         ((*study, "--scale", "2/16"), "was not recorded at 2/16 but at 4/4"),
         ((*study, "--emulate-nodes", "1"), "was recorded on 4 nodes, 4 ranks, not on 1 nodes"),
         ((*study, "--rank", "1"), "--rank without --size"),
-        ((*study, "--rank", "0", "--size", "2"), "nobody says where"),
+        ((*study, "--rank", "0", "--size", "2"), "none is given"),
         (
             (*study, "--rank", "0", "--size", "2", "--rendezvous", "127.0.0.1:1"),
             "NCCLTUNE_TOKEN is not set",
@@ -327,7 +327,7 @@ def test_processes_that_do_not_come_are_named() -> None:
     assert statuses == [4, 4, 4]
     assert [answer["kind"] for answer in answers] == ["start"]
     text = answers[0]["text"]
-    assert "process 3 of 4 never came" in text
+    assert "process 3 of 4 did not connect" in text
 
 
 def test_nodes_are_emulated() -> None:

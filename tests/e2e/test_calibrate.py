@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune calibrate` that measures, with the real bench on a recording."""
+"""`nccltune topo calibrate` that measures, with the real bench on a recording."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from nccltune.cli import run
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 
 
 def test_it_measures_large_sizes_and_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = tmp_path / "links"
-    command = ["calibrate", "-o", str(study), "--replay", "h200x4-1-node", "--json"]
+    command = ["topo", "calibrate", "-o", str(study), "--replay", "h200x4-1-node", "--json"]
     assert run(command) == 0
     answer = json.loads(capsys.readouterr().out)
     nvlink = answer["calibration"]["values"]["nvlink"]

@@ -12,8 +12,8 @@ from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
-from nccltune.model.study import Study
 from nccltune.native import Decided, PluginHost, tuner_path
+from nccltune.study.files import Study
 from nccltune.tune.explain import check_decisions
 from nccltune.tune.result import Tuning
 from tests.unit.builders import measure, sizes
@@ -60,17 +60,21 @@ def test_a_chunk_size_is_tuned_written_and_answered(study: Path, tmp_path: Path)
     assert rows[1].split(",")[8:] == ["-1", "-1", "131072"]
 
     explain = ("explain", study, "--sizes", "1K-256M", "--json")
-    (explained,) = json.loads(nccltune(*explain, cwd=tmp_path).stdout)
+    (explained,) = json.loads(nccltune(*explain, cwd=tmp_path).stdout)["explained"]
     # Under 2.32.3, whose newest interface is v7.
     assert explained["interface"] == 7
     assert [item["decides"] for item in explained["collectives"]["allreduce"]] == [
         "tree/ll",
         CHUNKED,
     ]
-    (sixth,) = json.loads(nccltune(*explain, "--nccl", "2.30.7", cwd=tmp_path).stdout)
+    (sixth,) = json.loads(nccltune(*explain, "--nccl-version", "2.30.7", cwd=tmp_path).stdout)[
+        "explained"
+    ]
     assert sixth["interface"] == 6
     assert sixth["collectives"] == explained["collectives"]
-    (fifth,) = json.loads(nccltune(*explain, "--nccl", "2.28.9", cwd=tmp_path).stdout)
+    (fifth,) = json.loads(nccltune(*explain, "--nccl-version", "2.28.9", cwd=tmp_path).stdout)[
+        "explained"
+    ]
     assert fifth["interface"] == 5
     assert [item["decides"] for item in fifth["collectives"]["allreduce"]] == [
         "tree/ll",
@@ -82,7 +86,10 @@ def test_a_chunk_size_is_tuned_written_and_answered(study: Path, tmp_path: Path)
     agreed, asked = check_decisions(study / "tuner.conf", tuning)
     assert agreed == asked > 0
     lint = json.loads(nccltune("lint", study, "--json", cwd=tmp_path).stdout)
-    assert any("without its chunk size" in issue["message"] for issue in lint["issues"])
+    assert any(
+        "without its chunk size" in issue["message"]
+        for issue in lint["configurations"][0]["issues"]
+    )
 
 
 def test_the_evidence_names_the_chunk_size(study: Path, tmp_path: Path) -> None:
@@ -98,7 +105,7 @@ def test_the_evidence_names_the_chunk_size(study: Path, tmp_path: Path) -> None:
 
 
 def test_what_nccl_cuts_still_counts_as_decided(tmp_path: Path) -> None:
-    from nccltune.formats.tuner_csv import write_rules
+    from nccltune.formats.tuner_config.csv_rules import write_rules
 
     choice = parse_choice("tree/ll/-/65536")
     assert isinstance(choice, Choice)

@@ -38,8 +38,8 @@ class Job:
     def __init__(self, site: Site, places: Path, **variables: str) -> None:
         self.places = places
         self.study = places.parent / "study"
-        command = [sys.executable, "-c", MAIN, "launch", "--launcher", site.launcher.value]
-        job = ["--hosts", ",".join(HOSTS), "--gpus-per-node", "2", "-o", str(self.study), "--json"]
+        command = [sys.executable, "-c", MAIN, "launch", "run", "--launcher", site.launcher.value]
+        job = ["--set", f"hosts={','.join(HOSTS)}", "--gpus", "2", "-o", str(self.study), "--json"]
         self.process = subprocess.Popen(
             [*command, *job, "--", str(PROGRAM)],
             env={**site.variables, "PLACES": str(places), "LAUNCHED_SLOW": "1", **variables},
@@ -59,7 +59,7 @@ class Job:
             self._talk += line
 
     def end(self) -> tuple[dict[str, Any], str]:
-        """What it said, and its talk."""
+        """Its standard output and standard error."""
         out, talk = self.process.communicate(timeout=60)
         return json.loads(out), self._talk + talk
 
@@ -81,7 +81,7 @@ def job(site: Site, places: Path, request: pytest.FixtureRequest) -> Iterator[Jo
 def kill_host(host: str, folder: Path, number: signal.Signals) -> None:
     victims = of_host(host, folder)
     assert len(victims) >= 3, "two processes and a daemon at least"
-    # Stopped before it is killed: no part of a host outlives another and tells of it.
+    # Stopped before it is killed: no part of a host outlives another and reports it.
     for step in dict.fromkeys((signal.SIGSTOP, number)):
         for pid in victims:
             os.kill(pid, step)
@@ -140,7 +140,8 @@ def nothing_left(job: Job) -> None:
 def test_a_host_that_dies_in_a_sweep(site: Site, places: Path) -> None:
     study = places.parent / "study"
     hosts = ("127.0.0.1", "127.0.0.2")
-    under = ["--launcher", site.launcher.value, "--hosts", ",".join(hosts), "--gpus", "2"]
+    under = ["--launcher", site.launcher.value, "--set", f"hosts={','.join(hosts)}"]
+    under += ["--gpus", "2"]
     plan = ["--replay", str(FOUR_NODES), "--exhaustive", "--rounds", "1000"]
     sweep = subprocess.Popen(
         [sys.executable, "-c", MAIN, "sweep", "-o", str(study), *under, *plan],

@@ -15,8 +15,8 @@ from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.scale import Scale
 from nccltune.native import (
+    AlgorithmProtocol,
     Decided,
-    Pair,
     PluginHost,
     exported_interfaces,
     host_path,
@@ -31,7 +31,7 @@ HOUR_S = 3600.0
 
 @pytest.fixture(scope="session")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plugin that does what SCRIPTED_TUNER says, built from the native tests' source."""
+    """A plugin that follows SCRIPTED_TUNER, built from the native tests' source."""
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
     assert compiler, "no C++ compiler: make test needs one, too"
     path = tmp_path_factory.mktemp("plugin") / "libscripted.so"
@@ -85,7 +85,7 @@ def test_our_plugin_follows_its_file_under_every_version(
         assert any(str(conf) in line.text for line in host.init.log)
         inside = host.decide(Collective.ALLREDUCE, 65536)
         assert inside.decided == Decided(Algorithm.TREE, Protocol.LL, 8, None)
-        assert inside.selected == Pair(Algorithm.TREE, Protocol.LL)
+        assert inside.selected == AlgorithmProtocol(Algorithm.TREE, Protocol.LL)
         next_rule = host.decide(Collective.ALLREDUCE, 65537)
         assert next_rule.decided == Decided(Algorithm.RING, Protocol.SIMPLE, None, None)
         for collective, size in (
@@ -108,7 +108,7 @@ def test_costs_tell_what_nccl_picks_where_the_plugin_leaves_it(
         decision = host.decide(Collective.ALLREDUCE, 4096, costs=costs)
         assert decision.decided == "default"
         assert decision.costs == "given"
-        assert decision.selected == Pair(Algorithm.RING, Protocol.LL128)
+        assert decision.selected == AlgorithmProtocol(Algorithm.RING, Protocol.LL128)
     with start("set=0:3.25") as host:
         decision = host.decide(Collective.ALLREDUCE, 4096, costs=costs)
         assert decision.label == "tree/ll"
@@ -273,7 +273,7 @@ class TestProgram:
     def test_help(self) -> None:
         done = self.run("--help")
         assert done.returncode == 0
-        assert done.stdout.startswith("nccltune-host: plays NCCL's side")
+        assert done.stdout.startswith("nccltune-host: simulates NCCL's side")
         assert done.stderr == ""
 
     def test_usage(self) -> None:

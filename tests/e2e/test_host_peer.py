@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.formats.tuner_csv import read_rules, write_rules
+from nccltune.formats.tuner_config.csv_rules import read_rules, write_rules
 from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.rule import Rule

@@ -89,11 +89,11 @@ def test_a_setting_is_tried_in_pods(
     monkeypatch.chdir(tmp_path)
     for name in ("KUBECONFIG", "HOME", "PATH"):
         monkeypatch.setenv(name, cluster.environment[name])
-    # Pods that do not start are told of, and not waited for until the test's time is over.
+    # Pods that do not start are reported, and not waited for until the test's time is over.
     monkeypatch.setattr(ClusterJob, "hold", partialmethod(ClusterJob.hold, start_within_s=200))
     words = [
-        *("try", "NCCL_X=1", "--rounds", "1", "-o", "s", "--launcher", "kubernetes"),
-        *("--image", "tried", "--nodes", "2", "--gpus", "2", "--json"),
+        *("ab", "NCCL_X=1", "--rounds", "1", "-o", "s", "--launcher", "kubernetes"),
+        *("--set", "image=tried", "--nodes", "2", "--gpus", "2", "--json"),
         *("--", "all_reduce_perf", "-b", "4096", "-e", "65536"),
     ]
     assert cli(words) == 1, capsys.readouterr().err
@@ -108,7 +108,7 @@ def test_a_setting_is_tried_in_pods(
 def test_ctrl_c_keeps_rows_and_leaves_nothing(
     cluster: Cluster, tmp_path: Path, places: Path
 ) -> None:
-    process = start(cluster, *command_words(places, tmp_path / "study", "-x", "LAUNCHED_SLOW=2"))
+    process = start(cluster, *command_words(places, tmp_path / "study", "--env", "LAUNCHED_SLOW=2"))
     wait_until("rows", lambda: len(rows(tmp_path)) >= 2)
     os.kill(process.pid, signal.SIGINT)
     status, said, _ = end(process)
@@ -118,7 +118,7 @@ def test_ctrl_c_keeps_rows_and_leaves_nothing(
 
 
 def test_ctrl_c_while_it_waits(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    process = start(cluster, *command_words(places, tmp_path / "study", "--image", "other"))
+    process = start(cluster, *command_words(places, tmp_path / "study", "--set", "image=other"))
     wait_until("a pod", lambda: cluster.pods() != [])
     os.kill(process.pid, signal.SIGTERM)
     status, said, _ = end(process)
@@ -130,7 +130,7 @@ def test_ctrl_c_while_it_waits(cluster: Cluster, tmp_path: Path, places: Path) -
     ("more", "reason"),
     [
         (("--nodes", "3"), "Insufficient nvidia.com/gpu"),
-        (("--image", "nccl-tests-2"), "ImagePull"),
+        (("--set", "image=nccl-tests-2"), "ImagePull"),
     ],
 )
 def test_a_job_that_can_never_start(
@@ -146,7 +146,7 @@ def test_a_job_that_can_never_start(
 
 def test_a_program_that_fails(cluster: Cluster, tmp_path: Path, places: Path) -> None:
     status, said, _ = run_to_its_end(
-        cluster, *command_words(places, tmp_path / "study", "-x", "LAUNCHED_CRASH=1")
+        cluster, *command_words(places, tmp_path / "study", "--env", "LAUNCHED_CRASH=1")
     )
     assert (status, said["state"]) == (4, "failed")
     assert "ended with status" in said["why"]
@@ -172,7 +172,7 @@ def test_one_of_that_name_is_there(cluster: Cluster, tmp_path: Path, places: Pat
 
 
 def test_the_api_server_is_away_for_a_while(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    more = ("-x", "LAUNCHED_SLOW=1.5", "-x", "LAUNCHED_ENDS=1")
+    more = ("--env", "LAUNCHED_SLOW=1.5", "--env", "LAUNCHED_ENDS=1")
     process = start(cluster, *command_words(places, tmp_path / "study", *more))
     wait_until("a row", lambda: len(rows(tmp_path)) >= 1)
     cluster.stop_api()
@@ -217,7 +217,16 @@ def test_the_whole_loop_in_pods(cluster: Cluster, tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-c", MAIN, "auto", "-o", str(study), "--launcher", "kubernetes"),
-            *("--image", "nccltune", "--nodes", "2", "--gpus", "2", "--collectives", "allreduce"),
+            *(
+                "--set",
+                "image=nccltune",
+                "--nodes",
+                "2",
+                "--gpus",
+                "2",
+                "--collectives",
+                "allreduce",
+            ),
             *("--replay", "h200x4-as-4-nodes", "--json"),
         ],
         env=cluster.environment,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.launch.kubernetes import run
-from nccltune.launch.state import State
+from nccltune.launch.state import RunState
 
 from .kubernetes.cluster import Cluster
 from .kubernetes.launching import (
@@ -45,7 +45,7 @@ def test_a_node_that_disappears(tmp_path: Path, places: Path) -> None:
     with new_cluster() as cluster:
         cluster.add_image("nccl-tests", {"all_reduce_perf": PROGRAM})
         process = start(
-            cluster, *command_words(places, tmp_path / "study", "-x", "LAUNCHED_SLOW=2")
+            cluster, *command_words(places, tmp_path / "study", "--env", "LAUNCHED_SLOW=2")
         )
         wait_until("a row", lambda: len(rows(tmp_path)) >= 1)
         (node,) = [
@@ -63,7 +63,7 @@ def test_a_node_that_disappears(tmp_path: Path, places: Path) -> None:
 
 
 def test_a_launcher_that_does_not_see_that_a_node_is_gone(tmp_path: Path, places: Path) -> None:
-    """mpirun need not hear of a node that says nothing any more; the cluster does."""
+    """mpirun need not hear of a node that is silent; the cluster does."""
     with new_cluster() as cluster:
         cluster.add_image("nccl-tests", {"mpirun": "#!/bin/sh\nexec sleep 600\n"})
         (tmp_path / "job.yaml").write_text(render(cluster, places))
@@ -71,7 +71,7 @@ def test_a_launcher_that_does_not_see_that_a_node_is_gone(tmp_path: Path, places
         job = job_of(cluster, tmp_path, told, lost_limit_s=2.0)
         threading.Timer(0, _kill_when_it_runs, [cluster]).start()
         end = job.run(["kubectl", "create", "-f", str(tmp_path / "job.yaml")])
-        assert end.state is State.FAILED
+        assert end.state is RunState.FAILED
         assert "did not end by itself" in end.why
         assert "nccl-test-worker-1" in end.why
         assert any("its node may be gone" in line for line in told)
@@ -96,7 +96,7 @@ def test_a_cluster_that_is_gone_for_good(
     monkeypatch.setattr(run, "DELETE_LIMIT_S", 1.0)
     with new_cluster() as cluster:
         cluster.add_image("nccl-tests", {"all_reduce_perf": PROGRAM})
-        (tmp_path / "job.yaml").write_text(render(cluster, places, "-x", "LAUNCHED_SLOW=60"))
+        (tmp_path / "job.yaml").write_text(render(cluster, places, "--env", "LAUNCHED_SLOW=60"))
         job = job_of(cluster, tmp_path)
 
         def stop_when_there_is_a_row() -> None:
@@ -105,7 +105,7 @@ def test_a_cluster_that_is_gone_for_good(
 
         threading.Timer(1, stop_when_there_is_a_row).start()
         end = job.run(["kubectl", "create", "-f", str(tmp_path / "job.yaml")])
-        assert end.state is State.LOST
+        assert end.state is RunState.LOST
         assert "may still run" in end.why
         assert "kubectl delete mpijobs.kubeflow.org nccl-test -n default" in end.why
         assert b" float " in (tmp_path / "output.txt").read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune launch` with the launchers that are installed here, on one host and on two emulated."""
+"""`nccltune launch run` with the launchers that are installed here, on one and on two hosts."""
 
 import json
 import os
@@ -149,9 +149,9 @@ def places(tmp_path: Path) -> Path:
     return folder
 
 
-def launch(site: Site, places: Path, *words: str, **variables: str) -> Launched:
+def launch(site: Site, places: Path, *words: str, verb: str = "run", **variables: str) -> Launched:
     done = subprocess.run(
-        [sys.executable, "-c", MAIN, "launch", "--launcher", site.launcher.value, *words],
+        [sys.executable, "-c", MAIN, "launch", verb, "--launcher", site.launcher.value, *words],
         env={**site.variables, "PLACES": str(places), **variables},
         capture_output=True,
         check=False,
@@ -182,8 +182,11 @@ def _alive(places: Path) -> list[int]:
 
 @pytest.mark.parametrize("processes", ["per-gpu", "per-node"])
 def test_placement_is_as_promised(site: Site, places: Path, tmp_path: Path, processes: str) -> None:
-    job = ("--hosts", "nodea,nodeb", "--gpus-per-node", "2", "--processes", processes)
-    promised = launch(site, places, *job, "--render", "--json", "--", str(PROGRAM)).result
+    job = (
+        *("--set", "hosts=nodea,nodeb", "--gpus", "2"),
+        *("--set", f"processes={processes}"),
+    )
+    promised = launch(site, places, *job, "--json", "--", str(PROGRAM), verb="render").result
     done = launch(site, places, *job, "-o", "study", "--json", "--", str(PROGRAM))
     assert done.status == 0, done.talk + done.out
     wanted = [
@@ -212,8 +215,9 @@ def test_variables_reach_every_process(site: Site, places: Path) -> None:
     done = launch(
         site,
         places,
-        *("--hosts", "nodea,nodeb", "--gpus-per-node", "1"),
-        *("-x", "COMMAS=a,b;c d", "-x", "INHERITED", "--no-nvls", "--", str(PROGRAM)),
+        *("--set", "hosts=nodea,nodeb", "--gpus", "1"),
+        *("--env", "COMMAS=a,b;c d", "--env", "INHERITED"),
+        *("--set", "nvls=false", "--", str(PROGRAM)),
         INHERITED="from here",
         LAUNCHED_TOLD="COMMAS INHERITED NCCL_NVLS_ENABLE",
     )
@@ -224,7 +228,7 @@ def test_variables_reach_every_process(site: Site, places: Path) -> None:
 
 
 def test_four_processes_on_this_machine(site: Site, places: Path) -> None:
-    done = launch(site, places, "--gpus-per-node", "4", "--", str(PROGRAM))
+    done = launch(site, places, "--gpus", "4", "--", str(PROGRAM))
     assert done.status == 0, done.talk
     assert [(place["rank"], place["local"]) for place in done.places] == [
         (rank, rank) for rank in range(4)
@@ -234,7 +238,7 @@ def test_four_processes_on_this_machine(site: Site, places: Path) -> None:
 
 
 def test_processes_are_not_bound(site: Site, places: Path) -> None:
-    done = launch(site, places, "--gpus-per-node", "2", "--", str(PROGRAM))
+    done = launch(site, places, "--gpus", "2", "--", str(PROGRAM))
     assert done.status == 0, done.talk
     here = sorted(os.sched_getaffinity(0))
     assert [place["cores"] for place in done.places] == [here, here]
@@ -244,7 +248,7 @@ def test_a_process_that_fails(site: Site, places: Path, tmp_path: Path) -> None:
     done = launch(
         site,
         places,
-        *("--gpus-per-node", "2", "-o", "study", "--", str(PROGRAM)),
+        *("--gpus", "2", "-o", "study", "--", str(PROGRAM)),
         LAUNCHED_CRASH="1",
         LAUNCHED_SLOW="0.2",
     )
@@ -264,8 +268,8 @@ def test_ctrl_c_leaves_nothing_running(
     site: Site, places: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     python = [sys.executable, "-X", "faulthandler", "-c", MAIN]
-    command = [*python, "launch", "--launcher", site.launcher.value]
-    job = ["--hosts", "nodea,nodeb", "--gpus-per-node", "2", "-o", "study", "--json"]
+    command = [*python, "launch", "run", "--launcher", site.launcher.value]
+    job = ["--set", "hosts=nodea,nodeb", "--gpus", "2", "-o", "study", "--json"]
     process = subprocess.Popen(
         [*command, *job, "--", str(PROGRAM)],
         env={**site.variables, "PLACES": str(places), "LAUNCHED_SLOW": "1"},

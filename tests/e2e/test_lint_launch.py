@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from nccltune.launch.flavor import Flavor, flavor_of
-from nccltune.launch.lint.check import check
-from nccltune.launch.lint.command import Site
-from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, TABLES
-from nccltune.launch.lint.source import from_words
+from nccltune.launch_lint.check import check
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, TABLES
+from nccltune.launch_lint.source import from_words
 
 OPENMPI_CASES = [
     "--host a:8,b:8 -N 8 -n 2",
@@ -60,7 +60,7 @@ def _launcher(names: list[str], major: int | None) -> str:
 
 def _predicted(words: list[str], flavor: Flavor) -> dict[str, int] | str | None:
     """Processes of each host, None where the launcher will refuse, why where it is not known."""
-    (found,) = from_words(words, Site())
+    (found,) = from_words(words, LaunchContext())
     verdict = check(found.line, found.site, (flavor,))
     ((prediction, _),) = verdict.predictions
     if prediction.placement is None:
@@ -143,7 +143,7 @@ def test_hydra_starts_what_is_predicted(tmp_path: Path, flavor: Flavor) -> None:
         mpiexec = _intel_mpi()
     else:
         mpiexec = _launcher(["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"], None)
-    # Hosts that are made up: what hydra would run there by ssh runs here and says for which.
+    # Hosts that are made up: what hydra would run there by ssh runs here and prints for which.
     ssh = tmp_path / "ssh"
     ssh.write_text(
         "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\n"
@@ -166,8 +166,8 @@ def test_hydra_starts_what_is_predicted(tmp_path: Path, flavor: Flavor) -> None:
             if predicted == real:
                 break
         if flavor is INTEL and "-ppn" not in options:
-            # As many on a node as it has cores: nothing that a line tells.
-            assert "-ppn says it" in str(predicted)
+            # As many on a node as it has cores: nothing that a line shows.
+            assert "set -ppn" in str(predicted)
         elif predicted != real:
             wrong[case] = (predicted, real, done.returncode, done.stderr)
     assert not wrong

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sweep --with-nccl-tests` on binaries that print what nccl-tests prints."""
+"""`nccltune launch sweep` on binaries that print what nccl-tests prints."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ import pytest
 from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from tests.e2e.bench_runs import environment, eventually
 from tests.e2e.command_line import launcher_here
 
@@ -35,7 +35,7 @@ def build(tmp_path: Path) -> Path:
 
 def command(build: Path, *args: object) -> list[str]:
     return [
-        *(sys.executable, "-m", "nccltune.cli", "sweep", "--with-nccl-tests", str(build)),
+        *(sys.executable, "-m", "nccltune.cli", "launch", "sweep", str(build)),
         *(*SIZES, "-o", "study", "--collectives", "allreduce"),
         *map(str, args),
     ]
@@ -132,7 +132,7 @@ def test_what_nccl_refuses_ignores_or_computes_wrongly_is_left_out_and_named(
 ) -> None:
     found = result(build, "--rounds", 1, FAKE_REFUSE="tree/ll", FAKE_WRONG="ring/ll")
     why = {item["choice"]: item["why"] for item in found["left_out"]}
-    assert why["tree/ll"].startswith("NCCL says: Error : no algorithm/protocol available")
+    assert why["tree/ll"].startswith("NCCL warns: Error : no algorithm/protocol available")
     assert why["ring/ll"].startswith("gave wrong results")
     # Wrong timings are kept, but for what they are.
     assert all(s.wrong for s in samples(build) if choice_label(s.choice) == "ring/ll")
@@ -169,7 +169,7 @@ def test_an_interrupted_sweep_goes_on_at_the_size_where_it_stopped(
     _, said = process.communicate(timeout=30)
     if number != signal.SIGKILL:
         assert process.returncode == 128 + number
-        assert "resume:  nccltune sweep" in said
+        assert "resume:  nccltune launch sweep" in said
     kept = samples(build)
     found = result(build, "--rounds", 2)
     assert found["sweep"]["known"] == len([s for s in kept if not s.in_place])
@@ -216,7 +216,7 @@ def test_a_launcher_starts_them_and_hands_the_choice_on(
         "default", "tree/ll", "tree/simple", "ring/ll", "ring/simple",
     }  # fmt: skip
     assert {s.ranks for s in kept} == {4}
-    assert all(s.ran is not None for s in kept), "NCCL's log came back"
+    assert all(s.ran is not None for s in kept), "NCCL's log is read"
     assert all("-g 1" in line for line in starts(build))
     assert not list(build.parent.glob(".nccltune-*"))
     again = json.loads(sweep(build, *launcher, "--json", gpus=False).stdout)
@@ -224,7 +224,7 @@ def test_a_launcher_starts_them_and_hands_the_choice_on(
 
 
 def test_a_process_for_each_node(build: Path, launcher: tuple[str, ...]) -> None:
-    sweep(build, *launcher, "--processes", "one", "--sizes", "4K-8K", gpus=False)
+    sweep(build, *launcher, "--set", "processes=per-node", "--sizes", "4K-8K", gpus=False)
     assert {s.ranks for s in samples(build)} == {4}
     assert all("-g 4" in line for line in starts(build))
 
@@ -288,11 +288,11 @@ def test_a_default_that_crashes_ends_it_with_its_last_words(build: Path) -> None
 @pytest.mark.parametrize(
     ("options", "words", "code"),
     [
-        (["--p2p"], "--p2p: has its own bench", 2),
-        (["--replay", "study"], "--replay: is not for --with-nccl-tests", 2),
-        (["--exhaustive"], "--exhaustive: is not for --with-nccl-tests", 2),
+        (["--p2p"], "no such option: --p2p", 2),
+        (["--replay", "study"], "no such option: --replay", 2),
+        (["--set", "processes=per-node"], "--set processes: is for --launcher", 2),
         (["--launch-prefix", "mpirun"], "--gpus: the launcher of --launch-prefix", 2),
-        (["--hosts", "a"], "--hosts: is for --launcher, with --with-nccl-tests", 2),
+        (["--set", "hosts=a"], "--set hosts: is for --launcher", 2),
         (["--launcher", "openmpi", "--launch-prefix", "mpirun"], "--launch-prefix: is what", 2),
         (["--collectives", "reduce"], "holds no reduce_perf that can be run", 3),
     ],

@@ -37,7 +37,7 @@ def sockets(host: Host, state: str) -> list[tuple[str, int, str, int]]:
 
 
 def nics(host: Host, tmp_path: Path, **environment: str) -> list[str]:
-    """The NICs that the plugin says it found, each with its address."""
+    """The NICs that the plugin logs as found, each with its address."""
     rank = host.start(tmp_path / "nobody", "idle --fork --seconds 0 --log", **environment)
     _, log = rank.communicate(timeout=30)
     line = re.search(r"\d+ NICs?: (.*)", log)
@@ -81,7 +81,7 @@ def test_flows_of_one_nic_that_the_kernel_shapes_apart(hosts: Hosts) -> None:
         match = f"u32 match ip sport {port} 0xffff flowid 1:2"
         made = hosts.first.run(f"tc filter add dev eth0 parent 1: protocol ip {match}")
         if made.returncode != 0:
-            pytest.skip(f"this kernel cannot tell flows apart: {made.stderr.strip()}")
+            pytest.skip(f"this kernel cannot distinguish flows: {made.stderr.strip()}")
     hosts.end(ranks).expect_messages(80)
     told = hosts.first.run("tc -s class show dev eth0").stdout
     sent = dict(re.findall(r"class htb (1:\d) .*?Sent (\d+) bytes", told, re.DOTALL))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network plugin as installed: where it is, what is said of it, and that it works."""
+"""The network plugin as installed: where it is, what is printed about it, and that it works."""
 
 import ctypes
 import json
@@ -34,7 +34,7 @@ def transferred(plugin: Path, *options: str) -> Any:
 
 
 def test_what_env_names_is_a_plugin_of_every_interface(tmp_path: Path) -> None:
-    shown = nccltune("env", "--net", "--nccl", "2.28.9", "--json", cwd=tmp_path)
+    shown = nccltune("net", "env", "--nccl-version", "2.28.9", "--json", cwd=tmp_path)
     settings = json.loads(shown.stdout)["settings"]
     path = Path(settings["NCCL_NET_PLUGIN"])
     assert path == net_path()

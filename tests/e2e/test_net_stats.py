@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune net-stats` beside processes that move bytes through the network plugin."""
+"""`nccltune net stats` beside processes that move bytes through the network plugin."""
 
 import json
 import os
@@ -47,10 +47,10 @@ def moving(*options: str) -> Iterator[dict[str, int]]:
 
 
 def stats(*words: object, tolerant: bool = False) -> Any:
-    """The processes that `net-stats` shows, without rates where it may be too early for them."""
+    """The processes that `net stats` shows, without rates where it may be too early for them."""
     more = ("--interval", "0") if tolerant else ()
     done = subprocess.run(
-        line("net-stats", "--json", *more, *words), capture_output=True, text=True, check=False
+        line("net", "stats", "--json", *more, *words), capture_output=True, text=True, check=False
     )
     if tolerant and done.returncode != 0:
         return []
@@ -89,11 +89,11 @@ def test_both_ends_of_a_running_transfer_are_shown_flow_by_flow() -> None:
 def test_a_process_is_watched_until_it_ends(tmp_path: Path) -> None:
     with moving("idle") as roles:
         pid = roles["sends"]
-        table = nccltune("net-stats", pid, "--interval", "0.1", cwd=tmp_path).stdout
+        table = nccltune("net", "stats", pid, "--interval", "0.1", cwd=tmp_path).stdout
         assert table.startswith(f"pid {pid}  1 connection  ")
         assert "sends      to 127.0.0.1:" in table
         assert len(table.splitlines()) == 3 + FLOWS + 1
-        words = line("net-stats", pid, "--watch", "--json", "--interval", "0.1")
+        words = line("net", "stats", pid, "--watch", "--json", "--interval", "0.1")
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watch:
             assert watch.stdout is not None
             looks = [json.loads(watch.stdout.readline()) for _ in range(3)]
@@ -103,4 +103,4 @@ def test_a_process_is_watched_until_it_ends(tmp_path: Path) -> None:
     assert [process["pid"] for look in looks[:3] for process in look["processes"]] == [pid] * 3
     assert looks[1]["processes"][0]["connections"][0]["bytes_per_s"] == 0
     # It is not there any more, which is an error for who asks anew.
-    assert "there is no process" in nccltune("net-stats", pid, cwd=tmp_path, code=2).stderr
+    assert "there is no process" in nccltune("net", "stats", pid, cwd=tmp_path, code=2).stderr

@@ -50,6 +50,6 @@ def test_strangers_disturb_nobody_and_are_counted(working: subprocess.Popen[str]
     for kind in ("http", "tls", "random"):
         assert counts[kind]["closed"] > 20, kind
     # One line with their number when a listener is closed.
-    turned_away = re.findall(r"INFO.* (\d+) strangers were turned away at 127.0.0.1:", log)
+    turned_away = re.findall(r"INFO.* (\d+) foreign connections were closed at 127.0.0.1:", log)
     sure = counts["scan"]["sent"] + sum(count["closed"] for count in counts.values())
     assert sum(int(number) for number in turned_away) >= sure

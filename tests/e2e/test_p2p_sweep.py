@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sweep --p2p` with real processes that speak the bench's conversation, without GPUs."""
+"""`nccltune sendrecv settings` with real processes that speak the bench's conversation."""
 
 import json
 import signal
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from tests.e2e.bench_runs import eventually
 from tests.e2e.own_processes import command, native_parts, run, variables
 
@@ -26,7 +26,7 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]:
-    done = run(native, "sweep", "--p2p", "--gpus", 2, *FAST, *args, "--json", cwd=cwd, **more)
+    done = run(native, "sendrecv", "settings", "--gpus", 2, *FAST, *args, "--json", cwd=cwd, **more)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -35,7 +35,7 @@ def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]
 def raced(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study with a finished race, named `study` in the folder."""
     folder = tmp_path_factory.mktemp("raced")
-    done = run(native, "sweep", "--p2p", "--gpus", 2, *FAST, "-o", "study", cwd=folder)
+    done = run(native, "sendrecv", "settings", "--gpus", 2, *FAST, "-o", "study", cwd=folder)
     (folder / "screen").write_text(done.stdout)
     return folder
 
@@ -52,7 +52,7 @@ def test_the_lines_to_set_are_shown_written_and_printed_by_env(raced: Path, nati
     result = json.loads((raced / "study" / "p2p.json").read_text())
     assert result["settings"] == {"NCCL_MIN_P2P_NCHANNELS": 64}
     assert result["champion"]["effective"]["p2p_channels"] == 64
-    assert result["command"].startswith("nccltune sweep")
+    assert result["command"].startswith("nccltune sendrecv settings")
     printed = run(native, "env", "study", "--format", "nccl.conf", cwd=raced)
     assert printed.stdout == "NCCL_MIN_P2P_NCHANNELS=64\n"
     # What the sweep of choices reads is not touched.
@@ -61,7 +61,16 @@ def test_the_lines_to_set_are_shown_written_and_printed_by_env(raced: Path, nati
 
 def test_the_recorded_race_runs_again_without_gpus(raced: Path, native: Path) -> None:
     done = run(
-        native, "sweep", "--p2p", *FAST, "--replay", "study", "-o", "again", "--json", cwd=raced
+        native,
+        "sendrecv",
+        "settings",
+        *FAST,
+        "--replay",
+        "study",
+        "-o",
+        "again",
+        "--json",
+        cwd=raced,
     )
     result = json.loads(done.stdout)
     # What else is in it could be left out only if the recording had that, too.
@@ -89,7 +98,7 @@ def test_a_process_that_cannot_start_costs_only_its_settings(native: Path, tmp_p
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_race_goes_on(native: Path, tmp_path: Path, number: int) -> None:
     process = subprocess.Popen(
-        command("sweep", "--p2p", "--gpus", 2, *FAST, "-o", "study"),
+        command("sendrecv", "settings", "--gpus", 2, *FAST, "-o", "study"),
         cwd=tmp_path,
         env=variables(native, P2P_BENCH_SLOW="0.002"),
         stdout=subprocess.PIPE,
@@ -107,7 +116,7 @@ def test_an_interrupted_race_goes_on(native: Path, tmp_path: Path, number: int) 
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 128 + number
-        assert "resume:  nccltune sweep" in said
+        assert "resume:  nccltune sendrecv settings" in said
     result = sweep(native, "-o", "study", cwd=tmp_path)
     assert result["settings"] == {"NCCL_MIN_P2P_NCHANNELS": 64}
     assert result["known"] == finished - 1
@@ -118,7 +127,7 @@ def test_an_interrupted_race_goes_on(native: Path, tmp_path: Path, number: int) 
 def test_a_race_with_other_settings_around_it_is_refused(raced: Path, native: Path) -> None:
     done = run(
         native,
-        *("sweep", "--p2p", "--gpus", 2, *FAST, "-o", "study"),
+        *("sendrecv", "settings", "--gpus", 2, *FAST, "-o", "study"),
         cwd=raced,
         code=2,
         NCCL_BUFFSIZE="8388608",
@@ -130,8 +139,8 @@ def test_a_race_with_other_settings_around_it_is_refused(raced: Path, native: Pa
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--exhaustive"], "--exhaustive: is not for --p2p"),
-        (["--collectives", "allreduce"], "--collectives: is not for --p2p"),
+        (["--exhaustive"], "no such option: --exhaustive"),
+        (["--gain-threshold", "0"], "--gain-threshold: must be above 0"),
         (["--sizes", "1-2"], "sizes begin at 4 bytes"),
         (["--replay", "empty"], "holds no recorded race"),
     ],
@@ -141,6 +150,6 @@ def test_options_that_do_not_go_together(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
-    done = run(native, "sweep", "--p2p", "-o", "study", *options, cwd=tmp_path, code=2)
+    done = run(native, "sendrecv", "settings", "-o", "study", *options, cwd=tmp_path, code=2)
     assert words in done.stderr
     assert not (tmp_path / "study").exists()

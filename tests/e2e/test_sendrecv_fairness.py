@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sweep --sendrecv --fairness` with real processes that speak the bench's conversation,
+"""`nccltune sendrecv fairness` with real processes that speak the bench's conversation,
 without GPUs."""
 
 import json
@@ -15,7 +15,7 @@ from tests.e2e.own_processes import command, native_parts, run, variables
 
 STAND_IN = Path(__file__).with_name("sendrecv_bench.py")
 CHUNK = "NCCLTUNE_SENDRECV_CHUNK"
-WORDS = ("sweep", "--sendrecv", "--fairness", "--gpus", 2, "--rounds", 4)
+WORDS = ("sendrecv", "fairness", "--gpus", 2, "--rounds", 4)
 M = 1 << 20
 
 
@@ -51,16 +51,16 @@ def test_a_chunk_that_costs_nothing_joins_the_lines_to_deploy(native: Path, tmp_
     assert len(gains) <= 80
     conf = (study / "sendrecv.conf").read_text().splitlines()
     assert conf[-2:] == ["NCCLTUNE_SENDRECV_FROM=4194304", f"{CHUNK}={8 * M}"]
-    printed = run(native, "env", "--sendrecv", study, cwd=tmp_path).stdout
+    printed = run(native, "sendrecv", "env", study, cwd=tmp_path).stdout
     assert f"export {CHUNK}={8 * M}" in printed
     result = json.loads((study / "sendrecv-fairness.json").read_text())
     assert result["outcome"] == "chunk"
     assert result["traffic_bytes"] == 256 * M
-    assert result["command"].startswith("nccltune sweep")
+    assert result["command"].startswith("nccltune sendrecv fairness")
     again = sweep(native, "-o", study, cwd=tmp_path)
     assert (again["processes"], again["settings"]) == (0, result["settings"])
     # A threshold that is found later takes the place of the other, and of nothing else.
-    words = ("sweep", "--sendrecv", "--gpus", 2, "--sizes", "512K-8M", "-o", study)
+    words = ("sendrecv", "sweep", "--gpus", 2, "--sizes", "512K-8M", "-o", study)
     run(native, *words, cwd=tmp_path, SENDRECV_BENCH_CROSSING=str(M))
     lines = (study / "sendrecv.conf").read_text().splitlines()
     assert lines[-2:] == [f"NCCLTUNE_SENDRECV_FROM={M}", f"{CHUNK}={8 * M}"]
@@ -74,7 +74,7 @@ def test_what_costs_traffic_is_left_to_its_user_and_replayed(native: Path, tmp_p
     assert "of its rate" in result["why"]
     assert not (tmp_path / "study" / "sendrecv.conf").exists()
     words = ("--replay", "study", "-o", "again")
-    done = run(native, "sweep", "--sendrecv", "--fairness", *words, cwd=tmp_path)
+    done = run(native, "sendrecv", "fairness", *words, cwd=tmp_path)
     assert "trade      " in done.stdout
     assert done.stdout.startswith("replay")
 
@@ -113,7 +113,7 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path) -> None
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGINT
-    assert "resume:  nccltune sweep" in said
+    assert "resume:  nccltune sendrecv fairness" in said
     finished = len(runs.read_text().splitlines())
     result = sweep(native, "-o", "study", cwd=tmp_path)
     assert result["settings"] == {CHUNK: 8 * M}
@@ -122,7 +122,7 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path) -> None
 
 def test_the_recording_of_two_gpus_runs_again(native: Path, tmp_path: Path) -> None:
     recording = str(Path(__file__).parents[2] / "examples" / "h200x2-1-node")
-    way = ("sweep", "--sendrecv", "--fairness", "--replay", recording, "-o", "study", "--json")
+    way = ("sendrecv", "fairness", "--replay", recording, "-o", "study", "--json")
     result = json.loads(run(native, *way, cwd=tmp_path).stdout)
     assert (result["outcome"], result["settings"]) == ("trade", {})
     assert [line[CHUNK] for line in result["trade"]] == [64 * M, 32 * M, 16 * M, 8 * M]
@@ -134,8 +134,8 @@ def test_the_recording_of_two_gpus_runs_again(native: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--policies"], "--policies: is not for --fairness"),
-        (["--load"], "--load: is not for --fairness"),
+        (["--policies"], "no such option: --policies"),
+        (["--load"], "no such option: --load"),
         (["--rounds", "3"], "--rounds: 4 rounds at least"),
         (["--sizes", "1K-64M"], "a threshold is 4 KiB to 1 GiB"),
         (["--replay", "empty"], "holds no recorded comparison of chunks beside traffic"),
@@ -146,15 +146,15 @@ def test_options_that_do_not_go_together(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
-    way = ("sweep", "--sendrecv", "--fairness", "-o", "study")
+    way = ("sendrecv", "fairness", "-o", "study")
     done = run(native, *way, *options, cwd=tmp_path, code=2)
     assert words in done.stderr
     assert not (tmp_path / "study").exists()
 
 
-def test_it_is_a_way_of_sendrecv_alone(native: Path, tmp_path: Path) -> None:
+def test_the_former_option_names_the_verb(native: Path, tmp_path: Path) -> None:
     done = run(native, "sweep", "--fairness", "-o", "study", cwd=tmp_path, code=2)
-    assert "--fairness: is for --sendrecv" in done.stderr
+    assert "hint:  it is now: nccltune sendrecv fairness" in done.stderr
 
 
 def test_a_chunk_that_is_set_is_refused(native: Path, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sweep --sendrecv` with real processes that speak the bench's conversation, without
+"""`nccltune sendrecv sweep` with real processes that speak the bench's conversation, without
 GPUs; and with the real bench and the real library on the fake GPUs of the native tests."""
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from tests.e2e.bench_runs import environment, eventually
 from tests.e2e.own_processes import command, native_parts, run, variables
 
@@ -35,7 +35,7 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]:
-    done = run(native, "sweep", "--sendrecv", "--gpus", 2, *FAST, *args, "--json", cwd=cwd, **more)
+    done = run(native, "sendrecv", "sweep", "--gpus", 2, *FAST, *args, "--json", cwd=cwd, **more)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -45,7 +45,7 @@ def compared(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study with a finished comparison, named `study` in the folder."""
     folder = tmp_path_factory.mktemp("compared")
     more = {"SENDRECV_BENCH_CROSSING": str(4 << 20)}
-    words = ("sweep", "--sendrecv", "--policies", "--gpus", 2, *FAST, "-o", "study")
+    words = ("sendrecv", "sweep", "--policies", "--gpus", 2, *FAST, "-o", "study")
     done = run(native, *words, cwd=folder, **more)
     (folder / "screen").write_text(done.stdout)
     return folder
@@ -69,8 +69,8 @@ def test_the_threshold_is_shown_written_and_printed_by_env(compared: Path, nativ
     assert conf[-1] == f"{SET}=4194304"
     result = json.loads((compared / "study" / "sendrecv.json").read_text())
     assert result["settings"] == {SET: 4194304}
-    assert result["command"].startswith("nccltune sweep")
-    printed = run(native, "env", "--sendrecv", "study", cwd=compared)
+    assert result["command"].startswith("nccltune sendrecv sweep")
+    printed = run(native, "sendrecv", "env", "study", cwd=compared)
     library = native / "lib" / "libnccltune-sendrecv.so"
     lines = [line for line in printed.stdout.splitlines() if not line.startswith("#")]
     assert lines == [
@@ -83,11 +83,11 @@ def test_the_threshold_is_shown_written_and_printed_by_env(compared: Path, nativ
 
 def test_without_sendrecv_env_says_how_to_have_it(compared: Path, native: Path) -> None:
     done = run(native, "env", "study", cwd=compared, code=2)
-    assert "nccltune env --sendrecv study" in done.stderr
+    assert "nccltune sendrecv env study" in done.stderr
 
 
 def test_the_recorded_comparison_runs_again_without_gpus(compared: Path, native: Path) -> None:
-    words = ("sweep", "--sendrecv", *FAST, "--replay", "study", "-o", "again", "--json")
+    words = ("sendrecv", "sweep", *FAST, "--replay", "study", "-o", "again", "--json")
     done = run(native, *words, cwd=compared)
     result = json.loads(done.stdout)
     assert result["settings"] == {SET: 4194304}
@@ -97,7 +97,7 @@ def test_the_recorded_comparison_runs_again_without_gpus(compared: Path, native:
 
 
 def test_the_recording_of_two_gpus_runs_by_its_name(native: Path, tmp_path: Path) -> None:
-    words = ("sweep", "--sendrecv", "--replay", "h200x2-1-node", "--json")
+    words = ("sendrecv", "sweep", "--replay", "h200x2-1-node", "--json")
     points, thresholds = {}, {}
     for which, more in (("alone", ()), ("loaded", ("--load", "--rounds", "4"))):
         done = run(native, *words, *more, "-o", which, cwd=tmp_path)
@@ -140,7 +140,7 @@ def test_under_load_the_threshold_is_another(native: Path, tmp_path: Path) -> No
     conf = (study / "sendrecv.conf").read_text()
     assert "NCCLTUNE_SENDRECV_FROM=4096" in conf
     assert "# While the GPUs compute: " in conf
-    words = ("sweep", "--sendrecv", "--load", "--replay", study, "-o", tmp_path / "again", *FAST)
+    words = ("sendrecv", "sweep", "--load", "--replay", study, "-o", tmp_path / "again", *FAST)
     done = run(native, *words, "--sizes", "4K-16M", "--json", cwd=tmp_path)
     again = json.loads(done.stdout)
     assert again["from_bytes"] == 4 << 10
@@ -153,7 +153,7 @@ def test_never_is_written_and_printed(native: Path, tmp_path: Path) -> None:
     assert result["from_bytes"] is None
     conf = (tmp_path / "study" / "sendrecv.conf").read_text()
     assert conf.splitlines()[-1] == "NCCLTUNE_SENDRECV=0"
-    done = run(native, "env", "--sendrecv", "study", "--json", cwd=tmp_path)
+    done = run(native, "sendrecv", "env", "study", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["settings"]["NCCLTUNE_SENDRECV"] == "0"
     assert "copy engines do not pay there" in done.stderr
 
@@ -162,7 +162,7 @@ def test_never_is_written_and_printed(native: Path, tmp_path: Path) -> None:
     ("lacks", "words"),
     [
         ("copies", "copy engines carried no message (NCCL: memory cannot be shared: "),
-        ("load", "it was not in the bench"),
+        ("load", "the bench did not load it"),
         ("setting", "the library refused a setting: NCCLTUNE_SENDRECV_FROM='4096' is not"),
     ],
 )
@@ -179,7 +179,7 @@ def test_what_is_no_comparison_is_not_taken_for_one(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number: int) -> None:
     process = subprocess.Popen(
-        command("sweep", "--sendrecv", "--gpus", 2, *FAST, "-o", "study"),
+        command("sendrecv", "sweep", "--gpus", 2, *FAST, "-o", "study"),
         cwd=tmp_path,
         env=variables(native, SENDRECV_BENCH_SLOW="0.005"),
         stdout=subprocess.PIPE,
@@ -197,7 +197,7 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 128 + number
-        assert "resume:  nccltune sweep" in said
+        assert "resume:  nccltune sendrecv sweep" in said
     result = sweep(native, "-o", "study", cwd=tmp_path)
     assert result["settings"] == {SET: 2 << 20}
     assert result["known"] == finished - 1
@@ -208,17 +208,17 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--exhaustive"], "--exhaustive: is not for --sendrecv"),
-        (["--collectives", "allreduce"], "--collectives: is not for --sendrecv"),
-        (["--p2p"], "--p2p: is about NCCL's own send/recv"),
-        (["--emulate-nodes", "2"], "--emulate-nodes: is not for --sendrecv"),
-        (["--launcher", "slurm"], "--launcher: is not for --sendrecv"),
+        (["--exhaustive"], "no such option: --exhaustive"),
+        (["--collectives", "allreduce"], "no such option: --collectives"),
+        (["--p2p"], "it is now: nccltune sendrecv settings"),
+        (["--emulate-nodes", "2"], "no such option: --emulate-nodes"),
+        (["--launcher", "slurm"], "no such option: --launcher"),
         (["--rounds", "3"], "--rounds: 4 pairs at least"),
         (["--sizes", "1K-64M"], "a threshold is 4 KiB to 1 GiB"),
         (["--sizes", "4M-64M"], "must have the default threshold, 2 MiB, among them"),
-        (["--sendrecv-library", "none.so"], "none.so: no such library"),
+        (["--library", "none.so"], "none.so: no such library"),
         (["--replay", "empty"], "holds no recorded comparison of NCCL with copy engines"),
-        (["--replay", "empty", "--sendrecv-library", "x"], "is not for a replay"),
+        (["--replay", "empty", "--library", "x"], "is not for a replay"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -226,15 +226,15 @@ def test_options_that_do_not_go_together(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
-    done = run(native, "sweep", "--sendrecv", "-o", "study", *options, cwd=tmp_path, code=2)
+    done = run(native, "sendrecv", "sweep", "-o", "study", *options, cwd=tmp_path, code=2)
     assert words in done.stderr
     assert not (tmp_path / "study").exists()
 
 
-@pytest.mark.parametrize("option", [["--policies"], ["--sendrecv-library", "x"]])
+@pytest.mark.parametrize("option", [["--policies"], ["--library", "x"]])
 def test_options_of_it_alone(native: Path, tmp_path: Path, option: list[str]) -> None:
     done = run(native, "sweep", "-o", "study", *option, cwd=tmp_path, code=2)
-    assert f"{option[0]}: is for --sendrecv" in done.stderr
+    assert f"no such option: {option[0]}" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_options_of_it_alone(native: Path, tmp_path: Path, option: list[str]) ->
 def test_variables_that_would_decide_are_refused(
     native: Path, tmp_path: Path, name: str, value: str
 ) -> None:
-    words = ("sweep", "--sendrecv", "-o", "study", "--gpus", 2)
+    words = ("sendrecv", "sweep", "-o", "study", "--gpus", 2)
     done = run(native, *words, cwd=tmp_path, code=2, **{name: value})
     assert f"{name}={value} is set" in done.stderr
     assert f"unset {name}" in done.stderr
@@ -259,12 +259,12 @@ def test_variables_that_would_decide_are_refused(
     reason="the fake GPUs are not built (make test-native)",
 )
 def test_the_real_bench_has_the_real_library_before_its_nccl(tmp_path: Path) -> None:
-    """The fake driver lacks what copies between processes need: the library says so, and with that
+    """The fake driver lacks what copies between processes need: the library logs it, and with that
     nothing is compared."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     nccl = ("--nccl", FAKES / "libnccl.so.2")
     done = subprocess.run(
-        command("sweep", "--sendrecv", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json"),
+        command("sendrecv", "sweep", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json"),
         cwd=tmp_path,
         env=environment(PATH=path, LD_LIBRARY_PATH=str(FAKES)),
         capture_output=True,

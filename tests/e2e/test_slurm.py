@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune launch` with a real Slurm of two nodes, both on this machine (slurm.sh starts it)."""
+"""`nccltune launch run` with a real Slurm of two nodes on this machine (slurm.sh starts it)."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from nccltune.launch.lint.check import check
-from nccltune.launch.lint.command import Site
-from nccltune.launch.lint.source import from_words
+from nccltune.launch_lint.check import check
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_words
 
 from .bench_runs import FOUR_NODES, eventually
 
@@ -48,7 +48,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 class Launched:
-    """A running `nccltune launch` of two nodes with four processes each."""
+    """A running `nccltune launch run` of two nodes with four processes each."""
 
     def __init__(self, folder: Path, environment: dict[str, str], *options: str) -> None:
         self.study = folder / "study"
@@ -58,7 +58,7 @@ class Launched:
         job.write_text(JOB.format(program=PROGRAM))
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-c", MAIN, "launch", job, "--launcher", "slurm"),
+                *(sys.executable, "-c", MAIN, "launch", "run", job, "--launcher", "slurm"),
                 *("-o", self.study, "--json", *options),
             ],
             env={**environment, "PLACES": str(self.places)},
@@ -68,7 +68,7 @@ class Launched:
         )
 
     def end(self) -> tuple[int, dict[str, Any], str]:
-        """Its exit code, what it said, and its talk."""
+        """Its exit code, standard output and standard error."""
         out, talk = self.process.communicate(timeout=120)
         return self.process.returncode, json.loads(out) if out else {}, talk
 
@@ -148,7 +148,7 @@ def test_a_job_that_can_never_start_is_told_with_its_reason(
 def test_srun_starts_what_the_linter_predicts(options: str, slurm: dict[str, str]) -> None:
     words = ["srun", *options.split(), "--mpi=none", "sh", "-c", "echo $SLURMD_NODENAME"]
     done = subprocess.run(words, env=slurm, capture_output=True, text=True, check=True, timeout=60)
-    (found,) = from_words(words, Site())
+    (found,) = from_words(words, LaunchContext())
     ((prediction, _),) = check(found.line, found.site).predictions
     assert prediction.placement is not None
     predicted = [node.processes for node in prediction.placement.nodes]

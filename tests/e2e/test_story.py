@@ -62,7 +62,7 @@ def test_a_raw_csv_gives_its_four_rules_and_the_plugin_takes_them(
     explained = json.loads(
         nccltune("explain", "study", "--sizes", "8-4G", "--json", cwd=tmp_path).stdout
     )
-    ranges = explained[0]["collectives"]["allreduce"]
+    ranges = explained["explained"][0]["collectives"]["allreduce"]
     assert [(r["min_bytes"], r["max_bytes"], r["decides"]) for r in ranges] == [
         (r["min_bytes"], r["max_bytes"], name) for r, name in zip(rules, WINNERS, strict=True)
     ]
@@ -183,7 +183,7 @@ def test_lint_finds_what_a_tired_admin_writes(tmp_path: Path) -> None:
         "allreduce,0,65536,ring,ll,-1,4,32\n"
     )
     done = nccltune("lint", "bad.conf", "--json", cwd=tmp_path, code=1)
-    issues = json.loads(done.stdout)["issues"]
+    issues = json.loads(done.stdout)["configurations"][0]["issues"]
     errors = {issue["line"]: issue for issue in issues if issue["severity"] == "error"}
     assert sorted(errors) == [1, 2, 3, 4, 5]
     assert "'64K'" in errors[1]["message"]

@@ -56,7 +56,7 @@ def test_a_sweep_and_its_proof(tmp_path: Path, options: list[str]) -> None:
     for words in (
         line("sweep", "-o", study, "--json", *sizes, *options),
         line("tune", study),
-        # On what and of how many processes the study says itself.
+        # The study records the platform and the number of processes.
         line("verify", study, "--json", *options[:2]),
     ):
         done = subprocess.run(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.measure.bench import Bench, Launch
-from nccltune.measure.conversation import Measure, Table
+from nccltune.measure.bench.conversation import Measure, TableRequest
+from nccltune.measure.bench.process import Bench, Launch
 from nccltune.model.choice import DEFAULT, Choice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError
@@ -60,7 +60,7 @@ def test_four_processes_answer_as_one() -> None:
     with bench() as running:
         assert (running.hello.nodes, running.hello.ranks) == (4, 4)
         points = [point for part in running.measure(request(2)) for point in part]
-        table = Table(id=0, collective=Collective.ALLREDUCE, bytes=[1024])
+        table = TableRequest(id=0, collective=Collective.ALLREDUCE, bytes=[1024])
         costs = running.tables(table)[0].costs
         assert sorted(costs) == ["ring/ll", "ring/simple", "tree/ll", "tree/simple"]
         pids = [pid for pid in processes(os.getpid()) if alive(pid)]

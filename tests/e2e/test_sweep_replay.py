@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from nccltune.analyze.timings import Timings, sort_samples
-from nccltune.formats.tuner_csv import read_rules
-from nccltune.measure.record import Failure, alone
+from nccltune.formats.tuner_config.csv_rules import read_rules
+from nccltune.measure.engine.point_record import FailedPoint
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
-from nccltune.model.study import Study
+from nccltune.study.files import Study
+from nccltune.study.lock import locked
 from nccltune.tune.search import search
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -119,7 +120,7 @@ def test_a_sweep_costs_little_and_loses_little_against_the_full_grid(
     timed = len(points(tmp_path / "ours"))
     assert timed + ours["sweep"]["failed"] == ours["sweep"]["points"]
     # Nothing is missing but channel counts, which were not recorded.
-    missing = Study(tmp_path / "ours").read_lines(tmp_path / "ours" / "sweep.jsonl", Failure)
+    missing = Study(tmp_path / "ours").read_lines(tmp_path / "ours" / "sweep.jsonl", FailedPoint)
     assert all(isinstance(item.choice, Choice) and item.choice.channels for item in missing)
     truth = timings(EXAMPLES / name)
     tables = rules(tmp_path / "ours"), rules(tmp_path / "full")
@@ -321,7 +322,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(
 
 
 def test_a_second_sweep_on_the_study_waits_its_turn(tmp_path: Path) -> None:
-    with alone(Study.create(tmp_path / "study")):
+    with locked(Study.create(tmp_path / "study")):
         done = sweep("-o", "study", *LONG, cwd=tmp_path, code=2)
     assert "another sweep is running on this study" in done.stderr
     assert not (tmp_path / "study" / "samples.jsonl").exists()

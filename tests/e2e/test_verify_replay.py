@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from nccltune.formats.tuner_csv import config_hash, read_rules
+from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
 from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice
-from nccltune.model.study import Study
+from nccltune.model.sample import Purpose
 from nccltune.native import bench_path, tuner_path
-from nccltune.tune.proof.result import Proof
-from nccltune.tune.proof.sizes import taken
+from nccltune.prove.result import Proof
+from nccltune.prove.sizes import taken
+from nccltune.study.files import Study
 
 from .command_line import nccltune
 
@@ -61,12 +62,12 @@ def labels(study: Study) -> Sequence[str]:
 
 def points(study: Study) -> list[tuple[int, object, int, int]]:
     """Size, choice, round and repeat of what `verify` measured, in the order of the file."""
-    made = (sample for sample in study.samples() if sample.source.verifies)
+    made = (sample for sample in study.samples() if sample.source.purpose is Purpose.VERIFY)
     return [(item.bytes, item.choice, item.round, item.repeat) for item in made]
 
 
 def test_good_rules_hold_and_the_rest_is_left_alone(study: Study) -> None:
-    """As measured: nothing says where the recording is, or that this is a replay."""
+    """As measured: nothing names the recording, or that this is a replay."""
     rules = [item.rule for item in read_rules(study.config_path).rules]
     proof = verify(study, "--check")
     assert proof.replay == "h200x4-as-4-nodes"
@@ -86,9 +87,9 @@ def test_good_rules_hold_and_the_rest_is_left_alone(study: Study) -> None:
 def test_what_tuned_ran_stands_in_the_samples_and_is_not_tuned_on(study: Study) -> None:
     before = study.read_json(study.tuning_path, dict)
     proof = verify(study)
-    made = [sample for sample in study.samples() if sample.source.verifies]
+    made = [sample for sample in study.samples() if sample.source.purpose is Purpose.VERIFY]
     assert {sample.choice for sample in made} == {DEFAULT, TUNED_RUN}
-    assert {sample.source.tool for sample in made} == {"nccltune-bench replay verify"}
+    assert {sample.source.tool for sample in made} == {"nccltune-bench replay"}
     assert len(made) == proof.points
     rules = [item.rule for item in proof.rules]
     for sample in made:
@@ -128,7 +129,7 @@ def test_a_bad_rule_is_removed_named_and_the_rest_proven_again(study: Study) -> 
 def test_check_says_that_something_was_removed(study: Study) -> None:
     add_rule(study, BAD)
     assert len(verify(study, "--check", code=1).dropped) == 1
-    # What is left holds as it is.
+    # What is left holds unchanged.
     assert len(verify(study, "--check").dropped) == 1
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.formats.tuner_csv import config_hash
-from nccltune.model.study import Study
+from nccltune.formats.tuner_config.csv_rules import config_hash
 from nccltune.native import tuner_path
-from nccltune.tune.proof.stock import StockProof
+from nccltune.prove.stock import StockProof
+from nccltune.study.files import Study
 from tests.e2e.command_line import launcher_here
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def test_the_deployed_file_is_loaded_and_followed(study: Study) -> None:
     assert f"plugin     loaded, content {hash_}: 2 of 2 rules for 4 nodes, 4 ranks" in done.stdout
     assert "rules      followed at 3 of 3 points; left alone as before: 3" in done.stdout
     assert "one run each, not paired" in done.stdout
-    # What the program says is passed on, as talk.
+    # The output of the program is passed on, to standard error.
     assert done.stderr.count("# Collective test starting: all_reduce_perf") == 2
     proof = kept(study)
     assert proof.problems == []
@@ -96,8 +96,8 @@ def test_a_plugin_that_is_not_loaded_is_a_finding_with_a_way_out(study: Study) -
     done = verify(study, *PROGRAM, "--ignore-plugin", code=1)
     assert "finding    NCCL did not load our plugin with this configuration" in done.stdout
     assert "-x NCCL_TUNER_PLUGIN" in done.stdout
-    assert "at 3 of 3 points NCCL did not run what the rule says" in done.stdout
-    assert "the rule says tree/ll" in done.stdout
+    assert "at 3 of 3 points NCCL did not run the choice of the rule" in done.stdout
+    assert "the rule has tree/ll" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_command_under_a_launcher_that_cannot_tell_is_an_error(
 def test_without_a_launcher_one_process_has_all_gpus(study: Study) -> None:
     done = verify(study, *PROGRAM, options=("--launcher", "local", "--gpus", "4"), code=1)
     assert f"run        without the plugin: {' '.join(PROGRAM)} -g 4\n" in done.stderr
-    # The program says that it is four.
+    # The program prints that it has four.
     assert "4 on alpha; 1 were promised" in done.stdout
 
 
@@ -169,7 +169,7 @@ def test_without_a_launcher_one_process_has_all_gpus(study: Study) -> None:
     ("options", "words"),
     [
         (("--nodes", "2"), "--nodes: is for --launcher"),
-        (("--hosts", "a,b"), "--hosts: is for --launcher"),
+        (("--set", "hosts=a,b"), "--set hosts: is for --launcher"),
         (("--launcher", "openmpi", "--replay", "x"), "are for measuring with our bench"),
         (("--launcher", "openmpi-5"), "did you mean 'openmpi:5'?"),
     ],

@@ -9,12 +9,12 @@ Needs 2 GPUs or more and Python alone. Each check prints one line; a failed one 
 combinations   every collective, data type and reduction is right, one process a GPU
 shapes         every collective is right in place, registered, as a graph; one process with all
                GPUs, one process a GPU, and emulated nodes
-choices        forced choices run: what the bench says ran is what NCCL's own log says, call by
-               call, and so is what it says of the default
+choices        forced choices run: the bench reports what NCCL's own log shows, call by call, also
+               for the default
 timings        events against the host clock, default against default, and with the probe against
                without
 failures       too large a size, a stuck collective, a killed rank: named, and nothing is left
-nccl-tests     (with --all-reduce-perf, built without MPI) the small all-reduce in turn
+nccl-tests     (with --all-reduce-perf, built without MPI) the small all-reduce, alternating
 """
 
 import argparse
@@ -295,11 +295,11 @@ def check_choices(options: argparse.Namespace, report: Answer) -> list[str]:
                         for point in points:
                             ran, choice = point.get("ran"), point.get("choice")
                             if collective == "broadcast" and ran and ran["channels"] is None:
-                                # NCCL 2.32 tells its profiler interface of no broadcast.
+                                # NCCL 2.32 reports no broadcast to its profiler interface.
                                 silent.add(collective)
                                 ran = {**ran, "channels": 0}
                             if not ran or ran.get("channels") is None:
-                                failures.append(f"{name}: nothing is said to have run: {point}")
+                                failures.append(f"{name}: nothing is reported as run: {point}")
                                 continue
                             call = (ran["algorithm"], ran["protocol"], ran["channels"])
                             said.append((collective, size, *call))
@@ -339,7 +339,9 @@ def check_choices(options: argparse.Namespace, report: Answer) -> list[str]:
                 )
             strange = [call for call in heard if call not in set(spoken)]
             if strange:
-                failures.append(f"{name}: NCCL's log has calls that were not told: {strange[:5]}")
+                failures.append(
+                    f"{name}: NCCL's log has calls that were not reported: {strange[:5]}"
+                )
     report["points"] = told
     return failures
 
@@ -459,7 +461,7 @@ def gpu_processes() -> list[str]:
 
 
 def check_nccl_tests(options: argparse.Namespace, report: Answer) -> list[str]:
-    """In turn, the same number of calls a timing, one process with all GPUs in both."""
+    """Alternating, the same number of calls a timing, one process with all GPUs in both."""
     failures: list[str] = []
     sizes = [1024 << power for power in range(0, 11, 2)]
     rounds, iterations = 6, 20

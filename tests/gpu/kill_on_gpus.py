@@ -4,8 +4,8 @@
     python tests/gpu/kill_on_gpus.py [--kills 10] [--seed 1] [-- OPTIONS OF nccltune sweep]
 
 A full grid is measured into one study. At random moments a random rank is killed; the same command
-then goes on. Checked: the sweep ends by itself and says so; no process is left, none on a GPU;
-every point that was told to be kept is in the study; what was measured once is not measured again;
+then goes on. Checked: the sweep ends by itself with a message; no process is left, none on a GPU;
+every point that was reported as kept is in the study; what was measured once is not measured again;
 the last run completes the grid. Exit status 1 where one of these fails.
 """
 
@@ -59,7 +59,7 @@ def keys(study: Path) -> list[str]:
 
 
 def killed(command: list[str], moment: float, picker: random.Random) -> tuple[float, str, int]:
-    """Seconds from the kill to the end, what was said, and the exit status."""
+    """Seconds from the kill to the end, what was printed, and the exit status."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + moment
     while time.monotonic() < deadline and process.poll() is None:

@@ -86,7 +86,7 @@ def run(
     total: Sum,
     lock: threading.Lock,
 ) -> None:
-    """One program to its end; what it said is added."""
+    """One program to its end; its output is added."""
     began = time.monotonic()
     rounds = KILL_ROUNDS if "kill" in how else args.rounds
     ranks = 2 + seed % (args.ranks - 1)
@@ -120,7 +120,7 @@ def run(
             total.told_s.append(float(told[1]))
             took = time.monotonic() - began
             print(
-                f"killed {len(total.told_s)}: others told within {told[1]} s, {took:.1f} s in all"
+                f"killed {len(total.told_s)}: others knew within {told[1]} s, {took:.1f} s in all"
             )
         if status != 0 or "well" not in said:
             open_messages = [line for line in text.splitlines() if ": communicator " in line]
@@ -186,7 +186,7 @@ def main() -> None:
     if args.kills and not total.wrong:
         kills(args, killed)
         slowest = max(killed.told_s, default=0.0)
-        print(f"{len(killed.told_s)} ranks killed, all others told within {slowest:.1f} s")
+        print(f"{len(killed.told_s)} ranks killed, all others knew within {slowest:.1f} s")
     wrong = [*total.wrong, *killed.wrong]
     print(*wrong, sep="\n", file=sys.stderr)
     if args.output:

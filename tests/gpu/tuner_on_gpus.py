@@ -11,7 +11,7 @@ neutral   without a configuration every call runs what it runs without the plugi
           choice lines are compared)
 rules     with the configuration, each call inside a rule runs that choice, each call outside runs
           what it runs without the plugin, and every result is right
-gain      default and rules in turn inside one communicator (the plugin's control interface
+gain      default and rules alternating inside one communicator (the plugin's control interface
           switches), median of the slowest rank's time
 
 With --emulate-nodes each process pretends to be on a node of its own (NCCL_HOSTID) and traffic goes

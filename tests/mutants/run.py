@@ -49,7 +49,7 @@ _TESTS_FAILED = 1
 
 
 class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`old` occurs once in `file` (under src/nccltune) and becomes `new`; `wrong` says what that
+    """`old` occurs once in `file` (under src/nccltune) and becomes `new`; `wrong` is what that
     breaks, `tests` (under tests/unit) must fail."""
 
     name: str
@@ -144,7 +144,7 @@ def run_tests(
     command = [sys.executable, "-c", _START, str(copy), "-q", "-p", "no:cacheprovider"]
     command += ["--no-header", *(["-x"] if first_only else [])]
     command += [str(Path("tests/unit", test)) for test in tests]
-    # Compiled files are told apart by whole seconds, in which two mutants may follow each other.
+    # Compiled files are distinguished by whole seconds, in which two mutants may follow each other.
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(copy), "CI": "1"}
     output = None if show else subprocess.DEVNULL
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process took which timing when, and what of that the study says."""
+"""Which process took which timing when, and what the study records of it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ GROUP = 4
 class Plan:
     """Timings in the order in which they were taken; arrays with one element each.
 
-    `process` numbers processes by start; `round` is what the sample says.
+    `process` numbers processes by start; `round` is that of the sample.
     """
 
     sizes: list[int]
@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Layout:
-    """A way to take timings. `paired` says that choice can be told from process and time, so that
+    """A way to take timings. `paired`: choice is separable from process and time, so that
     a rule may be sure."""
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated studies are what their names say."""
+"""The simulated studies have the properties that their names state."""
 
 import math
 from datetime import datetime

@@ -13,16 +13,17 @@
 
 namespace nccltune::bench {
 
-// Not in an unnamed namespace, where the archives would not find it.
+// Not in an unnamed namespace: argument-dependent lookup from archive.h must find it.
 template <typename Archive>
 static void Describe(Archive& archive, Introduction& introduction) {
   archive(introduction.error, introduction.nccl_version, introduction.host_hash,
           introduction.gpu_ids, introduction.compute_capability);
 }
 
-StepError Ending() { return {ErrorKind::kDied, "the run is ending", -1, true}; }
+StepError RunEndedError() { return {ErrorKind::kDied, "the run is ending", -1, true}; }
 
-bool Introduce(Exchange* exchange, const Introduction& mine, std::vector<Introduction>* all) {
+bool Introduce(ProcessExchange* exchange, const Introduction& mine,
+               std::vector<Introduction>* all) {
   Writer writer;
   writer(mine);
   std::vector<std::string> parts;
@@ -36,7 +37,7 @@ bool Introduce(Exchange* exchange, const Introduction& mine, std::vector<Introdu
   return true;
 }
 
-std::optional<OpenError> Obstacle(const std::vector<Introduction>& all) {
+std::optional<OpenError> FindOpenError(const std::vector<Introduction>& all) {
   for (const Introduction& one : all) {
     if (one.error) return one.error;
   }
@@ -65,7 +66,8 @@ std::optional<OpenError> Obstacle(const std::vector<Introduction>& all) {
   return std::nullopt;
 }
 
-std::optional<StepError> Agree(Exchange* exchange, const std::optional<StepError>& mine) {
+std::optional<StepError> ShareFirstError(ProcessExchange* exchange,
+                                         const std::optional<StepError>& mine) {
   std::string bytes;
   if (mine) {
     Writer writer;
@@ -73,13 +75,13 @@ std::optional<StepError> Agree(Exchange* exchange, const std::optional<StepError
     bytes = writer.Take();
   }
   std::vector<std::string> all;
-  if (!exchange->AllGather(bytes, &all)) return Ending();
+  if (!exchange->AllGather(bytes, &all)) return RunEndedError();
   for (const std::string& part : all) {
     if (part.empty()) continue;
     StepError error;
     Reader reader(part);
     reader(error);
-    return reader.Finished() ? error : Ending();
+    return reader.Finished() ? error : RunEndedError();
   }
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the processes tell each other so that none is left alone in a call that needs all.
+// Exchanges between the processes that keep any of them from waiting alone in a collective call.
 #ifndef NCCLTUNE_BENCH_NCCL_AGREEMENT_H_
 #define NCCLTUNE_BENCH_NCCL_AGREEMENT_H_
 
@@ -13,29 +13,33 @@
 
 namespace nccltune::bench {
 
-// What a process tells when it starts. With an error nothing else counts.
+// What each process sends to the others at the start. If `error` is set, the other members are
+// unused.
 struct Introduction {
   std::optional<OpenError> error;
   std::string nccl_version;
   std::string host_hash;
-  std::vector<std::string> gpu_ids;  // by rank; the same id is the same GPU
-  int compute_capability = 0;        // the least of its GPUs, 90 for 9.0
+  std::vector<std::string> gpu_ids;  // UUIDs of its GPUs, in rank order
+  int compute_capability = 0;        // the lowest of its GPUs, times ten: 90 means 9.0
 };
 
-// False if the run is ending.
-bool Introduce(Exchange* exchange, const Introduction& mine, std::vector<Introduction>* all);
+// Exchanges the introductions of all processes. Returns false if the run is ending.
+bool Introduce(ProcessExchange* exchange, const Introduction& mine, std::vector<Introduction>* all);
 
-// What keeps these processes from making a communicator, the same for all: the first process's
-// error, different versions of NCCL, a GPU that two ranks want.
-std::optional<OpenError> Obstacle(const std::vector<Introduction>& all);
+// Returns why these processes cannot create a communicator, the same in all of them: the first
+// process's error, different NCCL versions, or two ranks on one GPU.
+std::optional<OpenError> FindOpenError(const std::vector<Introduction>& all);
 
-// What a step is told that the end of the run overtakes.
-StepError Ending();
+// The error of a step that is cut off because the run ends.
+StepError RunEndedError();
 
-// All get the first process's error, if any has one. Ending() if the run is ending.
-std::optional<StepError> Agree(Exchange* exchange, const std::optional<StepError>& mine);
+// Returns in every process the error of the first process that has one. Returns RunEndedError() if
+// the run is ending.
+std::optional<StepError> ShareFirstError(ProcessExchange* exchange,
+                                         const std::optional<StepError>& mine);
 
-// Of this host, and no way back to its name: the host name mixed with the boot's random number.
+// Returns an id of this host that does not reveal its name: a hash of the host name and the random
+// number of the boot.
 std::string HostHash();
 
 }  // namespace nccltune::bench

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kAlignment = 16;
 
-// The size is spread over the ranks, and the call's count is one rank's share.
+// Whether the size is divided among the ranks and the call's count is one rank's share.
 bool IsShared(Collective collective) {
   switch (collective) {
     case Collective::kAllGather:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step's size means for each collective: element counts, buffers, and who gets what.
+// Translates a step's size to element counts and buffer sizes of each collective, and computes
+// which data each rank receives.
 #ifndef NCCLTUNE_BENCH_NCCL_CALL_LAYOUT_H_
 #define NCCLTUNE_BENCH_NCCL_CALL_LAYOUT_H_
 
@@ -12,11 +13,12 @@
 
 namespace nccltune::bench {
 
-// All offsets are in bytes from the start of a rank's region of the send or the receive buffer; in
-// place, both regions are one.
+// Offsets are in bytes from the start of a rank's region of the send or receive buffer. In place,
+// both regions are the same.
 struct CallLayout {
-  size_t count = 0;  // elements, as the NCCL function takes them
-  size_t bytes = 0;  // the step's, less what does not divide: what a tuner sees
+  size_t count = 0;  // the count argument of the NCCL function, in elements
+  // The step's size, rounded down to what divides among the ranks: the size that a tuner sees.
+  size_t bytes = 0;
   size_t send_bytes = 0;
   size_t receive_bytes = 0;
   size_t send_offset = 0;     // in place only
@@ -24,16 +26,16 @@ struct CallLayout {
   size_t region_bytes() const { return send_bytes > receive_bytes ? send_bytes : receive_bytes; }
 };
 
-// For one rank; only the in-place offsets depend on it. kUnsupported, and the same on all ranks,
-// for a size that leaves a rank without an element and for what has no in-place form (send/recv and
-// all-to-all read what they would overwrite).
+// Computes the layout for one rank; only the in-place offsets depend on the rank. Returns
+// kUnsupported, the same on all ranks, if the size leaves a rank without an element. So do
+// send/recv and all-to-all in place: they would overwrite data before it is sent.
 //
-// A size that does not divide among the ranks is cut like nccl-tests', to 16 bytes a rank, or to
-// whole elements where that leaves nothing.
+// A size that does not divide among the ranks is rounded down as nccl-tests does: to 16 bytes a
+// rank, or to whole elements if 16 bytes are too much.
 std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayout* layout);
 
-// A part of a rank's result: `elements` from `offset`, which are those from `first` on of the
-// pattern of rank `source`, or of the reduction of all ranks' patterns.
+// A part of a rank's result: `elements` elements at byte `offset`. The expected data starts at
+// element `first` of the pattern of rank `source`, or of the reduction of all patterns.
 struct ResultPart {
   static constexpr int kReduced = -1;
   int source = kReduced;
@@ -42,7 +44,7 @@ struct ResultPart {
   size_t first = 0;
 };
 
-// In the order of their offsets; nothing for a rank that gets no result.
+// Returns the parts in the order of their offsets; empty for a rank that receives no result.
 std::vector<ResultPart> ResultOf(const Step& step, const CallLayout& layout, int rank, int ranks);
 
 }  // namespace nccltune::bench

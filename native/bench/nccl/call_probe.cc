@@ -27,16 +27,16 @@ struct Communicator {
   std::optional<ProbedCall> last;
 };
 
-// Everything under the mutex; the mask is NCCL's, which reads it without.
+// Guarded by the mutex, except that NCCL reads *mask without it.
 struct State {
   std::mutex mutex;
   int* mask = nullptr;
   int listeners = 0;
-  std::map<void*, Communicator> communicators;  // by the context that NCCL was given
+  std::map<void*, Communicator> communicators;  // key: the context returned to NCCL
   uintptr_t contexts = 0;
 };
 
-// Never destroyed: NCCL's threads may outlive the end of main.
+// Never destroyed, because NCCL's threads may outlive main.
 State& Shared() {
   static State* const state = new State;
   return *state;
@@ -136,8 +136,8 @@ std::optional<ProbedCall> CallProbe::Take(int rank) {
 
 }  // namespace nccltune::bench
 
-// Looked up by NCCL in the program. All of it may be called from any thread; it throws nothing but
-// for lack of memory, which ends the program.
+// NCCL looks this symbol up in the program. Its functions may be called from any thread. They throw
+// only if memory is exhausted, which ends the program.
 extern "C" {
 extern __attribute__((visibility("default"))) const nccltune::abi::ProfilerV5 ncclProfiler_v5;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What NCCL says that it enqueues. The program exports NCCL's profiler interface, NCCL finds it
-// when told to look in the program itself (NCCL_PROFILER_PLUGIN=STATIC_PLUGIN), and its mask of
-// events is zero but for the one call of a step that is looked at. So the timed calls pay what NCCL
-// has for a profiler that wants nothing: a load and a test.
+// Learns from NCCL's profiler interface what NCCL enqueues. The program itself exports the
+// interface, and NCCL_PROFILER_PLUGIN=STATIC_PLUGIN makes NCCL look for it there. The event mask is
+// zero except during the one observed call of a step. So each timed call costs NCCL only a load and
+// a test of the mask.
 #ifndef NCCLTUNE_BENCH_NCCL_CALL_PROBE_H_
 #define NCCLTUNE_BENCH_NCCL_CALL_PROBE_H_
 
@@ -14,17 +14,17 @@
 namespace nccltune::bench {
 
 struct ProbedCall {
-  host::Combination combination;  // unknown for point-to-point
-  int channels = 0;               // of several sends and receives the most
+  host::Combination combination;  // unknown for point-to-point calls
+  int channels = 0;               // of several sends and receives: the largest number
 };
 
 class CallProbe {
  public:
-  // Makes NCCL load it. Before NCCL reads the environment. An NCCL_PROFILER_PLUGIN of "none" is
-  // left alone, and then nothing is probed.
+  // Makes NCCL load the probe; must be called before NCCL reads the environment. If
+  // NCCL_PROFILER_PLUGIN is "none", it stays so and nothing is probed.
   static void Announce();
 
-  // While one of these lives, calls of all threads are looked at.
+  // While an object of this class exists, calls of all threads are recorded.
   class Listening {
    public:
     Listening();
@@ -33,8 +33,8 @@ class CallProbe {
     Listening& operator=(const Listening&) = delete;
   };
 
-  // What `rank`, of this process, enqueued last, and forgets it. To be asked when the call has
-  // completed. Nothing under graph capture, where NCCL enqueues later.
+  // Returns and clears the last call that `rank`, a rank of this process, enqueued. Ask after the
+  // call has completed. Returns nullopt under graph capture, where NCCL enqueues later.
   static std::optional<ProbedCall> Take(int rank);
 };
 

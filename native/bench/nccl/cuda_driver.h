@@ -7,33 +7,33 @@
 #include <string>
 
 #include "bench/backend.h"
-#include "bench/nccl/cuda_abi.h"
+#include "common/cuda_api.h"
 
 namespace nccltune::bench {
 
-// libcuda.so.1, opened and initialised.
-class CudaDriver {
+// The CUDA driver library, libcuda.so.1, opened and initialized.
+class CudaLibrary {
  public:
-  // Null and *error (kCannotRun) where there is no driver or no GPU.
-  static std::unique_ptr<CudaDriver> Open(OpenError* error);
+  // Returns null with *error (kCannotRun) if there is no driver or no GPU.
+  static std::unique_ptr<CudaLibrary> Open(OpenError* error);
 
-  const cuda::Functions* operator->() const { return &functions_; }
+  const cu::Api* operator->() const { return &api_; }
 
   int devices() const { return devices_; }
-  // The newest CUDA version that the driver runs, "13.0".
+  // The newest CUDA version that the driver supports, "13.0".
   const std::string& version() const { return version_; }
 
-  // "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"
-  std::string Text(cuda::Result result) const;
+  // Returns the text of a result: "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
+  std::string Text(cu::Result result) const;
 
-  // Nothing if the call went well, else what it was for and the driver's words. Only `kCuda` errors
-  // come from here; they are fatal, as a context that failed once is of no more use.
-  std::optional<StepError> Check(cuda::Result result, const char* what, int rank) const;
+  // Returns nullopt for success, else an error with `what` and the driver's text. It is always
+  // kCuda and fatal, because a context that failed once cannot be used again.
+  std::optional<StepError> Check(cu::Result result, const char* what, int rank) const;
 
  private:
-  CudaDriver() = default;
+  CudaLibrary() = default;
 
-  cuda::Functions functions_{};
+  cu::Api api_;
   int devices_ = 0;
   std::string version_;
 };

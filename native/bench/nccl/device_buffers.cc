@@ -7,20 +7,21 @@
 namespace nccltune::bench {
 namespace {
 
-// Left to NCCL, which allocates when a choice is first used, and to others.
+// Memory left free for other programs and for NCCL, which allocates when a choice is first used.
 constexpr size_t kLeftFree = size_t{1} << 30U;
-constexpr size_t kGranule = size_t{2} << 20U;  // pages of the GPU
+constexpr size_t kGranule = size_t{2} << 20U;  // page size of the GPU
 constexpr size_t kPlaceAlignment = 512;
 constexpr size_t kWidestElement = 8;
-constexpr size_t kMeetingPointBytes = 512;
+constexpr size_t kBarrierValueBytes = 512;
 
 size_t RoundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-void* Pointer(cuda::DevicePointer address) {
+void* Pointer(cu::Pointer address) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
 }
 
-// "1536 MiB", "17 KiB": down to the next whole unit of which there are at least two.
+// Formats a size rounded down to the largest unit of which there are at least two: "1536 MiB", "17
+// KiB".
 std::string Amount(size_t bytes) {
   constexpr const char* kUnits[] = {" bytes", " KiB", " MiB", " GiB"};
   size_t unit = 0;
@@ -33,15 +34,15 @@ std::string Amount(size_t bytes) {
 
 }  // namespace
 
-std::optional<StepError> DeviceBuffers::Open(cuda::Device device) {
+std::optional<StepError> DeviceBuffers::Open(cu::Device device) {
   int cache = 0;
-  cuda_->cuDeviceGetAttribute(&cache, cuda::kL2CacheSize, device);
-  least_bytes_ = RoundedUp(2 * static_cast<size_t>(std::max(cache, 1)), kGranule);
-  if (auto error = cuda_.Check(cuda_->cuMemAlloc_v2(&meeting_point_, kMeetingPointBytes),
+  cuda_->DeviceGetAttribute(&cache, cu::kL2CacheSize, device);
+  min_bytes_ = RoundedUp(2 * static_cast<size_t>(std::max(cache, 1)), kGranule);
+  if (auto error = cuda_.Check(cuda_->MemAlloc(&barrier_value_, kBarrierValueBytes),
                                "allocate memory", rank_)) {
     return error;
   }
-  return cuda_.Check(cuda_->cuMemAlloc_v2(&pattern_, kPatternElements * kWidestElement),
+  return cuda_.Check(cuda_->MemAlloc(&pattern_, kPatternElements * kWidestElement),
                      "allocate memory", rank_);
 }
 
@@ -58,15 +59,15 @@ std::optional<StepError> DeviceBuffers::Reserve(const Step& step, const CallLayo
   }
   size_t free = 0;
   size_t total = 0;
-  if (auto error = cuda_.Check(cuda_->cuMemGetInfo_v2(&free, &total), "ask for memory", rank_)) {
+  if (auto error = cuda_.Check(cuda_->MemGetInfo(&free, &total), "ask for memory", rank_)) {
     return error;
   }
   const size_t held = send_.bytes + receive_.bytes;
   const size_t kept = std::min(kLeftFree, total / 16);
   const size_t available = free + held > kept ? free + held - kept : 0;
-  // What is there never shrinks, so that alternating sizes do not allocate each time.
-  size_t new_send = std::max({send, send_.bytes, least_bytes_});
-  size_t new_receive = std::max({receive, receive_.bytes, least_bytes_});
+  // Buffers never shrink, so that alternating sizes do not allocate each time.
+  size_t new_send = std::max({send, send_.bytes, min_bytes_});
+  size_t new_receive = std::max({receive, receive_.bytes, min_bytes_});
   if (new_send + new_receive > available) {
     new_send = send;
     new_receive = receive;
@@ -104,17 +105,17 @@ std::optional<StepError> DeviceBuffers::Grow(Buffer* buffer, size_t bytes, bool 
       error->fatal = false;
       return error;
     }
-    buffer->start = static_cast<cuda::DevicePointer>(reinterpret_cast<uintptr_t>(start));
+    buffer->start = static_cast<cu::Pointer>(reinterpret_cast<uintptr_t>(start));
     buffer->from_nccl = true;
     buffer->bytes = bytes;
     return nccl_.Check(nccl_->ncclCommRegister(comm, start, bytes, &buffer->registration),
                        "register a buffer", rank_, comm);
   }
-  const cuda::Result result = cuda_->cuMemAlloc_v2(&buffer->start, bytes);
-  if (result == cuda::kOutOfMemory) {
+  const cu::Result result = cuda_->MemAlloc(&buffer->start, bytes);
+  if (result == cu::kOutOfMemory) {
     buffer->start = 0;
     return StepError{.kind = ErrorKind::kMemory,
-                     .text = Amount(bytes) + " of a GPU's memory could not be had",
+                     .text = Amount(bytes) + " of GPU memory could not be allocated",
                      .rank = rank_,
                      .fatal = false};
   }
@@ -131,7 +132,7 @@ void DeviceBuffers::Free(Buffer* buffer, nccl::Comm comm) {
     if (buffer->from_nccl) {
       nccl_->ncclMemFree(Pointer(buffer->start));
     } else {
-      cuda_->cuMemFree_v2(buffer->start);
+      cuda_->MemFree(buffer->start);
     }
   }
   *buffer = {};
@@ -140,19 +141,19 @@ void DeviceBuffers::Free(Buffer* buffer, nccl::Comm comm) {
 void DeviceBuffers::Release(nccl::Comm comm) {
   Free(&send_, comm);
   Free(&receive_, comm);
-  if (pattern_ != 0) cuda_->cuMemFree_v2(pattern_);
-  if (meeting_point_ != 0) cuda_->cuMemFree_v2(meeting_point_);
+  if (pattern_ != 0) cuda_->MemFree(pattern_);
+  if (barrier_value_ != 0) cuda_->MemFree(barrier_value_);
   pattern_ = 0;
-  meeting_point_ = 0;
+  barrier_value_ = 0;
 }
 
 std::optional<StepError> DeviceBuffers::FillFor(const Step& step, const PatternKey& key,
-                                                const Bytes& pattern, cuda::Stream stream) {
+                                                const Bytes& pattern, cu::Stream stream) {
   if (pattern_key_ != key) {
     pattern_key_.reset();
-    if (auto error = cuda_.Check(
-            cuda_->cuMemcpyHtoDAsync_v2(pattern_, pattern.data(), pattern.size(), stream),
-            "copy data to the GPU", rank_)) {
+    if (auto error =
+            cuda_.Check(cuda_->MemcpyHtoDAsync(pattern_, pattern.data(), pattern.size(), stream),
+                        "copy data to the GPU", rank_)) {
       return error;
     }
     pattern_key_ = key;
@@ -163,19 +164,19 @@ std::optional<StepError> DeviceBuffers::FillFor(const Step& step, const PatternK
 }
 
 std::optional<StepError> DeviceBuffers::Fill(Buffer* buffer, const PatternKey& key,
-                                             cuda::Stream stream) const {
+                                             cu::Stream stream) const {
   buffer->holds = key;
   return Repeat(buffer->start, buffer->bytes, stream);
 }
 
-std::optional<StepError> DeviceBuffers::Repeat(cuda::DevicePointer to, size_t bytes,
-                                               cuda::Stream stream) const {
-  // Doubles what is there, which stays a whole number of patterns until the last copy.
+std::optional<StepError> DeviceBuffers::Repeat(cu::Pointer to, size_t bytes,
+                                               cu::Stream stream) const {
+  // Doubles the filled part. It stays a whole number of patterns until the last copy.
   size_t done = std::min(pattern_bytes_, bytes);
-  cuda::Result result = cuda_->cuMemcpyDtoDAsync_v2(to, pattern_, done, stream);
-  while (result == cuda::kSuccess && done < bytes) {
+  cu::Result result = cuda_->MemcpyDtoDAsync(to, pattern_, done, stream);
+  while (result == cu::kSuccess && done < bytes) {
     const size_t more = std::min(done, bytes - done);
-    result = cuda_->cuMemcpyDtoDAsync_v2(to + done, to, more, stream);
+    result = cuda_->MemcpyDtoDAsync(to + done, to, more, stream);
     done += more;
   }
   return cuda_.Check(result, "copy data on the GPU", rank_);
@@ -189,7 +190,7 @@ size_t DeviceBuffers::places(const Step& step, const CallLayout& layout) const {
 
 CallBuffers DeviceBuffers::At(const Step& step, const CallLayout& layout, size_t place) const {
   if (step.in_place) {
-    const cuda::DevicePointer region =
+    const cu::Pointer region =
         receive_.start + place * RoundedUp(layout.region_bytes(), kPlaceAlignment);
     return {region + layout.send_offset, region + layout.receive_offset};
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A GPU's send and receive buffers: allocated for the largest step so far, never less than twice
-// the L2 cache, and used in turn from many offsets, so that a call does not find in the cache what
-// the one before it left there.
+// The send and receive buffers of a GPU. They grow to the largest step so far and are at least
+// twice as large as the L2 cache. Successive calls use different offsets, so that no call finds its
+// data in the cache.
 #ifndef NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_
 #define NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_
 
@@ -17,49 +17,50 @@
 
 namespace nccltune::bench {
 
-// Where one call reads and writes.
+// The buffers of one call.
 struct CallBuffers {
-  cuda::DevicePointer send = 0;
-  cuda::DevicePointer receive = 0;
+  cu::Pointer send = 0;
+  cu::Pointer receive = 0;
 };
 
-// Used with the GPU's context current.
+// All functions need the GPU's context to be current.
 class DeviceBuffers {
  public:
-  DeviceBuffers(const CudaDriver& cuda, const NcclLibrary& nccl, int rank)
+  DeviceBuffers(const CudaLibrary& cuda, const NcclLibrary& nccl, int rank)
       : cuda_(cuda), nccl_(nccl), rank_(rank) {}
   DeviceBuffers(const DeviceBuffers&) = delete;
   DeviceBuffers& operator=(const DeviceBuffers&) = delete;
 
-  // What every step needs. Before all others.
-  std::optional<StepError> Open(cuda::Device device);
+  // Allocates what every step needs. Call it first.
+  std::optional<StepError> Open(cu::Device device);
 
-  // Makes room for the step, and leaves everything as it is if there is some. kMemory, not fatal,
-  // says what would fit; the buffers are empty then. Nothing may be running that uses them.
-  // `registered`: from ncclMemAlloc and registered with the communicator.
+  // Grows the buffers for the step if they are too small; nothing may be running that uses them.
+  // With `registered`, the memory comes from ncclMemAlloc and is registered with the communicator.
+  // The error kMemory is not fatal and states what would fit; the buffers are then empty.
   std::optional<StepError> Reserve(const Step& step, const CallLayout& layout, nccl::Comm comm);
 
-  // Fills what a step reads with the rank's pattern, unless it holds that already. Done when the
-  // stream is.
+  // Enqueues the copy of the rank's pattern into the buffer that the step reads, unless it is there
+  // already.
   std::optional<StepError> FillFor(const Step& step, const PatternKey& key, const Bytes& pattern,
-                                   cuda::Stream stream);
+                                   cu::Stream stream);
 
-  // Repeats the pattern given last over `bytes` at `to`.
-  std::optional<StepError> Repeat(cuda::DevicePointer to, size_t bytes, cuda::Stream stream) const;
+  // Enqueues copies of the current pattern that fill `bytes` at `to`.
+  std::optional<StepError> Repeat(cu::Pointer to, size_t bytes, cu::Stream stream) const;
 
-  // Pairs of regions that a step's calls can use in turn, one at least.
+  // Returns how many places, that is pairs of regions for one call, the buffers hold; at least one.
   size_t places(const Step& step, const CallLayout& layout) const;
   CallBuffers At(const Step& step, const CallLayout& layout, size_t place) const;
 
-  // A float of its own for the call that brings the ranks together.
-  cuda::DevicePointer meeting_point() const { return meeting_point_; }
+  // One float, for the all-reduce that synchronizes the ranks.
+  cu::Pointer barrier_value() const { return barrier_value_; }
 
-  // Gives everything back. `comm` null: it has been aborted, and its registrations with it.
+  // Frees everything. A null `comm` means that the communicator was aborted, and its registrations
+  // with it.
   void Release(nccl::Comm comm);
 
  private:
   struct Buffer {
-    cuda::DevicePointer start = 0;
+    cu::Pointer start = 0;
     size_t bytes = 0;
     void* registration = nullptr;
     bool from_nccl = false;
@@ -69,18 +70,18 @@ class DeviceBuffers {
   std::optional<StepError> Grow(Buffer* buffer, size_t bytes, bool registered, nccl::Comm comm);
   void Free(Buffer* buffer, nccl::Comm comm);
   std::optional<StepError> DoesNotFit(const Step& step, size_t needed, size_t available) const;
-  std::optional<StepError> Fill(Buffer* buffer, const PatternKey& key, cuda::Stream stream) const;
+  std::optional<StepError> Fill(Buffer* buffer, const PatternKey& key, cu::Stream stream) const;
 
-  const CudaDriver& cuda_;
+  const CudaLibrary& cuda_;
   const NcclLibrary& nccl_;
   const int rank_;
   Buffer send_;
   Buffer receive_;
-  cuda::DevicePointer meeting_point_ = 0;
-  cuda::DevicePointer pattern_ = 0;  // room for one pattern of the widest type
+  cu::Pointer barrier_value_ = 0;
+  cu::Pointer pattern_ = 0;  // one pattern; allocated for the widest type
   std::optional<PatternKey> pattern_key_;
   size_t pattern_bytes_ = 0;
-  size_t least_bytes_ = 0;
+  size_t min_bytes_ = 0;
 };
 
 }  // namespace nccltune::bench

@@ -10,11 +10,11 @@
 namespace nccltune::bench {
 namespace {
 
-// A binary format narrower than float: sign, exponent, fraction.
+// A floating-point format narrower than float: sign, exponent, fraction.
 struct Narrow {
   int exponent_bits;
   int fraction_bits;
-  bool has_infinity;  // else the largest exponent holds numbers, and all ones is the only NaN
+  bool has_infinity;  // false: the largest exponent holds numbers, and only all ones is NaN
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   uint32_t exponent_mask() const { return (1U << exponent_bits) - 1; }
@@ -46,7 +46,7 @@ double DecodeNarrow(const Narrow& format, uint32_t bits) {
 uint32_t EncodeNarrow(const Narrow& format, double number) {
   const uint32_t sign = std::signbit(number) ? 1U << (format.width() - 1) : 0U;
   const uint32_t largest_exponent = format.exponent_mask() << format.fraction_bits;
-  // Above all numbers: infinity, or where there is none NaN.
+  // The encoding of numbers that are too large: infinity, or NaN in a format without infinity.
   const uint32_t beyond =
       format.has_infinity ? largest_exponent : largest_exponent | format.fraction_mask();
   if (std::isnan(number)) return sign | largest_exponent | format.fraction_mask();
@@ -54,8 +54,8 @@ uint32_t EncodeNarrow(const Narrow& format, double number) {
   if (size == 0) return sign;
   if (std::isinf(size)) return sign | beyond;
   const int power = std::max(std::ilogb(size), 1 - format.bias());
-  // Whole units of the last place; nearbyint rounds half to even. A carry into the next power of
-  // two carries into the exponent field by itself.
+  // The mantissa in units of its last place; nearbyint rounds half to even. A carry into the next
+  // power of two increments the exponent field by itself.
   const double units = std::nearbyint(std::ldexp(size, format.fraction_bits - power));
   const auto bits = static_cast<uint64_t>(units) +
                     (static_cast<uint64_t>(power + format.bias() - 1) << format.fraction_bits);
@@ -75,7 +75,7 @@ void Store(T value, void* element) {
 }
 
 double LoadNarrow(const Narrow& format, const void* element) {
-  uint16_t bits = 0;  // the formats are little-endian in memory, as the processor is
+  uint16_t bits = 0;  // element and host are both little-endian
   std::memcpy(&bits, element, static_cast<size_t>(format.width()) / 8);
   return DecodeNarrow(format, bits);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gpu_calls.cc has the collectives.
+// GPU resources, waiting, timing and checking. gpu_calls.cc has the collectives.
 #include "bench/nccl/gpu.h"
 
 #include <sched.h>
@@ -8,32 +8,32 @@
 namespace nccltune::bench {
 namespace {
 
-// NCCL is asked for asynchronous errors once in so many polls.
+// NCCL is asked for asynchronous errors once in this many polls.
 constexpr unsigned kPollsPerErrorCheck = 64;
 
-// Bytes that no pattern holds for long.
-constexpr unsigned char kSpoilt = 0xa5;
+// Written over the result region before a check. No pattern has a long run of this byte.
+constexpr unsigned char kOverwritten = 0xa5;
 
 }  // namespace
 
 std::optional<StepError> Gpu::Open() {
-  if (auto error = CudaCheck(cuda_->cuDeviceGet(&device_, ordinal_), "find the GPU")) return error;
-  // The context that NCCL uses, too.
-  if (auto error = CudaCheck(cuda_->cuDevicePrimaryCtxRetain(&context_, device_), "take the GPU")) {
+  if (auto error = CudaCheck(cuda_->DeviceGet(&device_, ordinal_), "find the GPU")) return error;
+  // The primary context, which NCCL uses too.
+  if (auto error = CudaCheck(cuda_->DevicePrimaryCtxRetain(&context_, device_), "take the GPU")) {
     return error;
   }
-  if (auto error = CudaCheck(cuda_->cuCtxSetCurrent(context_), "take the GPU")) return error;
+  if (auto error = CudaCheck(cuda_->CtxSetCurrent(context_), "take the GPU")) return error;
   if (auto error =
-          CudaCheck(cuda_->cuStreamCreate(&stream_, cuda::kStreamNonBlocking), "make a stream")) {
+          CudaCheck(cuda_->StreamCreate(&stream_, cu::kStreamNonBlocking), "make a stream")) {
     return error;
   }
-  for (cuda::Event* const event : {&start_, &end_, &done_}) {
-    if (auto error = CudaCheck(cuda_->cuEventCreate(event, cuda::kEventDefault), "make an event")) {
+  for (cu::Event* const event : {&start_, &end_, &done_}) {
+    if (auto error = CudaCheck(cuda_->EventCreate(event, cu::kEventDefault), "make an event")) {
       return error;
     }
   }
   if (auto error =
-          CudaCheck(cuda_->cuMemHostAlloc(&host_, kMostCheckedBytes, 0), "allocate host memory")) {
+          CudaCheck(cuda_->MemHostAlloc(&host_, kMaxCheckedBytes, 0), "allocate host memory")) {
     return error;
   }
   return buffers_.Open(device_);
@@ -62,15 +62,15 @@ std::optional<StepError> Gpu::Prepare(const Step& step) {
 }
 
 std::optional<StepError> Gpu::Wait() {
-  if (auto error = CudaCheck(cuda_->cuEventRecord(done_, stream_), "record an event")) return error;
+  if (auto error = CudaCheck(cuda_->EventRecord(done_, stream_), "record an event")) return error;
   return PollFor(done_);
 }
 
-std::optional<StepError> Gpu::PollFor(cuda::Event event) {
+std::optional<StepError> Gpu::PollFor(cu::Event event) {
   for (unsigned polls = 1;; ++polls) {
-    const cuda::Result result = cuda_->cuEventQuery(event);
-    if (result == cuda::kSuccess) return std::nullopt;
-    if (result != cuda::kNotReady) return CudaCheck(result, "finish what was launched");
+    const cu::Result result = cuda_->EventQuery(event);
+    if (result == cu::kSuccess) return std::nullopt;
+    if (result != cu::kNotReady) return CudaCheck(result, "finish what was launched");
     if (auto error = FeedLoad()) return error;
     if (stop_) return StepError{ErrorKind::kDied, "stopped", rank_, true};
     if (polls % kPollsPerErrorCheck == 0 && comm() != nullptr) {
@@ -99,27 +99,27 @@ std::optional<StepError> Gpu::FeedLoad() {
 
 std::optional<StepError> Gpu::StopLoad() { return load_->Stop(); }
 
-// As many exchanges as the rank that has begun most: each waits for all ranks. The number goes by
-// the communicator of the calls, which waits for none of them.
+// Each exchange waits for all ranks, so every rank must run as many as the rank that has begun
+// most. That number is exchanged over the communicator of the calls, which waits for no traffic.
 std::optional<StepError> Gpu::StopTraffic() {
   uint64_t begun = 0;
   uint64_t most = 0;
   if (auto error = traffic_.Pause(&begun)) return error;
-  if (auto error = MostOf(begun, &most)) return error;
+  if (auto error = MaxOverRanks(begun, &most)) return error;
   return traffic_.Finish(most);
 }
 
-std::optional<StepError> Gpu::MostOf(uint64_t mine, uint64_t* most) {
+std::optional<StepError> Gpu::MaxOverRanks(uint64_t mine, uint64_t* most) {
   auto* const number = static_cast<float*>(host_);
   *number = static_cast<float>(mine);
-  const cuda::DevicePointer at = buffers_.meeting_point();
-  if (auto error = CudaCheck(cuda_->cuMemcpyHtoDAsync_v2(at, number, sizeof *number, stream_),
-                             "copy a number")) {
+  const cu::Pointer at = buffers_.barrier_value();
+  if (auto error =
+          CudaCheck(cuda_->MemcpyHtoDAsync(at, number, sizeof *number, stream_), "copy a number")) {
     return error;
   }
-  if (auto error = MeetBySum()) return error;
-  if (auto error = CudaCheck(cuda_->cuMemcpyDtoHAsync_v2(number, at, sizeof *number, stream_),
-                             "copy a number")) {
+  if (auto error = EnqueueBarrierAllReduce()) return error;
+  if (auto error =
+          CudaCheck(cuda_->MemcpyDtoHAsync(number, at, sizeof *number, stream_), "copy a number")) {
     return error;
   }
   if (auto error = Wait()) return error;
@@ -128,48 +128,47 @@ std::optional<StepError> Gpu::MostOf(uint64_t mine, uint64_t* most) {
 }
 
 std::optional<StepError> Gpu::RecordStart() {
-  return CudaCheck(cuda_->cuEventRecord(start_, stream_), "record an event");
+  return CudaCheck(cuda_->EventRecord(start_, stream_), "record an event");
 }
 
 std::optional<StepError> Gpu::RecordEndAndWait() {
-  if (auto error = CudaCheck(cuda_->cuEventRecord(end_, stream_), "record an event")) return error;
+  if (auto error = CudaCheck(cuda_->EventRecord(end_, stream_), "record an event")) return error;
   return PollFor(end_);
 }
 
 std::optional<StepError> Gpu::Elapsed(double* us) const {
   float milliseconds = 0;
-  auto error = CudaCheck(cuda_->cuEventElapsedTime(&milliseconds, start_, end_), "read the time");
+  auto error = CudaCheck(cuda_->EventElapsedTime(&milliseconds, start_, end_), "read the time");
   *us = 1e3 * static_cast<double>(milliseconds);
   return error;
 }
 
 std::optional<StepError> Gpu::BeginCapture() {
-  return CudaCheck(cuda_->cuStreamBeginCapture_v2(stream_, cuda::kCaptureThreadLocal),
-                   "begin a graph");
+  return CudaCheck(cuda_->StreamBeginCapture(stream_, cu::kCaptureThreadLocal), "begin a graph");
 }
 
-std::optional<StepError> Gpu::EndCapture(cuda::GraphExec* graph) {
-  cuda::Graph captured = nullptr;
-  if (auto error = CudaCheck(cuda_->cuStreamEndCapture(stream_, &captured), "make a graph")) {
+std::optional<StepError> Gpu::EndCapture(cu::GraphExec* graph) {
+  cu::Graph captured = nullptr;
+  if (auto error = CudaCheck(cuda_->StreamEndCapture(stream_, &captured), "make a graph")) {
     return error;
   }
-  const cuda::Result result = cuda_->cuGraphInstantiateWithFlags(graph, captured, 0);
-  cuda_->cuGraphDestroy(captured);
+  const cu::Result result = cuda_->GraphInstantiateWithFlags(graph, captured, 0);
+  cuda_->GraphDestroy(captured);
   return CudaCheck(result, "make a graph");
 }
 
-std::optional<StepError> Gpu::Launch(cuda::GraphExec graph) {
-  return CudaCheck(cuda_->cuGraphLaunch(graph, stream_), "launch a graph");
+std::optional<StepError> Gpu::Launch(cu::GraphExec graph) {
+  return CudaCheck(cuda_->GraphLaunch(graph, stream_), "launch a graph");
 }
 
 std::optional<StepError> Gpu::PrepareCheck(const Step& step) {
   const CallBuffers at = buffers_.At(step, layout_, 0);
   if (auto error =
-          CudaCheck(cuda_->cuMemsetD8Async(at.receive, kSpoilt, layout_.receive_bytes, stream_),
+          CudaCheck(cuda_->MemsetD8Async(at.receive, kOverwritten, layout_.receive_bytes, stream_),
                     "spoil the result")) {
     return error;
   }
-  // Out of place, what is sent was never written to.
+  // Out of place, the send region is never written to.
   return step.in_place ? buffers_.Repeat(at.send, layout_.send_bytes, stream_) : std::nullopt;
 }
 
@@ -183,9 +182,9 @@ std::optional<StepError> Gpu::Check(const Step& step, int64_t* wrong) {
   auto* const host = static_cast<unsigned char*>(host_);
   size_t used = 0;
   for (const Window& window : windows) {
-    if (auto error = CudaCheck(cuda_->cuMemcpyDtoHAsync_v2(host + used, at.receive + window.offset,
-                                                           window.bytes, stream_),
-                               "copy the result")) {
+    if (auto error = CudaCheck(
+            cuda_->MemcpyDtoHAsync(host + used, at.receive + window.offset, window.bytes, stream_),
+            "copy the result")) {
       return error;
     }
     used += window.bytes;
@@ -218,12 +217,12 @@ void Gpu::Release() {
   buffers_.Release(nullptr);
   load_.reset();
   traffic_.Release();
-  if (host_ != nullptr) cuda_->cuMemFreeHost(host_);
-  for (cuda::Event event : {start_, end_, done_}) {
-    if (event != nullptr) cuda_->cuEventDestroy_v2(event);
+  if (host_ != nullptr) cuda_->MemFreeHost(host_);
+  for (cu::Event event : {start_, end_, done_}) {
+    if (event != nullptr) cuda_->EventDestroy(event);
   }
-  if (stream_ != nullptr) cuda_->cuStreamDestroy_v2(stream_);
-  cuda_->cuDevicePrimaryCtxRelease_v2(device_);
+  if (stream_ != nullptr) cuda_->StreamDestroy(stream_);
+  cuda_->DevicePrimaryCtxRelease(device_);
   context_ = nullptr;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives that a GPU takes part in.
+// How a GPU enqueues each collective.
 #include "bench/nccl/element.h"
 #include "bench/nccl/gpu.h"
 
@@ -25,8 +25,8 @@ nccl::RedOp Gpu::RedOpOf(const Step& step) const {
   return step.redop == Redop::kMulsum && premul_ ? premul_->op : static_cast<int>(step.redop);
 }
 
-// A step begins where the ones before it are unlikely to have been lately. The same on all ranks,
-// because registered buffers want the same offsets.
+// Each step starts at another place, one that recent steps are unlikely to have used. It is the
+// same on all ranks, because registered buffers need equal offsets.
 size_t Gpu::FirstPlace(const Step& step) const {
   constexpr uint64_t kStride = 4099;
   return static_cast<size_t>(step.sequence * kStride);
@@ -77,7 +77,7 @@ std::optional<StepError> Gpu::CallAt(const Step& step, const CallBuffers& buffer
 std::optional<StepError> Gpu::GroupedCall(const Step& step, const CallBuffers& buffers) {
   if (auto error = NcclCheck(nccl_->ncclGroupStart(), "begin a group")) return error;
   const nccl::Result result = SendAndReceive(step, buffers);
-  // Even after an error: NCCL keeps count of what was begun.
+  // Call it even after an error: each ncclGroupStart needs an ncclGroupEnd.
   const nccl::Result ended = nccl_->ncclGroupEnd();
   return NcclCheck(result != abi::kSuccess ? result : ended, "send and receive");
 }
@@ -124,7 +124,7 @@ nccl::Result Gpu::SendAndReceive(const Step& step, const CallBuffers& buffers) {
   return result;
 }
 
-bool Gpu::MeetsByItself(const Step& step) {
+bool Gpu::IsOwnBarrier(const Step& step) {
   switch (step.collective) {
     case Collective::kAllReduce:
     case Collective::kAllGather:
@@ -136,12 +136,12 @@ bool Gpu::MeetsByItself(const Step& step) {
   }
 }
 
-std::optional<StepError> Gpu::Meet(const Step& step, size_t index) {
-  return MeetsByItself(step) ? Call(step, index) : MeetBySum();
+std::optional<StepError> Gpu::EnqueueBarrier(const Step& step, size_t index) {
+  return IsOwnBarrier(step) ? Call(step, index) : EnqueueBarrierAllReduce();
 }
 
-std::optional<StepError> Gpu::MeetBySum() {
-  auto* const number = reinterpret_cast<void*>(buffers_.meeting_point());
+std::optional<StepError> Gpu::EnqueueBarrierAllReduce() {
+  auto* const number = reinterpret_cast<void*>(buffers_.barrier_value());
   return NcclCheck(nccl_->ncclAllReduce(number, number, 1, static_cast<int>(Dtype::kFloat),
                                         static_cast<int>(Redop::kMax), comm(), stream_),
                    "bring the ranks together");

@@ -11,14 +11,14 @@ namespace {
 using Failure = std::optional<StepError>;
 
 constexpr unsigned kThreads = 256;
-// With as many threads every SM is full; of a GPU with smaller ones some wait for their turn.
+// Enough threads to fill every SM. On a GPU with smaller SMs some blocks wait.
 constexpr unsigned kBlocksPerSm = 8;
 constexpr unsigned kFirstRounds = 4096;
-constexpr double kMicroseconds = 100;  // of one kernel
-constexpr double kMostRounds = 1 << 24;
+constexpr double kMicroseconds = 100;  // target duration of one kernel
+constexpr double kMaxRounds = 1 << 24;
 
-// Multiplies and adds in registers. For the oldest GPUs that NCCL of today runs on; the driver
-// compiles it for the one that is there.
+// Multiplies and adds in registers. Written for the oldest GPUs that current NCCL supports; the
+// driver compiles it for the actual GPU.
 constexpr char kKernel[] = R"ptx(
 .version 6.4
 .target sm_60
@@ -69,33 +69,31 @@ NEXT:
 
 }  // namespace
 
-Failure ComputeLoad::Open(cuda::Device device) {
+Failure ComputeLoad::Open(cu::Device device) {
   if (function_ != nullptr) return std::nullopt;
   int multiprocessors = 0;
-  if (auto error =
-          Check(cuda_->cuDeviceGetAttribute(&multiprocessors, cuda::kMultiprocessors, device),
-                "ask for its SMs")) {
+  if (auto error = Check(cuda_->DeviceGetAttribute(&multiprocessors, cu::kMultiprocessors, device),
+                         "ask for its SMs")) {
     return error;
   }
   blocks_ = static_cast<unsigned>(std::max(multiprocessors, 1)) * kBlocksPerSm;
-  if (auto error = Check(cuda_->cuModuleLoadData(&module_, kKernel), "compile a kernel")) {
+  if (auto error = Check(cuda_->ModuleLoadData(&module_, kKernel), "compile a kernel")) {
     return error;
   }
-  if (auto error =
-          Check(cuda_->cuStreamCreate(&stream_, cuda::kStreamNonBlocking), "make a stream")) {
+  if (auto error = Check(cuda_->StreamCreate(&stream_, cu::kStreamNonBlocking), "make a stream")) {
     return error;
   }
-  for (cuda::Event& event : events_) {
-    if (auto error = Check(cuda_->cuEventCreate(&event, cuda::kEventDefault), "make an event")) {
+  for (cu::Event& event : events_) {
+    if (auto error = Check(cuda_->EventCreate(&event, cu::kEventDefault), "make an event")) {
       return error;
     }
   }
-  if (auto error = Check(cuda_->cuMemAlloc_v2(&out_, sizeof(float)), "allocate memory")) {
+  if (auto error = Check(cuda_->MemAlloc(&out_, sizeof(float)), "allocate memory")) {
     return error;
   }
-  cuda::Function function = nullptr;
+  cu::Function function = nullptr;
   if (auto error =
-          Check(cuda_->cuModuleGetFunction(&function, module_, "nccltune_load"), "find a kernel")) {
+          Check(cuda_->ModuleGetFunction(&function, module_, "nccltune_load"), "find a kernel")) {
     return error;
   }
   function_ = function;
@@ -104,15 +102,15 @@ Failure ComputeLoad::Open(cuda::Device device) {
 
 Failure ComputeLoad::Launch() {
   void* parameters[] = {&out_, &rounds_};
-  if (auto error = Check(cuda_->cuLaunchKernel(function_, blocks_, 1, 1, kThreads, 1, 1, 0, stream_,
-                                               parameters, nullptr),
+  if (auto error = Check(cuda_->LaunchKernel(function_, blocks_, 1, 1, kThreads, 1, 1, 0, stream_,
+                                             parameters, nullptr),
                          "compute beside the calls")) {
     return error;
   }
-  return Check(cuda_->cuEventRecord(events_[begun_++ % kEnqueued], stream_), "record an event");
+  return Check(cuda_->EventRecord(events_[begun_++ % kEnqueued], stream_), "record an event");
 }
 
-// The second of two, when it is loaded and the clocks are up.
+// Measures the last four of eight kernels, when the code is loaded and the clocks are up.
 Failure ComputeLoad::Calibrate() {
   rounds_ = kFirstRounds;
   begun_ = ended_ = 0;
@@ -121,12 +119,12 @@ Failure ComputeLoad::Calibrate() {
   }
   if (auto error = Stop()) return error;
   float milliseconds = 0;
-  if (auto error = Check(cuda_->cuEventElapsedTime(&milliseconds, events_[3], events_[7]),
-                         "read the time")) {
+  if (auto error =
+          Check(cuda_->EventElapsedTime(&milliseconds, events_[3], events_[7]), "read the time")) {
     return error;
   }
   const double us = std::max(1e3 * static_cast<double>(milliseconds) / 4, 0.1);
-  rounds_ = static_cast<unsigned>(std::clamp(kFirstRounds * kMicroseconds / us, 1.0, kMostRounds));
+  rounds_ = static_cast<unsigned>(std::clamp(kFirstRounds * kMicroseconds / us, 1.0, kMaxRounds));
   return std::nullopt;
 }
 
@@ -141,8 +139,8 @@ Failure ComputeLoad::Start() {
 
 Failure ComputeLoad::Feed() {
   while (ended_ < begun_) {
-    const cuda::Result result = cuda_->cuEventQuery(events_[ended_ % kEnqueued]);
-    if (result == cuda::kNotReady) return std::nullopt;
+    const cu::Result result = cuda_->EventQuery(events_[ended_ % kEnqueued]);
+    if (result == cu::kNotReady) return std::nullopt;
     if (auto error = Check(result, "compute beside the calls")) return error;
     ++ended_;
     if (!running_) continue;
@@ -151,7 +149,7 @@ Failure ComputeLoad::Feed() {
   return std::nullopt;
 }
 
-// Not for long: what is enqueued ends by itself.
+// Returns soon: the enqueued kernels end by themselves.
 Failure ComputeLoad::Stop() {
   running_ = false;
   while (ended_ < begun_) {
@@ -162,13 +160,13 @@ Failure ComputeLoad::Stop() {
 }
 
 void ComputeLoad::Release() {
-  for (cuda::Event& event : events_) {
-    if (event != nullptr) cuda_->cuEventDestroy_v2(event);
+  for (cu::Event& event : events_) {
+    if (event != nullptr) cuda_->EventDestroy(event);
     event = nullptr;
   }
-  if (stream_ != nullptr) cuda_->cuStreamDestroy_v2(stream_);
-  if (out_ != 0) cuda_->cuMemFree_v2(out_);
-  if (module_ != nullptr) cuda_->cuModuleUnload(module_);
+  if (stream_ != nullptr) cuda_->StreamDestroy(stream_);
+  if (out_ != 0) cuda_->MemFree(out_);
+  if (module_ != nullptr) cuda_->ModuleUnload(module_);
   stream_ = nullptr;
   out_ = 0;
   module_ = nullptr;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something to compute beside the calls: kernels of some 100 us that keep every SM busy, one behind
-// the other in a stream of their own. Between them, and where one's blocks end, calls get theirs.
+// A compute load that runs during the calls: kernels of about 100 us that keep every SM busy, back
+// to back in a stream of their own. NCCL's kernels get SMs between two load kernels, and as blocks
+// of one end.
 #ifndef NCCLTUNE_BENCH_NCCL_LOAD_H_
 #define NCCLTUNE_BENCH_NCCL_LOAD_H_
 
@@ -15,23 +16,24 @@
 
 namespace nccltune::bench {
 
-// Called from the GPU's own thread, in its context.
+// All functions are called from the GPU's own thread, in its context.
 class ComputeLoad {
  public:
-  ComputeLoad(const CudaDriver& cuda, int rank) : cuda_(cuda), rank_(rank) {}
-  // Not while a kernel runs.
+  ComputeLoad(const CudaLibrary& cuda, int rank) : cuda_(cuda), rank_(rank) {}
+  // No kernel may be running.
   ~ComputeLoad() { Release(); }
   ComputeLoad(const ComputeLoad&) = delete;
   ComputeLoad& operator=(const ComputeLoad&) = delete;
 
-  // Once: compiles the kernel (the driver does) and finds how long it is to run.
-  std::optional<StepError> Open(cuda::Device device);
-  // Enqueues as many as there is room for. To be fed from then on, every millisecond or so.
+  // Compiles the kernel with the driver and calibrates its duration, on the first call only.
+  std::optional<StepError> Open(cu::Device device);
+  // Start enqueues the first kernels. From then on Feed must be called about every millisecond; it
+  // enqueues a new kernel for each one that has ended.
   std::optional<StepError> Start();
   std::optional<StepError> Feed();
-  // Waits for what is enqueued.
+  // Enqueues no more kernels and waits for the enqueued ones.
   std::optional<StepError> Stop();
-  // Kernels that have ended since Start, as of the last Feed.
+  // Number of kernels that ended since Start, as of the last Feed.
   uint64_t ended() const { return ended_; }
   bool running() const { return running_; }
   void Release();
@@ -41,17 +43,17 @@ class ComputeLoad {
 
   std::optional<StepError> Launch();
   std::optional<StepError> Calibrate();
-  std::optional<StepError> Check(cuda::Result result, const char* what) const {
+  std::optional<StepError> Check(cu::Result result, const char* what) const {
     return cuda_.Check(result, what, rank_);
   }
 
-  const CudaDriver& cuda_;
+  const CudaLibrary& cuda_;
   const int rank_;
-  cuda::Module module_ = nullptr;
-  cuda::Function function_ = nullptr;
-  cuda::Stream stream_ = nullptr;
-  cuda::DevicePointer out_ = 0;
-  std::array<cuda::Event, kEnqueued> events_ = {};
+  cu::Module module_ = nullptr;
+  cu::Function function_ = nullptr;
+  cu::Stream stream_ = nullptr;
+  cu::Pointer out_ = 0;
+  std::array<cu::Event, kEnqueued> events_ = {};
   unsigned blocks_ = 0;
   unsigned rounds_ = 0;
   bool running_ = false;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of NCCL's interface that the bench uses. Our own declarations of public facts, checked
-// against nccl.h of NCCL 2.21.5, 2.23.4, 2.28.9, 2.30.7 and 2.32.3, where they are the same.
+// The part of NCCL's interface that the bench uses. These are our own declarations, checked against
+// nccl.h of NCCL 2.21.5, 2.23.4, 2.28.9, 2.30.7 and 2.32.3, where they are identical.
 #ifndef NCCLTUNE_BENCH_NCCL_NCCL_ABI_H_
 #define NCCLTUNE_BENCH_NCCL_NCCL_ABI_H_
 
 #include <cstddef>
 
 #include "abi/tuner_types.h"
-#include "bench/nccl/cuda_abi.h"
+#include "common/cuda_api.h"
 
 namespace nccltune::nccl {
 
-// ncclResult_t, whose numbers to 7 are in abi::Result; 8 is ncclTimeout (2.31).
+// ncclResult_t. abi::Result has the numbers to 7; 8 is ncclTimeout (since 2.31).
 using Result = int;
 
 using Comm = struct CommRecord*;
@@ -23,47 +23,61 @@ struct UniqueId {
 };
 static_assert(sizeof(UniqueId) == 128);
 
-// ncclDataType_t, as bench::Dtype numbers it; ncclRedOp_t: 0 to 4, and what
-// ncclRedOpCreatePreMulSum makes.
+// ncclDataType_t has the numbers of bench::Dtype. ncclRedOp_t is 0 to 4, or a number made by
+// ncclRedOpCreatePreMulSum.
 using DataType = int;
 using RedOp = int;
 
 // ncclScalarResidence_t: the scalar is read before the call returns.
 inline constexpr int kScalarHostImmediate = 1;
 
-// Functions of libnccl.so.2. Counts are in elements.
+// clang-format off
+// The functions of libnccl.so.2 that we use: result, name, parameters. Counts are in elements.
+#define NCCLTUNE_NCCL_FUNCTIONS(F)                                                                \
+  F(Result, ncclGetVersion, (int* version))                                                       \
+  F(Result, ncclGetUniqueId, (UniqueId* id))                                                     \
+  F(const char*, ncclGetErrorString, (Result result))                                             \
+  F(const char*, ncclGetLastError, (Comm comm))                                                   \
+  F(Result, ncclCommInitRank, (Comm* comm, int ranks, UniqueId id, int rank))                    \
+  F(Result, ncclCommDestroy, (Comm comm))                                                         \
+  F(Result, ncclCommAbort, (Comm comm))                                                           \
+  F(Result, ncclCommGetAsyncError, (Comm comm, Result* error))                                   \
+  F(Result, ncclMemAlloc, (void** pointer, size_t bytes))                                         \
+  F(Result, ncclMemFree, (void* pointer))                                                         \
+  F(Result, ncclCommRegister, (Comm comm, void* buffer, size_t bytes, void** handle))             \
+  F(Result, ncclCommDeregister, (Comm comm, void* handle))                                        \
+  F(Result, ncclRedOpCreatePreMulSum,                                                             \
+    (RedOp* op, void* scalar, DataType type, int residence, Comm comm))                          \
+  F(Result, ncclRedOpDestroy, (RedOp op, Comm comm))                                              \
+  F(Result, ncclGroupStart, ())                                                                   \
+  F(Result, ncclGroupEnd, ())                                                                     \
+  F(Result, ncclBroadcast,                                                                        \
+    (const void* send, void* receive, size_t count, DataType type, int root, Comm comm,           \
+     cu::Stream stream))                                                                          \
+  F(Result, ncclReduce,                                                                           \
+    (const void* send, void* receive, size_t count, DataType type, RedOp op, int root, Comm comm, \
+     cu::Stream stream))                                                                          \
+  F(Result, ncclAllGather,                                                                        \
+    (const void* send, void* receive, size_t send_count, DataType type, Comm comm,                \
+     cu::Stream stream))                                                                          \
+  F(Result, ncclReduceScatter,                                                                    \
+    (const void* send, void* receive, size_t receive_count, DataType type, RedOp op, Comm comm,   \
+     cu::Stream stream))                                                                          \
+  F(Result, ncclAllReduce,                                                                        \
+    (const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm,           \
+     cu::Stream stream))                                                                          \
+  F(Result, ncclSend,                                                                             \
+    (const void* send, size_t count, DataType type, int peer, Comm comm, cu::Stream stream))      \
+  F(Result, ncclRecv,                                                                             \
+    (void* receive, size_t count, DataType type, int peer, Comm comm, cu::Stream stream))
+// clang-format on
+
 struct Functions {
-  Result (*ncclGetVersion)(int* version);
-  Result (*ncclGetUniqueId)(UniqueId* id);
-  const char* (*ncclGetErrorString)(Result result);
-  const char* (*ncclGetLastError)(Comm comm);
-  Result (*ncclCommInitRank)(Comm* comm, int ranks, UniqueId id, int rank);
-  Result (*ncclCommDestroy)(Comm comm);
-  Result (*ncclCommAbort)(Comm comm);
-  Result (*ncclCommGetAsyncError)(Comm comm, Result* error);
-  Result (*ncclMemAlloc)(void** pointer, size_t bytes);
-  Result (*ncclMemFree)(void* pointer);
-  Result (*ncclCommRegister)(Comm comm, void* buffer, size_t bytes, void** handle);
-  Result (*ncclCommDeregister)(Comm comm, void* handle);
-  Result (*ncclRedOpCreatePreMulSum)(RedOp* op, void* scalar, DataType type, int residence,
-                                     Comm comm);
-  Result (*ncclRedOpDestroy)(RedOp op, Comm comm);
-  Result (*ncclGroupStart)();
-  Result (*ncclGroupEnd)();
-  Result (*ncclBroadcast)(const void* send, void* receive, size_t count, DataType type, int root,
-                          Comm comm, cuda::Stream stream);
-  Result (*ncclReduce)(const void* send, void* receive, size_t count, DataType type, RedOp op,
-                       int root, Comm comm, cuda::Stream stream);
-  Result (*ncclAllGather)(const void* send, void* receive, size_t send_count, DataType type,
-                          Comm comm, cuda::Stream stream);
-  Result (*ncclReduceScatter)(const void* send, void* receive, size_t receive_count, DataType type,
-                              RedOp op, Comm comm, cuda::Stream stream);
-  Result (*ncclAllReduce)(const void* send, void* receive, size_t count, DataType type, RedOp op,
-                          Comm comm, cuda::Stream stream);
-  Result (*ncclSend)(const void* send, size_t count, DataType type, int peer, Comm comm,
-                     cuda::Stream stream);
-  Result (*ncclRecv)(void* receive, size_t count, DataType type, int peer, Comm comm,
-                     cuda::Stream stream);
+// A declarator and a parameter list: no expressions.
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
+#define NCCLTUNE_MEMBER(result, name, parameters) result(*name) parameters = nullptr;
+  NCCLTUNE_NCCL_FUNCTIONS(NCCLTUNE_MEMBER)
+#undef NCCLTUNE_MEMBER
 };
 
 }  // namespace nccltune::nccl

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps; nccl_open.cc has how a backend comes to be.
+// How the NCCL backend runs steps. nccl_open.cc opens it.
 #include "bench/nccl/nccl_backend.h"
 
 #include <algorithm>
@@ -18,25 +18,24 @@ namespace {
 using Failure = std::optional<StepError>;
 
 constexpr std::chrono::seconds kCloseLimit{20};
-constexpr std::chrono::milliseconds kSettle{300};
+constexpr std::chrono::milliseconds kIdleLimit{300};
 constexpr std::chrono::seconds kReleaseLimit{1};
 
 Failure Unsupported(std::string text) {
   return StepError{ErrorKind::kUnsupported, std::move(text), -1, false};
 }
 
-// Of several failures the one that explains the others: a rank that was merely stopped says
-// nothing.
-int Weight(const StepError& error) {
+// Ranks errors by how much they explain. A rank that was merely stopped explains nothing.
+int Severity(const StepError& error) {
   if (error.kind == ErrorKind::kDied) return 0;
   return error.fatal ? 2 : 1;
 }
 
-// The first rank's of those with the most weight.
+// Returns the first error among those with the largest weight.
 Failure Worst(const std::vector<Failure>& failures) {
   Failure worst;
   for (const Failure& failure : failures) {
-    if (failure && (!worst || Weight(*failure) > Weight(*worst))) worst = failure;
+    if (failure && (!worst || Severity(*failure) > Severity(*worst))) worst = failure;
   }
   return worst;
 }
@@ -56,16 +55,16 @@ NcclBackend::NcclBackend(NcclOptions options) : options_(std::move(options)) {}
 NcclBackend::~NcclBackend() {
   if (!team_) return;
   if (!closed_) AbortAll();
-  // After an abort, what the GPUs hold is given back if their threads are free to do it.
-  if (!closed_ && team_->Settle(kSettle)) {
+  // After an abort, free the resources of the GPUs if their threads are not stuck.
+  if (!closed_ && team_->WaitIdle(kIdleLimit)) {
     const auto task = [body = body_](size_t member) { body->gpus[member].Release(); };
     team_->Run(task, Team::Clock::now() + kReleaseLimit);
   }
 }
 
 Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::string& what) {
-  if (body_->stop) return Ending();
-  // Everything that a thread which gets stuck may still touch is owned by the task.
+  if (body_->stop) return RunEndedError();
+  // The task owns everything that a stuck thread may still access.
   struct Work {
     GpuTask task;
     std::vector<Failure> failures;
@@ -77,18 +76,19 @@ Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::s
   const auto run = [work, body = body_, team](size_t member) {
     Failure& failure = work->failures[member];
     failure = work->task(body->gpus[member], member);
-    // The others wait for a rank that will not come.
-    if (failure && failure->fatal && !body->stop) team->Hurry();
+    // The other ranks wait for this one, which will not come.
+    if (failure && failure->fatal && !body->stop) team->EndSoon();
   };
   if (team_->Run(run, limit.deadline)) {
     Failure worst = Worst(work->failures);
-    return worst && body_->stop ? Ending() : worst;
+    return worst && body_->stop ? RunEndedError() : worst;
   }
-  if (body_->stop) return Ending();
+  if (body_->stop) return RunEndedError();
   const int stuck = body_->gpus[team_->FirstBusy()].rank();
   AbortAll();
-  // A rank that failed explains why the others are stuck. Its thread has long returned.
-  const bool settled = team_->Settle(kSettle);
+  // If a rank failed, its error explains why the others are stuck. Its own thread returned long
+  // ago.
+  const bool settled = team_->WaitIdle(kIdleLimit);
   Failure worst = settled ? Worst(work->failures) : std::nullopt;
   if (worst && worst->kind != ErrorKind::kDied) return worst;
   return StepError{ErrorKind::kTimeout,
@@ -102,25 +102,28 @@ Failure NcclBackend::Unsupported(const Step& step) const {
   const NcclVersion& version = body_->nccl->version();
   const bool is_f8 = step.dtype == Dtype::kF8e4m3 || step.dtype == Dtype::kF8e5m2;
   if (is_f8 && version < NcclVersion{2, 24, 0}) {
-    return Unsupported("NCCL " + ToString(version) + " has no 8-bit reals, 2.24 has");
+    return Unsupported("NCCL " + ToString(version) +
+                       " has no 8-bit floats; they need 2.24 or later");
   }
   if (is_f8 && Reduces(step.collective) && compute_capability_ < 90) {
-    return Unsupported("NCCL reduces 8-bit reals on GPUs of compute capability 9.0 or more only");
+    return Unsupported(
+        "NCCL reduces 8-bit floats only on GPUs of compute capability 9.0 or higher");
   }
-  if (step.iterations < 1) return Unsupported("a timing takes one iteration at least");
+  if (step.iterations < 1) return Unsupported("a timing needs at least one iteration");
   if (step.choice.kind != Choice::Kind::kForced) return std::nullopt;
   if (!IsTuned(step.collective)) {
-    return Unsupported("no tuner is asked about this collective: there is no choice to force");
+    return Unsupported("NCCL asks no tuner about this collective, so no choice can be forced");
   }
   if (step.choice.chunk_bytes > 0 && interface_version_ < 6) {
-    return Unsupported("NCCL " + ToString(version) + " asks no tuner for a chunk size, 2.30 does");
+    return Unsupported("NCCL " + ToString(version) +
+                       " asks no tuner for a chunk size; that needs 2.30 or later");
   }
   return std::nullopt;
 }
 
 Failure NcclBackend::PrepareAll(const Step& step, const Limit& limit) {
   CallLayout layout;
-  // The same in all processes.
+  // These two checks need no exchange: their result is the same in all processes.
   if (Failure failure = Unsupported(step)) return failure;
   if (Failure failure = LayOut(step, 0, ranks_, &layout)) return failure;
   const Needs needs = {PatternKey::For(step.collective, step.dtype, step.redop, ranks_),
@@ -128,7 +131,7 @@ Failure NcclBackend::PrepareAll(const Step& step, const Limit& limit) {
                        step.in_place ? layout.region_bytes() : layout.receive_bytes};
   const auto task = [step](Gpu& gpu, size_t) { return gpu.Prepare(step); };
   const Failure mine = OnAll(task, limit, "preparing " + InWords(step));
-  if (body_->stop && !mine) return Ending();
+  if (body_->stop && !mine) return RunEndedError();
   if (Failure failure = AgreeOn(needs, mine)) return failure;
   return Apply(step);
 }
@@ -138,17 +141,17 @@ bool NcclBackend::Needs::Cover(const Needs& other) const {
          receive_bytes >= other.receive_bytes;
 }
 
-// Asking the other processes costs more than a small step. Where all have what it takes from a step
-// before, none can lack it.
+// Asking the other processes takes longer than a small step. If every process already has the
+// resources, from an earlier step, the exchange is skipped.
 Failure NcclBackend::AgreeOn(const Needs& needs, const Failure& mine) {
   if (agreed_ && agreed_->Cover(needs)) {
     if (!mine) return std::nullopt;
     StepError error = *mine;
-    error.fatal = true;  // the others launch
+    error.fatal = true;  // the others do not know and launch the step
     return error;
   }
   agreed_.reset();
-  if (Failure failure = Agree(exchange_, mine)) return failure;
+  if (Failure failure = ShareFirstError(exchange_, mine)) return failure;
   agreed_ = needs;
   return std::nullopt;
 }
@@ -158,8 +161,8 @@ Failure NcclBackend::PrepareTraffic(size_t bytes, const Limit& limit) {
   traffic_bytes_ = 0;
   const auto reserve = [bytes](Gpu& gpu, size_t) { return gpu.traffic().Reserve(bytes); };
   const Failure mine = OnAll(reserve, limit, "preparing traffic");
-  if (body_->stop && !mine) return Ending();
-  if (Failure failure = Agree(exchange_, mine)) return failure;
+  if (body_->stop && !mine) return RunEndedError();
+  if (Failure failure = ShareFirstError(exchange_, mine)) return failure;
   if (!traffic_connected_) {
     if (Failure failure = ConnectTraffic(limit)) return failure;
     traffic_connected_ = true;
@@ -177,21 +180,23 @@ Failure NcclBackend::ConnectTraffic(const Limit& limit) {
   if (first) {
     failure = body_->nccl->Check((*body_->nccl)->ncclGetUniqueId(&id), "make an id", 0, nullptr);
   }
-  if (Failure agreed = Agree(exchange_, failure)) return agreed;
+  if (Failure agreed = ShareFirstError(exchange_, failure)) return agreed;
   std::string bytes(id.bytes, sizeof id.bytes);
-  if (!exchange_->Broadcast(&bytes, first) || bytes.size() != sizeof id.bytes) return Ending();
+  if (!exchange_->Broadcast(&bytes, first) || bytes.size() != sizeof id.bytes) {
+    return RunEndedError();
+  }
   std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
   const auto connect = [id](Gpu& gpu, size_t) { return gpu.traffic().Connect(id); };
   return OnAll(connect, limit, "making a communicator for traffic");
 }
 
 Failure NcclBackend::Apply(const Step& step) {
-  // Whatever was forced on all-reduces has no say in how the ranks meet.
-  if (!Gpu::MeetsByItself(step) && step.collective != Collective::kAllReduce) {
+  // The barrier is an all-reduce: a choice forced earlier must not affect it.
+  if (!Gpu::IsOwnBarrier(step) && step.collective != Collective::kAllReduce) {
     body_->control->Apply(Collective::kAllReduce, Choice());
   }
   if (body_->control->Apply(step.collective, step.choice)) return std::nullopt;
-  return bench::Unsupported("the tuner plugin takes no choice like " + InWords(step.choice));
+  return bench::Unsupported("the tuner plugin rejects the choice " + InWords(step.choice));
 }
 
 StepResult NcclBackend::Run(const Step& step) {
@@ -206,7 +211,7 @@ StepResult NcclBackend::Run(const Step& step) {
   };
   result.error = OnAll(task, limit, InWords(step));
   if (result.error) return result;
-  Verdict verdict = Judge(step, outcomes->front().seen, body_->nccl->version());
+  AppliedChoice verdict = Judge(step, outcomes->front().observation, body_->nccl->version());
   result.ran = verdict.ran;
   result.applied = verdict.applied;
   for (const StepOutcome& outcome : *outcomes) {
@@ -235,16 +240,16 @@ TableResult NcclBackend::Table(const Step& asked) {
   const Limit limit{std::chrono::duration<double>(step.timeout_s)};
   result.error = PrepareAll(step, limit);
   if (result.error) return result;
-  const auto seen = std::make_shared<std::vector<Observation>>(body_->gpus.size());
-  const auto task = [step, seen, body = body_](Gpu& gpu, size_t member) {
-    return RunOnce(gpu, step, *body->observer, &(*seen)[member]);
+  const auto observations = std::make_shared<std::vector<Observation>>(body_->gpus.size());
+  const auto task = [step, observations, body = body_](Gpu& gpu, size_t member) {
+    return RunOnce(gpu, step, *body->observer, &(*observations)[member]);
   };
   result.error = OnAll(task, limit, InWords(step));
   if (result.error) return result;
-  const std::optional<nccltune_tuner_table>& table = seen->front().table;
+  const std::optional<nccltune_tuner_table>& table = observations->front().table;
   if (!table) {
     result.error = bench::Unsupported("NCCL " + ToString(body_->nccl->version()) +
-                                      " shows a tuner no predictions");
+                                      " passes no predictions to a tuner");
     return result;
   }
   result.row = RowOf(*table, body_->nccl->version());
@@ -263,10 +268,10 @@ void NcclBackend::AbortAll() noexcept {
   body_->stop = true;
   const std::lock_guard<std::mutex> lock(abort_mutex_);
   if (team_) {
-    team_->Hurry();
-    // A thread that polls sees `stop` and comes out; better not to take the communicator from under
-    // a call of NCCL.
-    team_->Settle(kSettle);
+    team_->EndSoon();
+    // Give polling threads time to see `stop` and return: the communicator should not be aborted
+    // while another thread is inside an NCCL call.
+    team_->WaitIdle(kIdleLimit);
   }
   for (Gpu& gpu : body_->gpus) gpu.Abort();
 }

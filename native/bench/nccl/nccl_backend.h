@@ -22,13 +22,14 @@
 
 namespace nccltune::bench {
 
-// NCCL on the GPUs of this process, one thread a GPU.
+// Runs steps with NCCL on the GPUs of this process, one thread for each GPU.
 class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(NcclOptions options);
   ~NcclBackend() override;
 
-  std::optional<OpenError> Open(const World& world, Exchange* exchange, BackendInfo* info) override;
+  std::optional<OpenError> Open(const World& world, ProcessExchange* exchange,
+                                BackendInfo* info) override;
   StepResult Run(const Step& step) override;
   TableResult Table(const Step& step) override;
   void Close() override;
@@ -38,14 +39,14 @@ class NcclBackend final : public Backend {
   using Failure = std::optional<StepError>;
   using GpuTask = std::function<Failure(Gpu& gpu, size_t member)>;
 
-  // From its making on.
+  // A time limit that starts when the object is created.
   struct Limit {
     explicit Limit(std::chrono::duration<double> limit);
     std::chrono::duration<double> time;
     Team::Clock::time_point deadline;
   };
 
-  // What a step asks of every process before it can be launched.
+  // The resources that a step needs in every process before it can be launched.
   struct Needs {
     PatternKey key;
     bool registered = false;
@@ -55,14 +56,15 @@ class NcclBackend final : public Backend {
     bool Cover(const Needs& other) const;
   };
 
-  // What tasks use. Shared with them: a thread that is stuck in NCCL outlives this object.
+  // State used by the tasks and owned jointly with them: a thread that is stuck in NCCL outlives
+  // the backend.
   struct Body {
     std::atomic<bool> stop = false;
-    std::unique_ptr<CudaDriver> cuda;
+    std::unique_ptr<CudaLibrary> cuda;
     std::unique_ptr<NcclLibrary> nccl;
     std::unique_ptr<TunerControl> control;
     std::optional<Observer> observer;
-    std::deque<Gpu> gpus;  // by rank
+    std::deque<Gpu> gpus;  // in rank order
   };
 
   std::optional<OpenError> OpenLibraries(const World& world);
@@ -71,13 +73,13 @@ class NcclBackend final : public Backend {
   std::optional<OpenError> ProveTuner();
   void Describe(const World& world, const std::vector<Introduction>& all, BackendInfo* info) const;
 
-  // The task on all GPUs. The first rank's error, the fatal ones first; a timeout names `what` and
-  // aborts the communicator.
+  // Runs the task on all GPUs. Returns the error of the first rank, fatal errors first. On a
+  // timeout it aborts the communicator and returns an error that names `what`.
   Failure OnAll(const GpuTask& task, const Limit& limit, const std::string& what);
   Failure Unsupported(const Step& step) const;
   Failure PrepareAll(const Step& step, const Limit& limit);
   Failure AgreeOn(const Needs& needs, const Failure& mine);
-  // A second communicator, and buffers, made when they are first asked for.
+  // Creates the second communicator and its buffers when a step first needs them.
   Failure PrepareTraffic(size_t bytes, const Limit& limit);
   Failure ConnectTraffic(const Limit& limit);
   Failure Apply(const Step& step);
@@ -85,14 +87,14 @@ class NcclBackend final : public Backend {
 
   const NcclOptions options_;
   const std::shared_ptr<Body> body_ = std::make_shared<Body>();
-  Exchange* exchange_ = nullptr;
+  ProcessExchange* exchange_ = nullptr;
   int ranks_ = 0;
   int interface_version_ = 0;
   int nodes_ = 0;
   int compute_capability_ = 0;
   bool traffic_connected_ = false;
-  size_t traffic_bytes_ = 0;     // that all have room for
-  std::optional<Needs> agreed_;  // of the last step that all processes could prepare
+  size_t traffic_bytes_ = 0;     // buffer size that all processes have
+  std::optional<Needs> agreed_;  // needs of the last step that all processes could prepare
   std::unique_ptr<Team> team_;
   std::mutex abort_mutex_;
   bool closed_ = false;

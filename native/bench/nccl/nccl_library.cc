@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/nccl/nccl_library.h"
 
+#include <type_traits>
+#include <utility>
+
 #include "bench/nccl/torch_nccl.h"
 
 namespace nccltune::bench {
@@ -10,58 +13,39 @@ constexpr NcclVersion kOldest = {2, 21, 0};
 constexpr const char* kSystemName = "libnccl.so.2";
 constexpr const char* kHint = "--nccl PATH names another libnccl.so.2";
 
-bool FindAll(const OpenedLibrary& library, nccl::Functions* f, std::string* missing) {
-#define NCCLTUNE_FIND(name) library.Find(#name, &f->name, missing)
-  NCCLTUNE_FIND(ncclGetVersion);
-  NCCLTUNE_FIND(ncclGetUniqueId);
-  NCCLTUNE_FIND(ncclGetErrorString);
-  NCCLTUNE_FIND(ncclGetLastError);
-  NCCLTUNE_FIND(ncclCommInitRank);
-  NCCLTUNE_FIND(ncclCommDestroy);
-  NCCLTUNE_FIND(ncclCommAbort);
-  NCCLTUNE_FIND(ncclCommGetAsyncError);
-  NCCLTUNE_FIND(ncclMemAlloc);
-  NCCLTUNE_FIND(ncclMemFree);
-  NCCLTUNE_FIND(ncclCommRegister);
-  NCCLTUNE_FIND(ncclCommDeregister);
-  NCCLTUNE_FIND(ncclRedOpCreatePreMulSum);
-  NCCLTUNE_FIND(ncclRedOpDestroy);
-  NCCLTUNE_FIND(ncclGroupStart);
-  NCCLTUNE_FIND(ncclGroupEnd);
-  NCCLTUNE_FIND(ncclBroadcast);
-  NCCLTUNE_FIND(ncclReduce);
-  NCCLTUNE_FIND(ncclAllGather);
-  NCCLTUNE_FIND(ncclReduceScatter);
-  NCCLTUNE_FIND(ncclAllReduce);
-  NCCLTUNE_FIND(ncclSend);
-  NCCLTUNE_FIND(ncclRecv);
+// Looks up all functions. Returns the name of the first missing one, or null if all exist.
+const char* FindAll(const SharedLibrary& library, nccl::Functions* f) {
+  const char* missing = nullptr;
+#define NCCLTUNE_FIND(result, name, parameters)                            \
+  f->name = library.Find<std::remove_pointer_t<decltype(f->name)>>(#name); \
+  if (f->name == nullptr && missing == nullptr) missing = #name;
+  NCCLTUNE_NCCL_FUNCTIONS(NCCLTUNE_FIND)
 #undef NCCLTUNE_FIND
-  return missing->empty();
+  return missing;
 }
 
-// The library and where it came from; null with *error.
-std::unique_ptr<OpenedLibrary> OpenBest(const std::string& path, const char** from,
-                                        OpenError* error) {
+// Opens the library and sets *from to its source. Sets *error if it cannot be opened.
+SharedLibrary OpenBest(const std::string& path, const char** from, OpenError* error) {
   std::string reason;
   if (!path.empty()) {
     *from = "flag";
-    auto library = OpenedLibrary::Open(path, &reason);
-    if (library == nullptr) {
+    SharedLibrary library = SharedLibrary::Open(path, &reason);
+    if (!library) {
       *error = {OpenError::Kind::kBadInput, "--nccl " + path + " cannot be opened: " + reason, ""};
     }
     return library;
   }
   if (const std::string torch = FindTorchNccl(); !torch.empty()) {
     *from = "torch";
-    auto library = OpenedLibrary::Open(torch, &reason);
-    if (library == nullptr) {
+    SharedLibrary library = SharedLibrary::Open(torch, &reason);
+    if (!library) {
       *error = {OpenError::Kind::kCannotRun, "PyTorch's NCCL cannot be opened: " + reason, kHint};
     }
     return library;
   }
   *from = "system";
-  auto library = OpenedLibrary::Open(kSystemName, &reason);
-  if (library == nullptr) {
+  SharedLibrary library = SharedLibrary::Open(kSystemName, &reason);
+  if (!library) {
     *error = {
         OpenError::Kind::kCannotRun,
         "no NCCL: the active python3 has no PyTorch with one, and the system has none: " + reason,
@@ -74,37 +58,39 @@ std::unique_ptr<OpenedLibrary> OpenBest(const std::string& path, const char** fr
 
 std::unique_ptr<NcclLibrary> NcclLibrary::Open(const std::string& path, OpenError* error) {
   std::unique_ptr<NcclLibrary> nccl(new NcclLibrary);
-  nccl->library_ = OpenBest(path, &nccl->from_, error);
-  if (nccl->library_ == nullptr || !nccl->TakeFunctions(error)) return nullptr;
-  return nccl;
+  SharedLibrary library = OpenBest(path, &nccl->from_, error);
+  if (!library) return nullptr;
+  nccl->path_ = library.Path();
+  const bool usable = nccl->TakeFunctions(library, error);
+  // Never unload the library: NCCL leaves threads running that execute its code.
+  library.Keep();
+  return usable ? std::move(nccl) : nullptr;
 }
 
-bool NcclLibrary::TakeFunctions(OpenError* error) {
+bool NcclLibrary::TakeFunctions(const SharedLibrary& library, OpenError* error) {
   const OpenError::Kind kind =
       from_ == std::string("flag") ? OpenError::Kind::kBadInput : OpenError::Kind::kCannotRun;
-  const std::string where = library_->Path();
-  std::string missing;
+  const char* const missing = FindAll(library, &functions_);
   int code = 0;
-  // The version first: it says more about an old library than a name that it lacks.
-  library_->Find("ncclGetVersion", &functions_.ncclGetVersion, &missing);
+  // Check the version first: for an old library it is a clearer error than a missing function.
   const bool tells =
       functions_.ncclGetVersion != nullptr && functions_.ncclGetVersion(&code) == abi::kSuccess;
   const std::optional<NcclVersion> version = tells ? NcclVersionFromCode(code) : std::nullopt;
   if (!version) {
-    *error = {kind, where + " is no NCCL: it tells no version", kHint};
+    *error = {kind, path_ + " is not NCCL: it reports no version", kHint};
     return false;
   }
   version_ = *version;
   if (version_ < kOldest) {
     *error = {kind,
-              "NCCL " + ToString(version_) + " (" + where +
-                  ") is too old: switching choices takes the tuner plugins of 2.21 and later",
+              "NCCL " + ToString(version_) + " (" + path_ +
+                  ") is too old: switching choices needs 2.21 or later",
               kHint};
     return false;
   }
-  if (!FindAll(*library_, &functions_, &missing)) {
+  if (missing != nullptr) {
     *error = {kind,
-              where + " says that it is NCCL " + ToString(version_) + " and has no " + missing,
+              path_ + " says that it is NCCL " + ToString(version_) + " and has no " + missing,
               kHint};
     return false;
   }

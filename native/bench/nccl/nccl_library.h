@@ -8,38 +8,38 @@
 
 #include "bench/backend.h"
 #include "bench/nccl/nccl_abi.h"
-#include "bench/nccl/opened_library.h"
 #include "common/nccl_version.h"
+#include "common/shared_library.h"
 
 namespace nccltune::bench {
 
-// libnccl.so.2, opened.
+// The NCCL library, libnccl.so.2, opened.
 class NcclLibrary {
  public:
-  // The one at `path`; empty: the one that the PyTorch of the active Python (the `python3` that is
-  // found first) brings along; without that, the system's. Null and *error if there is none, it
-  // cannot be opened, or it is older than 2.21. What NCCL reads of the environment at its start has
-  // to be set by then.
+  // Opens the library at `path`. If `path` is empty, opens the library of the PyTorch in the active
+  // Python (the first `python3` on PATH), or else the system's. The environment variables that NCCL
+  // reads when it starts must be set before. Returns null with *error if there is no library, or if
+  // it cannot be opened or is older than 2.21.
   static std::unique_ptr<NcclLibrary> Open(const std::string& path, OpenError* error);
 
   const nccl::Functions* operator->() const { return &functions_; }
 
   const NcclVersion& version() const { return version_; }
-  std::string path() const { return library_->Path(); }
+  const std::string& path() const { return path_; }
   const char* from() const { return from_; }  // "flag", "torch" or "system"
 
-  // Nothing if the call went well, else what it was for and NCCL's words, with the communicator's
-  // last error where there is one. A wrong argument leaves the communicator usable; anything else
-  // is fatal.
+  // Returns nullopt for success, else an error with `what`, NCCL's text and the communicator's last
+  // error. After an invalid argument or usage the communicator stays usable; any other error is
+  // fatal.
   std::optional<StepError> Check(nccl::Result result, const char* what, int rank,
                                  nccl::Comm comm) const;
   StepError FailureOf(nccl::Result result, const char* what, int rank, nccl::Comm comm) const;
 
  private:
   NcclLibrary() = default;
-  bool TakeFunctions(OpenError* error);
+  bool TakeFunctions(const SharedLibrary& library, OpenError* error);
 
-  std::unique_ptr<OpenedLibrary> library_;
+  std::string path_;
   const char* from_ = "";
   nccl::Functions functions_{};
   NcclVersion version_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From libraries to a communicator whose choices are ours.
-#include <dlfcn.h>
+// Opens the NCCL backend: libraries, communicator, and a proof that NCCL uses our tuner plugin.
 
 #include <array>
 #include <cstdlib>
@@ -17,20 +16,14 @@ namespace {
 
 using Failure = std::optional<StepError>;
 
-constexpr size_t kLongestPluginName = 254;  // NCCL cuts what is longer
+constexpr size_t kLongestPluginName = 254;  // NCCL truncates longer names
 
 OpenError FromStep(const StepError& error, std::string hint) {
   return {OpenError::Kind::kFailed, error.text, std::move(hint), error.rank};
 }
 
-bool IsLoaded(const std::string& path) {
-  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (handle != nullptr) dlclose(handle);
-  return handle != nullptr;
-}
-
-// The first device of this process: counted over the host's, or over those that a launcher left
-// visible for this process alone.
+// Finds the first device of this process. The driver shows either all devices of the host, or only
+// those that a launcher made visible to this process.
 std::optional<OpenError> FirstDevice(const World& world, int devices, int* first) {
   const int wanted = world.gpus_per_process;
   *first = world.local_process * wanted;
@@ -44,11 +37,11 @@ std::optional<OpenError> FirstDevice(const World& world, int devices, int* first
                        std::to_string(world.local_process) + " on its host) needs GPUs " +
                        std::to_string(*first) + " to " + std::to_string(*first + wanted - 1) +
                        ", and the driver shows " + std::to_string(devices),
-                   "start fewer processes a host, or look at CUDA_VISIBLE_DEVICES",
+                   "start fewer processes on each host, or check CUDA_VISIBLE_DEVICES",
                    world.first_rank()};
 }
 
-std::string HexOf(const cuda::Uuid& uuid) {
+std::string HexOf(const cu::Uuid& uuid) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
   for (const char byte : uuid.bytes) {
@@ -70,14 +63,14 @@ std::vector<Dtype> DtypesOf(const NcclVersion& version, int compute_capability) 
 
 }  // namespace
 
-std::optional<OpenError> NcclBackend::Open(const World& world, Exchange* exchange,
+std::optional<OpenError> NcclBackend::Open(const World& world, ProcessExchange* exchange,
                                            BackendInfo* info) {
   exchange_ = exchange;
   ranks_ = world.ranks();
   const Introduction mine = IntroductionOf(OpenLibraries(world));
   std::vector<Introduction> all;
-  if (!Introduce(exchange, mine, &all)) return FromStep(Ending(), "");
-  if (auto obstacle = Obstacle(all)) return obstacle;
+  if (!Introduce(exchange, mine, &all)) return FromStep(RunEndedError(), "");
+  if (auto obstacle = FindOpenError(all)) return obstacle;
   compute_capability_ = all.front().compute_capability;
   for (const Introduction& one : all) {
     compute_capability_ = std::min(compute_capability_, one.compute_capability);
@@ -94,7 +87,7 @@ std::optional<OpenError> NcclBackend::Open(const World& world, Exchange* exchang
 
 std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
   if (world.ranks() < 2) {
-    return OpenError{OpenError::Kind::kBadInput, "one rank alone has nothing to measure",
+    return OpenError{OpenError::Kind::kBadInput, "a run with one rank has nothing to measure",
                      "start several processes, or give one process several GPUs", 0};
   }
   if (options_.tuner_path.size() > kLongestPluginName) {
@@ -102,7 +95,7 @@ std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
                      "the path of the tuner plugin has " +
                          std::to_string(options_.tuner_path.size()) + " characters; NCCL reads " +
                          std::to_string(kLongestPluginName),
-                     "a link with a shorter path will do: --tuner PATH", world.first_rank()};
+                     "use a symbolic link with a shorter path: --tuner PATH", world.first_rank()};
   }
   std::string reason;
   if (TunerControl::Open(options_.tuner_path, &reason) == nullptr) {
@@ -113,14 +106,14 @@ std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
   CallProbe::Announce();
   OpenError error;
   error.rank = world.first_rank();
-  body_->cuda = CudaDriver::Open(&error);
+  body_->cuda = CudaLibrary::Open(&error);
   if (body_->cuda == nullptr) return error;
   int first = 0;
   if (auto missing = FirstDevice(world, body_->cuda->devices(), &first)) return missing;
   body_->nccl = NcclLibrary::Open(options_.nccl_path, &error);
   error.rank = world.first_rank();
   if (body_->nccl == nullptr) return error;
-  // A plugin that asks the process for NCCL's version must not meet another.
+  // If the plugin asks this process for NCCL's version, it must get the version of this library.
   host::StandInForNccl(body_->nccl->version());
   const std::lock_guard<std::mutex> lock(abort_mutex_);
   for (int i = 0; i < world.gpus_per_process; ++i) {
@@ -137,16 +130,16 @@ Introduction NcclBackend::IntroductionOf(std::optional<OpenError> error) const {
   mine.nccl_version = ToString(body_->nccl->version());
   mine.host_hash = HostHash();
   mine.compute_capability = 1000;
-  const CudaDriver& cuda = *body_->cuda;
+  const CudaLibrary& cuda = *body_->cuda;
   for (const Gpu& gpu : body_->gpus) {
-    cuda::Device device = 0;
-    cuda::Uuid uuid{};
+    cu::Device device = 0;
+    cu::Uuid uuid{};
     int major = 0;
     int minor = 0;
-    cuda->cuDeviceGet(&device, gpu.ordinal());
-    cuda->cuDeviceGetUuid(&uuid, device);
-    cuda->cuDeviceGetAttribute(&major, cuda::kComputeCapabilityMajor, device);
-    cuda->cuDeviceGetAttribute(&minor, cuda::kComputeCapabilityMinor, device);
+    cuda->DeviceGet(&device, gpu.ordinal());
+    cuda->DeviceGetUuid(&uuid, device);
+    cuda->DeviceGetAttribute(&major, cu::kComputeCapabilityMajor, device);
+    cuda->DeviceGetAttribute(&minor, cu::kComputeCapabilityMinor, device);
     mine.gpu_ids.push_back(HexOf(uuid));
     mine.compute_capability = std::min(mine.compute_capability, 10 * major + minor);
   }
@@ -163,41 +156,42 @@ std::optional<OpenError> NcclBackend::Connect(const World& world) {
   if (world.process == 0) {
     failure = body_->nccl->Check((*body_->nccl)->ncclGetUniqueId(&id), "make an id", 0, nullptr);
   }
-  if (auto error = Agree(exchange_, failure)) return FromStep(*error, kHint);
+  if (auto error = ShareFirstError(exchange_, failure)) return FromStep(*error, kHint);
   std::string bytes(id.bytes, sizeof id.bytes);
-  if (!exchange_->Broadcast(&bytes, world.process == 0)) return FromStep(Ending(), "");
-  if (bytes.size() != sizeof id.bytes) return FromStep(Ending(), "");
+  if (!exchange_->Broadcast(&bytes, world.process == 0)) return FromStep(RunEndedError(), "");
+  if (bytes.size() != sizeof id.bytes) return FromStep(RunEndedError(), "");
   std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
   const auto task = [id](Gpu& gpu, size_t) -> Failure {
     if (auto error = gpu.Open()) return error;
     return gpu.Connect(id);
   };
-  // Not agreed upon: the others may never come out of the call that failed here. The run ends.
+  // Return without Agree: the other processes may never leave the call that failed here. The run
+  // ends.
   failure = OnAll(task, Limit(options_.start_limit), "making the communicator");
   if (failure) return FromStep(*failure, kHint);
-  if (auto error = Agree(exchange_, failure)) return FromStep(*error, kHint);
+  if (auto error = ShareFirstError(exchange_, failure)) return FromStep(*error, kHint);
   return std::nullopt;
 }
 
-// That the plugin is there does not yet mean that NCCL asks it.
+// Checks that NCCL loaded the plugin and calls it.
 std::optional<OpenError> NcclBackend::ProveTuner() {
   const int rank = body_->gpus.front().rank();
   const std::string& path = options_.tuner_path;
   Failure failure;
   std::string reason;
-  const bool loaded = IsLoaded(path);
+  const bool loaded{SharedLibrary::Loaded(path.c_str())};
   body_->control = TunerControl::Open(path, &reason);
   if (!loaded || body_->control == nullptr) {
     failure = StepError{ErrorKind::kNccl, "NCCL did not load the tuner plugin " + path, rank, true};
   }
-  if (auto error = Agree(exchange_, failure)) {
+  if (auto error = ShareFirstError(exchange_, failure)) {
     return FromStep(*error,
                     "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING shows what it did");
   }
   body_->observer.emplace(*body_->control);
   const auto task = [body = body_](Gpu& gpu, size_t) -> Failure {
-    const Observer::Looking looking(*body->observer, gpu.rank());
-    if (auto error = gpu.MeetBySum()) return error;
+    const Observer::ObservationScope scope(*body->observer, gpu.rank());
+    if (auto error = gpu.EnqueueBarrierAllReduce()) return error;
     return gpu.Wait();
   };
   failure = OnAll(task, Limit(options_.start_limit), "the first all-reduce");
@@ -205,11 +199,11 @@ std::optional<OpenError> NcclBackend::ProveTuner() {
   if (!failure && !decision) {
     failure = StepError{
         ErrorKind::kNccl,
-        "NCCL loaded the tuner plugin " + path + " and does not ask it about an all-reduce", rank,
+        "NCCL loaded the tuner plugin " + path + " but does not ask it about an all-reduce", rank,
         true};
   }
-  if (auto error = Agree(exchange_, failure)) {
-    return FromStep(*error, "another tuner may have taken its place, see NCCL_DEBUG=INFO");
+  if (auto error = ShareFirstError(exchange_, failure)) {
+    return FromStep(*error, "another tuner may be loaded instead, see NCCL_DEBUG=INFO");
   }
   CallProbe::Take(rank);
   const nccltune_tuner_decision seen = decision.value_or(nccltune_tuner_decision{});
@@ -233,9 +227,9 @@ void NcclBackend::Describe(const World& world, const std::vector<Introduction>& 
   info->ranks = ranks_;
   for (const Gpu& gpu : body_->gpus) {
     std::array<char, 256> name{};
-    cuda::Device device = 0;
-    (*body_->cuda)->cuDeviceGet(&device, gpu.ordinal());
-    (*body_->cuda)->cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device);
+    cu::Device device = 0;
+    (*body_->cuda)->DeviceGet(&device, gpu.ordinal());
+    (*body_->cuda)->DeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device);
     info->gpus.push_back(
         {gpu.rank(), name.data(), all[static_cast<size_t>(world.process)].host_hash});
   }

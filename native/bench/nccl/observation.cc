@@ -27,63 +27,68 @@ host::Combination PickOf(const nccltune_tuner_table& table, const NcclVersion& v
   return host::Pick(*rules, costs, costs);
 }
 
-host::Combination CombinationOf(const Observation& seen, const NcclVersion& version) {
-  if (seen.probed && seen.probed->combination.known()) return seen.probed->combination;
-  if (seen.decision) {
-    const host::Combination decided = {seen.decision->algorithm, seen.decision->protocol};
+host::Combination CombinationOf(const Observation& observation, const NcclVersion& version) {
+  if (observation.probed && observation.probed->combination.known()) {
+    return observation.probed->combination;
+  }
+  if (observation.decision) {
+    const host::Combination decided = {observation.decision->algorithm,
+                                       observation.decision->protocol};
     if (decided.known()) return decided;
   }
-  return seen.table ? PickOf(*seen.table, version) : host::Combination{};
+  return observation.table ? PickOf(*observation.table, version) : host::Combination{};
 }
 
-bool IsApplied(const Step& step, const Observation& seen) {
+bool IsApplied(const Step& step, const Observation& observation) {
   if (step.choice.kind != Choice::Kind::kForced) return true;
   const host::Combination wanted = step.choice.combination;
-  const bool probed = seen.probed && seen.probed->combination.known();
-  if (probed && wanted.known() && seen.probed->combination != wanted) return false;
-  if (seen.decision) {
-    return seen.decision->source == NCCLTUNE_TUNER_BY_FORCE &&
-           seen.decision->outcome == NCCLTUNE_TUNER_APPLIED;
+  const bool probed = observation.probed && observation.probed->combination.known();
+  if (probed && wanted.known() && observation.probed->combination != wanted) return false;
+  if (observation.decision) {
+    return observation.decision->source == NCCLTUNE_TUNER_BY_FORCE &&
+           observation.decision->outcome == NCCLTUNE_TUNER_APPLIED;
   }
-  // With several ranks in a process the newest decision is now and then not about this call (seen
-  // with 2.32.3, in 24 of 770 calls); what ran is known all the same.
+  // With several ranks in one process, the newest decision is sometimes about another call (seen
+  // with 2.32.3, in 24 of 770 calls). The profiler's record is used instead.
   return probed && wanted.known() &&
-         (step.choice.channels <= 0 || seen.probed->channels <= step.choice.channels);
+         (step.choice.channels <= 0 || observation.probed->channels <= step.choice.channels);
 }
 
 }  // namespace
 
-Observer::Looking::Looking(Observer& observer, int rank) : observer_(observer) {
+Observer::ObservationScope::ObservationScope(Observer& observer, int rank) : observer_(observer) {
   CallProbe::Take(rank);
   const std::lock_guard<std::mutex> lock(observer_.mutex_);
-  if (observer_.looking_++ == 0) observer_.control_.Record(true);
+  if (observer_.observers_++ == 0) observer_.control_.Record(true);
 }
 
-Observer::Looking::~Looking() {
+Observer::ObservationScope::~ObservationScope() {
   const std::lock_guard<std::mutex> lock(observer_.mutex_);
-  if (--observer_.looking_ == 0) observer_.control_.Record(false);
+  if (--observer_.observers_ == 0) observer_.control_.Record(false);
 }
 
-Observation Observer::Seen(Collective collective, size_t bytes, int rank) const {
-  Observation seen;
-  seen.probed = CallProbe::Take(rank);
-  // The newest is that of another size where the plugin was not asked about this call.
-  seen.decision = control_.LastDecision(collective);
-  if (seen.decision && seen.decision->bytes != bytes) seen.decision.reset();
-  seen.table = control_.LastTable(collective, bytes);
-  return seen;
+Observation Observer::Collect(Collective collective, size_t bytes, int rank) const {
+  Observation observation;
+  observation.probed = CallProbe::Take(rank);
+  // If the plugin was not asked about this call, the newest decision is about another size.
+  observation.decision = control_.LastDecision(collective);
+  if (observation.decision && observation.decision->bytes != bytes) observation.decision.reset();
+  observation.table = control_.LastTable(collective, bytes);
+  return observation;
 }
 
-Verdict Judge(const Step& step, const Observation& seen, const NcclVersion& version) {
+AppliedChoice Judge(const Step& step, const Observation& observation, const NcclVersion& version) {
   Ran ran;
-  ran.combination = CombinationOf(seen, version);
-  if (seen.probed && seen.probed->channels > 0) ran.channels = seen.probed->channels;
-  if (seen.decision && seen.decision->chunk_bytes > 0) {
-    ran.chunk_bytes = static_cast<size_t>(seen.decision->chunk_bytes);
+  ran.combination = CombinationOf(observation, version);
+  if (observation.probed && observation.probed->channels > 0) {
+    ran.channels = observation.probed->channels;
   }
-  Verdict verdict;
+  if (observation.decision && observation.decision->chunk_bytes > 0) {
+    ran.chunk_bytes = static_cast<size_t>(observation.decision->chunk_bytes);
+  }
+  AppliedChoice verdict;
   if (!(ran == Ran{})) verdict.ran = ran;
-  verdict.applied = IsApplied(step, seen);
+  verdict.applied = IsApplied(step, observation);
   return verdict;
 }
 

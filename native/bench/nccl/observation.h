@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one call of a step shows about what NCCL does with all of them.
+// Observes one call of a step, to learn what NCCL runs in all of them.
 #ifndef NCCLTUNE_BENCH_NCCL_OBSERVATION_H_
 #define NCCLTUNE_BENCH_NCCL_OBSERVATION_H_
 
@@ -16,50 +16,50 @@
 namespace nccltune::bench {
 
 struct Observation {
-  std::optional<ProbedCall> probed;                 // NCCL 2.28 and later, without a graph
-  std::optional<nccltune_tuner_decision> decision;  // our plugin's
-  std::optional<nccltune_tuner_table> table;        // NCCL's predictions; none with 2.21
+  std::optional<ProbedCall> probed;  // from the profiler; NCCL 2.28 and later, not in a graph
+  std::optional<nccltune_tuner_decision> decision;  // from our plugin
+  std::optional<nccltune_tuner_table> table;        // NCCL's predictions; nullopt with 2.21
 };
 
-// Switches on what shows something, for as long as any of the process's GPUs looks. Between the end
-// of the call that is looked at and the timed ones all ranks meet, so that no timed call is. What a
-// rank has left over from before is dropped: the meeting itself, seen by a GPU that still looked,
-// stands there, and not every NCCL tells of every call (2.32.3 is silent on broadcasts).
+// Turns on profiler and plugin recording while at least one GPU of the process observes a call. The
+// ranks synchronize between the observed call and the timed ones, so no timed call is recorded.
+// Records left over from before are dropped: another GPU that still observes may have recorded the
+// barrier, and some NCCL versions report no event for some calls (2.32.3 for broadcasts).
 class Observer {
  public:
   explicit Observer(TunerControl& control) : control_(control) {}
 
-  class Looking {
+  class ObservationScope {
    public:
-    Looking(Observer& observer, int rank);
-    ~Looking();
-    Looking(const Looking&) = delete;
-    Looking& operator=(const Looking&) = delete;
+    ObservationScope(Observer& observer, int rank);
+    ~ObservationScope();
+    ObservationScope(const ObservationScope&) = delete;
+    ObservationScope& operator=(const ObservationScope&) = delete;
 
    private:
     Observer& observer_;
     const CallProbe::Listening listening_;
   };
 
-  // What there is to know about the call of `bytes` that `rank` has just completed, or captured.
-  Observation Seen(Collective collective, size_t bytes, int rank) const;
+  // Returns what was recorded about the call of `bytes` that `rank` has just completed or captured.
+  Observation Collect(Collective collective, size_t bytes, int rank) const;
 
  private:
   TunerControl& control_;
   std::mutex mutex_;
-  int looking_ = 0;
+  int observers_ = 0;
 };
 
-struct Verdict {
+struct AppliedChoice {
   std::optional<Ran> ran;
   bool applied = true;
 };
 
-// What ran is what NCCL's profiler interface tells; without it, what our plugin chose; where it
-// left the choice to NCCL, what `version` picks from its own predictions.
-Verdict Judge(const Step& step, const Observation& seen, const NcclVersion& version);
+// Decides what ran. The profiler's record comes first, then the plugin's choice. If the plugin left
+// the choice to NCCL, it is what `version` picks from its own predictions.
+AppliedChoice Judge(const Step& step, const Observation& observation, const NcclVersion& version);
 
-// The predictions as NCCL handed them over, and its pick.
+// Returns the predictions that NCCL passed to the plugin, and the combination it would pick.
 TableRow RowOf(const nccltune_tuner_table& table, const NcclVersion& version);
 
 }  // namespace nccltune::bench

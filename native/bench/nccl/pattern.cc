@@ -15,17 +15,17 @@ namespace {
 
 constexpr double kLargestTerm = 1000;
 constexpr double kLargestExtreme = 100;
-constexpr int kMostFactors = 4;
+constexpr int kMaxFactors = 4;
 
-uint64_t RandomAt(int rank, size_t index) { return Mixed(static_cast<uint64_t>(rank), index); }
+uint64_t RandomAt(int rank, size_t index) { return MixSeed(static_cast<uint64_t>(rank), index); }
 
-// Weights of mulsum are 1 and 2.
+// The factors of mulsum are 1 and 2; see PremulScalar.
 double LargestWeight(const PatternKey& key) { return key.redop == Redop::kMulsum ? 2 : 1; }
 
-// How many ranks give a number of their own at an element.
+// How many ranks contribute a number other than the neutral one at an element.
 int Contributors(const PatternKey& key) {
-  if (key.redop == Redop::kProd) return std::min(key.ranks, kMostFactors);
-  // Room for two different numbers from each.
+  if (key.redop == Redop::kProd) return std::min(key.ranks, kMaxFactors);
+  // Leave room for at least two different numbers from each contributor.
   const double room = LargestExact(key.dtype) / LargestWeight(key) / 2;
   return static_cast<int>(std::clamp<double>(room, 1, key.ranks));
 }
@@ -105,7 +105,7 @@ double SmallestStep(const NumberFormat& format) {
   return std::ldexp(1.0, format.least_exponent - format.digits + 1);
 }
 
-// A share of 1/ranks of a whole number is stored exactly.
+// Whether an integer divided by the number of ranks is stored exactly.
 bool AverageIsExact(const PatternKey& key) {
   const NumberFormat format = FormatOf(key.dtype);
   return !format.is_real || (std::has_single_bit(static_cast<unsigned>(key.ranks)) &&
@@ -144,8 +144,9 @@ Reduced ReductionOf(const PatternKey& key) {
     Encode(key.dtype, ReducedAt(key, i), reduced.bytes.data() + i * size);
   }
   if (key.redop == Redop::kAvg && !AverageIsExact(key)) {
-    // Half a unit of the last place for 1/ranks, for each product and for each sum on the way, and
-    // for our own rounding; all terms have one sign, so that no error is larger than its sum.
+    // Rounding errors of half a unit in the last place: one for 1/ranks, one for each product and
+    // sum, one for our own reference. All terms have the same sign, so no error exceeds its share
+    // of the sum.
     const NumberFormat format = FormatOf(key.dtype);
     const int roundings = Contributors(key) + 3;
     reduced.relative = roundings * std::ldexp(1.0, -format.digits) * 1.01;

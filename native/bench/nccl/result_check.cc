@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kWindowBytes = size_t{64} << 10U;
 constexpr size_t kLargestElement = 8;
-constexpr size_t kWindows = kMostCheckedBytes / kWindowBytes;
+constexpr size_t kWindows = kMaxCheckedBytes / kWindowBytes;
 
 }  // namespace
 
@@ -78,17 +78,17 @@ int64_t Reference::CountWrongElements(const Reduced& expected, const unsigned ch
     const double number = Decode(key_.dtype, a);
     const double error = std::fabs(Decode(key_.dtype, b) - number);
     const double allowed = expected.relative * std::fabs(number) + expected.absolute;
-    // A NaN is beyond every tolerance.
+    // Written so that a NaN counts as wrong.
     if (!(expected.relative > 0 && error <= allowed)) ++wrong;
   }
   return wrong;
 }
 
 std::vector<Window> WindowsOf(size_t bytes, size_t element, uint64_t seed) {
-  if (bytes <= kMostCheckedBytes) return {{0, bytes}};
+  if (bytes <= kMaxCheckedBytes) return {{0, bytes}};
   std::vector<Window> windows = {{0, kWindowBytes}};
   const size_t last = bytes - kWindowBytes;
-  const size_t span = last - kWindowBytes;  // where the others lie
+  const size_t span = last - kWindowBytes;  // the range of the windows between the two ends
   const size_t parts = kWindows - 2;
   const size_t part = span / parts / kLargestElement * kLargestElement;
   Random random(seed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Holds what NCCL delivered against what it should have.
+// Compares NCCL's results with the expected ones.
 #ifndef NCCLTUNE_BENCH_NCCL_RESULT_CHECK_H_
 #define NCCLTUNE_BENCH_NCCL_RESULT_CHECK_H_
 
@@ -14,18 +14,18 @@
 
 namespace nccltune::bench {
 
-// References, each made once and kept as long as the key stays the same.
+// Caches the expected data of one PatternKey.
 class Reference {
  public:
   void Use(const PatternKey& key);
   const PatternKey& key() const { return key_; }
 
-  // Elements that are wrong among the whole elements at `got`, which are those from byte `offset`
-  // of the receive region on. What is not part of a result counts as right.
+  // Counts the wrong elements among the whole elements at `got`, which start at byte `offset` of
+  // the receive region. Elements that belong to no result part count as right.
   int64_t CountWrong(const std::vector<ResultPart>& parts, size_t offset, const unsigned char* got,
                      size_t bytes);
 
-  // The pattern of a rank.
+  // Returns the pattern of a rank.
   const Bytes& Pattern(int rank);
 
  private:
@@ -35,20 +35,21 @@ class Reference {
                              const unsigned char* got, size_t elements) const;
 
   PatternKey key_;
-  std::map<int, Reduced> expected_;  // by rank; ResultPart::kReduced: the reduction
+  std::map<int, Reduced> expected_;  // key: rank, or ResultPart::kReduced for the reduction
 };
 
-// Parts of a result that are looked at, in bytes; whole elements, in order, not overlapping.
+// A range of a result that is checked, in bytes. It holds whole elements.
 struct Window {
   size_t offset;
   size_t bytes;
 };
 
-// All of `bytes` up to 4 MiB. Beyond that 64 windows of 64 KiB: one at each end, the others at
-// places that depend on `seed`, one in each 62nd part, so that repeated checks see more.
+// Returns the ranges to check, in order, without overlap. Up to 4 MiB it is everything. Larger
+// results get 64 windows of 64 KiB: one at each end, and the others at places that depend on
+// `seed`, one in each of 62 equal parts. Repeated checks so cover more of the result.
 std::vector<Window> WindowsOf(size_t bytes, size_t element, uint64_t seed);
 
-inline constexpr size_t kMostCheckedBytes = size_t{4} << 20U;
+inline constexpr size_t kMaxCheckedBytes = size_t{4} << 20U;
 
 }  // namespace nccltune::bench
 

@@ -11,9 +11,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Failure = std::optional<StepError>;
 
-// A load is asked whether it needs more once in so many calls: to ask takes a microsecond.
+// Feed the load once in this many calls: each feed takes a microsecond.
 constexpr int kCallsPerFeed = 8;
-// A load by itself is timed for so long, and traffic for so many exchanges.
+// How long the load alone is timed, and for how many exchanges the traffic alone.
 constexpr double kAloneMicroseconds = 3000;
 constexpr uint64_t kAloneExchanges = 6;
 
@@ -21,23 +21,23 @@ double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// A captured graph, dropped at the end: NCCL keeps resources for it, and calls without a graph are
-// a little slower as long as there is one.
+// A captured graph, destroyed at the end of its scope: NCCL keeps resources for it, and calls
+// without a graph are slightly slower while one exists.
 class CapturedGraph {
  public:
   explicit CapturedGraph(Gpu& gpu) : gpu_(gpu) {}
   ~CapturedGraph() {
-    if (graph_ != nullptr) gpu_.Drop(graph_);
+    if (graph_ != nullptr) gpu_.DestroyGraph(graph_);
   }
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
-  // What `calls` enqueues.
+  // Captures the work that `calls` enqueues.
   template <typename Calls>
   Failure Capture(const Calls& calls) {
     if (auto error = gpu_.BeginCapture()) return error;
     Failure error = calls();
-    // The stream must leave the capture in any case.
+    // End the capture in any case, so that the stream is usable again.
     Failure ending = gpu_.EndCapture(&graph_);
     return error ? error : ending;
   }
@@ -46,7 +46,7 @@ class CapturedGraph {
 
  private:
   Gpu& gpu_;
-  cuda::GraphExec graph_ = nullptr;
+  cu::GraphExec graph_ = nullptr;
 };
 
 class Runner {
@@ -60,7 +60,8 @@ class Runner {
     if (step_.graph) return TimeGraph();
     Failure error = TimeCalls();
     if (error && step_.traffic_bytes > 0) {
-      // What it has begun other ranks may not have, and nobody counts it any more.
+      // This rank may have begun exchanges that other ranks have not, and their number is not
+      // synchronized any more. So the error is fatal.
       uint64_t begun = 0;
       gpu_.traffic().Pause(&begun);
       error->fatal = true;
@@ -79,22 +80,22 @@ class Runner {
     return std::nullopt;
   }
 
-  Failure MeetAll() {
-    if (auto error = gpu_.Meet(step_, next_++)) return error;
+  Failure Barrier() {
+    if (auto error = gpu_.EnqueueBarrier(step_, next_++)) return error;
     return gpu_.Wait();
   }
 
   Failure TimeCalls() {
-    if (auto error = step_.check ? LookAndCheck() : Look()) return error;
-    const int met = Gpu::MeetsByItself(step_) ? 1 : 0;
-    if (auto error = Calls(std::max(step_.warmup - 1 - met, 0))) return error;
+    if (auto error = step_.check ? ObservedCallWithCheck() : ObservedCall()) return error;
+    const int barrier_calls = Gpu::IsOwnBarrier(step_) ? 1 : 0;
+    if (auto error = Calls(std::max(step_.warmup - 1 - barrier_calls, 0))) return error;
     if (step_.load) {
       if (auto error = LoadAlone()) return error;
     }
     if (step_.traffic_bytes > 0) {
       if (auto error = TrafficAlone()) return error;
     }
-    if (auto error = MeetAll()) return error;
+    if (auto error = Barrier()) return error;
     const int leading = Gpu::IsSmall(step_) ? 1 : 0;
     const Clock::time_point start = Clock::now();
     const uint64_t before = gpu_.load_kernels();
@@ -112,11 +113,11 @@ class Runner {
     return step_.traffic_bytes > 0 ? EndTraffic(traffic) : std::nullopt;
   }
 
-  // It goes on behind.
+  // Measures the load alone and leaves it running.
   Failure LoadAlone() {
     if (auto error = gpu_.Wait()) return error;
     if (auto error = gpu_.StartLoad()) return error;
-    // The first one has begun when it has ended.
+    // Wait until one kernel has ended, so that the load surely runs.
     while (gpu_.load_kernels() == 0) {
       if (auto error = gpu_.FeedLoad()) return error;
     }
@@ -131,60 +132,63 @@ class Runner {
     return std::nullopt;
   }
 
-  // It goes on behind. With the load where there is one: what traffic is beside it is not asked.
+  // Measures the traffic alone and leaves it running. If there is a load, it runs meanwhile:
+  // traffic without it is not needed.
   Failure TrafficAlone() {
     if (auto error = gpu_.Wait()) return error;
     if (auto error = gpu_.StartTraffic(step_.traffic_bytes)) return error;
-    // The first ones find the links idle.
-    if (auto error = LetTrafficGo(2)) return error;
+    // Skip the first exchanges, which find the links idle.
+    if (auto error = WaitForExchanges(2)) return error;
     const Traffic::Progress before = gpu_.traffic().progress();
-    if (auto error = LetTrafficGo(before.exchanges + kAloneExchanges)) return error;
+    if (auto error = WaitForExchanges(before.exchanges + kAloneExchanges)) return error;
     outcome_->timing.traffic_alone_us = PerExchange(before);
     return std::nullopt;
   }
 
-  Failure LetTrafficGo(uint64_t exchanges) {
+  Failure WaitForExchanges(uint64_t exchanges) {
     while (gpu_.traffic().progress().exchanges < exchanges) {
       if (auto error = gpu_.FeedLoad()) return error;
       if (auto error = gpu_.traffic().failure()) return error;
-      std::this_thread::sleep_for(Traffic::kLook);
+      std::this_thread::sleep_for(Traffic::kPollInterval);
     }
     return std::nullopt;
   }
 
-  // Not before all ranks' calls have ended: they were to run beside it.
+  // Stops the traffic after the calls of all ranks have ended, since those must all run during
+  // traffic.
   Failure EndTraffic(const Traffic::Progress& before) {
     outcome_->timing.traffic_us = PerExchange(before);
-    if (auto error = gpu_.MeetBySum()) return error;
+    if (auto error = gpu_.EnqueueBarrierAllReduce()) return error;
     if (auto error = gpu_.Wait()) return error;
     return gpu_.StopTraffic();
   }
 
-  // Nothing: too short a time for one.
+  // Returns nullopt if no exchange ended since `before`.
   std::optional<double> PerExchange(const Traffic::Progress& before) {
     const Traffic::Progress now = gpu_.traffic().progress();
     if (now.exchanges == before.exchanges) return std::nullopt;
     return (now.us - before.us) / static_cast<double>(now.exchanges - before.exchanges);
   }
 
-  // Nothing: too short a time for one.
+  // Returns nullopt if no kernel ended in that time.
   static std::optional<double> PerKernel(double us, uint64_t kernels) {
     if (kernels == 0) return std::nullopt;
     return us / static_cast<double>(kernels);
   }
 
   Failure TimeGraph() {
-    // Outside of the capture first: what a choice uses is connected at its first call.
+    // Run untimed calls outside of the capture first: the first call of a choice creates its
+    // connections.
     if (auto error = Calls(std::max(step_.warmup, 1))) return error;
     if (auto error = gpu_.Wait()) return error;
     CapturedGraph graph(gpu_);
     {
-      const Observer::Looking looking(observer_, gpu_.rank());
+      const Observer::ObservationScope scope(observer_, gpu_.rank());
       if (auto error = graph.Capture([this] { return Calls(step_.iterations); })) return error;
-      outcome_->seen = observer_.Seen(step_.collective, gpu_.layout().bytes, gpu_.rank());
+      outcome_->observation = observer_.Collect(step_.collective, gpu_.layout().bytes, gpu_.rank());
     }
     if (auto error = graph.Launch()) return error;
-    if (auto error = MeetAll()) return error;
+    if (auto error = Barrier()) return error;
     const Clock::time_point start = Clock::now();
     if (auto error = gpu_.RecordStart()) return error;
     if (auto error = graph.Launch()) return error;
@@ -201,11 +205,11 @@ class Runner {
     return std::nullopt;
   }
 
-  Failure Look() { return RunOnce(gpu_, step_, observer_, &outcome_->seen); }
+  Failure ObservedCall() { return RunOnce(gpu_, step_, observer_, &outcome_->observation); }
 
-  Failure LookAndCheck() {
+  Failure ObservedCallWithCheck() {
     if (auto error = gpu_.PrepareCheck(step_)) return error;
-    if (auto error = Look()) return error;
+    if (auto error = ObservedCall()) return error;
     return CountWrong();
   }
 
@@ -234,11 +238,11 @@ class Runner {
 }  // namespace
 
 std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
-                                 Observation* seen) {
-  const Observer::Looking looking(observer, gpu.rank());
+                                 Observation* observation) {
+  const Observer::ObservationScope scope(observer, gpu.rank());
   if (auto error = gpu.FirstCall(step)) return error;
   if (auto error = gpu.Wait()) return error;
-  *seen = observer.Seen(step.collective, gpu.layout().bytes, gpu.rank());
+  *observation = observer.Collect(step.collective, gpu.layout().bytes, gpu.rank());
   return std::nullopt;
 }
 

@@ -13,13 +13,13 @@
 namespace nccltune::bench {
 namespace {
 
-// Both sides look for a while before they sleep: a step of small messages takes less time than it
-// takes to wake a thread.
-constexpr std::chrono::microseconds kLook{60};
+// Both sides spin this long before they sleep: a step with small messages is shorter than the time
+// to wake a thread.
+constexpr std::chrono::microseconds kSpinTime{60};
 
 template <typename Condition>
-void LookFor(const Condition& condition) {
-  const Team::Clock::time_point end = Team::Clock::now() + kLook;
+void SpinUntil(const Condition& condition) {
+  const Team::Clock::time_point end = Team::Clock::now() + kSpinTime;
   while (!condition() && Team::Clock::now() < end) sched_yield();
 }
 
@@ -36,7 +36,7 @@ struct Team::Shared {
   std::atomic<uint64_t> round = 0;
   std::atomic<size_t> running = 0;
   std::atomic<bool> quit = false;
-  bool hurry = false;
+  bool end_soon = false;
   std::vector<std::thread> threads;
 };
 
@@ -68,7 +68,7 @@ Team::~Team() {
 void Team::Loop(const std::shared_ptr<Shared>& shared, size_t member) {
   for (uint64_t seen = 0;;) {
     const auto has_work = [&shared, seen] { return shared->quit || shared->round != seen; };
-    LookFor(has_work);
+    SpinUntil(has_work);
     std::shared_ptr<const Task> task;
     {
       std::unique_lock<std::mutex> lock(shared->mutex);
@@ -91,30 +91,30 @@ bool Team::Run(Task task, Clock::time_point deadline) {
     const std::lock_guard<std::mutex> lock(shared_->mutex);
     shared_->task = std::make_shared<const Task>(std::move(task));
     std::fill(shared_->busy.begin(), shared_->busy.end(), true);
-    shared_->hurry = false;
+    shared_->end_soon = false;
     shared_->running = shared_->busy.size();
     ++shared_->round;
   }
   shared_->work.notify_all();
   const auto all_done = [this] { return shared_->running == 0; };
-  LookFor(all_done);
+  SpinUntil(all_done);
   std::unique_lock<std::mutex> lock(shared_->mutex);
-  const auto done_or_hurried = [this, &all_done] { return all_done() || shared_->hurry; };
-  shared_->done.wait_until(lock, deadline, done_or_hurried);
-  if (!all_done() && shared_->hurry) {
-    shared_->done.wait_until(lock, std::min(deadline, Clock::now() + kHurry), all_done);
+  const auto done_or_end_soon = [this, &all_done] { return all_done() || shared_->end_soon; };
+  shared_->done.wait_until(lock, deadline, done_or_end_soon);
+  if (!all_done() && shared_->end_soon) {
+    shared_->done.wait_until(lock, std::min(deadline, Clock::now() + kEndSoonLimit), all_done);
   }
   shared_->task.reset();
   return all_done();
 }
 
-void Team::Hurry() {
+void Team::EndSoon() {
   const std::lock_guard<std::mutex> lock(shared_->mutex);
-  shared_->hurry = true;
+  shared_->end_soon = true;
   shared_->done.notify_all();
 }
 
-bool Team::Settle(std::chrono::milliseconds longest) {
+bool Team::WaitIdle(std::chrono::milliseconds longest) {
   std::unique_lock<std::mutex> lock(shared_->mutex);
   return shared_->done.wait_for(lock, longest, [this] { return shared_->running == 0; });
 }

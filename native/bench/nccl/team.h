@@ -10,33 +10,34 @@
 
 namespace nccltune::bench {
 
-// Threads, one for each GPU of the process, that do the same task at the same time.
+// A pool of threads, one for each GPU of the process, that run the same task at the same time.
 class Team {
  public:
   using Clock = std::chrono::steady_clock;
   using Task = std::function<void(size_t member)>;
 
   explicit Team(size_t members);
-  // Threads that are stuck in a task are left to themselves: what the task uses has to live as long
-  // as the task object.
+  // A thread that is stuck in a task is detached. Everything the task uses must live as long as the
+  // task object.
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  // Runs task(0) to task(members - 1), each in its thread. True when all have returned; false at
-  // the deadline, or kHurry after Hurry, with some still running; then only Settle may follow.
+  // Runs task(0) to task(members - 1), each in its own thread. Returns true when all have returned.
+  // Returns false at the deadline, or kEndSoonLimit after EndSoon, if a task still runs; after that
+  // only WaitIdle may be called.
   bool Run(Task task, Clock::time_point deadline);
 
-  // From a task or any thread: the current Run is to end soon.
-  void Hurry();
+  // Makes the current Run end soon. Called from any thread, also from a task.
+  void EndSoon();
 
-  // Waits for running tasks. True if there are none any more.
-  bool Settle(std::chrono::milliseconds longest);
+  // Waits at most `longest` for running tasks. Returns true if none is running.
+  bool WaitIdle(std::chrono::milliseconds longest);
 
-  // The first member that has not returned from the task; the number of members if all have.
+  // Returns the first member whose task has not returned; the number of members if all have.
   size_t FirstBusy() const;
 
-  static constexpr std::chrono::seconds kHurry{2};
+  static constexpr std::chrono::seconds kEndSoonLimit{2};
 
  private:
   struct Shared;

@@ -13,6 +13,8 @@
 #include <csignal>
 #include <string_view>
 
+#include "common/descriptor.h"
+
 namespace nccltune::bench {
 namespace {
 
@@ -21,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kMark = "nccltune:";
 constexpr std::chrono::seconds kLongest{10};
 
-// '' on the path is the current folder, whose files are nobody's packages.
+// '' in sys.path is the current folder, which must not be searched for packages.
 constexpr const char* kProgram = R"(
 import os, sys
 from importlib.util import find_spec
@@ -43,7 +45,8 @@ for folder in folders:
         break
 )";
 
-// What the program writes until it ends or the time is up. The process is gone when this returns.
+// Returns what the program writes until it ends or the time is up. The process has been reaped when
+// this returns.
 std::string OutputOf(pid_t process, int descriptor) {
   const Clock::time_point deadline = Clock::now() + kLongest;
   std::string output;
@@ -60,7 +63,7 @@ std::string OutputOf(pid_t process, int descriptor) {
     if (got <= 0) break;
     output.append(bytes.data(), static_cast<size_t>(got));
   }
-  kill(process, SIGKILL);  // no harm if it has ended: it was not waited for yet
+  kill(process, SIGKILL);  // harmless if it has ended: it was not reaped yet
   while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
   }
   return output;
@@ -69,10 +72,12 @@ std::string OutputOf(pid_t process, int descriptor) {
 std::string RunPython() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return "";
+  const Descriptor reads(ends[0]);
+  Descriptor writes(ends[1]);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, writes.fd(), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::string name = "python3";
   std::string option = "-c";
@@ -82,17 +87,15 @@ std::string RunPython() {
   const int failed =
       posix_spawnp(&process, name.c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  const std::string output = failed == 0 ? OutputOf(process, ends[0]) : "";
-  close(ends[0]);
-  return output;
+  writes.Close();
+  return failed == 0 ? OutputOf(process, reads.fd()) : "";
 }
 
 }  // namespace
 
 std::string FindTorchNccl() {
   const std::string output = RunPython();
-  // A site's start-up code may print as well.
+  // Start-up code of the Python installation may print too, so search for the mark.
   const size_t start = output.rfind(kMark);
   if (start == std::string::npos) return "";
   const size_t end = output.find('\n', start);

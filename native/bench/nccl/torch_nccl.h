@@ -6,9 +6,10 @@
 
 namespace nccltune::bench {
 
-// The libnccl.so.2 that belongs to the PyTorch of the `python3` found first on the PATH; empty
-// where there is no such Python, no PyTorch, or it uses the system's. Starts that Python for some
-// ten milliseconds (ten seconds at most) and imports nothing there.
+// Returns the path of the libnccl.so.2 that belongs to the PyTorch of the first `python3` on PATH.
+// It is empty if there is no such Python or PyTorch, or if that PyTorch uses the system's library.
+// It runs that Python for some tens of milliseconds (at most ten seconds) and imports no package of
+// it.
 std::string FindTorchNccl();
 
 }  // namespace nccltune::bench

@@ -8,11 +8,12 @@ namespace {
 
 using Failure = std::optional<StepError>;
 
-// A library before NCCL leaves it the first messages of a pair and of an allocation.
+// A library that interposes on NCCL, such as ours, passes on to NCCL the first messages of each
+// pair and allocation.
 constexpr int kWarmUps = 6;
-constexpr unsigned kLooksPerErrorCheck = 16;
+constexpr unsigned kPollsPerErrorCheck = 16;
 
-const void* Address(cuda::DevicePointer pointer) {
+const void* Address(cu::Pointer pointer) {
   return reinterpret_cast<const void*>(static_cast<uintptr_t>(pointer));
 }
 
@@ -27,25 +28,24 @@ Traffic::~Traffic() {
 Failure Traffic::Reserve(size_t bytes) {
   if (stream_ == nullptr) {
     if (auto error =
-            CudaCheck(cuda_->cuStreamCreate(&stream_, cuda::kStreamNonBlocking), "make a stream")) {
+            CudaCheck(cuda_->StreamCreate(&stream_, cu::kStreamNonBlocking), "make a stream")) {
       return error;
     }
-    for (cuda::Event& event : events_) {
-      if (auto error =
-              CudaCheck(cuda_->cuEventCreate(&event, cuda::kEventDefault), "make an event")) {
+    for (cu::Event& event : events_) {
+      if (auto error = CudaCheck(cuda_->EventCreate(&event, cu::kEventDefault), "make an event")) {
         return error;
       }
     }
   }
   if (bytes <= reserved_) return std::nullopt;
-  for (cuda::DevicePointer* const buffer : {&send_, &receive_}) {
-    if (*buffer != 0) cuda_->cuMemFree_v2(*buffer);
+  for (cu::Pointer* const buffer : {&send_, &receive_}) {
+    if (*buffer != 0) cuda_->MemFree(*buffer);
     *buffer = 0;
   }
   reserved_ = 0;
-  for (cuda::DevicePointer* const buffer : {&send_, &receive_}) {
-    const cuda::Result result = cuda_->cuMemAlloc_v2(buffer, bytes);
-    if (result == cuda::kOutOfMemory) {
+  for (cu::Pointer* const buffer : {&send_, &receive_}) {
+    const cu::Result result = cuda_->MemAlloc(buffer, bytes);
+    if (result == cu::kOutOfMemory) {
       *buffer = 0;
       return StepError{.kind = ErrorKind::kMemory,
                        .text = "traffic of " + std::to_string(bytes) +
@@ -72,30 +72,30 @@ Failure Traffic::WarmUp(size_t bytes) {
   bytes_ = bytes;
   begun_ = ended_ = 0;
   for (int i = 0; i < kWarmUps; ++i) {
-    if (auto error = Exchange()) return error;
+    if (auto error = ExchangeMessages()) return error;
     if (auto error = WaitUntil(begun_)) return error;
   }
   return std::nullopt;
 }
 
-Failure Traffic::Start(cuda::Context context, size_t bytes) {
+Failure Traffic::Start(cu::Context context, size_t bytes) {
   context_ = context;
   bytes_ = bytes;
   begun_ = ended_ = 0;
   progress_ = {};
   failure_.reset();
   pause_ = false;
-  thread_ = std::thread([this] { Go(); });
+  thread_ = std::thread([this] { Loop(); });
   return std::nullopt;
 }
 
-void Traffic::Go() {
-  Failure failure = CudaCheck(cuda_->cuCtxSetCurrent(context_), "take the GPU");
+void Traffic::Loop() {
+  Failure failure = CudaCheck(cuda_->CtxSetCurrent(context_), "take the GPU");
   while (!failure && !pause_ && !stop_) {
     if (begun_ - ended_ < kEnqueued) {
-      failure = Exchange();
+      failure = ExchangeMessages();
     } else {
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kPollInterval);
     }
     if (!failure) failure = Collect();
   }
@@ -103,7 +103,7 @@ void Traffic::Go() {
   failure_ = std::move(failure);
 }
 
-Failure Traffic::Exchange() {
+Failure Traffic::ExchangeMessages() {
   nccl::Comm comm = comm_;
   if (comm == nullptr) return StepError{ErrorKind::kDied, "stopped", rank_, true};
   const auto type = static_cast<nccl::DataType>(Dtype::kInt8);
@@ -121,21 +121,21 @@ Failure Traffic::Exchange() {
     error->fatal = true;
     return error;
   }
-  return CudaCheck(cuda_->cuEventRecord(events_[begun_++ % events_.size()], stream_),
+  return CudaCheck(cuda_->EventRecord(events_[begun_++ % events_.size()], stream_),
                    "record an event");
 }
 
 Failure Traffic::Collect() {
   while (ended_ < begun_) {
-    cuda::Event event = events_[ended_ % events_.size()];
-    const cuda::Result result = cuda_->cuEventQuery(event);
-    if (result == cuda::kNotReady) return std::nullopt;
+    cu::Event event = events_[ended_ % events_.size()];
+    const cu::Result result = cuda_->EventQuery(event);
+    if (result == cu::kNotReady) return std::nullopt;
     if (auto error = CudaCheck(result, "exchange beside the calls")) return error;
     if (ended_ > 0) {
       float milliseconds = 0;
-      if (auto error = CudaCheck(cuda_->cuEventElapsedTime(
-                                     &milliseconds, events_[(ended_ - 1) % events_.size()], event),
-                                 "read the time")) {
+      if (auto error = CudaCheck(
+              cuda_->EventElapsedTime(&milliseconds, events_[(ended_ - 1) % events_.size()], event),
+              "read the time")) {
         return error;
       }
       const std::scoped_lock lock(mutex_);
@@ -148,12 +148,12 @@ Failure Traffic::Collect() {
 }
 
 Failure Traffic::WaitUntil(uint64_t ended) {
-  for (unsigned looks = 1;; ++looks) {
+  for (unsigned polls = 1;; ++polls) {
     if (auto error = Collect()) return error;
     if (ended_ >= ended) return std::nullopt;
     nccl::Comm comm = comm_;
     if (stop_ || comm == nullptr) return StepError{ErrorKind::kDied, "stopped", rank_, true};
-    if (looks % kLooksPerErrorCheck == 0) {
+    if (polls % kPollsPerErrorCheck == 0) {
       nccl::Result asynchronous = abi::kSuccess;
       nccl_->ncclCommGetAsyncError(comm, &asynchronous);
       if (asynchronous != abi::kSuccess && asynchronous != abi::kInProgress) {
@@ -162,7 +162,7 @@ Failure Traffic::WaitUntil(uint64_t ended) {
         return error;
       }
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 
@@ -188,7 +188,7 @@ Failure Traffic::Finish(uint64_t most) {
     if (begun_ >= kEnqueued) {
       if (auto error = WaitUntil(begun_ - kEnqueued + 1)) return error;
     }
-    if (auto error = Exchange()) return error;
+    if (auto error = ExchangeMessages()) return error;
   }
   return WaitUntil(begun_);
 }
@@ -210,15 +210,15 @@ void Traffic::Abort() noexcept {
 }
 
 void Traffic::Release() {
-  for (cuda::Event& event : events_) {
-    if (event != nullptr) cuda_->cuEventDestroy_v2(event);
+  for (cu::Event& event : events_) {
+    if (event != nullptr) cuda_->EventDestroy(event);
     event = nullptr;
   }
-  for (cuda::DevicePointer* const buffer : {&send_, &receive_}) {
-    if (*buffer != 0) cuda_->cuMemFree_v2(*buffer);
+  for (cu::Pointer* const buffer : {&send_, &receive_}) {
+    if (*buffer != 0) cuda_->MemFree(*buffer);
     *buffer = 0;
   }
-  if (stream_ != nullptr) cuda_->cuStreamDestroy_v2(stream_);
+  if (stream_ != nullptr) cuda_->StreamDestroy(stream_);
   stream_ = nullptr;
   reserved_ = 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large messages beside the calls: each rank sends to the next one and receives from the one
-// before, again and again, in a stream and on a communicator of its own.
+// Traffic during the calls: each rank sends large messages to the next rank and receives from the
+// previous one, repeatedly, in a stream and on a communicator of its own.
 #ifndef NCCLTUNE_BENCH_NCCL_TRAFFIC_H_
 #define NCCLTUNE_BENCH_NCCL_TRAFFIC_H_
 
@@ -20,83 +20,87 @@
 
 namespace nccltune::bench {
 
-// Called from the GPU's own thread, in its context, unless said otherwise. Between Start and Pause
-// a thread of its own enqueues the exchanges: an ncclGroupEnd that waits for a peer keeps no call
-// waiting, nor the other way round.
+// Called from the GPU's own thread, in its context, unless stated otherwise. Between Start and
+// Pause, a separate thread enqueues the exchanges: an ncclGroupEnd that waits for a peer must not
+// delay the timed calls, nor the other way round.
 class Traffic {
  public:
-  // How often it is looked at, which is not to take the CPU from those that poll.
-  static constexpr std::chrono::microseconds kLook{50};
+  // Polling interval. It is long enough to leave the CPU to the threads that poll for the timed
+  // calls.
+  static constexpr std::chrono::microseconds kPollInterval{50};
 
-  // `stop` ends every wait.
-  Traffic(const CudaDriver& cuda, const NcclLibrary& nccl, int rank, int ranks,
+  // Setting `stop` ends every wait.
+  Traffic(const CudaLibrary& cuda, const NcclLibrary& nccl, int rank, int ranks,
           const std::atomic<bool>& stop)
       : cuda_(cuda), nccl_(nccl), rank_(rank), ranks_(ranks), stop_(stop) {}
   ~Traffic();
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
 
-  // Buffers for messages of so many bytes. kMemory, not fatal, where there is no room.
+  // Allocates the buffers for messages of that size. Returns kMemory, which is not fatal, if there
+  // is not enough memory.
   std::optional<StepError> Reserve(size_t bytes);
-  // With the ranks of all processes.
+  // Creates the communicator with the ranks of all processes.
   std::optional<StepError> Connect(const nccl::UniqueId& id);
-  // A few exchanges, on all ranks: connections are made, and buffers known to peers.
+  // Runs a few exchanges on all ranks, which create the connections and share the buffers with the
+  // peers.
   std::optional<StepError> WarmUp(size_t bytes);
 
-  std::optional<StepError> Start(cuda::Context context, size_t bytes);
-  // Of the exchanges since Start that ended behind another: how many, and how long they took.
+  std::optional<StepError> Start(cu::Context context, size_t bytes);
+  // Number and total duration of the exchanges that ended since Start, without the first one.
   struct Progress {
     uint64_t exchanges = 0;
     double us = 0;
   };
   Progress progress();
-  // Why it has stopped by itself.
+  // The error that stopped the traffic, if there is one.
   std::optional<StepError> failure();
 
-  // No more are begun; told is how many have been since Start. Other ranks may have begun more, and
-  // theirs end when this rank has done its part.
+  // Stops beginning exchanges and returns in *begun how many began since Start. Other ranks may
+  // have begun more. Their exchanges complete only after this rank has run its part, see Finish.
   std::optional<StepError> Pause(uint64_t* begun);
-  // Begins the rest up to `most`, the most of all ranks, and waits for all.
+  // Begins exchanges up to `most`, the largest number of all ranks, and waits for all of them.
   std::optional<StepError> Finish(uint64_t most);
 
   std::optional<StepError> Close();
-  // From any thread.
+  // May be called from any thread.
   void Abort() noexcept;
-  // Not while an exchange runs.
+  // No exchange may be running.
   void Release();
 
  private:
-  // So that the next one is there when one ends, and few are left at the end.
+  // Exchanges in the stream at once: enough that the next one is ready when one ends, and few to
+  // wait for at the end.
   static constexpr uint64_t kEnqueued = 4;
 
-  void Go();
-  std::optional<StepError> Exchange();
-  // Takes in what has ended.
+  void Loop();
+  std::optional<StepError> ExchangeMessages();
+  // Counts the exchanges that have ended.
   std::optional<StepError> Collect();
   std::optional<StepError> WaitUntil(uint64_t ended);
-  std::optional<StepError> CudaCheck(cuda::Result result, const char* what) const {
+  std::optional<StepError> CudaCheck(cu::Result result, const char* what) const {
     return cuda_.Check(result, what, rank_);
   }
 
-  const CudaDriver& cuda_;
+  const CudaLibrary& cuda_;
   const NcclLibrary& nccl_;
   const int rank_;
   const int ranks_;
   const std::atomic<bool>& stop_;
   std::atomic<nccl::Comm> comm_ = nullptr;
-  cuda::Context context_ = nullptr;
-  cuda::Stream stream_ = nullptr;
-  // Of the ends of exchanges: those that are enqueued, and the one before them.
-  std::array<cuda::Event, 2 * kEnqueued> events_ = {};
-  cuda::DevicePointer send_ = 0;
-  cuda::DevicePointer receive_ = 0;
+  cu::Context context_ = nullptr;
+  cu::Stream stream_ = nullptr;
+  // End events of the enqueued exchanges and of the one before them.
+  std::array<cu::Event, 2 * kEnqueued> events_ = {};
+  cu::Pointer send_ = 0;
+  cu::Pointer receive_ = 0;
   size_t reserved_ = 0;
   size_t bytes_ = 0;
   uint64_t begun_ = 0;
   uint64_t ended_ = 0;
   std::thread thread_;
   std::atomic<bool> pause_ = false;
-  std::mutex mutex_;  // of the two below
+  std::mutex mutex_;  // guards the two members below
   Progress progress_;
   std::optional<StepError> failure_;
 };

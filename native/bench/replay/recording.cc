@@ -8,21 +8,21 @@ namespace nccltune::bench {
 namespace {
 
 template <typename T>
-bool Fits(const std::optional<T>& recorded, T asked, int* told) {
+bool Fits(const std::optional<T>& recorded, T asked, int* known) {
   if (!recorded) return true;
-  ++*told;
+  ++*known;
   return *recorded == asked;
 }
 
-// How much the series tells of what makes it fit the step, -1 if it does not.
+// Returns how many known properties of the series match the step, or -1 if one contradicts it.
 int Fitness(const CallKind& kind, const Step& step, const Choice& choice) {
-  int told = 0;
+  int known = 0;
   const bool fits = kind.collective == step.collective && kind.choice == choice &&
                     kind.in_place == step.in_place && kind.registered == step.registered &&
-                    kind.graph == step.graph && Fits(kind.dtype, step.dtype, &told) &&
-                    (!Reduces(step.collective) || Fits(kind.redop, step.redop, &told)) &&
-                    (!HasRoot(step.collective) || Fits(kind.root, step.root, &told));
-  return fits ? told : -1;
+                    kind.graph == step.graph && Fits(kind.dtype, step.dtype, &known) &&
+                    (!Reduces(step.collective) || Fits(kind.redop, step.redop, &known)) &&
+                    (!HasRoot(step.collective) || Fits(kind.root, step.root, &known));
+  return fits ? known : -1;
 }
 
 }  // namespace

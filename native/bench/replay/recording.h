@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a study has recorded at one scale.
+// The timings and predictions that a study has recorded at one scale.
 #ifndef NCCLTUNE_BENCH_REPLAY_RECORDING_H_
 #define NCCLTUNE_BENCH_REPLAY_RECORDING_H_
 
@@ -20,14 +20,14 @@
 
 namespace nccltune::bench {
 
-struct Scale {
+struct RecordedScale {
   int nodes = 0;
   int ranks = 0;
-  auto operator<=>(const Scale&) const = default;
+  auto operator<=>(const RecordedScale&) const = default;
 };
 
-// What distinguishes recorded calls beside their size. A recording may leave open which type,
-// reduction or root it was; it then stands for any.
+// What distinguishes recorded calls apart from their size. Type, reduction or root may be unknown
+// in a recording; an unknown value matches any.
 struct CallKind {
   Collective collective = Collective::kAllReduce;
   std::optional<Dtype> dtype;
@@ -41,20 +41,21 @@ struct CallKind {
   bool operator==(const CallKind&) const = default;
 };
 
-// Predicted costs of one call.
+// The predicted cost of each combination for one call, in microseconds.
 using Costs = std::vector<std::pair<host::Combination, double>>;
 
 class Recording {
  public:
-  // Reads platform.json, samples.jsonl and tables.jsonl of the study, of which the first and the
-  // last may be missing. Null and *error, with *hint, if it cannot be used. Without `scale` the
-  // study must hold one only.
-  static std::unique_ptr<Recording> Open(const std::string& study, std::optional<Scale> scale,
-                                         std::string* error, std::string* hint);
+  // Reads samples.jsonl of the study, and platform.json and tables.jsonl if they exist. Without
+  // `scale`, the study must hold a single scale. Returns null with *error and *hint if the study
+  // cannot be used.
+  static std::unique_ptr<Recording> Open(const std::string& study,
+                                         std::optional<RecordedScale> scale, std::string* error,
+                                         std::string* hint);
 
   const std::string& name() const { return name_; }
-  Scale scale() const { return scale_; }
-  const std::string& gpu() const { return gpu_; }  // empty: not known
+  RecordedScale scale() const { return scale_; }
+  const std::string& gpu() const { return gpu_; }  // empty: unknown
   bool nvls() const { return nvls_; }
   std::optional<NcclVersion> nccl_version() const { return nccl_version_; }
   uint64_t content_hash() const { return content_hash_; }
@@ -63,12 +64,13 @@ class Recording {
   }
   const std::vector<std::pair<CallKind, Series>>& series() const { return series_; }
 
-  // The timings of the step's call with that choice at its size, of the series that says most about
-  // itself; null if nothing was recorded.
+  // Returns the recorded timings of the step's call with that choice, from a series that covers its
+  // size. Among several, the one with the most known properties is used. Null if there is none.
   const Series* Find(const Step& step, const Choice& choice) const;
 
-  // Recorded predictions, between two recorded sizes on the straight line in log-log, for the
-  // combinations that both have; nothing outside of them.
+  // Returns the recorded predictions. Between two recorded sizes they are interpolated linearly in
+  // log size and log cost, for combinations that both sizes have. Outside the recorded sizes there
+  // are none.
   std::optional<Costs> FindCosts(Collective collective, size_t bytes) const;
 
  private:
@@ -76,13 +78,14 @@ class Recording {
   Recording() = default;
 
   std::string name_;
-  Scale scale_;
+  RecordedScale scale_;
   std::string gpu_;
   bool nvls_ = true;
   std::optional<NcclVersion> nccl_version_;
   uint64_t content_hash_ = 0;
   std::vector<std::pair<CallKind, Series>> series_;
-  std::map<Collective, std::vector<host::Combination>> combinations_;  // those recorded
+  // The combinations with a recorded timing.
+  std::map<Collective, std::vector<host::Combination>> combinations_;
   std::map<std::pair<Collective, size_t>, Costs> tables_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a study's files.
+// Reads the files of a study into a Recording.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using json::Value;
 constexpr size_t kLargestPlatform = size_t{1} << 20;
 constexpr size_t kLongestLine = size_t{1} << 20;
 
-std::string InWords(Scale scale) {
+std::string InWords(RecordedScale scale) {
   return std::to_string(scale.nodes) + "/" + std::to_string(scale.ranks);
 }
 
@@ -46,7 +46,7 @@ struct ByContent {
 
 class RecordingReader {
  public:
-  RecordingReader(std::string study, std::optional<Scale> scale, std::string* error,
+  RecordingReader(std::string study, std::optional<RecordedScale> scale, std::string* error,
                   std::string* hint)
       : study_(std::move(study)), asked_scale_(scale), error_(error), hint_(hint) {}
 
@@ -114,7 +114,8 @@ class RecordingReader {
     return true;
   }
 
-  // Gives each line of the file to `take`. A last line that an interruption cut short is left out.
+  // Passes each line of the file to `take`. An incomplete last line, left by an interrupted run, is
+  // skipped.
   template <typename Take>
   bool ReadLines(const char* name, bool needed, const Take& take) {
     const std::string path = PathOf(name);
@@ -141,7 +142,7 @@ class RecordingReader {
       if (result != LineResult::kDamaged || (!whole && value.IsNull())) continue;
       Fail(path + ":" + std::to_string(number),
            "is damaged" + (error.message.empty() ? "" : ": " + error.message),
-           "mend or delete that line; the others are untouched");
+           "fix or delete that line; the others are untouched");
       return false;
     }
     if (!file.bad()) return true;
@@ -153,7 +154,7 @@ class RecordingReader {
     Sample sample;
     const LineResult result = ReadSample(value, &sample);
     if (result != LineResult::kTaken) return result;
-    const Scale scale = ScaleOf(sample.nodes, sample.ranks);
+    const RecordedScale scale = ScaleOf(sample.nodes, sample.ranks);
     by_scale_[scale][sample.kind].Add(sample.bytes, sample.timing);
     if (!recording_->nccl_version_) {
       recording_->nccl_version_ = ParseNcclVersion(sample.nccl_version);
@@ -171,8 +172,8 @@ class RecordingReader {
     return result;
   }
 
-  // 0: not told.
-  Scale ScaleOf(std::optional<int64_t> nodes, std::optional<int64_t> ranks) const {
+  // Completes missing numbers from platform.json. 0: unknown.
+  RecordedScale ScaleOf(std::optional<int64_t> nodes, std::optional<int64_t> ranks) const {
     if (!nodes) nodes = platform_nodes_;
     if (!ranks) ranks = platform_gpus_;
     return {static_cast<int>(nodes.value_or(0)), static_cast<int>(ranks.value_or(0))};
@@ -189,7 +190,7 @@ class RecordingReader {
       Fail(study_, "was recorded at several scales:" + listed, "name one with --scale NODES/RANKS");
       return false;
     }
-    const Scale scale = asked_scale_.value_or(by_scale_.begin()->first);
+    const RecordedScale scale = asked_scale_.value_or(by_scale_.begin()->first);
     const auto found = by_scale_.find(scale);
     if (found == by_scale_.end()) {
       Fail(study_, "was not recorded at " + InWords(scale) + " but at" + listed,
@@ -208,7 +209,7 @@ class RecordingReader {
     return true;
   }
 
-  // Which combinations the platform has shown that it can run.
+  // Collects the combinations that the platform can run: those with a recorded timing.
   void Collect() {
     std::map<Collective, std::set<std::pair<int, int>>> seen;
     for (const auto& [kind, series] : recording_->series_) {
@@ -223,17 +224,18 @@ class RecordingReader {
   }
 
   const std::string study_;
-  const std::optional<Scale> asked_scale_;
+  const std::optional<RecordedScale> asked_scale_;
   std::string* error_;
   std::string* hint_;
   std::unique_ptr<Recording> recording_;
   std::optional<int64_t> platform_nodes_;
   std::optional<int64_t> platform_gpus_;
-  std::map<Scale, std::map<CallKind, Series, ByContent>> by_scale_;
+  std::map<RecordedScale, std::map<CallKind, Series, ByContent>> by_scale_;
 };
 
-std::unique_ptr<Recording> Recording::Open(const std::string& study, std::optional<Scale> scale,
-                                           std::string* error, std::string* hint) {
+std::unique_ptr<Recording> Recording::Open(const std::string& study,
+                                           std::optional<RecordedScale> scale, std::string* error,
+                                           std::string* hint) {
   return RecordingReader(study, scale, error, hint).Read();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps; replay_open.cc has how a backend comes to be.
+// How the replay backend runs steps. replay_open.cc opens it.
 #include "bench/replay/replay_backend.h"
 
 #include <chrono>
@@ -15,25 +15,26 @@
 namespace nccltune::bench {
 namespace {
 
-// The seed of a step is all that tells it from others, so that a repeated request draws the same
-// and a continued one goes on as if it had not been interrupted.
+// The seed depends on every property of the step and on nothing else. So a repeated request gives
+// the same timings, and a continued one the timings that an uninterrupted one would give.
 uint64_t SeedOf(const Step& step, const Choice& running) {
-  uint64_t seed = Mixed(step.seed, std::string_view("timing"));
+  uint64_t seed = MixSeed(step.seed, std::string_view("timing"));
   for (const uint64_t part :
        {static_cast<uint64_t>(step.collective), uint64_t{step.bytes},
         static_cast<uint64_t>(step.dtype), static_cast<uint64_t>(step.redop),
         static_cast<uint64_t>(step.root), uint64_t{step.in_place}, uint64_t{step.registered},
         uint64_t{step.graph}, static_cast<uint64_t>(step.round),
         static_cast<uint64_t>(step.repeat)}) {
-    seed = Mixed(seed, part);
+    seed = MixSeed(seed, part);
   }
-  // Default, tuned and forced timings of one round are independent though the same may run.
-  return Mixed(Mixed(seed, json::Write(ToJson(step.choice))), json::Write(ToJson(running)));
+  // Default, tuned and forced timings of a round are independent draws, even if the same choice
+  // runs.
+  return MixSeed(MixSeed(seed, json::Write(ToJson(step.choice))), json::Write(ToJson(running)));
 }
 
 }  // namespace
 
-Share ShareOf(const World& world, int ranks) {
+RankRange RanksOf(const World& world, int ranks) {
   const auto begin = [&](int process) {
     return static_cast<int>(int64_t{process} * ranks / world.processes);
   };
@@ -45,7 +46,7 @@ StepResult ReplayBackend::Run(const Step& step) {
   const Running running = Decide(step);
   result.applied = running.applied;
   result.error = running.error;
-  // Also after an error, so that nobody waits.
+  // Exchange also after an error, so that no process waits for this one.
   if (auto disagreement = Disagreement(step, running.choice)) result.error = disagreement;
   if (result.error) return result;
   const Series* series = recording_->Find(step, running.choice);
@@ -67,7 +68,7 @@ StepResult ReplayBackend::Run(const Step& step) {
     if (!ran.channels && timing->ran) ran.channels = timing->ran->channels;
     result.ran = ran;
   }
-  const Share share = ShareOf(world_, recording_->scale().ranks);
+  const RankRange share = RanksOf(world_, recording_->scale().ranks);
   for (int rank = share.first; rank < share.end; ++rank) {
     RankTiming of_rank{rank, timing->time_us, std::nullopt, std::nullopt};
     if (step.check && timing->checked) of_rank.wrong = 0;
@@ -84,7 +85,7 @@ ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
     running.error = StepError{ErrorKind::kUnsupported, "the tuner plugin refuses that choice"};
     return running;
   }
-  host::Request request;
+  host::DecisionRequest request;
   request.collective = static_cast<abi::Collective>(step.collective);
   request.bytes = step.bytes;
   request.registered = step.registered;
@@ -106,11 +107,11 @@ ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
     running.error = StepError{ErrorKind::kNccl, decision.failure->text, -1, true};
     return running;
   }
-  if (decision.outcome == host::Outcome::kChosen) {
+  if (decision.outcome == host::DecisionResult::kChosen) {
     running.choice.kind = Choice::Kind::kForced;
     running.choice.combination = decision.choice.combination;
     running.choice.channels = decision.choice.channels.value_or(-1);
-    // What was asked for stands in the recording; NCCL may round it.
+    // Recordings are stored under the requested chunk size; NCCL may round it.
     if (decision.choice.chunk_bytes) running.choice.chunk_bytes = step.choice.chunk_bytes;
   }
   if (step.choice.kind == Choice::Kind::kForced) running.applied = running.choice == step.choice;
@@ -129,7 +130,7 @@ std::optional<StepError> ReplayBackend::Disagreement(const Step& step, const Cho
                          " of " + std::to_string(step.bytes) + " bytes is stuck: process 0 runs " +
                          all[0] + ", process " + std::to_string(process) + " " + all[process] +
                          " (do all have the same rules?)",
-                     ShareOf({.process = static_cast<int>(process), .processes = world_.processes},
+                     RanksOf({.process = static_cast<int>(process), .processes = world_.processes},
                              recording_->scale().ranks)
                          .first,
                      true};

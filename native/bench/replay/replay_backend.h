@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plays GPUs and NCCL from a recorded study.
+// A backend without GPUs: it draws timings from a recorded study.
 #ifndef NCCLTUNE_BENCH_REPLAY_REPLAY_BACKEND_H_
 #define NCCLTUNE_BENCH_REPLAY_REPLAY_BACKEND_H_
 
@@ -21,27 +21,28 @@ namespace nccltune::bench {
 
 struct ReplayOptions {
   std::string study;
-  std::string tuner_path;                   // our plugin, absolute
-  std::optional<NcclVersion> nccl_version;  // none: the recorded one
-  std::optional<Scale> scale;               // none: the only one that was recorded
-  double pace = 0;  // how long a step takes, as a multiple of what was recorded
+  std::string tuner_path;                   // absolute path of our plugin
+  std::optional<NcclVersion> nccl_version;  // nullopt: the recorded version
+  std::optional<RecordedScale> scale;       // nullopt: the only recorded scale
+  double pace = 0;  // duration of a step, as a multiple of the recorded time
 };
 
-// Any number of processes, up to the recorded ranks; each plays its share of them. The tuner plugin
-// is loaded and asked as NCCL does; what it decides, or NCCL's default where it decides nothing, is
-// what a timing is drawn for, the same in all processes.
+// Runs with any number of processes up to the recorded ranks; each stands for a share of the ranks.
+// The tuner plugin is loaded and called as NCCL would. Each process draws the same timing for what
+// the plugin decides, or for NCCL's default if it decides nothing.
 class ReplayBackend : public Backend {
  public:
   explicit ReplayBackend(ReplayOptions options) : options_(std::move(options)) {}
 
-  std::optional<OpenError> Open(const World& world, Exchange* exchange, BackendInfo* info) override;
+  std::optional<OpenError> Open(const World& world, ProcessExchange* exchange,
+                                BackendInfo* info) override;
   StepResult Run(const Step& step) override;
   TableResult Table(const Step& step) override;
   void Close() override;
   void Abort() noexcept override;
 
  private:
-  // What runs: a recorded choice, as NCCL with the plugin comes to it.
+  // The choice that NCCL with the plugin would run.
   struct Running {
     Choice choice;
     bool applied = true;
@@ -52,14 +53,14 @@ class ReplayBackend : public Backend {
   std::optional<OpenError> CheckWorld(const World& world) const;
   void Describe(const World& world, const host::InitReport& report, BackendInfo* info) const;
   Running Decide(const Step& step);
-  // Whether all processes are about to run the same; if not, NCCL would get stuck.
+  // Returns an error if the processes would run different choices: NCCL would hang.
   std::optional<StepError> Disagreement(const Step& step, const Choice& choice);
   void Wait(double microseconds);
 
   const ReplayOptions options_;
   World world_;
   host::Platform platform_;
-  Exchange* exchange_ = nullptr;
+  ProcessExchange* exchange_ = nullptr;
   std::unique_ptr<Recording> recording_;
   std::unique_ptr<TunerControl> control_;
   std::unique_ptr<host::TunerHost> host_;
@@ -69,12 +70,12 @@ class ReplayBackend : public Backend {
   bool aborted_ = false;
 };
 
-// The recorded ranks that a process plays: from first up to, not including, end.
-struct Share {
+// The recorded ranks that a process stands for: [first, end).
+struct RankRange {
   int first = 0;
   int end = 0;
 };
-Share ShareOf(const World& world, int ranks);
+RankRange RanksOf(const World& world, int ranks);
 
 }  // namespace nccltune::bench
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a study to a plugin that is asked as the recorded NCCL would.
+// Opens the replay backend: reads the study, and loads the plugin as the recorded NCCL version
+// would.
 #include <set>
 #include <utility>
 
@@ -8,12 +9,12 @@
 
 namespace nccltune::bench {
 
-std::optional<OpenError> ReplayBackend::Open(const World& world, Exchange* exchange,
+std::optional<OpenError> ReplayBackend::Open(const World& world, ProcessExchange* exchange,
                                              BackendInfo* info) {
   world_ = world;
   exchange_ = exchange;
   std::optional<OpenError> error = OpenAlone(world, info);
-  // All take part, also who cannot go on: nobody shall wait for them.
+  // Every process takes part, even after an error: otherwise the others would wait for it.
   std::vector<std::string> hashes;
   if (!exchange->AllGather(error ? "" : Hex64(recording_->content_hash()), &hashes)) {
     return OpenError{OpenError::Kind::kFailed, "interrupted", "", -1};
@@ -46,7 +47,7 @@ std::optional<OpenError> ReplayBackend::OpenAlone(const World& world, BackendInf
                "name one with --nccl-version");
   }
   host_options.nccl = *version;
-  const Scale scale = recording_->scale();
+  const RecordedScale scale = recording_->scale();
   platform_.nodes = scale.nodes;
   platform_.ranks = scale.ranks;
   platform_.min_ranks_per_node = scale.ranks / scale.nodes;
@@ -71,7 +72,7 @@ std::optional<OpenError> ReplayBackend::OpenAlone(const World& world, BackendInf
 }
 
 std::optional<OpenError> ReplayBackend::CheckWorld(const World& world) const {
-  const Scale scale = recording_->scale();
+  const RecordedScale scale = recording_->scale();
   const auto bad = [](std::string text, std::string hint) {
     return OpenError{OpenError::Kind::kBadInput, std::move(text), std::move(hint), -1};
   };
@@ -82,13 +83,13 @@ std::optional<OpenError> ReplayBackend::CheckWorld(const World& world) const {
     return bad(recorded + ": with one rank there is nothing to choose", "replay another study");
   }
   if (scale.nodes > scale.ranks) {
-    return bad(recorded + ", which cannot be", "platform.json or the samples are wrong");
+    return bad(recorded + ", which is impossible", "platform.json or the samples are wrong");
   }
   if (world.processes > scale.ranks ||
       (world.gpus_per_process > 1 && world.ranks() != scale.ranks)) {
     return bad(recorded + "; " + std::to_string(world.processes) + " processes with " +
-                   std::to_string(world.gpus_per_process) + " GPUs each do not play them",
-               "start at most one process a recorded rank, without --gpus-per-process");
+                   std::to_string(world.gpus_per_process) + " GPUs each do not fit",
+               "start at most one process for each recorded rank, without --gpus-per-process");
   }
   if (world.emulated_nodes > 0 && world.emulated_nodes != scale.nodes) {
     return bad(recorded + ", not on " + std::to_string(world.emulated_nodes) + " nodes",
@@ -107,7 +108,7 @@ void ReplayBackend::Describe(const World& world, const host::InitReport& report,
   info->tuner_interface = report.interface;
   info->nodes = recording_->scale().nodes;
   info->ranks = recording_->scale().ranks;
-  const Share share = ShareOf(world, info->ranks);
+  const RankRange share = RanksOf(world, info->ranks);
   for (int rank = share.first; rank < share.end; ++rank) {
     info->gpus.push_back({rank, recording_->gpu(), ""});
   }

@@ -42,7 +42,7 @@ std::optional<Timing> Series::Draw(size_t bytes, Random* random) const {
   const double below_median = MedianTime(below->second);
   const double above_median = MedianTime(above->second);
   const double median = Between(bytes, below->first, below_median, above->first, above_median);
-  // bytes / below < above / bytes
+  // Compares distances on the logarithmic scale: bytes / below < above / bytes.
   const bool below_is_nearer =
       static_cast<double>(bytes) * static_cast<double>(bytes) <
       static_cast<double>(below->first) * static_cast<double>(above->first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The recorded timings of one kind of call over its sizes, and new ones drawn from them.
+// The recorded timings of one kind of call over its sizes, and random draws from them.
 #ifndef NCCLTUNE_BENCH_REPLAY_SERIES_H_
 #define NCCLTUNE_BENCH_REPLAY_SERIES_H_
 
@@ -17,17 +17,18 @@ namespace nccltune::bench {
 
 struct Timing {
   double time_us = 0;
-  bool checked = false;    // the recording says that its result was right
-  std::optional<Ran> ran;  // what the recording says that ran
+  bool checked = false;    // the recording states a check without a wrong result
+  std::optional<Ran> ran;  // what ran, according to the recording
 };
 
 class Series {
  public:
   void Add(size_t bytes, const Timing& timing) { sizes_[bytes].push_back(timing); }
 
-  // At a recorded size one of its timings, each as likely as any other. Between two recorded sizes
-  // the medians' straight line in log size and log time, times how far one of the nearer size's
-  // timings is from that size's median. Outside of the recorded sizes, nothing.
+  // Draws a timing. At a recorded size, it is one of that size's timings, each equally likely.
+  // Between two recorded sizes, the medians are interpolated (log size, log time). The spread then
+  // comes from the nearer size: the median is multiplied by a drawn timing over that size's median.
+  // Returns nullopt outside the recorded sizes.
   std::optional<Timing> Draw(size_t bytes, Random* random) const;
 
   bool Covers(size_t bytes) const;
@@ -36,10 +37,10 @@ class Series {
   std::map<size_t, std::vector<Timing>> sizes_;
 };
 
-// The middle one, or the mean of the two in the middle. `timings` is not empty.
+// Returns the median time. `timings` must not be empty.
 double MedianTime(const std::vector<Timing>& timings);
 
-// On the straight line through both points in log-log, at `bytes` between them.
+// Interpolates linearly in log size and log value, for `bytes` between the two sizes.
 double Between(size_t bytes, size_t low_bytes, double low, size_t high_bytes, double high);
 
 }  // namespace nccltune::bench

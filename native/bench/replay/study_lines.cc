@@ -10,7 +10,7 @@ using json::Value;
 
 constexpr int64_t kNewestSchema = 1;
 
-// As ReadInteger, for numbers of bytes and elements.
+// Like ReadInteger without the upper limit, for numbers of bytes and elements.
 bool ReadSize(const Value& value, std::string_view key, int64_t low, std::optional<int64_t>* out) {
   const Value* member = value.Find(key);
   if (member == nullptr || member->IsNull()) return true;
@@ -28,7 +28,7 @@ bool ReadFlag(const Value& value, std::string_view key, bool* out) {
   return truth != nullptr;
 }
 
-// {"algorithm": "tree", ...}
+// Reads {"algorithm": "tree", "protocol": "ll"}.
 bool ReadCombination(const Value& value, host::Combination* combination) {
   const std::optional<int> algorithm = NumberOf(AlgorithmNames(), TextOf(value, "algorithm"));
   const std::optional<int> protocol = NumberOf(ProtocolNames(), TextOf(value, "protocol"));
@@ -37,7 +37,8 @@ bool ReadCombination(const Value& value, host::Combination* combination) {
   return true;
 }
 
-// *tuned: a run under rules, which are not those of this replay.
+// Reads the choice. *tuned is set for a run under rules, which may differ from those of this
+// replay.
 bool ReadChoice(const Value& sample, Choice* choice, bool* tuned) {
   const Value* member = sample.Find("choice");
   if (member == nullptr) return false;
@@ -83,7 +84,7 @@ bool ReadInteger(const Value& value, std::string_view key, int64_t low,
   const Value* member = value.Find(key);
   if (member == nullptr || member->IsNull()) return true;
   const int64_t* number = member->AsInt();
-  if (number == nullptr || *number < low || *number > kMostCount) return false;
+  if (number == nullptr || *number < low || *number > kMaxCount) return false;
   *out = *number;
   return true;
 }
@@ -128,7 +129,7 @@ LineResult ReadSample(const Value& value, Sample* sample) {
     if (!found) return LineResult::kPassedOver;
     kind.redop = static_cast<Redop>(*found);
   }
-  // nccl-tests writes -1 where there is none.
+  // nccl-tests writes -1 for collectives without a root.
   if (HasRoot(kind.collective) && ReadInteger(value, "root", 0, &root) && root) {
     kind.root = static_cast<int>(*root);
   }

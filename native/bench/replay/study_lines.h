@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lines of a study's files, as model/sample.py and docs/reference/bench.md have them.
+// Parses lines of a study's files. model/sample.py and docs/reference/bench.md describe the
+// formats.
 #ifndef NCCLTUNE_BENCH_REPLAY_STUDY_LINES_H_
 #define NCCLTUNE_BENCH_REPLAY_STUDY_LINES_H_
 
@@ -15,10 +16,10 @@
 
 namespace nccltune::bench {
 
-// What a line is of no use for is passed over; what is no line of such a file is an error.
+// kPassedOver: a valid line that the replay cannot use. kDamaged: not a valid line of such a file.
 enum class LineResult { kTaken, kPassedOver, kDamaged, kNewer };
 
-// samples.jsonl
+// A line of samples.jsonl.
 struct Sample {
   CallKind kind;
   size_t bytes = 0;
@@ -30,7 +31,7 @@ struct Sample {
 
 LineResult ReadSample(const json::Value& value, Sample* sample);
 
-// tables.jsonl: NCCL's predictions, as the bench's own answers to `table` have them.
+// A line of tables.jsonl: NCCL's predictions, in the form of the bench's answers to `table`.
 struct TableLine {
   Collective collective = Collective::kAllReduce;
   size_t bytes = 0;
@@ -41,15 +42,16 @@ struct TableLine {
 
 LineResult ReadTable(const json::Value& value, TableLine* table);
 
-// A member that is a text, else nothing.
+// Returns the member if it is a string, else an empty string.
 std::string TextOf(const json::Value& value, std::string_view key);
 
-// An integer from `low` to kMostCount; false if the member is there and no such number.
-inline constexpr int64_t kMostCount = 1 << 24;
+// Reads an integer in [low, kMaxCount]. Returns false if the member exists and is not such a
+// number.
+inline constexpr int64_t kMaxCount = 1 << 24;
 bool ReadInteger(const json::Value& value, std::string_view key, int64_t low,
                  std::optional<int64_t>* out);
 
-// Written by a version that came after this one.
+// Whether a newer version of nccltune wrote the line.
 bool IsNewer(const json::Value& value);
 
 }  // namespace nccltune::bench

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One interface version behind NetPlugin. `Interface` names the version's number and its structs.
+// NetPlugin for one interface version. `Interface` provides the version number and the struct
+// types.
 #ifndef NCCLTUNE_HOST_NET_ADAPTER_H_
 #define NCCLTUNE_HOST_NET_ADAPTER_H_
 
@@ -13,15 +14,15 @@
 #include <vector>
 
 #include "abi/net_types.h"
+#include "common/shared_library.h"
 #include "host/guarded.h"
 #include "host/net/call_watch.h"
 #include "host/net/net_plugin.h"
-#include "host/net/shared_object.h"
 #include "host/plugin_log.h"
 
 namespace nccltune::host::net {
 
-// The profiler callback of v10 on: takes the event and counts it.
+// The profiler callback, for interface v10 and later. It accepts the event and counts it.
 abi::Result CountProfilerCall(void** event, int type, void* parent, int64_t plugin, void* data);
 
 template <typename Interface>
@@ -31,10 +32,10 @@ class Adapter final : public NetPlugin {
   static constexpr int kVersion = Interface::kVersion;
 
  public:
-  Adapter(std::unique_ptr<SharedObject> library, const Net* net)
-      : library_(std::move(library)), net_(net) {}
+  Adapter(SharedLibrary library, const Net* net) : library_(std::move(library)), net_(net) {}
 
-  // The first function that NCCL would call without looking and that is not there; else null.
+  // Returns the first member that NCCL uses without a null check and that is null; null if all are
+  // set.
   static const char* Missing(const Net& net) {
     if (net.name == nullptr) return "name";
     if (net.init == nullptr) return "init";
@@ -96,7 +97,8 @@ class Adapter final : public NetPlugin {
 
   abi::Result GetProperties(int device, NetProperties* properties, std::string* fault) override {
     const CallScope call("getProperties");
-    // NCCL passes a struct of its stack as it is: what differs between two calls was not set.
+    // NCCL passes an uninitialized struct. Two calls with different initial bytes show which
+    // members the plugin did not set.
     NetProperties seen[2];
     for (int i = 0; i < 2; ++i) {
       Properties blank;
@@ -205,7 +207,7 @@ class Adapter final : public NetPlugin {
                     [[maybe_unused]] void* phandle, void** request) override {
     const CallScope call("irecv");
     if constexpr (kVersion < 9) {
-      // Before v9 there was no optional completion.
+      // Optional completion exists since v9.
       if (*request == OptionalCompletion()) *request = nullptr;
       if (bytes > INT_MAX) return abi::kInternalError;
       int size = static_cast<int>(bytes);
@@ -267,7 +269,7 @@ class Adapter final : public NetPlugin {
     }
   }
 
-  std::unique_ptr<SharedObject> library_;
+  SharedLibrary library_;
   const Net* net_;
   int lives_ = 0;
   int traffic_class_ = -1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which function of the plugin a thread is in, so that another one can tell that it never returns.
+// Records which plugin function a thread is in, so that another thread can detect a call that never
+// returns.
 #ifndef NCCLTUNE_HOST_NET_CALL_WATCH_H_
 #define NCCLTUNE_HOST_NET_CALL_WATCH_H_
 
@@ -9,18 +10,18 @@
 namespace nccltune::host::net {
 
 struct CallSlot {
-  std::atomic<const char*> name{nullptr};  // null: in none
+  std::atomic<const char*> name{nullptr};  // null: in no plugin function
   std::atomic<uint64_t> calls{0};
 };
 
-// The slot of the calling thread; null: nobody watches.
+// The slot of the calling thread; null: calls of this thread are not recorded.
 inline thread_local CallSlot* this_threads_slot = nullptr;
 
 class CallScope {
  public:
   explicit CallScope(const char* name) : slot_(this_threads_slot) {
     if (slot_ == nullptr) return;
-    // One writer: no read-modify-write is needed.
+    // Only this thread writes, so no atomic read-modify-write is needed.
     slot_->calls.store(slot_->calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     slot_->name.store(name, std::memory_order_relaxed);
   }

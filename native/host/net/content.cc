@@ -16,13 +16,13 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 31U);
 }
 
-// Cheap enough not to be what a transfer waits for, and different at every position.
+// Cheap, so that it does not limit the transfer, and different at every position.
 uint64_t WordAt(uint64_t key, uint64_t index) {
   const uint64_t word = key + index * 0x9E3779B97F4A7C15U;
   return word ^ (word >> 29U);
 }
 
-// Neighbours whose content a wrong message is compared with.
+// The number of earlier and of later messages that a wrong message is compared with.
 constexpr uint64_t kNeighbours = 64;
 
 }  // namespace
@@ -77,7 +77,7 @@ bool Content::Matches(uint64_t sequence, const void* data, uint64_t bytes) const
 std::optional<std::string> Content::Difference(uint64_t sequence, const void* data,
                                                uint64_t bytes) const {
   if (Matches(sequence, data, bytes)) return std::nullopt;
-  // One byte of a message is many a message's.
+  // Fewer bytes would match many messages by chance.
   if (bytes >= 8) {
     const uint64_t first = sequence < kNeighbours ? 0 : sequence - kNeighbours;
     for (uint64_t other = first; other <= sequence + kNeighbours; ++other) {

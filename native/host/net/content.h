@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What messages carry: sizes and bytes that both processes compute from the same few numbers.
+// The content of test messages. Both processes compute sizes and bytes from the same few numbers.
 #ifndef NCCLTUNE_HOST_NET_CONTENT_H_
 #define NCCLTUNE_HOST_NET_CONTENT_H_
 
@@ -11,7 +11,8 @@
 
 namespace nccltune::host::net {
 
-// Sizes in turn, each `repeat` times, or any size from the first to the second.
+// Message sizes: the list in order, each size `repeat` times; or, with `range`, random sizes from
+// the first to the second entry.
 struct Sizes {
   std::vector<uint64_t> list;
   bool range = false;
@@ -20,20 +21,20 @@ struct Sizes {
   uint64_t Largest() const;
 };
 
-// The messages of one connection in one direction.
+// The content of the messages of one connection in one direction.
 class Content {
  public:
   Content(const Sizes& sizes, uint64_t seed, int connection, bool forward);
 
-  // Of a range every order of magnitude comes up equally often.
+  // In a range, every order of magnitude is equally likely.
   uint64_t SizeOf(uint64_t sequence) const;
 
   void Fill(uint64_t sequence, void* data, uint64_t bytes) const;
 
   bool Matches(uint64_t sequence, const void* data, uint64_t bytes) const;
 
-  // Where the bytes are not those of message `sequence`, in words, and whose they are if that can
-  // be told; nothing where they match.
+  // Describes where the bytes differ from those of message `sequence`, and names the message they
+  // belong to, if one can be identified. Returns nullopt if they match.
   std::optional<std::string> Difference(uint64_t sequence, const void* data, uint64_t bytes) const;
 
  private:

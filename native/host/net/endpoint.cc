@@ -9,7 +9,7 @@
 namespace nccltune::host::net {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // NCCL_MAX_NET_SIZE_BYTES
+constexpr uint64_t kMaxBytes = uint64_t{1} << 40;  // NCCL_MAX_NET_SIZE_BYTES
 
 }  // namespace
 
@@ -17,49 +17,49 @@ std::string Connection::Name() const {
   return "connection " + std::to_string(number) + (forward ? " forward" : " backward");
 }
 
-bool Endpoint::Open(std::string* error) {
-  const Options& options = stage_.options();
+bool PluginEndpoint::Open(std::string* error) {
+  const NetCheckOptions& options = process_.options();
   plugin_ = NetPlugin::Open(options.plugin, options.interface, error);
   if (plugin_ == nullptr) return false;
   name_ = plugin_->name();
   version_ = plugin_->version();
-  stage_.Run({[this] { Init(); }});
+  process_.Run({[this] { Init(); }});
   return true;
 }
 
-bool Endpoint::Init() {
-  const Options& options = stage_.options();
+bool PluginEndpoint::Init() {
+  const NetCheckOptions& options = process_.options();
   contexts_.assign(static_cast<size_t>(options.communicators), nullptr);
   uint64_t communicator = 0x6e63636c74756e65U;
   for (void*& context : contexts_) {
     const abi::Result result = plugin_->Init(++communicator, options.traffic_class, &context);
-    if (result != abi::kSuccess) return stage_.PluginError("communicator", "init", result);
+    if (result != abi::kSuccess) return process_.PluginError("communicator", "init", result);
   }
   int count = -1;
   const abi::Result result = plugin_->Devices(&count);
-  if (result != abi::kSuccess) return stage_.PluginError("devices", "devices", result);
-  if (count <= 0) return stage_.Fail("the plugin has " + std::to_string(count) + " devices");
+  if (result != abi::kSuccess) return process_.PluginError("devices", "devices", result);
+  if (count <= 0) return process_.Fail("the plugin has " + std::to_string(count) + " devices");
   device_ = options.device;
   if (!options.members.empty()) {
     const abi::Result made = plugin_->MakeVirtualDevice(options.members, &device_);
-    if (made != abi::kSuccess) return stage_.PluginError("devices", "makeVDevice", made);
+    if (made != abi::kSuccess) return process_.PluginError("devices", "makeVDevice", made);
   } else if (device_ >= count) {
-    return stage_.Fail("there is no device " + std::to_string(device_) + ": the plugin has " +
-                       std::to_string(count));
+    return process_.Fail("there is no device " + std::to_string(device_) + ": the plugin has " +
+                         std::to_string(count));
   }
   return CheckProperties();
 }
 
-bool Endpoint::CheckProperties() {
+bool PluginEndpoint::CheckProperties() {
   std::string fault;
   const std::string where = "device " + std::to_string(device_);
   const abi::Result result = plugin_->GetProperties(device_, &properties_, &fault);
-  if (result != abi::kSuccess) return stage_.PluginError(where, "getProperties", result);
+  if (result != abi::kSuccess) return process_.PluginError(where, "getProperties", result);
   if (fault.empty()) {
-    const auto not_a_size = [](uint64_t bytes) { return bytes == 0 || bytes > kMostBytes; };
+    const auto not_a_size = [](uint64_t bytes) { return bytes == 0 || bytes > kMaxBytes; };
     if ((properties_.ptr_support & kPointerHost) == 0) fault = "takes no host memory";
     if (properties_.max_comms < 1) fault = "allows no connection (maxComms)";
-    if (properties_.max_recvs < 1 || properties_.max_recvs > kMostRecvs) {
+    if (properties_.max_recvs < 1 || properties_.max_recvs > kMaxRecvs) {
       fault = "groups " + std::to_string(properties_.max_recvs) + " receives (maxRecvs)";
     }
     if (plugin_->version() >= 9 &&
@@ -67,43 +67,43 @@ bool Endpoint::CheckProperties() {
       fault = "has a maxP2pBytes or maxCollBytes that is not from 1 to 1 TiB";
     }
   }
-  return fault.empty() || stage_.Fail(where + ": getProperties " + fault);
+  return fault.empty() || process_.Fail(where + ": getProperties " + fault);
 }
 
-bool Endpoint::Connect() {
-  const Options& options = stage_.options();
+bool PluginEndpoint::Connect() {
+  const NetCheckOptions& options = process_.options();
   for (const bool forward : {true, false}) {
     if (!forward && !options.both) break;
     for (int number = 0; number < options.connections; ++number) {
       Connection connection;
       connection.number = number;
       connection.forward = forward;
-      connection.sends = forward == (stage_.rank() == 0);
+      connection.sends = forward == (process_.rank() == 0);
       connection.context = contexts_[static_cast<size_t>(number) % contexts_.size()];
       connections_.push_back(connection);
     }
   }
-  if (!stage_.Run({[this] { ListenAll(); }}) || !TakeHandles()) return false;
-  const auto connect = &Endpoint::ConnectOnce;
-  const auto accept = &Endpoint::AcceptOnce;
+  if (!process_.Run({[this] { ListenAll(); }}) || !TakeHandles()) return false;
+  const auto connect = &PluginEndpoint::ConnectOnce;
+  const auto accept = &PluginEndpoint::AcceptOnce;
   if (options.one_service_thread) {
-    return stage_.Run({[&] { Repeat(0, {connect, accept}); }});
+    return process_.Run({[&] { Repeat(0, {connect, accept}); }});
   }
-  return stage_.Run({[&] { Repeat(options.connect_delay_ms, {connect}); },
-                     [&] { Repeat(options.accept_delay_ms, {accept}); }});
+  return process_.Run({[&] { Repeat(options.connect_delay_ms, {connect}); },
+                       [&] { Repeat(options.accept_delay_ms, {accept}); }});
 }
 
-bool Endpoint::ListenOnce(void* context, Listener* listener) {
+bool PluginEndpoint::ListenOnce(void* context, Listener* listener) {
   listener->handle = std::make_unique<GuardedBytes>("handle", kHandleBytes);
   const abi::Result result =
       plugin_->Listen(context, device_, listener->handle->data(), &listener->comm);
-  if (result != abi::kSuccess) return stage_.PluginError("listener", "listen", result);
-  if (const auto damage = listener->handle->TakeDamage()) return stage_.Fail("listen " + *damage);
-  return listener->comm != nullptr || stage_.Fail("listen gave no listenComm");
+  if (result != abi::kSuccess) return process_.PluginError("listener", "listen", result);
+  if (const auto damage = listener->handle->TakeDamage()) return process_.Fail("listen " + *damage);
+  return listener->comm != nullptr || process_.Fail("listen gave no listenComm");
 }
 
-void Endpoint::ListenAll() {
-  idle_.resize(static_cast<size_t>(stage_.options().idle_listens));
+void PluginEndpoint::ListenAll() {
+  idle_.resize(static_cast<size_t>(process_.options().idle_listens));
   for (Listener& listener : idle_) {
     if (!ListenOnce(contexts_[0], &listener)) return;
   }
@@ -115,20 +115,20 @@ void Endpoint::ListenAll() {
   }
 }
 
-bool Endpoint::TakeHandles() {
+bool PluginEndpoint::TakeHandles() {
   std::string mine;
   for (const Listener& listener : listeners_) {
     mine.append(static_cast<const char*>(listener.handle->data()), kHandleBytes);
   }
-  stage_.Say(Word::kHandles, mine);
+  process_.Send(PeerMessage::kHandles, mine);
   std::string theirs;
-  if (!stage_.Await(Word::kHandles, &theirs)) return false;
+  if (!process_.Await(PeerMessage::kHandles, &theirs)) return false;
   size_t at = 0;
   for (const Connection& connection : connections_) {
     handles_.emplace_back();
     if (!connection.sends) continue;
     if (theirs.size() - at < kHandleBytes) {
-      return stage_.Fail("the other process has other options: it sent too few handles");
+      return process_.Fail("the other process has other options: it sent too few handles");
     }
     handles_.back() = std::make_unique<GuardedBytes>("handle", kHandleBytes);
     std::memcpy(handles_.back()->data(), theirs.data() + at, kHandleBytes);
@@ -137,56 +137,57 @@ bool Endpoint::TakeHandles() {
   return true;
 }
 
-bool Endpoint::ConnectOnce() {
+bool PluginEndpoint::ConnectOnce() {
   bool left = false;
   for (size_t i = 0; i < connections_.size(); ++i) {
     Connection& connection = connections_[i];
     if (!connection.sends || connection.comm != nullptr) continue;
-    // The same buffer each time: a plugin may keep the state of the attempt in it.
+    // Pass the same buffer in every attempt, because a plugin may keep its state in it.
     const abi::Result result = plugin_->Connect(connection.context, device_, handles_[i]->data(),
-                                                !stage_.options().nulls, &connection.comm);
-    if (result != abi::kSuccess) return stage_.PluginError(connection.Name(), "connect", result);
+                                                !process_.options().nulls, &connection.comm);
+    if (result != abi::kSuccess) return process_.PluginError(connection.Name(), "connect", result);
     if (const auto damage = handles_[i]->TakeDamage()) {
-      return stage_.Fail(connection.Name() + ": connect " + *damage);
+      return process_.Fail(connection.Name() + ": connect " + *damage);
     }
     left = left || connection.comm == nullptr;
   }
   return left;
 }
 
-bool Endpoint::AcceptOnce() {
+bool PluginEndpoint::AcceptOnce() {
   bool left = false;
   for (Listener& listener : listeners_) {
     Connection& connection = connections_[listener.connection];
     if (connection.comm != nullptr) continue;
     const abi::Result result =
-        plugin_->Accept(listener.comm, !stage_.options().nulls, &connection.comm);
-    if (result != abi::kSuccess) return stage_.PluginError(connection.Name(), "accept", result);
+        plugin_->Accept(listener.comm, !process_.options().nulls, &connection.comm);
+    if (result != abi::kSuccess) return process_.PluginError(connection.Name(), "accept", result);
     if (connection.comm == nullptr) {
       left = true;
       continue;
     }
-    // NCCL accepts one connection of a listener, and closes it at once.
+    // NCCL accepts one connection from each listener and then closes it.
     const abi::Result closed = plugin_->CloseListen(std::exchange(listener.comm, nullptr));
     if (closed != abi::kSuccess) {
-      return stage_.PluginError(connection.Name(), "closeListen", closed);
+      return process_.PluginError(connection.Name(), "closeListen", closed);
     }
   }
   return left;
 }
 
-void Endpoint::Repeat(int delay_ms, const std::vector<bool (Endpoint::*)()>& steps) {
+void PluginEndpoint::Repeat(int delay_ms, const std::vector<bool (PluginEndpoint::*)()>& steps) {
   const int64_t start = NowNs();
-  while (NowNs() - start < kMs * delay_ms && !stage_.stopped()) poll(nullptr, 0, 1);
+  while (NowNs() - start < kMs * delay_ms && !process_.stopped()) poll(nullptr, 0, 1);
   for (;;) {
     bool left = false;
     for (const auto step : steps) left = (this->*step)() || left;
-    if (!left || stage_.stopped()) return;
-    if (NowNs() - start > kSecond * stage_.options().timeout_s + kMs * delay_ms) {
+    if (!left || process_.stopped()) return;
+    if (NowNs() - start > kSecond * process_.options().timeout_s + kMs * delay_ms) {
       for (const Connection& connection : connections_) {
         if (connection.comm != nullptr) continue;
-        stage_.Fail(connection.Name() + ": " + (connection.sends ? "connect" : "accept") +
-                    " gave nothing for " + std::to_string(stage_.options().timeout_s) + " s");
+        process_.Fail(connection.Name() + ": " + (connection.sends ? "connect" : "accept") +
+                      " gave no connection for " + std::to_string(process_.options().timeout_s) +
+                      " s");
         return;
       }
     }
@@ -194,18 +195,18 @@ void Endpoint::Repeat(int delay_ms, const std::vector<bool (Endpoint::*)()>& ste
   }
 }
 
-bool Endpoint::Close() {
-  return stage_.Run({[this] { CloseAll(); }});
+bool PluginEndpoint::Close() {
+  return process_.Run({[this] { CloseAll(); }});
 }
 
-void Endpoint::CloseAll() {
+void PluginEndpoint::CloseAll() {
   for (const bool sends : {true, false}) {
     for (Connection& connection : connections_) {
       if (connection.sends != sends || connection.comm == nullptr) continue;
       void* const comm = std::exchange(connection.comm, nullptr);
       const abi::Result result = sends ? plugin_->CloseSend(comm) : plugin_->CloseRecv(comm);
       if (result != abi::kSuccess) {
-        stage_.PluginError(connection.Name(), sends ? "closeSend" : "closeRecv", result);
+        process_.PluginError(connection.Name(), sends ? "closeSend" : "closeRecv", result);
       }
     }
   }
@@ -213,16 +214,16 @@ void Endpoint::CloseAll() {
     for (Listener& listener : *listeners) {
       if (listener.comm == nullptr) continue;
       const abi::Result result = plugin_->CloseListen(std::exchange(listener.comm, nullptr));
-      if (result != abi::kSuccess) stage_.PluginError("listener", "closeListen", result);
+      if (result != abi::kSuccess) process_.PluginError("listener", "closeListen", result);
     }
   }
 }
 
-bool Endpoint::Shut() {
-  const bool ended = stage_.Run({[this] {
+bool PluginEndpoint::Unload() {
+  const bool ended = process_.Run({[this] {
     for (void* const context : contexts_) {
       const abi::Result result = plugin_->Finalize(context);
-      if (result != abi::kSuccess) stage_.PluginError("communicator", "finalize", result);
+      if (result != abi::kSuccess) process_.PluginError("communicator", "finalize", result);
     }
   }});
   plugin_.reset();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin in one of the two processes, and the connections that it makes: what NCCL's init and
-// proxy service threads call.
+// Owns the plugin in one of the two processes, and its connections. It makes the calls of NCCL's
+// init and proxy service threads.
 #ifndef NCCLTUNE_HOST_NET_ENDPOINT_H_
 #define NCCLTUNE_HOST_NET_ENDPOINT_H_
 
@@ -9,35 +9,37 @@
 #include <vector>
 
 #include "host/guarded.h"
+#include "host/net/host_process.h"
 #include "host/net/net_plugin.h"
-#include "host/net/stage.h"
 
 namespace nccltune::host::net {
 
 struct Connection {
   int number = 0;
   bool forward = true;  // from rank 0 to rank 1
-  bool sends = false;   // this end of it
+  bool sends = false;   // whether this end sends
   void* context = nullptr;
   void* comm = nullptr;
 
-  // "connection 3 forward"
+  // Returns a name such as "connection 3 forward".
   std::string Name() const;
 };
 
-class Endpoint {
+class PluginEndpoint {
  public:
-  explicit Endpoint(Stage* stage) : stage_(*stage) {}
+  explicit PluginEndpoint(HostProcess* process) : process_(*process) {}
 
-  // dlopen, init, devices, properties. False and *error if there is no such plugin; what the plugin
-  // does wrong is the stage's.
+  // Opens the plugin and calls init, devices and getProperties. Returns false with *error if the
+  // plugin cannot be opened. Errors of the plugin are reported to the HostProcess.
   bool Open(std::string* error);
-  // Listeners' handles are exchanged, then connect and accept are called until all is connected.
+  // Creates the listeners, exchanges their handles, and calls connect and accept until all
+  // connections are made.
   bool Connect();
-  // In the order of NCCL: send ends, receive ends, listeners; works with a lost peer, too.
+  // Closes everything in NCCL's order: send ends, receive ends, listeners. Works also after the
+  // peer is lost.
   bool Close();
-  // finalize and dlclose.
-  bool Shut();
+  // Calls finalize and unloads the plugin.
+  bool Unload();
 
   NetPlugin& plugin() { return *plugin_; }
   std::vector<Connection>& connections() { return connections_; }
@@ -58,19 +60,19 @@ class Endpoint {
   bool ListenOnce(void* context, Listener* listener);
   void ListenAll();
   bool TakeHandles();
-  // One call for each connection that does not stand yet; true if one is left.
+  // Make one call for each connection that is not complete. Return true if one is left.
   bool ConnectOnce();
   bool AcceptOnce();
-  void Repeat(int delay_ms, const std::vector<bool (Endpoint::*)()>& steps);
+  void Repeat(int delay_ms, const std::vector<bool (PluginEndpoint::*)()>& steps);
   void CloseAll();
 
-  Stage& stage_;
+  HostProcess& process_;
   std::unique_ptr<NetPlugin> plugin_;
   std::vector<void*> contexts_;
   std::vector<Connection> connections_;
   std::vector<Listener> listeners_;
   std::vector<Listener> idle_;
-  std::vector<std::unique_ptr<GuardedBytes>> handles_;  // of the peer, for each connection
+  std::vector<std::unique_ptr<GuardedBytes>> handles_;  // handles of the peer, by connection
   int device_ = 0;
   NetProperties properties_;
   std::string name_;

@@ -13,7 +13,7 @@
 namespace nccltune::host::net {
 namespace {
 
-constexpr unsigned kPassesPerLook = 256;
+constexpr unsigned kPassesPerTimeCheck = 256;
 
 double CpuSeconds(int who) {
   rusage usage{};
@@ -26,17 +26,19 @@ double CpuSeconds(int who) {
 
 double Seconds(int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
-bool Checks(const Options& options) { return options.check || options.mode == Mode::kTransfer; }
+bool Checks(const NetCheckOptions& options) {
+  return options.check || options.mode == Mode::kTransfer;
+}
 
-// Buffers of all connections within the memory that was allowed.
-int FittingWindow(const Options& options) {
+// Returns the largest window whose buffers fit in the memory limit.
+int FittingWindow(const NetCheckOptions& options) {
   const uint64_t ends = static_cast<uint64_t>(options.connections) * (options.both ? 2 : 1);
   const uint64_t buffer = options.sizes.Largest() + options.slack + 1;
   const uint64_t fitting = options.memory / ends / buffer;
   return static_cast<int>(std::clamp<uint64_t>(fitting, 1, static_cast<uint64_t>(options.window)));
 }
 
-// The smallest value that `share` of all are not above.
+// Returns the smallest value that is at least as large as `share` of all values.
 double Quantile(const std::vector<double>& sorted, double share) {
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return sorted[std::max<size_t>(rank, 1) - 1];
@@ -55,10 +57,10 @@ json::Value Latency(uint64_t bytes, std::vector<double> us) {
 
 }  // namespace
 
-// Counts from its beginning on.
-class Exchange::Meter {
+// Measures counters, wall time and CPU time from its construction on.
+class MessageExchange::Meter {
  public:
-  explicit Meter(const Exchange& exchange)
+  explicit Meter(const MessageExchange& exchange)
       : exchange_(exchange),
         start_ns_(NowNs()),
         cpu_(CpuSeconds(RUSAGE_SELF)),
@@ -81,7 +83,7 @@ class Exchange::Meter {
   Measured Count() const {
     Measured count;
     for (const auto& end : exchange_.ends_) {
-      Flow& flow = end->sends() ? count.sent : count.received;
+      TransferCount& flow = end->sends() ? count.sent : count.received;
       flow.messages += end->completed();
       flow.bytes += end->bytes();
       count.asked_again += end->asked_again();
@@ -90,65 +92,65 @@ class Exchange::Meter {
     return count;
   }
 
-  const Exchange& exchange_;
+  const MessageExchange& exchange_;
   int64_t start_ns_;
   double cpu_;
   double thread_cpu_;
   Measured before_;
 };
 
-Exchange::Exchange(Stage* stage, Endpoint* endpoint)
-    : stage_(*stage), options_(stage->options()), window_(FittingWindow(options_)) {
+MessageExchange::MessageExchange(HostProcess* process, PluginEndpoint* endpoint)
+    : process_(*process), options_(process->options()), window_(FittingWindow(options_)) {
   for (Connection& connection : endpoint->connections()) {
     ends_.push_back(
-        std::make_unique<MessageEnd>(stage, endpoint, &connection, window_, Checks(options_)));
+        std::make_unique<MessageEnd>(process, endpoint, &connection, window_, Checks(options_)));
     all_.push_back(ends_.back().get());
   }
 }
 
-void Exchange::Register() {
+void MessageExchange::Register() {
   if (options_.mode == Mode::kIdle) return;
   for (const auto& end : ends_) end->Register();
 }
 
-void Exchange::Deregister() {
+void MessageExchange::Deregister() {
   if (options_.mode == Mode::kIdle) return;
   for (const auto& end : ends_) end->Deregister();
 }
 
-bool Exchange::CheckGuards() {
+bool MessageExchange::CheckGuards() {
   if (options_.mode == Mode::kIdle) return true;
   return std::all_of(ends_.begin(), ends_.end(),
                      [](const auto& end) { return end->CheckGuards(); });
 }
 
-void Exchange::MarkOutstanding() {
+void MessageExchange::MarkOutstanding() {
   for (const auto& end : ends_) end->MarkOutstanding();
 }
 
-bool Exchange::CheckMarks() {
+bool MessageExchange::CheckMarks() {
   return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->CheckMarks(); });
 }
 
-uint64_t Exchange::outstanding() const {
+uint64_t MessageExchange::outstanding() const {
   uint64_t sum = 0;
   for (const auto& end : ends_) sum += end->outstanding();
   return sum;
 }
 
-bool Exchange::AllFinished() const {
+bool MessageExchange::AllFinished() const {
   return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->finished(); });
 }
 
-MessageEnd* Exchange::Find(bool sends) const {
+MessageEnd* MessageExchange::Find(bool sends) const {
   for (const auto& end : ends_) {
     if (end->sends() == sends) return end.get();
   }
   return nullptr;
 }
 
-bool Exchange::Pass(const std::vector<MessageEnd*>& ends) {
-  if (stage_.stopped()) return false;
+bool MessageExchange::Pass(const std::vector<MessageEnd*>& ends) {
+  if (process_.stopped()) return false;
   bool moved = false;
   for (MessageEnd* const end : ends) {
     if (!end->Step(&moved)) return false;
@@ -157,25 +159,25 @@ bool Exchange::Pass(const std::vector<MessageEnd*>& ends) {
     idle_passes_ = 0;
     return true;
   }
-  // The time of the first idle pass stands for that of the last message.
+  // The first idle pass gives the time of the last progress.
   if (idle_passes_ == 0) moved_at_ns_ = NowNs();
-  if (++idle_passes_ % kPassesPerLook == 0 &&
+  if (++idle_passes_ % kPassesPerTimeCheck == 0 &&
       NowNs() - moved_at_ns_ > kSecond * options_.timeout_s) {
     const auto waiting = std::find_if(ends.begin(), ends.end(),
                                       [](const MessageEnd* end) { return !end->finished(); });
     const std::string what =
         waiting == ends.end() ? ends.front()->Waiting() : (*waiting)->Waiting();
     const std::string after = " after " + std::to_string(options_.timeout_s) + " s";
-    return stage_.Fail(stage_.peer_disturbed()
-                           ? "rank 1 is gone, and the plugin reports no error" + after
-                           : what + after + " in which nothing moved");
+    return process_.Fail(process_.peer_disturbed()
+                             ? "rank 1 is lost, and the plugin reports no error" + after
+                             : what + after + " without progress");
   }
-  // As NCCL's progress thread does.
+  // NCCL's progress thread yields too.
   sched_yield();
   return true;
 }
 
-void Exchange::Progress() {
+void MessageExchange::Progress() {
   switch (options_.mode) {
     case Mode::kTransfer:
       return Transfer();
@@ -188,7 +190,7 @@ void Exchange::Progress() {
   }
 }
 
-void Exchange::Transfer() {
+void MessageExchange::Transfer() {
   const bool loses_peer = options_.kill_after_ms >= 0 ||
                           (options_.stop_after_ms >= 0 && options_.continue_after_ms < 0);
   const bool endless = loses_peer || options_.close_in_flight;
@@ -199,15 +201,15 @@ void Exchange::Transfer() {
     if (!options_.close_in_flight) continue;
     uint64_t completed = 0;
     for (const MessageEnd* const end : all_) completed += end->completed();
-    if (stage_.peer_closing() || completed >= enough) break;
+    if (process_.peer_closing() || completed >= enough) break;
   }
-  if (options_.close_in_flight && !stage_.stopped()) {
+  if (options_.close_in_flight && !process_.stopped()) {
     std::all_of(all_.begin(), all_.end(), [](MessageEnd* end) { return end->Fill(); });
   }
   meter.Read(&measured_);
 }
 
-void Exchange::Throughput() {
+void MessageExchange::Throughput() {
   const int64_t start = NowNs();
   const auto measure_from = start + static_cast<int64_t>(1e9 * options_.warmup_seconds);
   while (NowNs() < measure_from && Pass(all_)) {
@@ -220,13 +222,13 @@ void Exchange::Throughput() {
   EndTogether();
 }
 
-void Exchange::EndAfter(bool sends, const std::string& totals) {
+void MessageExchange::EndAfter(bool sends, const std::string& totals) {
   size_t at = 0;
   for (MessageEnd* const end : all_) {
     if (end->sends() != sends) continue;
     uint64_t total = 0;
     if (totals.size() - at < sizeof total) {
-      stage_.Fail("the other process has other options: it sends on fewer connections");
+      process_.Fail("the other process has other options: it sends on fewer connections");
       return;
     }
     std::memcpy(&total, totals.data() + at, sizeof total);
@@ -235,41 +237,41 @@ void Exchange::EndAfter(bool sends, const std::string& totals) {
   }
 }
 
-void Exchange::EndTogether() {
-  // Each receiving end has receives posted ahead. The number of messages goes beside the plugin,
-  // since not every plugin tells the sizes that would mark the end; the empty messages follow when
-  // no more receives will be posted.
+void MessageExchange::EndTogether() {
+  // The receiving ends have posted receives ahead, which must be completed. The number of messages
+  // is sent over the peer link, because some plugins never report sizes that could mark the end.
+  // The empty messages follow when no more receives will be posted.
   std::string totals;
   for (MessageEnd* const end : all_) {
     if (!end->sends()) continue;
     const uint64_t total = end->StopPosting();
     totals.append(reinterpret_cast<const char*>(&total), sizeof total);
   }
-  stage_.Post(Word::kTotals, totals);
-  bool told = false;
-  bool heard = false;
-  while (!(told && heard && AllFinished()) && Pass(all_)) {
+  process_.Post(PeerMessage::kTotals, totals);
+  bool totals_received = false;
+  bool totals_acknowledged = false;
+  while (!(totals_received && totals_acknowledged && AllFinished()) && Pass(all_)) {
     std::string theirs;
-    if (!told && stage_.Received(Word::kTotals, &theirs)) {
+    if (!totals_received && process_.Received(PeerMessage::kTotals, &theirs)) {
       EndAfter(false, theirs);
-      stage_.Post(Word::kTotalsTaken, {});
-      told = true;
+      process_.Post(PeerMessage::kTotalsTaken, {});
+      totals_received = true;
     }
-    if (!heard && stage_.Received(Word::kTotalsTaken, &theirs)) {
+    if (!totals_acknowledged && process_.Received(PeerMessage::kTotalsTaken, &theirs)) {
       EndAfter(true, totals);
-      heard = true;
+      totals_acknowledged = true;
     }
   }
 }
 
-void Exchange::PingPong() {
+void MessageExchange::PingPong() {
   MessageEnd* const sends = Find(true);
   MessageEnd* const receives = Find(false);
   const uint64_t trips = options_.sizes.repeat * options_.sizes.list.size();
   receives->set_limit(trips);
   sends->set_limit(0);
   const Meter meter(*this);
-  if (stage_.rank() == 0) {
+  if (process_.rank() == 0) {
     Ping(sends, receives);
   } else {
     AnswerPings(receives, sends);
@@ -277,13 +279,13 @@ void Exchange::PingPong() {
   meter.Read(&measured_);
 }
 
-void Exchange::AnswerPings(MessageEnd* receives, MessageEnd* sends) {
+void MessageExchange::AnswerPings(MessageEnd* receives, MessageEnd* sends) {
   const std::vector<MessageEnd*> both = {receives, sends};
   const uint64_t trips = options_.sizes.repeat * options_.sizes.list.size();
   while (sends->completed() < trips && Pass(both)) sends->set_limit(receives->completed());
 }
 
-void Exchange::Ping(MessageEnd* sends, MessageEnd* receives) {
+void MessageExchange::Ping(MessageEnd* sends, MessageEnd* receives) {
   const std::vector<MessageEnd*> both = {receives, sends};
   uint64_t trip = 0;
   for (const uint64_t bytes : options_.sizes.list) {
@@ -303,11 +305,11 @@ void Exchange::Ping(MessageEnd* sends, MessageEnd* receives) {
   }
 }
 
-void Exchange::Idle() {
+void MessageExchange::Idle() {
   const int64_t until = NowNs() + static_cast<int64_t>(1e9 * options_.seconds);
   const Meter meter(*this);
-  // One sleep where all goes well: the program's own waking would be counted, too.
-  while (NowNs() < until && !stage_.stopped()) {
+  // Sleep in one piece: each wake-up of this program would add to the measured CPU time.
+  while (NowNs() < until && !process_.stopped()) {
     poll(nullptr, 0, static_cast<int>(std::clamp<int64_t>((until - NowNs()) / 1'000'000, 1, 1000)));
   }
   meter.Read(&measured_);

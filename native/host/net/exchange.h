@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the progress thread does in each mode: all connections of the process, one after the other,
-// as NCCL's proxy has it.
+// The work of the progress thread in each mode. It handles all connections of the process one after
+// the other, like NCCL's proxy.
 #ifndef NCCLTUNE_HOST_NET_EXCHANGE_H_
 #define NCCLTUNE_HOST_NET_EXCHANGE_H_
 
@@ -14,31 +14,33 @@
 
 namespace nccltune::host::net {
 
-struct Flow {
+struct TransferCount {
   uint64_t messages = 0;
   uint64_t bytes = 0;
 };
 
-// In the time that is measured, of this process.
+// What this process counted in the measured time.
 struct Measured {
-  Flow sent;
-  Flow received;
+  TransferCount sent;
+  TransferCount received;
   uint64_t asked_again = 0;
   uint64_t tests = 0;
   double seconds = 0;
   double cpu_seconds = 0;
-  double progress_cpu_seconds = 0;  // of the thread that calls isend, irecv and test
+  double progress_cpu_seconds = 0;  // CPU time of the thread that calls isend, irecv and test
   json::Value latencies = json::Value::EmptyArray();
 };
 
-class Exchange {
+class MessageExchange {
  public:
-  Exchange(Stage* stage, Endpoint* endpoint);
+  MessageExchange(HostProcess* process, PluginEndpoint* endpoint);
 
-  // Outstanding requests of a connection; fewer than asked for where memory does not allow them.
+  // Outstanding requests for each connection; fewer than the option asks for if the memory limit
+  // does not allow them.
   int window() const { return window_; }
 
-  // The three parts of a run: buffers (service thread), the messages (progress thread), the end.
+  // The three parts of a run: registering the buffers (service thread), the messages (progress
+  // thread), deregistering the buffers (service thread).
   void Register();
   void Progress();
   void Deregister();
@@ -61,14 +63,14 @@ class Exchange {
   void AnswerPings(MessageEnd* receives, MessageEnd* sends);
   void Ping(MessageEnd* sends, MessageEnd* receives);
   void Idle();
-  // One pass over `ends`; false when the run is over. Yields when nothing moves, fails when nothing
-  // has moved for too long.
+  // Makes one pass over `ends`. Returns false when the run is over. Yields if no message moved, and
+  // fails if none has moved for the timeout.
   bool Pass(const std::vector<MessageEnd*>& ends);
   bool AllFinished() const;
   MessageEnd* Find(bool sends) const;
 
-  Stage& stage_;
-  const Options& options_;
+  HostProcess& process_;
+  const NetCheckOptions& options_;
   int window_;
   std::vector<std::unique_ptr<MessageEnd>> ends_;
   std::vector<MessageEnd*> all_;

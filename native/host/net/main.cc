@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccltune-net-host: moves messages through any net plugin, called as NCCL calls it.
+// nccltune-net-host: moves messages through any net plugin, with the calls that NCCL makes.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,17 +16,17 @@
 #include <vector>
 
 #include "common/json.h"
+#include "host/net/host_process.h"
 #include "host/net/net_plugin.h"
 #include "host/net/options.h"
 #include "host/net/peer_link.h"
 #include "host/net/session.h"
-#include "host/net/stage.h"
 #include "host/plugin_log.h"
 
 namespace nccltune::host::net {
 namespace {
 
-int ListSymbols(const Options& options) {
+int ListSymbols(const NetCheckOptions& options) {
   std::vector<int> versions;
   std::string error;
   if (!NetPlugin::Interfaces(options.plugin, &versions, &error)) {
@@ -44,26 +44,27 @@ int ListSymbols(const Options& options) {
   return versions.empty() ? kCannotRun : kOk;
 }
 
-int RunRank(const Options& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer) {
-  // A plugin that writes to a closed socket must not rely on its host for this.
+int RunRank(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer) {
+  // Restore the default: a plugin must not depend on its host ignoring SIGPIPE.
   signal(SIGPIPE, SIG_DFL);
   plugin_log::SetEcho(options.log);
-  Stage stage(options, rank, std::move(link), peer);
-  auto session = std::make_unique<Session>(&stage);
+  HostProcess process(options, rank, std::move(link), peer);
+  auto session = std::make_unique<Session>(&process);
   const int status = session->Run();
   if (status != kOk) session.release();  // NOLINT(bugprone-unused-return-value)
   return status;
 }
 
-// Of a forked process: without what a failed plugin left running being destroyed under it.
-[[noreturn]] void RunRankAndExit(const Options& options, int rank, std::unique_ptr<PeerLink> link,
-                                 pid_t peer) {
+// Runs one rank in a forked process. After a failure it exits without destructors, because threads
+// of the plugin may still use the objects.
+[[noreturn]] void RunRankAndExit(const NetCheckOptions& options, int rank,
+                                 std::unique_ptr<PeerLink> link, pid_t peer) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int status = RunRank(options, rank, std::move(link), peer);
   std::fflush(stdout);
   std::fflush(stderr);
   if (status != kOk) _exit(status);
-  std::exit(kWell);
+  std::exit(kRankSucceeded);
 }
 
 std::string EndInWords(int status) {
@@ -74,16 +75,16 @@ std::string EndInWords(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// Rank 0 has said how it all went.
-bool Told(int status) {
+// Whether rank 0 ended in a way that means it has reported the result.
+bool ReportedResult(int status) {
   if (!WIFEXITED(status)) return false;
   const int code = WEXITSTATUS(status);
-  return code == kWell || code == kFailed || code == kCannotRun;
+  return code == kRankSucceeded || code == kFailed || code == kCannotRun;
 }
 
-// Starts both ranks, reaps them, and names the one whose end was the cause where none has said
-// more.
-int RunBoth(const Options& options) {
+// Starts both ranks and waits for them. If neither has reported an error, it names the rank
+// that ended unexpectedly as the cause.
+int RunBoth(const NetCheckOptions& options) {
   auto [first, second] = PeerLink::Pair();
   if (first == nullptr) {
     std::fprintf(stderr, "error: no socket pair: %s\n", std::strerror(errno));
@@ -109,28 +110,30 @@ int RunBoth(const Options& options) {
   second.reset();
   int statuses[2] = {0, 0};
   waitpid(processes[0], &statuses[0], 0);
-  const bool told = Told(statuses[0]);
-  // What is left of a peer that was stopped, or whose call hangs.
+  const bool reported = ReportedResult(statuses[0]);
+  // Kill rank 1 if it is stopped, or if one of its calls hangs.
   const bool disturbed = options.kill_after_ms >= 0 || options.stop_after_ms >= 0;
-  if (disturbed || (told && WEXITSTATUS(statuses[0]) != kWell)) kill(processes[1], SIGKILL);
+  if (disturbed || (reported && WEXITSTATUS(statuses[0]) != kRankSucceeded)) {
+    kill(processes[1], SIGKILL);
+  }
   waitpid(processes[1], &statuses[1], 0);
-  if (told && WEXITSTATUS(statuses[0]) != kWell) return WEXITSTATUS(statuses[0]);
-  const bool well = WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == kWell;
-  if (told && (well || disturbed)) return kOk;
-  // Neither has said what was wrong: one of them was ended from within.
+  if (reported && WEXITSTATUS(statuses[0]) != kRankSucceeded) return WEXITSTATUS(statuses[0]);
+  const bool succeeded = WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == kRankSucceeded;
+  if (reported && (succeeded || disturbed)) return kOk;
+  // Neither has reported an error, so one of them was ended by the plugin or a signal.
   const bool first_vanished =
-      told || (WIFEXITED(statuses[0]) && WEXITSTATUS(statuses[0]) == kPeerVanished);
+      reported || (WIFEXITED(statuses[0]) && WEXITSTATUS(statuses[0]) == kPeerVanished);
   const int cause = first_vanished ? 1 : 0;
   std::fprintf(stderr, "error: rank %d %s\n", cause, EndInWords(statuses[cause]).c_str());
   return kFailed;
 }
 
-int RunOne(const Options& options) {
+int RunOne(const NetCheckOptions& options) {
   std::string error;
   std::unique_ptr<PeerLink> link =
-      PeerLink::Meet(options.rank == 0, options.rendezvous, 1000 * options.timeout_s, &error);
+      PeerLink::Connect(options.rank == 0, options.rendezvous, 1000 * options.timeout_s, &error);
   if (link == nullptr) {
-    std::fprintf(stderr, "error: the other process was not met at %s: %s\n",
+    std::fprintf(stderr, "error: the other process was not reached at %s: %s\n",
                  options.rendezvous.c_str(), error.c_str());
     return kCannotRun;
   }
@@ -138,22 +141,22 @@ int RunOne(const Options& options) {
       options.rank == 0 && (options.kill_after_ms >= 0 || options.stop_after_ms >= 0);
   const pid_t peer = disturbs ? link->peer_process() : 0;
   if (disturbs && peer == 0) {
-    std::fputs("error: the other process cannot be seen from here, nor killed or stopped\n",
+    std::fputs("error: the other process is not visible here, so it cannot be killed or stopped\n",
                stderr);
     return kCannotRun;
   }
   const int status = RunRank(options, options.rank, std::move(link), peer);
-  // Where it was stopped for good, or the run failed before it was to go on.
+  // The peer is still stopped, or the run failed before it was to continue.
   if (peer != 0 && (status != kOk || options.continue_after_ms < 0)) kill(peer, SIGKILL);
   if (status == kPeerVanished) {
-    std::fputs("error: the other process ended in the middle\n", stderr);
+    std::fputs("error: the other process ended during the run\n", stderr);
     return kFailed;
   }
   return status;
 }
 
 int Main(const std::vector<std::string_view>& arguments) {
-  Options options;
+  NetCheckOptions options;
   std::string error;
   if (!ParseOptions(arguments, &options, &error)) {
     std::fprintf(stderr, "error: %s\nhint:  nccltune-net-host --help lists the options\n",
@@ -169,7 +172,7 @@ int Main(const std::vector<std::string_view>& arguments) {
   const int status = options.fork ? RunBoth(options) : RunOne(options);
   std::fflush(stdout);
   std::fflush(stderr);
-  // A plugin whose call hangs still runs.
+  // Exit without destructors: a hanging call of the plugin may still run.
   if (status != kOk) _exit(status);
   return status;
 }

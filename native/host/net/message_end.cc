@@ -8,15 +8,15 @@
 namespace nccltune::host::net {
 namespace {
 
-// What a plugin is not likely to write: in `done`, in a size, in bytes behind a message and in
-// those of a closed connection.
+// Values that a plugin is unlikely to write: into `done` or a size, behind a message, and into a
+// buffer of a closed connection.
 constexpr int kUnset = -0x5A5A5A5A;
-constexpr unsigned char kBehind = 0xEE;
+constexpr unsigned char kAfterMessage = 0xEE;
 constexpr unsigned char kClosed = 0xC3;
 constexpr int kPointerCuda = 2;
 constexpr uint64_t kAlignment = 64;
 
-// NCCL leaves an older request there.
+// An invalid pointer in *request, where NCCL leaves the previous request.
 void* UnsetRequest() { return reinterpret_cast<void*>(uintptr_t{0xDEAD0}); }
 
 bool AllAre(unsigned char value, const unsigned char* begin, const unsigned char* end) {
@@ -25,12 +25,12 @@ bool AllAre(unsigned char value, const unsigned char* begin, const unsigned char
 
 }  // namespace
 
-MessageEnd::MessageEnd(Stage* stage, Endpoint* endpoint, Connection* connection, int window,
-                       bool check)
-    : stage_(*stage),
+MessageEnd::MessageEnd(HostProcess* process, PluginEndpoint* endpoint, Connection* connection,
+                       int window, bool check)
+    : process_(*process),
       endpoint_(*endpoint),
       connection_(*connection),
-      options_(stage->options()),
+      options_(process->options()),
       check_(check),
       content_(options_.sizes, options_.seed, connection->number, connection->forward),
       slots_(static_cast<size_t>(window)),
@@ -45,7 +45,7 @@ std::string MessageEnd::MessageName(uint64_t sequence) const {
 }
 
 bool MessageEnd::FailMessage(uint64_t sequence, const std::string& what) {
-  return stage_.Fail(MessageName(sequence) + ": " + what);
+  return process_.Fail(MessageName(sequence) + ": " + what);
 }
 
 uint64_t MessageEnd::SizeOf(uint64_t sequence) const {
@@ -58,7 +58,7 @@ void MessageEnd::Register() {
     const abi::Result result = endpoint_.plugin().RegMr(connection_.comm, slot.memory->data(),
                                                         capacity_, kPointerHost, &slot.mhandle);
     if (result != abi::kSuccess) {
-      stage_.PluginError(connection_.Name(), "regMr", result);
+      process_.PluginError(connection_.Name(), "regMr", result);
       return;
     }
   }
@@ -66,15 +66,15 @@ void MessageEnd::Register() {
   void* mhandle = nullptr;
   if (endpoint_.plugin().RegMr(connection_.comm, slots_[0].memory->data(), capacity_, kPointerCuda,
                                &mhandle) == abi::kSuccess) {
-    stage_.Fail(connection_.Name() +
-                ": regMr takes GPU memory, which the device's ptrSupport excludes");
+    process_.Fail(connection_.Name() +
+                  ": regMr takes GPU memory, which the device's ptrSupport excludes");
   }
 }
 
 void MessageEnd::Deregister() {
   for (const Slot& slot : slots_) {
     const abi::Result result = endpoint_.plugin().DeregMr(connection_.comm, slot.mhandle);
-    if (result != abi::kSuccess) stage_.PluginError(connection_.Name(), "deregMr", result);
+    if (result != abi::kSuccess) process_.PluginError(connection_.Name(), "deregMr", result);
   }
 }
 
@@ -86,7 +86,7 @@ uint64_t MessageEnd::StopPosting() {
 void MessageEnd::EndAfter(uint64_t messages) {
   first_empty_ = messages;
   limit_ = messages + slots_.size();
-  // What stands ready there was made with another size.
+  // The next slot may already be prepared with the old size; prepare it again.
   if (!free_.empty()) slots_[free_.front()].data = nullptr;
 }
 
@@ -108,25 +108,25 @@ void MessageEnd::Prepare(Slot* slot, uint64_t bytes) {
   slot->sequence = posted_;
   slot->arrived = false;
   slot->request = UnsetRequest();
-  slot->made_bytes = bytes;
+  slot->message_bytes = bytes;
   slot->posted_bytes = bytes;
   slot->data = static_cast<unsigned char*>(slot->memory->data());
   if (!check_) return;
   if (!sends()) slot->posted_bytes += random_() % (options_.slack + 1);
-  // At the buffer's end, so that its guard is near.
+  // Put the message at the end of the buffer, close to the guard bytes.
   slot->data += (capacity_ - slot->posted_bytes) / kAlignment * kAlignment;
   if (sends()) {
     content_.Fill(posted_, slot->data, bytes);
   } else {
     auto* const end = static_cast<unsigned char*>(slot->memory->data()) + capacity_;
-    std::fill(slot->data + bytes, end, kBehind);
+    std::fill(slot->data + bytes, end, kAfterMessage);
   }
 }
 
 bool MessageEnd::Post(bool* moved) {
   Slot& slot = slots_[free_.front()];
   NetPlugin& plugin = endpoint_.plugin();
-  // What the plugin did not take stays as it was made.
+  // If the plugin gave no request, the slot is already prepared.
   if (slot.data == nullptr || slot.sequence != posted_) Prepare(&slot, SizeOf(posted_));
   const bool optional = !sends() && options_.optional_completion;
   slot.request = optional ? OptionalCompletion() : UnsetRequest();
@@ -137,9 +137,9 @@ bool MessageEnd::Post(bool* moved) {
                                      : plugin.Irecv(connection_.comm, slot.data, slot.posted_bytes,
                                                     tag, slot.mhandle, phandle, &slot.request);
   const char* const call = sends() ? "isend" : "irecv";
-  if (result != abi::kSuccess) return stage_.PluginError(MessageName(posted_), call, result);
+  if (result != abi::kSuccess) return process_.PluginError(MessageName(posted_), call, result);
   if (slot.request == UnsetRequest() || slot.request == OptionalCompletion()) {
-    return FailMessage(posted_, std::string(call) + " left the request as it was");
+    return FailMessage(posted_, std::string(call) + " did not set the request");
   }
   if (slot.request == nullptr) {
     ++asked_again_;
@@ -157,16 +157,16 @@ bool MessageEnd::TestOne(bool* moved) {
   Slot& slot = slots_[outstanding_[place]];
   if (!slot.arrived) {
     int done = kUnset;
-    std::array<int, kMostRecvs> sizes{};
+    std::array<int, kMaxRecvs> sizes{};
     sizes[0] = kUnset;
     ++tests_;
     const abi::Result result =
         endpoint_.plugin().Test(slot.request, &done, options_.nulls ? nullptr : sizes.data());
     if (result != abi::kSuccess) {
-      return stage_.PluginError(MessageName(slot.sequence), "test", result);
+      return process_.PluginError(MessageName(slot.sequence), "test", result);
     }
-    // NCCL's own variable is not initialized.
-    if (done == kUnset) return FailMessage(slot.sequence, "test left done as it was");
+    // NCCL does not initialize the variable either.
+    if (done == kUnset) return FailMessage(slot.sequence, "test did not set done");
     if (done == 0) return true;
     if (std::any_of(sizes.begin() + 1, sizes.end(), [](int size) { return size != 0; })) {
       return FailMessage(slot.sequence, "test wrote more than one size");
@@ -179,7 +179,7 @@ bool MessageEnd::TestOne(bool* moved) {
   }
   if (!sends() && check_ && options_.optional_completion &&
       !content_.Matches(slot.sequence, slot.data, SizeOf(slot.sequence))) {
-    return true;  // as NCCL's kernels do, which read until the data is there
+    return true;  // NCCL's kernels poll the buffer too, until the data has arrived
   }
   *moved = true;
   return Complete(place);
@@ -188,7 +188,7 @@ bool MessageEnd::TestOne(bool* moved) {
 bool MessageEnd::CheckReceived(const Slot& slot, int reported) {
   if (options_.nulls || options_.optional_completion) return true;
   if (reported == kUnset) {
-    return options_.no_sizes || FailMessage(slot.sequence, "test left the size as it was");
+    return options_.no_sizes || FailMessage(slot.sequence, "test did not set the size");
   }
   if (reported < 0 || static_cast<uint64_t>(reported) != SizeOf(slot.sequence)) {
     return FailMessage(slot.sequence, "test reports " + std::to_string(reported) + " bytes");
@@ -204,7 +204,7 @@ bool MessageEnd::Complete(size_t place) {
       return FailMessage(slot.sequence, sends() ? "was changed while it was sent" : *difference);
     }
     auto* const end = static_cast<unsigned char*>(slot.memory->data()) + capacity_;
-    if (!sends() && !AllAre(kBehind, slot.data + slot.made_bytes, end)) {
+    if (!sends() && !AllAre(kAfterMessage, slot.data + slot.message_bytes, end)) {
       return FailMessage(slot.sequence, "bytes behind the message were written");
     }
     if (const auto damage = slot.memory->TakeDamage()) return FailMessage(slot.sequence, *damage);
@@ -220,7 +220,7 @@ bool MessageEnd::Complete(size_t place) {
 bool MessageEnd::CheckGuards() {
   for (Slot& slot : slots_) {
     if (const auto damage = slot.memory->TakeDamage()) {
-      return stage_.Fail(connection_.Name() + ": " + *damage);
+      return process_.Fail(connection_.Name() + ": " + *damage);
     }
   }
   return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a connection, its buffers and its outstanding requests: what NCCL's proxy progress
-// thread does for one channel.
+// One end of a connection with its buffers and outstanding requests. It does what NCCL's proxy
+// progress thread does for one channel.
 #ifndef NCCLTUNE_HOST_NET_MESSAGE_END_H_
 #define NCCLTUNE_HOST_NET_MESSAGE_END_H_
 
@@ -23,25 +23,28 @@ inline constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 class MessageEnd {
  public:
-  // With `check` the bytes are made, and looked at where they arrive.
-  MessageEnd(Stage* stage, Endpoint* endpoint, Connection* connection, int window, bool check);
+  // With `check`, the sender generates the bytes and the receiver verifies them.
+  MessageEnd(HostProcess* process, PluginEndpoint* endpoint, Connection* connection, int window,
+             bool check);
 
-  // Buffers; of the service thread.
+  // Registers and deregisters the buffers; called from the service thread.
   void Register();
   void Deregister();
 
-  // Posts one request if there is room, and tests one. False after an error.
+  // Posts one request if a slot is free, and tests one outstanding request. Returns false after an
+  // error.
   bool Step(bool* moved);
 
-  // Posts as many as there is room for.
+  // Posts requests until no slot is free.
   bool Fill();
 
-  // Messages in all; kNoLimit until it is known.
+  // Sets the total number of messages; kNoLimit if it is not known yet.
   void set_limit(uint64_t limit) { limit_ = limit; }
   bool finished() const { return completed_ >= limit_; }
-  // Posts no more; how many there were.
+  // Stops posting and returns how many requests were posted.
   uint64_t StopPosting();
-  // After that many messages comes a window of empty ones, for the receives that were posted ahead.
+  // Appends a window of empty messages after `messages` messages. They complete the receives that
+  // the other side has posted ahead.
   void EndAfter(uint64_t messages);
 
   bool sends() const { return connection_.sends; }
@@ -52,13 +55,14 @@ class MessageEnd {
   uint64_t tests() const { return tests_; }
   size_t outstanding() const { return outstanding_.size(); }
 
-  // Guards of all buffers; false if one is damaged.
+  // Checks the guard bytes of all buffers. Returns false if some were overwritten.
   bool CheckGuards();
-  // After close: marks the buffers of what was outstanding, and later looks whether they changed.
+  // MarkOutstanding fills the buffers of outstanding requests after close. CheckMarks later
+  // verifies that they have not changed.
   void MarkOutstanding();
   bool CheckMarks();
 
-  // What it waits for, in words.
+  // Describes what this end waits for.
   std::string Waiting() const;
 
  private:
@@ -67,10 +71,11 @@ class MessageEnd {
     void* mhandle = nullptr;
     void* request = nullptr;
     uint64_t sequence = 0;
-    uint64_t made_bytes = 0;    // that were expected when it was posted
-    uint64_t posted_bytes = 0;  // that a receive has room for
+    uint64_t message_bytes = 0;  // size of the message when the request was posted
+    uint64_t posted_bytes = 0;   // size passed to isend or irecv
     unsigned char* data = nullptr;
-    bool arrived = false;  // done; with optional completion the bytes may come later
+    // `test` reported completion; with optional completion, the bytes may arrive later.
+    bool arrived = false;
     int phandle = 0;
   };
 
@@ -83,15 +88,15 @@ class MessageEnd {
   void Prepare(Slot* slot, uint64_t bytes);
   std::string MessageName(uint64_t sequence) const;
 
-  Stage& stage_;
-  Endpoint& endpoint_;
+  HostProcess& process_;
+  PluginEndpoint& endpoint_;
   Connection& connection_;
-  const Options& options_;
+  const NetCheckOptions& options_;
   bool check_;
   Content content_;
   std::vector<Slot> slots_;
   std::deque<size_t> free_;
-  std::deque<size_t> outstanding_;  // slots, in the order of their requests
+  std::deque<size_t> outstanding_;  // slots in the order of their requests
   std::mt19937_64 random_;
   uint64_t capacity_;
   uint64_t limit_ = kNoLimit;

@@ -62,11 +62,11 @@ struct InterfaceV12 {
   using VirtualDevice = abi::NetVDeviceOf8;
 };
 
-using Make = std::unique_ptr<NetPlugin> (*)(std::unique_ptr<SharedObject> library,
-                                            const void* exported, std::string* error);
+using Make = std::unique_ptr<NetPlugin> (*)(SharedLibrary library, const void* exported,
+                                            std::string* error);
 
 template <typename Interface>
-std::unique_ptr<NetPlugin> MakeAdapter(std::unique_ptr<SharedObject> library, const void* exported,
+std::unique_ptr<NetPlugin> MakeAdapter(SharedLibrary library, const void* exported,
                                        std::string* error) {
   const auto* const net = static_cast<const typename Interface::Net*>(exported);
   if (const char* const missing = Adapter<Interface>::Missing(*net)) {
@@ -76,17 +76,20 @@ std::unique_ptr<NetPlugin> MakeAdapter(std::unique_ptr<SharedObject> library, co
   return std::make_unique<Adapter<Interface>>(std::move(library), net);
 }
 
-struct Known {
+struct SupportedInterface {
   int version;
   Make make;
 };
 
 // Newest first.
-constexpr std::array kKnown = {
-    Known{12, &MakeAdapter<InterfaceV12>}, Known{11, &MakeAdapter<InterfaceV11>},
-    Known{10, &MakeAdapter<InterfaceV10>}, Known{9, &MakeAdapter<InterfaceV9>},
-    Known{8, &MakeAdapter<InterfaceV8>},   Known{7, &MakeAdapter<InterfaceV7>},
-    Known{6, &MakeAdapter<InterfaceV6>},
+constexpr std::array kInterfaces = {
+    SupportedInterface{12, &MakeAdapter<InterfaceV12>},
+    SupportedInterface{11, &MakeAdapter<InterfaceV11>},
+    SupportedInterface{10, &MakeAdapter<InterfaceV10>},
+    SupportedInterface{9, &MakeAdapter<InterfaceV9>},
+    SupportedInterface{8, &MakeAdapter<InterfaceV8>},
+    SupportedInterface{7, &MakeAdapter<InterfaceV7>},
+    SupportedInterface{6, &MakeAdapter<InterfaceV6>},
 };
 
 std::string SymbolName(int version) { return "ncclNetPlugin_v" + std::to_string(version); }
@@ -98,7 +101,7 @@ std::atomic<uint64_t> profiler_calls{0};
 abi::Result CountProfilerCall(void** event, int /*type*/, void* /*parent*/, int64_t /*plugin*/,
                               void* /*data*/) {
   profiler_calls.fetch_add(1, std::memory_order_relaxed);
-  // A handle that must come back at the event's end; nobody looks into it.
+  // The plugin passes this handle back at the end of the event; nothing reads it.
   static int token = 0;
   if (event != nullptr) *event = &token;
   return abi::kSuccess;
@@ -118,24 +121,24 @@ std::string ResultName(int result) {
 
 bool NetPlugin::Interfaces(const std::string& path, std::vector<int>* versions,
                            std::string* error) {
-  const std::unique_ptr<SharedObject> library = SharedObject::Open(path, error);
-  if (library == nullptr) return false;
+  const SharedLibrary library = SharedLibrary::Open(path, error);
+  if (!library) return false;
   for (int version = 12; version >= 2; --version) {
-    if (library->Find(SymbolName(version)) != nullptr) versions->push_back(version);
+    if (library.FindAddress(SymbolName(version).c_str()) != nullptr) versions->push_back(version);
   }
   return true;
 }
 
 std::unique_ptr<NetPlugin> NetPlugin::Open(const std::string& path, int interface,
                                            std::string* error) {
-  std::unique_ptr<SharedObject> library = SharedObject::Open(path, error);
-  if (library == nullptr) {
+  SharedLibrary library = SharedLibrary::Open(path, error);
+  if (!library) {
     *error = "cannot be opened: " + *error;
     return nullptr;
   }
-  for (const Known& known : kKnown) {
+  for (const SupportedInterface& known : kInterfaces) {
     if (interface != 0 && interface != known.version) continue;
-    const void* const exported = library->Find(SymbolName(known.version));
+    const void* const exported = library.FindAddress(SymbolName(known.version).c_str());
     if (exported != nullptr) return known.make(std::move(library), exported, error);
   }
   *error = interface == 0 ? "exports no net interface that this program knows"

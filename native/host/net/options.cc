@@ -6,6 +6,10 @@
 #include <limits>
 #include <optional>
 #include <system_error>
+#include <utility>
+
+#include "common/option_table.h"
+#include "common/text.h"
 
 namespace nccltune::host::net {
 namespace {
@@ -13,8 +17,8 @@ namespace {
 constexpr uint64_t kLargestMessage = uint64_t{1} << 30;
 
 constexpr std::string_view kHelp =
-    R"(nccltune-net-host: plays NCCL's side of the net plugin interface between two processes, without
-NCCL and without a GPU
+    R"(nccltune-net-host: simulates NCCL's side of the net plugin interface between two
+processes, without NCCL and without a GPU
 
 usage: nccltune-net-host MODE --plugin PATH --fork [options]
        nccltune-net-host MODE --plugin PATH --rendezvous PORT|PATH --rank 0|1 [options]
@@ -22,59 +26,63 @@ usage: nccltune-net-host MODE --plugin PATH --fork [options]
 
 modes
   transfer     messages of many sizes, every byte and every reported size checked
-  pingpong     latency: one message there and one back
+  pingpong     latency: one message in each direction, alternating
   throughput   slices back to back, as NCCL's ring sends them
-  idle         connections that stand, with nothing to do
+  idle         open connections without messages
 
 the plugin
   --plugin PATH            a shared object
-  --interface N            6 to 12 (default: the newest that both have)
-  --device N               (default: 0)
-  --virtual-device A,B     make a device of these ones and take it (v9 on)
-  --communicators N        contexts that connections are spread over (default: 1)
+  --interface N            6 to 12 (default: the newest that both sides have)
+  --device N               device index (default: 0)
+  --virtual-device A,B     create a virtual device from these devices and use it (v9 on)
+  --communicators N        number of contexts that share the connections (default: 1)
   --traffic-class N        (default: -1, none)
 
 the other process
-  --fork                   start it
-  --rendezvous PORT|PATH   meet it on a port of 127.0.0.1 or, from any network namespace, at a socket
-                           of that path (with a '/'); both get the same options and a --rank
+  --fork                   start both processes
+  --rendezvous PORT|PATH   connect through a port of 127.0.0.1, or through a socket at that path
+                           (with a '/'), which works across network namespaces; start both
+                           processes with the same options and a --rank
 
-what is moved
+the messages
   --connections N          in each direction (default: 1)
   --direction both|forward (default: both; forward is from rank 0 to rank 1)
-  --sizes LIST | A-B       0,1,4K,1M in turn, or any from A to B (default: 0-1M; pingpong: 8,1K,64K)
-  --messages N             transfer: of a connection and direction; pingpong: of a size (default: 200)
-  --window N               outstanding requests of a connection, 1 to 32 (default: 8)
-  --receive-slack BYTES    how much larger than its message a receive may be (default: 4K)
-  --slice BYTES            throughput: of a message (default: 1M)
-  --seconds S              throughput, idle (default: 5)
-  --warm-up S              throughput: not counted (default: 1)
+  --sizes LIST | A-B       0,1,4K,1M in order, or random from A to B
+                           (default: 0-1M; pingpong: 8,1K,64K)
+  --messages N             transfer: for each connection and direction; pingpong: for each size
+                           (default: 200)
+  --window N               outstanding requests on each connection, 1 to 32 (default: 8)
+  --receive-slack BYTES    how much larger than the message a receive may be (default: 4K)
+  --slice BYTES            throughput: message size (default: 1M)
+  --seconds S              throughput, idle: duration (default: 5)
+  --warm-up S              throughput: time before the measurement (default: 1)
   --check                  pingpong, throughput: check the bytes too
-  --seed N                 of sizes and bytes (default: 1)
-  --memory BYTES           for the buffers of a process; fewer requests are outstanding where they
-                           do not fit (default: 2G)
-  --rounds N               all of it again, from dlopen to dlclose (default: 1)
+  --seed N                 seed of sizes and bytes (default: 1)
+  --memory BYTES           limit for the buffers of a process; reduces the window if they do not
+                           fit (default: 2G)
+  --rounds N               repeat everything from dlopen to dlclose (default: 1)
 
 how the plugin is called
   --order oldest|random    which outstanding request is tested (default: oldest, as NCCL does)
   --optional-completion    receives pass request 0x1 (v9 on)
   --nulls                  pass NULL for sizes, phandles and device handles
-  --no-sizes               test need not report sizes: there are plugins that never do
-  --one-service-thread     connect and accept share a thread (a plugin must not wait in them)
-  --idle-listens N         listeners that nobody connects to
-  --connect-delay MS       accept is called for that long before anyone connects
-  --accept-delay MS        and the other way round
+  --no-sizes               allow test to report no sizes; some plugins never do
+  --one-service-thread     call connect and accept from one thread (neither may block)
+  --idle-listens N         additional listeners without connections
+  --connect-delay MS       call accept for that long before connect
+  --accept-delay MS        call connect for that long before accept
   --close-in-flight        close with requests outstanding
-  --kill-after MS          kill rank 1; its peer's plugin must report an error (needs --fork
+  --kill-after MS          kill rank 1; rank 0's plugin must report an error (needs --fork
                            or a PATH)
-  --stop-after MS          stop rank 1 ...
-  --continue-after MS      ... and let it go on that much later; else an error must be reported
-  --timeout S              without progress, or in one call (default: 60)
+  --stop-after MS          stop rank 1
+  --continue-after MS      continue it that much later; without this option, rank 0's plugin must
+                           report an error
+  --timeout S              limit without progress, or for one call (default: 60)
   --log                    print the plugin's log lines to standard error
   --help
 
 Rank 0 prints one line of JSON. Exit status: 0 ok, 1 the plugin failed (one line on standard error),
-2 usage, 3 the plugin cannot be loaded or has no such interface, or the other process was not met.
+2 usage, 3 the plugin cannot be loaded or lacks the interface, or the other process was not reached.
 )";
 
 std::optional<uint64_t> ParseBytes(std::string_view text) {
@@ -107,220 +115,145 @@ bool ParseSizes(std::string_view text, Sizes* sizes) {
   return !sizes->range || (sizes->list.size() == 2 && sizes->list[0] <= sizes->list[1]);
 }
 
-class Reader {
- public:
-  Reader(Options* options, std::string* error) : options_(*options), error_(error) {}
-
-  bool ReadAll(const std::vector<std::string_view>& arguments) {
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      std::string_view name = arguments[i];
-      if (!name.starts_with("--")) {
-        if (!ReadMode(name)) return false;
-        continue;
-      }
-      if (ReadFlag(name)) continue;
-      std::string_view value;
-      const size_t equals = name.find('=');
-      if (equals != std::string_view::npos) {
-        value = name.substr(equals + 1);
-        name = name.substr(0, equals);
-      } else if (i + 1 < arguments.size()) {
-        value = arguments[++i];
-      } else {
-        return Fail("'" + std::string(name) + "' is not an option, or lacks its value");
-      }
-      if (!ReadOption(name, value)) return false;
-    }
-    return options_.help || Complete();
-  }
-
- private:
-  bool Fail(std::string message) {
-    *error_ = std::move(message);
-    return false;
-  }
-
-  bool ReadMode(std::string_view name) {
-    for (const Mode mode : {Mode::kTransfer, Mode::kPingPong, Mode::kThroughput, Mode::kIdle}) {
-      if (name != ModeName(mode)) continue;
-      if (has_mode_) return Fail("there are two modes");
-      options_.mode = mode;
-      return has_mode_ = true;
-    }
-    return Fail("'" + std::string(name) + "' is no mode: transfer, pingpong, throughput, idle");
-  }
-
-  bool ReadFlag(std::string_view name) {
-    struct Flag {
-      std::string_view name;
-      bool* value;
-    };
-    const Flag flags[] = {{"--help", &options_.help},
-                          {"--list-symbols", &options_.list_symbols},
-                          {"--fork", &options_.fork},
-                          {"--check", &options_.check},
-                          {"--optional-completion", &options_.optional_completion},
-                          {"--nulls", &options_.nulls},
-                          {"--no-sizes", &options_.no_sizes},
-                          {"--one-service-thread", &options_.one_service_thread},
-                          {"--close-in-flight", &options_.close_in_flight},
-                          {"--log", &options_.log}};
-    for (const Flag& flag : flags) {
-      if (flag.name == name) return *flag.value = true;
-    }
-    return false;
-  }
-
-  template <typename Number>
-  bool ReadNumber(std::string_view name, std::string_view text, Number low, Number high,
-                  Number* out) {
-    const char* const first = text.data();
-    const char* const last = first + text.size();
-    const std::from_chars_result result = std::from_chars(first, last, *out);
-    if (result.ec == std::errc() && result.ptr == last && *out >= low && *out <= high) return true;
-    return Fail(std::string(name) + ": '" + std::string(text) + "' is no number from " +
-                std::to_string(low) + " to " + std::to_string(high));
-  }
-
-  bool ReadSize(std::string_view name, std::string_view text, uint64_t low, uint64_t high,
-                uint64_t* out) {
+void AddSize(OptionTable& table, std::string_view name, uint64_t low, uint64_t high,
+             uint64_t* out) {
+  table.Value(name, [=](std::string_view text) -> std::string {
     const std::optional<uint64_t> size = ParseBytes(text);
     if (!size || *size < low || *size > high) {
-      return Fail(std::string(name) + ": '" + std::string(text) + "' is no size from " +
-                  std::to_string(low) + " to " + std::to_string(high) + ", with K, M or G");
+      return Quoted(text) + " is no size from " + std::to_string(low) + " to " +
+             std::to_string(high) + ", with K, M or G";
     }
     *out = *size;
-    return true;
-  }
+    return {};
+  });
+}
 
-  bool ReadInteger(std::string_view name, std::string_view value, bool* known) {
-    struct Integer {
-      std::string_view name;
-      int low;
-      int high;
-      int* out;
-    };
-    constexpr int kHour = 3'600'000;
-    const Integer integers[] = {{"--interface", 6, 12, &options_.interface},
-                                {"--device", 0, 1 << 16, &options_.device},
-                                {"--communicators", 1, 64, &options_.communicators},
-                                {"--traffic-class", -1, 1 << 16, &options_.traffic_class},
-                                {"--rank", 0, 1, &options_.rank},
-                                {"--connections", 1, 4096, &options_.connections},
-                                {"--window", 1, 32, &options_.window},
-                                {"--rounds", 1, 1 << 20, &options_.rounds},
-                                {"--idle-listens", 0, 4096, &options_.idle_listens},
-                                {"--connect-delay", 0, kHour, &options_.connect_delay_ms},
-                                {"--accept-delay", 0, kHour, &options_.accept_delay_ms},
-                                {"--kill-after", 0, kHour, &options_.kill_after_ms},
-                                {"--stop-after", 0, kHour, &options_.stop_after_ms},
-                                {"--continue-after", 0, kHour, &options_.continue_after_ms},
-                                {"--timeout", 1, kHour, &options_.timeout_s}};
-    for (const Integer& integer : integers) {
-      if (integer.name != name) continue;
-      *known = true;
-      return ReadNumber(name, value, integer.low, integer.high, integer.out);
-    }
-    return false;
-  }
+// Adds an option that takes one of two words.
+void AddEither(OptionTable& table, std::string_view name, std::string_view yes, std::string_view no,
+               bool* out) {
+  table.Value(name, [=](std::string_view text) -> std::string {
+    *out = text == yes;
+    if (text == yes || text == no) return {};
+    return Quoted(text) + " is neither " + std::string(yes) + " nor " + std::string(no);
+  });
+}
 
-  bool ReadOption(std::string_view name, std::string_view value) {
-    bool known = false;
-    const bool read = ReadInteger(name, value, &known);
-    if (known) return read;
-    constexpr uint64_t kAny = std::numeric_limits<uint64_t>::max();
-    if (name == "--plugin") {
-      options_.plugin = value;
-      return !value.empty() || Fail("--plugin: the path is empty");
-    }
-    if (name == "--rendezvous") {
-      options_.rendezvous = value;
-      uint16_t port = 0;
-      return IsPath(value) || ReadNumber<uint16_t>(name, value, 1, 65535, &port);
-    }
-    if (name == "--messages") return ReadNumber<uint64_t>(name, value, 1, kAny, &options_.messages);
-    if (name == "--seed") return ReadNumber<uint64_t>(name, value, 0, kAny, &options_.seed);
-    if (name == "--receive-slack") {
-      return ReadSize(name, value, 0, kLargestMessage, &options_.slack);
-    }
-    if (name == "--slice") return ReadSize(name, value, 1, kLargestMessage, &options_.slice);
-    if (name == "--memory") return ReadSize(name, value, 1, kAny, &options_.memory);
-    if (name == "--seconds") return ReadNumber(name, value, 0.0, 3600.0, &options_.seconds);
-    if (name == "--warm-up") return ReadNumber(name, value, 0.0, 3600.0, &options_.warmup_seconds);
-    if (name == "--sizes") {
-      options_.sizes_text = value;
-      return ParseSizes(value, &options_.sizes) || Fail("--sizes: '" + std::string(value) +
-                                                        "' is neither a list like 0,1,4K,1M nor a "
-                                                        "range like 0-1M, up to 1G");
-    }
-    if (name == "--order") {
-      options_.random_order = value == "random";
-      return value == "random" || value == "oldest" ||
-             Fail("--order: '" + std::string(value) + "' is neither oldest nor random");
-    }
-    if (name == "--direction") {
-      options_.both = value == "both";
-      return value == "both" || value == "forward" ||
-             Fail("--direction: '" + std::string(value) + "' is neither both nor forward");
-    }
-    if (name == "--virtual-device") return ReadMembers(name, value);
-    return Fail("'" + std::string(name) + "' is not an option");
+std::string ReadMembers(std::string_view text, std::vector<int>* members) {
+  for (;;) {
+    const size_t end = text.find(',');
+    int member = 0;
+    std::string wrong = ReadNumber(text.substr(0, end), 0, 1 << 16, &member);
+    if (!wrong.empty()) return wrong;
+    members->push_back(member);
+    if (end == std::string_view::npos) return {};
+    text.remove_prefix(end + 1);
   }
+}
 
-  bool ReadMembers(std::string_view name, std::string_view value) {
-    for (;;) {
-      const size_t end = value.find(',');
-      int member = 0;
-      if (!ReadNumber(name, value.substr(0, end), 0, 1 << 16, &member)) return false;
-      options_.members.push_back(member);
-      if (end == std::string_view::npos) return true;
-      value.remove_prefix(end + 1);
-    }
+std::string ReadMode(std::string_view name, Mode* mode, bool* has_mode) {
+  for (const Mode each : {Mode::kTransfer, Mode::kPingPong, Mode::kThroughput, Mode::kIdle}) {
+    if (name != ModeName(each)) continue;
+    if (std::exchange(*has_mode, true)) return "two modes are given";
+    *mode = each;
+    return {};
   }
+  return Quoted(name) + " is no mode: transfer, pingpong, throughput, idle";
+}
 
-  bool Complete() {
-    if (options_.plugin.empty()) return Fail("--plugin is missing");
-    if (options_.list_symbols) return true;
-    if (!has_mode_) return Fail("the mode is missing: transfer, pingpong, throughput or idle");
-    if (options_.fork != options_.rendezvous.empty()) {
-      return Fail("give one of --fork and --rendezvous");
-    }
-    const bool loses_peer = options_.kill_after_ms >= 0 || options_.stop_after_ms >= 0;
-    if (loses_peer && !options_.fork && !IsPath(options_.rendezvous)) {
-      return Fail("--kill-after and --stop-after need --fork, or a path to meet at");
-    }
-    if (loses_peer && options_.mode != Mode::kThroughput && options_.mode != Mode::kTransfer) {
-      return Fail("--kill-after and --stop-after go with transfer and throughput");
-    }
-    if (options_.continue_after_ms >= 0 && options_.stop_after_ms < 0) {
-      return Fail("--continue-after goes with --stop-after");
-    }
-    if (options_.close_in_flight && (options_.mode != Mode::kTransfer || loses_peer)) {
-      return Fail("--close-in-flight goes with transfer, and with no lost peer");
-    }
-    if (options_.mode == Mode::kPingPong) {
-      options_.both = true;
-      if (options_.sizes.range) return Fail("--sizes: pingpong takes a list");
-    }
-    if (options_.mode == Mode::kThroughput) {
-      if (!options_.sizes.list.empty()) return Fail("--sizes: throughput takes --slice");
-      options_.sizes_text = std::to_string(options_.slice);
-      options_.sizes.list = {options_.slice};
-    }
-    if (options_.sizes.list.empty()) {
-      options_.sizes_text = options_.mode == Mode::kPingPong ? "8,1K,64K" : "0-1M";
-      ParseSizes(options_.sizes_text, &options_.sizes);
-    }
-    if (options_.mode == Mode::kPingPong) {
-      options_.sizes.repeat = options_.messages + WarmUpTrips(options_);
-    }
-    return true;
+OptionTable TableFor(NetCheckOptions& options) {
+  constexpr uint64_t kAny = std::numeric_limits<uint64_t>::max();
+  constexpr int kHour = 3'600'000;
+  OptionTable table;
+  table.Flag("--help", &options.help);
+  table.Flag("--list-symbols", &options.list_symbols);
+  table.Path("--plugin", &options.plugin);
+  table.Number("--interface", 6, 12, &options.interface);
+  table.Number("--device", 0, 1 << 16, &options.device);
+  table.Value("--virtual-device",
+              [&options](std::string_view text) { return ReadMembers(text, &options.members); });
+  table.Number("--communicators", 1, 64, &options.communicators);
+  table.Number("--traffic-class", -1, 1 << 16, &options.traffic_class);
+  table.Flag("--fork", &options.fork);
+  table.Value("--rendezvous", [&options](std::string_view text) {
+    options.rendezvous = text;
+    uint16_t port = 0;
+    return IsPath(text) ? "" : ReadNumber<uint16_t>(text, 1, 65535, &port);
+  });
+  table.Number("--rank", 0, 1, &options.rank);
+  table.Number("--connections", 1, 4096, &options.connections);
+  AddEither(table, "--direction", "both", "forward", &options.both);
+  table.Value("--sizes", [&options](std::string_view text) -> std::string {
+    options.sizes_text = text;
+    if (ParseSizes(text, &options.sizes)) return {};
+    return Quoted(text) + " is neither a list like 0,1,4K,1M nor a range like 0-1M, up to 1G";
+  });
+  table.Number("--messages", uint64_t{1}, kAny, &options.messages);
+  table.Number("--window", 1, 32, &options.window);
+  AddSize(table, "--receive-slack", 0, kLargestMessage, &options.slack);
+  AddSize(table, "--slice", 1, kLargestMessage, &options.slice);
+  table.Number("--seconds", 0.0, 3600.0, &options.seconds);
+  table.Number("--warm-up", 0.0, 3600.0, &options.warmup_seconds);
+  table.Flag("--check", &options.check);
+  table.Number("--seed", uint64_t{0}, kAny, &options.seed);
+  AddSize(table, "--memory", 1, kAny, &options.memory);
+  table.Number("--rounds", 1, 1 << 20, &options.rounds);
+  AddEither(table, "--order", "random", "oldest", &options.random_order);
+  table.Flag("--optional-completion", &options.optional_completion);
+  table.Flag("--nulls", &options.nulls);
+  table.Flag("--no-sizes", &options.no_sizes);
+  table.Flag("--one-service-thread", &options.one_service_thread);
+  table.Number("--idle-listens", 0, 4096, &options.idle_listens);
+  table.Number("--connect-delay", 0, kHour, &options.connect_delay_ms);
+  table.Number("--accept-delay", 0, kHour, &options.accept_delay_ms);
+  table.Flag("--close-in-flight", &options.close_in_flight);
+  table.Number("--kill-after", 0, kHour, &options.kill_after_ms);
+  table.Number("--stop-after", 0, kHour, &options.stop_after_ms);
+  table.Number("--continue-after", 0, kHour, &options.continue_after_ms);
+  table.Number("--timeout", 1, kHour, &options.timeout_s);
+  table.Flag("--log", &options.log);
+  return table;
+}
+
+// Fills in defaults that depend on other options. Returns which options contradict each other;
+// empty if none do.
+std::string Complete(NetCheckOptions& options, bool has_mode) {
+  if (options.plugin.empty()) return "--plugin is missing";
+  if (options.list_symbols) return {};
+  if (!has_mode) return "the mode is missing: transfer, pingpong, throughput or idle";
+  if (options.fork != options.rendezvous.empty()) {
+    return "give either --fork or --rendezvous";
   }
-
-  Options& options_;
-  std::string* error_;
-  bool has_mode_ = false;
-};
+  const bool loses_peer = options.kill_after_ms >= 0 || options.stop_after_ms >= 0;
+  if (loses_peer && !options.fork && !IsPath(options.rendezvous)) {
+    return "--kill-after and --stop-after need --fork, or a path to meet at";
+  }
+  if (loses_peer && options.mode != Mode::kThroughput && options.mode != Mode::kTransfer) {
+    return "--kill-after and --stop-after work only with transfer and throughput";
+  }
+  if (options.continue_after_ms >= 0 && options.stop_after_ms < 0) {
+    return "--continue-after needs --stop-after";
+  }
+  if (options.close_in_flight && (options.mode != Mode::kTransfer || loses_peer)) {
+    return "--close-in-flight works only with transfer, without --kill-after and --stop-after";
+  }
+  if (options.mode == Mode::kPingPong) {
+    options.both = true;
+    if (options.sizes.range) return "--sizes: pingpong takes a list";
+  }
+  if (options.mode == Mode::kThroughput) {
+    if (!options.sizes.list.empty()) return "--sizes: throughput takes --slice";
+    options.sizes_text = std::to_string(options.slice);
+    options.sizes.list = {options.slice};
+  }
+  if (options.sizes.list.empty()) {
+    options.sizes_text = options.mode == Mode::kPingPong ? "8,1K,64K" : "0-1M";
+    ParseSizes(options.sizes_text, &options.sizes);
+  }
+  if (options.mode == Mode::kPingPong) {
+    options.sizes.repeat = options.messages + WarmUpTrips(options);
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -332,9 +265,16 @@ std::string_view ModeName(Mode mode) {
   return kNames[static_cast<size_t>(mode)];
 }
 
-bool ParseOptions(const std::vector<std::string_view>& arguments, Options* options,
+bool ParseOptions(const std::vector<std::string_view>& arguments, NetCheckOptions* options,
                   std::string* error) {
-  return Reader(options, error).ReadAll(arguments);
+  bool has_mode = false;
+  OptionTable table = TableFor(*options);
+  table.Positional(
+      [&](std::string_view name) { return ReadMode(name, &options->mode, &has_mode); });
+  if (!table.Parse(arguments, error)) return false;
+  if (options->help) return true;
+  *error = Complete(*options, has_mode);
+  return error->empty();
 }
 
 std::string_view HelpText() { return kHelp; }

@@ -14,7 +14,7 @@ namespace nccltune::host::net {
 
 enum class Mode { kTransfer, kPingPong, kThroughput, kIdle };
 
-struct Options {
+struct NetCheckOptions {
   Mode mode = Mode::kTransfer;
   bool help = false;
   bool list_symbols = false;
@@ -22,32 +22,32 @@ struct Options {
   std::string plugin;
   int interface = 0;  // 0: the newest
   int device = 0;
-  std::vector<int> members;  // of a device to make; empty: take `device`
+  std::vector<int> members;  // members of a virtual device to create; empty: use `device`
   int communicators = 1;
   int traffic_class = -1;
 
-  // How the other process is met.
+  // How to reach the other process.
   bool fork = false;
   int rank = 0;
-  std::string rendezvous;  // a port of 127.0.0.1, or a path of a socket; empty: by fork
+  std::string rendezvous;  // a port of 127.0.0.1, or the path of a socket; empty with --fork
 
-  // What is moved.
+  // The messages.
   int connections = 1;
-  bool both = true;  // directions; else from rank 0 to rank 1
+  bool both = true;  // both directions; else only from rank 0 to rank 1
   Sizes sizes;
   std::string sizes_text;
-  uint64_t messages = 200;  // transfer: of each connection and direction; pingpong: of each size
+  uint64_t messages = 200;  // transfer: for each connection and direction; pingpong: for each size
   int window = 8;
   uint64_t slack = 4096;  // how much larger a receive may be than its message
   uint64_t slice = 1 << 20;
   double seconds = 5;
   double warmup_seconds = 1;
-  bool check = false;  // bytes in pingpong and throughput too
+  bool check = false;  // also check the bytes in pingpong and throughput
   uint64_t seed = 1;
-  uint64_t memory = uint64_t{2} << 30;  // for the buffers of a process
+  uint64_t memory = uint64_t{2} << 30;  // limit for the buffers of one process
   int rounds = 1;
 
-  // How it is called.
+  // How the plugin is called.
   bool random_order = false;
   bool optional_completion = false;
   bool nulls = false;
@@ -59,21 +59,21 @@ struct Options {
   bool close_in_flight = false;
   int kill_after_ms = -1;
   int stop_after_ms = -1;
-  int continue_after_ms = -1;  // after the stop
+  int continue_after_ms = -1;  // counted from the stop
   int timeout_s = 60;
   bool log = false;
 };
 
-// Round trips of each size that are not counted.
-inline uint64_t WarmUpTrips(const Options& options) { return 10 + options.messages / 10; }
+// Returns the number of unmeasured round trips before those of each size.
+inline uint64_t WarmUpTrips(const NetCheckOptions& options) { return 10 + options.messages / 10; }
 
-// Whether the two meet at a socket in the file system.
+// Whether the rendezvous is a path of a Unix socket.
 bool IsPath(std::string_view rendezvous);
 
 std::string_view ModeName(Mode mode);
 
-// False and *error in words if the arguments are not valid.
-bool ParseOptions(const std::vector<std::string_view>& arguments, Options* options,
+// Returns false with *error if the arguments are not valid.
+bool ParseOptions(const std::vector<std::string_view>& arguments, NetCheckOptions* options,
                   std::string* error);
 
 std::string_view HelpText();

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnccltune-pace.so, for LD_PRELOAD: slows some of a process's outgoing TCP connections, or
-// resets them, so that every transport is disturbed in the same way. For tests and benchmarks; not
-// installed.
+// libnccltune-pace.so, for LD_PRELOAD, limits the rate of some of a process's outgoing TCP
+// connections, or resets them. It disturbs every transport in the same way. It is for tests and
+// benchmarks and is not installed.
 //
-//   PACE_PORTS=A-B                connections to these ports alone (default: all)
-//   PACE_SKIP=N                   not the first N of them (default: 0)
-//   PACE_EVERY=N PACE_WHICH=K     the others are numbered 0 to N-1 again and again; K are the
-//   chosen
-//                                 ones (default: 8 and 0)
-//   PACE_BYTES_PER_S=R            the rate of a chosen one (default: not limited)
-//   PACE_OTHERS_BYTES_PER_S=R     of one that is not chosen (default: not limited)
-//   PACE_RESET_MS=T               every T ms the next of the chosen ones that are open is reset
+//   PACE_PORTS=A-B                only connections to these ports (default: all)
+//   PACE_SKIP=N                   ignore the first N of them (default: 0)
+//   PACE_EVERY=N PACE_WHICH=K     number the others 0 to N-1 repeatedly; those with number K are
+//                                 selected (default: 8 and 0)
+//   PACE_BYTES_PER_S=R            rate limit of a selected connection (default: none)
+//   PACE_OTHERS_BYTES_PER_S=R     rate limit of the other connections (default: none)
+//   PACE_RESET_MS=T               every T ms, reset the next open selected connection
 //                                 (default: never)
-//   PACE_LOG=1                    says on standard error what it does
+//   PACE_LOG=1                    log each action to standard error
 //
-// A rate limits what the connecting side sends (SO_MAX_PACING_RATE, no privilege needed).
+// A rate limit applies to what the connecting side sends (SO_MAX_PACING_RATE, which needs no
+// privilege).
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -61,7 +61,8 @@ struct Settings {
   }
 };
 
-// A number is another connection's after a close; the cookie is not.
+// After a close, the kernel may reuse the descriptor number for another connection. The socket
+// cookie is unique.
 struct Chosen {
   int fd;
   uint64_t cookie;
@@ -79,7 +80,7 @@ struct State {
 };
 
 State& TheState() {
-  // Never destroyed: connections are made while the process ends, too.
+  // Never destroyed, because connections may be made while the process exits.
   static State* const state = new State();
   return *state;
 }
@@ -90,17 +91,17 @@ uint64_t Cookie(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &length) == 0 ? cookie : 0;
 }
 
-// Resets the next open one; the mutex is held.
+// Resets the next open connection. The mutex must be held.
 void ResetOne(State* state) {
   std::erase_if(state->chosen, [](const Chosen& one) { return Cookie(one.fd) != one.cookie; });
   if (state->chosen.empty()) return;
   const size_t at = state->next_reset++ % state->chosen.size();
   const int fd = state->chosen[at].fd;
   state->chosen.erase(state->chosen.begin() + static_cast<std::ptrdiff_t>(at));
-  // Both ends see a reset: disconnecting an open connection sends one.
+  // Disconnecting an open connection sends a reset, so both ends see it.
   sockaddr nowhere{};
   nowhere.sa_family = AF_UNSPEC;
-  // The system call itself: a thread sanitizer takes connect() for the making of a new connection.
+  // Use the system call directly: the thread sanitizer takes connect() for a new connection.
   const long result = syscall(SYS_connect, fd, &nowhere, sizeof nowhere);
   if (state->settings.log) {
     std::fprintf(stderr, "pace: connection of fd %d %s\n", fd, result == 0 ? "reset" : "not reset");
@@ -134,7 +135,7 @@ bool IsOurs(const Settings& settings, int fd, const sockaddr* address) {
   return port >= settings.first_port && port <= settings.last_port;
 }
 
-// Not a call that asks how a connection in progress goes, nor one that tries again.
+// Whether the call starts a new connection. A repeated call only retries or polls for the result.
 bool IsNew(State* state, int fd) {
   const std::lock_guard<std::mutex> lock(state->mutex);
   return state->seen.insert(Cookie(fd)).second;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/little_endian.h"
 #include "host/net/clock.h"
 #include "host/net/options.h"
 
@@ -21,31 +22,17 @@ namespace {
 constexpr size_t kHeaderBytes = 1 + sizeof(uint32_t);
 constexpr int kRetryMs = 20;
 
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
-struct Place {
+struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t length = 0;
 
   const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  int Stream() const { return socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+  Descriptor Stream() const {
+    return Descriptor(socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  }
 };
 
-bool FindPlace(const std::string& name, Place* place) {
+bool ParseAddress(const std::string& name, SocketAddress* place) {
   if (!IsPath(name)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -69,14 +56,14 @@ bool FindPlace(const std::string& name, Place* place) {
 std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> PeerLink::Pair() {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return {};
-  return {std::unique_ptr<PeerLink>(new PeerLink(fds[0])),
-          std::unique_ptr<PeerLink>(new PeerLink(fds[1]))};
+  return {std::unique_ptr<PeerLink>(new PeerLink(Descriptor(fds[0]))),
+          std::unique_ptr<PeerLink>(new PeerLink(Descriptor(fds[1])))};
 }
 
-std::unique_ptr<PeerLink> PeerLink::Meet(bool listens, const std::string& name, int timeout_ms,
-                                         std::string* error) {
-  Place place;
-  if (!FindPlace(name, &place)) {
+std::unique_ptr<PeerLink> PeerLink::Connect(bool listens, const std::string& name, int timeout_ms,
+                                            std::string* error) {
+  SocketAddress place;
+  if (!ParseAddress(name, &place)) {
     *error = "the path is too long for a socket";
     return nullptr;
   }
@@ -85,29 +72,28 @@ std::unique_ptr<PeerLink> PeerLink::Meet(bool listens, const std::string& name, 
     return nullptr;
   };
   if (listens) {
-    Socket listener(place.Stream());
-    if (listener.get() < 0) return fail("no socket");
+    const Descriptor listener = place.Stream();
+    if (!listener) return fail("no socket");
     const int one = 1;
-    setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener.get(), place.address(), place.length) != 0 ||
-        listen(listener.get(), 1) != 0) {
+    setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(listener.fd(), place.address(), place.length) != 0 || listen(listener.fd(), 1) != 0) {
       return fail("cannot listen");
     }
-    pollfd waiting{listener.get(), POLLIN, 0};
-    const int fd = poll(&waiting, 1, timeout_ms) == 1
-                       ? accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)
-                       : -1;
+    pollfd waiting{listener.fd(), POLLIN, 0};
+    Descriptor peer(poll(&waiting, 1, timeout_ms) == 1
+                        ? accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)
+                        : -1);
     if (IsPath(name)) unlink(name.c_str());
-    if (fd >= 0) return std::unique_ptr<PeerLink>(new PeerLink(fd));
-    *error = "nobody came";
+    if (peer) return std::unique_ptr<PeerLink>(new PeerLink(std::move(peer)));
+    *error = "no process connected";
     return nullptr;
   }
   const int64_t until = NowNs() + kMs * timeout_ms;
   for (;;) {
-    Socket socket(place.Stream());
-    if (socket.get() < 0) return fail("no socket");
-    if (connect(socket.get(), place.address(), place.length) == 0) {
-      return std::unique_ptr<PeerLink>(new PeerLink(socket.Release()));
+    Descriptor socket = place.Stream();
+    if (!socket) return fail("no socket");
+    if (connect(socket.fd(), place.address(), place.length) == 0) {
+      return std::unique_ptr<PeerLink>(new PeerLink(std::move(socket)));
     }
     if (NowNs() > until) return fail("cannot connect");
     poll(nullptr, 0, kRetryMs);
@@ -117,20 +103,16 @@ std::unique_ptr<PeerLink> PeerLink::Meet(bool listens, const std::string& name, 
 pid_t PeerLink::peer_process() const {
   ucred peer{};
   socklen_t length = sizeof peer;
-  const bool known = getsockopt(fd_, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+  const bool known = getsockopt(socket_.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
   return known && peer.pid > 0 ? peer.pid : 0;
 }
 
-PeerLink::~PeerLink() { close(fd_); }
-
-bool PeerLink::Say(Word word, std::string_view text) {
-  std::string frame(kHeaderBytes, '\0');
-  frame[0] = static_cast<char>(word);
-  const auto length = static_cast<uint32_t>(text.size());
-  std::memcpy(frame.data() + 1, &length, sizeof length);
+bool PeerLink::Send(PeerMessage type, std::string_view text) {
+  std::string frame(1, static_cast<char>(type));
+  little_endian::Append(&frame, static_cast<uint32_t>(text.size()));
   frame += text;
   for (size_t sent = 0; sent < frame.size();) {
-    const ssize_t n = send(fd_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+    const ssize_t n = send(socket_.fd(), frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return false;
     sent += static_cast<size_t>(n);
@@ -138,15 +120,15 @@ bool PeerLink::Say(Word word, std::string_view text) {
   return true;
 }
 
-void PeerLink::Listen(int timeout_ms, int other_fd) {
-  pollfd waiting[2] = {{ended_ ? -1 : fd_, POLLIN, 0}, {other_fd, POLLIN, 0}};
+void PeerLink::Poll(int timeout_ms, int other_fd) {
+  pollfd waiting[2] = {{ended_ ? -1 : socket_.fd(), POLLIN, 0}, {other_fd, POLLIN, 0}};
   if (poll(waiting, 2, timeout_ms) > 0 && waiting[0].revents != 0) Read();
 }
 
 void PeerLink::Read() {
   char buffer[16384];
   for (;;) {
-    const ssize_t n = recv(fd_, buffer, sizeof buffer, MSG_DONTWAIT);
+    const ssize_t n = recv(socket_.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (n <= 0) {
@@ -157,27 +139,27 @@ void PeerLink::Read() {
   }
   size_t at = 0;
   while (unread_.size() - at >= kHeaderBytes) {
-    uint32_t length = 0;
-    std::memcpy(&length, unread_.data() + at + 1, sizeof length);
+    const auto length = little_endian::Get<uint32_t>(unread_, at + 1);
     if (unread_.size() - at - kHeaderBytes < length) break;
-    kept_.emplace_back(static_cast<Word>(unread_[at]), unread_.substr(at + kHeaderBytes, length));
+    kept_.emplace_back(static_cast<PeerMessage>(unread_[at]),
+                       unread_.substr(at + kHeaderBytes, length));
     at += kHeaderBytes + length;
   }
   unread_.erase(0, at);
 }
 
-std::optional<std::string> PeerLink::Take(Word word) {
+std::optional<std::string> PeerLink::Take(PeerMessage type) {
   const auto found = std::find_if(kept_.begin(), kept_.end(),
-                                  [word](const auto& message) { return message.first == word; });
+                                  [type](const auto& message) { return message.first == type; });
   if (found == kept_.end()) return std::nullopt;
   std::string text = std::move(found->second);
   kept_.erase(found);
   return text;
 }
 
-bool PeerLink::Has(Word word) const {
+bool PeerLink::Has(PeerMessage type) const {
   return std::any_of(kept_.begin(), kept_.end(),
-                     [word](const auto& message) { return message.first == word; });
+                     [type](const auto& message) { return message.first == type; });
 }
 
 }  // namespace nccltune::host::net

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two processes say to each other beside the plugin: a stream socket with framed messages.
+// The control connection between the two processes, separate from the plugin: framed messages over
+// a stream socket.
 #ifndef NCCLTUNE_HOST_NET_PEER_LINK_H_
 #define NCCLTUNE_HOST_NET_PEER_LINK_H_
 
@@ -14,58 +15,57 @@
 #include <string_view>
 #include <utility>
 
+#include "common/descriptor.h"
+
 namespace nccltune::host::net {
 
-enum class Word : uint8_t {
-  kHandles,  // of all listeners, one behind the other
+enum class PeerMessage : uint8_t {
+  kHandles,  // the handles of all listeners, concatenated
   kBarrier,
-  kTotals,  // messages of each connection, 8 bytes each
+  kTotals,  // number of messages of each connection, 8 bytes each
   kTotalsTaken,
-  kClosing,  // connections are closed from now on
-  kFailure,  // when (8 bytes) and what
+  kClosing,  // this process starts to close its connections
+  kFailure,  // time of the failure (8 bytes) and its text
   kReport,   // JSON
 };
 
-// For one thread alone.
+// Not thread-safe.
 class PeerLink {
  public:
-  // Both ends of one link.
+  // Creates a connected pair of links.
   static std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> Pair();
-  // At a port of 127.0.0.1, or at a socket of that path in the file system, which is reached from
-  // every network namespace. One side listens, the other one tries until `timeout_ms` is over. Null
-  // and *error if nobody is met.
-  static std::unique_ptr<PeerLink> Meet(bool listens, const std::string& place, int timeout_ms,
-                                        std::string* error);
+  // Connects the two processes at a port of 127.0.0.1 or at the path of a Unix socket, which works
+  // across network namespaces. One side listens, the other one retries until `timeout_ms` has
+  // passed. Returns null with *error if the other side does not appear.
+  static std::unique_ptr<PeerLink> Connect(bool listens, const std::string& place, int timeout_ms,
+                                           std::string* error);
 
-  ~PeerLink();
-  PeerLink(const PeerLink&) = delete;
-  PeerLink& operator=(const PeerLink&) = delete;
-
-  // Of the peer that was met at a path, as this process sees it; else 0.
+  // Returns the process id of the peer as this process sees it; 0 if it is unknown. Unix sockets
+  // only.
   pid_t peer_process() const;
 
-  // False when the peer is gone.
-  bool Say(Word word, std::string_view text = {});
+  // Sends a message. Returns false if the peer has closed the link.
+  bool Send(PeerMessage type, std::string_view text = {});
 
-  // Waits up to `timeout_ms` for anything to come from the peer or for `other_fd` (-1: none) to be
-  // readable, and keeps what came.
-  void Listen(int timeout_ms, int other_fd = -1);
+  // Waits up to `timeout_ms` for a message of the peer, or for `other_fd` (-1: none) to be
+  // readable. Queues the messages received.
+  void Poll(int timeout_ms, int other_fd = -1);
 
-  // The oldest kept message of that kind.
-  std::optional<std::string> Take(Word word);
-  bool Has(Word word) const;
+  // Removes and returns the oldest queued message of that type.
+  std::optional<std::string> Take(PeerMessage type);
+  bool Has(PeerMessage type) const;
 
-  // The peer ended, and everything it said was read.
+  // Whether the peer has closed the link and all its messages have been read.
   bool ended() const { return ended_; }
 
  private:
-  explicit PeerLink(int fd) : fd_(fd) {}
+  explicit PeerLink(Descriptor socket) : socket_(std::move(socket)) {}
   void Read();
 
-  int fd_;
+  Descriptor socket_;
   bool ended_ = false;
   std::string unread_;
-  std::deque<std::pair<Word, std::string>> kept_;
+  std::deque<std::pair<PeerMessage, std::string>> kept_;
 };
 
 }  // namespace nccltune::host::net

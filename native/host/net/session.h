@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of the two processes from dlopen to dlclose, in as many rounds as asked for.
+// Runs one of the two processes from dlopen to dlclose, for the requested number of rounds.
 #ifndef NCCLTUNE_HOST_NET_SESSION_H_
 #define NCCLTUNE_HOST_NET_SESSION_H_
 
@@ -10,40 +10,40 @@
 #include "common/json.h"
 #include "host/net/endpoint.h"
 #include "host/net/exchange.h"
-#include "host/net/stage.h"
+#include "host/net/host_process.h"
 
 namespace nccltune::host::net {
 
 class Session {
  public:
-  explicit Session(Stage* stage) : stage_(*stage) {}
+  explicit Session(HostProcess* process) : process_(*process) {}
 
-  // The program's exit status; rank 0 has printed its line of JSON if it is 0.
+  // Returns the program's exit status. If it is 0, rank 0 has printed its line of JSON.
   int Run();
 
  private:
-  // What a plugin must not leave behind.
-  struct Held {
+  // Resources that a plugin must release before it is unloaded.
+  struct ProcessResources {
     int64_t threads = 0;
     int64_t descriptors = 0;
   };
-  static Held HeldNow();
+  static ProcessResources HeldNow();
 
   bool Round();
-  // The messages, and after them all that NCCL does until the connections are closed.
+  // Exchanges the messages and closes the connections, with all the calls that NCCL makes.
   bool RunAndClose();
   bool CloseInFlight();
   json::Value OwnReport() const;
   bool PrintReport();
 
-  Stage& stage_;
-  // Of the round that runs. Kept after a failure, when the plugin may still use them.
-  std::unique_ptr<Endpoint> endpoint_;
-  std::unique_ptr<Exchange> exchange_;
+  HostProcess& process_;
+  // Of the current round. They are kept after a failure, because the plugin may still use them.
+  std::unique_ptr<PluginEndpoint> endpoint_;
+  std::unique_ptr<MessageExchange> exchange_;
   std::string cannot_open_;
-  Held left_;         // of the last round
-  json::Value own_;   // of the last round, of this process
-  json::Value head_;  // what is the same in both
+  ProcessResources left_behind_;  // of the last round
+  json::Value own_report_;        // this process's report of the last round
+  json::Value common_report_;     // the part of the report that is the same in both processes
 };
 
 }  // namespace nccltune::host::net

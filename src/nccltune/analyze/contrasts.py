@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much faster a choice is than the default over some sizes, and how sure that is.
+"""The gain of a choice over the default over some sizes, with its uncertainty.
 
-Two cases. Where one process measured both in the same rounds, each round is a replicate: what the
-process and the moment have in common cancels (`PairedContrasts`). Where every choice ran in
-processes of its own, a process is a replicate, whatever its number of rows, and drift between
-processes is fitted (`ProcessContrasts`). Contrasts are natural logs of default over choice time.
+There are two cases:
 
-Variances of contrasts are moderated: each is combined with those of the other choices over the same
-sizes, which share the default's noise and the machine's, and with those of the same choice at sizes
-beside them (Smyth 2004, doi:10.2202/1544-6115.1027). A variance far above these stands alone.
+- One process measured both in the same rounds. Each round is a replicate. Effects of the process
+  and of the moment cancel out (`PairedContrasts`).
+- Every choice ran in separate processes. Each process is a replicate, whatever its number of rows.
+  Drift between processes is fitted (`ProcessContrasts`).
+
+Contrasts are natural logs of default over choice time.
+
+Variances of contrasts are moderated (Smyth 2004, doi:10.2202/1544-6115.1027). Each is combined with
+those of the other choices over the same sizes, which share the noise of the default and of the
+machine, and with those of the same choice at neighbouring sizes. A variance far above these is not
+moderated.
 """
 
 import math
@@ -27,17 +32,19 @@ from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 Floats = npt.NDArray[np.float64]
 
 _SHARED = 0.25
-"""The squared correlation of two contrasts with one default: how much their variances repeat each
-other."""
+"""The squared correlation of two contrasts with one default: the overlap of their variances."""
 _ALONE = 2.5
 """A variance above this multiple of the others' is not moderated."""
 _MOST_DRIFT_TERMS = 3
-"""The degree of the polynomial in time that drift is fitted by."""
+"""The highest degree of the polynomial in time that models drift."""
 
 
 class Contrast(NamedTuple):
-    """An estimate with its standard error and degrees of freedom. `allowance` widens an interval at
-    both ends: a bias that the layout allows, and that no repetition reduces."""
+    """An estimate with its standard error and degrees of freedom.
+
+    `allowance` widens the interval at both ends by a bias that the layout permits and that
+    repetition does not reduce.
+    """
 
     value: float
     error: float
@@ -52,8 +59,10 @@ class Contrast(NamedTuple):
 
 @dataclass
 class PairedContrasts:
-    """Contrasts within rounds: `gains[choice]` has shape (rounds, sizes), NaN where a round lacks
-    the size."""
+    """Contrasts within rounds.
+
+    `gains[choice]` has shape (rounds, sizes), with NaN where a round lacks the size.
+    """
 
     gains: dict[Choice, Floats]
     _variances: dict[tuple[Choice, tuple[int, ...]], tuple[float, int] | None] = field(
@@ -61,7 +70,7 @@ class PairedContrasts:
     )
 
     def values(self, choice: Choice, columns: Sequence[int]) -> list[float]:
-        """Return the mean over the sizes `columns` of every round that has them all."""
+        """Return for every round with all sizes `columns` the mean gain over them."""
         gains = self.gains.get(choice)
         if gains is None:
             return []
@@ -86,14 +95,16 @@ class PairedContrasts:
         pool = [*(item for item in others if item is not None), *near]
         if pool and variance <= _ALONE * _usual_variance(pool):
             return moderate(variance, degrees, pool)
-        # A choice may be noisier than the others, but hardly at one size alone.
+        # A choice may be noisier than the others, but rarely at one size only.
         if near and variance <= _ALONE * _usual_variance(near):
             return moderate(variance, degrees, near)
         return variance, degrees
 
     def _variance(self, choice: Choice, columns: tuple[int, ...]) -> tuple[float, int] | None:
-        """Return the variance of one round's mean over `columns` with its degrees of freedom; None
-        with fewer than four rounds."""
+        """Return variance and degrees of freedom of one round's mean over `columns`.
+
+        None with fewer than four rounds.
+        """
         key = (choice, columns)
         if key not in self._variances:
             values = self.values(choice, columns)
@@ -126,8 +137,11 @@ def moderate(
 
 
 class ProcessTimings(NamedTuple):
-    """What one process measured of one choice: its mean log time at every size, NaN where there is
-    none. `at` is when it ran and `stated_round` the round stated for it, where known."""
+    """The timings of one choice in one process: the mean log time at every size.
+
+    It is NaN at a size that was not measured. `at` is the time of the process in seconds since
+    1970, and `stated_round` its stated round; None if unknown.
+    """
 
     process: int
     choice: AnyChoice
@@ -136,11 +150,11 @@ class ProcessTimings(NamedTuple):
     stated_round: int | None
 
 
-class Layout(NamedTuple):
-    """How the processes of a choice lie to those of the default.
+class ProcessLayout(NamedTuple):
+    """The order of the processes of a choice relative to those of the default.
 
-    `separable` is whether the choice can be told from its processes and from drift; `problem` is
-    why not, and `remedy` which runs would make it so.
+    `separable` is True if the effect of the choice can be separated from that of its processes and
+    of drift. If not, `problem` is the reason and `remedy` names the runs that are needed.
     """
 
     separable: bool
@@ -150,23 +164,23 @@ class Layout(NamedTuple):
 
 @dataclass
 class ProcessContrasts:
-    """Contrasts between processes of one choice each."""
+    """Contrasts between processes that run one choice each."""
 
     processes: list[ProcessTimings]
     _fits: dict[bytes, "_Fit | None"] = field(default_factory=dict)
-    _layouts: dict[Choice, Layout] = field(default_factory=dict)
+    _layouts: dict[Choice, ProcessLayout] = field(default_factory=dict)
 
-    def layout(self, choice: Choice) -> Layout:
-        """Return how the processes of `choice` lie to those of the default."""
+    def layout(self, choice: Choice) -> ProcessLayout:
+        """Return the order of the processes of `choice` relative to those of the default."""
         if choice not in self._layouts:
             self._layouts[choice] = self._layout(choice)
         return self._layouts[choice]
 
-    def _layout(self, choice: Choice) -> Layout:
+    def _layout(self, choice: Choice) -> ProcessLayout:
         default, other = self._of(DEFAULT), self._of(choice)
         fewest = min(len(default), len(other))
         if fewest < MIN_ROUNDS:
-            return Layout(
+            return ProcessLayout(
                 False,
                 f"with {_starts(fewest)} a choice, its gain and the difference between two "
                 "processes cannot be separated",
@@ -176,19 +190,19 @@ class ProcessContrasts:
         if all(item.stated_round is not None for item in (*default, *other)):
             common = {item.stated_round for item in default} & {item.stated_round for item in other}
             if len(common) >= MIN_ROUNDS:
-                return Layout(True)
+                return ProcessLayout(True)
         elif all(item.at is not None for item in (*default, *other)):
             order = sorted((item.at, item.choice == DEFAULT) for item in (*default, *other))
             runs = 1 + sum(a[1] != b[1] for a, b in pairwise(order))
             if runs >= max(MIN_ROUNDS, fewest):
-                return Layout(True)
-            return Layout(
+                return ProcessLayout(True)
+            return ProcessLayout(
                 False,
                 "the runs of the default and of the choice follow one another in blocks, so that "
                 "drift of the machine looks like a gain",
                 "run them in alternating order: the default and every choice once a round",
             )
-        return Layout(
+        return ProcessLayout(
             False,
             "nothing shows in which order the processes ran, so that drift of the machine may look "
             "like a gain",
@@ -197,16 +211,21 @@ class ProcessContrasts:
         )
 
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        """Return the contrast over the sizes `columns`, drift taken out; None where the layout or
-        too few processes do not allow it."""
+        """Return the contrast over the sizes `columns` without drift.
+
+        None if the layout or the number of processes does not allow it.
+        """
         if not self.layout(choice).separable:
             return None
         fit = self._fit(columns)
         return None if fit is None else fit.contrast(choice, columns)
 
     def difference(self, choice: Choice, columns: Sequence[int]) -> float | None:
-        """Return the contrast of the plain means: the median over those of `columns` that
-        both have, since single rows may be outliers; None where there is none."""
+        """Return the contrast of the plain means; None if no size has both.
+
+        It is the median over the sizes of `columns` that both have, because single rows may be
+        outliers.
+        """
         found = []
         for column in columns:
             sides = [
@@ -219,8 +238,10 @@ class ProcessContrasts:
         return median(found) if found else None
 
     def drift_bound(self, columns: Sequence[int]) -> float:
-        """Return how far the machine may have drifted between the processes of two choices that ran
-        one after the other: the median range within a choice, once for every choice."""
+        """Return the possible drift between two choices whose processes ran one after the other.
+
+        It is the median range within a choice, times the number of choices minus one.
+        """
         ranges = []
         for choice in self.choices:
             values = [float(item.logs[list(columns)].mean()) for item in self._of(choice)]
@@ -233,7 +254,7 @@ class ProcessContrasts:
 
     @cached_property
     def choices(self) -> list[AnyChoice]:
-        """Every choice that a process ran, the default first."""
+        """Return every choice that a process ran, the default first."""
         found = dict.fromkeys(item.choice for item in self.processes)
         return sorted(found, key=lambda choice: choice != DEFAULT)
 
@@ -252,7 +273,7 @@ class ProcessContrasts:
 
 @dataclass
 class _Fit:
-    """Least squares: a level for every choice and a drift that all have in common."""
+    """A least-squares fit with a level for every choice and one drift common to all."""
 
     choices: list[AnyChoice]
     members: npt.NDArray[np.int64]
@@ -264,7 +285,7 @@ class _Fit:
 
     @classmethod
     def of(cls, used: Sequence[ProcessTimings]) -> "_Fit | None":
-        """Return the fit of the processes `used`, or None where nothing is left to judge it by."""
+        """Return the fit of the processes `used`; None if too few degrees of freedom are left."""
         choices = list(dict.fromkeys(item.choice for item in used))
         if DEFAULT not in choices or len(choices) < 2:
             return None
@@ -290,7 +311,7 @@ class _Fit:
         )
 
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        """Return default minus `choice`, the mean over `columns`."""
+        """Return the level of the default minus that of `choice`, as the mean over `columns`."""
         if choice not in self.choices:
             return None
         here, there = self.choices.index(DEFAULT), self.choices.index(choice)
@@ -313,8 +334,10 @@ class _Fit:
         )
 
     def _allowance(self, levels: Floats) -> float:
-        """Return what the order within a round may add where only the rounds are known: as much as
-        the machine changed from one round to the next."""
+        """Return the possible bias from the order within a round if only the rounds are known.
+
+        It is the median change of the machine from one round to the next.
+        """
         if self.round_columns is None:
             return 0.0
         rounds = np.concatenate([[0.0], levels[self.round_columns]])
@@ -322,7 +345,7 @@ class _Fit:
 
 
 def _drift_columns(used: Sequence[ProcessTimings]) -> tuple[Floats, bool]:
-    """Return the columns that drift is fitted by, and whether they are those of stated rounds."""
+    """Return the design columns for drift, and whether they are those of stated rounds."""
     known = [item.at for item in used if item.at is not None]
     if len(known) == len(used):
         low, high = min(known), max(known)

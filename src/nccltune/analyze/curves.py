@@ -4,7 +4,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from nccltune.analyze.result import Curve, Noise, Point, Saturation
+from nccltune.analyze.result import Curve, CurvePoint, Noise, Saturation
 from nccltune.analyze.stats import (
     MIN_ROUNDS,
     curve_scatter,
@@ -18,14 +18,15 @@ from nccltune.analyze.timings import Series, Timings
 from nccltune.model.choice import DEFAULT, AnyChoice
 
 ASSUMED_NOISE = 0.05
-"""Relative noise of one timing, where a study has one timing a point. Between two medians of 8
-timings we saw 0.3 % within a node and 1-5 % over sockets; single means are worse."""
+"""Relative noise of one timing, for studies with one timing for each point. Measured differences
+between two medians of 8 timings: 0.3 % within a node, 1-5 % over sockets. Single means are
+worse."""
 SATURATED_GROWTH = 0.05
-"""A curve is saturated when the last doubling of the size gains less than this."""
+"""A curve is saturated if the last doubling of the size gains less than this."""
 
 
 def curve(timings: Timings, choice: AnyChoice) -> Curve:
-    """The S-curve of `choice`: a point for every size at which it was measured."""
+    """Return the S-curve of `choice`, with a point for every measured size."""
     points = [
         _point(timings, size, series)
         for size in timings.sizes
@@ -35,12 +36,14 @@ def curve(timings: Timings, choice: AnyChoice) -> Curve:
 
 
 def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
-    """Return how far two medians of the same thing lie apart.
+    """Return the A/A distance: how far two medians of the same configuration differ.
 
-    From the default measured twice in every round where it was; else from the odd against the even
-    rounds of the default (or of all choices where there is no default), scaled to full rounds.
-    Where the choices ran in processes of their own, from the odd against the even processes of
-    the default. Else assumed: `assumed`, or the scatter along the curves where that is more.
+    The first of these sources that has data is used:
+
+    1. The odd and even processes of the default, if the choices ran in separate processes. 2. The
+    default, if it was measured twice in every round. 3. The odd and even rounds of the default,
+    scaled to full rounds. Without a default, of all choices. 4. `assumed`, or the scatter along the
+    curves if that is larger.
     """
     if timings.compares_processes:
         return _of_halves("split processes", timings, [DEFAULT], _process_halves, assumed)
@@ -57,8 +60,10 @@ def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
 
 
 def scatter(timings: Timings) -> float:
-    """Return the relative scatter of the medians along their curves, an upper estimate of their
-    noise; 0 where no curve has three points."""
+    """Return the relative scatter of the medians along their curves.
+
+    It is an upper estimate of their noise, and 0 if no curve has three points.
+    """
     distances = []
     for choice in timings.choices:
         points = [
@@ -72,7 +77,10 @@ def scatter(timings: Timings) -> float:
 
 
 def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | None:
-    """Where a curve reaches half and 90 % of its peak bus bandwidth; None without bandwidth."""
+    """Return where a curve reaches half and 90 % of its peak bus bandwidth.
+
+    The result is None without bandwidth.
+    """
     points = [point for point in curve_.points if point.busbw_gb_per_s > 0]
     if len(points) < 2:
         return None
@@ -96,12 +104,12 @@ def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | 
     )
 
 
-def _point(timings: Timings, size: int, series: Series) -> Point:
+def _point(timings: Timings, size: int, series: Series) -> CurvePoint:
     times = list(series.values())
     centre = median(times)
     low, high = _interval(timings, series)
     condition = timings.condition
-    return Point(
+    return CurvePoint(
         bytes=size,
         n=len(times),
         time_us=centre,
@@ -113,8 +121,11 @@ def _point(timings: Timings, size: int, series: Series) -> Point:
 
 
 def _interval(timings: Timings, series: Series) -> tuple[float, float]:
-    """Return the interval of a point: of its rounds, or of its processes where there are several,
-    since rounds of one process have its offset in common."""
+    """Return the interval of a point.
+
+    With several processes it is the interval over processes, because all rounds of one process
+    share its offset. With one process it is the interval over rounds.
+    """
     by_process: dict[int, list[float]] = {}
     for (round_, _), time_us in series.items():
         by_process.setdefault(timings.rounds_of.process(round_), []).append(math.log(time_us))
@@ -157,7 +168,7 @@ def _repeats(series: Series) -> tuple[list[float], list[float]]:
 
 
 def _process_halves(timings: Timings, series: Series) -> tuple[list[float], list[float]]:
-    """Return the median times of the even and of the odd processes."""
+    """Return the median times of the even processes and of the odd processes."""
     by_process: dict[int, list[float]] = {}
     for (round_, _), time_us in series.items():
         by_process.setdefault(timings.rounds_of.process(round_), []).append(time_us)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a platform should reach against what was measured on it: is it the platform, or tuning?"""
+"""Compare the measured bandwidth of a platform with the expected one.
+
+The comparison distinguishes a platform problem from a tuning problem.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +12,7 @@ from importlib.resources import files
 import msgspec
 
 from nccltune.analyze.findings import PLATEAU_CEILING
-from nccltune.analyze.result import ConditionAnalysis, Point
+from nccltune.analyze.result import ConditionAnalysis, CurvePoint
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
@@ -18,19 +21,21 @@ from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 
 REACHED = PLATEAU_CEILING
-"""From this share of what the links allow on, the platform does what it can: on 4 healthy H200
+"""From this share of the expected bandwidth on, the platform counts as healthy. On 4 healthy H200
 all-reduce reaches 96 % of it, all-gather and reduce-scatter 88 %."""
 BEYOND = 1.1
-"""Above this share the expectation was too low: a link was misread."""
+"""Above this share the expectation was too low, because a link was misread."""
 HOPED = 1.05
-"""By so much what somebody hopes for (NCCL's own model, the line rate) is above what the links
-allow, and the reason is worth a word."""
+"""If another estimate (NCCL's own model, the line rate) exceeds what the links allow by this
+factor, the finding explains why."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the links allow one collective at one scale. `limit` says which link is full with what
-    at that rate, for people; `hoped_gb_per_s` is what NCCL's own model books for it, which knows
-    less, None where it books nothing. `sure` is False where a bandwidth was assumed."""
+    """The bandwidth that the links allow for one collective at one scale.
+
+    `limit` names the full link and its traffic at that rate. `hoped_gb_per_s` is what NCCL's own,
+    simpler model books; None if it books nothing. `sure` is False if a bandwidth was assumed.
+    """
 
     collective: Collective
     scale: Scale
@@ -40,8 +45,11 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     sure: bool = True
 
 
-class Threshold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider's own limit for a healthy node: `gpu` is a pattern of its GPUs' name."""
+class ProviderLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider's published limit for a healthy node.
+
+    `gpu` is a regular expression for the GPU name.
+    """
 
     name: str
     gpu: str
@@ -53,18 +61,18 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _Thresholds(msgspec.Struct, frozen=True):
-    threshold: list[Threshold]
+    threshold: list[ProviderLimit]
 
 
 @lru_cache(maxsize=1)
-def thresholds() -> list[Threshold]:
-    """Every public threshold (`thresholds.toml`)."""
+def thresholds() -> list[ProviderLimit]:
+    """Return every published threshold (`thresholds.toml`)."""
     raw = files("nccltune.analyze").joinpath("thresholds.toml").read_bytes()
     return msgspec.toml.decode(raw, type=_Thresholds).threshold
 
 
-def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> Threshold | None:
-    """The one that holds for what was measured, if any: all-reduce on one whole node."""
+def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLimit | None:
+    """Return the threshold for what was measured, if any: all-reduce on one whole node."""
     condition = analysis.condition
     if condition.collective is not Collective.ALLREDUCE or condition.scale.nodes != 1:
         return None
@@ -79,7 +87,7 @@ def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> Threshold |
         and largest >= item.from_bytes
         and not (item.nvls and platform.settings.get("NCCL_NVLS_ENABLE") == "0")
     ]
-    # The longest pattern is the most particular one: `H100 NVL` before `H100`.
+    # The longest pattern is the most specific one: `H100 NVL` before `H100`.
     found.sort(key=lambda item: len(item.gpu))
     return found[-1] if found else None
 
@@ -87,7 +95,7 @@ def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> Threshold |
 def expected_findings(
     platform: Platform, analysis: ConditionAnalysis, expectation: Expectation | None
 ) -> Iterator[Finding]:
-    """What to say of one condition: the platform is fine, it is tuning, or it is the platform."""
+    """Yield the findings of one condition: healthy platform, tuning or platform problem."""
     best = _best(analysis)
     if best is None:
         return
@@ -102,7 +110,7 @@ def _against_links(
     platform: Platform,
     analysis: ConditionAnalysis,
     expected: Expectation,
-    best: tuple[Point, str, Choice | None],
+    best: tuple[CurvePoint, str, Choice | None],
 ) -> Iterator[Finding]:
     point, label, choice = best
     peak, most = _peak(analysis), point.busbw_gb_per_s
@@ -115,7 +123,7 @@ def _against_links(
             analysis,
             FindingKind.AS_EXPECTED,
             f"{lead} {_rate(peak)}: more than the links of the topology file carry, so it is not "
-            "of this machine, or a link in it is misread (nccltune topo lint)",
+            "of this machine, or a link in it is misread (nccltune lint)",
             evidence,
         )
     elif peak >= REACHED * ceiling:
@@ -139,15 +147,17 @@ def _against_links(
             FindingKind.BELOW_EXPECTED,
             f"{lead} {_rate(peak)} ({_percent(peak / ceiling)}){other}: not a tuning problem. At "
             f"{_rate(ceiling)} {expected.limit}; look for what keeps it from there (nccltune "
-            "doctor, nccltune topo lint)",
+            "doctor, nccltune lint)",
             evidence,
             tuning=False,
         )
 
 
 def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) -> str:
-    """The sentence for a platform that does what its links allow, and why no more can be hoped
-    for."""
+    """Return the sentence for a platform that reaches what its links allow.
+
+    It names the limiting link.
+    """
     ceiling = expected.busbw_gb_per_s
     hoped = [
         (rate, words)
@@ -170,7 +180,9 @@ def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) 
 
 
 def _against_threshold(
-    analysis: ConditionAnalysis, threshold: Threshold, best: tuple[Point, str, Choice | None]
+    analysis: ConditionAnalysis,
+    threshold: ProviderLimit,
+    best: tuple[CurvePoint, str, Choice | None],
 ) -> Iterator[Finding]:
     point, _, _ = best
     most = point.busbw_gb_per_s
@@ -195,14 +207,20 @@ def _against_threshold(
 
 
 def _peak(analysis: ConditionAnalysis) -> float:
-    """The most that the default reaches (the best choice where it was not measured)."""
+    """Return the highest bus bandwidth of the default.
+
+    If the default was not measured, it is that of all choices.
+    """
     shown = analysis.curve(DEFAULT)
     curves = analysis.curves if shown is None else [shown]
     return max(point.busbw_gb_per_s for curve in curves for point in curve.points)
 
 
-def _best(analysis: ConditionAnalysis) -> tuple[Point, str, Choice | None] | None:
-    """The point of most bus bandwidth over all choices; None where nothing has any."""
+def _best(analysis: ConditionAnalysis) -> tuple[CurvePoint, str, Choice | None] | None:
+    """Return the point of highest bus bandwidth over all choices.
+
+    The result is None if no point has bandwidth.
+    """
     points = [(point, curve.choice) for curve in analysis.curves for point in curve.points]
     point, choice = max(points, key=lambda item: item[0].busbw_gb_per_s)
     if point.busbw_gb_per_s <= 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings: what a curve shows, whether another choice is faster there, and one sentence each."""
+"""Findings: the defects of a curve, whether another choice is faster there, one sentence each."""
 
 import math
 from collections.abc import Iterator
@@ -7,26 +7,27 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.analyze.gains import GainTable
-from nccltune.analyze.result import ConditionAnalysis, Curve, Point
+from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.sizes import format_bytes
 
 MIN_DIP = 0.05
-"""A fall of bus bandwidth below this share of what was reached before is no dip."""
+"""A dip is a fall of bus bandwidth by more than this share of the earlier peak."""
 PLATEAU_SLOPE = 0.2
-"""A step is flat when bandwidth grows slower than size to this power (1: in proportion)."""
+"""A step is flat if bandwidth grows more slowly than size to this power (1 is proportional)."""
 RISING_SLOPE = 0.35
-"""After a plateau the curve must climb again at least this steeply; else it is just its end."""
+"""After a plateau the curve must rise again with at least this slope. Else it is the end of the
+curve."""
 PLATEAU_CEILING = 0.8
-"""Above this share of the peak a flat curve is saturated, not stuck."""
+"""Above this share of the peak a flat curve is saturated and is no plateau."""
 LATENCY_BOUND = 0.1
-"""Below this share of the peak a call is mostly latency, and its bandwidth says little about the
+"""Below this share of the peak a call is mostly latency, and its bandwidth is no evidence about the
 platform."""
 NOISY_SPREAD = 0.10
-"""Relative spread of single timings above which a point is called noisy."""
+"""A point is noisy if the relative spread of its single timings is above this."""
 MIN_GAIN = 0.03
-"""Below this a better choice is not worth a sentence."""
+"""A better choice with a gain below this is not reported."""
 NOT_TUNING = (
     "Not a tuning problem: check the base performance first (links, NICs and GPUDirect, CPU "
     "binding, left-over NCCL_* settings)"
@@ -34,7 +35,7 @@ NOT_TUNING = (
 
 
 class _Shape(NamedTuple):
-    """A stretch of a curve that looks wrong: from `low` to `high` bytes, and what is seen."""
+    """A range of a curve with a defect: from `low` to `high` bytes, and the kind of defect."""
 
     kind: FindingKind
     low: int
@@ -44,8 +45,11 @@ class _Shape(NamedTuple):
 
 
 def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> Iterator[Finding]:
-    """Everything found in one condition. `table` compares its choices with the default; None for
-    collectives that a tuner is never asked about."""
+    """Yield all findings of one condition.
+
+    `table` compares its choices with the default. It is None for collectives that NCCL's tuner does
+    not handle.
+    """
     shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
     margin = max(MIN_DIP, 2 * analysis.noise.high)
     for shape in (*_dips(shown, margin), *_plateaus(shown)):
@@ -58,7 +62,7 @@ def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> 
 
 
 def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
-    """Stretches where bus bandwidth falls though the size grows, beyond noise."""
+    """Yield the ranges where bus bandwidth falls beyond noise although the size grows."""
     points = curve.points
     index = 0
     while index + 1 < len(points):
@@ -86,7 +90,7 @@ def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
 
 
 def _plateaus(curve: Curve) -> Iterator[_Shape]:
-    """Stretches where the curve stands still below its peak and climbs again afterwards."""
+    """Yield the ranges where the curve is flat below its peak and rises again afterwards."""
     points = curve.points
     top = max((point.busbw_gb_per_s for point in points), default=0.0)
     slopes = [_slope(first, second) for first, second in pairwise(points)]
@@ -113,7 +117,7 @@ def _plateaus(curve: Curve) -> Iterator[_Shape]:
 def _explained(
     analysis: ConditionAnalysis, shape: _Shape, shown: Curve, margin: float
 ) -> Iterator[Finding]:
-    """A shape as a finding: another choice is faster there, or it is not a tuning problem."""
+    """Yield a shape as a finding: another choice is faster there, or it is not a tuning problem."""
     here = _at(shown, shape.high)
     assert here is not None
     others = [
@@ -150,7 +154,7 @@ def _explained(
 
 
 def _bad_crossovers(analysis: ConditionAnalysis, table: GainTable) -> Iterator[Finding]:
-    """Ranges in which another choice is faster than the default beyond noise."""
+    """Yield the ranges in which another choice is faster than the default beyond noise."""
     run: list[tuple[int, Choice, float]] = []
     for size in [*table.sizes, None]:
         better = None if size is None else better_choice(table, size)
@@ -163,11 +167,11 @@ def _bad_crossovers(analysis: ConditionAnalysis, table: GainTable) -> Iterator[F
 
 
 def better_choice(table: GainTable, size: int) -> tuple[Choice, float] | None:
-    """The choice that beats the default at `size` beyond noise by the most, with its log gain.
+    """Return the choice with the largest gain beyond noise at `size`, and its log gain.
 
-    Beyond noise: the interval of the gain at the strict confidence lies above zero, and the gain
-    is above the minimum and above the A/A distance of two medians. A gain of assumed noise does not
-    count: it may not stand beside a rule that was measured.
+    Beyond noise means: the interval of the gain at the strict confidence is above zero, and the
+    gain is above the minimum and above the A/A distance of two medians. Gains with assumed noise do
+    not count, because they must not compete with a measured rule.
     """
     floor = max(math.log1p(MIN_GAIN), table.noise.typical if table.noise.known else 0.0)
     found: tuple[Choice, float] | None = None
@@ -227,7 +231,7 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
 
 
 def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
-    """Where the line rate is known and not even the best choice comes near it."""
+    """Yield a finding if the line rate is known and no choice comes near it."""
     saturation = analysis.saturation
     if saturation is None or saturation.line_rate_share is None:
         return
@@ -269,8 +273,8 @@ def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
 
 
 def _fastest(curves: list[Curve]) -> Curve:
-    """The lower envelope in time: at every size the point of the fastest choice."""
-    by_size: dict[int, Point] = {}
+    """Return the lower envelope in time: at every size the point of the fastest choice."""
+    by_size: dict[int, CurvePoint] = {}
     for curve in curves:
         for point in curve.points:
             if point.bytes not in by_size or point.time_us < by_size[point.bytes].time_us:
@@ -300,14 +304,14 @@ def _finding(
     )
 
 
-def _slope(first: Point, second: Point) -> float:
-    """Growth of bandwidth as a power of the growth of size."""
+def _slope(first: CurvePoint, second: CurvePoint) -> float:
+    """Return the growth of bandwidth as a power of the growth of size."""
     return math.log(second.busbw_gb_per_s / first.busbw_gb_per_s) / math.log(
         second.bytes / first.bytes
     )
 
 
-def _at(curve: Curve, size: int) -> Point | None:
+def _at(curve: Curve, size: int) -> CurvePoint | None:
     return next((point for point in curve.points if point.bytes == size), None)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every choice gains over the default at every size, with what the timings can prove.
+"""The gain of every choice over the default at every size, and its statistical significance.
 
-One table serves findings and rule search, so that both judge alike.
+Findings and rule search use the same table, so they draw the same conclusions.
 """
 
 import math
@@ -13,9 +13,9 @@ import numpy as np
 
 from nccltune.analyze.contrasts import (
     Contrast,
-    Layout,
     PairedContrasts,
     ProcessContrasts,
+    ProcessLayout,
     ProcessTimings,
 )
 from nccltune.analyze.curves import noise, scatter
@@ -28,17 +28,17 @@ from nccltune.model.scale import Scale, count
 
 _CHANCE = 0.03
 """The chance of a false rule that all comparisons of a table share. The search also selects the
-range of a rule, which this does not count; benchmarks/statistics_simulation.py shows what is left
-of the 5 % that a study may have."""
+range of a rule, which is not counted here. A study may have 5 %;
+benchmarks/statistics_simulation.py shows the margin that remains."""
 
 
 @dataclass
 class GainTable:
-    """Several conditions that NCCL's tuner cannot tell apart, compared as one.
+    """Several conditions that NCCL's tuner cannot distinguish, compared as one.
 
-    (In place or not, data type, reduction and root are not shown to a tuner.) Gains are natural
-    logs of default over choice time: 0.1 is about 10 % faster. The timings must not change once
-    a table is made of them: what is asked for often is worked out once.
+    A tuner does not see in place or out of place, data type, reduction operation and root. Gains
+    are natural logs of default over choice time: 0.1 is about 10 % faster. The timings must not
+    change after a table was created from them, because results are cached.
     """
 
     collective: Collective
@@ -53,7 +53,7 @@ class GainTable:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Every size at which the default or a choice was measured under any condition, rising."""
+        """Return every size at which the default or a choice was measured, in ascending order."""
         return sorted(
             {
                 size
@@ -65,7 +65,7 @@ class GainTable:
 
     @cached_property
     def choices(self) -> list[Choice]:
-        """Every choice measured but the default (and `tuned`), by label."""
+        """Return every measured choice by label, without the default and `tuned`."""
         found = {
             choice
             for timings in self.timings
@@ -77,17 +77,20 @@ class GainTable:
 
     @cached_property
     def has_default(self) -> bool:
-        """Whether the default was measured anywhere."""
+        """Return whether the default was measured under any condition."""
         return any(DEFAULT in by_choice for t in self.timings for by_choice in t.cells.values())
 
     @cached_property
     def rounds(self) -> int:
-        """The most rounds of any point."""
+        """Return the largest number of rounds of any point."""
         return max((timings.rounds for timings in self.timings), default=0)
 
     @cached_property
     def comparisons(self) -> int:
-        """How many (size, choice) points are compared with the default; at least 1."""
+        """Return the number of (size, choice) points that are compared with the default.
+
+        The result is at least 1.
+        """
         points = {
             (size, choice)
             for timings in self.timings
@@ -100,22 +103,28 @@ class GainTable:
 
     @cached_property
     def strict(self) -> float:
-        """The confidence that keeps the chance of any false rule of this table under 5 %
-        (Bonferroni over all comparisons, since the search looks at every one of them). Intervals of
-        this confidence hold for whatever choice and range are selected by them."""
+        """Return the confidence that keeps the chance of any false rule of this table under 5 %.
+
+        It is Bonferroni's correction over all comparisons, because the search looks at every one of
+        them. Intervals of this confidence stay valid for any choice and range selected by them.
+        """
         return 1 - _CHANCE / self.comparisons
 
     def gain(self, size: int, choice: Choice, confidence: float = 0.95) -> Interval | None:
-        """Return the gain of `choice` at `size` over all conditions; None if not measured."""
+        """Return the gain of `choice` at `size` over all conditions.
+
+        The result is None if it was not measured.
+        """
         return self.pooled(choice, (size,), confidence)
 
     def pooled(
         self, choice: Choice, sizes: Iterable[int], confidence: float = 0.95
     ) -> Interval | None:
-        """Return the mean gain of `choice` over `sizes`; None where neither was measured beside the
-        default.
+        """Return the mean gain of `choice` over `sizes`.
 
-        `known` is False where the noise, or the difference between processes, had to be assumed.
+        The result is None if no size has both it and the default.
+
+        `known` is False if the noise or the difference between processes had to be assumed.
         """
         key = (choice, tuple(sizes), confidence)
         if key not in self._gains:
@@ -140,7 +149,7 @@ class GainTable:
         found = self._paired.contrast(choice, columns)
         if found is not None or len(columns) == 1:
             return found
-        # No four rounds have all sizes. One by one, as if all erred in the same direction.
+        # Fewer than four rounds have all sizes. Combine the sizes as fully correlated errors.
         each = [self._paired.contrast(choice, [column]) for column in columns]
         known = [item for item in each if item is not None]
         if len(known) < len(each):
@@ -155,8 +164,11 @@ class GainTable:
     def _assumed_rounds(
         self, choice: Choice, columns: Sequence[int], confidence: float
     ) -> Interval | None:
-        """Return an interval for fewer than four rounds. Timings of one process share what that
-        process had in common, so more than four of them count as four."""
+        """Return an interval for fewer than four rounds.
+
+        Timings of one process share the offset of that process, so more than four of them count as
+        four.
+        """
         table = self._paired.gains[choice][:, list(columns)]
         values = [float(value) for value in table[~np.isnan(table)]]
         if not values:
@@ -169,9 +181,12 @@ class GainTable:
     def _assumed_processes(
         self, choice: Choice, columns: Sequence[int], confidence: float
     ) -> Interval | None:
-        """Return an interval where the choice cannot be told from its processes or from drift: it
-        allows for the assumed difference of two processes, which no number of sizes reduces, for
-        the scatter of rows, which it does, and for as much drift as the processes show."""
+        """Return an interval for a choice that is confounded with its processes or with drift.
+
+        The interval allows for three errors: the assumed difference of two processes, which more
+        sizes do not reduce; the scatter of rows, which more sizes reduce; and as much drift as the
+        processes show.
+        """
         centre = self._processes.difference(choice, columns)
         if centre is None:
             return None
@@ -181,8 +196,10 @@ class GainTable:
         return Interval(centre, centre - half, centre + half, 1, known=False)
 
     def comparable(self, size: int, choice: Choice) -> bool:
-        """Return whether the gain of `choice` at `size` may be held against those of the others: an
-        assumed noise does not compete with a measured one."""
+        """Return whether the gain of `choice` at `size` may be compared with those of others.
+
+        A gain with assumed noise is not compared with gains with measured noise.
+        """
         gain = self.gain(size, choice)
         return gain is not None and (gain.known or size not in self._measured_sizes)
 
@@ -200,15 +217,15 @@ class GainTable:
         """Return whether any round has both `choice` and the default."""
         return choice in self._paired.gains
 
-    def layout(self, choice: Choice) -> Layout:
-        """Return whether the timings can tell `choice` from its processes and from drift."""
+    def layout(self, choice: Choice) -> ProcessLayout:
+        """Return whether the effect of `choice` is separable from its processes and from drift."""
         if not self.shares_rounds(choice):
             return self._processes.layout(choice)
         gains = self._paired.gains[choice]
         rounds = int((~np.isnan(gains)).sum(axis=0).max(initial=0))
         if rounds >= MIN_ROUNDS:
-            return Layout(True)
-        return Layout(
+            return ProcessLayout(True)
+        return ProcessLayout(
             False,
             f"{count(rounds, 'round')} cannot show the noise, and "
             f"{100 * self.row_noise:.2g} % is assumed",
@@ -216,8 +233,11 @@ class GainTable:
         )
 
     def slower(self, size: int, choice: Choice) -> bool:
-        """Return whether `choice` is slower than the default at `size` beyond noise under any
-        condition, or was not measured beside it."""
+        """Return whether `choice` is slower than the default at `size` under any condition.
+
+        Only a difference beyond noise counts. Also return True if the two were not measured
+        together.
+        """
         gain = self.gain(size, choice)
         if gain is None:
             return True
@@ -239,8 +259,10 @@ class GainTable:
 
     @cached_property
     def row_noise(self) -> float:
-        """Relative noise of one timing where it cannot be measured: what is assumed, or the scatter
-        along the curves where that is more."""
+        """Return the relative noise of one timing where it cannot be measured.
+
+        It is the assumed noise, or the scatter along the curves if that is larger.
+        """
         return max(self.assumed_noise, self._scatter)
 
     @cached_property
@@ -253,7 +275,10 @@ class GainTable:
 
     @cached_property
     def _paired(self) -> PairedContrasts:
-        """Gains by round. A round's in-place and out-of-place timings are one replicate."""
+        """Return the gains by round.
+
+        The in-place and out-of-place timings of a round are one replicate.
+        """
         sums: dict[Choice, dict[int, dict[int, list[float]]]] = {}
         for timings in self.timings:
             for size, by_choice in timings.cells.items():
@@ -274,7 +299,10 @@ class GainTable:
 
     @cached_property
     def _processes(self) -> ProcessContrasts:
-        """Log times by process and choice, the mean over the conditions that all of them have."""
+        """Return log times by process and choice.
+
+        Each is the mean over the conditions that all of them have.
+        """
         logs: dict[int, dict[tuple[int, AnyChoice], dict[int, float]]] = {}
         processes: dict[int, Process] = {}
         for place, timings in enumerate(self.timings):
@@ -312,8 +340,10 @@ class GainTable:
         return ProcessContrasts(found)
 
     def channels(self, size: int, choice: AnyChoice) -> int | None:
-        """Return the most channels that `choice` ran with at `size`; None where nobody recorded
-        them."""
+        """Return the largest number of channels that `choice` used at `size`.
+
+        The result is None if none was recorded.
+        """
         found = [
             channels
             for timings in self.timings
@@ -322,8 +352,11 @@ class GainTable:
         return max(found, default=None)
 
     def log_time(self, size: int, choice: AnyChoice, *, anywhere: bool = False) -> float | None:
-        """The mean over conditions of the log of the median time; None if not measured in all
-        conditions that have this size (with `anywhere`, in none of them)."""
+        """Return the mean over conditions of the log of the median time.
+
+        None if some condition with this size lacks the choice; with `anywhere`, if all of them lack
+        it.
+        """
         logs = []
         for timings in self.timings:
             if size not in timings.cells:
@@ -337,18 +370,21 @@ class GainTable:
         return math.fsum(logs) / len(logs) if logs else None
 
     def timings_of(self, cells: Iterable[tuple[int, AnyChoice]]) -> int:
-        """How many timings stand behind some points."""
+        """Return the number of timings of some points."""
         return sum(
             len(timings.series(size, choice)) for size, choice in cells for timings in self.timings
         )
 
     def point_noise(self) -> float:
-        """Relative noise of one median: from A/A where known, else what is assumed."""
+        """Return the relative noise of one median: from A/A if known, else the assumed noise."""
         return self.noise.typical
 
 
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
-    """One table for each collective, scale and registration that NCCL's tuner is asked about."""
+    """Return one table for each collective, scale and registration.
+
+    NCCL's tuner distinguishes these.
+    """
     grouped: dict[tuple[Collective, Scale, bool], list[Timings]] = {}
     for item in timings:
         condition = item.condition
@@ -370,7 +406,7 @@ def _difference(timings: Timings, size: int, choice: Choice) -> float | None:
 
 
 def _worst(timings: Sequence[Timings], assumed: float) -> Noise:
-    """The noise of several conditions: measured rather than assumed, then the larger."""
+    """Return the largest measured noise of several conditions, else the largest assumed one."""
     found = [noise(item, assumed) for item in timings]
     known = [item for item in found if item.known]
     return max(known or found, key=lambda item: item.typical)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an analysis is made of: conditions, curves, points, noise and findings."""
+"""The structs of an analysis: conditions, curves, points, noise and findings."""
 
 import msgspec
 
@@ -7,13 +7,14 @@ from nccltune.model.choice import AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding
 from nccltune.model.platform import Platform
+from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.model.scale import Scale
 
 
 class Condition(msgspec.Struct, frozen=True, order=True):
-    """What must be equal for two timings to be compared, besides size and choice.
+    """The conditions, besides size and choice, that two compared timings share.
 
-    `registered` is what NCCL's tuner sees as regBuff: registered buffers, or a captured graph.
+    `registered` is what NCCL's tuner gets as regBuff: registered buffers or a captured graph.
     """
 
     collective: Collective
@@ -27,7 +28,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
 
     @property
     def title(self) -> str:
-        """For people: `all-reduce, 4 nodes, 4 ranks`, with what is not ordinary about it."""
+        """Return a title such as `all-reduce, 4 nodes, 4 ranks`, with every unusual condition."""
         parts = [self.collective.prose, str(self.scale)]
         parts += ["in place"] if self.in_place else []
         parts += ["registered"] if self.registered and not self.graph else []
@@ -35,12 +36,12 @@ class Condition(msgspec.Struct, frozen=True, order=True):
         return ", ".join(parts)
 
 
-class Point(msgspec.Struct, frozen=True):
+class CurvePoint(msgspec.Struct, frozen=True):
     """All timings of one choice at one size.
 
-    `time_us` is the median; `low_us` and `high_us` bound its 95 % confidence interval (equal to
-    `time_us` for n = 1, where nothing is known). `spread` is the relative spread of single timings:
-    1.4826 x the median absolute deviation over the median; None for n < 2.
+    `time_us` is the median. `low_us` and `high_us` bound its 95 % confidence interval. They equal
+    `time_us` for n = 1, where the interval is unknown. `spread` is the relative spread of single
+    timings: 1.4826 x the median absolute deviation over the median; None for n < 2.
     """
 
     bytes: int
@@ -53,21 +54,23 @@ class Point(msgspec.Struct, frozen=True):
 
     @property
     def algbw_gb_per_s(self) -> float:
-        """Algorithm bandwidth in GB/s."""
+        """Return the algorithm bandwidth in GB/s."""
         return self.bytes / (self.time_us * 1e3)
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """The S-curve of one choice: points by rising size."""
+    """The S-curve of one choice: points by ascending size."""
 
     choice: AnyChoice
-    points: list[Point]
+    points: list[CurvePoint]
 
 
 class Saturation(msgspec.Struct, frozen=True):
-    """Peak bus bandwidth of a curve and the smallest sizes at which half and 90 % of it are
-    reached; `line_rate_share` is peak over line rate where that is known. `saturated` says whether
-    the last doubling of the size still gained 5 %."""
+    """The peak bus bandwidth of a curve, and the smallest sizes that reach half and 90 % of it.
+
+    `line_rate_share` is peak over line rate; None if the line rate is unknown. `saturated` is True
+    if the last doubling of the size gained less than 5 %.
+    """
 
     peak_gb_per_s: float
     peak_bytes: int
@@ -78,11 +81,16 @@ class Saturation(msgspec.Struct, frozen=True):
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """How far two medians of the same thing lie apart (A/A), as a fraction: 0.01 is 1 %.
+    """The A/A distance: how far two medians of the same configuration differ (0.01 is 1 %).
 
-    `source` says how it was found: "a/a series" (the default measured twice in every round),
-    "split rounds" (odd against even rounds of the default), "assumed" (one timing a point: noise
-    cannot be told). `typical` is the median over sizes, `high` the 90th percentile.
+    `source` is its origin:
+
+    - "a/a series": the default was measured twice in every round
+    - "split rounds": odd and even rounds of the default
+    - "split processes": odd and even processes of the default
+    - "assumed": too few timings for each point
+
+    `typical` is the median over sizes, `high` the 90th percentile.
     """
 
     source: str
@@ -92,13 +100,16 @@ class Noise(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> bool:
-        """Whether the timings themselves tell the noise."""
+        """Return whether the noise was measured."""
         return self.source != "assumed"
 
 
 class ConditionAnalysis(msgspec.Struct, frozen=True):
-    """Everything about one condition. `curves` holds the default first where it was measured,
-    then the other choices by label; `saturation` is that of the default, else of the best."""
+    """The curves, noise and saturation of one condition.
+
+    `curves` holds the default first if it was measured, then the other choices by label.
+    `saturation` is that of the default, else of the choice with the highest bandwidth.
+    """
 
     condition: Condition
     curves: list[Curve]
@@ -108,14 +119,20 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
     rounds: int
 
     def curve(self, choice: AnyChoice) -> Curve | None:
-        """The curve of `choice`, or None where it was not measured."""
+        """Return the curve of `choice`; None if it was not measured."""
         return next((curve for curve in self.curves if curve.choice == choice), None)
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """A whole study analysed. `findings` are ordered: what needs attention first."""
+    """The analysis of a whole study.
+
+    `findings` are ordered by urgency. `basis` is a hash of the files, besides the samples, that the
+    findings depend on.
+    """
 
     platform: Platform
     conditions: list[ConditionAnalysis]
     findings: list[Finding]
     samples: int
+    basis: str | None = None
+    schema_version: int = SCHEMA_VERSION

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statistics of timings: robust centres and intervals that small samples can carry.
+"""The statistics of timings: robust means, and intervals that are valid for small samples.
 
-Ratios of times are compared on the log scale, where "twice as fast" and "half as fast" are
-equally far from zero. All intervals are two-sided.
+Ratios of times are compared on the log scale, where "twice as fast" and "half as fast" are equally
+far from zero. All intervals are two-sided.
 """
 
 import math
@@ -11,16 +11,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 TRIM = 0.2
-"""Share of the values that the trimmed mean leaves out at either end (Yuen 1974; 20 % is the usual
-choice): a hiccup of one round in five moves neither the estimate nor its interval."""
+"""Share of the values that the trimmed mean drops at each end (Yuen 1974; 20 % is the usual
+choice). One outlier in five rounds then changes neither the estimate nor its interval."""
 
 
 MIN_ROUNDS = 4
-"""So many timings tell their own noise: two medians of two each are the least that A/A takes."""
+"""The fewest timings that show their own noise: A/A needs two medians of two timings each."""
 
 
 class Interval(NamedTuple):
-    """An estimate with its interval; `known` is False where noise was assumed, not measured."""
+    """An estimate with its interval. `known` is False if the noise was assumed and not measured."""
 
     value: float
     low: float
@@ -30,13 +30,16 @@ class Interval(NamedTuple):
 
     @property
     def ratio(self) -> "Interval":
-        """Of an interval of log ratios that of the ratios: 0.0 is 1.0, "as fast"."""
+        """Return the interval of ratios for an interval of log ratios.
+
+        Log ratio 0.0 is ratio 1.0.
+        """
         value, low, high = map(math.exp, (self.value, self.low, self.high))
         return self._replace(value=value, low=low, high=high)
 
 
 def median(values: Sequence[float]) -> float:
-    """The median of one or more values."""
+    """Return the median of one or more values."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:
@@ -45,7 +48,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The `share` quantile by linear interpolation between order statistics."""
+    """Return the `share` quantile by linear interpolation between order statistics."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     below = math.floor(place)
@@ -54,8 +57,11 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def relative_spread(values: Sequence[float]) -> float | None:
-    """Spread of single values: 1.4826 x median absolute deviation over the median (the standard
-    deviation, for normal values); None for fewer than two."""
+    """Return the relative spread of single values; None for fewer than two values.
+
+    It is 1.4826 x the median absolute deviation over the median. For normal values this is the
+    relative standard deviation.
+    """
     if len(values) < 2:
         return None
     centre = median(values)
@@ -63,10 +69,10 @@ def relative_spread(values: Sequence[float]) -> float | None:
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of the median from order statistics, free of assumptions on the distribution.
+    """Return the interval of the median from order statistics, for any distribution.
 
-    The narrowest symmetric pair whose binomial coverage reaches `confidence`; the smallest and
-    largest value where even they do not (n < 6 for 95 %).
+    It is the narrowest symmetric pair with a binomial coverage of at least `confidence`. If no pair
+    has that coverage, it is the smallest and the largest value (n < 6 for 95 %).
     """
     ordered = sorted(values)
     skip = _ranks_to_skip(len(ordered), confidence)
@@ -77,7 +83,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 def _ranks_to_skip(n: int, confidence: float) -> int:
     tail, skip = 0.0, 0
     for rank in range((n - 1) // 2 + 1):
-        # Logs, because the whole numbers have n bits: hundreds of thousands of timings are real.
+        # Use logs: the integers would have n bits, and studies have 100,000s of timings.
         ways = math.lgamma(n + 1) - math.lgamma(rank + 1) - math.lgamma(n - rank + 1)
         tail += math.exp(ways - n * math.log(2))
         if 2 * tail > 1 - confidence:
@@ -87,7 +93,7 @@ def _ranks_to_skip(n: int, confidence: float) -> int:
 
 
 class Trimmed(NamedTuple):
-    """A trimmed mean; `variance` / n is its squared standard error with `degrees` of freedom."""
+    """A trimmed mean. `variance` / n is its squared standard error with `degrees` of freedom."""
 
     centre: float
     variance: float
@@ -95,8 +101,11 @@ class Trimmed(NamedTuple):
 
 
 def trimmed_mean(values: Sequence[float]) -> Trimmed:
-    """Return the trimmed mean of one or more values with Yuen's variance (winsorised; the degrees
-    of freedom are those of the values that are left). The variance of one value is infinite."""
+    """Return the trimmed mean of one or more values with Yuen's variance.
+
+    The variance is winsorised. The degrees of freedom are those of the remaining values. The
+    variance of one value is infinite.
+    """
     ordered = sorted(values)
     n = len(ordered)
     cut = math.floor(TRIM * n)
@@ -111,8 +120,10 @@ def trimmed_mean(values: Sequence[float]) -> Trimmed:
 
 
 def trimmed_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return the trimmed mean of `values` and the half-width of its interval (Student's t). The
-    half-width is infinite for n = 1."""
+    """Return the trimmed mean of `values` and the half-width of its interval (Student's t).
+
+    The half-width is infinite for n = 1.
+    """
     found = trimmed_mean(values)
     if found.degrees == 0:
         return found.centre, math.inf
@@ -121,10 +132,10 @@ def trimmed_interval(values: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def curve_scatter(logs: Sequence[float], values: Sequence[float]) -> list[float]:
-    """Return how far every inner point of a curve lies from the line through its two neighbours, in
-    standard deviations of one point: `values` at the rising positions `logs`.
+    """Return the distance of every inner point of a curve from the line through its two neighbours.
 
-    The bends of the curve add to it, so that its spread is an upper estimate of noise.
+    The unit is the standard deviation of one point. `values` are at the ascending positions `logs`.
+    The curvature adds to the distances, so their spread is an upper estimate of noise.
     """
     found = []
     for (x0, x1, x2), (y0, y1, y2) in zip(
@@ -140,7 +151,7 @@ def curve_scatter(logs: Sequence[float], values: Sequence[float]) -> list[float]
 
 @lru_cache(maxsize=1024)
 def student_t(confidence: float, degrees: int) -> float:
-    """The two-sided quantile of Student's t."""
+    """Return the two-sided quantile of Student's t."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, 0.5 + confidence / 2))
@@ -148,7 +159,7 @@ def student_t(confidence: float, degrees: int) -> float:
 
 @lru_cache(maxsize=1024)
 def normal_z(confidence: float) -> float:
-    """The two-sided quantile of the normal distribution."""
+    """Return the two-sided quantile of the normal distribution."""
     from statistics import NormalDist
 
     return NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -157,10 +168,10 @@ def normal_z(confidence: float) -> float:
 def estimate(
     values: Sequence[float], *, assumed_sd: float, confidence: float = 0.95
 ) -> Interval | None:
-    """Centre and interval of log ratios; None for no values.
+    """Return the mean and interval of log ratios; None if there are no values.
 
-    Four values tell their own noise; fewer are given the standard deviation `assumed_sd`, and
-    the result says so.
+    Four or more values show their own noise. Fewer use the standard deviation `assumed_sd`, and
+    `known` is False in the result.
     """
     if not values:
         return None

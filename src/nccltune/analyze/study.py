@@ -41,9 +41,11 @@ def analyze(
     expected: Sequence[Expectation] = (),
     assumed_noise: float = ASSUMED_NOISE,
 ) -> Analysis:
-    """Curves and findings of `samples`. `suspect` are sentences about runs that were not what
-    they claimed to be; they become findings. `expected` is what the links allow, where that is
-    known."""
+    """Return the curves and findings of `samples`.
+
+    `suspect` are sentences about runs whose data is in doubt; they become findings. `expected` is
+    the bandwidth that the links allow, where it is known.
+    """
     return analyze_sorted(
         platform,
         sort_samples(samples),
@@ -61,7 +63,10 @@ def analyze_sorted(
     expected: Sequence[Expectation] = (),
     assumed_noise: float = ASSUMED_NOISE,
 ) -> Analysis:
-    """As `analyze`, for samples already sorted (the rule search needs them sorted, too)."""
+    """Return the curves and findings of sorted samples.
+
+    The rule search uses the sorted samples too.
+    """
     conditions = []
     findings = [
         Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence)
@@ -77,7 +82,7 @@ def analyze_sorted(
         findings += condition_findings(analysis, table)
         what = (timings.condition.collective, timings.condition.scale)
         if what not in told:
-            # Once for a collective and scale: out of place comes first.
+            # Report once for each collective and scale; the out-of-place condition comes first.
             told.add(what)
             findings += expected_findings(platform, analysis, known.get(what))
     for table in gain_tables(found.timings, assumed_noise):
@@ -147,7 +152,7 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
         findings.append(
             Finding(
                 kind=FindingKind.NO_DEFAULT,
-                sentence=f"{what}: NCCL's default was not measured, so nothing can be said about "
+                sentence=f"{what}: NCCL's default was not measured, so nothing is known about "
                 "what the choices gain over it; measure it in the same run",
                 where=what,
                 collective=table.collective,
@@ -158,7 +163,7 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
     problems: dict[tuple[str, str], list[str]] = {}
     for choice in table.choices:
         if table.noise.known and table.shares_rounds(choice):
-            # A sweep that dropped it after a round or two.
+            # The sweep dropped this choice after one or two rounds.
             continue
         layout = table.layout(choice)
         if not layout.separable:
@@ -179,7 +184,7 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
 
 
 def _listed(labels: Sequence[str]) -> str:
-    """Return up to three names; the others are counted."""
+    """Return up to three names and the number of the others."""
     if len(labels) <= _MOST_LISTED:
         return ", ".join(labels)
     return f"{', '.join(labels[:_MOST_LISTED])} and {len(labels) - _MOST_LISTED} more choices"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples sorted into conditions, sizes and choices; what cannot be compared is counted."""
+"""Samples sorted into conditions, sizes and choices.
+
+Samples that cannot be compared are counted.
+"""
 
 import math
 from collections import defaultdict
@@ -10,23 +13,23 @@ from datetime import UTC, datetime
 from nccltune.analyze.result import Condition
 from nccltune.analyze.stats import median
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
-from nccltune.model.sample import Sample
+from nccltune.model.sample import Purpose, Sample
 from nccltune.model.scale import Scale
 
 Series = dict[tuple[int, int], float]
 """Time in us by (round, repeat). A round belongs to one process (see `Rounds`)."""
 
 _ONE_PROCESS_A_CHOICE = frozenset({"nccl-tests", "raw-csv"})
-"""Tools of which a process runs one choice: samples without a process id, as nccltune 0.1 wrote
-them, had their rounds counted by occurrence, which says nothing about time."""
+"""Tools that run one choice in each process. nccltune 0.1 wrote their samples without a process id
+and counted rounds by occurrence, which is no order in time."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One start of the program that measured.
+    """One start of the measuring program.
 
-    `at` is when it ran, in seconds since 1970; `stated_round` is the round that the user stated for
-    it. Both are None where they are not known.
+    `at` is its time in seconds since 1970. `stated_round` is the round that the user stated for it.
+    Both are None if unknown.
     """
 
     name: str
@@ -36,8 +39,11 @@ class Process:
 
 @dataclass
 class Rounds:
-    """Which process every round belongs to. Rounds are numbered through all processes of a study,
-    so that timings of two processes never share one."""
+    """The rounds of a study, and the process that each round belongs to.
+
+    Rounds are numbered through all processes of a study, so timings of two processes never share
+    one.
+    """
 
     processes: list[Process] = field(default_factory=list)
     _process_of: list[int] = field(default_factory=list)
@@ -45,7 +51,7 @@ class Rounds:
     _places: dict[str, int] = field(default_factory=dict)
 
     def number(self, sample: Sample) -> int:
-        """Return the round of `sample`, a new one where it is the first timing of it."""
+        """Return the round number of `sample`. The first timing of a round gets a new number."""
         name = _process_name(sample)
         key = (name, sample.round)
         number = self._numbers.get(key)
@@ -60,15 +66,20 @@ class Rounds:
         return number
 
     def process(self, number: int) -> int:
-        """Return the index in `processes` of the process that round `number` belongs to; 0 for
-        timings that were not sorted from samples."""
+        """Return the index in `processes` of the process that round `number` belongs to.
+
+        It is 0 for timings that were not sorted from samples.
+        """
         return self._process_of[number] if number < len(self._process_of) else 0
 
 
 @dataclass
 class Timings:
-    """All timings of one condition: `cells[bytes][choice]` is a series, `channels[bytes][choice]`
-    the most channels that NCCL ran it with, where that is known."""
+    """All timings of one condition.
+
+    `cells[bytes][choice]` is a series. `channels[bytes][choice]` is the largest number of channels
+    that NCCL used, where it is known.
+    """
 
     condition: Condition
     cells: dict[int, dict[AnyChoice, Series]] = field(default_factory=dict)
@@ -78,18 +89,18 @@ class Timings:
 
     @property
     def sizes(self) -> list[int]:
-        """Every size measured, rising."""
+        """Return every measured size in ascending order."""
         return sorted(self.cells)
 
     @property
     def choices(self) -> list[AnyChoice]:
-        """Every choice measured: the default first, then by label."""
+        """Return every measured choice: the default first, the others by label."""
         found = {choice for by_choice in self.cells.values() for choice in by_choice}
         return sorted(found, key=lambda choice: (choice != DEFAULT, choice_label(choice)))
 
     @property
     def rounds(self) -> int:
-        """The most rounds that any point has."""
+        """Return the largest number of rounds of any point."""
         return max(
             (
                 len({round_ for round_, _ in series})
@@ -100,33 +111,38 @@ class Timings:
         )
 
     def series(self, size: int, choice: AnyChoice) -> Series:
-        """The timings of one point; empty where it was not measured."""
+        """Return the timings of one point; empty if it was not measured."""
         return self.cells.get(size, {}).get(choice, {})
 
     def median(self, size: int, choice: AnyChoice) -> float | None:
-        """The median time in us of one point, or None."""
+        """Return the median time of one point in us; None if it was not measured."""
         series = self.series(size, choice)
         return median(list(series.values())) if series else None
 
     def log_gains(self, size: int, choice: AnyChoice) -> dict[int, float]:
-        """By round: the log of default over `choice` time (0.1 is about 10 % faster).
+        """Return for each round the log of default over `choice` time (0.1 is about 10 % faster).
 
-        Timings of one round were made close together, so that what slows the whole machine for a
-        while cancels. Repeats within a round count as one.
+        The timings of one round were made close together, so a temporary slowdown of the machine
+        cancels out. Repeats within a round count as one.
         """
         default = _by_round(self.series(size, DEFAULT))
         other = _by_round(self.series(size, choice))
         return {round_: default[round_] - other[round_] for round_ in other if round_ in default}
 
     def note_channels(self, size: int, choice: AnyChoice, channels: int) -> None:
-        """Record with how many channels NCCL ran a choice at a size; the most are kept."""
+        """Record the number of channels that NCCL used for a choice at a size.
+
+        The largest is kept.
+        """
         seen = self.channels.setdefault(size, {})
         seen[choice] = max(channels, seen.get(choice, 0))
 
     @property
     def compares_processes(self) -> bool:
-        """Whether the choices were measured in other processes than the default, so that no round
-        compares them."""
+        """Return whether the choices and the default ran in different processes.
+
+        Then no round compares them.
+        """
         others = [choice for choice in self.choices if choice != DEFAULT]
         return bool(others) and not any(
             self.log_gains(size, choice) for size in self.cells for choice in others
@@ -135,8 +151,11 @@ class Timings:
 
 @dataclass
 class Sorted:
-    """Samples sorted: conditions in order, and how many samples were left out and why. `doubts` are
-    sentences on why the runs may be of several platforms; with any, no rule is sure."""
+    """The sorted samples: conditions in order, and the number of samples left out by reason.
+
+    `doubts` are sentences on why the runs may come from several platforms. With any of them no rule
+    is sure.
+    """
 
     timings: list[Timings]
     samples: int
@@ -149,17 +168,17 @@ class Sorted:
 def sort_samples(samples: Iterable[Sample]) -> Sorted:
     """Sort samples for comparison.
 
-    Those of `verify` and `try` are left out. Left out and counted: wrong results (a wrong answer
-    can be fast), unknown scale, one rank.
-    Samples that share (process, round, repeat) with an earlier one of the same point become further
-    repeats: nothing measured is dropped.
+    Samples with another purpose than tuning are left out. Also left out, but counted, are samples
+    with wrong results (a wrong result can be fast), with an unknown scale, and with one rank. A
+    sample with the (process, round, repeat) of an earlier sample of the same point becomes a
+    further repeat, so no measurement is lost.
     """
     found: dict[Condition, Timings] = {}
     rounds = Rounds()
     wrong: dict[tuple[Condition, AnyChoice], int] = defaultdict(int)
     without_scale = one_rank = total = 0
     for sample in samples:
-        if sample.source.verifies or sample.source.tries:
+        if sample.source.purpose is not Purpose.TUNE:
             continue
         total += 1
         if sample.nodes is None or sample.ranks is None:
@@ -209,7 +228,7 @@ def _process_name(sample: Sample) -> str:
 
 
 def _seconds(at: str | None) -> float | None:
-    """Return an ISO 8601 time as seconds since 1970; None for none and for what is not a time."""
+    """Return an ISO 8601 time as seconds since 1970; None if it is missing or invalid."""
     if at is None:
         return None
     try:
@@ -220,7 +239,7 @@ def _seconds(at: str | None) -> float | None:
 
 
 def _channels(sample: Sample) -> int | None:
-    """Return how many channels NCCL ran a sample with: what it says, else what was forced."""
+    """Return the number of channels of a sample: the recorded number, else the forced one."""
     if sample.ran is not None and sample.ran.channels is not None:
         return sample.ran.channels
     return sample.choice.channels if isinstance(sample.choice, Choice) else None
@@ -242,7 +261,7 @@ def _order(condition: Condition) -> tuple[object, ...]:
 
 
 def _by_round(series: Series) -> dict[int, float]:
-    """By round: the mean of the logs of its repeats."""
+    """Return for each round the mean of the logs of its repeats."""
     logs: dict[int, list[float]] = defaultdict(list)
     for (round_, _), time_us in series.items():
         logs[round_].append(math.log(time_us))

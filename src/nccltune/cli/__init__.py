@@ -3,110 +3,134 @@
 
 0 ok, 1 a finding, 2 usage or bad input, 3 this environment cannot run it, 4 the launched job
 failed, 70 our bug, 128 + n a signal.
+
+A verb's module holds its options and calls one function of `nccltune.app`; the screen named after
+it prints the result.
+
+demo.py              the whole loop on a recording
+auto.py              sweep, analyze, tune, verify and report
+sweep.py             measure choices; sweep_screen.py prints the plan and the result
+sweep_screen.py      what a sweep would do, and what it found
+import_.py           read measurements into a study
+analyze.py           findings of a study
+tune.py              rules of a study
+verify.py            prove the rules
+verify_screen.py     a proof, and a program without and with the rules
+report.py            the page, or the report in the terminal
+env.py               lines that deploy rules
+env_screen.py        lines to deploy, in the form of a shell or a file
+explain.py           what a tuner plugin decides
+doctor.py            check nodes
+doctor_screen.py     verdict, findings and rules of the doctor
+ab.py                A/B-test a setting
+ab_screen.py         the verdict on a setting
+lint.py              check files and launch commands
+lint_screen.py       what is wrong with each kind of thing
+topo/                the group `topo`
+net/                 the group `net`
+sendrecv/            the group `sendrecv`
+launch/              the group `launch`
+
+What several verbs share:
+
+lazy_group.py        a group that imports a verb when it runs
+help_format.py       help texts that fit the terminal
+verb.py              --json, -q, -v, --dry-run and --help-advanced of every verb
+options.py           options of several verbs, with their one meaning
+size_options.py      collectives and sizes
+platform_options.py  GPUs, nodes, launcher, recording
+run_options.py       the command that resumes a run; SIGTERM
+verbosity.py         the level that -q and -v set
+output.py            stdout and stderr, JSON, styles
+progress.py          how far a run is
+measure_screen.py    progress and end of a sweep or a verification
+experiment_screen.py progress and end of an experiment that starts processes
+rule_screen.py       rules and proofs in a few lines
 """
 
-import importlib
 import io
-import keyword
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
 import nccltune
+from nccltune.cli.lazy_group import LazyGroup
+from nccltune.cli.verbosity import is_verbose, reset_verbosity
 
-VERBS = {
-    "demo": "the whole story on a recording of 4 x H200, in seconds and without a GPU",
-    "auto": "sweep, analyze, tune, verify and report in one command: the main job",
-    "doctor": "check a node, or many, for what makes NCCL slow or fail, and say the remedy",
-    "sweep": "measure NCCL's choices where a decision is open, or replay a recording",
-    "launch": "start a test with the launcher a cluster has, and keep its table in a study",
-    "import": "read measurements (nccl-tests, NCCL logs, CSV) into a study",
-    "analyze": "S-curves, bad crossovers, plateaus, dips: what the measurements show",
-    "tune": "turn a study into a few rules that beat the default beyond noise",
-    "verify": "prove the rules: default and tuned in turn, at and between the sizes measured",
-    "try": "a proposed setting against how it is, in turn; kept only if it helps beyond noise",
-    "lint": "check a tuner configuration: gaps, overlaps, rules that never apply",
-    "lint-launch": "what an mpirun or srun line really starts, and what is wrong with it",
-    "explain": "what any tuner plugin decides, size by size, without a GPU",
-    "report": "one HTML file (or a terminal page) that a person understands",
-    "env": "the lines that deploy the rules, the network plugin: shell, nccl.conf, job file",
-    "topo": "the machine as NCCL sees it: show, lint, what-if, and files to write",
-    "calibrate": "what this platform's links reach, for the flow model of `topo what-if`",
-    "net-stats": "what the network plugin's connections carry right now, flow by flow",
+SECTIONS = {
+    "Start": {
+        "demo": "the whole loop on a recording of 4 x H200, without a GPU",
+        "auto": "sweep, analyze, tune, verify and report in one command",
+    },
+    "Step by step": {
+        "sweep": "measure NCCL's choices where a decision is open, or replay a recording",
+        "import": "read measurements (nccl-tests, NCCL logs, CSV) into a study",
+        "analyze": "find bad crossovers, plateaus and dips in the measurements",
+        "tune": "find the few rules that beat NCCL's default beyond noise",
+        "verify": "prove the rules: default and tuned in alternating order in one run",
+        "report": "write one HTML file with verdict, curves and evidence",
+    },
+    "Deploy and keep": {
+        "env": "print the settings that deploy the rules: shell, nccl.conf, job file",
+        "explain": "print what any tuner plugin decides, size by size, without a GPU",
+    },
+    "Find out why": {
+        "doctor": "check a node, or many, for what makes NCCL slow or fail, with a remedy",
+        "ab": "A/B-test a setting in alternating runs; keep it only if it helps beyond noise",
+        "lint": "check a configuration, topology, manifest, script or launch command",
+    },
+    "Groups": {
+        "topo": "the machine as NCCL sees it: show, what-if, calibrate, convert",
+        "net": "the network plugin: the settings that load it, its live statistics",
+        "sendrecv": "send/recv: compare settings and copy engines, deploy the library",
+        "launch": "start a test with the launcher of a cluster, or print the command",
+    },
 }
-"""Every verb with its one-line help, in the order of the work; each lives in the file of its name.
-Kept here so that `nccltune --help` imports no verb."""
+"""The verbs by section, in the order of the work, each with its one-line help. They are listed here
+so that `nccltune --help` imports no verb."""
 
-_OTHER_WORDS = {"run": "launch"}
-"""What people call a verb."""
+VERBS = {name: words for verbs in SECTIONS.values() for name, words in verbs.items()}
+"""Every verb and group of the first level with its one-line help."""
 
+_MOVED = {
+    "try": "ab NAME=VALUE ... [-- PROGRAM]",
+    "calibrate": "topo calibrate",
+    "net-stats": "net stats",
+    "lint-launch": "lint -- COMMAND",
+    "run": "launch run",
+}
+"""Former names of verbs and common synonyms, with the present name."""
 
-class LazyGroup(click.Group):
-    """Shows `verbs` (name and one-line help) in their order and imports none to do so.
-
-    A verb's `command` is in the module `nccltune.cli.` + `prefix` + its name, with `_` behind one
-    that Python keeps for itself. `meant` has what people call a verb.
-    """
-
-    def __init__(
-        self,
-        *args: Any,
-        verbs: Mapping[str, str],
-        prefix: str = "",
-        meant: Mapping[str, str] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        self._verbs = verbs
-        self._prefix = prefix
-        self._meant = meant or {}
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Verbs in the order of the work."""
-        return list(self._verbs)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The verb's command, imported now."""
-        if cmd_name not in self._verbs:
-            return None
-        module = cmd_name.replace("-", "_")
-        module += "_" if not self._prefix and keyword.iskeyword(cmd_name) else ""
-        command = importlib.import_module(f"nccltune.cli.{self._prefix}{module}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest verb in the error."""
-        if args and args[0] not in self._verbs and not args[0].startswith("-"):
-            from nccltune.model.errors import InputError
-            from nccltune.model.names import nearest
-
-            word = args[0]
-            group = "" if ctx.parent is None else f"{ctx.info_name} "
-            hint = nearest(self._meant.get(word, word), self._verbs)
-            raise InputError(f"no such verb: {group}{word!r}", hint=hint)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002
-        formatter: click.HelpFormatter,
-    ) -> None:
-        """One line a verb, without importing any."""
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(self._verbs.items()))
+_MOVED_OPTIONS = {
+    "--p2p": "nccltune sendrecv settings",
+    "--sendrecv": "nccltune sendrecv sweep, nccltune sendrecv env",
+    "--fairness": "nccltune sendrecv fairness",
+    "--with-nccl-tests": "nccltune launch sweep DIR",
+    "--net": "nccltune net env",
+    "--render": "nccltune launch render JOB",
+    "--gpus-per-node": "--gpus",
+    "--hosts": "--set hosts=A,B",
+    "--processes": "--set processes=per-node",
+    "--image": "--set image=IMAGE",
+    "--namespace": "--set namespace=NAME",
+    "--partition": "--set partition=NAME",
+    "--account": "--set account=NAME",
+    "--time-limit": "--set slurm.time=TIME",
+    "--interface": "--set interface=NAME",
+    "--hcas": "--set hcas=NAMES",
+    "--nvls": "--set nvls=true",
+    "--mpi": "--set slurm.mpi=NAME",
+}
+"""Former options, with their replacement."""
 
 
 @click.group(
     cls=LazyGroup,
-    verbs=VERBS,
-    meant=_OTHER_WORDS,
+    sections=SECTIONS,
+    moved=_MOVED,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start here: nccltune demo",
 )
@@ -122,34 +146,38 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the documented code."""
     for stream in (sys.stdout, sys.stderr):
-        # A locale that lacks a character costs that character and not the whole result.
+        # If the locale lacks a character, replace that character and keep the rest of the result.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     sys.exit(run(args))
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code. Every error ends here and nowhere else."""
+    """Run the command line and return the exit code.
+
+    Every error is handled here and nowhere else.
+    """
+    reset_verbosity()
     try:
         result = cli.main(args=args, prog_name="nccltune", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.exceptions.NoArgsIsHelpError as asked:
-        # A group of verbs alone is a question, not a mistake.
+        # A group without a verb asks for help; it is no error.
         print(asked.format_message())
         return 0
     except click.ClickException as error:
         return _usage(error)
     except (KeyboardInterrupt, click.Abort) as stop:
         print("interrupted; everything written so far is kept", file=sys.stderr)
-        # click raises its own, from the interruption that says which signal it was.
+        # click raises its own exception; its cause holds the signal.
         return 128 + _number(stop.__cause__ or stop)
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): Python must not complain at exit either.
+        # The reader closed the pipe (`| head`). Avoid a second error when Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except Exception as error:  # noqa: BLE001 - the roof: what arrives here is ours to explain
+    except Exception as error:  # noqa: BLE001 - top level: report every error
         return _failure(error)
     return result if isinstance(result, int) else 0
 
@@ -162,26 +190,49 @@ def _number(stop: BaseException) -> int:
 
 def _usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
-    hint = f"{context.command_path} --help" if context and context.parent else None
-    return _say(error.format_message(), hint or "nccltune --help", 2)
+    page = f"{context.command_path} --help" if context and context.parent else "nccltune --help"
+    if isinstance(error, click.NoSuchOption):
+        return _print_error(f"no such option: {error.option_name}", _option_hint(error, page), 2)
+    return _print_error(error.format_message(), page, 2)
+
+
+def _option_hint(error: click.NoSuchOption, page: str) -> str:
+    """Return a hint for an unknown option: a replacement or similar option, and the help page."""
+    from difflib import get_close_matches
+
+    name = error.option_name
+    if name in _MOVED_OPTIONS:
+        return f"it is now: {_MOVED_OPTIONS[name]}"
+    valid = [
+        option
+        for parameter in (error.ctx.command.params if error.ctx else [])
+        for option in parameter.opts
+        if option.startswith("-")
+    ]
+    close = get_close_matches(name, valid, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}? {page}" if close else page
 
 
 def _failure(error: Exception) -> int:
     from nccltune.model.errors import NccltuneError
 
     if isinstance(error, NccltuneError):
-        return _say(str(error), error.hint, error.exit_code)
+        if is_verbose():
+            import traceback
+
+            traceback.print_exception(error)
+        return _print_error(str(error), error.hint, error.exit_code)
     if isinstance(error, MemoryError):
-        return _say("out of memory", "import fewer files at once", 3)
+        return _print_error("out of memory", "import fewer files at once", 3)
     import traceback
 
     traceback.print_exception(error)
-    return _say(
+    return _print_error(
         f"{type(error).__name__}: {error}", "this is a bug of nccltune; please report it", 70
     )
 
 
-def _say(message: str, hint: str | None, code: int) -> int:
+def _print_error(message: str, hint: str | None, code: int) -> int:
     from nccltune.cli.output import error_lines
 
     print(error_lines(message, hint), file=sys.stderr)

@@ -4,19 +4,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from nccltune.cli.context import STUDY, assume_noise_option, open_sorted
-from nccltune.cli.output import (
-    hanging,
-    json_option,
-    next_step,
-    print_json,
-    saving,
-    stdout,
-    styled,
-    working,
-)
+from nccltune.cli.options import STUDY, assume_noise_option, option
+from nccltune.cli.output import hanging, next_step, print_json, saving, stdout, styled, warn
+from nccltune.cli.progress import working
+from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,17 +20,14 @@ Examples:
   nccltune analyze studies/h200x4 --json | jq '.findings[].sentence'
 """
 _NARROW = 66
-"""Below this many columns there is no table, and a finding starts on a line of its own."""
+"""Below this width in columns there is no table, and a finding starts on its own line."""
 
 
-@click.command(epilog=EPILOG)
+@verb(epilog=EPILOG, dry_run=True)
 @STUDY
 @assume_noise_option()
-@click.option(
-    "--check", is_flag=True, help="Exit with 1 if there is a bad crossover or a worse finding."
-)
-@json_option()
-def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int:
+@option("--check", is_flag=True, more=" if there is a bad crossover or a worse finding.")
+def command(study: Path, assume_noise: float, check: bool, dry_run: bool, as_json: bool) -> int:
     """Show S-curves in numbers and what is wrong with them.
 
     Dips, plateaus and bad crossovers (where another choice beats NCCL's default beyond noise),
@@ -47,35 +35,20 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
     (nccltune import TOPO.xml) also what the links allow, and which one sets the limit. Written to
     STUDY/findings.json, too.
     """
-    from nccltune.analyze import analyze_sorted
-    from nccltune.cli.expectation import expectations_of
-    from nccltune.formats.suspect import suspect_sentences
-    from nccltune.model.finding import FindingKind
+    from nccltune.app.analyze import analyze_path, is_serious
 
-    with working("analysing"):
-        opened, found = open_sorted(study)
-        analysis = analyze_sorted(
-            opened.platform(),
-            found,
-            suspect=suspect_sentences(opened),
-            expected=expectations_of(opened, found),
-            assumed_noise=assume_noise,
-        )
-    with saving():
-        opened.write_json(opened.findings_path, analysis)
+    with working("analyzing"):
+        opened, (analysis, warnings) = analyze_path(study, assumed_noise=assume_noise)
+    warn(warnings)
+    if not dry_run:
+        with saving():
+            opened.write_json(opened.findings_path, analysis)
     if as_json:
         print_json(analysis)
     else:
         _show(analysis)
         next_step("nccltune tune", study)
-    serious = {
-        FindingKind.BAD_CROSSOVER,
-        FindingKind.BELOW_EXPECTED,
-        FindingKind.NOT_A_TUNING_PROBLEM,
-        FindingKind.WRONG_RESULTS,
-        FindingKind.SUSPECT_RUN,
-    }
-    return int(check and any(finding.kind in serious for finding in analysis.findings))
+    return int(check and is_serious(analysis))
 
 
 def _show(analysis: "Analysis") -> None:
@@ -88,7 +61,7 @@ def _show(analysis: "Analysis") -> None:
 
 
 def _show_conditions(analysis: "Analysis", out: "Console") -> None:
-    """Print a line for each curve; on a narrow terminal two."""
+    """Print a line for each curve; two lines on a narrow terminal."""
     from rich.table import Table
 
     from nccltune.report.words import percent_text, range_text, rate_text, size_form

@@ -2,63 +2,56 @@
 """`nccltune auto`: from nothing to proven rules, in one command and one study."""
 
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.bench_options import (
-    command_line,
-    launch_from,
-    launch_options,
-    terminated_like_interrupted,
-)
-from nccltune.cli.context import (
-    budget_option,
-    open_sorted,
-    options_from,
-    study_option,
-    tune_options,
-)
-from nccltune.cli.output import hanging, json_option, print_json, stderr, stdout, styled
-from nccltune.cli.what_options import wanted_from, what_options
+from nccltune.cli.options import budget_option, options_from, study_option, tune_options
+from nccltune.cli.output import hanging, print_json, stderr, stdout, styled, warn
+from nccltune.cli.platform_options import launch_from, platform_options
+from nccltune.cli.rule_screen import rules_text, show_proof, show_rules
+from nccltune.cli.run_options import command_line
+from nccltune.cli.size_options import scope_from, scope_options
+from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from rich.console import Console
 
     from nccltune.analyze.result import Analysis
-    from nccltune.cli.auto_checks import Examiner
-    from nccltune.measure.bench import Launch
-    from nccltune.measure.conversation import Hello
+    from nccltune.app.auto import Auto, AutoProgress
+    from nccltune.app.examiner import ChecksLine
+    from nccltune.app.sweep import Swept
+    from nccltune.measure.adaptive.plan import Plan
+    from nccltune.measure.bench.conversation import Hello
+    from nccltune.measure.engine.communicator import Watcher
     from nccltune.model.platform import Platform
-    from nccltune.model.study import Study
-    from nccltune.tune.proof.result import Proof
+    from nccltune.prove.result import Proof
     from nccltune.tune.result import Tuning
 
 EPILOG = """\b
 Examples:
   nccltune auto
   nccltune auto --emulate-nodes 4 -o studies/h200x4
-  nccltune auto --replay h200x4-as-4-nodes -o studies/try
+  nccltune auto --replay h200x4-as-4-nodes -o studies/first
 """
-SWEEP_SHARE = 0.8
-"""Of the budget; the rest, and what the sweep leaves of it, is for the proof."""
 
 
-@click.command(epilog=EPILOG)
-@study_option("The study  [default: studies/auto, or studies/replay-of-NAME]")
-@what_options
-@launch_options
+@verb(epilog=EPILOG, dry_run=True)
+@study_option("the study  [default: studies/auto, or studies/replay-of-NAME]")
+@scope_options
+@platform_options
 @budget_option()
-@tune_options
-@json_option()
+@tune_options(advanced=True)
 @click.pass_context
 def command(
     context: click.Context,
     /,
     path: Path | None,
     budget: float | None,
+    dry_run: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -67,101 +60,83 @@ def command(
     The result is an ordinary study, so that every step can be done again by its own verb. Ctrl-C
     loses nothing: the same command goes on where it stopped.
     """
-    from nccltune.cli.auto_checks import Examiner
-    from nccltune.cli.sweep import run_sweep
-    from nccltune.cli.sweep_screen import as_data, show_totals
+    from nccltune.app.auto import AutoRun
+    from nccltune.cli.measure_screen import run_interruptible
+    from nccltune.cli.sweep_screen import as_data, show_plan
 
-    wanted = wanted_from(options)._replace(budget_s=budget and SWEEP_SHARE * budget)
-    launch = launch_from(options)
-    study_path = path or _usual(launch)
+    scope = scope_from(options)
     again = command_line(context)
+    launch = launch_from(options)
+    auto = AutoRun(path, launch, scope, options_from(options), command=again, budget_s=budget)
+    if dry_run:
+        show_plan(*auto.plan(), as_json=as_json)
+        return 0
     out = stderr() if as_json else stdout()
-    with terminated_like_interrupted():
-        with Examiner(launch) as examiner:
-            swept = run_sweep(
-                study_path,
-                launch,
-                wanted,
-                again,
-                start=partial(_start, out, study_path, examiner),
-                meanwhile=examiner.begin,
-                channels=options["channels"],
-            )
-        if isinstance(swept, int):
-            return swept
-        show_totals(swept, out, "sweep")
-        study, tuning = _analyse_and_tune(study_path, options, out)
-        proof: Proof | None = None
-        if tuning.rules:
-            left = None
-            if budget is not None:
-                left = max(budget - swept.outcome.seconds, (1 - SWEEP_SHARE) * budget)
-            found = _verify(study, launch, again, left, out)
-            if isinstance(found, int):
-                return found
-            proof = found
-        else:
-            out.print("verify     no rules, so there is nothing to verify")
-    _report(study, tuning, proof, out)
+    found = run_interruptible(lambda: auto.run(_screen(out)), lambda: auto.kept, auto.path, again)
+    if isinstance(found, int):
+        return found
+    _show_end(found, out)
     if as_json:
-        told = as_data(swept)
-        print_json({**told, "tuning": tuning, "proof": proof, "report": str(study.report_path)})
+        more = {
+            "tuning": found.tuning,
+            "proof": found.proof,
+            "report": str(found.study.report_path),
+        }
+        print_json(as_data(found.swept) | more)
     return 0
 
 
-def _usual(launch: "Launch") -> Path:
-    """Where the study is if nobody says."""
-    if launch.replay is not None:
-        return Path("studies") / f"replay-of-{launch.replay.name}"
-    return Path("studies") / "auto"
+def _screen(out: "Console") -> "AutoProgress":
+    """Return a screen that prints each result as soon as it is available."""
+    from nccltune.cli.measure_screen import SweepScreen, VerifyScreen
+    from nccltune.cli.sweep_screen import show_totals
 
+    class Screen:
+        verifying = VerifyScreen(quiet=True)
 
-def _start(
-    out: "Console", path: Path, examiner: "Examiner", platform: "Platform", hello: "Hello"
-) -> None:
-    from nccltune.model.study import Study
+        def watching(self, hello: "Hello") -> "AbstractContextManager[Watcher[Plan]]":
+            return SweepScreen().watching(hello)
 
-    hanging(out, "platform   ", 11, platform.title)
-    if platform.replay:
-        words = (
-            f"of {platform.replay}: timings are drawn from a recording, nothing is measured here"
-        )
-        hanging(out, "replay     ", 11, words)
-    told = examiner.told(Study(path), platform, hello)
-    hanging(out, "checks     ", 11, told.words, "yellow" if told.is_wrong else "")
+        def started(self, platform: "Platform") -> None:
+            hanging(out, "platform   ", 11, platform.title)
+            if platform.replay:
+                words = (
+                    f"of {platform.replay}: timings are drawn from a recording, nothing is "
+                    "measured here"
+                )
+                hanging(out, "replay     ", 11, words)
 
+        def checked(self, line: "ChecksLine") -> None:
+            hanging(out, "checks     ", 11, line.words, "yellow" if line.is_wrong else "")
 
-def _analyse_and_tune(
-    path: Path, options: dict[str, Any], out: "Console"
-) -> "tuple[Study, Tuning]":
-    from datetime import UTC, datetime
+        def swept(self, swept: "Swept") -> None:
+            show_totals(swept, out, "sweep")
 
-    from nccltune.analyze import analyze_sorted
-    from nccltune.cli.expectation import expectations_of
-    from nccltune.formats.suspect import suspect_sentences
-    from nccltune.tune.study import tune, write
+        def analyzed(self, analysis: "Analysis") -> None:
+            hanging(out, "analysis   ", 11, _findings(analysis))
 
-    study, found = open_sorted(path)
-    told = options_from(options)
-    analysis = analyze_sorted(
-        study.platform(),
-        found,
-        suspect=suspect_sentences(study),
-        expected=expectations_of(study, found),
-        assumed_noise=told.assumed_noise,
-    )
-    study.write_json(study.findings_path, analysis)
-    hanging(out, "analysis   ", 11, _findings(analysis))
-    created = datetime.now(UTC).date().isoformat()
-    tuning = write(study, tune(study.name, study.platform(), found, told, created=created))
-    hanging(out, "tune       ", 11, rules_text(tuning))
-    show_rules(tuning, out)
-    return study, tuning
+        def tuned(self, tuning: "Tuning") -> None:
+            hanging(out, "tune       ", 11, rules_text(tuning))
+            show_rules(tuning, out)
+
+        def proven(self, proof: "Proof | None") -> None:
+            if proof is None:
+                out.print("verify     no rules, so there is nothing to verify")
+            else:
+                show_proof(proof, out)
+
+        def warn(self, sentences: list[str]) -> None:
+            warn(sentences)
+
+    return Screen()
 
 
 def _findings(analysis: "Analysis") -> str:
-    """`3 bad crossovers: all-reduce (2 KiB, 32 KiB - 256 KiB), all-gather (64 KiB) · dip: 1`; what
-    is not a tuning problem with its sizes, too."""
+    """Return the findings in one line.
+
+    For example `3 bad crossovers: all-reduce (2 KiB, 32-256 KiB), all-gather (64 KiB) · dip: 1`.
+    Findings that tuning cannot fix are listed with their sizes too.
+    """
     from collections import Counter
 
     from nccltune.model.finding import FindingKind
@@ -190,70 +165,14 @@ def _findings(analysis: "Analysis") -> str:
     return " · ".join(parts)
 
 
-def rules_text(tuning: "Tuning") -> str:
-    """`3 rules · expected: all-reduce 1.40x between 2 and 256 KiB · 41 of 51 sizes left alone`."""
-    from nccltune.model.scale import count
-    from nccltune.report.verdict import written
-    from nccltune.report.words import gain_text, where_text
-
-    gains = []
-    for group in tuning.groups:
-        if written(group) and group.expected_gain is not None:
-            sizes = sorted({size for item in written(group) for size in item.sizes})
-            where = where_text(sizes, [row.bytes for row in group.decisions])
-            gains.append(f"{group.collective.prose} {gain_text(group.expected_gain)} {where}")
-    decided = [row for group in tuning.groups for row in group.decisions]
-    alone = sum(row.choice is None for row in decided)
-    parts = [count(len(tuning.rules), "rule")]
-    parts += [f"expected: {', '.join(gains)}"] if gains else []
-    return " · ".join([*parts, f"{alone} of {len(decided)} sizes left alone"])
-
-
-def show_rules(tuning: "Tuning", out: "Console") -> None:
-    """Print each rule with its expected gain and the SMs that it takes."""
-    from nccltune.cli.tune import rule_words
-    from nccltune.report.words import range_text, size_form
-
-    for group in tuning.groups:
-        form = size_form(
-            end for item in group.rules for end in (item.rule.min_bytes, item.rule.max_bytes)
-        )
-        for item in group.rules:
-            sizes = range_text(item.rule.min_bytes, item.rule.max_bytes, "-", form)
-            what = f"{group.collective.prose} {sizes}  {item.rule.choice.label}  "
-            hanging(out, f"{'rule':<11}", 11, what + rule_words(item))
-
-
-def _verify(
-    study: "Study", launch: "Launch", again: str, budget: float | None, out: "Console"
-) -> "Proof | int":
-    from nccltune.cli.verify import prove
-
-    proof = prove(study, launch, again, budget=budget, quiet=True)
-    if not isinstance(proof, int):
-        show_proof(proof, out)
-    return proof
-
-
-def show_proof(proof: "Proof", out: "Console") -> None:
-    """Print the outcome of a proof and its most telling sizes."""
-    from nccltune.report.proof import build_proof
-    from nccltune.report.terminal import proof_tables
-
-    built = build_proof(proof)
-    hanging(out, "verify     ", 11, built.sentence)
-    proof_tables(built, out, brief=True)
-
-
-def _report(study: "Study", tuning: "Tuning", proof: "Proof | None", out: "Console") -> None:
-    from nccltune.cli.report import write_report
-
-    report = write_report(study.path)
+def _show_end(found: "Auto", out: "Console") -> None:
+    """Print the verdict, and the paths of report and rules."""
     out.print()
-    hanging(out, "verdict    ", 11, report.verdict)
-    out.print(f"report     {study.report_path}", markup=False, soft_wrap=True)
-    if proof.rules if proof is not None else tuning.rules:
-        out.print(f"deploy     nccltune env {shlex.quote(str(study.path))}", end="", markup=False)
+    hanging(out, "verdict    ", 11, found.report.verdict)
+    out.print(f"report     {found.study.report_path}", markup=False, soft_wrap=True)
+    if found.proof.rules if found.proof is not None else found.tuning.rules:
+        path = shlex.quote(str(found.study.path))
+        out.print(f"deploy     nccltune env {path}", end="", markup=False)
         out.print(styled("        ", ("# two lines for a shell, nccl.conf or a job file", "dim")))
     else:
-        out.print("deploy     nothing: NCCL's default is left as it is")
+        out.print("deploy     nothing: NCCL keeps its default")

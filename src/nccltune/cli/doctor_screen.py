@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nccltune.doctor.result import Evidence, Examination, Judged
-    from nccltune.doctor.rule import Rule
+    from nccltune.doctor.rule import DoctorRule
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _INDENT = 12
@@ -17,8 +17,8 @@ _SHOWN = 6
 
 
 def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
-    """The whole screen; `everything` also names the rules that found nothing."""
-    from nccltune.doctor.result import Verdict
+    """Print the whole screen. `everything` also lists the rules without a finding."""
+    from nccltune.doctor.result import RuleVerdict
     from nccltune.doctor.summary import (
         count_words,
         node_words,
@@ -28,7 +28,7 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
     )
 
     many = len(examined.nodes) > 1
-    findings = examined.of(Verdict.FINDING)
+    findings = examined.of(RuleVerdict.FINDING)
     colour = "green" if not findings else "yellow" if not examined.is_wrong else "red"
     words = f"{verdict_words(examined)} · {count_words(examined)}"
     _line(out, ("verdict", f"bold {colour}"), words)
@@ -39,7 +39,7 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
         _show_finding(out, judged, many=many, everything=everything)
     if everything:
         out.print()
-        for verdict in (Verdict.CANNOT_TELL, Verdict.OK, Verdict.NOT_APPLICABLE):
+        for verdict in (RuleVerdict.CANNOT_TELL, RuleVerdict.OK, RuleVerdict.NOT_APPLICABLE):
             for judged in examined.of(verdict):
                 _show_other(out, judged)
         for node in examined.nodes:
@@ -49,7 +49,7 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
     if told:
         out.print()
         asked = " · ".join(f"{read} ({number} rules)" for read, number in told)
-        _line(out, ("not told", "dim"), f"most would be told by: {asked}", "dim")
+        _line(out, ("undecided", "dim"), f"files that decide most rules: {asked}", "dim")
 
 
 def _show_unused(out: "Console", lines: list[str], *, everything: bool) -> None:
@@ -80,7 +80,7 @@ def _show_finding(out: "Console", judged: "Judged", *, many: bool, everything: b
         _line(out, "", f"$ {line}")
     if judged.cost:
         _line(out, ("  cost", "dim"), judged.cost)
-    # Addresses are long: `--rule`, the page and --json have them.
+    # URLs are long, so they are left out here; `--rule`, the page and --json have them.
     short = [text.partition(" (https://")[0] for text in judged.source]
     source = "; ".join(short) + (f"; NCCL {judged.nccl}" if judged.nccl else "")
     _line(out, ("  source", "dim"), source, "dim")
@@ -102,8 +102,8 @@ def _show_other(out: "Console", judged: "Judged") -> None:
     _line(out, (verdict, style), f"{judged.title}  ({judged.rule}){why}")
 
 
-def explain(out: "Console", rule: "Rule") -> None:
-    """One rule in full, as its file has it."""
+def explain(out: "Console", rule: "DoctorRule") -> None:
+    """Print one rule in full."""
     from nccltune.doctor.sources import link
 
     text = rule.text
@@ -139,7 +139,7 @@ def explain(out: "Console", rule: "Rule") -> None:
 
 def _line(out: "Console", lead: "str | tuple[str, str]", words: str, style: str = "") -> None:
     plain, colour = (lead, "") if isinstance(lead, str) else lead
-    # Evidence is foreign: an escape sequence in it must not reach the terminal.
+    # Evidence is foreign text: an escape sequence in it must not reach the terminal.
     from nccltune.report.words import printable
 
     hanging(out, (plain.ljust(_INDENT), colour), _INDENT, printable(words), style)

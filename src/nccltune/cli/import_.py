@@ -2,50 +2,34 @@
 """`nccltune import`: read measurements of any known format into a study."""
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import error_lines, json_option, print_json, stderr, stdout, styled
+from nccltune.cli.options import choice_option, option, output_option, scale_options
+from nccltune.cli.output import error_lines, hint, print_json, stdout, styled, warn
+from nccltune.cli.progress import Progress, Step
+from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nccltune.formats.importer import FileOutcome, Imported
-    from nccltune.formats.inputs import Found
-    from nccltune.formats.reading import FileReport, Flag
+    from nccltune.formats.importing.importer import FileOutcome, Imported
+    from nccltune.formats.reading.file_report import FileReport, Flag
 
 EPILOG = """\b
 Examples:
   nccltune import runs/ -o studies/h200x4
   srun -l all_reduce_perf_mpi -b 8 -e 8G -f 2 | nccltune import - -o studies/a --choice tree/ll
 """
-_BAR_AFTER_S = 1.0
 _FLAGS_SHOWN = 12
 
 
-@click.command(epilog=EPILOG)
+@verb(epilog=EPILOG, dry_run=True)
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    "study",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The study to put them into; made if it is not there.",
-)
-@click.option(
-    "--choice",
-    help="The choice that every table was made with: tree/ll128, ring/simple/8, default or tuned."
-    "  [default: by the NCCL log, the command line in the output, or the file's name]",
-)
-@click.option("--collective", help="The collective, where nothing in a file names it.")
-@click.option("--nodes", type=click.IntRange(1), help="Nodes, where a file does not tell.")
-@click.option("--ranks", type=click.IntRange(1), help="Ranks, where a file does not tell.")
+@output_option("study", "the study; made if it is not there.", required=True)
+@choice_option()
+@option("--collective", metavar="NAME", more=", where nothing in a file names it.")
+@scale_options(", where a file does not show it.")
 @click.option(
     "--per-iteration",
     is_flag=True,
@@ -61,8 +45,7 @@ _FLAGS_SHOWN = 12
     is_flag=True,
     help="Write files of other platforms to studies beside this one: STUDY-2, STUDY-3.",
 )
-@click.option("--platform-name", help="What to call the platform in a new study.")
-@json_option()
+@click.option("--platform-name", metavar="NAME", help="Name of the platform in a new study.")
 def command(
     files: tuple[str, ...],
     study: Path,
@@ -74,6 +57,7 @@ def command(
     in_rounds: bool,
     split: bool,
     platform_name: str | None,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Read measurements into a study: any number of files and folders, or - for standard input.
@@ -86,83 +70,42 @@ def command(
     refused: a study is of one. Exit code 1 if a flag puts the numbers in doubt or a row could not
     be read, 2 if a file was refused or nothing could be read.
     """
-    from datetime import UTC, datetime
+    from nccltune.app.importing import ImportRequest, ImportRun
 
-    from nccltune.formats.context import ReadOptions
-    from nccltune.formats.importer import import_files
-    from nccltune.formats.inputs import find_inputs
-    from nccltune.model.choice import parse_choice
-    from nccltune.model.study import Study
-
-    options = ReadOptions(
-        study=Study(study).name,
-        choice=parse_choice(choice) if choice is not None else None,
-        collective=_collective(collective),
+    request = ImportRequest(
+        study=study,
+        choice=choice,
+        collective=collective,
         nodes=nodes,
         ranks=ranks,
         per_iteration=per_iteration,
+        in_rounds=in_rounds,
+        split=split,
+        platform_name=platform_name,
     )
-    found = find_inputs(files, leave_out=study)
+    run = ImportRun(request, files)
     try:
-        with _progress(found) as heard:
-            result = import_files(
-                study,
-                found,
-                options,
-                at=datetime.now(UTC).isoformat(timespec="seconds"),
-                platform_name=platform_name,
-                in_rounds=in_rounds,
-                split=split,
-                progress=heard,
-            )
+        with _Bytes(run.total_bytes) as progress:
+            result = run.run(progress.read, dry_run=dry_run)
     except KeyboardInterrupt:
-        print("nothing was imported; the same command starts again", file=sys.stderr)
+        warn(["nothing was imported; the same command starts again"])
         raise
     if as_json:
-        print_json(result)
+        print_json(result.imported)
     else:
-        _show(result, study)
-    return _exit_code(result)
+        _show(result.imported, study, dry_run=dry_run)
+    return result.exit_code
 
 
-def _collective(name: str | None) -> Any:
-    from nccltune.model.collective import Collective
-    from nccltune.model.errors import InputError
-    from nccltune.model.names import nearest
-
-    if name is None:
-        return None
-    plain = name.strip().lower().replace("_", "").replace("-", "")
-    if plain not in list(Collective):
-        raise InputError(
-            f"--collective: {name!r} is not a collective", hint=nearest(plain, Collective)
-        )
-    return Collective(plain)
-
-
-def _exit_code(result: "Imported") -> int:
-    from nccltune.formats.importer import Outcome
-
-    outcomes = {item.outcome for item in result.files}
-    refused = any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files)
-    if refused or not outcomes & {Outcome.IMPORTED, Outcome.ALREADY, Outcome.DUPLICATE}:
-        return 2
-    new = (item.report for item in result.files if item.outcome is not Outcome.ALREADY)
-    return int(any(report.doubtful or report.unreadable for report in new))
-
-
-# --- what it prints ----------------------------------------------------------------------------
-
-
-def _show(result: "Imported", study: Path) -> None:
-    """What was read, then what was not, then flags, then what to do next."""
-    from nccltune.formats.importer import Outcome
-    from nccltune.formats.reading import FileKind
+def _show(result: "Imported", study: Path, *, dry_run: bool) -> None:
+    """Print what was read, what was not read, flags, and the next step."""
+    from nccltune.formats.importing.importer import ImportState
+    from nccltune.formats.reading.file_report import FileKind
     from nccltune.model.scale import count
     from nccltune.model.sizes import format_bytes
 
     out = stdout()
-    every = [item.report for item in result.files if item.outcome is Outcome.IMPORTED]
+    every = [item.report for item in result.files if item.outcome is ImportState.IMPORTED]
     new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
     for report in every:
         if report.kind is FileKind.TOPOLOGY:
@@ -193,21 +136,21 @@ def _show(result: "Imported", study: Path) -> None:
     _show_doubts(result.studies)
     if len(result.studies) > 1:
         _show_split(result)
-    _show_end(result, study)
+    _show_end(result, study, dry_run=dry_run)
 
 
 def _show_known(result: "Imported") -> None:
-    """What was left out because the study has it."""
-    from nccltune.formats.importer import Outcome
-    from nccltune.formats.platform_facts import joined
+    """Print what was left out because the study already has it."""
+    from nccltune.formats.importing.importer import ImportState
+    from nccltune.formats.reading.platform_facts import joined
     from nccltune.model.scale import count
 
     out = stdout()
-    already = [item.report.name for item in result.files if item.outcome is Outcome.ALREADY]
+    already = [item.report.name for item in result.files if item.outcome is ImportState.ALREADY]
     if already:
         words = f"skipped     {count(len(already), 'file')} imported before: {joined(already)}"
         out.print(words)
-    twins = [item.report.name for item in result.files if item.outcome is Outcome.DUPLICATE]
+    twins = [item.report.name for item in result.files if item.outcome is ImportState.DUPLICATE]
     if twins:
         what = "file that holds only runs" if len(twins) == 1 else "files that hold only runs"
         out.print(f"duplicate   {len(twins)} {what} imported before: {joined(twins)}")
@@ -215,24 +158,30 @@ def _show_known(result: "Imported") -> None:
         out.print(f"removed     {count(result.taken_back, 'sample')} of an interrupted import")
 
 
-def _show_end(result: "Imported", study: Path) -> None:
-    """What was written, and what to do next."""
+def _show_end(result: "Imported", study: Path, *, dry_run: bool) -> None:
+    """Print what was written, and the next step."""
     import shlex
 
-    from nccltune.formats.importer import Outcome
+    from nccltune.formats.importing.importer import ImportState
     from nccltune.model.scale import count
 
     out, outcomes = stdout(), {item.outcome for item in result.files}
     name = shlex.quote(result.studies[0] if result.studies else str(study))
-    if result.samples:
+    if dry_run:
+        where = " and ".join(result.studies) or str(study)
+        samples = count(result.samples, "sample")
+        out.print(f"Would write {samples} to {where}. Nothing was written.")
+    elif result.samples:
         where = " and ".join(result.studies)
         out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
-        stderr().print(styled((f"next: nccltune analyze {name}", "dim")), soft_wrap=True)
-    elif Outcome.IMPORTED in outcomes:
-        stderr().print(styled((f"next: nccltune topo show {name}", "dim")), soft_wrap=True)
-    elif outcomes & {Outcome.ALREADY, Outcome.DUPLICATE}:
+        hint(f"next: nccltune analyze {name}")
+    elif ImportState.IMPORTED in outcomes:
+        hint(f"next: nccltune topo show {name}")
+    elif outcomes & {ImportState.ALREADY, ImportState.DUPLICATE}:
         out.print(f"Nothing new for {study}.")
-    elif not any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files):
+    elif not any(
+        item.outcome is ImportState.REFUSED and item.report.asked for item in result.files
+    ):
         print(
             error_lines(
                 "no measurement was read",
@@ -246,8 +195,8 @@ def _show_end(result: "Imported", study: Path) -> None:
 
 
 def _show_split(result: "Imported") -> None:
-    """Which file went to which study."""
-    from nccltune.formats.platform_facts import joined
+    """Print which file was imported into which study."""
+    from nccltune.formats.reading.platform_facts import joined
 
     out = stdout()
     for study in result.studies:
@@ -256,9 +205,9 @@ def _show_split(result: "Imported") -> None:
 
 
 def _show_doubts(studies: list[str]) -> None:
-    """Facts of the platform that only some runs show."""
-    from nccltune.formats.suspect import platform_doubts
-    from nccltune.model.study import Study
+    """Print facts of the platform that only some runs show."""
+    from nccltune.formats.importing.suspect import platform_doubts
+    from nccltune.study.files import Study
 
     for study in studies:
         for sentence in platform_doubts(Study(Path(study))):
@@ -273,7 +222,7 @@ def _kinds(reports: "list[FileReport]") -> str:
 
 
 def _counted(reports: "list[FileReport]", field: str) -> str:
-    """`allreduce 154, allgather 22`, most first."""
+    """Return counts such as `allreduce 154, allgather 22`, largest first."""
     totals: dict[str, int] = {}
     for report in reports:
         for name, number in getattr(report, field).items():
@@ -295,8 +244,11 @@ def _scales(reports: "list[FileReport]") -> str:
 
 
 def _show_unread(files: "list[FileOutcome]") -> None:
-    """Lines and files that could not be read; a file that was named and refused is an error."""
-    from nccltune.formats.importer import Outcome
+    """Print lines and files that could not be read.
+
+    For a file that the user named this is an error.
+    """
+    from nccltune.formats.importing.importer import ImportState
     from nccltune.model.scale import count
 
     out = stdout()
@@ -310,7 +262,7 @@ def _show_unread(files: "list[FileOutcome]") -> None:
                 out.print(styled("    ", (line.text, "dim")))
         if total > min(len(lines), _FLAGS_SHOWN):
             out.print(f"  and {total - min(len(lines), _FLAGS_SHOWN)} more")
-    refused = [item.report for item in files if item.outcome is Outcome.REFUSED]
+    refused = [item.report for item in files if item.outcome is ImportState.REFUSED]
     passed = [report for report in refused if not report.asked and report.error_line is None]
     for report in refused:
         if report not in passed:
@@ -325,13 +277,13 @@ def _show_unread(files: "list[FileOutcome]") -> None:
 
 
 def _show_flags(files: "list[FileOutcome]") -> None:
-    """What to know about the runs, doubtful ones first; equal remarks on several files once."""
-    from nccltune.formats.importer import Outcome
+    """Print remarks on the runs, doubtful runs first. Equal remarks on several files are merged."""
+    from nccltune.formats.importing.importer import ImportState
 
     out = stdout()
     grouped: dict[tuple[str, str], list[tuple[str, Flag]]] = {}
     for item in files:
-        if item.outcome is not Outcome.ALREADY:
+        if item.outcome is not ImportState.ALREADY:
             for flag in item.report.flags:
                 key = (flag.kind.value, flag.sentence)
                 grouped.setdefault(key, []).append((item.report.name, flag))
@@ -348,41 +300,21 @@ def _show_flags(files: "list[FileOutcome]") -> None:
         out.print(f"            and {len(ordered) - _FLAGS_SHOWN} other remarks (--json has all)")
 
 
-@contextmanager
-def _progress(
-    found: "list[Found]",
-) -> "Iterator[Callable[[FileReport | None, int], None] | None]":
-    """A bar on stderr, on a terminal, for what takes longer than a second."""
-    console = stderr()
-    if not console.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+class _Bytes(Progress):
+    """Progress of an import by the number of bytes read."""
 
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    task = bar.add_task("reading", total=sum(item.size for item in found) or None)
-    begun = time.monotonic()
-    state: dict[str, Any] = {"report": None, "before": 0, "last": 0, "shown": False}
+    def __init__(self, total: int) -> None:
+        super().__init__("import")
+        self._total = total
+        self._report: FileReport | None = None
+        self._before = self._of_file = 0
 
-    def heard(report: "FileReport | None", count: int) -> None:
-        if report is not state["report"]:
-            state.update(report=report, before=state["before"] + state["last"])
-        state["last"] = count
-        if not state["shown"] and time.monotonic() - begun > _BAR_AFTER_S:
-            state["shown"] = True
-            bar.start()
-        name = report.name if report is not None else "reading"
-        bar.update(task, completed=state["before"] + count, description=name[-40:])
-
-    try:
-        yield heard
-    finally:
-        if state["shown"]:
-            bar.stop()
+    def read(self, report: "FileReport | None", count: int) -> None:
+        """Show that `count` bytes of a file were read."""
+        if report is not self._report:
+            self._report = report
+            self._before += self._of_file
+        self._of_file = count
+        name = report.name[-40:] if report is not None else "reading"
+        done = self._before + count
+        self.show(Step(name, share=done / self._total if self._total else None))

@@ -1,63 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune lint`: check a tuner configuration."""
-
-from pathlib import Path
+"""`nccltune lint`: check a configuration, topology, manifest, script or launch command."""
 
 import click
 
-from nccltune.cli.output import json_option, next_step, print_json, stdout, styled
+from nccltune.cli.output import print_json, stdout
+from nccltune.cli.platform_options import gpus_option, launcher_option, nodes_option, set_option
+from nccltune.cli.run_options import given_after_dashes
+from nccltune.cli.verb import verb
 
 EPILOG = """\b
 Examples:
   nccltune lint studies/h200x4
-  nccltune lint /etc/nccl-tuner.conf --json
+  nccltune lint nodes/*.xml --json                 are all nodes alike?
+  nccltune lint topo.xml graph.xml                 is the graph for this machine?
+  nccltune lint 'mpirun -N 8 -n 2 all_reduce_perf -b 1G -e 10G -f 2 -g 1'
+  nccltune lint job.sbatch mpijob.yaml
+  nccltune lint --nodes 4 --gpus 4 -- srun -N 4 all_reduce_perf -g 4
 """
 
 
-@click.command(epilog=EPILOG)
-@click.argument("config", type=click.Path(path_type=Path))
-@json_option()
-def command(config: Path, as_json: bool) -> int:
-    """Check a tuner configuration, or the one of a study.
+@verb(epilog=EPILOG)
+@click.argument(
+    "things",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="FILE|FOLDER|STUDY|'COMMAND'...|-- COMMAND...",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["configuration", "topology", "launch"]),
+    help="What the files are  [default: by their content]",
+)
+@nodes_option(" that a launched job gets.")
+@gpus_option("; a script's or manifest's own number comes first.  [default: 8]")
+@set_option(": hosts=a:8,b:8 are the hosts of a job whose command names none.")
+@launcher_option(
+    " that a command is for: openmpi, openmpi:5, hydra, slurm or torchrun  [default: each that "
+    "it may be for]"
+)
+@click.option("--gpu-memory", metavar="SIZE", help="Memory of a GPU, such as 80G: checks -e.")
+@click.option(
+    "--here",
+    is_flag=True,
+    help="Also check that this machine has the GPUs and NICs that topology files name.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    things: tuple[str, ...],
+    kind: str | None,
+    nodes: int | None,
+    gpus: int | None,
+    settings: tuple[str, ...],
+    launcher: str | None,
+    gpu_memory: str | None,
+    here: bool,
+    as_json: bool,
+) -> int:
+    """Check files and commands, each by what its content shows it to be.
 
-    Lines that cannot be read, gaps, overlaps, rules that never apply, suspicious units, and what
-    NVIDIA's example plugin would read differently. Exit code 1 if anything is wrong; notes alone
-    are no reason.
+    A tuner configuration or a study: lines that cannot be read, gaps, overlaps, rules that never
+    apply. Topology and graph files: links that NCCL does not know, NVLinks that lead nowhere, NICs
+    out of reach, nodes that differ. A launch command, a script, a Kubernetes manifest or the output
+    of nccl-tests: what is really started, and what is wrong with it. Nothing is started. Exit code
+    1 for an error or a warning; notes alone are no reason.
     """
-    from nccltune.formats.tuner_csv import read_rules
-    from nccltune.model.scale import count
-    from nccltune.tune.lint import LintIssue, NumberedRule, Severity, lint_rules
+    from nccltune.app.lint import LintKind, LintRequest, lint
+    from nccltune.cli.lint_screen import as_data, show
 
-    path = config / "tuner.conf" if config.is_dir() else config
-    read = read_rules(path)
-    issues = [
-        LintIssue(Severity.ERROR, "unreadable", problem.line, problem.message, problem.hint)
-        for problem in read.problems
-    ]
-    issues += [
-        LintIssue(Severity.NOTE, "nvidia", note.line, note.message, note.hint)
-        for note in read.notes
-    ]
-    issues += lint_rules(
-        [NumberedRule(item.line, item.rule) for item in read.rules], read.header.get("nccl")
+    named, words = given_after_dashes(context, things)
+    linted = lint(
+        LintRequest(
+            things=named,
+            command=words,
+            kind=None if kind is None else LintKind(kind),
+            nodes=nodes,
+            gpus=gpus,
+            gpu_memory=gpu_memory,
+            launcher=launcher,
+            settings=settings,
+            here=here,
+        )
     )
-    bad = [issue for issue in issues if issue.severity is not Severity.NOTE]
     if as_json:
-        print_json({"config": str(path), "rules": len(read.rules), "issues": issues})
-        return int(bool(bad))
-    out = stdout()
-    styles = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
-    for issue in issues:
-        where = f"{path}:{issue.line}" if issue.line else str(path)
-        style = styles[issue.severity]
-        out.print(styled(f"{where}: ", (f"{issue.severity.value}", style), f": {issue.message}"))
-        if issue.hint:
-            out.print(styled("  ", ("hint:", "cyan"), f" {issue.hint}"))
-    words = count(len(read.rules), "rule")
-    if bad:
-        errors = sum(issue.severity is Severity.ERROR for issue in issues)
-        out.print(f"{words}, {count(errors, 'error')}, {count(len(bad) - errors, 'warning')}")
+        print_json(as_data(linted))
     else:
-        out.print(f"{words}, nothing wrong")
-        next_step("nccltune explain", config)
-    return int(bool(bad))
+        show(stdout(), linted)
+    return int(linted.is_bad)

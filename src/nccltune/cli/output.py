@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands print: the result on stdout, talk on stderr, colour only on a terminal."""
+"""What commands print: the result on stdout, messages on stderr, colour only on a terminal."""
 
 import json
 import os
@@ -10,30 +10,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
+from nccltune.cli.verbosity import is_quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from rich.console import Console
     from rich.text import Text
 
 
-# Control characters, and those that reorder a line: in foreign text they steer the terminal.
+# Control characters and characters that reorder a line. Foreign text must not control the terminal.
 _STEERING = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
 
 
 def harmless(text: str) -> str:
-    """`text` with control characters made visible (`\\x1b`); tabs and line ends stay."""
+    """Return `text` with control characters made visible (`\\x1b`). Tabs and line ends are kept."""
     if text.isprintable():
         return text
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def error_lines(message: str, hint: str | None) -> str:
-    """`error: ...` and `hint:  ...`, coloured where stderr is a terminal."""
+    """Return the lines `error: ...` and `hint:  ...`, with colour if stderr is a terminal."""
     coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     red, cyan, end = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if coloured else ("", "", "")
     lines = [f"{red}error:{end} {harmless(message)}"]
@@ -43,32 +43,50 @@ def error_lines(message: str, hint: str | None) -> str:
 
 
 def write_exact(text: str) -> None:
-    """Write what a shell or another program reads to stdout: byte for byte into a file or pipe, and
-    harmless on a terminal."""
+    """Write text for a shell or another program to stdout.
+
+    A file or pipe gets it byte for byte. A terminal gets no control characters.
+    """
     sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
 
 
 def stdout() -> "Console":
-    """The console for results. Rich leaves out colour without a terminal or under NO_COLOR."""
-    # Without a terminal there is no width to respect: tables must not be cut for a pipe.
+    """Return the console for results. Rich uses no colour without a terminal or under NO_COLOR."""
+    # A pipe has no width, so tables must not be cut for it.
     width = None if sys.stdout.isatty() else 120
     return _console(width=width, soft_wrap=not sys.stdout.isatty())
 
 
 def stderr() -> "Console":
-    """The console for talk: progress, notes, warnings."""
+    """Return the console for warnings and errors."""
     return _console(stderr=True, soft_wrap=not sys.stderr.isatty())
 
 
+def talk() -> "Console":
+    """Return the console for progress, notes and hints; `-q` silences it."""
+    return _console(stderr=True, soft_wrap=not sys.stderr.isatty(), quiet=is_quiet())
+
+
+def note(words: str) -> None:
+    """Print a line of progress or a note."""
+    talk().print(words, markup=False, soft_wrap=True)
+
+
+def warn(sentences: "Iterable[str]") -> None:
+    """Print each sentence as a warning on stderr."""
+    for sentence in sentences:
+        hanging(stderr(), ("warning    ", "yellow"), 11, sentence)
+
+
 def report_console() -> "Console":
-    """The console for the report, which wraps its lines itself."""
+    """Return the console for the report, which wraps its own lines."""
     return _console()
 
 
 def _console(**options: Any) -> "Console":
-    """A console on which text is only text: no markup, no emoji names, no control characters.
+    """Return a console without markup, emoji names and control characters.
 
-    Our own styles are given beside the words: `styled(("verdict", "bold"), "  ", words)`.
+    Our own styles are passed beside the words: `styled(("verdict", "bold"), "  ", words)`.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -86,8 +104,10 @@ def _console(**options: Any) -> "Console":
 
 
 def styled(*parts: "str | tuple[str, str] | Text", style: str = "") -> "Text":
-    """Text of parts, each plain or a pair of its words and their style; nothing in them is
-    markup."""
+    """Return a text of parts, each plain or a pair of words and style.
+
+    Markup in them has no effect.
+    """
     from rich.text import Text
 
     return Text.assemble(*parts, style=style)
@@ -101,8 +121,11 @@ class Saving:
 
 @contextmanager
 def saving(asked: Path | None = None) -> "Iterator[Saving]":
-    """Warn on stderr where a result cannot be saved in its study, for example a read-only one: it
-    is printed all the same. A failure to write `asked`, a file that the user named, is an error."""
+    """Warn on stderr if a result cannot be saved in its study, for example a read-only one.
+
+    The result is printed in any case. A failure to write `asked`, a file that the user named, is an
+    error.
+    """
     from nccltune.model.errors import UnwritableError
 
     state = Saving()
@@ -116,33 +139,14 @@ def saving(asked: Path | None = None) -> "Iterator[Saving]":
         stderr().print(styled(*warning), soft_wrap=True)
 
 
-@contextmanager
-def working(words: str) -> "Iterator[None]":
-    """A sign of life on stderr, on a terminal, for what takes longer than a second."""
-    console = stderr()
-    if not console.is_terminal:
-        yield
-        return
-    from threading import Timer
-
-    status = console.status(styled(words))
-    timer = Timer(1.0, status.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        status.stop()
-
-
 def hanging(
     out: "Console", lead: "str | tuple[str, str]", indent: int, words: str, style: str = ""
 ) -> None:
-    """Print `lead` (`indent` wide; with a style as a pair) and `words`, wrapped under themselves
-    where the terminal is too narrow; numbers keep their unit. Without a terminal it stays one
-    line."""
+    """Print `lead` and `words`; wrapped lines are indented by `indent`.
+
+    `lead` is `indent` wide and may be a pair with a style. Numbers keep their unit on the same
+    line. Without a terminal the text is one line.
+    """
     import textwrap
 
     from nccltune.report.words import unbroken
@@ -156,18 +160,24 @@ def hanging(
 
 
 def next_step(verb: str, path: Path) -> None:
-    """Talk: the command that comes next, ready to copy whatever `path` is called."""
-    command = f"next: {verb} {shlex.quote(str(path))}"
-    stderr().print(command, style="dim", soft_wrap=True)
+    """Print the next command, ready to copy. `path` is quoted for the shell."""
+    hint(f"next: {verb} {shlex.quote(str(path))}")
 
 
-def print_json(value: Any) -> None:
-    """One JSON document on stdout; msgspec structs are shown as objects."""
+def hint(words: str) -> None:
+    """Print a hint on what to do next."""
+    talk().print(words, style="dim", markup=False, soft_wrap=True)
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print one JSON object on stdout that begins with `schema_version`.
+
+    msgspec structs become objects.
+    """
     import msgspec
 
-    sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False) + "\n")
+    from nccltune.model.sample import SCHEMA_VERSION
 
-
-def json_option() -> "Callable[[Callable[..., Any]], Callable[..., Any]]":
-    """The `--json` option, the same for every verb."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+    document = msgspec.to_builtins(value)
+    document = {"schema_version": SCHEMA_VERSION, **document}
+    sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=False) + "\n")

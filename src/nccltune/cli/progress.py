@@ -1,118 +1,211 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a measurement is watched: a live line and a table on a terminal, plain lines elsewhere."""
+"""How far a long run is, on stderr: live on a terminal, a line now and then elsewhere."""
 
-import contextlib
 import math
+import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
-from nccltune.cli.output import styled
+from nccltune.cli.output import styled, talk
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
 
-    from nccltune.measure.plan import Plan
-    from nccltune.measure.sweep import Status, Watcher
+    from nccltune.measure.adaptive.plan import Plan
+    from nccltune.measure.engine.communicator import SweepStatus
+
+_LINE_EVERY_S = 5.0
+_SHOW_AFTER_S = 1.0
+_TABLE_ROWS = 14
+_NAME_WIDTH = 11
+
+
+class Step(NamedTuple):
+    """The progress of a run.
+
+    `share` is the completed fraction (None if unknown), `left_s` the remaining time in seconds,
+    `note` a line below, and `table` is drawn below that on a terminal.
+    """
+
+    words: str = ""
+    share: float | None = None
+    left_s: float | None = None
+    note: str = ""
+    table: "Callable[[], RenderableType] | None" = None
+
+
+class Progress:
+    """Shows the steps of a run for as long as its `with` statement lasts.
+
+    On a terminal it is a live line, which appears after one second. Elsewhere it prints a line
+    every five seconds. `name` begins each line. With `-q` nothing is shown.
+    """
+
+    def __init__(self, name: str, console: "Console | None" = None, words: str = "") -> None:
+        self._name = name
+        self._console = talk() if console is None else console
+        self._step = Step(words)
+        self._share = 0.0
+        self._last = time.monotonic()
+        self._live: Live | None = None
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal and not self._console.quiet:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._draw,
+                refresh_per_second=10,
+                transient=True,
+            )
+            if _SHOW_AFTER_S > 0:
+                self._timer = threading.Timer(_SHOW_AFTER_S, self._live.start)
+                self._timer.daemon = True
+                self._timer.start()
+            else:
+                self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether it draws on a terminal."""
+        return self._live is not None
+
+    def show(self, step: Step) -> None:
+        """Show the progress. The displayed share never falls, although estimates change."""
+        if step.share is not None:
+            self._share = max(self._share, min(step.share, 0.99))
+            step = step._replace(share=self._share)
+        self._step = step
+        if self._live is None and time.monotonic() - self._last >= _LINE_EVERY_S:
+            self._last = time.monotonic()
+            self._console.print(self._line(), soft_wrap=True, markup=False)
+
+    def _line(self) -> str:
+        step = self._step
+        parts = [f"{self._name:<{_NAME_WIDTH - 1}}"]
+        parts += [f"{step.share:4.0%} "] if step.share is not None else []
+        parts += [step.words] if step.words else []
+        parts += [f" {seconds_words(step.left_s)} left"] if step.left_s is not None else []
+        return " ".join(parts)
+
+    def _draw(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.spinner import Spinner
+        from rich.table import Table
+        from rich.text import Text
+
+        step = self._step
+        line = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        cells: list[RenderableType] = [Text(f"{self._name:<9}", style="bold")]
+        if step.share is None:
+            cells.append(Spinner("dots"))
+        else:
+            width = max(4, min(20, self._console.width // 4))
+            cells += [ProgressBar(total=1.0, completed=step.share, width=width)]
+            cells += [Text(f"{step.share:4.0%}")]
+        for _ in cells:
+            line.add_column(no_wrap=True)
+        cells.append(Text(step.words))
+        line.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        if step.left_s is not None:
+            cells.append(Text(f"{seconds_words(step.left_s)} left", style="dim"))
+            line.add_column(no_wrap=True)
+        line.add_row(*cells)
+        drawn: list[RenderableType] = [line]
+        drawn += [Text(step.note, style="dim")] if step.note else []
+        drawn += [step.table()] if step.table is not None else []
+        return Group(*drawn)
+
+
+def working(words: str) -> Progress:
+    """Return a progress display for work without steps that may take longer than a second."""
+    return Progress(words)
+
 
 _Plan = TypeVar("_Plan")
-_LINE_EVERY_S = 5.0
-_TABLE_ROWS = 14
+
+
+class Watch(Generic[_Plan]):
+    """Shows the status of a sweep or a verification.
+
+    `table` draws the present results of its plan.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        replay: str | None,
+        table: "Callable[[_Plan], RenderableType]",
+        console: "Console | None" = None,
+    ) -> None:
+        self._progress = Progress(name, console)
+        self._replay = replay
+        self._table = table
+
+    def __enter__(self) -> Self:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.__exit__(kind, error, traceback)
+
+    def update(self, status: "SweepStatus", plan: _Plan) -> None:
+        """Show a status."""
+        total = status.spent_s + status.left_s
+        note = f"{status.points} points"
+        note += f", {status.known} more from before" if status.known else ""
+        note += f" · replay of {self._replay}" if self._replay else ""
+        # Draw here and not in the live screen's thread: the plan changes while it is measured.
+        drawn = self._table(plan) if self._progress.is_live else None
+        self._progress.show(
+            Step(
+                point_words(status),
+                share=status.spent_s / total if total else 0.0,
+                left_s=status.left_s,
+                note=note,
+                table=None if drawn is None else lambda: drawn,
+            )
+        )
+
+
+def watch_sweep(replay: str | None, console: "Console | None" = None) -> "Watch[Plan]":
+    """Return the progress display of a sweep."""
+    return Watch("replay" if replay else "sweep", replay, best_table, console)
 
 
 def seconds_words(seconds: float) -> str:
-    """`0:38`, `12:05`, `1:02:03`."""
+    """Return a duration such as `0:38`, `12:05` or `1:02:03`."""
     whole = round(max(0.0, seconds))
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-@contextlib.contextmanager
-def watching(console: "Console", replay: str | None) -> "Iterator[Watcher[Plan]]":
-    """A watcher of a sweep that writes to `console` for as long as the context lasts."""
-    with watching_any(console, "replay" if replay else "sweep", replay, best_table) as watcher:
-        yield watcher
-
-
-@contextlib.contextmanager
-def watching_any(
-    console: "Console",
-    name: str,
-    replay: str | None,
-    below: "Callable[[_Plan], RenderableType]",
-) -> "Iterator[PlainLines | LiveScreen[_Plan]]":
-    """A watcher whose lines begin with `name`; `below` draws what stands beneath the live one."""
-    if not console.is_terminal:
-        yield PlainLines(console, name)
-        return
-    from rich.live import Live
-
-    with Live(console=console, refresh_per_second=10, transient=True) as live:
-        yield LiveScreen(live, name, replay, below)
-
-
-class _Progress:
-    """The share that is done. Guesses of what is left change; what is shown only grows."""
-
-    def __init__(self) -> None:
-        self._shown = 0.0
-
-    def share(self, status: "Status") -> float:
-        total = status.spent_s + status.left_s
-        self._shown = max(self._shown, min(status.spent_s / total, 0.99) if total else 0.0)
-        return self._shown
-
-
-class PlainLines:
-    """A line every few seconds."""
-
-    def __init__(self, console: "Console", name: str) -> None:
-        self._console = console
-        self._name = name
-        self._progress = _Progress()
-        self._last = time.monotonic()
-
-    def update(self, status: "Status", plan: object) -> None:  # noqa: ARG002
-        """Write a line if the last one is old enough."""
-        share = self._progress.share(status)
-        if time.monotonic() - self._last < _LINE_EVERY_S:
-            return
-        self._last = time.monotonic()
-        self._console.print(
-            f"{self._name:<11}{share:4.0%}  {point_words(status)}  "
-            f"{seconds_words(status.left_s)} left",
-            soft_wrap=True,
-            markup=False,
-        )
-
-
-class LiveScreen(Generic[_Plan]):
-    """A line with a bar, and what is known so far beneath it."""
-
-    def __init__(
-        self,
-        live: "Live",
-        name: str,
-        replay: str | None,
-        below: "Callable[[_Plan], RenderableType]",
-    ) -> None:
-        self._live = live
-        self._name = name
-        self._replay = replay
-        self._below = below
-        self._progress = _Progress()
-
-    def update(self, status: "Status", plan: _Plan) -> None:
-        """Draw what is known."""
-        from rich.console import Group
-
-        share = self._progress.share(status)
-        self._live.update(Group(screen(status, share, self._name, self._replay), self._below(plan)))
-
-
-def point_words(status: "Status") -> str:
-    """The newest timing: `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
+def point_words(status: "SweepStatus") -> str:
+    """Return the newest timing: `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
     from nccltune.model.choice import choice_label
     from nccltune.model.sizes import format_bytes
     from nccltune.report.words import significant
@@ -129,51 +222,26 @@ def point_words(status: "Status") -> str:
     return f"{what} {significant(point.time_us)} us{beside}"
 
 
-def screen(status: "Status", share: float, name: str, replay: str | None) -> "RenderableType":
-    """The live lines: how far it is, and how many points there are."""
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
-    line = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    for ratio in (None, None, None, 1, None):
-        line.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
-    line.add_row(
-        Text(f"{name:<9}", style="bold"),
-        ProgressBar(total=1.0, completed=share, width=20),
-        f"{share:4.0%}",
-        Text(point_words(status)),
-        Text(f"{seconds_words(status.left_s)} left", style="dim"),
-    )
-    words = f"{status.points} points"
-    if status.known:
-        words += f", {status.known} more from before"
-    if replay:
-        words += f" · replay of {replay}"
-    return Group(line, Text(words, style="dim"))
-
-
 def best_table(plan: "Plan") -> "RenderableType":
-    """By size and collective: the choice that leads and its gain over the default."""
+    """Return a table with the best choice so far and its gain, by size and collective."""
     from rich.table import Table
 
     from nccltune.model.choice import DEFAULT, choice_label
     from nccltune.model.sizes import format_bytes
 
-    known = [item for item in plan.known() if item.views]
+    known = [item for item in plan.known() if item.states]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("best so far", justify="right")
     for item in known:
         table.add_column(item.collective.value)
-    sizes = sorted({size for item in known for size in item.views})
-    # The powers of two first; where even these are too many, evenly spread ones of them.
+    sizes = sorted({size for item in known for size in item.states})
+    # Prefer powers of two; if they are too many, show evenly spaced ones.
     sizes = [size for size in sizes if size & (size - 1) == 0] or sizes
     step = math.ceil(len(sizes) / _TABLE_ROWS) or 1
     for size in sizes[::step]:
         cells: list[RenderableType] = []
         for item in known:
-            view = item.views.get(size)
+            view = item.states.get(size)
             if view is None:
                 cells.append("")
             elif view.best == DEFAULT:

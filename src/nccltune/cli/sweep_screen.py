@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune sweep` says: what it would do, what it found."""
+"""What `nccltune sweep` prints: what it would do, what it found."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from nccltune.cli.sweep import Swept
-    from nccltune.measure.ask import Key
-    from nccltune.measure.conversation import Point
-    from nccltune.measure.lane import Decide
-    from nccltune.measure.plan import Plan
+    from nccltune.app.sweep import Swept
+    from nccltune.measure.adaptive.collective_plan import Decide
+    from nccltune.measure.adaptive.plan import Plan
+    from nccltune.measure.bench.ask import Key
+    from nccltune.measure.bench.conversation import BenchPoint
     from nccltune.model.choice import AnyChoice
     from nccltune.model.platform import Platform
 
 
 def show_plan(platform: "Platform", plan: "Plan", *, as_json: bool) -> None:
-    """What would be measured first, and about how long everything takes."""
+    """Print what would be measured first, and the approximate time of the whole sweep."""
     from nccltune.model.choice import choice_label
     from nccltune.model.scale import count
     from nccltune.model.sizes import format_bytes
@@ -68,7 +68,7 @@ def show_plan(platform: "Platform", plan: "Plan", *, as_json: bool) -> None:
 
 
 def show_totals(swept: "Swept", out: "Console", name: str) -> None:
-    """How much was measured, and why it ended; `name` stands before it."""
+    """Print how much was measured and why it ended. `name` begins the line."""
     from nccltune.model.scale import count
 
     platform, plan, outcome, _ = swept
@@ -88,14 +88,14 @@ def show_totals(swept: "Swept", out: "Console", name: str) -> None:
 
 
 def show_result(swept: "Swept", path: Path, decide: "Decide") -> None:
-    """What was found: the ranges that rules would take if they were made now."""
+    """Print the ranges that rules would cover with the present measurements."""
     out = stdout()
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
     for line in _would_be_rules(swept.plan, decide):
         out.print(line)
     failures = swept.outcome.failures
     if swept.platform.replay:
-        # A recording has not every channel count; that says nothing of the platform.
+        # A recording lacks some channel counts. This is no failure of the platform.
         failures = [item for item in failures if not _is_variant(item[0].choice)]
     for text in _left_out(failures):
         hanging(out, ("left out   ", "yellow"), 11, text)
@@ -104,14 +104,14 @@ def show_result(swept: "Swept", path: Path, decide: "Decide") -> None:
 
 
 def _would_be_rules(plan: "Plan", decide: "Decide") -> "Iterator[Text]":
-    """One line for every range that a rule would take, with its mean gain."""
+    """Yield one line for every range that a rule would cover, with its mean gain."""
     import math
 
-    from nccltune.measure.view import runs
+    from nccltune.measure.adaptive.size_state import runs
     from nccltune.model.sizes import format_bytes
 
     for known in plan.known():
-        found = list(runs(known.views, decide(known.timings)))
+        found = list(runs(known.states, decide(known.timings)))
         if not found:
             nothing = ("nothing beats the default beyond noise", "dim")
             yield styled(f"{known.collective.value:<14}", nothing)
@@ -130,8 +130,8 @@ def _is_variant(choice: "AnyChoice") -> bool:
     return isinstance(choice, Choice) and choice != choice.without_channels()
 
 
-def _left_out(failures: "Sequence[tuple[Key, Point]]") -> list[str]:
-    """What could not be measured, in words, the same together."""
+def _left_out(failures: "Sequence[tuple[Key, BenchPoint]]") -> list[str]:
+    """Return the points that could not be measured as text, equal ones grouped."""
     from collections import Counter
 
     from nccltune.model.choice import choice_label
@@ -152,7 +152,7 @@ def _left_out(failures: "Sequence[tuple[Key, Point]]") -> list[str]:
 
 
 def as_data(swept: "Swept") -> dict[str, Any]:
-    """A sweep as `--json` tells it."""
+    """Return a sweep in the form that `--json` prints."""
     import math
 
     from nccltune.model.choice import choice_label
@@ -172,7 +172,7 @@ def as_data(swept: "Swept") -> dict[str, Any]:
                         "best": choice_label(view.best),
                         "gain": math.exp(view.gain),
                     }
-                    for size, view in known.views.items()
+                    for size, view in known.states.items()
                 ],
             }
             for known in plan.known()

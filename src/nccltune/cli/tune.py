@@ -4,22 +4,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from nccltune.cli.context import STUDY, open_sorted, options_from, tune_options
-from nccltune.cli.output import (
-    hanging,
-    json_option,
-    next_step,
-    print_json,
-    saving,
-    stdout,
-    styled,
-    working,
-)
+from nccltune.cli.options import STUDY, options_from, output_option, tune_options
+from nccltune.cli.output import hanging, next_step, print_json, saving, stdout, styled
+from nccltune.cli.progress import working
+from nccltune.cli.rule_screen import rule_words
+from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
-    from nccltune.tune.result import RuleEvidence, TunedGroup, Tuning
+    from nccltune.tune.result import TunedGroup, Tuning
 
 EPILOG = """\b
 Examples:
@@ -27,56 +19,44 @@ Examples:
   nccltune tune studies/h200x4 -o /etc/nccl-tuner.conf --min-gain 5%
 """
 _NARROW = 66
-"""Below this many columns a range takes two lines."""
+"""Below this width in columns a range takes two lines."""
 
 
-@click.command(epilog=EPILOG)
+@verb(epilog=EPILOG, dry_run=True)
 @STUDY
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="The configuration to write  [default: STUDY/tuner.conf]",
-)
-@tune_options
-@json_option()
-def command(study: Path, output: Path | None, as_json: bool, **options: Any) -> None:
+@output_option("output", "the configuration  [default: STUDY/tuner.conf]", metavar="FILE")
+@tune_options()
+def command(study: Path, output: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Find the few size ranges in which a choice beats NCCL's default beyond noise.
 
     Writes a tuner configuration (NVIDIA's CSV, read by our plugin and by NVIDIA's example) and
     the evidence for each rule to STUDY/tuning.json. A rule is judged over its whole range of sizes.
     All other sizes keep NCCL's default.
     """
-    from datetime import UTC, datetime
-
+    from nccltune.app.tune import save_tuning, tune_path
     from nccltune.model.scale import count
-    from nccltune.tune.study import tune, write
 
     with working("searching rules"):
-        opened, found = open_sorted(study)
-        tuning = tune(
-            opened.name,
-            opened.platform(),
-            found,
-            options_from(options),
-            created=datetime.now(UTC).date().isoformat(),
-        )
-    with saving(output) as saved:
-        tuning = write(opened, tuning, output)
+        opened, tuning = tune_path(study, options_from(options))
+    is_saved = False
+    if not dry_run:
+        with saving(output) as saved:
+            tuning = save_tuning(opened, tuning, output)
+        # Writing a file that the user named either succeeded or raised an error.
+        is_saved = saved.done or output is not None
     path = output or opened.config_path
     if as_json:
         print_json(tuning)
         return
     show(tuning)
     rules = count(len(tuning.rules), "rule")
-    # A file that the user named was written, or there was an error.
-    verb = f"Wrote {path}" if saved.done or output is not None else "Not saved"
-    stdout().print(f"{verb} ({rules}). {left_alone_words(tuning)}", markup=False)
+    wrote = f"Wrote {path}" if is_saved else f"Would write {path}" if dry_run else "Not saved"
+    stdout().print(f"{wrote} ({rules}). {left_alone_words(tuning)}", markup=False)
     next_step("nccltune report", study)
 
 
 def show(tuning: "Tuning") -> None:
-    """The rules and what was left alone, a block for every collective and scale."""
+    """Print the rules and the sizes left alone, in a block for each collective and scale."""
     for group in tuning.groups:
         _show_group(group)
 
@@ -115,23 +95,8 @@ def _show_group(group: "TunedGroup") -> None:
             hanging(out, (f"{'not sure':<11}", "yellow"), 11, words)
 
 
-def rule_words(item: "RuleEvidence") -> str:
-    """Return a rule's gain, its interval, the gains of single sizes, whether it is sure, and its
-    SMs: `1.21x  95 % CI 1.15-1.28  (per size 1.03-1.43)  sure  SMs 16 (default 24)`."""
-    from nccltune.report.words import gain_text, interval_text, per_size_text, sms_text
-
-    parts = ["gain unknown" if item.gain is None else gain_text(item.gain)]
-    parts.append(interval_text(item.gain_low, item.gain_high))
-    per_size = per_size_text(item.least, item.most)
-    parts += [f"({per_size})"] if per_size else []
-    parts.append("sure" if item.sure else "not sure")
-    parts += [] if item.written else ["not written"]
-    parts.append(sms_text(item.channels, item.default_channels))
-    return "  ".join(part for part in parts if part)
-
-
 def left_alone_words(tuning: "Tuning") -> str:
-    """How many of the sizes have no rule."""
+    """Return how many sizes have no rule."""
     sizes = sum(len(group.decisions) for group in tuning.groups)
     alone = sum(item.sizes for group in tuning.groups for item in group.left_alone)
     return f"Left alone on purpose: {alone} of {sizes} sizes."

@@ -1,2 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor: evidence of nodes against a rule base; what was found, and what to do about it."""
+"""The doctor: compare the facts of nodes with a rule base, and report findings and remedies.
+
+The flow is evidence -> facts -> rules -> examination -> report.
+
+evidence/       read nodes, collected folders and logs; make facts of them
+facts/          declare every fact: name, type, meaning, source
+language/       the expressions of rules
+rules/          the rules, one TOML file per family
+rulebase.py     read and check all rule files
+rule.py         one rule: its fields, and its compiled form
+code.py         checks of all nodes that an expression cannot express
+examine.py      evaluate each rule on each node: finding, ok, cannot tell, not applicable
+node_groups.py  group nodes with equal facts, so that a rule is evaluated once per group
+result.py       the result of an examination, and whether the exit code is 1
+summary.py      summarise an examination; list the files that would decide open rules
+titles.py       describe a node in one line
+script.py       make a shell script of the fixes
+platform.py     fill a study's `platform.json` with facts
+sources.py      make links of the sources of rules
+"""

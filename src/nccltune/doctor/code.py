@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few rules that an expression cannot say: named functions over all nodes."""
+"""Rules that an expression cannot express: named functions over all nodes."""
 
 import statistics
 from collections import defaultdict
@@ -9,30 +9,37 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 Values = Mapping[str, Any]
-"""The values of one node's facts by their names."""
+"""Values of one node's facts by name."""
 
 SLOW_PAIR = 0.85
-"""A pair below this share of the median pair is slow; pairs of a sound fabric are within 5 %."""
+"""A pair is slow below this share of the median pair. Pairs of a healthy fabric are within 5 %."""
 
 
-class Found(NamedTuple):
-    """What such a function found: each a sentence and the nodes that it is about. `missing` are
-    the facts that it would need; with them and nothing found it cannot tell."""
+class CodeFinding(NamedTuple):
+    """Result of such a function.
+
+    `sentences` are the findings, each with the nodes that it is about. `missing` are the facts that
+    the function needs but does not have. If there is no sentence and `missing` is not empty, the
+    verdict is CANNOT_TELL.
+    """
 
     sentences: tuple[tuple[str, tuple[str, ...]], ...] = ()
     missing: tuple[str, ...] = ()
 
 
 class Code(NamedTuple):
-    """`needs` are the facts that `run` looks at."""
+    """A function and the facts that it reads (`needs`)."""
 
-    run: Callable[[Mapping[str, Values]], Found]
+    run: Callable[[Mapping[str, Values]], CodeFinding]
     needs: tuple[str, ...]
 
 
-def slow_pairs(nodes: Mapping[str, Values]) -> Found:
-    """Pairs of nodes that are slower together than each is with others: the path between them, not
-    the nodes. The bandwidth of a pair is the best of its runs of one collective at one size."""
+def slow_pairs(nodes: Mapping[str, Values]) -> CodeFinding:
+    """Find pairs of nodes that are slower together than each node is with others.
+
+    Then the path between them is slow, not the nodes. The bandwidth of a pair is the best of its
+    runs of one collective at one size.
+    """
     known = [values["tests"] for values in nodes.values() if values.get("tests") is not None]
     runs: dict[Any, dict[tuple[str, ...], float]] = defaultdict(dict)
     for tests in known:
@@ -45,12 +52,12 @@ def slow_pairs(nodes: Mapping[str, Values]) -> Found:
     sentences: list[tuple[str, tuple[str, ...]]] = []
     enough = False
     for pairs in runs.values():
-        # With fewer no node was seen in a second pair that could clear it.
+        # With fewer pairs, the nodes of a slow pair are not measured in enough other pairs.
         if len(pairs) < 4:
             continue
         enough = True
         sentences += _slow(pairs)
-    return Found(tuple(sentences), () if enough else ("tests",))
+    return CodeFinding(tuple(sentences), () if enough else ("tests",))
 
 
 def _slow(pairs: Mapping[tuple[str, ...], float]) -> list[tuple[str, tuple[str, ...]]]:
@@ -70,9 +77,12 @@ def _slow(pairs: Mapping[tuple[str, ...], float]) -> list[tuple[str, tuple[str, 
     return found
 
 
-def split_shared_memory(nodes: Mapping[str, Values]) -> Found:
-    """Containers of one host (one boot id) that do not share /dev/shm: NCCL takes neither P2P nor
-    shared memory between them (shmDev in its peer information, transport/p2p.cc, NCCL 2.30)."""
+def split_shared_memory(nodes: Mapping[str, Values]) -> CodeFinding:
+    """Find containers of one host (one boot id) that do not share /dev/shm.
+
+    NCCL uses neither P2P nor shared memory between them (shmDev in its peer information,
+    transport/p2p.cc, NCCL 2.30).
+    """
     hosts: dict[str, list[tuple[str, str]]] = defaultdict(list)
     lacking = set()
     for name, values in nodes.items():
@@ -87,20 +97,23 @@ def split_shared_memory(nodes: Mapping[str, Values]) -> Found:
             devices = len({device for _, device in members})
             words = f"{len(members)} containers of one host have {devices} different /dev/shm"
             sentences.append((words, tuple(sorted(name for name, _ in members))))
-    return Found(tuple(sentences), tuple(sorted(lacking)))
+    return CodeFinding(tuple(sentences), tuple(sorted(lacking)))
 
 
 ASKED = ("gpus", "gpu.driver", "hcas", "node.modules")
-"""Facts that a node's collected files should tell where other nodes' files do."""
+"""Facts that a node's files should have if the files of other nodes have them."""
 MOST_KNOW = 0.9
 
 
-def nodes_not_read(nodes: Mapping[str, Values]) -> Found:
-    """Nodes whose files tell nothing, or not what those of the other nodes do: a collection that
-    failed or was cut. Of GPUs one other node is enough, of the rest nearly all others."""
+def nodes_not_read(nodes: Mapping[str, Values]) -> CodeFinding:
+    """Find nodes whose files have no facts, or lack facts that the other nodes have.
+
+    Their collection failed or was cut. A lack of `gpus` is a finding if one other node has it. A
+    lack of another fact is a finding if nearly all nodes (MOST_KNOW) have it.
+    """
     own = {name: values for name, values in nodes.items() if values.get("node.collected")}
     if len(own) < 2:
-        return Found(missing=("node.collected",))
+        return CodeFinding(missing=("node.collected",))
     empty = {name for name, values in own.items() if values.keys() <= {"node.collected"}}
     lacking: dict[str, list[str]] = defaultdict(list)
     for fact in ASKED:
@@ -114,7 +127,7 @@ def nodes_not_read(nodes: Mapping[str, Values]) -> Found:
         by_words["nothing was read of it"].append(name)
     for name, missing in lacking.items():
         by_words[f"not known, as it is of others: {', '.join(missing)}"].append(name)
-    return Found(tuple((words, tuple(names)) for words, names in by_words.items()))
+    return CodeFinding(tuple((words, tuple(names)) for words, names in by_words.items()))
 
 
 CODE: Mapping[str, Code] = MappingProxyType(
@@ -124,4 +137,4 @@ CODE: Mapping[str, Code] = MappingProxyType(
         "split_shared_memory": Code(split_shared_memory, ("node.boot_id", "node.shm_device")),
     }
 )
-"""Every such function by its name, as rule files name it in `code`."""
+"""All functions by the name that rule files use in `code`."""

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts against rules: each rule is asked of each node, or of all nodes beside each other."""
+"""Evaluate rules on facts: each rule on each node, or on all nodes together.
+
+`ask` decides between finding, ok, not applicable and cannot tell. `_in_range` and `_applies` decide
+whether a rule applies. `_compared` compares nodes.
+"""
 
 import statistics
 from collections import defaultdict
@@ -7,27 +11,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from nccltune.doctor.alike import Alike
 from nccltune.doctor.facts import Facts, FactType, catalogue
-from nccltune.doctor.functions import version_of
-from nccltune.doctor.result import Evidence, Examination, Fix, Judged, Node, Verdict
-from nccltune.doctor.rule import Of, Rule
+from nccltune.doctor.language.evaluation import STEPS, UNKNOWN, Env, Unsure, truth
+from nccltune.doctor.language.format_value import format_value
+from nccltune.doctor.language.functions import version_of
+from nccltune.doctor.language.template import Template
+from nccltune.doctor.node_groups import NodeGroups
+from nccltune.doctor.result import Evidence, Examination, Fix, Judged, Node, RuleVerdict
+from nccltune.doctor.rule import DoctorRule, Of
 from nccltune.doctor.rulebase import RuleBase
 from nccltune.doctor.sources import link
-from nccltune.doctor.spoken import spoken
-from nccltune.doctor.template import Template
 from nccltune.doctor.titles import node_title
-from nccltune.doctor.unknown import STEPS, UNKNOWN, Env, Unsure, truth
 
 MISFIT = "the rule does not fit the facts"
 _MAX_COMMANDS = 4
 _MAX_READ = 4
 
 
-class Answer(NamedTuple):
-    """What a rule says of one node; `evidence` with the nodes a sentence is about, if not this."""
+class RuleAnswer(NamedTuple):
+    """Result of a rule on one node.
 
-    verdict: Verdict
+    `evidence` are sentences, each with the nodes that it is about. No nodes means this node.
+    """
+
+    verdict: RuleVerdict
     evidence: tuple[tuple[str, tuple[str, ...]], ...] = ()
     missing: frozenset[str] = frozenset()
     remedy: str = ""
@@ -36,24 +43,24 @@ class Answer(NamedTuple):
 
 
 def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examination:
-    """Every rule asked of every node. `source` is where the facts are from, in words."""
+    """Evaluate every rule on every node. `source` describes the origin of the facts."""
     order = sorted(nodes)
-    alike = Alike(nodes)
+    groups = NodeGroups(nodes)
     values = {name: {key: fact.value for key, fact in nodes[name].items()} for name in order}
     envs = {name: Env(values[name]) for name in order}
     pool = Env(_pooled(values, base) if len(order) > 1 else {})
     judged = []
     for rule in base.rules:
         if rule.text.scope is Of.NODE:
-            asked: dict[Any, Answer] = {}
+            asked: dict[Any, RuleAnswer] = {}
             answers = {}
             for name, env in envs.items():
-                key = alike.key(name, rule)
+                key = groups.key(name, rule)
                 if key not in asked:
                     asked[key] = _asked(partial(ask, rule, env))
                 answers[name] = asked[key]
         else:
-            answers = {"": _asked(partial(_ask_all, rule, envs, values, pool, alike))}
+            answers = {"": _asked(partial(_ask_all, rule, envs, values, pool, groups))}
         judged.append(_judged(rule, answers, nodes))
     return Examination(
         source=source,
@@ -71,36 +78,46 @@ def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examinat
     )
 
 
-def ask(rule: Rule, env: Env) -> Answer:
-    """What `rule` says of one node, or of all nodes pooled."""
+def ask(rule: DoctorRule, env: Env) -> RuleAnswer:
+    """Evaluate `rule` on the facts of one node, or on the pooled records of all nodes.
+
+    The verdict is CANNOT_TELL if the finding is UNKNOWN, or if it is UNKNOWN whether the rule
+    applies. Then `missing` names the missing facts. If the finding is False, the verdict is OK,
+    even if it is UNKNOWN whether the rule applies.
+    """
     env.missing = set()
     env.names = {}
     env.steps = STEPS
     applies = _applies(rule, env)
     if applies is False:
-        return Answer(Verdict.NOT_APPLICABLE)
+        return RuleAnswer(RuleVerdict.NOT_APPLICABLE)
     assert rule.finding is not None
     value = rule.finding.run(env)
     found = truth(value)
     if found is False:
-        # Whether or not it applies: there is nothing to find.
-        return Answer(Verdict.OK)
+        # OK also if `applies` is UNKNOWN: there is nothing to find.
+        return RuleAnswer(RuleVerdict.OK)
     if found is UNKNOWN or applies is UNKNOWN:
-        return Answer(Verdict.CANNOT_TELL, missing=frozenset(env.missing))
+        return RuleAnswer(RuleVerdict.CANNOT_TELL, missing=frozenset(env.missing))
     return _filled(rule, env, value if rule.finding.kind.many else [None])
 
 
-def _asked(ask_it: Callable[[], Answer]) -> Answer:
-    """What a rule says; that it cannot tell where its expression does not fit the values, since
-    one node's odd files must not hide what all others tell."""
+def _asked(ask_it: Callable[[], RuleAnswer]) -> RuleAnswer:
+    """Return the answer of a rule, or CANNOT_TELL if its expression fails on the values.
+
+    Damaged files of one node must not hide the results of the other nodes.
+    """
     try:
         return ask_it()
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        return Answer(Verdict.CANNOT_TELL, missing=frozenset({f"({MISFIT}: {error})"}))
+        return RuleAnswer(RuleVerdict.CANNOT_TELL, missing=frozenset({f"({MISFIT}: {error})"}))
 
 
-def _applies(rule: Rule, env: Env) -> Any:
-    """In Kleene's logic: the NCCL version is in the rule's range, and its condition holds."""
+def _applies(rule: DoctorRule, env: Env) -> Any:
+    """Return whether a rule applies: True, False or UNKNOWN.
+
+    A rule applies if the NCCL version is in its range and its `applies` is true.
+    """
     ranged: Any = True
     if rule.text.nccl is not None:
         ranged = _in_range(rule, env)
@@ -112,7 +129,7 @@ def _applies(rule: Rule, env: Env) -> Any:
     return applies if ranged is True or applies is False else UNKNOWN
 
 
-def _in_range(rule: Rule, env: Env) -> Any:
+def _in_range(rule: DoctorRule, env: Env) -> Any:
     known = env.facts.get("nccl.version")
     version = UNKNOWN if known is None else version_of(known)
     if version is UNKNOWN:
@@ -125,7 +142,7 @@ def _in_range(rule: Rule, env: Env) -> Any:
     return bounds.before is None or version < version_of(bounds.before)
 
 
-def _filled(rule: Rule, env: Env, members: Iterable[Any]) -> Answer:
+def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
     assert rule.evidence is not None
     evidence: dict[str, tuple[str, ...]] = {}
     commands: dict[str, None] = {}
@@ -138,8 +155,8 @@ def _filled(rule: Rule, env: Env, members: Iterable[Any]) -> Answer:
         _fill_once(rule.commands, env, commands, for_shell=False)
         _fill_once(rule.fix, env, fix, for_shell=True)
     env.names = {}
-    return Answer(
-        Verdict.FINDING,
+    return RuleAnswer(
+        RuleVerdict.FINDING,
         tuple(evidence.items()),
         remedy=rule.remedy.fill(env),
         commands=tuple(commands),
@@ -150,34 +167,34 @@ def _filled(rule: Rule, env: Env, members: Iterable[Any]) -> Answer:
 def _fill_once(
     lines: Sequence[Template], env: Env, into: dict[str, None], *, for_shell: bool
 ) -> None:
-    """A line that speaks of a member is there for each, any other once."""
+    """Fill in lines for the current member. Equal lines are kept once."""
     for line in lines:
         into.setdefault(line.fill(env, for_shell=for_shell))
 
 
 def _ask_all(
-    rule: Rule,
+    rule: DoctorRule,
     envs: Mapping[str, Env],
     values: Mapping[str, Mapping[str, Any]],
     pool: Env,
-    alike: Alike,
-) -> Answer:
+    groups: NodeGroups,
+) -> RuleAnswer:
     if len(envs) < 2:
-        return Answer(Verdict.NOT_APPLICABLE)
+        return RuleAnswer(RuleVerdict.NOT_APPLICABLE)
     if rule.compare is not None:
-        return _compared(rule, envs, alike)
+        return _compared(rule, envs, groups)
     if rule.code is not None:
         found = rule.code.run(values)
         if found.sentences:
             return _whole(rule, found.sentences)
         if found.missing:
-            return Answer(Verdict.CANNOT_TELL, missing=frozenset(found.missing))
-        return Answer(Verdict.OK)
+            return RuleAnswer(RuleVerdict.CANNOT_TELL, missing=frozenset(found.missing))
+        return RuleAnswer(RuleVerdict.OK)
     return ask(rule, pool)
 
 
-class _Said(NamedTuple):
-    """What a node says to be compared; UNKNOWN in any of them where it cannot be."""
+class _Compared(NamedTuple):
+    """The compared values of a node, UNKNOWN if a fact is missing."""
 
     applies: Any
     group: Any
@@ -185,7 +202,7 @@ class _Said(NamedTuple):
     missing: frozenset[str]
 
 
-def _said(rule: Rule, env: Env) -> _Said:
+def _compared_of(rule: DoctorRule, env: Env) -> _Compared:
     env.missing = set()
     env.names = {}
     env.steps = STEPS
@@ -195,20 +212,20 @@ def _said(rule: Rule, env: Env) -> _Said:
     value = rule.compare.run(env)
     if isinstance(value, Unsure):
         value = UNKNOWN
-    return _Said(applies, group, value, frozenset(env.missing))
+    return _Compared(applies, group, value, frozenset(env.missing))
 
 
-def _compared(rule: Rule, envs: Mapping[str, Env], alike: Alike) -> Answer:
-    """Nodes beside each other: the majority of a group, and who is outside of it."""
+def _compared(rule: DoctorRule, envs: Mapping[str, Env], node_groups: NodeGroups) -> RuleAnswer:
+    """Compare the nodes of each group, and find those that differ from the majority."""
     assert rule.text.compare is not None
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
     missing: set[str] = set()
     excluded = 0
-    asked: dict[Any, _Said] = {}
+    asked: dict[Any, _Compared] = {}
     for name, env in envs.items():
-        key = alike.key(name, rule)
+        key = node_groups.key(name, rule)
         if key not in asked:
-            asked[key] = _said(rule, env)
+            asked[key] = _compared_of(rule, env)
         said = asked[key]
         if said.applies is False:
             excluded += 1
@@ -231,14 +248,17 @@ def _compared(rule: Rule, envs: Mapping[str, Env], alike: Alike) -> Answer:
     if sentences:
         return _whole(rule, sentences)
     if compared:
-        return Answer(Verdict.OK)
+        return RuleAnswer(RuleVerdict.OK)
     if excluded > len(envs) - 2 and not missing:
-        return Answer(Verdict.NOT_APPLICABLE)
-    return Answer(Verdict.CANNOT_TELL, missing=frozenset(missing))
+        return RuleAnswer(RuleVerdict.NOT_APPLICABLE)
+    return RuleAnswer(RuleVerdict.CANNOT_TELL, missing=frozenset(missing))
 
 
 def _different(what: str, members: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
-    """One sentence a value that is not the majority's; all values where there is no majority."""
+    """Return a sentence for each value that differs from the majority's value.
+
+    Without a majority, return a sentence for each value.
+    """
     by_value: dict[str, list[str]] = defaultdict(list)
     values = {}
     for name, value in members.items():
@@ -249,7 +269,9 @@ def _different(what: str, members: Mapping[str, Any]) -> list[tuple[str, tuple[s
     ordered = sorted(by_value.items(), key=lambda item: -len(item[1]))
     (most, with_most), (_, next_most) = ordered[:2]
     if len(with_most) == len(next_most):
-        return [(f"{what}: {spoken(values[value])}", tuple(names)) for value, names in ordered]
+        return [
+            (f"{what}: {format_value(values[value])}", tuple(names)) for value, names in ordered
+        ]
     return [
         (f"{what}: {_beside(values[value], values[most])} ({len(with_most)} nodes)", tuple(names))
         for value, names in ordered[1:]
@@ -257,35 +279,38 @@ def _different(what: str, members: Mapping[str, Any]) -> list[tuple[str, tuple[s
 
 
 def _beside(value: Any, most: Any) -> str:
-    """A value beside the majority's; of lists only what differs."""
+    """Return a value and the majority's value. For lists, return only the differences."""
     if not (isinstance(value, list) and isinstance(most, list)):
-        return f"{spoken(value)}; most have {spoken(most)}"
+        return f"{format_value(value)}; most have {format_value(most)}"
     more = [member for member in value if member not in most]
     less = [member for member in most if member not in value]
     if not more and not less:
-        return f"{spoken(value)}; most have {spoken(most)}"
-    parts = [f"has {spoken(more)}"] if more else []
-    parts += [f"lacks {spoken(less)}"] if less else []
+        return f"{format_value(value)}; most have {format_value(most)}"
+    parts = [f"has {format_value(more)}"] if more else []
+    parts += [f"lacks {format_value(less)}"] if less else []
     return f"{', '.join(parts)}, beside most"
 
 
 def _far(
     what: str, members: Mapping[str, Any], tolerance: float
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Nodes farther than `tolerance` (a share) below the median; faster is no finding."""
+    """Return the nodes that are more than `tolerance` (a share) below the median.
+
+    Nodes above the median are no finding.
+    """
     median = statistics.median(members.values())
+    middle = f"median of {len(members)} nodes: {format_value(float(median))}"
     return [
-        (f"{what}: {spoken(float(value))}; median of {len(members)} nodes: {spoken(float(median))}",
-         (name,))
+        (f"{what}: {format_value(float(value))}; {middle}", (name,))
         for name, value in members.items()
         if value < median * (1 - tolerance)
-    ]  # fmt: skip
+    ]
 
 
-def _whole(rule: Rule, sentences: Iterable[tuple[str, tuple[str, ...]]]) -> Answer:
+def _whole(rule: DoctorRule, sentences: Iterable[tuple[str, tuple[str, ...]]]) -> RuleAnswer:
     env = Env({})
-    return Answer(
-        Verdict.FINDING,
+    return RuleAnswer(
+        RuleVerdict.FINDING,
         tuple(sentences),
         remedy=rule.remedy.fill(env),
         commands=tuple(line.fill(env) for line in rule.commands),
@@ -294,7 +319,7 @@ def _whole(rule: Rule, sentences: Iterable[tuple[str, tuple[str, ...]]]) -> Answ
 
 
 def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str, Any]:
-    """The records of all nodes that rules ask for, each with its `node`."""
+    """Return the records of all nodes that rules about all nodes need, each with its `node`."""
     asked: set[str] = set()
     for rule in base.rules:
         if rule.text.scope is not Of.NODE and rule.finding is not None:
@@ -302,14 +327,16 @@ def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str
     pooled: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for node, facts in values.items():
         for name in asked & facts.keys():
-            # What is not records (the version of NCCL) is of one node and stays out.
+            # A fact without records (the version of NCCL) belongs to one node and cannot be pooled.
             if catalogue()[name].type is FactType.RECORDS:
                 pooled[name] += [record | {"node": node} for record in facts[name]]
     return dict(pooled)
 
 
-def _judged(rule: Rule, answers: Mapping[str, Answer], nodes: Mapping[str, Facts]) -> Judged:
-    by_verdict: dict[Verdict, list[str]] = defaultdict(list)
+def _judged(
+    rule: DoctorRule, answers: Mapping[str, RuleAnswer], nodes: Mapping[str, Facts]
+) -> Judged:
+    by_verdict: dict[RuleVerdict, list[str]] = defaultdict(list)
     evidence: dict[str, dict[str, None]] = defaultdict(dict)
     fixes: dict[tuple[str, ...], list[str]] = defaultdict(list)
     commands: dict[str, None] = {}
@@ -326,8 +353,8 @@ def _judged(rule: Rule, answers: Mapping[str, Answer], nodes: Mapping[str, Facts
         if answer.fix:
             fixes[answer.fix] += about or sorted({n for _, named in answer.evidence for n in named})
     verdict = next(
-        (v for v in Verdict if v in by_verdict),
-        Verdict.NOT_APPLICABLE,
+        (v for v in RuleVerdict if v in by_verdict),
+        RuleVerdict.NOT_APPLICABLE,
     )
     text = rule.text
     return Judged(
@@ -344,7 +371,7 @@ def _judged(rule: Rule, answers: Mapping[str, Answer], nodes: Mapping[str, Facts
             for words, named in evidence.items()
         ),
         alone=text.alone,
-        missing=tuple(sorted(missing)) if verdict is Verdict.CANNOT_TELL else (),
+        missing=tuple(sorted(missing)) if verdict is RuleVerdict.CANNOT_TELL else (),
         check=text.check,
         remedy=remedy or text.remedy.text,
         commands=tuple(commands)[:_MAX_COMMANDS],
@@ -358,14 +385,14 @@ def _judged(rule: Rule, answers: Mapping[str, Answer], nodes: Mapping[str, Facts
     )
 
 
-def _read(rule: Rule, named: Iterable[str], nodes: Mapping[str, Facts]) -> tuple[str, ...]:
-    """Where the facts of a sentence were read, on the first node it is about."""
+def _read(rule: DoctorRule, named: Iterable[str], nodes: Mapping[str, Facts]) -> tuple[str, ...]:
+    """Return where the facts of a sentence were read, for its first node."""
     first = next(iter(named), None)
     if first is None or first not in nodes:
         return ()
     facts = nodes[first]
     assert rule.finding or rule.compare or rule.code
     asked = rule.finding or rule.compare
-    # A setting says itself where it stands.
+    # Omit settings: each setting's record has its own place.
     names = sorted((asked.needs if asked is not None else rule.needs) - {"settings"})
     return tuple(dict.fromkeys(facts[name].source for name in names if name in facts))[:_MAX_READ]

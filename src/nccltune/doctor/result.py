@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an examination found, as data: terminal, JSON and HTML are made of it."""
+"""Result of an examination as data. The terminal, JSON and HTML reports are made from it."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -7,13 +7,18 @@ from enum import StrEnum
 import msgspec
 
 from nccltune.doctor.facts import UnusedFile
-from nccltune.doctor.rule import Of, Severity
+from nccltune.doctor.rule import Of
+from nccltune.model.finding import Severity
 
 SCHEMA_VERSION = 1
 
 
-class Verdict(StrEnum):
-    """What a rule says of a node, or of all of them: the worst of its nodes."""
+class RuleVerdict(StrEnum):
+    """Verdict of a rule on a node or on all nodes.
+
+    The members are in order, worst first. The verdict on several nodes is the worst of their
+    verdicts.
+    """
 
     FINDING = "finding"
     CANNOT_TELL = "cannot_tell"
@@ -22,7 +27,7 @@ class Verdict(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence, the nodes it is true of, and where it was read there."""
+    """A sentence, the nodes for which it is true, and where its facts were read."""
 
     text: str
     nodes: tuple[str, ...]
@@ -30,16 +35,19 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines of a shell that would mend it on `nodes`."""
+    """Shell lines that would fix a finding on `nodes`."""
 
     nodes: tuple[str, ...]
     lines: tuple[str, ...]
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule's verdict. `nodes` are those of each verdict; `missing` the facts that were not
-    there where it cannot tell; `remedy`, `commands` and `fix` are filled in where it found. A
-    sentence of evidence that is said `alone` needs no title before it."""
+    """Verdict of one rule.
+
+    `nodes` are the nodes of each verdict. `missing` are the missing facts if the verdict is
+    CANNOT_TELL. `remedy`, `commands` and `fix` are filled in for a finding. If `alone` is true, the
+    sentences of evidence need no title before them.
+    """
 
     rule: str
     number: int | None
@@ -47,8 +55,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     severity: Severity
     scope: Of
-    verdict: Verdict
-    nodes: dict[Verdict, tuple[str, ...]]
+    verdict: RuleVerdict
+    nodes: dict[RuleVerdict, tuple[str, ...]]
     evidence: tuple[Evidence, ...] = ()
     alone: bool = False
     missing: tuple[str, ...] = ()
@@ -63,8 +71,11 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A node examined: its name, what it is in words, what could not be read of it, and the files
-    of which nothing was used."""
+    """An examined node.
+
+    `title` describes it. `facts` is the number of facts. `unread` lists what could not be read.
+    `unused` lists the files of which nothing was used.
+    """
 
     name: str
     title: str
@@ -74,34 +85,35 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """Complete result of an examination."""
 
     schema_version: int = SCHEMA_VERSION
     source: str
     nodes: tuple[Node, ...]
     rules: tuple[Judged, ...]
 
-    def of(self, verdict: Verdict) -> tuple[Judged, ...]:
-        """The rules with that verdict; findings the gravest first."""
+    def of(self, verdict: RuleVerdict) -> tuple[Judged, ...]:
+        """Return the rules with that verdict, highest severity first."""
         order = list(Severity)
         found = [judged for judged in self.rules if judged.verdict is verdict]
         return tuple(sorted(found, key=lambda judged: order.index(judged.severity)))
 
     @property
     def is_wrong(self) -> bool:
-        """An error or a warning was found; notes alone are no reason."""
-        return any(judged.severity is not Severity.NOTE for judged in self.of(Verdict.FINDING))
+        """Whether an error or a warning was found. Notes do not count."""
+        return any(judged.severity is not Severity.NOTE for judged in self.of(RuleVerdict.FINDING))
 
 
 def read_words(read: Sequence[str], most: int = 48) -> str:
-    """Where something was read, for people: long commands are cut."""
+    """Return the places where something was read as text. Long commands are cut."""
     return "; ".join(
         source if len(source) <= most else f"{source[: most - 3].rstrip()}..." for source in read
     )
 
 
 def node_names(names: Sequence[str], most: int = 6) -> str:
-    """Names for people, runs of numbers together: `n[001-004,007]`, the rest counted."""
+    """Return names as text, with ranges of numbers: `n[001-004,007]`. Names after the first `most`
+    parts are counted."""
     parts = _folded(sorted(set(names), key=_natural))
     shown = ", ".join(parts[:most])
     more = len(parts) - most
@@ -115,7 +127,8 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 
 def _folded(names: Sequence[str]) -> list[str]:
-    """Names that differ in a number at their end, folded into brackets as Slurm writes them."""
+    """Return names with ranges in brackets, as Slurm prints them, for names that differ in their
+    last number."""
     groups: dict[tuple[str, int], list[int]] = {}
     order: list[tuple[str, int] | str] = []
     for name in names:
@@ -124,7 +137,7 @@ def _folded(names: Sequence[str]) -> list[str]:
         if not digits:
             order.append(name)
             continue
-        # Digits of one length only: n9 and n10 are no n[9-10] to a shell that wants leading zeros.
+        # Numbers with leading zeros form one range only if they have the same number of digits.
         key = (head, len(digits) if digits.startswith("0") else 0)
         if key not in groups:
             groups[key] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules as their files hold them, and compiled."""
+"""A rule: its fields in a file (RuleText), and its compiled form (DoctorRule)."""
 
 import re
 from collections.abc import Mapping
@@ -9,22 +9,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nccltune.doctor.code import CODE, Code
-from nccltune.doctor.expression import Compiled, Kind, Scope, compile_expression
-from nccltune.doctor.template import Template, compile_template
+from nccltune.doctor.language.expression import Compiled, Scope, ValueType, compile_expression
+from nccltune.doctor.language.template import Template, compile_template
 from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
 from nccltune.model.names import nearest
 
 
-class Severity(StrEnum):
-    """An error breaks or costs most, a warning costs, a note is worth to know."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
 class Of(StrEnum):
-    """What a rule looks at: each node, pairs of nodes, or all of them beside each other."""
+    """Scope of a rule: each node, pairs of nodes, or all nodes together."""
 
     NODE = "node"
     PAIR = "pair"
@@ -32,21 +25,21 @@ class Of(StrEnum):
 
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """NCCL versions that a rule is about: from `since` on, up to but not with `before`."""
+    """NCCL versions that a rule applies to, from `since` up to but excluding `before`."""
 
     since: str | None = None
     before: str | None = None
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The range as text."""
         if self.since and self.before:
             return f"{self.since} to before {self.before}"
         return f"{self.since} and newer" if self.since else f"before {self.before}"
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do. `commands` do or confirm it, `cost` is what it costs."""
+    """The fix of a finding in words. `commands` apply or confirm it, `cost` is its cost."""
 
     text: str
     commands: tuple[str, ...] = ()
@@ -54,10 +47,10 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Compare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nodes beside each other: `value` of each, among those for which `within` gives the same.
+    """Comparison of `value` between the nodes that have the same `within`.
 
-    With `tolerance` they are numbers, and a node is an outlier that is farther than this share
-    from the median. `what` is how the value is called.
+    With `tolerance` the values are numbers. Then a node is an outlier if it is more than this share
+    below the median. `what` names the value in sentences.
     """
 
     value: str
@@ -67,7 +60,7 @@ class Compare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule as it stands in a file; `docs/reference/doctor.md` says what each field means."""
+    """Fields of a rule in a file. `docs/reference/doctor.md` explains each."""
 
     id: str
     title: str
@@ -88,8 +81,11 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     nccl: Versions | None = None
 
 
-class Rule(NamedTuple):
-    """A rule ready to run. Of `finding`, `compare` and `code` one is there."""
+class DoctorRule(NamedTuple):
+    """A compiled rule. It has exactly one of `finding`, `compare` and `code`.
+
+    `needs` are the facts that its expressions name.
+    """
 
     text: RuleText
     family: str
@@ -104,11 +100,11 @@ class Rule(NamedTuple):
     fix: tuple[Template, ...]
     needs: frozenset[str]
     asked: tuple[str, ...]
-    """`needs` in one order."""
+    """`needs`, sorted."""
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The rule's id."""
         return self.text.id
 
 
@@ -116,8 +112,11 @@ _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VERSION = re.compile(r"2\.\d+(\.\d+)?")
 
 
-def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Rule:
-    """A rule compiled. Raises InputError, which names the field that is wrong."""
+def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> DoctorRule:
+    """Compile a rule.
+
+    Raises InputError that names the wrong field.
+    """
     _check(text)
     pooled = text.scope is not Of.NODE and text.compare is None
     scope = Scope(tables=tables, pooled=pooled)
@@ -128,7 +127,9 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Rule
     compare = _field("compare.value", beside.value if beside else None, one)
     within = _field("compare.within", beside.within if beside else None, one)
     many = finding is not None and finding.kind.many
-    variables = {"it": Kind(record=finding.kind.records)} if finding is not None and many else {}
+    variables = (
+        {"it": ValueType(record=finding.kind.records)} if finding is not None and many else {}
+    )
     speaks = Scope(variables, tables, pooled)
     evidence = _template("evidence", text.evidence, speaks) if text.evidence else None
     remedy = _template("remedy.text", text.remedy.text, Scope(tables=tables, pooled=pooled))
@@ -140,26 +141,26 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Rule
         needs |= part.needs if part is not None else frozenset()
     if text.nccl is not None:
         needs |= {"nccl.version"}
-    return Rule(
+    return DoctorRule(
         text, family, applies, finding, compare, within, code, evidence, remedy, commands, fix,
         needs, tuple(sorted(needs)),
     )  # fmt: skip
 
 
 def _check(text: RuleText) -> None:
-    """What the types of the fields do not say."""
+    """Check what the field types cannot express. Raises InputError."""
     if _ID.fullmatch(text.id) is None:
         raise InputError(f"id: {text.id!r} is not lower case words parted by dashes")
     for field in ("title", "check"):
         if not getattr(text, field).strip():
             raise InputError(f"{field}: is empty")
     if not text.source:
-        raise InputError("source: is empty; a rule says where it is from")
+        raise InputError("source: is empty; a rule names its sources")
     given = [name for name in ("finding", "compare", "code") if getattr(text, name) is not None]
     if len(given) != 1:
         raise InputError(f"finding, compare or code: exactly one is needed, not {given or 'none'}")
     if text.finding is not None and not text.evidence:
-        raise InputError("evidence: is empty; it says what was found")
+        raise InputError("evidence: is empty; it states what was found")
     if text.compare is not None and text.scope is not Of.CLUSTER:
         raise InputError("compare: is for scope = 'cluster'")
     if text.code is not None and text.code not in CODE:
@@ -167,7 +168,9 @@ def _check(text: RuleText) -> None:
             f"code: no function is called {text.code!r}", hint=nearest(text.code, CODE)
         )
     if bool(text.fix) == bool(text.by_hand):
-        raise InputError("fix or by_hand: exactly one; by_hand says why no script should do it")
+        raise InputError(
+            "fix or by_hand: exactly one; by_hand gives the reason why no script should do it"
+        )
     if text.nccl is not None:
         bounds = [bound for bound in (text.nccl.since, text.nccl.before) if bound is not None]
         if not bounds or any(_VERSION.fullmatch(bound) is None for bound in bounds):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule base: every file of `rules/`, read, checked and compiled once."""
+"""Read, check and compile every file of `rules/` once."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -9,31 +9,31 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nccltune.doctor.rule import Rule, RuleText, compile_rule
+from nccltune.doctor.rule import DoctorRule, RuleText, compile_rule
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 
 
 class Family(NamedTuple):
-    """A file of rules: its name, its title and what stands in it."""
+    """A file of rules: its name, its title and its rules."""
 
     name: str
     title: str
-    rules: tuple[Rule, ...]
+    rules: tuple[DoctorRule, ...]
 
 
 class RuleBase(NamedTuple):
-    """All families."""
+    """All families of rules."""
 
     families: tuple[Family, ...]
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[DoctorRule, ...]:
         """All rules in the order of the files."""
         return tuple(rule for family in self.families for rule in family.rules)
 
-    def rule(self, name: str) -> Rule:
-        """The rule of that id or number. Raises InputError where there is none."""
+    def rule(self, name: str) -> DoctorRule:
+        """Return the rule with that id or number. Raises InputError if there is none."""
         for rule in self.rules:
             if name in (rule.id, str(rule.text.number)):
                 return rule
@@ -44,7 +44,7 @@ class RuleBase(NamedTuple):
 
 @cache
 def rule_base() -> RuleBase:
-    """The rules that come with nccltune."""
+    """Return the rules that are part of nccltune."""
     folder = files("nccltune.doctor").joinpath("rules")
     texts = {
         entry.name: entry.read_text(encoding="utf-8")
@@ -55,14 +55,17 @@ def rule_base() -> RuleBase:
 
 
 def read_rules(texts: Mapping[str, str]) -> RuleBase:
-    """The rules of some files (`name -> text`). Raises InputError that names file, rule, field."""
+    """Return the rules of files (`name -> text`).
+
+    Raises InputError that names file, rule and field.
+    """
     families = tuple(_family(name, text) for name, text in texts.items())
     _check_unique(families)
     return RuleBase(families)
 
 
 class _Shell(msgspec.Struct, forbid_unknown_fields=True):
-    """A file whose rules are not read yet, so that an error can name the rule it is in."""
+    """A file whose rules are not yet converted, so that an error can name the rule."""
 
     family: str
     title: str
@@ -92,7 +95,7 @@ def _family(name: str, text: str) -> Family:
 
 
 def _field_first(message: str) -> str:
-    """msgspec's `Expected x, got y - at `$.field`` as `field: expected x, got y`."""
+    """Return msgspec's `Expected x, got y - at `$.field`` as `field: expected x, got y`."""
     words, at, path = message.partition(" - at `$.")
     return f"{path.removesuffix('`')}: {words[:1].lower()}{words[1:]}" if at else message
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shell script that would mend what was found. It is printed and never run."""
+"""Make the shell script that would fix what was found. It is printed and never run."""
 
 import shlex
 import textwrap
 
 import nccltune
-from nccltune.doctor.result import Examination, Fix, Judged, Verdict, node_names
+from nccltune.doctor.result import Examination, Fix, Judged, RuleVerdict, node_names
 
 
 def fix_script(examined: Examination) -> str:
-    """Lines for what a script can mend, each under its finding; the rest as comments, by hand.
+    """Return the script: shell lines for findings that a script can fix, comments for the others.
 
-    For many nodes the lines stand behind the names of the hosts they are for, so that the same
-    script may run everywhere.
+    For several nodes, the lines are guarded by the host names, so that the same script may run on
+    all nodes.
     """
     lines = [
         "#!/bin/sh",
@@ -20,7 +20,7 @@ def fix_script(examined: Examination) -> str:
         "# Nothing was changed. Read it, take out what you do not want, and run it as root.",
         "set -eu",
     ]
-    findings = examined.of(Verdict.FINDING)
+    findings = examined.of(RuleVerdict.FINDING)
     for judged in findings:
         lines += ["", *_comment(f"{judged.severity}: {judged.title} ({judged.rule})")]
         if judged.by_hand is not None:
@@ -61,5 +61,5 @@ def _comment(words: str) -> list[str]:
 
 
 def _one_line(words: str) -> str:
-    """Foreign words as part of a comment: no line break may end it."""
+    """Return foreign text for a comment. Line breaks are replaced, because they would end it."""
     return "".join(char if char.isprintable() else "?" for char in words)

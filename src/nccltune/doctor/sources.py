@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of rules as addresses: `NVIDIA/nccl#1202` and `docs:env` are short for theirs."""
+"""Make links of the sources of rules. `NVIDIA/nccl#1202` and `docs:env` are short forms."""
 
 import re
 
@@ -8,10 +8,13 @@ _DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/"
 
 
 def link(source: str) -> str:
-    """`words (address)`, or the words alone where they have none; `docs:PAGE` is NCCL's guide."""
+    """Return `words (address)`, or only the words if they have no address.
+
+    `docs:PAGE` is a page of NCCL's user guide.
+    """
     if source.startswith("docs:"):
         page = source.removeprefix("docs:")
         return f"NCCL user guide, {page} ({_DOCS}{page}.html)"
     found = _THREAD.fullmatch(source)
-    # GitHub leads from issues/N to the pull request where N is one.
+    # GitHub redirects issues/N to the pull request if N is one.
     return f"{source} (https://github.com/{found[1]}/issues/{found[2]})" if found else source

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An examination in a few sentences: the verdict, and what would tell what could not be told."""
+"""Summarise an examination: its verdict, and the files that would decide open rules."""
 
 import textwrap
 from collections import Counter
 
 from nccltune.doctor.facts import catalogue
-from nccltune.doctor.result import Examination, Judged, Verdict, node_names
-from nccltune.doctor.rule import Severity
+from nccltune.doctor.result import Examination, Judged, RuleVerdict, node_names
+from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
 _LONGEST = 160
 
 
 def verdict_words(examined: Examination) -> str:
-    """`2 findings: 1 error, 1 warning`, or that nothing was found."""
-    findings = examined.of(Verdict.FINDING)
+    """Return `2 findings: 1 error, 1 warning`, or that nothing was found."""
+    findings = examined.of(RuleVerdict.FINDING)
     if not findings:
-        if not examined.of(Verdict.OK):
+        if not examined.of(RuleVerdict.OK):
             return "nothing could be checked"
         unused = sum(len(node.unused) for node in examined.nodes)
         if not unused:
@@ -29,12 +29,13 @@ def verdict_words(examined: Examination) -> str:
 
 
 def line_words(examined: Examination, most: int = 3) -> str:
-    """All of it in one line: how many rules say ok, and the `most` gravest findings in words."""
-    findings = examined.of(Verdict.FINDING)
-    well = len(examined.of(Verdict.OK))
+    """Return a summary in one line: the number of rules that are ok, and the `most` gravest
+    findings."""
+    findings = examined.of(RuleVerdict.FINDING)
+    well = len(examined.of(RuleVerdict.OK))
     if not findings:
-        # Without findings the line must not look better than it is.
-        open_ = f" · cannot tell {len(examined.of(Verdict.CANNOT_TELL))}"
+        # Without findings, also report the open rules, so that the line does not look too good.
+        open_ = f" · cannot tell {len(examined.of(RuleVerdict.CANNOT_TELL))}"
         return f"ok {well} · nothing found{open_}" if well else "nothing could be checked"
     noun = "finding" if len(findings) == 1 else "findings"
     parts = [_in_short(judged) for judged in findings[:most]]
@@ -44,7 +45,10 @@ def line_words(examined: Examination, most: int = 3) -> str:
 
 
 def _in_short(judged: Judged) -> str:
-    """`GPU 1 is slow (its evidence and 2 more)`; evidence that says it all goes without a title."""
+    """Return a finding in short: `GPU 1 is slow (its evidence and 2 more)`.
+
+    If the evidence is complete without a title (`alone`), the title is omitted.
+    """
     shown = [
         textwrap.shorten(item.text, _LONGEST, placeholder=" ...")
         for item in judged.evidence[: 3 if judged.alone else 1]
@@ -55,19 +59,20 @@ def _in_short(judged: Judged) -> str:
 
 
 def count_words(examined: Examination) -> str:
-    """How many rules have each of the other verdicts."""
+    """Return how many rules have each verdict other than finding."""
     return " · ".join(
         f"{words} {len(examined.of(verdict))}"
         for verdict, words in (
-            (Verdict.OK, "ok"),
-            (Verdict.CANNOT_TELL, "cannot tell"),
-            (Verdict.NOT_APPLICABLE, "not applicable"),
+            (RuleVerdict.OK, "ok"),
+            (RuleVerdict.CANNOT_TELL, "cannot tell"),
+            (RuleVerdict.NOT_APPLICABLE, "not applicable"),
         )
     )
 
 
 def node_words(examined: Examination) -> str:
-    """The node and what it is; of many nodes how many of each kind there are."""
+    """Return the node's name and title. For several nodes, return how many there are of each
+    kind."""
     if len(examined.nodes) == 1:
         (node,) = examined.nodes
         return f"{node.name} · {node.title}" if node.title else node.name
@@ -80,8 +85,11 @@ def node_words(examined: Examination) -> str:
 
 
 def unused_words(examined: Examination) -> list[str]:
-    """Return a line for each file of which nothing was used, with the reason; files alike of many
-    nodes are one line. These are what nobody may take for examined."""
+    """Return a line for each file of which nothing was used, with the reason.
+
+    The same file of several nodes is one line. The user must not assume that these files were
+    examined.
+    """
     nodes: dict[tuple[str, str], list[str]] = {}
     many = len(examined.nodes) > 1
     for node in examined.nodes:
@@ -95,9 +103,12 @@ def unused_words(examined: Examination) -> list[str]:
 
 
 def what_would_tell(examined: Examination, most: int = 3) -> list[tuple[str, int]]:
-    """What to read so that the rules that cannot tell can, and how many it would help; the most
-    helpful first. A rule counts for the first of its missing facts that is asked for."""
-    rules = {judged.rule: set(judged.missing) for judged in examined.of(Verdict.CANNOT_TELL)}
+    """Return what to read to decide the open rules, and how many rules it would decide.
+
+    The most helpful source is first. A rule counts for the first source in the result that has one
+    of its missing facts.
+    """
+    rules = {judged.rule: set(judged.missing) for judged in examined.of(RuleVerdict.CANNOT_TELL)}
     found: list[tuple[str, int]] = []
     while rules and len(found) < most:
         counted = Counter(_read(fact) for missing in rules.values() for fact in missing)
@@ -115,9 +126,9 @@ def what_would_tell(examined: Examination, most: int = 3) -> list[tuple[str, int
 
 
 def _read(fact: str) -> str:
-    """Where a fact is read, by its name or that of a field of its records."""
+    """Return where a fact is read. `fact` is its name, or its name and a field of its records."""
     known = catalogue().get(fact) or catalogue().get(fact.rpartition(".")[0])
     if known is None:
         return ""
-    # All that an NCCL log tells is one thing to hand in.
+    # All facts of an NCCL log come from one file.
     return catalogue()["log.lines"].read if known.name.startswith("log.") else known.read

@@ -1,38 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node in one line: its GPUs, driver, NCCL, network and cloud, as far as they are known."""
+"""Describe a node in one line: its GPUs, driver, NCCL, network and cloud, as far as known."""
 
 from collections import Counter
-from typing import Any
 
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.cloud import CLOUD_MACHINE_TYPE, CLOUD_PROVIDER
+from nccltune.doctor.facts.gpu import GPU_DRIVER, GPUS, NodeGpu
+from nccltune.doctor.facts.network import HCAS, RdmaPortState
+from nccltune.doctor.facts.node import NODE_VIRTUAL
+from nccltune.doctor.facts.settings import NCCL_VERSION
 
 
 def node_title(facts: Facts) -> str:
-    """`8 x NVIDIA H200 · driver 570.86 · NCCL 2.28.9 · 8 x 400 Gb/s InfiniBand`."""
-    parts = [_gpus(facts.value("gpus"))]
-    for lead, name in (("driver", "gpu.driver"), ("NCCL", "nccl.version")):
-        if facts.value(name):
-            parts.append(f"{lead} {facts.value(name)}")
-    parts += [_network(facts.value("hcas")), _where(facts)]
+    """Return `8 x NVIDIA H200 · driver 570.86 · NCCL 2.28.9 · 8 x 400 Gb/s InfiniBand`."""
+    parts = [_gpus(facts.value(GPUS))]
+    for lead, fact in (("driver", GPU_DRIVER), ("NCCL", NCCL_VERSION)):
+        version = facts.value(fact)
+        if version:
+            parts.append(f"{lead} {version}")
+    parts += [_network(facts.value(HCAS)), _where(facts)]
     return " · ".join(part for part in parts if part)
 
 
-def _gpus(gpus: Any) -> str:
+def _gpus(gpus: list[NodeGpu] | None) -> str:
     if gpus is None:
         return ""
     if not gpus:
         return "no GPU"
-    names = Counter(gpu.get("name") or "GPU" for gpu in gpus)
+    names = Counter(gpu.name or "GPU" for gpu in gpus)
     return " + ".join(f"{count} x {name}" for name, count in names.items())
 
 
-def _network(hcas: Any) -> str:
+def _network(hcas: list[RdmaPortState] | None) -> str:
     if not hcas:
         return ""
     kinds = Counter(
-        (hca.get("rate_gbit_per_s"), hca.get("link_layer") or "RDMA")
-        for hca in hcas
-        if hca.get("state") != "DOWN"
+        (hca.rate_gbit_per_s, hca.link_layer or "RDMA") for hca in hcas if hca.state != "DOWN"
     )
     return " + ".join(
         f"{count} x {rate:g} Gb/s {layer}" if rate else f"{count} x {layer}"
@@ -41,7 +44,7 @@ def _network(hcas: Any) -> str:
 
 
 def _where(facts: Facts) -> str:
-    provider = facts.value("cloud.provider")
+    provider = facts.value(CLOUD_PROVIDER)
     if provider and provider != "none":
-        return " ".join(part for part in (provider, facts.value("cloud.machine_type")) if part)
-    return "virtual machine" if facts.value("node.virtual") else ""
+        return " ".join(part for part in (provider, facts.value(CLOUD_MACHINE_TYPE)) if part)
+    return "virtual machine" if facts.value(NODE_VIRTUAL) else ""

@@ -1,2 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Say a job rightly to the launcher a site has, follow it, and check commands before they run."""
+"""Start a job with the launcher of a site and follow it to its end.
+
+job.py         a job: the keys of a job file
+flavor.py      launchers and their versions
+find.py        installed launchers and their versions
+allocation.py  nodes that a queue gave to this shell
+placement.py   processes and GPUs of each node
+program.py     arguments of nccl-tests: GPUs, sizes
+options.py     meaning of nccl-tests' and nccltune-bench's arguments
+render/        from a job to a command, script or manifest
+run.py         start, follow and end a command
+batch.py       submit, watch and cancel a Slurm job
+kubernetes/    create, watch and delete a Kubernetes job
+follow.py      parse the output while it grows
+process.py     sessions of child processes, and signals
+judge.py       how a run really ended
+state.py       the end states of a run
+keep.py        the folder of a run, and its samples in a study
+"""

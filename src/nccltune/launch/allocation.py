@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this shell was given by a queue, as its variables tell: an allocation, nodes, hosts."""
+"""Read the allocation that a queue gave to this shell from its variables: nodes, hosts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -21,18 +21,19 @@ _HOSTS_KNOWN = (
     "HYDRA_HOST_FILE",
     "I_MPI_HYDRA_HOST_FILE",
 )
-"""Variables that tell an mpirun its nodes."""
+"""Variables from which an mpirun reads its nodes."""
 
 
 class Allocated(NamedTuple):
-    """How many nodes Slurm gave, and where that was read, in words."""
+    """How many nodes Slurm allocated, and the variable that holds the number."""
 
     nodes: int
     words: str
 
 
 def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated | None:
-    """The nodes of the job of Slurm that this shell is in, where Slurm is to start on them."""
+    """Return the nodes of the job of Slurm that this shell is in, where Slurm is to start on
+    them."""
     told = environment.get(NODES, "")
     if launcher is not Launcher.SLURM or JOB not in environment or not told.isdecimal():
         return None
@@ -50,9 +51,9 @@ def knows_hosts(
 def check_hosts(
     flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
 ) -> None:
-    """Raise InputError where an mpirun is to start on nodes that nobody names to it."""
+    """Raise InputError where an mpirun should start on several nodes and no host is named."""
     if not knows_hosts(flavor, nodes, hosts, environment):
         raise InputError(
             f"{flavor.words} is to start on {nodes} nodes, and none is named",
-            hint="--hosts node1,node2",
+            hint="--set hosts=node1,node2",
         )

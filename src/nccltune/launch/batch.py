@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.launch.follow import Follower
-from nccltune.launch.process import signal_of, start
-from nccltune.launch.state import End, State
+from nccltune.launch.process import signal_of
+from nccltune.launch.state import End, RunState
 from nccltune.model.errors import LaunchError
+from nccltune.native.child import run_tool, start
 
 POLL_S = 2.0
 _COMMAND_LIMIT_S = 60
@@ -34,14 +35,14 @@ _OVER = {
 _WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED")
 
 
-class Status(NamedTuple):
-    """What Slurm says of a job: its state, and why where it waits."""
+class SlurmStatus(NamedTuple):
+    """The state of a job in Slurm, and the reason if it waits."""
 
     state: str
     reason: str = ""
 
 
-class Batch:
+class SlurmBatchJob:
     """One job. `told` hears its number and every change of state; `environment` has the PATH."""
 
     def __init__(
@@ -64,7 +65,7 @@ class Batch:
         """Submit by `words` and follow to the end. A job that has not started after
         `start_within_s` seconds is cancelled.
 
-        KeyboardInterrupt cancels the job, and is told in the result. Raises LaunchError where it is
+        KeyboardInterrupt cancels the job, and the result states it. Raises LaunchError where it is
         refused, PlatformError where Slurm is not here.
         """
         try:
@@ -77,7 +78,7 @@ class Batch:
             if self.number:
                 why += f"; {self._cancel()}"
             self._follow()
-            return End(State.STOPPED, why, number)
+            return End(RunState.STOPPED, why, number)
         finally:
             self._follower.finish()
 
@@ -106,7 +107,7 @@ class Batch:
             )
 
     def _watch(self, start_within_s: float | None) -> End:
-        before: Status | None = None
+        before: SlurmStatus | None = None
         unknown = 0
         begun = time.monotonic()
         while True:
@@ -127,12 +128,13 @@ class Batch:
                 if start_within_s is not None and waited_s > start_within_s:
                     if status.state in _WAITS:
                         why = f"not started after {waited_s:.0f} s ({status.reason or 'no reason'})"
-                        return End(State.PENDING, f"{why}; {self._cancel()}")
+                        return End(RunState.PENDING, f"{why}; {self._cancel()}")
                     start_within_s = None
             time.sleep(self._poll_s)
 
-    def status(self) -> Status | None:
-        """What the queue or, after a while, the accounting says; None where neither knows."""
+    def status(self) -> SlurmStatus | None:
+        """Return the state from the queue or, after a while, the accounting; None where neither
+        knows."""
         number = self.number.partition(";")[0]
         said = self._ask(["squeue", "-h", "-t", "all", "-j", number, "-o", "%T|%r"])
         if said is None or not said:
@@ -142,26 +144,26 @@ class Batch:
         state, _, reason = said.splitlines()[0].partition("|")
         # `CANCELLED by 1000`, `COMPLETED+`.
         state = re.split(r"[ +]", state.strip(), maxsplit=1)[0]
-        return Status(state, "" if reason == "None" else reason)
+        return SlurmStatus(state, "" if reason == "None" else reason)
 
-    def _over(self, status: Status) -> End:
+    def _over(self, status: SlurmStatus) -> End:
         # The file may reach this machine after the news: network file systems take their time.
         time.sleep(min(self._poll_s, 1.0))
         self._follow()
         if status.state == "COMPLETED":
-            return End(State.DONE)
-        return End(State.FAILED, f"{_OVER[status.state]} ({status.state})")
+            return End(RunState.DONE)
+        return End(RunState.FAILED, f"{_OVER[status.state]} ({status.state})")
 
-    def _lost(self, before: Status | None) -> End:
+    def _lost(self, before: SlurmStatus | None) -> End:
         last = f"; it was {before.state.lower()} before" if before is not None else ""
         return End(
-            State.LOST,
+            RunState.LOST,
             f"neither squeue nor sacct knows job {self.number}{last}: it may still run. "
             f"Look: scontrol show job {self.number}. End it: scancel {self.number}",
         )
 
     def _cancel(self) -> str:
-        """Cancel it and wait until it is over; how that went."""
+        """Cancel the job and wait until it has ended; return the result in words."""
         number = self.number.partition(";")[0]
         with contextlib.suppress(KeyboardInterrupt):
             asked = self._ask(["scancel", number])
@@ -181,20 +183,9 @@ class Batch:
                 self._follower.feed(data)
 
     def _ask(self, command: list[str]) -> str | None:
-        """What a command of Slurm says; None where it fails."""
-        try:
-            done = subprocess.run(
-                command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=_COMMAND_LIMIT_S,
-                start_new_session=True,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return _plain(done.stdout) if done.returncode == 0 else None
+        """Return the output of a Slurm command; None where it fails."""
+        done = run_tool(command, _COMMAND_LIMIT_S, self._environment)
+        return _plain(done.out) if done is not None and done.status == 0 else None
 
 
 def _number_of(out: bytes) -> str:
@@ -207,7 +198,7 @@ def _plain(data: bytes) -> str:
     return data.decode(errors="replace").strip()
 
 
-def _words(status: Status) -> str:
+def _words(status: SlurmStatus) -> str:
     state = status.state.lower().replace("_", " ")
     because = f" ({status.reason})" if status.reason and status.state in _WAITS else ""
     return f"is {state}{because}"

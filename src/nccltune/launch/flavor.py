@@ -20,7 +20,7 @@ class Launcher(enum.Enum):
 
 
 class Flavor(NamedTuple):
-    """A launcher with its version, empty where nobody knows it."""
+    """A launcher with its version; empty if unknown."""
 
     launcher: Launcher
     version: tuple[int, ...] = ()
@@ -52,7 +52,7 @@ _VERSION_LINES = (
 
 
 def flavor_of(version_text: str) -> Flavor | None:
-    """The launcher by what its `--version` says; None for one that is not known."""
+    """Return the launcher by its `--version`; None for an unknown one."""
     for launcher, pattern in _VERSION_LINES:
         if match := pattern.search(version_text):
             return Flavor(launcher, tuple(int(part) for part in match[1].split(".")))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nccltune.formats.prefixes import strip_prefix
+from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.launch.placement import Placement
 
 # A row that was cut can have words of a launcher behind it.
@@ -19,7 +19,7 @@ _HEADER = re.compile(r"\s*#\s+(?:size\s+count\s+type|\(B\)\s+\(elements\))")
 _DEVICE = re.compile(
     r"\s*#\s+Rank\s+(?P<rank>\d+) (?:Group\s+\d+ )?Pid\s+(?P<pid>\d+) on\s+(?P<host>\S+) device"
 )
-# What launchers say when the daemon of a node is gone: Open MPI 4.1 and 5.0, MPICH's hydra 4.0,
+# What launchers print when the daemon of a node is gone: Open MPI 4.1 and 5.0, MPICH's hydra 4.0,
 # Intel MPI 2021, srun 22.05.
 _LOST = re.compile(
     r"unable to reliably start one or more daemons|daemon failed to report back after being spawned"
@@ -32,7 +32,7 @@ _LAST_LINES = 8
 _LONGEST_LINE = 1 << 16
 
 
-class Seen(NamedTuple):
+class Participants(NamedTuple):
     """Who took part, by the table's own list of devices: ranks, processes on each host."""
 
     ranks: int
@@ -55,28 +55,28 @@ class Follower:
     @property
     def last_words(self) -> list[str]:
         """The last lines of the program that are neither table nor comment, then the launcher's:
-        what it says of a death would push out the reason. Of a node that went away it says nothing
+        its lines about a death would push out the reason. About a lost node it prints nothing
         but guesses."""
         if self._lost is not None and self._tables:
             return list(self._last)
         return [*self._last, *self._launchers_last]
 
     @property
-    def seen(self) -> Seen | None:
-        """Who took part; None where no line said so. Tables of processes that each believe to be
-        alone are as many runs of one rank: the first is told."""
+    def seen(self) -> Participants | None:
+        """Return who took part; None where no line shows it. Tables of processes that each believe
+        to be alone are as many runs of one rank: the first is returned."""
         if not self._tables:
             return None
         ranks = next(iter(self._tables.values()))
         hosts: dict[str, int] = {}
         for host, _ in sorted(set(ranks.values())):
             hosts[host] = hosts.get(host, 0) + 1
-        return Seen(len(ranks), hosts)
+        return Participants(len(ranks), hosts)
 
     @property
     def lost(self) -> str | None:
-        """The sentence for a node that the launcher says it lost, or never had; None where it says
-        nothing of that."""
+        """Return the sentence for a node that the launcher reports as lost or missing; None where
+        it reports nothing of that."""
         if self._lost is None:
             return None
         if not self._tables:

@@ -19,7 +19,7 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What Slurm is told besides; `mpi` is `pmix` or `pmi2`, found out where not given. `gpus` is
+    """Options for Slurm; `mpi` is `pmix` or `pmi2`, found out where not given. `gpus` is
     false where the site has no generic resource for them; `options` are options of sbatch."""
 
     partition: str | None = None
@@ -32,10 +32,10 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What Kubernetes is told besides. `context` is a cluster of kubectl's configuration;
+    """Options for Kubernetes. `context` is a cluster of kubectl's configuration;
     `resources` are limits of a worker beside its GPUs, such as `rdma/ib = 1`; `shm` is the size of
     a worker's /dev/shm; `ssh_secret` holds the key of a JobSet's nodes (the MPI Operator makes its
-    own)."""
+    own, and mounts it at `ssh_path`, `.ssh` in the home of the image's user)."""
 
     kind: Literal["MPIJob", "JobSet"] = "MPIJob"
     context: str | None = None
@@ -46,11 +46,12 @@ class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     resources: dict[str, int | str] = {}
     shm: str = "16Gi"
     ssh_secret: str = "nccl-test-ssh"  # noqa: S105 - a name
+    ssh_path: str = "/root/.ssh"
     node_selector: dict[str, str] = {}
 
 
 class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is to run, and where.
+    """A test to run, and where.
 
     `program` is a binary with its arguments, but for the GPUs of a process, which follow from
     `processes`. `interface`, `hcas` and `nvls` stand for NCCL_SOCKET_IFNAME, NCCL_IB_HCA and
@@ -107,13 +108,8 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return [*self.program, flag, str(self.gpus_per_process)]
 
 
-def read_job(path: Path) -> Job:
-    """The job of a TOML file. Raises InputError with the place for what cannot be."""
-    return checked(read_toml(path), str(path))
-
-
 def read_toml(path: Path) -> dict[str, Any]:
-    """The plain values of a TOML file. Raises InputError for what is none."""
+    """Return the plain values of a TOML file. Raises InputError for what is none."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -128,7 +124,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def checked(raw: object, where: str) -> Job:
-    """A job from plain values, or InputError that names the place in `where`."""
+    """Return a job from plain values, or InputError that names the place in `where`."""
     try:
         job = msgspec.convert(raw, Job)
     except msgspec.ValidationError as error:
@@ -208,4 +204,4 @@ def _check_variables(job: Job, where: str) -> None:
         ("nvls", "NCCL_NVLS_ENABLE"),
     ):
         if getattr(job, key) is not None and name in job.environment:
-            raise InputError(f"{key} and {name} both say it", where=where, hint="leave out one")
+            raise InputError(f"{key} and {name} both set it", where=where, hint="leave out one")

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import msgspec
 
-from nccltune.formats.context import ReadOptions
-from nccltune.formats.importer import Imported, Outcome, import_files
-from nccltune.formats.inputs import find_inputs
+from nccltune.formats.importing.importer import Imported, ImportState, import_files
+from nccltune.formats.importing.inputs import find_inputs
+from nccltune.formats.reading.context import ReadOptions
 from nccltune.launch.job import Job
 from nccltune.launch.render import Rendered
 from nccltune.model.choice import AnyChoice
 from nccltune.model.errors import StudyError
 from nccltune.model.sample import Sample
-from nccltune.model.study import Study
+from nccltune.study import names
+from nccltune.study.files import Study
 
 OUTPUT = "output.txt"
 
@@ -35,7 +36,8 @@ def new_folder(study: Path, now: datetime) -> Path:
 
 
 def write_job(folder: Path, job: Job, rendered: Rendered) -> None:
-    """The job and what was rendered from it. Values of inherited variables are in neither."""
+    """Write the job and the files rendered from it. Values of inherited variables are in
+    neither."""
     (folder / "job.json").write_bytes(msgspec.json.format(msgspec.json.encode(job), indent=2))
     (folder / "command.txt").write_text(rendered.command + "\n", encoding="utf-8")
     for name, text in rendered.files.items():
@@ -43,7 +45,7 @@ def write_job(folder: Path, job: Job, rendered: Rendered) -> None:
 
 
 def started(rendered: Rendered, folder: Path) -> list[str]:
-    """The command with the files where they were written."""
+    """Return the command with the files where they were written."""
     return [str(folder / word) if word in rendered.files else word for word in rendered.words]
 
 
@@ -58,12 +60,12 @@ def take_in(study: Path, output: Path, choice: AnyChoice | None) -> Imported:
 
 
 def samples_of(study: Path, imported: Imported) -> list[Sample]:
-    """The samples that came from these files."""
+    """Return the samples that came from these files."""
     hashes = {
         item.report.file_hash
         for item in imported.files
-        if item.outcome in (Outcome.IMPORTED, Outcome.ALREADY)
+        if item.outcome in (ImportState.IMPORTED, ImportState.ALREADY)
     }
-    if not hashes or not (study / "samples.jsonl").is_file():
+    if not hashes or not (study / names.SAMPLES).is_file():
         return []
     return [sample for sample in Study(study).samples() if sample.source.file_hash in hashes]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the arguments of nccl-tests and of nccltune-bench mean, in words."""
+"""The meaning of each argument of nccl-tests and of nccltune-bench."""
 
 from nccltune.launch.job import Job
 from nccltune.launch.program import Program, read_program
@@ -21,11 +21,11 @@ _FLAGS = {
     "r": "the rank that sends or gets",
     "z": "waits for each call, or puts a barrier between them",
     "G": "captures the calls in a CUDA graph, replayed so often",
-    "R": "registers the buffers: 1 as they are, 2 symmetric (NCCL 2.27)",
-    "a": "whose time is told: 0 rank 0, 1 the mean, 2 the least, 3 the most",
+    "R": "registers the buffers: 1 local, 2 symmetric (NCCL 2.27)",
+    "a": "whose time is printed: 0 rank 0, 1 the mean, 2 the least, 3 the most",
     "T": "seconds after which a test is given up",
     "J": "a JSON file beside the table; its name must end in .json",
-    "I": "times each call, and tells the least, most and 99th percentile",
+    "I": "times each call, and prints the least, most and 99th percentile",
 }
 """Of nccl-tests, by the letter of `program.py`."""
 _BENCH = {
@@ -37,7 +37,7 @@ _UNKNOWN = "as the job has it"
 
 
 def meanings(job: Job) -> list[tuple[str, str]]:
-    """Each argument of the program with what it means; unknown ones are told as they are."""
+    """Return each argument of the program with its meaning; unknown ones without."""
     words = job.words
     program = read_program(words)
     found = _others(words) if program is None else _nccl_tests(words, program)
@@ -70,12 +70,12 @@ def _others(words: list[str]) -> list[tuple[str, str]]:
 
 
 def variable_meanings(job: Job) -> list[tuple[str, str]]:
-    """What the variables that a job has words for do to NCCL."""
+    """Return what the variables that a job has words for do to NCCL."""
     known = {
         "NCCL_SOCKET_IFNAME": "the network interfaces that NCCL meets over, by the start of a name",
         "NCCL_IB_HCA": "the InfiniBand or RoCE adapters that NCCL uses, by the start of a name",
         "NCCL_NVLS_ENABLE": "NVLink SHARP, reductions inside NVSwitch: 0 off, 1 where it can be",
-        "NCCL_DEBUG": "how much NCCL says of what it does",
+        "NCCL_DEBUG": "how much NCCL logs",
     }
     return [
         (f"{name}={value}", known.get(name, "as the job has it"))

@@ -85,7 +85,7 @@ class Argument(NamedTuple):
 class Program(NamedTuple):
     """An nccl-tests binary with its arguments.
 
-    `unknown` are (place, word) of what it refuses, `ignored` of what it never looks at. `at` is the
+    `unknown` are (place, word) of what it refuses, `ignored` of what it never reads. `at` is the
     place of the binary among the words.
     """
 
@@ -102,11 +102,11 @@ class Program(NamedTuple):
         return match[1] if match is not None else ""
 
     def value(self, flag: str) -> str | None:
-        """The value that counts: the last."""
+        """Return the value that counts: the last."""
         return next((a.value for a in reversed(self.arguments) if a.flag == flag), None)
 
     def number(self, flag: str, default: int) -> int:
-        """A whole number as C's strtol reads it: digits in front, 0 where there are none."""
+        """Return a whole number as C's strtol reads it: digits in front, 0 where there are none."""
         value = self.value(flag)
         return default if value is None else _strtol(value)
 
@@ -124,7 +124,7 @@ class Program(NamedTuple):
 
     @property
     def sizes(self) -> "Sizes | None":
-        """Sizes that will be measured; None where they cannot be told."""
+        """Sizes that will be measured; None where they are unknown."""
         first, last, factor = self.size("b"), self.size("e"), self.number("f", 1)
         step = DEFAULT_STEP
         if (given := self.value("i")) is not None:
@@ -165,7 +165,7 @@ class Sizes(NamedTuple):
         return sum(1 for _ in self.each())
 
     def each(self) -> Iterator[int]:
-        """Each size in turn."""
+        """Yield each size."""
         size = self.first
         while size <= self.last:
             yield size
@@ -200,7 +200,7 @@ def is_nccl_test(word: str) -> bool:
 
 
 def nearest_nccl_test(word: str) -> str | None:
-    """Return the binary that a word means that looks like one of nccl-tests and names none.
+    """Return the nccl-tests binary that a misspelt name means.
 
     `allreduce_perf` is `all_reduce_perf`; the folder of the word is kept.
     """
@@ -240,8 +240,8 @@ def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
 
 
 def read_program(words: Sequence[str], skip: Set[int] = frozenset()) -> Program | None:
-    """The nccl-tests binary among `words` (it may stand behind `numactl ...`) with its arguments;
-    None where there is none. Words at the places of `skip` are passed over."""
+    """Return the nccl-tests binary among `words` (it may stand behind `numactl ...`) with its
+    arguments; None where there is none. Words at the places of `skip` are passed over."""
     at = next((place for place, word in enumerate(words) if is_nccl_test(word)), None)
     if at is None:
         return None

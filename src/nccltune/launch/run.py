@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from nccltune.child import Child
 from nccltune.launch.follow import Follower
-from nccltune.launch.process import signal_of, start
-from nccltune.launch.state import End, State
+from nccltune.launch.process import signal_of
+from nccltune.launch.state import End, RunState
+from nccltune.native.child import Child, start
 
 GRACE_S = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
 """What the launcher is sent when the job is to end, and for how long it is waited for."""
@@ -35,12 +35,12 @@ def run(
 ) -> End:
     """Run `words` to the end, what it writes to both streams going to `output` as it comes.
 
-    KeyboardInterrupt ends the job, and is told in the result. Raises PlatformError where the
+    KeyboardInterrupt ends the job, and the result states it. Raises PlatformError where the
     command cannot be started.
     """
     mark = secrets.token_hex(16)
     with output.open("wb") as kept:
-        process = start(words, {**environment, MARK: mark}, errors=subprocess.STDOUT)
+        process = start(words, {**environment, MARK: mark}, stderr=subprocess.STDOUT)
         job = _Job(process, kept, follower)
         try:
             job.follow(None)
@@ -52,20 +52,20 @@ def run(
             job.kill(mark)
         follower.finish()
     if stopped is not None:
-        return End(State.STOPPED, f"by {stopped.name}", stopped)
-    return _ended(process.returncode, words[0])
+        return End(RunState.STOPPED, f"by {stopped.name}", stopped)
+    return _end_by_status(process.returncode, words[0])
 
 
-def _ended(status: int, name: str) -> End:
+def _end_by_status(status: int, name: str) -> End:
     if status == 0:
-        return End(State.DONE)
+        return End(RunState.DONE)
     if status < 0:
-        return End(State.FAILED, f"{name} was killed by {signal.Signals(-status).name}")
-    return End(State.FAILED, f"{name} ended with status {status}")
+        return End(RunState.FAILED, f"{name} was killed by {signal.Signals(-status).name}")
+    return End(RunState.FAILED, f"{name} ended with status {status}")
 
 
 class _Job:
-    """A launcher that runs, and where its output goes."""
+    """A running launcher and the destination of its output."""
 
     def __init__(self, process: Child, kept: IO[bytes], follower: Follower) -> None:
         assert process.stdout is not None
@@ -95,7 +95,7 @@ class _Job:
         return self._process.poll() is not None
 
     def _take(self) -> bool | None:
-        """Keep what is there; whether there was something, None at the end of all."""
+        """Keep what was read; return whether there was something, None at the end of the output."""
         try:
             data = os.read(self._pipe.fileno(), 1 << 16)
         except BlockingIOError:
@@ -108,7 +108,8 @@ class _Job:
         return True
 
     def end(self) -> None:
-        """Ask the launcher to end, first kindly. Another Ctrl-C goes to the next step at once."""
+        """Ask the launcher to end, with stronger signals in steps. Ctrl-C skips to the next
+        step."""
         for number, patience_s in GRACE_S:
             self._process.send_signal(number)
             with contextlib.suppress(KeyboardInterrupt):
@@ -139,7 +140,7 @@ def kill_marked(mark: str) -> None:
 
 
 def marked(mark: str) -> Iterator[int]:
-    """Processes of this machine that live and inherited the mark of a run."""
+    """Yield the live processes of this machine that inherited the mark of a run."""
     wanted = f"{MARK}={mark}".encode()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():

@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class State(StrEnum):
-    """What is known of a run that is over, or of which no more can be known."""
+class RunState(StrEnum):
+    """How a run ended, as far as it is known."""
 
     DONE = "done"
     FAILED = "failed"
@@ -16,8 +16,8 @@ class State(StrEnum):
 
 
 class End(NamedTuple):
-    """The state, why in words, and the signal that stopped it from here."""
+    """The state, its reason as a sentence, and the signal by which the user stopped it."""
 
-    state: State
+    state: RunState
     why: str = ""
     signal: int | None = None

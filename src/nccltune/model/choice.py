@@ -68,7 +68,7 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return "/".join(parts)
 
     def without_channels(self) -> "Choice":
-        """The same algorithm and protocol with channels and chunk size left to NCCL."""
+        """Return the same algorithm and protocol with channels and chunk size left to NCCL."""
         return Choice(self.algorithm, self.protocol)
 
 
@@ -80,7 +80,7 @@ AnyChoice = Choice | Literal["default", "tuned"]
 
 
 def choice_label(choice: AnyChoice) -> str:
-    """`default`, `tuned`, or the choice's own label."""
+    """Return `default`, `tuned`, or the choice's own label."""
     return choice.label if isinstance(choice, Choice) else choice
 
 
@@ -106,7 +106,7 @@ def parse_choice(text: str) -> AnyChoice:
 
 
 def parse_algorithm(text: str) -> Algorithm:
-    """An algorithm by any of NCCL's spellings (`NVLSTree`, `nvls_tree`, `NVLS_TREE`)."""
+    """Return an algorithm by any of NCCL's spellings (`NVLSTree`, `nvls_tree`, `NVLS_TREE`)."""
     plain = text.strip().lower()
     for algorithm in ALGORITHMS:
         if plain in (algorithm.value, algorithm.value.replace("_", "")):
@@ -115,7 +115,7 @@ def parse_algorithm(text: str) -> Algorithm:
 
 
 def parse_protocol(text: str) -> Protocol:
-    """A protocol by NCCL's name in any case."""
+    """Return a protocol by NCCL's name in any case."""
     plain = text.strip().lower()
     for protocol in PROTOCOLS:
         if plain == protocol.value:

@@ -37,6 +37,11 @@ class Collective(StrEnum):
         """Its name in prose: `all-reduce`."""
         return _TITLE.get(self, self.value)
 
+    @property
+    def nccl_tests_name(self) -> str:
+        """Its name in nccl-tests: `all_reduce` of `all_reduce_perf`."""
+        return _NCCL_TESTS.get(self, self.value)
+
     def bus_factor(self, ranks: int) -> float:
         """Bus bandwidth over algorithm bandwidth for `ranks` ranks; 0 for one rank where the
         factor of nccl-tests is 0 there."""
@@ -72,6 +77,11 @@ _SCATTERED = frozenset(
         Collective.HYPERCUBE,
     }
 )
+_NCCL_TESTS = {
+    Collective.ALLGATHER: "all_gather",
+    Collective.REDUCESCATTER: "reduce_scatter",
+    Collective.ALLREDUCE: "all_reduce",
+}
 _TITLE = {
     Collective.ALLGATHER: "all-gather",
     Collective.REDUCESCATTER: "reduce-scatter",

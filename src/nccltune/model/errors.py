@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every error that nccltune raises on purpose.
 
-    NccltuneError            exit code 70: our bug, unless a subclass says otherwise
+    NccltuneError            exit code 70: our bug; subclasses have others
     +-- InputError           2   a file, an option or a value is wrong
     +-- StudyError           2   a study folder is missing, damaged or of another kind
     |   +-- UnwritableError  2   a file of it cannot be written
     +-- PlatformError        3   this machine cannot do it (no GPU, no library, no plugin)
     +-- LaunchError          4   the job that was started failed
 
-Exit code 1 is no error: it says that a check found something.
+Exit code 1 is no error: a check found something.
 """
 
 

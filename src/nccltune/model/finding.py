@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finding: something about a curve that a person should know, as data and as one sentence."""
+"""A finding: a property of a curve, as data and as one sentence."""
 
 from enum import StrEnum
 
@@ -8,6 +8,14 @@ import msgspec
 from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
+
+
+class Severity(StrEnum):
+    """How bad a finding is: an error breaks, a warning costs or misleads, a note is information."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
 
 
 class FindingKind(StrEnum):
@@ -32,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     `where` is the title of the condition whose curve shows it (`all-reduce, 4 nodes, 4 ranks, in
     place`), which the sentence begins with; None if it is not about one curve.
-    `tuning` says whether another choice mends it: True, False, or None where that is not known.
+    `tuning` is whether another choice fixes it: True, False, or None where that is not known.
     """
 
     kind: FindingKind

@@ -10,7 +10,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the machine; None and empty mean unknown.
 
     `settings` holds the `NCCL_*` settings in force. `line_rate_gb_per_s` is the bus bandwidth the
-    links could carry, where somebody knows it. `emulated_nodes` says that "nodes" were made on one
+    links could carry, where somebody knows it. `emulated_nodes`: the "nodes" were made on one
     host (through `NCCL_HOSTID`). `replay` names the recording that timings were drawn from.
     """
 
@@ -32,7 +32,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """One line for people: GPUs, link, NCCL, network."""
+        """The platform in one line: GPUs, link, NCCL, network."""
         parts = []
         if self.gpu:
             parts.append(f"{self.gpus} x {self.gpu}" if self.gpus else self.gpu)

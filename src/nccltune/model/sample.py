@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sample: one timing of one collective at one size with one choice."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -10,14 +11,23 @@ from nccltune.model.collective import Collective
 
 SCHEMA_VERSION = 1
 
-VERIFYING = " verify"
-"""Ends the name of the tool where samples prove rules instead of leading to them."""
-TRYING = " try"
-"""Ends the name of the tool where samples compare settings: their default is not the platform's
-alone, their rounds are their own."""
-
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Purpose(StrEnum):
+    """What a sample was measured for. Analysis and rule search use `TUNE` alone."""
+
+    TUNE = "tune"
+    """To find rules: of a sweep, or imported."""
+    VERIFY = "verify"
+    """To prove rules. They must not be judged by the timings that led to them."""
+    AB = "ab"
+    """To compare settings: its default is not the platform's alone, its rounds are its own."""
+
+
+_OLD_PURPOSES = {" verify": Purpose.VERIFY, " try": Purpose.AB}
+_OLD_SUFFIXES = tuple(_OLD_PURPOSES)
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,6 +39,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     and are not independent of each other. None in studies of nccltune 0.1.
     `in_rounds` states that processes with the same `round` ran close together in time. Without it
     only timings of the same process share their rounds.
+    `purpose` is read from a suffix of `tool` in files of nccltune 0.2 and earlier.
     """
 
     tool: str
@@ -38,17 +49,16 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     file_hash: str | None = None
     process: str | None = None
     in_rounds: bool = False
+    purpose: Purpose = Purpose.TUNE
 
-    @property
-    def verifies(self) -> bool:
-        """Whether it is a proof of rules. These must not be judged by the timings that prove them,
-        so analysis and rule search leave such samples out."""
-        return self.tool.endswith(VERIFYING)
-
-    @property
-    def tries(self) -> bool:
-        """Whether it is of an A/B of settings, which analysis and rule search leave out, too."""
-        return self.tool.endswith(TRYING)
+    def __post_init__(self) -> None:
+        """Read the old form."""
+        if not self.tool.endswith(_OLD_SUFFIXES):
+            return
+        for suffix, purpose in _OLD_PURPOSES.items():
+            if self.tool.endswith(suffix):
+                msgspec.structs.force_setattr(self, "tool", self.tool.removesuffix(suffix))
+                msgspec.structs.force_setattr(self, "purpose", purpose)
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -58,9 +68,9 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     ranks). `time_us` is microseconds of one call, the mean over `iterations` calls, of the slowest
     rank where the tool knows it. `round` counts passes over all choices, `repeat` timings of the
     same choice within a round. `wrong` counts wrong elements; None means that nobody checked.
-    `ran` is what NCCL says it ran. `settings` were in force beside those of the platform (None:
-    taken away); only samples of `try` have them. `at` is an ISO 8601 time: when the timing was
-    taken, or, for an imported file, when its process ran as far as there is evidence of that.
+    `ran` is what NCCL reports that it ran. `settings` were in force beside those of the platform
+    (None: unset); only samples of purpose `ab` have them. `at` is an ISO 8601 time: when the timing
+    was taken, or, for an imported file, when its process ran as far as there is evidence of that.
     """
 
     # A factory, so that it is written even at its default: readers of later versions look for it.

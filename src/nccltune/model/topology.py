@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's hardware as its files tell it: what is attached to what. No judgement, no bandwidth.
+"""A node's hardware as its files describe it: what is attached to what. No judgement, no bandwidth.
 
 NCCL's topology XML gives the shape (`graph/xml.cc`, NCCL 2.30); other readers fill the same one. A
 value that the source does not give is None, and a text is kept as it stood there, because what is
-wrong with it is what `topo lint` looks for.
+wrong with it is what `nccltune lint` looks for.
 """
 
 from enum import StrEnum
@@ -39,7 +39,7 @@ class C2c(msgspec.Struct, frozen=True, kw_only=True):
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU; `index` is NVML's, `sm` its compute capability (90 is 9.0), `gdr` GPUDirect RDMA.
 
-    `detected` says that `sm` and `nvlinks` are not the file's but what detection should find,
+    `detected`: `sm` and `nvlinks` are not the file's but what detection should find,
     `assumed` that they may be others.
     """
 
@@ -55,7 +55,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of a NIC; `mbit_per_s` is its speed, `gdr` says whether it reads and writes
+    """A port of a NIC; `mbit_per_s` is its speed, `gdr` is whether it reads and writes
     GPUs. `assumed` names where the speed is from, if not from the file."""
 
     name: str | None = None
@@ -91,7 +91,7 @@ class Pci(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple["Pci", ...] = ()
     switch_links: tuple[str, ...] = ()
     line: int | None = None
-    """Line of the source, for what is said of it."""
+    """The line of the source, for messages."""
 
 
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):

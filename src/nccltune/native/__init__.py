@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native parts: where they are installed, and what any tuner plugin decides."""
+"""The native parts: where they are installed, and what any tuner plugin decides.
+
+locate.py         where the compiled parts are installed
+child.py          start child processes, wait for them and end them
+line_process.py   a child that answers lines with lines
+plugin_host.py    ask any tuner plugin for its decisions
+records.py        answers of the plugin host
+net_processes.py  processes that use the network plugin
+net_stats.py      counters of the network plugin's connections
+"""
 
 from nccltune.native.locate import (
     bench_path,
@@ -10,27 +19,27 @@ from nccltune.native.locate import (
 )
 from nccltune.native.plugin_host import PluginHost, exported_interfaces
 from nccltune.native.records import (
+    AlgorithmProtocol,
     Caution,
     ConstantChange,
     Decided,
-    Decision,
-    Failure,
     HostInit,
-    LogLine,
-    Pair,
+    PluginDecision,
+    PluginFailure,
+    PluginLogLine,
     TableChange,
 )
 
 __all__ = [
+    "AlgorithmProtocol",
     "Caution",
     "ConstantChange",
     "Decided",
-    "Decision",
-    "Failure",
     "HostInit",
-    "LogLine",
-    "Pair",
+    "PluginDecision",
+    "PluginFailure",
     "PluginHost",
+    "PluginLogLine",
     "TableChange",
     "bench_path",
     "exported_interfaces",

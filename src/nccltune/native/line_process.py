@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from nccltune.child import Child
+from nccltune.native.child import Child, start
 
 _KEPT_BYTES = 64 * 1024
 _LAST_WORDS_S = 12.0
@@ -38,7 +38,7 @@ class LineProcess:
 
     `others` are further processes of the same job, which only the first one speaks for: they share
     its standard error, and end with it. `apart` keeps the signals of this process's terminal from
-    all of them: what Ctrl-C means is then this process's to say.
+    all of them: this process then decides what Ctrl-C means.
     """
 
     def __init__(
@@ -53,24 +53,22 @@ class LineProcess:
         reading, writing = os.pipe()
         self._stderr = os.fdopen(reading, "rb", buffering=0)
         try:
-            self._process = Child(
+            self._process = start(
                 arguments,
-                env=environment,
+                environment,
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
                 stderr=writing,
-                start_new_session=apart,
+                own_session=apart,
             )
             self._all.append(self._process)
             for other in others:
                 self._all.append(
-                    Child(
+                    start(
                         other,
-                        env=environment,
-                        stdin=subprocess.DEVNULL,
+                        environment,
                         stdout=subprocess.DEVNULL,
                         stderr=writing,
-                        start_new_session=apart,
+                        own_session=apart,
                     )
                 )
         except BaseException:
@@ -103,7 +101,7 @@ class LineProcess:
             self._stdin.flush()
 
     def receive(self, limit_s: float) -> bytes:
-        """The next line of its standard output, without its end.
+        """Return the next line of its standard output, without its end.
 
         Raises ProcessEnded if it ends first and NoAnswer, having killed it, after `limit_s`
         seconds.
@@ -128,7 +126,7 @@ class LineProcess:
         return line
 
     def receive_all(self, limit_s: float) -> list[bytes]:
-        """The next line as `receive`, and every further one that is there already."""
+        """Return the next line as `receive`, and every further one that is there already."""
         lines = [self.receive(limit_s)]
         if not self._said_all():
             self._read(0.0)

@@ -41,7 +41,7 @@ def sendrecv_path() -> Path:
 
 
 def host_path() -> Path:
-    """The program that plays NCCL's side of a tuner plugin, as an absolute path.
+    """Return the program that loads a tuner plugin as NCCL does, as an absolute path.
 
     Raises PlatformError when it is not installed.
     """
@@ -49,7 +49,7 @@ def host_path() -> Path:
 
 
 def bench_path() -> Path:
-    """The program that times collectives, as an absolute path.
+    """Return the program that times collectives, as an absolute path.
 
     Raises PlatformError when it is not installed.
     """
@@ -77,6 +77,7 @@ def _find(part: Path, what: str) -> Path:
     looked = ", ".join(str(folder / part) for folder in folders)
     raise PlatformError(
         f"{what} ({part.name}) is not installed; looked for {looked}",
-        hint=f"install the package with its native parts (pip install .), or set "
+        hint="install the wheel for this machine, or build the compiled parts: `make install` in a "
+        "checkout, `pip install .` elsewhere (needs a C++ compiler). Or set "
         f"{ENVIRONMENT_VARIABLE} to a folder that holds {part}",
     )

@@ -23,7 +23,7 @@ _TRIES = 50
 
 
 class NetProcess(msgspec.Struct, frozen=True):
-    """A process with the plugin. `problems` says what of it could not be read."""
+    """A process with the plugin. `problems` are the parts that could not be read."""
 
     pid: int
     command: str
@@ -55,7 +55,7 @@ class NetWatch:
         self._seen: set[int] = set()
 
     def read(self) -> list[NetProcess]:
-        """What there is now, with rates since the last reading.
+        """Return what there is now, with rates since the last reading.
 
         Raises InputError for a wanted process that is not there or has not loaded the plugin, and
         PlatformError for one that may not be looked at. One that was seen before and has ended
@@ -86,8 +86,8 @@ class NetWatch:
                 if nothing and not _has_plugin(folder):
                     raise InputError(
                         f"process {pid} has not loaded the network plugin",
-                        hint="NCCL_DEBUG=INFO says at init which network NCCL takes; "
-                        "nccltune env --net prints what to set",
+                        hint="NCCL_DEBUG=INFO logs at init which network NCCL takes; "
+                        "nccltune net env prints what to set",
                     )
             except (FileNotFoundError, ProcessLookupError):
                 if pid in self._seen:
@@ -113,7 +113,7 @@ class NetWatch:
             try:
                 process = _read_process(folder, int(folder.name))
             except OSError:
-                # Somebody else's, or gone.
+                # A process of another user, or one that has ended.
                 continue
             if process.connections or process.problems:
                 found.append(process)
@@ -172,7 +172,7 @@ def _read_page(fd: int) -> Page | None:
 
 
 def _own_number(folder: Path) -> int:
-    """The process's number as it sees itself, which in a container is another one."""
+    """Return the process's number as it sees itself, which in a container is another one."""
     for line in (folder / "status").read_text("utf-8", "replace").splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-1])
@@ -180,7 +180,7 @@ def _own_number(folder: Path) -> int:
 
 
 def _is_dead(folder: Path) -> bool:
-    """It has ended, and its parent has not asked for its exit status."""
+    """Return whether it is a zombie: ended, its status not collected."""
     return "\nState:\tZ" in (folder / "status").read_text("utf-8", "replace")
 
 

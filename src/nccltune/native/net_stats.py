@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory in which a connection of the network plugin counts, decoded.
 
-Its layout is told in `native/net/stats_page.h`; what is read here is what any other program may
-have written.
+Its layout is documented in `native/net/stats_page.h`; what is read here is what any other program
+may have written.
 """
 
 import struct
@@ -53,8 +53,8 @@ class NetFlow(msgspec.Struct, frozen=True):
     dials: int | None
 
 
-class Kinds(msgspec.Struct, frozen=True):
-    """How a sender's requests went."""
+class RequestCounts(msgspec.Struct, frozen=True):
+    """Counts of a sender's requests by how they were sent."""
 
     eager: int
     bulk: int
@@ -72,7 +72,7 @@ class NetConnection(msgspec.Struct, frozen=True):
     bytes_per_s: float | None
     messages: int
     outstanding: int
-    kinds: Kinds | None
+    kinds: RequestCounts | None
     """None at the receiving end, which does not know."""
     chunks: int
     sent_twice: int
@@ -99,12 +99,12 @@ class Page(NamedTuple):
     sequences: tuple[int, ...]
 
     def whole(self, later: "Page") -> bool:
-        """True if no address was being written."""
+        """Return whether no address was being written."""
         return self.sequences == later.sequences and not any(n % 2 for n in self.sequences)
 
 
 def decode(data: bytes, now_ns: int) -> Page | None:
-    """The page in `data`; None while it is being made. `now_ns` is of CLOCK_MONOTONIC.
+    """Return the page in `data`; None while it is being made. `now_ns` is of CLOCK_MONOTONIC.
 
     Raises PlatformError where it is another release's, or damaged.
     """
@@ -141,7 +141,7 @@ def decode(data: bytes, now_ns: int) -> Page | None:
         messages=messages,
         # The two are read one after the other, while a request may end.
         outstanding=max(requests - messages, 0),
-        kinds=Kinds(eager, max(requests - eager, 0)) if sends else None,
+        kinds=RequestCounts(eager, max(requests - eager, 0)) if sends else None,
         chunks=chunks,
         sent_twice=twice,
         sent_again=again,
@@ -158,7 +158,7 @@ def decode(data: bytes, now_ns: int) -> Page | None:
 
 
 def with_rates(now: NetConnection, before: NetConnection, seconds: float) -> NetConnection:
-    """The connection with what it moved per second since it was read `before`."""
+    """Return the connection with what it moved per second since it was read `before`."""
     flows = [
         msgspec.structs.replace(flow, bytes_per_s=max(flow.bytes - old.bytes, 0) / seconds)
         for flow, old in zip(now.flows, before.flows, strict=True)

@@ -16,7 +16,7 @@ from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
 from nccltune.native.locate import host_path
-from nccltune.native.records import Decision, HostInit, Symbols
+from nccltune.native.records import HostInit, PluginDecision, Symbols
 
 Costs = Mapping[tuple[Algorithm, Protocol], float]
 """NCCL's predictions in us; a combination left out is one that NCCL cannot run."""
@@ -72,7 +72,7 @@ class PluginHost:
 
     @property
     def init(self) -> HostInit:
-        """How loading and init went: interface, log lines, edited constants, warnings."""
+        """The result of loading and init: interface, log lines, edited constants, warnings."""
         assert self._init is not None, "the host is used outside of its with statement"
         return self._init
 
@@ -105,7 +105,7 @@ class PluginHost:
             if status is None:
                 raise self._hung("finalize")
             if status != 0:
-                raise self._ended(status, process.stderr, "finalize")
+                raise self._death_error(status, process.stderr, "finalize")
 
     def decide(
         self,
@@ -117,8 +117,8 @@ class PluginHost:
         costs: Costs | None = None,
         chunk_bytes: int | None = None,
         log: bool = False,
-    ) -> Decision:
-        """What comes of one call for `size` bytes, counted as NCCL's tuner does.
+    ) -> PluginDecision:
+        """Return what comes of one call for `size` bytes, counted as NCCL's tuner does.
 
         Without `costs` every combination that NCCL has for this collective and scale is offered at
         one nominal cost, and what NCCL itself would pick stays unknown. `log` asks for all of the
@@ -147,7 +147,7 @@ class PluginHost:
         problem = msgspec.json.decode(answer).get("error") or {}
         if problem.get("kind") == "request":
             raise InputError(str(problem.get("text")), where=doing)
-        return _decode(answer, Decision)
+        return _decode(answer, PluginDecision)
 
     def _receive(self, doing: str) -> bytes:
         assert self._process is not None
@@ -156,7 +156,7 @@ class PluginHost:
         except NoAnswer:
             raise self._hung(doing) from None
         except ProcessEnded as end:
-            raise self._ended(end.status, end.stderr, doing) from None
+            raise self._death_error(end.status, end.stderr, doing) from None
 
     def _hung(self, doing: str) -> LaunchError:
         return LaunchError(
@@ -165,7 +165,7 @@ class PluginHost:
             hint="NCCL would wait for it without end; the process was killed",
         )
 
-    def _ended(self, status: int, stderr: str, doing: str) -> NccltuneError:
+    def _death_error(self, status: int, stderr: str, doing: str) -> NccltuneError:
         last = stderr.splitlines()[-1] if stderr else ""
         if status == 2 and doing == "loading it":
             return InputError(stderr.splitlines()[0].removeprefix("error: ") if stderr else "usage")
@@ -193,7 +193,7 @@ class PluginHost:
 
 
 def exported_interfaces(tuner: Path | str, *, timeout_s: float = TIMEOUT_S) -> list[int]:
-    """The tuner interface versions that a shared object exports, newest first; may be empty.
+    """Return the tuner interface versions that a shared object exports, newest first; may be empty.
 
     Raises PlatformError if it cannot be loaded and LaunchError if loading it takes the process
     down or does not end.

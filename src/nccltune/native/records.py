@@ -9,7 +9,7 @@ from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import Collective
 
 
-class LogLine(msgspec.Struct, frozen=True):
+class PluginLogLine(msgspec.Struct, frozen=True):
     """A line that the plugin gave to NCCL's logger; the level is NCCL's (`INFO`, `WARN`)."""
 
     level: str
@@ -17,20 +17,20 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class Caution(msgspec.Struct, frozen=True):
-    """Something that NCCL would not tell and a person should know; codes are stable."""
+    """Something that NCCL does not report and a person should know; codes are stable."""
 
     code: str
     text: str
 
 
-class Failure(msgspec.Struct, frozen=True):
+class PluginFailure(msgspec.Struct, frozen=True):
     """Why NCCL could not go on."""
 
     kind: str
     text: str
 
 
-class Pair(msgspec.Struct, frozen=True):
+class AlgorithmProtocol(msgspec.Struct, frozen=True):
     """An algorithm with a protocol: an entry of NCCL's cost table."""
 
     algorithm: Algorithm
@@ -72,8 +72,8 @@ class Decided(msgspec.Struct, frozen=True):
         return "/".join(str(part) for part in parts)
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What came of one call of getCollInfo, as the played NCCL version takes it.
+class PluginDecision(msgspec.Struct, frozen=True):
+    """The result of one call of getCollInfo, as the emulated NCCL version uses it.
 
     `decided` is `default` if the plugin left everything to NCCL, and None if NCCL fails the call,
     for which `error` gives the reason. `selected` is what NCCL runs, None where its own
@@ -86,13 +86,13 @@ class Decision(msgspec.Struct, frozen=True):
     registered: bool
     costs: Literal["nominal", "given"]
     decided: Decided | Literal["default"] | None
-    selected: Pair | None
+    selected: AlgorithmProtocol | None
     channels_requested: int
     table_changed: list[TableChange]
     warnings: list[Caution]
-    log: list[LogLine]
+    log: list[PluginLogLine]
     log_dropped: int
-    error: Failure | None
+    error: PluginFailure | None
 
     @property
     def label(self) -> str:
@@ -111,7 +111,7 @@ class ConstantChange(msgspec.Struct, frozen=True):
 
 
 class HostInit(msgspec.Struct, frozen=True):
-    """How loading and init went: `interface` is the version that this NCCL takes of the plugin."""
+    """The result of loading and init: `interface` is the version that this NCCL uses."""
 
     ok: bool
     schema_version: int
@@ -127,13 +127,13 @@ class HostInit(msgspec.Struct, frozen=True):
     channel_rule: Literal["replaces", "caps"]
     constants_changed: list[ConstantChange]
     warnings: list[Caution]
-    log: list[LogLine]
+    log: list[PluginLogLine]
     log_dropped: int
-    error: Failure | None
+    error: PluginFailure | None
 
 
 class Symbols(msgspec.Struct, frozen=True):
     """Which tuner interfaces a shared object exports, newest first."""
 
     exported: list[int]
-    error: Failure | None
+    error: PluginFailure | None

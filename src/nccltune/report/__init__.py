@@ -1,2 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person reads: one structure of plain data, rendered as a page or in a terminal."""
+"""Reports for people: one structure of plain data, rendered as a page or in a terminal.
+
+build.py        from analysis, tuning and proof to the report's data
+data.py         the report as plain data
+facts.py        header: platform, date, number of timings, noise
+charts.py       columns of the two charts
+verdict.py      the verdict in a few sentences
+proof.py        the report of a proof
+proven.py       proof of each rule, by collective and scale
+alike.py        group equal findings of many files
+words.py        format numbers and ranges
+html.py         the page
+terminal.py     the terminal
+examination.py  the doctor's findings as a page
+"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups findings that say the same about many files, so that they do not hide the others."""
+"""Group equal findings about many files, so that they do not hide the others."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import msgspec
 from nccltune.model.finding import Finding, FindingKind
 
 _PLACE = re.compile(r"^(?:\S+|[^:]*[./][^:]*)(?=: )")
-"""The file that a sentence begins with."""
+"""The file name at the start of a sentence."""
 _COUNT = re.compile(r" \(and in [\d,]+ files? more\)$")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PATH = re.compile(r"\S*[/.]\S*\w")
@@ -20,20 +20,22 @@ _CHOICE = re.compile(
 
 
 class AlikeFindings(msgspec.Struct, frozen=True):
-    """One finding that is shown, and the others that say the same of something else."""
+    """The finding that is shown, and the equal findings about other files."""
 
     first: Finding
     others: list[Finding]
 
     @property
     def more(self) -> str:
-        """`27 more like this`; empty where it stands alone."""
+        """Return `27 more like this`; empty for a single finding."""
         return f"{len(self.others)} more like this" if self.others else ""
 
 
 def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
-    """`findings` in their order; those about runs that differ only in files, places, choices and
-    numbers stand behind the first of them."""
+    """Return `findings` in their order, with equal findings about runs grouped.
+
+    Two findings are equal if they differ only in files, places, choices and numbers.
+    """
     found: list[AlikeFindings] = []
     places: dict[str, int] = {}
     for finding in findings:
@@ -50,7 +52,7 @@ def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
 
 
 def _skeleton(sentence: str) -> str:
-    """A sentence without what differs between files."""
+    """Return a sentence without the parts that differ between files."""
     text = _COUNT.sub("", _PLACE.sub("", sentence))
     for pattern in (_QUOTED, _CHOICE, _PATH, _NUMBER):
         text = pattern.sub("#", text)

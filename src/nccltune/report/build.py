@@ -7,6 +7,7 @@ from nccltune.analyze.findings import NOT_TUNING
 from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.prove.result import Proof
 from nccltune.report import words
 from nccltune.report.alike import AlikeFindings, grouped
 from nccltune.report.charts import choice_map, saturation_text, series, tuned_series
@@ -26,8 +27,7 @@ from nccltune.report.data import (
 from nccltune.report.facts import header_facts
 from nccltune.report.proof import build_proof
 from nccltune.report.proven import ProvenGain, proven_gains
-from nccltune.report.verdict import notes, outcome, verdict
-from nccltune.tune.proof.result import Proof
+from nccltune.report.verdict import group_summary, notes, verdict
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup, Tuning
 
 CHECK_FIRST = (
@@ -38,13 +38,13 @@ CHECK_FIRST = (
     "Look for left-over NCCL_* settings in the environment, /etc/nccl.conf and the job file.",
     "Check CPU and NUMA binding of the ranks, and that nothing else uses the GPUs or the network.",
 )
-"""What to look at when even the best choice is slow, most likely cause first."""
+"""What to check if even the best choice is slow, most likely cause first."""
 RULES_NOTE = (
     "A sure rule beats NCCL's default over its whole range of sizes, beyond noise and by at least "
     "{gain}. A single size in it may gain less."
 )
 NOT_TUNED = frozenset({FindingKind.NOT_A_TUNING_PROBLEM, FindingKind.BELOW_EXPECTED})
-"""What no choice improves."""
+"""The kinds of findings that no choice improves."""
 
 
 def build(
@@ -59,8 +59,8 @@ def build(
 ) -> Report:
     """Return the report of one study.
 
-    `sources` names what the timings were read from, one a line. `proof` is of the configuration
-    that the rules of `tuning` were written to.
+    `sources` names the files that the timings were read from, one on each line. `proof` is of the
+    configuration that the rules of `tuning` were written to.
     """
     platform = analysis.platform
     conditions = [item.condition for item in analysis.conditions]
@@ -107,7 +107,10 @@ def build(
 
 
 def _labels(conditions: Sequence[Condition]) -> list[str]:
-    """As short as telling the conditions apart allows: the collective, then more of its title."""
+    """Return the shortest labels that distinguish the conditions.
+
+    A label is the collective, or more of the title.
+    """
     for name in (_short, _without_scale, lambda condition: condition.title, _full):
         labels = [name(condition) for condition in conditions]
         if len(set(labels)) == len(labels):
@@ -193,7 +196,7 @@ def _condition_id(index: int) -> str:
 
 
 def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
-    """The indices of the conditions that a finding shows on."""
+    """Return the indexes of the conditions that show a finding."""
     if finding.min_bytes is None or finding.max_bytes is None:
         return []
     return [
@@ -205,7 +208,7 @@ def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
 
 
 def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
-    """As short as telling the groups apart allows."""
+    """Return the shortest labels that distinguish the groups."""
     for scale in (False, True):
         labels = [_group_name(group, scale) for group in groups]
         if len(set(labels)) == len(labels):
@@ -227,7 +230,7 @@ def _group(
         id=f"group-{index + 1}",
         label=label,
         title=_group_name(group, scale=True),
-        outcome=outcome(analysis, group, proven),
+        outcome=group_summary(analysis, group, proven),
         expected_gain=group.expected_gain,
         recovered=group.recovered,
         noise=group.noise,
@@ -294,7 +297,7 @@ def _finding(
     where = titles.get(finding.where) if finding.where else None
     text = finding.sentence.removeprefix(f"{finding.where}: ")
     if finding.kind is FindingKind.NOT_A_TUNING_PROBLEM:
-        # The heading says so already, and `check_first` what to do.
+        # The heading has this text already, and `check_first` lists the steps.
         text = text.removesuffix(NOT_TUNING).strip()
     return FindingRow(
         number=number,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves as columns: what the two charts draw."""
+"""Curves as columns, for the two charts."""
 
 from collections.abc import Sequence
 
-from nccltune.analyze.result import ConditionAnalysis, Curve, Point
+from nccltune.analyze.result import ConditionAnalysis, Curve, CurvePoint
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
 from nccltune.model.sizes import format_bytes
 from nccltune.report import words
@@ -12,7 +12,7 @@ from nccltune.tune.result import Decision
 
 
 def series(curve: Curve) -> Series:
-    """One measured curve."""
+    """Return the columns of one measured curve."""
     role: Role = "choice"
     if curve.choice == DEFAULT:
         role = "default"
@@ -23,10 +23,10 @@ def series(curve: Curve) -> Series:
 
 
 def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Series:
-    """What the rules would take at every size: the points of the choices they name."""
+    """Return the curve that the rules give: at every size the point of the choice they select."""
     by_choice = {curve.choice: {p.bytes: p for p in curve.points} for curve in item.curves}
     sizes = sorted({point.bytes for curve in item.curves for point in curve.points})
-    cells: list[tuple[int, Point | None]] = []
+    cells: list[tuple[int, CurvePoint | None]] = []
     names: list[str] = []
     for size in sizes:
         wanted = _wanted(decisions, size)
@@ -41,7 +41,7 @@ def _wanted(decisions: dict[int, Decision], size: int) -> AnyChoice:
 
 
 def _columns(
-    label: str, role: Role, cells: Sequence[tuple[int, Point | None]], choice: list[str] | None
+    label: str, role: Role, cells: Sequence[tuple[int, CurvePoint | None]], choice: list[str] | None
 ) -> Series:
     points = [point for _, point in cells]
     return Series(
@@ -58,7 +58,7 @@ def _columns(
 
 
 def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> ChoiceMap:
-    """Return all choices at all sizes relative to the fastest, and what the rules choose."""
+    """Return all choices at all sizes relative to the fastest, and the choices of the rules."""
     curves = [curve for curve in item.curves if curve.choice != TUNED_RUN]
     times = [{point.bytes: point.time_us for point in curve.points} for curve in curves]
     sizes = sorted({size for row in times for size in row})
@@ -80,7 +80,7 @@ def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Choic
 
 
 def saturation_text(item: ConditionAnalysis) -> str | None:
-    """Peak and knee in words."""
+    """Return a sentence on the peak of a curve and the sizes that reach half and 90 % of it."""
     found = item.saturation
     if found is None:
         return None
@@ -95,5 +95,8 @@ def saturation_text(item: ConditionAnalysis) -> str | None:
 
 
 def _rounded(value: float) -> float:
-    """Six significant digits: more than any timing has, and half the size of the page."""
+    """Return a value with six significant digits.
+
+    Timings have fewer, and the page is half as large.
+    """
     return float(f"{value:.6g}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as plain data: what `--json` prints and what the page and the terminal render.
+"""The report as plain data: the output of `--json`, and the input of the page and the terminal.
 
 Times are microseconds, bandwidth is GB/s (1e9 bytes a second), sizes are bytes as NCCL's tuner
 counts them, noise and shares are fractions, gains are old time over new time. Missing is None.
@@ -17,8 +17,8 @@ Tone = Literal["gain", "right", "unknown"]
 Role = Literal["default", "tuned", "choice", "measured"]
 
 
-class Fact(msgspec.Struct, frozen=True):
-    """One labelled fact of the header; `note` says where it comes from, where that matters."""
+class HeaderFact(msgspec.Struct, frozen=True):
+    """One labelled fact of the header. `note` is its source, if that matters."""
 
     label: str
     value: str
@@ -26,14 +26,14 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Something to know before the verdict is believed; `target` is an id on the page."""
+    """A caveat of the verdict. `target` is the id of an element on the page."""
 
     text: str
     target: str
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One line of a chart, column by column; all columns are equally long.
+    """One line of a chart as columns of equal length.
 
     A time is None where the line has a gap. `low_us` and `high_us` bound the 95 % confidence
     interval of the median `time_us` over `n` timings.
@@ -51,9 +51,12 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class ChoiceMap(msgspec.Struct, frozen=True):
-    """Time over the best time at that size: `relative[row][column]` for `choices[row]` at
-    `bytes[column]`, None where it was not measured. `path[column]` is the row the rules take (the
-    default's where there is no rule), None where that row was not measured."""
+    """The time of every choice relative to the best time at each size.
+
+    `relative[row][column]` is for `choices[row]` at `bytes[column]`; None if it was not measured.
+    `path[column]` is the row that the rules use, or the default's row without a rule; None if that
+    row was not measured.
+    """
 
     bytes: list[int]
     choices: list[str]
@@ -62,7 +65,7 @@ class ChoiceMap(msgspec.Struct, frozen=True):
 
 
 class NoiseRow(msgspec.Struct, frozen=True):
-    """How far two medians of the same thing lie apart; `words` says how that was found."""
+    """The distance of two medians of the same choice. `words` describe how it was measured."""
 
     typical: float
     high: float
@@ -71,7 +74,7 @@ class NoiseRow(msgspec.Struct, frozen=True):
 
 
 class SizeRow(msgspec.Struct, frozen=True):
-    """What the rules do at one measured size; `choice` None keeps the default."""
+    """The effect of the rules at one measured size. `choice` None keeps the default."""
 
     bytes: int
     choice: str | None
@@ -87,11 +90,14 @@ class SizeRow(msgspec.Struct, frozen=True):
 
 
 class RuleRow(msgspec.Struct, frozen=True):
-    """A rule with its evidence; `first_bytes` and `last_bytes` are the measured sizes in it.
+    """A rule with its evidence.
 
-    `gain` and its interval are of the whole range, `least` and `most` of a single size. `channels`
-    and `default_channels` are the most at any size, one SM each. `written` says that it is in the
-    configuration; `decided_by` names the runs that would decide a rule that is not sure.
+    `first_bytes` and `last_bytes` are the outermost measured sizes in it.
+
+    - `gain` and its interval are for the whole range, `least` and `most` for a single size.
+    - `channels` and `default_channels` are the largest numbers at any size. A channel uses one SM.
+    - `written`: the rule is in the configuration.
+    - `decided_by`: the runs that would decide a rule that is not sure.
     """
 
     min_bytes: int
@@ -115,7 +121,7 @@ class RuleRow(msgspec.Struct, frozen=True):
 
 
 class LeftRow(msgspec.Struct, frozen=True):
-    """A range that keeps the default, and why."""
+    """A range of sizes that keeps the default, and the reason."""
 
     min_bytes: int
     max_bytes: int
@@ -124,8 +130,11 @@ class LeftRow(msgspec.Struct, frozen=True):
 
 
 class GroupRow(msgspec.Struct, frozen=True):
-    """The decisions of one collective at one scale; `outcome` is them in words, `label` as short
-    as telling the groups apart allows. `proven_gain` is None where no proof confirmed a rule."""
+    """The decisions of one collective at one scale.
+
+    `outcome` describes them. `label` is the shortest text that distinguishes the groups.
+    `proven_gain` is None if no proof confirmed a rule.
+    """
 
     id: str
     label: str
@@ -141,7 +150,7 @@ class GroupRow(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Where a finding shows on a curve; `finding` is its number."""
+    """The range of a finding on a curve. `finding` is the finding's number."""
 
     finding: int
     min_bytes: int
@@ -149,9 +158,12 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class ConditionRow(msgspec.Struct, frozen=True):
-    """One condition with its curves; `group` is the id of its decisions, None where no tuner is
-    ever asked. `label` is as short as telling the conditions of this report apart allows.
-    `bus_factor` is bus over algorithm bandwidth."""
+    """One condition with its curves.
+
+    `group` is the id of its decisions; None for a collective that NCCL's tuner does not handle.
+    `label` is the shortest text that distinguishes the conditions of this report. `bus_factor` is
+    bus over algorithm bandwidth.
+    """
 
     id: str
     label: str
@@ -177,8 +189,10 @@ class ConditionRow(msgspec.Struct, frozen=True):
 
 
 class FindingRow(msgspec.Struct, frozen=True):
-    """A finding; `conditions` are the ids of those it shows on. `heading` is its kind in words,
-    `more` are the sentences of findings that say the same about something else."""
+    """A finding. `conditions` are the ids of the conditions that show it.
+
+    `heading` is the name of its kind. `more` are the sentences of equal findings about other files.
+    """
 
     number: int
     id: str
@@ -194,8 +208,11 @@ class FindingRow(msgspec.Struct, frozen=True):
 
 
 class ProofSizeRow(msgspec.Struct, frozen=True):
-    """One size of the proof. `choice` None: no rule, so tuned runs what the default runs. `between`
-    says that the rules were made without it. `words` is the verdict."""
+    """One size of the proof.
+
+    `choice` None means no rule, so that tuned runs the same choice as the default. `between` is
+    True if the size was not measured for the rule search. `words` is the verdict as text.
+    """
 
     bytes: int
     choice: str | None
@@ -212,8 +229,11 @@ class ProofSizeRow(msgspec.Struct, frozen=True):
 
 
 class ProofRuleRow(msgspec.Struct, frozen=True):
-    """A rule after the proof: `verdict` is `holds`, `open`, `unverified`, `removed` or `narrowed`;
-    `reason` says why it is not `holds`. `expected` is the gain that the search promised."""
+    """A rule after the proof.
+
+    `verdict` is `holds`, `open`, `unverified`, `removed` or `narrowed`. `reason` explains a verdict
+    other than `holds`. `expected` is the gain that the search predicted.
+    """
 
     group: str
     min_bytes: int
@@ -233,7 +253,7 @@ class ProofRuleRow(msgspec.Struct, frozen=True):
 
 
 class ProofGroupRow(msgspec.Struct, frozen=True):
-    """The sizes of one collective at one scale; `floor` is how much slower one may be."""
+    """The sizes of one collective at one scale. `floor` is the tolerated slowdown of a size."""
 
     label: str
     noise: float
@@ -242,8 +262,10 @@ class ProofGroupRow(msgspec.Struct, frozen=True):
 
 
 class ProofReport(msgspec.Struct, frozen=True):
-    """Default against tuned, interleaved in one run. `sentence` is the outcome, `how` says how it
-    was measured, `remark` what to know before believing it."""
+    """Default against tuned, interleaved in one run.
+
+    `sentence` is the outcome, `how` the method, and `remark` a caveat.
+    """
 
     sentence: str
     how: str
@@ -255,9 +277,11 @@ class ProofReport(msgspec.Struct, frozen=True):
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True):
-    """Commands to copy. `reproduce` measures again, into a study of its own; `reproduce_note` says
-    what to know about that. `rebuild` makes rules and report from the same samples. `deploy` is
-    None where there is nothing to deploy."""
+    """Commands to copy.
+
+    `reproduce` measures again, into a new study; `reproduce_note` is a remark about it. `rebuild`
+    makes rules and report from the same samples. `deploy` is None if there is nothing to deploy.
+    """
 
     reproduce: str
     reproduce_note: str
@@ -266,7 +290,7 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checks(msgspec.Struct, frozen=True):
-    """What `doctor` found of the platform. `many`: of more nodes than one."""
+    """The findings of `doctor` about the platform. `many` is True for more than one node."""
 
     verdict: str
     looked_at: str
@@ -275,17 +299,21 @@ class Checks(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything that is shown, in the order of reading. `tone` is the verdict's colour: there is
-    a gain, NCCL is right already, or it cannot be told. `replay` names the recording that the
-    timings were drawn from. `sources` are the files read, `remarks` how it was measured,
-    `rules_note` what a rule had to show."""
+    """The whole report, in reading order.
+
+    - `tone`: the colour of the verdict: there is a gain, NCCL's default is right, or it is unknown.
+    - `replay`: the recording that the timings come from.
+    - `sources`: the files read.
+    - `remarks`: how it was measured.
+    - `rules_note`: the requirements for a rule.
+    """
 
     study: str
     tone: Tone
     verdict: str
     notes: list[Note]
     replay: str | None
-    facts: list[Fact]
+    facts: list[HeaderFact]
     line_rate_gb_per_s: float | None
     groups: list[GroupRow]
     conditions: list[ConditionRow]

@@ -6,34 +6,34 @@ import re
 from typing import NamedTuple
 
 import nccltune
-from nccltune.doctor.result import Examination, Judged, Verdict, node_names, read_words
+from nccltune.doctor.result import Examination, Judged, RuleVerdict, node_names, read_words
 from nccltune.doctor.summary import count_words, node_words, verdict_words, what_would_tell
 from nccltune.report.data import Checks
 
 _SOURCE = re.compile(r"(?:(?P<words>.*) )?\(?(?P<address>https://[^\s()]+)\)?")
 _TITLES = {
-    Verdict.CANNOT_TELL: "Cannot tell",
-    Verdict.OK: "Looked at and found well",
-    Verdict.NOT_APPLICABLE: "Does not apply here",
+    RuleVerdict.CANNOT_TELL: "Cannot tell",
+    RuleVerdict.OK: "Looked at and found well",
+    RuleVerdict.NOT_APPLICABLE: "Does not apply here",
 }
 
 
-class Source(NamedTuple):
-    """A source as it is shown; `address` is empty where it has none."""
+class SourceLink(NamedTuple):
+    """The text of a source and its address; `address` is empty if there is none."""
 
     words: str
     address: str
 
 
 class Others(NamedTuple):
-    """The rules of one verdict that is no finding."""
+    """The rules of one verdict other than a finding."""
 
     title: str
     rules: tuple[Judged, ...]
 
 
 def render(examined: Examination) -> str:
-    """The whole page; its style is that of the report."""
+    """Return the whole page, in the style of the report."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
@@ -43,7 +43,7 @@ def render(examined: Examination) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= FILTERS
-    findings = examined.of(Verdict.FINDING)
+    findings = examined.of(RuleVerdict.FINDING)
     return environment.get_template("examination.html.j2").render(
         examined=examined,
         version=nccltune.__version__,
@@ -69,8 +69,10 @@ def render(examined: Examination) -> str:
 
 
 def checks_of(examined: Examination, nodes: int = 1) -> Checks:
-    """What a study's report shows of it: the findings, and how much else was asked. `nodes` is
-    how many the study measured on."""
+    """Return the doctor's part of a study's report: the findings and the counts of other rules.
+
+    `nodes` is the number of nodes that the study measured on.
+    """
     looked_at = node_words(examined)
     if len(examined.nodes) == 1 and nodes > 1:
         looked_at += f" · one of {nodes} nodes; the others were not looked at"
@@ -78,24 +80,24 @@ def checks_of(examined: Examination, nodes: int = 1) -> Checks:
         verdict=f"{verdict_words(examined)} · {count_words(examined)}",
         looked_at=looked_at,
         many=len(examined.nodes) > 1,
-        findings=list(examined.of(Verdict.FINDING)),
+        findings=list(examined.of(RuleVerdict.FINDING)),
     )
 
 
 def _verdict(examined: Examination) -> str:
     words = verdict_words(examined)
-    if not examined.of(Verdict.FINDING):
+    if not examined.of(RuleVerdict.FINDING):
         return words[:1].upper() + words[1:] + "."
-    first = examined.of(Verdict.FINDING)[0]
+    first = examined.of(RuleVerdict.FINDING)[0]
     return f"{words}. First: {first.title}."
 
 
-def source_parts(text: str) -> Source:
-    """A source's words and its address, of `words (address)` or an address alone."""
+def source_parts(text: str) -> SourceLink:
+    """Return the text and address of a source: `words (address)` or an address alone."""
     found = _SOURCE.fullmatch(text)
     if found is None:
-        return Source(text, "")
-    return Source(found["words"] or found["address"], found["address"])
+        return SourceLink(text, "")
+    return SourceLink(found["words"] or found["address"], found["address"])
 
 
 def _asset(name: str) -> str:
@@ -104,4 +106,4 @@ def _asset(name: str) -> str:
 
 
 FILTERS = {"names": node_names, "places": read_words, "source": source_parts}
-"""What the template of findings needs."""
+"""The filters that the template of findings uses."""

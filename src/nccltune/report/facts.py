@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts of the header: what was measured on what, when, how often and how exactly."""
+"""The facts of the header: platform, versions, date, number of timings, noise and settings."""
 
 from collections.abc import Sequence
 
@@ -8,42 +8,42 @@ import msgspec
 from nccltune.analyze.result import Analysis, Noise
 from nccltune.model.platform import Platform
 from nccltune.report import words
-from nccltune.report.data import Fact
+from nccltune.report.data import HeaderFact
 from nccltune.tune.result import Tuning
 
 
 def header_facts(
     platform: Platform, analysis: Analysis, tuning: Tuning, tool_version: str
-) -> list[Fact]:
-    """Platform, versions, date, n, noise floor and settings; what is unknown is left out."""
+) -> list[HeaderFact]:
+    """Return the facts of the header. Unknown facts are left out."""
     machine = msgspec.structs.replace(platform, nccl_version=None)
-    facts = [Fact("Platform", words.printable(machine.title))]
+    facts = [HeaderFact("Platform", words.printable(machine.title))]
     versions = []
     if platform.nccl_version or tuning.nccl_version:
         versions.append(f"NCCL {platform.nccl_version or tuning.nccl_version}")
     if platform.driver_version:
         versions.append(f"driver {platform.driver_version}")
     versions.append(f"nccltune {tool_version}")
-    facts.append(Fact("Versions", words.printable(" · ".join(versions))))
+    facts.append(HeaderFact("Versions", words.printable(" · ".join(versions))))
     facts.append(_when(platform, analysis, tuning))
-    facts.append(Fact("Timings (n)", _timings(analysis)))
+    facts.append(HeaderFact("Timings (n)", _timings(analysis)))
     facts += _noise_facts([item.noise for item in analysis.conditions])
     if platform.settings:
         pairs = " ".join(f"{name}={value}" for name, value in sorted(platform.settings.items()))
-        facts.append(Fact("Settings", words.printable(pairs)))
+        facts.append(HeaderFact("Settings", words.printable(pairs)))
     return facts
 
 
-def _when(platform: Platform, analysis: Analysis, tuning: Tuning) -> Fact:
-    """The date, and the scale where there is only one."""
+def _when(platform: Platform, analysis: Analysis, tuning: Tuning) -> HeaderFact:
+    """Return the date, and the scale if there is only one."""
     scales = {item.condition.scale for item in analysis.conditions}
     where = f", {scales.pop()}" if len(scales) == 1 else ""
     date = words.printable((platform.recorded_at or tuning.created)[:10])
-    return Fact("Measured" if platform.recorded_at else "Analysed", date + where)
+    return HeaderFact("Measured" if platform.recorded_at else "Analysed", date + where)
 
 
 def _timings(analysis: Analysis) -> str:
-    """`3,128 timings in 8 rounds`."""
+    """Return the number of timings: `3,128 timings in 8 rounds`."""
     count = words.counted(analysis.samples, "timing")
     rounds = sorted({item.rounds for item in analysis.conditions})
     if not rounds:
@@ -53,8 +53,8 @@ def _timings(analysis: Analysis) -> str:
     return f"{count} in {words.counted(rounds[0], 'round')}"
 
 
-def _noise_facts(noises: Sequence[Noise]) -> list[Fact]:
-    """The noise floor over all conditions: measured where any was measured."""
+def _noise_facts(noises: Sequence[Noise]) -> list[HeaderFact]:
+    """Return the noise floor over all conditions; the measured one if any condition has it."""
     if not noises:
         return []
     known = [noise for noise in noises if noise.known]
@@ -66,4 +66,4 @@ def _noise_facts(noises: Sequence[Noise]) -> list[Fact]:
         value = f"{words.percent_text(typical[len(typical) // 2])} typical"
         value += f", {words.percent_text(high)} at worst" if high > typical[0] else ""
     sources = {words.NOISE_WORDS.get(noise.source, noise.source) for noise in known or noises}
-    return [Fact("Noise floor", value, "; ".join(sorted(sources)))]
+    return [HeaderFact("Noise floor", value, "; ".join(sorted(sources)))]

@@ -28,14 +28,14 @@ _BARE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 class GlanceCell(msgspec.Struct, frozen=True):
-    """One size in the strip of a collective; `css` is its class."""
+    """One size in the strip of a collective. `css` is its CSS class."""
 
     css: str
     title: str
 
 
 class GlanceRow(msgspec.Struct, frozen=True):
-    """One line of the table under the verdict; `kind` says whether the gain is proven."""
+    """One line of the table below the verdict. `kind` is "proven", "expected" or empty."""
 
     title: str
     condition: str | None
@@ -46,7 +46,7 @@ class GlanceRow(msgspec.Struct, frozen=True):
 
 
 class Glance(msgspec.Struct, frozen=True):
-    """The table under the verdict; all rows have one cell for each size of any of them."""
+    """The table below the verdict. Every row has one cell for each size of any row."""
 
     first: int
     last: int
@@ -54,7 +54,7 @@ class Glance(msgspec.Struct, frozen=True):
 
 
 def render(report: Report) -> str:
-    """The whole page: style, script, data and plotly.js are inside it."""
+    """Return the whole page, with style, script, data and plotly.js inside."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
@@ -92,46 +92,51 @@ def render(report: Report) -> str:
 
 
 def ordered_conditions(report: Report) -> list[ConditionRow]:
-    """The conditions in the order of the tabs, the first of which is shown at first: those with
-    rules before the others, the largest gain first, as in the verdict."""
+    """Return the conditions in the order of the tabs. The first tab is open at the start.
+
+    Conditions with rules come first, the largest gain first, as in the verdict.
+    """
     gains = {group.id: _gain(group) or 1.0 for group in report.groups if group.rules}
     return sorted(report.conditions, key=lambda item: -gains.get(item.group or "", 0.0))
 
 
 def _gain(group: GroupRow) -> float | None:
-    """The gain that is shown for a group: what was proven, else what is expected."""
+    """Return the displayed gain of a group: the proven gain, else the expected one."""
     if not group.rules:
         return None
     return group.expected_gain if group.proven_gain is None else group.proven_gain
 
 
 def _ends(rows: Sequence[RuleRow | ProofRuleRow | LeftRow]) -> list[int]:
-    """Both ends of every range of a table."""
+    """Return both ends of every range of a table."""
     return [end for row in rows for end in (row.min_bytes, row.max_bytes)]
 
 
 def _sms(rule: RuleRow) -> str:
-    """`16 (default 24)`, `unknown`."""
+    """Return the SMs of a rule: `16 (default 24)` or `unknown`."""
     return words.sms_text(rule.channels, rule.default_channels).removeprefix("SMs ")
 
 
 def typeset(text: str) -> str:
-    """`1.4x` with a multiplication sign and units that stay with their number, as print has it."""
+    """Return `text` with multiplication signs (`1.4×`) and no-break spaces before units."""
     return words.unbroken(_TIMES.sub("×", text))
 
 
 def pieces(text: str) -> list[str]:
-    """`text` cut so that every second piece is a hyphenated name, which must not be broken."""
+    """Return the pieces of `text`.
+
+    Every second piece is a hyphenated name, which must not be broken.
+    """
     return _NAMES.split(text)
 
 
 def embedded_json(report: Report) -> str:
-    """The data as JSON that no content can break out of a script element with."""
+    """Return the data as JSON that cannot end the script element around it."""
     return msgspec.json.encode(report).decode().translate(_BARE)
 
 
 def packed_plotly() -> str:
-    """plotly.js as the plotly package ships it, compressed to a third (base64 of gzip)."""
+    """Return plotly.js from the plotly package as base64 of gzip, a third of its size."""
     source = importlib.resources.files("plotly").joinpath("package_data", "plotly.min.js")
     return base64.b64encode(gzip.compress(source.read_bytes(), 9, mtime=0)).decode("ascii")
 
@@ -184,7 +189,7 @@ def _cells(group: GroupRow, sizes: list[int]) -> list[GlanceCell]:
 
 
 def _shade(gain: float | None) -> str:
-    """Three shades: up to 1.1x, up to 1.25x, and above (or unknown)."""
+    """Return the CSS class of a gain: up to 1.1x, up to 1.25x, or more (or unknown)."""
     if gain is None:
         return "g3"
     return f"g{1 + sum(gain > step for step in (1.1, 1.25))}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a proof to what the report and the terminal show of it."""
+"""From a proof to the rows and sentences of the report and the terminal."""
 
+from nccltune.prove.result import Dropped, Proof, ProvenSize, RuleProof
 from nccltune.report import words
 from nccltune.report.data import ProofGroupRow, ProofReport, ProofRuleRow, ProofSizeRow
-from nccltune.tune.proof.result import Dropped, Proof, ProvenSize, RuleProof
 
 _VERDICTS = {
     "faster": "faster",
@@ -21,7 +21,7 @@ _REASONS = {
 
 
 def build_proof(proof: Proof) -> ProofReport:
-    """The rows and sentences of a proof."""
+    """Return the rows and sentences of a proof."""
     rules = [_rule(item) for item in proof.rules]
     rules += [_dropped(item) for item in proof.dropped]
     order = [group.collective.prose for group in proof.groups]
@@ -46,7 +46,7 @@ def build_proof(proof: Proof) -> ProofReport:
 
 
 def sentence(proof: Proof) -> str:
-    """`2 of 3 rules hold · 0 sizes slower · noise floor 1.1 %`."""
+    """Return a summary: `2 of 3 rules hold · 0 sizes slower · noise floor 1.1 %`."""
     removed = sum(item.narrowed is None for item in proof.dropped)
     total = len(proof.rules) + removed
     parts = [f"{proof.holding} of {words.counted(total, 'rule')} hold"]
@@ -67,7 +67,7 @@ def sentence(proof: Proof) -> str:
 
 
 def _how(proof: Proof) -> str:
-    """`61 sizes, 24 of them not measured before, in 4 to 12 rounds`."""
+    """Return how it was measured: `61 sizes, 24 of them new, in 4 to 12 rounds`."""
     sizes = [size for group in proof.groups for size in group.sizes if size.rounds]
     between = sum(size.between for size in sizes)
     rounds = sorted({size.rounds for size in sizes}) or [0]

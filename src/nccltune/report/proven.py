@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a proof says about the rules that a report shows, by collective and scale."""
+"""Look up the proof of the rules that a report shows, by collective and scale."""
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.model.rule import Rule
-from nccltune.tune.proof.result import Proof, ProvenSize, RuleProof
+from nccltune.prove.result import Proof, ProvenSize, RuleProof
 from nccltune.tune.result import TunedGroup
 
 
 class ProvenGain(NamedTuple):
-    """The rules of one group that hold. `gain` is the geometric mean of their proven gains, each
-    with its share of the size axis; `sizes` are the proven sizes in bytes that have such a rule and
-    `measured` all sizes of the proof, both rising."""
+    """The rules of one group that hold.
+
+    `gain` is the geometric mean of their proven gains, weighted by their share of the size axis.
+    `sizes` are the proven sizes in bytes that such a rule covers. `measured` are all sizes of the
+    proof. Both are in ascending order.
+    """
 
     gain: float
     rules: int
@@ -22,10 +25,10 @@ class ProvenGain(NamedTuple):
 
 
 def proven_gains(proof: Proof | None, groups: Sequence[TunedGroup]) -> list[ProvenGain | None]:
-    """The proven gain of every group, in the order of `groups`.
+    """Return the proven gain of every group, in the order of `groups`.
 
-    None where the proof is not about these rules: of each group every written rule must be one that
-    was measured, and one at least must hold.
+    It is None for a group whose written rules were not all measured, and for a group without a rule
+    that holds.
     """
     if proof is None:
         return [None] * len(groups)
@@ -79,6 +82,8 @@ def _covered(item: RuleProof, sizes: Sequence[ProvenSize]) -> list[int]:
 
 
 def _octaves(sizes: Sequence[int]) -> float:
-    """How much of the size axis `sizes` span; a single size counts as a part of an octave, so that
-    no rule is without weight."""
+    """Return how many octaves of the size axis `sizes` span.
+
+    A single size counts as a fraction of an octave, so every rule has a weight.
+    """
     return max(0.1, math.log2(max(1, *sizes) / max(1, min(sizes))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report for a terminal: the page's order, condensed."""
+"""The report for a terminal: condensed, in the order of the page."""
 
 import textwrap
 from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MAX_WIDTH = 120
-"""Longer lines are hard to read, however wide the terminal is."""
+"""The widest line. Longer lines are hard to read, even on a wide terminal."""
 NARROW = 66
 """Below this many columns a table row takes two lines."""
 INDENT = 11
@@ -46,8 +46,10 @@ _COLOUR = {
 
 
 def render(report: Report, console: "Console") -> None:
-    """Print the report. Colour, width and encoding are those of `console`; nothing depends on
-    colour alone."""
+    """Print the report with the colour, width and encoding of `console`.
+
+    No information depends on colour alone.
+    """
     page = _Page(console)
     page.wrapped(report.verdict, style=_COLOUR[report.tone])
     page.blank()
@@ -66,8 +68,10 @@ def render(report: Report, console: "Console") -> None:
 
 
 def proof_tables(proof: ProofReport, console: "Console", *, brief: bool = False) -> None:
-    """Print only the tables of a proof: the most telling sizes, then the rules (if `brief` those
-    that do not hold)."""
+    """Print only the tables of a proof: the most informative sizes, then the rules.
+
+    With `brief`, print only the rules that do not hold.
+    """
     _proof(_Page(console), proof, brief=brief)
 
 
@@ -81,7 +85,7 @@ class _Page:
         self._ascii = not console.encoding.lower().replace("-", "").startswith("utf")
 
     def line(self, *parts: "str | tuple[str, str]") -> None:
-        """One line of parts, each plain or with a style; never wrapped."""
+        """Print one line of parts, each plain or with a style. It is never wrapped."""
         from rich.text import Text
 
         text = Text(no_wrap=True)
@@ -94,7 +98,7 @@ class _Page:
         self._put(text)
 
     def wrapped(self, text: str, *, label: str = "", style: str = "", indent: int = 0) -> None:
-        """A paragraph; `label` stands before its first line, which starts at `indent`."""
+        """Print a paragraph; `label` precedes its first line, which starts at `indent`."""
         first, *others = textwrap.wrap(
             words.unbroken(self._safe(text)), max(20, self.width - indent), break_on_hyphens=False
         ) or [""]
@@ -103,12 +107,12 @@ class _Page:
             self.line(" " * indent, (other, style))
 
     def heading(self, text: str) -> None:
-        """A heading with a line of space before it."""
+        """Print a heading after an empty line."""
         self.blank()
         self.line((text, "bold"))
 
     def blank(self) -> None:
-        """An empty line."""
+        """Print an empty line."""
         self.line("")
 
     def _safe(self, text: str) -> str:
@@ -163,7 +167,10 @@ def _size_line(
     styles: tuple[str, str],
     note: tuple[str, str] = ("", ""),
 ) -> None:
-    """One size: `cells` are size, default, tuned and gain; `styles` those of gain and interval."""
+    """Print one size.
+
+    `cells` are size, default, tuned and gain; `styles` are for gain and interval.
+    """
     size, default, tuned, gain = cells
     if not page.narrow:
         page.line(
@@ -199,8 +206,11 @@ def _size(page: _Page, row: SizeRow, form: Callable[[int], str]) -> None:
 
 
 def telling_sizes(group: GroupRow) -> list[SizeRow]:
-    """Return the sizes worth a line: of each rule the first, the last and the one with the largest
-    gain, and the size left alone on either side."""
+    """Return the most informative sizes of a group.
+
+    For each rule these are the first size, the last size and the one with the largest gain, and the
+    sizes without a rule on both sides.
+    """
     kept = set()
     for rule in group.rules:
         inside = [
@@ -243,8 +253,12 @@ def _proof(page: _Page, proof: ProofReport, *, brief: bool = False) -> None:
 
 
 def telling_proof(group: ProofGroupRow) -> list[ProofSizeRow]:
-    """The sizes of a proof worth a line: of each run of one choice the first, the last and the one
-    that gains most, the sizes left alone on either side, and whatever is not as it should be."""
+    """Return the most informative sizes of a proof.
+
+    For each run of sizes with one choice these are the first, the last and the one with the largest
+    gain, and the sizes without a rule on both sides. Sizes that are slower, not decided or not what
+    the default ran are always included.
+    """
     rows = group.sizes
     if not any(row.choice for row in rows):
         return [row for row in rows if row.verdict == "not alike"]
@@ -394,7 +408,7 @@ def _next(page: _Page, report: Report) -> None:
         ("measure", commands.reproduce),
     ):
         if command:
-            # A command is copied: it must not be cut into lines.
+            # Users copy the command, so it must stay on one line.
             page.line((f"  {label:<9}", "dim"), command)
     page.wrapped(commands.reproduce_note, indent=11, style="dim")
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict in a few sentences, and what to know before believing it."""
+"""The verdict in a few sentences, and its caveats."""
 
 from collections.abc import Sequence
 
 from nccltune.analyze.result import Analysis
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.prove.result import Proof
 from nccltune.report.alike import AlikeFindings
 from nccltune.report.data import Note, Tone
 from nccltune.report.proven import ProvenGain, proven_gains
@@ -16,31 +17,32 @@ from nccltune.report.words import (
     range_text,
     where_text,
 )
-from nccltune.tune.proof.result import Proof
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup
 
 NAMED = 3
-"""So many collectives are named in the verdict; more would be a list, not a sentence."""
+"""The most collectives that the verdict names."""
 PLACES = 2
-"""So many places are named in a note."""
+"""The most places that a note names."""
 _NOTES = {
     FindingKind.WRONG_RESULTS: "wrong results: their timings are left out",
     FindingKind.SUSPECT_RUN: "a run is not what it claims to be",
-    FindingKind.SINGLE_SAMPLES: "noise cannot be told from so few timings",
+    FindingKind.SINGLE_SAMPLES: "so few timings do not show noise",
     FindingKind.NO_DEFAULT: "the default was not measured",
     FindingKind.BELOW_EXPECTED: "slower than the platform should be, check it first",
     FindingKind.NOT_A_TUNING_PROBLEM: "not a tuning problem",
 }
-"""Findings that a reader must know of before the verdict means anything, worst first."""
+"""Findings that make the verdict less reliable, worst first."""
 _PLACED = frozenset({FindingKind.BELOW_EXPECTED, FindingKind.NOT_A_TUNING_PROBLEM})
-"""Of these the note says where: elsewhere there may be gains."""
+"""Kinds whose note names the place, because there may be gains elsewhere."""
 
 
 def verdict(
     analysis: Analysis, groups: Sequence[TunedGroup], proof: Proof | None = None
 ) -> tuple[str, Tone]:
-    """What is proven of all groups, else what is expected, and its tone. `proof` is of the
-    configuration that the rules of `groups` were written to."""
+    """Return the verdict and its tone: the proven result of all groups, else the expected one.
+
+    `proof` is of the configuration that the rules of `groups` were written to.
+    """
     if not analysis.samples:
         return "Nothing was measured yet.", "unknown"
     if not groups:
@@ -61,8 +63,8 @@ def verdict(
     return " ".join([*sentences, *rest]), "gain"
 
 
-def outcome(analysis: Analysis, group: TunedGroup, proven: ProvenGain | None = None) -> str:
-    """What was decided for one group, in a few words."""
+def group_summary(analysis: Analysis, group: TunedGroup, proven: ProvenGain | None = None) -> str:
+    """Return a short summary of the decisions of one group."""
     rules = written(group)
     if rules:
         where = _where(group) if proven is None else where_text(proven.sizes, proven.measured)
@@ -82,7 +84,7 @@ def outcome(analysis: Analysis, group: TunedGroup, proven: ProvenGain | None = N
 
 
 def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
-    """What must be known with the verdict, worst first; each leads to the first such finding."""
+    """Return the caveats of the verdict, worst first. Each links to the first such finding."""
     found = []
     for kind, words in _NOTES.items():
         alike = [(n, item) for n, item in enumerate(findings, 1) if item.first.kind is kind]
@@ -96,14 +98,14 @@ def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
 
 
 def written(group: TunedGroup) -> list[RuleEvidence]:
-    """The rules of a group that are part of the configuration."""
+    """Return the rules of a group that are part of the configuration."""
     return [evidence for evidence in group.rules if evidence.written]
 
 
 def _proven(
     ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
 ) -> list[str]:
-    """What was proven, in sentences; empty where nothing was."""
+    """Return sentences about the proven gains; empty if there are none."""
     if proof is None:
         return []
     gains = [
@@ -220,8 +222,10 @@ def _rest(analysis: Analysis, groups: Sequence[TunedGroup]) -> list[str]:
 
 
 def _right(analysis: Analysis, group: TunedGroup) -> bool:
-    """Whether the timings show the default to be right at every size that keeps it: it was
-    measured there, noise is known, and no bad crossover reaches there."""
+    """Return whether the timings show that the default is right at every size that keeps it.
+
+    The default was measured there, the noise is known, and no bad crossover includes the size.
+    """
     if len(written(group)) != len(group.rules):
         return False
     kept = [row for row in group.decisions if row.choice is None]
@@ -247,7 +251,7 @@ def _where(group: TunedGroup) -> str:
 
 
 def _places(findings: Sequence[Finding]) -> str:
-    """`all-gather 256 KiB – 4 MiB, all-reduce 64 KiB and 3 more`."""
+    """Return places such as `all-gather 256 KiB – 4 MiB, all-reduce 64 KiB and 3 more`."""
     scales = {finding.scale for finding in findings}
     parts = []
     for finding in findings:
@@ -263,7 +267,7 @@ def _places(findings: Sequence[Finding]) -> str:
 
 
 def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
-    """The collective, with its scale and registration where the report has several."""
+    """Return the collective, with scale and registration if the report has several of them."""
     parts = []
     if len({other.scale for other in groups}) > 1:
         parts.append(str(group.scale))
@@ -273,5 +277,5 @@ def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
 
 
 def _first(parts: list[str], whole: int) -> list[str]:
-    """The first few parts and how many of `whole` are left."""
+    """Return the first parts, and the number of the others out of `whole`."""
     return parts if whole <= NAMED else [*parts[:NAMED], f"{whole - NAMED} more"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and ranges as people read them: three significant digits, binary sizes."""
+"""Format numbers and ranges for people: three significant digits, binary sizes."""
 
 import re
 import unicodedata
@@ -25,15 +25,15 @@ HEADINGS = {
 NOISE_WORDS = {
     "a/a series": "A/A: the default measured twice in every round",
     "split rounds": "A/A: odd against even rounds of the default",
-    "assumed": "so few timings a point cannot tell it",
+    "assumed": "too few timings per point to measure it",
 }
 GAIN_NOTE = (
     "The gain compares timings of the same round and averages over rounds, so it can differ from "
     "the ratio of the two medians."
 )
-"""Under every table that shows two times beside their gain."""
+"""Printed below every table that shows two times and their gain."""
 EDGE_NOTE = "Two rows of one size are the last byte of one range and the first of the next."
-"""Under a table in which two sizes are written alike."""
+"""Printed below a table in which two different sizes have the same text."""
 
 _WORD = re.compile(r"(?!(?:nccltune|mpirun|srun|torchrun|kubectl)\b)[a-z]+(?=[ ,:]|$)")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -44,9 +44,10 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|B|KiB|MiB|GiB|TiB|us|µs|ms|s|GB/s)(?!\w))"
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Plain decimal with `digits` significant digits, trailing zeros kept: `0.470`, `91.7`, `745`.
+    """Return a plain decimal with `digits` significant digits and trailing zeros.
 
-    Above that many digits before the point none is cut off: `12,345`.
+    For example `0.470`, `91.7` and `745`. Numbers with more digits before the point keep them all:
+    `12,345`.
     """
     if value == 0:
         return "0"
@@ -56,7 +57,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def time_text(time_us: float, micro: str = "us") -> str:
-    """`91.7 us`, `1.25 ms`, `2.50 s`."""
+    """Return a time with its unit: `91.7 us`, `1.25 ms`, `2.50 s`."""
     for factor, unit in ((1e6, "s"), (1e3, "ms")):
         if time_us >= 0.9995 * factor:
             return f"{significant(time_us / factor)} {unit}"
@@ -64,36 +65,44 @@ def time_text(time_us: float, micro: str = "us") -> str:
 
 
 def rate_text(gb_per_s: float) -> str:
-    """`0.470 GB/s`."""
+    """Return a bandwidth such as `0.470 GB/s`."""
     return f"{significant(gb_per_s)} GB/s"
 
 
 def percent_text(share: float) -> str:
-    """`1.1 %`: two significant digits, as no share here is known better."""
+    """Return a percentage such as `1.1 %`.
+
+    It has two digits, because no share is known more exactly.
+    """
     percent = 100 * share
     return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
 
 
 def gain_text(gain: float) -> str:
-    """A gain, everywhere with two decimals: `1.30x`."""
+    """Return a gain with two decimals, as everywhere: `1.30x`."""
     return f"{gain:.2f}x"
 
 
 def interval_text(low: float | None, high: float | None) -> str:
-    """`95 % CI 1.18-1.24`; empty where it is not known."""
+    """Return an interval such as `95 % CI 1.18-1.24`; empty if it is unknown."""
     return "" if low is None or high is None else f"95 % CI {low:.2f}-{high:.2f}"
 
 
 def per_size_text(least: float | None, most: float | None) -> str:
-    """The smallest and largest gain at one size of a range: `per size 1.03-1.43`; empty where they
-    are not known or the same."""
+    """Return the smallest and largest gain at one size of a range: `per size 1.03-1.43`.
+
+    The text is empty if they are unknown or equal.
+    """
     if least is None or most is None or f"{least:.2f}" == f"{most:.2f}":
         return ""
     return f"per size {least:.2f}-{most:.2f}"
 
 
 def sms_text(channels: int | None, default: int | None) -> str:
-    """What a choice takes from compute, one SM a channel: `SMs 16 (default 24)`, `SMs unknown`."""
+    """Return the SMs that a choice uses, one for each channel.
+
+    For example `SMs 16 (default 24)` or `SMs unknown`.
+    """
     if channels is None and default is None:
         return "SMs unknown"
     known = ["unknown" if number is None else str(number) for number in (channels, default)]
@@ -101,8 +110,11 @@ def sms_text(channels: int | None, default: int | None) -> str:
 
 
 def size_form(sizes: Iterable[int]) -> Callable[[int], str]:
-    """How to write all sizes of one column or list: plain where each is a whole number of its unit
-    (`32 KiB`), else with three significant digits each (`1.11 KiB`, `32.0 KiB`, `240 KiB`)."""
+    """Return the function that formats all sizes of one column or list.
+
+    It writes plain sizes if each is a whole number of its unit (`32 KiB`), else three significant
+    digits for each (`1.11 KiB`, `32.0 KiB`, `240 KiB`).
+    """
     return format_bytes if all(map(_is_whole, sizes)) else _three_digits
 
 
@@ -125,12 +137,12 @@ def _three_digits(size: int) -> str:
 def range_text(
     low: int, high: int, dash: str = "–", form: Callable[[int], str] = format_bytes
 ) -> str:
-    """`2 KiB – 41 KiB`, or one size."""
+    """Return a range such as `2 KiB – 41 KiB`; one size if both ends are equal."""
     return form(low) if low == high else f"{form(low)} {dash} {form(high)}"
 
 
 def between_text(low: int, high: int) -> str:
-    """`between 2 and 256 KiB`, `between 512 KiB and 4 MiB`, `at 64 KiB`."""
+    """Return `between 2 and 256 KiB`, `between 512 KiB and 4 MiB` or `at 64 KiB`."""
     if low == high:
         return f"at {format_bytes(low)}"
     first, second = format_bytes(low), format_bytes(high)
@@ -139,10 +151,14 @@ def between_text(low: int, high: int) -> str:
 
 
 def where_text(ruled: Iterable[int], measured: Sequence[int]) -> str:
-    """Where rules apply, always as ranges of sizes: `between 2 and 256 KiB`; with a hole `between 2
-    and 8 KiB and between 64 and 256 KiB`; with more of them `in 3 ranges between 2 and 256 KiB`.
+    """Return the sizes at which rules apply, as ranges.
 
-    `measured` are all sizes, rising; a hole is a measured size that is not in `ruled`.
+    - one range: `between 2 and 256 KiB`
+    - two ranges: `between 2 and 8 KiB and between 64 and 256 KiB`
+    - more ranges: `in 3 ranges between 2 and 256 KiB`
+
+    `measured` are all sizes in ascending order. A measured size that is not in `ruled` splits a
+    range.
     """
     inside = set(ruled)
     runs: list[list[int]] = []
@@ -160,20 +176,23 @@ def where_text(ruled: Iterable[int], measured: Sequence[int]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 rule`, `3,128 timings`."""
+    """Return a number with its noun: `1 rule`, `3,128 timings`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def listed(parts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return words joined as a list: `a`, `a and b`, `a, b and c`."""
     if len(parts) < 2:
         return "".join(parts)
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def sentence(text: str) -> str:
-    """`text` with a full stop, and a capital unless it starts with a name (`tree/ll`, `a.txt`) or a
-    command (`nccltune sweep`)."""
+    """Return `text` with a full stop and a capital.
+
+    Text that starts with a name (`tree/ll`, `a.txt`) or a command (`nccltune sweep`) gets no
+    capital.
+    """
     text = text.strip()
     if _WORD.match(text):
         text = text[0].upper() + text[1:]
@@ -181,12 +200,15 @@ def sentence(text: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """`text` with no-break spaces between a number and its unit, and in `95 % CI 1.18-1.24`."""
+    """Return `text` with no-break spaces before units and in `95 % CI 1.18-1.24`."""
     return _TOGETHER.sub("\u00a0", _UNIT.sub("\u00a0", text))
 
 
 def printable(text: str) -> str:
-    """`text` without control characters (a name in a file must not steer a terminal)."""
+    """Return `text` without control characters.
+
+    So a name in a file cannot control the terminal.
+    """
     return "".join(
         " " if char in "\n\r\t" else char
         for char in text

@@ -1,2 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From curves to rules: search, lint, explain."""
+"""From curves to rules: search, lint, explain.
+
+study.py     tune a whole study
+search.py    the rule search; `proven` decides that a range beats the default
+segment.py   split the size axis into ranges, with a price for each change
+boundary.py  the size at which two curves cross
+widen.py     one rule for several scales
+weights.py   weights of message sizes, from a file
+result.py    the structs of a tuning, and its options
+lint.py      rules of a configuration that do not do what their author expects
+claimed.py   the sizes that earlier lines of a configuration cover
+explain.py   decisions of any tuner plugin, size by size
+"""

@@ -15,7 +15,7 @@ def boundary(
     after: Choice | None,
     margin: float,
 ) -> int:
-    """The last byte of `before` between the neighbouring measured sizes `left` and `right`.
+    """Return the last byte of `before` between the neighbouring measured sizes `left` and `right`.
 
     None stands for the default; a rule ends where its gain over the default falls to `margin` (a
     natural log). Times are interpolated on log-log axes. With one timing a point the two nearest

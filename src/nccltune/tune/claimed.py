@@ -15,7 +15,7 @@ class Claim(NamedTuple):
 
 
 class Claimed:
-    """Disjoint claims in order of size. A claim takes only what nobody has."""
+    """Disjoint claims in order of size. A claim takes only unclaimed sizes."""
 
     def __init__(self) -> None:
         self._lows: list[int] = []

@@ -11,11 +11,11 @@ from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
-from nccltune.native import Decided, Decision, LogLine, PluginHost, tuner_path
+from nccltune.native import Decided, PluginDecision, PluginHost, PluginLogLine, tuner_path
 from nccltune.tune.result import Tuning
 
 NEWEST_KNOWN = "2.32.3"
-"""The NCCL version to play where nobody says another: the newest that our plugin was run under."""
+"""The NCCL version to emulate by default: the newest that our plugin was run under."""
 
 
 class DecidedRange(msgspec.Struct, frozen=True):
@@ -43,13 +43,14 @@ class Explained(msgspec.Struct, frozen=True):
     interface: int | None
     plugin: str | None
     scale: Scale
-    log: list[LogLine]
+    log: list[PluginLogLine]
     warnings: list[str]
     collectives: dict[Collective, list[DecidedRange]]
 
 
 def environment_for(config: Path | None) -> dict[str, str | None]:
-    """The environment in which any plugin reads `config` and nothing else of this shell's."""
+    """Return the environment in which any plugin reads `config` and nothing else of this
+    shell's."""
     path = None if config is None else str(config.resolve())
     return {"NCCL_TUNER_CONFIG_FILE": path, "NCCLTUNE_CONFIG": None, "NCCLTUNE_STRICT": None}
 
@@ -89,9 +90,11 @@ def explain(
     )
 
 
-def decided_ranges(decide: Callable[[int], Decision], sizes: Sequence[int]) -> list[DecidedRange]:
-    """The decisions at `sizes` (rising) as ranges; where two neighbours differ, the byte at which
-    the decision changes is found by bisection (one change between two sizes is assumed)."""
+def decided_ranges(
+    decide: Callable[[int], PluginDecision], sizes: Sequence[int]
+) -> list[DecidedRange]:
+    """Return the decisions at `sizes` (rising) as ranges; where two neighbours differ, the byte at
+    which the decision changes is found by bisection (one change between two sizes is assumed)."""
     ranges: list[DecidedRange] = []
     low, before = sizes[0], decide(sizes[0])
     previous = low
@@ -119,7 +122,8 @@ def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
 
 
 def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
-    """At how many measured sizes our plugin decides what `tuning` says, and how many there are.
+    """Return at how many measured sizes our plugin decides as `tuning` does, and how many there
+    are.
 
     The plugin is loaded as the NCCL of the study loads it.
     """
@@ -138,7 +142,7 @@ def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
                     group.collective,
                     expected.bytes,
                     registered=bool(group.registered),
-                    # Another one than expected: else it cannot be told from NCCL's own.
+                    # Another one than expected: else it could be NCCL's own.
                     chunk_bytes=None if chunk is None else 2 * chunk,
                 )
                 asked += 1
@@ -146,7 +150,7 @@ def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
     return agreed, asked
 
 
-def _cut(got: Decision, expected: Choice | None) -> bool:
+def _cut(got: PluginDecision, expected: Choice | None) -> bool:
     """Whether the decision is as expected but for a chunk size that NCCL cut or rounded, as it did
     when the choice was measured."""
     choice = got.decided.choice if isinstance(got.decided, Decided) else None
@@ -161,8 +165,8 @@ def _cut(got: Decision, expected: Choice | None) -> bool:
     )
 
 
-def _last_alike(decide: Callable[[int], Decision], label: str, low: int, high: int) -> int:
-    """The last size from `low` on that is still decided as `label`; `high` is not."""
+def _last_alike(decide: Callable[[int], PluginDecision], label: str, low: int, high: int) -> int:
+    """Return the last size from `low` on that is still decided as `label`; `high` is not."""
     while high - low > 1:
         middle = (low + high) // 2
         if decide(middle).label == label:
@@ -210,12 +214,12 @@ def _known_channels(
 
 
 def _most(numbers: Sequence[int | None]) -> int | None:
-    """The largest; None where one is not known."""
+    """Return the largest; None where one is not known."""
     known = [number for number in numbers if number is not None]
     return max(known) if known and len(known) == len(numbers) else None
 
 
-def _range(low: int, high: int, decision: Decision) -> DecidedRange:
+def _range(low: int, high: int, decision: PluginDecision) -> DecidedRange:
     words = [warning.text for warning in decision.warnings]
     if decision.error is not None:
         words.append(decision.error.text)

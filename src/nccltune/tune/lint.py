@@ -5,7 +5,6 @@ Works on rules with their line numbers; what cannot even be read is reported by 
 """
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
@@ -13,17 +12,10 @@ import msgspec
 from nccltune.model.choice import Algorithm, Protocol
 from nccltune.model.chunks import before_chunks, chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
+from nccltune.model.finding import Severity
 from nccltune.model.rule import Rule
 from nccltune.model.sizes import format_bytes
 from nccltune.tune.claimed import Claim, Claimed
-
-
-class Severity(StrEnum):
-    """How bad it is; errors and warnings make `lint` exit with 1."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
 
 
 class LintIssue(msgspec.Struct, frozen=True):
@@ -37,7 +29,7 @@ class LintIssue(msgspec.Struct, frozen=True):
 
 
 class NumberedRule(NamedTuple):
-    """A rule and the line it stands on."""
+    """A rule and its line in the file."""
 
     line: int
     rule: Rule
@@ -65,9 +57,9 @@ _SMALL_FILE = 64 << 10
 
 
 def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[LintIssue]:
-    """Everything worth saying about `rules` (in file order), by line.
+    """Return every finding about `rules` (in file order), by line.
 
-    `nccl` is the version that the file says they were measured on.
+    `nccl` is the version of their measurements by the file.
     """
     issues = [
         *(issue for item in rules for issue in _unreachable(item)),
@@ -223,7 +215,7 @@ def _units(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
 
 
 def _chunks(rules: Sequence[NumberedRule], nccl: str | None) -> Iterator[LintIssue]:
-    """Chunk sizes that do nothing, or not what they say."""
+    """Yield chunk sizes that have no effect, or another one than written."""
     chunked = [item for item in rules if item.rule.choice.chunk_bytes is not None]
     if chunked and nccl is not None and before_chunks(nccl):
         yield LintIssue(
@@ -267,7 +259,7 @@ def _lines(items: Sequence[NumberedRule]) -> str:
 
 
 def _nvidia(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
-    """What NVIDIA's example plugin (2.28 to 2.31) makes of the same file."""
+    """Yield what NVIDIA's example plugin (2.28 to 2.31) makes of the same file."""
     unset = [item for item in rules if item.rule.choice.channels is None]
     if unset:
         yield LintIssue(

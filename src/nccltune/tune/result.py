@@ -19,7 +19,7 @@ class Decision(msgspec.Struct, frozen=True):
     `tuned_us` is the predicted time with the rules; `best_us` the best median of all choices and
     `best` the choice it belongs to (None: the default). `gain` is default over tuned with its 95 %
     interval, valid after the search selected it; None where it is not known. `channels` and
-    `default_channels` are what the choice and NCCL's default take (None: nobody recorded them).
+    `default_channels` are what the choice and NCCL's default take (None: not recorded).
     """
 
     bytes: int
@@ -41,10 +41,10 @@ class RuleEvidence(msgspec.Struct, frozen=True):
     `gain` is the geometric mean of default over tuned time over the measured sizes in the range,
     with its 95 % interval, valid after the search selected choice and range; `least` and `most` are
     its smallest and largest value at one size. All are None where the default was not measured.
-    `sure` says that the gain is beyond noise that was measured, in runs that can tell the choice
+    `sure`: the gain is beyond noise that was measured, in runs that distinguish the choice
     from its process and from drift; where it is False, `decided_by` is which runs would settle it.
     `written` is whether the rule stands in the configuration. `channels` and `default_channels` are
-    the most that the choice and NCCL's default take in the range (None: nobody recorded them); a
+    the most that the choice and NCCL's default take in the range (None: not recorded); a
     channel takes one SM. `timings` counts the samples behind the rule.
     """
 
@@ -99,7 +99,7 @@ class TuneOptions(msgspec.Struct, frozen=True):
 
     `min_gain` 0.03 is 3 %; `penalty` is the total log latency that one more rule must save;
     `assumed_noise` stands in where a point has few timings or a choice few processes; `weights` is
-    the path of the file with the weight of each size. `channels` says whether a rule may take more
+    the path of the file with the weight of each size. `channels` is whether a rule may take more
     channels than NCCL's default at that size; `include_unsure` also writes rules that are not sure.
     """
 

@@ -146,14 +146,14 @@ def gain_of(decisions: Sequence[Decision]) -> tuple[float | None, float | None]:
 
 
 def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:
-    """The same weights with a mean of 1 over `sizes`, so that only their ratios matter and not
-    their unit: the price of a rule stays the price of a rule."""
+    """Return the same weights with a mean of 1 over `sizes`, so that only their ratios matter and
+    not their unit: the price of a rule stays the price of a rule."""
     mean = math.fsum(weights(size) for size in sizes) / len(sizes)
     return weights if mean <= 0 else lambda size: weights(size) / mean
 
 
 def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
-    """The segmentation where the default was measured: only proven rules are left."""
+    """Return the segmentation where the default was measured: only proven rules are left."""
     sizes, choices = table.sizes, table.choices
     toll = _toll(table, options)
     costs = [
@@ -184,8 +184,8 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
 
 
 def _toll(table: GainTable, options: TuneOptions) -> float:
-    """What a choice must gain at a size to be worth standing in a rule there, so that rules do not
-    creep over sizes where there is nothing to gain."""
+    """Return what a choice must gain at a size to be worth standing in a rule there, so that rules
+    do not creep over sizes where there is nothing to gain."""
     return max(table.point_noise(), math.log1p(options.min_gain) / 3)
 
 
@@ -217,7 +217,8 @@ def _too_many_channels(table: GainTable, size: int, choice: Choice, options: Tun
 
 
 def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
-    """What a choice with a chunk size must gain on the same choice without to be preferred to it.
+    """Return what a choice with a chunk size must gain on the same choice without to be preferred
+    to it.
 
     Twice what ran is often more than the buffer holds: NCCL cuts it, so that both ran the same and
     the faster of the two is a matter of luck.
@@ -231,7 +232,8 @@ def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
 
 
 def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
-    """The segmentation where nobody measured the default: the fastest choices, few of them."""
+    """Return the segmentation where the default was not measured: the fastest choices, few of
+    them."""
     costs = []
     for size in table.sizes:
         logs = [table.log_time(size, choice) for choice in table.choices]
@@ -257,8 +259,8 @@ def _cells(table: GainTable, item: Segment) -> tuple[Choice, list[int]]:
 def _least_channels(
     table: GainTable, item: Segment, choice: Choice, options: TuneOptions
 ) -> Choice:
-    """The same algorithm and protocol with the fewest channels that cost at most `tolerance`:
-    channels are SMs taken from compute."""
+    """Return the same algorithm and protocol with the fewest channels that cost at most
+    `tolerance`: channels are SMs taken from compute."""
     covered = table.sizes[item.first : item.last + 1]
     best = _mean_log(table, covered, choice)
     siblings = [
@@ -292,7 +294,7 @@ def _ends(
     options: TuneOptions,
 ) -> list[tuple[int, int]]:
     """First and last byte of every segment: no hole, no overlap, nothing beyond what was measured
-    unless `extend` says so."""
+    unless `extend` is set."""
     sizes = table.sizes
     toll = _toll(table, options) if table.has_default else 0.0
     last = [
@@ -309,7 +311,7 @@ def _ends(
 def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
     default = table.log_time(size, DEFAULT)
     candidates: list[AnyChoice] = [DEFAULT, *table.choices]
-    # Where no choice has a time under all conditions, what some of them say stands in.
+    # Where no choice has a time under all conditions, some of them stand in.
     common = _log_times(table, size, candidates)
     best, best_log = min(
         (common or _log_times(table, size, candidates, anywhere=True)).items(),
@@ -338,7 +340,7 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
 def _log_times(
     table: GainTable, size: int, candidates: Sequence[AnyChoice], *, anywhere: bool = False
 ) -> dict[AnyChoice, float]:
-    """The log time of every candidate that has one."""
+    """Return the log time of every candidate that has one."""
     logs = {choice: table.log_time(size, choice, anywhere=anywhere) for choice in candidates}
     return {choice: log for choice, log in logs.items() if log is not None}
 
@@ -406,7 +408,7 @@ def _most(channels: Sequence[int | None]) -> int | None:
 
 
 def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) -> LeftAlone:
-    """Why a range has no rule, judged by the choice that looks best in it."""
+    """Return why a range has no rule, judged by the choice with the best time in it."""
     compared = [
         (gain, choice, size)
         for size in covered
@@ -462,7 +464,8 @@ def _geometric_mean(ratios: Sequence[float]) -> float | None:
 
 
 def _recovered(decisions: Sequence[Decision]) -> float | None:
-    """The share of the log-latency gain of the best median at every size that the rules keep."""
+    """Return the share of the log-latency gain of the best median at every size that the rules
+    keep."""
     known = [item for item in decisions if item.default_us is not None]
     total = math.fsum(math.log((item.default_us or 1) / item.best_us) for item in known)
     kept = math.fsum(math.log((item.default_us or 1) / item.tuned_us) for item in known)

@@ -22,7 +22,7 @@ class Segment(NamedTuple):
 def segment(
     costs: Sequence[Sequence[float]], penalty: float, *, idle_cost: float = 0.0
 ) -> list[Segment]:
-    """The segmentation of least total cost.
+    """Return the segmentation of least total cost.
 
     `costs[position][choice]` is the cost of each candidate at each size; infinite where it is not
     allowed. No rule costs `idle_cost` a size: 0 where costs are relative to the default, more than

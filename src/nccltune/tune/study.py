@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 
 from nccltune.analyze.timings import Sorted
-from nccltune.formats.tuner_csv import config_hash, write_rules
+from nccltune.formats.tuner_config.csv_rules import config_hash, write_rules
 from nccltune.model.platform import Platform
-from nccltune.model.study import Study, write_whole
+from nccltune.study.files import Study, write_whole
 from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
 from nccltune.tune.search import search
 from nccltune.tune.weights import read_weights
@@ -44,7 +44,7 @@ def tune(
 
 
 def render(tuning: Tuning) -> str:
-    """The configuration file: a header that says what the rules were measured on, then NVIDIA's
+    """Return the configuration file: a header with what the rules were measured on, then NVIDIA's
     CSV."""
     header = {"schema": "1"}
     if tuning.nccl_version:

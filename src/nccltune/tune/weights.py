@@ -4,7 +4,7 @@
 import bisect
 from pathlib import Path
 
-from nccltune.formats.lines import check_text, encoding_of
+from nccltune.formats.text.lines import check_text, encoding_of
 from nccltune.model.errors import InputError
 from nccltune.model.sizes import parse_bytes
 from nccltune.tune.search import Weights

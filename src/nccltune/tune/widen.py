@@ -20,7 +20,7 @@ def widen(
 
     The common range must be proven at each scale by its own timings; what one scale's rule covers
     beyond it stays a rule of that scale. A collective with registered buffers measured apart at any
-    scale is left as it is. A rule for any scale also matches scales that were never
+    scale does not change. A rule for any scale also matches scales that were never
     measured, which is why this is asked for (`--any-scale`) and not the default.
     """
     tables = {
@@ -55,7 +55,7 @@ def widen(
 
 
 def _common(rule: Rule, groups: Sequence[TunedGroup]) -> tuple[int, int] | None:
-    """The range in which every group has a rule with the choice of `rule`."""
+    """Return the range in which every group has a rule with the choice of `rule`."""
     low, high = rule.min_bytes, rule.max_bytes
     for group in groups:
         same = [

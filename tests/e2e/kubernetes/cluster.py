@@ -40,7 +40,7 @@ CONTROLLERS = (
     "taint-eviction-controller",
     "ttl-after-finished-controller",
 )
-# A node is told to be gone 4 s after its last sign of life (40 s by default).
+# A node is declared gone 4 s after its last sign of life (40 s by default).
 CONTROLLER_OPTIONS = (
     "--leader-elect=false",
     "--node-monitor-period=500ms",
@@ -309,7 +309,7 @@ class Cluster:
         return answer
 
     def _start(self, name: str, *command: str | Path) -> None:
-        # Daemons go with this process, however it ends.
+        # Daemons end when this process ends, however it does.
         with (self.folder / f"{name}.log").open("ab") as log:
             self._started[name] = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "TERM", *command],

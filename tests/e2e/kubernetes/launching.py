@@ -37,10 +37,11 @@ def places(tmp_path: Path) -> Path:
     return tmp_path / "places"
 
 
-def command_words(places: Path, study: Path, *more: str) -> list[str]:
+def command_words(places: Path, study: Path | None, *more: str) -> list[str]:
+    kept = [] if study is None else ["-o", str(study), "--json"]
     return [
-        *("--launcher", "kubernetes", "--image", "nccl-tests", "--nodes", "2"),
-        *("--gpus-per-node", "2", "-x", f"PLACES={places}", "-o", str(study), "--json", *more),
+        *("--launcher", "kubernetes", "--set", "image=nccl-tests", "--nodes", "2"),
+        *("--gpus", "2", "--env", f"PLACES={places}", *kept, *more),
         *("--", "all_reduce_perf", "-b", "1K", "-e", "8K", "-f", "2"),
     ]
 
@@ -50,7 +51,8 @@ started: list["subprocess.Popen[str]"] = []
 
 @pytest.fixture
 def none_runs_on() -> Iterator[None]:
-    """What a failed test leaves running would disturb the next one; its words tell why."""
+    """What a failed test leaves running would disturb the next one; its messages have the
+    reason."""
     yield
     while started:
         process = started.pop()
@@ -61,7 +63,7 @@ def none_runs_on() -> Iterator[None]:
 
 def start(cluster: Cluster, *words: str) -> "subprocess.Popen[str]":
     process = subprocess.Popen(
-        [sys.executable, "-c", MAIN, "launch", *words],
+        [sys.executable, "-c", MAIN, "launch", "run", *words],
         env=cluster.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -101,10 +103,9 @@ def rows(tmp_path: Path) -> list[str]:
 
 
 def render(cluster: Cluster, places: Path, *more: str) -> str:
-    words = command_words(places, places / "unused", "--render", *more)
-    words.remove("--json")
+    words = command_words(places, None, *more)
     done = subprocess.run(
-        [sys.executable, "-c", MAIN, "launch", *words],
+        [sys.executable, "-c", MAIN, "launch", "render", *words],
         env=cluster.environment,
         capture_output=True,
         text=True,

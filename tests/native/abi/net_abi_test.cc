@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The headers pin themselves by static_assert. What is left to run: every version is included side
-// by side, and what NCCL 2.30 casts from one version to another stays where it is.
+// The headers check themselves with static_assert. These tests include all versions together and
+// check that everything that NCCL 2.30 casts between versions has the same layout.
 #include <gtest/gtest.h>
 
 #include <type_traits>
@@ -36,10 +36,10 @@ TEST(NetAbi, SizesOfEveryVersion) {
 }
 
 TEST(NetAbi, WhatNcclCastsBetweenVersions) {
-  // v12's list of members is passed to makeVDevice of v9 to v11 as it is.
+  // NCCL passes v12's list of members unchanged to makeVDevice of v9 to v11.
   EXPECT_EQ(offsetof(NetVDeviceOf4, count), offsetof(NetVDeviceOf8, count));
   EXPECT_EQ(offsetof(NetVDeviceOf4, devices), offsetof(NetVDeviceOf8, devices));
-  // Functions that go unchanged from the plugin's table into NCCL's newest one.
+  // NCCL copies these functions unchanged from the plugin's table into its newest one.
   EXPECT_TRUE((std::is_same_v<decltype(NetV6::test), decltype(NetV12::test)>));
   EXPECT_TRUE((std::is_same_v<decltype(NetV6::iflush), decltype(NetV12::iflush)>));
   EXPECT_TRUE((std::is_same_v<decltype(NetV7::accept), decltype(NetV12::accept)>));

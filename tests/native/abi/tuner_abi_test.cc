@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The headers pin themselves by static_assert. What is left to run: every version is included side
-// by side, and the names that NCCL prints or reads keep their numbers.
+// The headers check themselves with static_assert. These tests include all versions together and
+// check the numbers of the names that NCCL prints or reads.
 #include <gtest/gtest.h>
 
 #include "abi/tuner_types.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How runs end that do not end well.
+// Tests how runs end after an error.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,12 +20,12 @@ TEST(Conductor, ABackendThatCannotOpenEndsTheRun) {
     std::atomic<int> aborted = 0;
     WholeRun run(3, [&, kind = kind](const World&) {
       Script script;
-      script.open = [kind](const World& opened, Exchange* exchange, BackendInfo* info) {
+      script.open = [kind](const World& opened, ProcessExchange* exchange, BackendInfo* info) {
         *info = InfoOf(opened);
         if (opened.process == 1) {
           return std::optional(OpenError{kind, "no GPU", "use --replay", 1});
         }
-        // Those who can wait for those who cannot, until they are told.
+        // The processes that can open the backend wait for process 1 until they are aborted.
         std::vector<std::string> all;
         EXPECT_FALSE(exchange->AllGather("", &all));
         return std::optional(OpenError{OpenError::Kind::kFailed, "interrupted", "", -1});
@@ -41,15 +41,15 @@ TEST(Conductor, ABackendThatCannotOpenEndsTheRun) {
   }
 }
 
-TEST(Conductor, AnOpeningThatNeverReturnsIsNamed) {
+TEST(Conductor, AnOpenThatNeverReturnsIsReported) {
   Latch aborted;
-  Conductor::Settings settings;
+  Conductor::Options settings;
   settings.start_limit = milliseconds(200);
   WholeRun run(
       2,
       [&](const World&) {
         Script script;
-        script.open = [&aborted](const World& opened, Exchange*, BackendInfo* info) {
+        script.open = [&aborted](const World& opened, ProcessExchange*, BackendInfo* info) {
           *info = InfoOf(opened);
           if (opened.process == 1) aborted.Wait();
           return std::optional<OpenError>();
@@ -66,7 +66,7 @@ TEST(Conductor, AnOpeningThatNeverReturnsIsNamed) {
 TEST(Conductor, AllMustHaveTheSameNccl) {
   WholeRun run(2, [](const World&) {
     Script script;
-    script.open = [](const World& opened, Exchange*, BackendInfo* info) {
+    script.open = [](const World& opened, ProcessExchange*, BackendInfo* info) {
       *info = InfoOf(opened);
       if (opened.process == 1) info->nccl_version = "2.32.3";
       return std::optional<OpenError>();
@@ -88,7 +88,7 @@ TEST(Conductor, AFatalErrorEndsTheRunAfterItsPoint) {
         result.error = StepError{ErrorKind::kTimeout, "rank 2 is stuck", 2, true};
         return result;
       }
-      // The others are in the collective that will never end.
+      // The others are inside a collective that never completes.
       aborted.Wait();
       return StepResult();
     };
@@ -107,7 +107,7 @@ TEST(Conductor, AFatalErrorEndsTheRunAfterItsPoint) {
 
 TEST(Conductor, ABackendThatNeverReturnsIsATimeout) {
   Latch aborted;
-  Conductor::Settings settings;
+  Conductor::Options settings;
   settings.beyond_timeout = milliseconds(100);
   WholeRun run(
       2,
@@ -150,10 +150,10 @@ TEST(Conductor, AFatalTableEndsTheRun) {
   EXPECT_EQ(run.Finish(), 4);
 }
 
-// Any process, at any time: in a step, and between two requests.
+// The death of any process, in a step and between two requests.
 class DeathTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(DeathTest, InAStepIsToldWithThePoint) {
+TEST_P(DeathTest, DuringAStepIsReportedInThePoint) {
   Latch aborted;
   std::atomic<int> begun = 0;
   WholeRun run(3, [&](const World&) {
@@ -174,13 +174,13 @@ TEST_P(DeathTest, InAStepIsToldWithThePoint) {
   EXPECT_EQ(ErrorKindOf(point), "died");
   EXPECT_EQ(*point.Find("error")->Find("rank")->AsInt(), GetParam());
   EXPECT_EQ(*point.Find("error")->Find("text")->AsString(),
-            "process " + std::to_string(GetParam()) + " has gone: the connection was closed");
+            "process " + std::to_string(GetParam()) + " was lost: the connection was closed");
   EXPECT_TRUE(run.Receive().IsNull());
   EXPECT_EQ(run.Finish(), 4);
   for (int process = 0; process < 3; ++process) EXPECT_EQ(run.PlayerStatus(process), 4);
 }
 
-TEST_P(DeathTest, InBetweenIsToldAsAnError) {
+TEST_P(DeathTest, BetweenRequestsIsReportedAsAnError) {
   WholeRun run(3, Plain);
   run.Hello();
   run.Kill(GetParam());
@@ -237,7 +237,7 @@ TEST(Conductor, ASlowReaderHoldsTheStepsUp) {
   });
   run.Hello();
   run.Send(MeasureLine(R"(,"rounds":3000)"));
-  // The pipe's buffer, what waits before it, and then no step more.
+  // The output fills the pipe's buffer and our own queue; then no new step starts.
   int seen = -1;
   ASSERT_TRUE(Eventually([&] {
     const int before = std::exchange(seen, steps.load());

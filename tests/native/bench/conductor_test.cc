@@ -61,7 +61,7 @@ TEST(Conductor, AWrongRequestChangesNothing) {
   EXPECT_EQ(*first.Find("kind")->AsString(), "request");
   EXPECT_EQ(*first.Find("id")->AsInt(), 9);
   EXPECT_EQ(*first.Find("text")->AsString(),
-            "the first request must be hello, with the schema_version that is spoken");
+            "the first request must be hello, with a supported schema_version");
   run.Hello();
   for (const std::string& line : {std::string("garbage"), std::string(), MeasureLine(R"(,"x":1)"),
                                   std::string(size_t{3} << 20, 'x')}) {
@@ -81,7 +81,7 @@ TEST(Conductor, AllProcessesRunTheSameSteps) {
     Script script;
     script.run = [&, world](const Step& step) {
       const std::lock_guard<std::mutex> lock(mutex);
-      steps[world.process].push_back(Written(step));
+      steps[world.process].push_back(Serialize(step));
       EXPECT_EQ(step.sequence, steps[world.process].size());
       return TimedAs(world, 5);
     };
@@ -103,7 +103,7 @@ TEST(Conductor, PicksIterationsForTheTimeThatIsAskedFor) {
   WholeRun run(2, [&](const World& world) {
     Script script;
     script.run = [&trials, world](const Step& step) {
-      if (step.iterations == Iterations::kLeast) ++trials;
+      if (step.iterations == Iterations::kMin) ++trials;
       return TimedAs(world, 250);
     };
     return script;
@@ -119,7 +119,7 @@ TEST(Conductor, ExchangesReachAllInOrder) {
   std::atomic<int> rounds = 0;
   WholeRun run(4, [&](const World&) {
     Script script;
-    script.open = [&rounds](const World& opened, Exchange* exchange, BackendInfo* info) {
+    script.open = [&rounds](const World& opened, ProcessExchange* exchange, BackendInfo* info) {
       *info = InfoOf(opened);
       for (int i = 0; i < 50; ++i) {
         std::vector<std::string> all;
@@ -135,8 +135,8 @@ TEST(Conductor, ExchangesReachAllInOrder) {
       EXPECT_EQ(id, std::string("\0id", 3));
       std::vector<std::string> all;
       EXPECT_TRUE(exchange->AllGather({}, &all));
-      EXPECT_FALSE(exchange->AllGather(std::string(Exchange::kMostBytes + 1, 'x'), &all));
-      EXPECT_TRUE(exchange->AllGather(std::string(Exchange::kMostBytes, 'x'), &all));
+      EXPECT_FALSE(exchange->AllGather(std::string(ProcessExchange::kMaxBytes + 1, 'x'), &all));
+      EXPECT_TRUE(exchange->AllGather(std::string(ProcessExchange::kMaxBytes, 'x'), &all));
       ++rounds;
       return std::optional<OpenError>();
     };
@@ -178,7 +178,7 @@ TEST(Conductor, AnErrorThatIsNotFatalIsAPointLikeOthers) {
   EXPECT_EQ(run.Finish(), 0);
 }
 
-TEST(Conductor, WhatTheBackendCannotDoIsNotAskedOfIt) {
+TEST(Conductor, UnsupportedStepsAreNotSentToTheBackend) {
   std::atomic<int> asked = 0;
   WholeRun run(1, [&](const World& world) {
     Script script;
@@ -204,16 +204,16 @@ TEST(Conductor, WhatTheBackendCannotDoIsNotAskedOfIt) {
     run.Send(line);
     const json::Value point = run.Receive();
     EXPECT_EQ(ErrorKindOf(point), "unsupported");
-    EXPECT_EQ(*point.Find("error")->Find("text")->AsString(), what + " is not to be had here");
+    EXPECT_EQ(*point.Find("error")->Find("text")->AsString(), what + " is not supported here");
     EXPECT_EQ(*run.Receive().Find("op")->AsString(), "done");
   }
-  // Reductions do not matter to what does not reduce.
+  // The list of reductions does not apply to collectives without a reduction.
   run.Send(R"({"op":"measure","collective":"sendrecv","bytes":[8],"choices":["default"],)"
            R"("redop":"max"})");
   EXPECT_EQ(ErrorKindOf(run.Receive()), "");
   run.Receive();
   run.Send(R"({"op":"table","collective":"reduce","bytes":[8]})");
-  EXPECT_NE(run.ReceiveText().find("reduce is not to be had here"), std::string::npos);
+  EXPECT_NE(run.ReceiveText().find("reduce is not supported here"), std::string::npos);
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_EQ(asked, 1);
 }

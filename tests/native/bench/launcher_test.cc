@@ -49,7 +49,7 @@ const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "5"},
                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
 const Variables kSlurm = {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}};
 
-TEST_F(LauncherTest, NobodySaysAnything) { ExpectWorld({}, 0, 1, 0); }
+TEST_F(LauncherTest, WithoutFlagsAndVariablesItIsOneProcess) { ExpectWorld({}, 0, 1, 0); }
 
 TEST_F(LauncherTest, EachLauncherIsUnderstood) {
   ExpectWorld(kOpenMpi, 5, 16, 1);
@@ -83,8 +83,8 @@ TEST_F(LauncherTest, ARankLiesBelowTheSize) {
   ExpectError({}, "--rank 4 of --size 4");
 }
 
-// mpirun, and torchrun, in a Slurm job: the variables are those of the task around.
-TEST_F(LauncherTest, SlurmGivesWayToWhatRunsInsideOfIt) {
+// mpirun or torchrun inside a Slurm job: the Slurm variables belong to the surrounding task.
+TEST_F(LauncherTest, OtherLaunchersOverrideSlurm) {
   Variables both = kOpenMpi;
   both.insert(kSlurm.begin(), kSlurm.end());
   ExpectWorld(both, 5, 16, 1);
@@ -93,7 +93,7 @@ TEST_F(LauncherTest, SlurmGivesWayToWhatRunsInsideOfIt) {
   ExpectWorld(kSlurm, 0, 1, 0);
 }
 
-// srun --mpi=pmi2 sets hydra's rank and size, and its own local rank.
+// srun --mpi=pmi2 sets hydra's rank and size, but Slurm's own local rank.
 TEST_F(LauncherTest, AContradictionIsAnError) {
   Variables both = kOpenMpi;
   both.insert({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}});
@@ -110,7 +110,7 @@ TEST_F(LauncherTest, AContradictionIsAnError) {
   ExpectWorld(kOpenMpi, 0, 4, 0);
 }
 
-TEST_F(LauncherTest, ThoseWhoAgreeDoNotContradict) {
+TEST_F(LauncherTest, EqualVariablesOfTwoLaunchersAreAccepted) {
   Variables both = kOpenMpi;
   both.insert({{"PMI_RANK", "5"}, {"PMI_SIZE", "16"}});
   ExpectWorld(both, 5, 16, 1);
@@ -119,7 +119,7 @@ TEST_F(LauncherTest, ThoseWhoAgreeDoNotContradict) {
 TEST_F(LauncherTest, HalfALauncherIsAnError) {
   ExpectError({{"PMI_RANK", "1"}}, "PMI_RANK is set, but not PMI_SIZE");
   ExpectError({{"OMPI_COMM_WORLD_SIZE", "4"}}, "OMPI_COMM_WORLD_SIZE is set, but not");
-  ExpectError({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "which process of its host");
+  ExpectError({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "local rank of this process");
   flags_.local_rank = 1;
   ExpectWorld({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, 1, 2, 1);
 }
@@ -127,7 +127,7 @@ TEST_F(LauncherTest, HalfALauncherIsAnError) {
 TEST_F(LauncherTest, VariablesThatMayBeAnybodysAreNotTakenForTorchrun) {
   ExpectWorld({{"RANK", "1"}}, 0, 1, 0);
   ExpectWorld({{"RANK", "captain"}, {"WORLD_SIZE", "1"}}, 0, 1, 0);
-  // salloc announces the size of steps to come.
+  // salloc sets the size for job steps that start later.
   ExpectWorld({{"SLURM_NTASKS", "8"}}, 0, 1, 0);
 }
 
@@ -137,7 +137,7 @@ TEST_F(LauncherTest, NumbersAreNumbers) {
   ExpectError({{"SLURM_PROCID", "0x1"}, {"SLURM_NTASKS", "2"}}, "SLURM_PROCID='0x1'");
 }
 
-TEST_F(LauncherTest, ALauncherThatWasNamedMustBeThere) {
+TEST_F(LauncherTest, ANamedLauncherMustBePresent) {
   flags_.launcher = "hydra";
   ExpectError(kOpenMpi, "--launcher hydra: its variables are not set");
 }

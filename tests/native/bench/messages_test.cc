@@ -35,9 +35,9 @@ Step FullStep() {
 TEST(Messages, AStepKeepsEverything) {
   const Step step = FullStep();
   Step read;
-  ASSERT_TRUE(Read(Written(step), &read));
-  // The same bytes mean the same members, as every member is written.
-  EXPECT_EQ(Written(read), Written(step));
+  ASSERT_TRUE(Read(Serialize(step), &read));
+  // Every member is serialized, so equal bytes mean equal members.
+  EXPECT_EQ(Serialize(read), Serialize(step));
   EXPECT_EQ(read.sequence, 7U);
   EXPECT_EQ(read.collective, Collective::kScatter);
   EXPECT_EQ(read.bytes, size_t{1} << 40);
@@ -63,7 +63,7 @@ TEST(Messages, AResultKeepsEverything) {
   result.applied = false;
   result.error = StepError{ErrorKind::kMemory, "too \n large", 2, true};
   StepResult read;
-  ASSERT_TRUE(Read(Written(result), &read));
+  ASSERT_TRUE(Read(Serialize(result), &read));
   ASSERT_EQ(read.timings.size(), 2U);
   EXPECT_EQ(read.timings[0].rank, 2);
   EXPECT_EQ(read.timings[0].event_us, 68.125);
@@ -88,31 +88,31 @@ TEST(Messages, TheOthersKeepEverything) {
   table.row.costs = {{{abi::kRing, abi::kLl}, 12.5}, {{abi::kTree, abi::kLl}, std::nullopt}};
   table.row.predicted = {abi::kRing, abi::kLl};
   TableResult table_read;
-  ASSERT_TRUE(Read(Written(table), &table_read));
+  ASSERT_TRUE(Read(Serialize(table), &table_read));
   EXPECT_EQ(table_read.row.costs, table.row.costs);
   EXPECT_EQ(table_read.row.predicted, table.row.predicted);
   EXPECT_FALSE(table_read.error);
 
-  Opened opened;
+  OpenResult opened;
   opened.info.backend = "nccl";
   opened.info.gpus = {{1, "GPU", "hash"}};
   opened.info.collectives = {Collective::kAllToAll};
   opened.info.chunk = true;
   opened.error = OpenError{OpenError::Kind::kFailed, "text", "hint", 4};
-  Opened opened_read;
-  ASSERT_TRUE(Read(Written(opened), &opened_read));
-  EXPECT_EQ(Written(opened_read), Written(opened));
+  OpenResult opened_read;
+  ASSERT_TRUE(Read(Serialize(opened), &opened_read));
+  EXPECT_EQ(Serialize(opened_read), Serialize(opened));
   EXPECT_EQ(opened_read.info.gpus[0].host_hash, "hash");
   EXPECT_EQ(opened_read.error->hint, "hint");
 
-  Order order_read;
-  ASSERT_TRUE(Read(Written(Order{143, "why"}), &order_read));
+  AbortOrder order_read;
+  ASSERT_TRUE(Read(Serialize(AbortOrder{143, "why"}), &order_read));
   EXPECT_EQ(order_read.status, 143);
   EXPECT_EQ(order_read.text, "why");
 
   const std::vector<std::string> parts = {"", std::string("\0a", 2), "b"};
   std::vector<std::string> parts_read;
-  ASSERT_TRUE(Read(Written(parts), &parts_read));
+  ASSERT_TRUE(Read(Serialize(parts), &parts_read));
   EXPECT_EQ(parts_read, parts);
 }
 
@@ -126,24 +126,24 @@ void ExpectRefused(const std::string& bytes) {
 }
 
 TEST(Messages, CutAndLongerOnesAreRefused) {
-  ExpectRefused<Step>(Written(FullStep()));
+  ExpectRefused<Step>(Serialize(FullStep()));
   StepResult result;
   result.timings = {{2, 1, 2, 3}};
   result.error = StepError{ErrorKind::kCuda, "text", 1, false};
-  ExpectRefused<StepResult>(Written(result));
-  ExpectRefused<std::vector<std::string>>(Written(std::vector<std::string>{"a", "bc"}));
+  ExpectRefused<StepResult>(Serialize(result));
+  ExpectRefused<std::vector<std::string>>(Serialize(std::vector<std::string>{"a", "bc"}));
 }
 
-// Whatever comes, reading neither crashes nor asks for memory that the bytes do not justify.
+// For any input, parsing must neither crash nor allocate more than the input size justifies.
 TEST(Messages, AnyBytesCanBeRead) {
   Random random(1);
   for (int i = 0; i < 2000; ++i) {
-    std::string bytes = Written(StepResult{{{1, 2, 3, 4}}, std::nullopt, true, std::nullopt});
+    std::string bytes = Serialize(StepResult{{{1, 2, 3, 4}}, std::nullopt, true, std::nullopt});
     for (int changes = 0; changes < 3; ++changes) {
       bytes[random.Below(bytes.size())] = static_cast<char>(random.Below(256));
     }
     StepResult result;
-    Opened opened;
+    OpenResult opened;
     std::vector<std::string> parts;
     Read(bytes, &result);
     Read(bytes, &opened);
@@ -154,68 +154,68 @@ TEST(Messages, AnyBytesCanBeRead) {
 }
 
 TEST(Handshake, AnArrivalKeepsEverything) {
-  Arrival arrival;
-  arrival.token.fill(0xab);
+  JoinRequest arrival;
+  arrival.token.fill(std::byte{0xab});
   arrival.process = 3;
   arrival.processes = 4;
   arrival.gpus_per_process = 8;
-  const std::string bytes = Written(arrival);
-  ASSERT_EQ(bytes.size(), kArrivalBytes);
-  const std::optional<Arrival> read = ReadArrival(bytes);
+  const std::string bytes = Serialize(arrival);
+  ASSERT_EQ(bytes.size(), kJoinRequestBytes);
+  const std::optional<JoinRequest> read = ParseJoinRequest(bytes);
   ASSERT_TRUE(read);
-  EXPECT_EQ(Written(*read), bytes);
+  EXPECT_EQ(Serialize(*read), bytes);
   EXPECT_EQ(read->process, 3U);
   EXPECT_EQ(read->gpus_per_process, 8U);
   for (size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_TRUE(MayBeArrival(bytes.substr(0, length)));
-    EXPECT_FALSE(ReadArrival(bytes.substr(0, length)));
+    EXPECT_TRUE(MayBeJoinRequest(bytes.substr(0, length)));
+    EXPECT_FALSE(ParseJoinRequest(bytes.substr(0, length)));
   }
-  EXPECT_FALSE(MayBeArrival("GET / HTTP/1.1"));
-  EXPECT_FALSE(MayBeArrival("ncclx"));
+  EXPECT_FALSE(MayBeJoinRequest("GET / HTTP/1.1"));
+  EXPECT_FALSE(MayBeJoinRequest("ncclx"));
 }
 
-TEST(Handshake, EachContradictionIsNamed) {
+TEST(Handshake, EachContradictionIsReported) {
   const World world = {
       .process = 0, .processes = 4, .local_process = 0, .gpus_per_process = 1, .emulated_nodes = 0};
-  Arrival arrival;
+  JoinRequest arrival;
   arrival.process = 3;
   arrival.processes = 4;
   arrival.gpus_per_process = 1;
-  EXPECT_EQ(Contradiction(arrival, world), "");
+  EXPECT_EQ(RejectionReason(arrival, world), "");
   arrival.processes = 8;
-  EXPECT_EQ(Contradiction(arrival, world),
+  EXPECT_EQ(RejectionReason(arrival, world),
             "process 3 was started as one of 8, process 0 as one of 4");
   arrival.processes = 4;
   arrival.gpus_per_process = 2;
-  EXPECT_EQ(Contradiction(arrival, world), "process 3 has 2 GPUs per process, process 0 has 1");
+  EXPECT_EQ(RejectionReason(arrival, world), "process 3 has 2 GPUs per process, process 0 has 1");
   arrival.gpus_per_process = 1;
   arrival.process = 0;
-  EXPECT_EQ(Contradiction(arrival, world), "a second process says that it is process 0");
+  EXPECT_EQ(RejectionReason(arrival, world), "a second process says that it is process 0");
   arrival.process = 4;
-  EXPECT_NE(Contradiction(arrival, world), "");
+  EXPECT_NE(RejectionReason(arrival, world), "");
   arrival.version = kWireVersion + 1;
-  EXPECT_NE(Contradiction(arrival, world).find("another version"), std::string::npos);
+  EXPECT_NE(RejectionReason(arrival, world).find("another version"), std::string::npos);
 }
 
-TEST(Handshake, AnswersAreReadAsTheyCome) {
+TEST(Handshake, RepliesAreParsedIncrementally) {
   std::string refusal;
   size_t missing = 0;
-  const std::string welcome = WrittenAnswer("");
+  const std::string welcome = SerializeReply("");
   for (size_t length = 0; length < welcome.size(); ++length) {
-    EXPECT_EQ(ReadAnswer(welcome.substr(0, length), &refusal, &missing), Answered::kNotYet);
+    EXPECT_EQ(ParseReply(welcome.substr(0, length), &refusal, &missing), JoinReply::kNotYet);
     EXPECT_EQ(missing, welcome.size() - length);
   }
-  EXPECT_EQ(ReadAnswer(welcome, &refusal, &missing), Answered::kWelcome);
-  const std::string refused = WrittenAnswer("go away");
-  EXPECT_EQ(ReadAnswer(refused.substr(0, refused.size() - 3), &refusal, &missing),
-            Answered::kNotYet);
+  EXPECT_EQ(ParseReply(welcome, &refusal, &missing), JoinReply::kWelcome);
+  const std::string refused = SerializeReply("go away");
+  EXPECT_EQ(ParseReply(refused.substr(0, refused.size() - 3), &refusal, &missing),
+            JoinReply::kNotYet);
   EXPECT_EQ(missing, 3U);
-  EXPECT_EQ(ReadAnswer(refused, &refusal, &missing), Answered::kRefused);
+  EXPECT_EQ(ParseReply(refused, &refusal, &missing), JoinReply::kRefused);
   EXPECT_EQ(refusal, "go away");
-  EXPECT_EQ(ReadAnswer("SSH-2.0-", &refusal, &missing), Answered::kGarbage);
-  const std::string longest = WrittenAnswer(std::string(5000, 'x'));
-  EXPECT_EQ(longest.size(), kMostAnswerBytes);
-  EXPECT_EQ(ReadAnswer(longest, &refusal, &missing), Answered::kRefused);
+  EXPECT_EQ(ParseReply("SSH-2.0-", &refusal, &missing), JoinReply::kGarbage);
+  const std::string longest = SerializeReply(std::string(5000, 'x'));
+  EXPECT_EQ(longest.size(), kMaxReplyBytes);
+  EXPECT_EQ(ParseReply(longest, &refusal, &missing), JoinReply::kRefused);
 }
 
 }  // namespace

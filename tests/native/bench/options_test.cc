@@ -14,14 +14,14 @@ namespace {
 using Arguments = std::vector<std::string_view>;
 
 std::string ErrorOf(const Arguments& arguments) {
-  Options options;
+  BenchOptions options;
   std::string error;
   EXPECT_FALSE(ParseOptions(arguments, &options, &error));
   return error;
 }
 
-TEST(Options, NoneAreNeeded) {
-  Options options;
+TEST(BenchOptions, NoneAreNeeded) {
+  BenchOptions options;
   std::string error;
   ASSERT_TRUE(ParseOptions({}, &options, &error)) << error;
   EXPECT_FALSE(options.world.rank);
@@ -29,8 +29,8 @@ TEST(Options, NoneAreNeeded) {
   EXPECT_EQ(options.start_limit, std::chrono::seconds(120));
 }
 
-TEST(Options, AllAreRead) {
-  Options options;
+TEST(BenchOptions, AllAreRead) {
+  BenchOptions options;
   std::string error;
   ASSERT_TRUE(ParseOptions({"--rank",      "1",
                             "--size=4",    "--local-rank",
@@ -65,10 +65,11 @@ TEST(Options, AllAreRead) {
   EXPECT_FALSE(options.scale) << "nothing is left of the call before";
 }
 
-TEST(Options, MistakesAreNamed) {
+TEST(BenchOptions, InvalidInputIsReported) {
   const std::pair<Arguments, std::string> cases[] = {
       {{"--rnak", "1"}, "'--rnak' is not an option"},
-      {{"--rank"}, "'--rank' is not an option, or lacks its value"},
+      {{"--replai", "s"}, "'--replai' is not an option; did you mean '--replay'?"},
+      {{"--rank"}, "--rank lacks its value"},
       {{"study"}, "'study' is not an option"},
       {{"--rank", "x"}, "--rank: 'x' is no number from 0"},
       {{"--size", "0"}, "--size: '0' is no number from 1"},
@@ -92,8 +93,8 @@ TEST(Options, MistakesAreNamed) {
   }
 }
 
-TEST(Options, HelpNeedsNothingElse) {
-  Options options;
+TEST(BenchOptions, HelpNeedsNothingElse) {
+  BenchOptions options;
   std::string error;
   EXPECT_TRUE(ParseOptions({"--scale", "1/4", "--help"}, &options, &error));
   EXPECT_TRUE(options.help);
@@ -101,8 +102,8 @@ TEST(Options, HelpNeedsNothingElse) {
   EXPECT_TRUE(options.version);
 }
 
-// Every option of the help text stands in the reference.
-TEST(Options, AreInTheReference) {
+// The reference page documents every option of the help text.
+TEST(BenchOptions, AreInTheReference) {
   std::ifstream page(REFERENCE_PAGE);
   ASSERT_TRUE(page.is_open()) << REFERENCE_PAGE;
   std::stringstream text;

@@ -10,7 +10,7 @@
 namespace nccltune::bench {
 namespace {
 
-// A player alone, whose conductor says what no conductor says.
+// A single player, whose conductor sends messages that a real one never sends.
 TEST(Player, EndsWhenItsConductorTalksNonsense) {
   for (const MessageType type :
        {MessageType::kOpened, MessageType::kGathered, MessageType::kAbort}) {
@@ -19,7 +19,9 @@ TEST(Player, EndsWhenItsConductorTalksNonsense) {
     world.processes = 2;
     world.process = 1;
     Script script;
-    script.open = [](const World&, Exchange*, BackendInfo*) { return std::optional<OpenError>(); };
+    script.open = [](const World&, ProcessExchange*, BackendInfo*) {
+      return std::optional<OpenError>();
+    };
     Player player(world, std::make_unique<ScriptedBackend>(script), Wire(std::move(sockets.a)), {});
     Wire conductor(std::move(sockets.b));
     conductor.Send(type, "nonsense");
@@ -33,14 +35,14 @@ TEST(Player, EndsWhenItsConductorTalksNonsense) {
 TEST(Player, SaysWhyItLeaves) {
   Sockets sockets = SocketPair();
   const Descriptor event(eventfd(1, EFD_CLOEXEC));
-  Player::Surroundings surroundings;
-  surroundings.interrupt = event.get();
-  surroundings.why_interrupted = [] { return std::string("it was ended by SIGTERM"); };
-  surroundings.interrupted_status = [] { return 143; };
+  Player::Options options;
+  options.interrupt = event.fd();
+  options.why_interrupted = [] { return std::string("it was ended by SIGTERM"); };
+  options.interrupted_status = [] { return 143; };
   int forced = 0;
-  surroundings.ending = [&forced](int status) { forced = status; };
+  options.ending = [&forced](int status) { forced = status; };
   Player player(World(), std::make_unique<ScriptedBackend>(Script()), Wire(std::move(sockets.a)),
-                surroundings);
+                options);
   std::string why;
   EXPECT_EQ(player.Run(&why), 143);
   EXPECT_EQ(forced, 143);

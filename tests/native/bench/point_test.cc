@@ -25,7 +25,7 @@ TEST(Point, TheSlowestRankCountsAndAllAreKept) {
                                      Timed({{2, 15, 30, 0}})};
   results[0].ran = Ran{{abi::kTree, abi::kLl}, 2, std::nullopt};
   results[1].ran = Ran{{abi::kRing, abi::kLl}, 2, std::nullopt};
-  const Point point = Together(Step(), results, 3);
+  const Point point = CombineResults(Step(), results, 3);
   EXPECT_EQ(point.time_us, 20);
   EXPECT_EQ(point.times_us, (std::vector<double>{10, 20, 15}));
   EXPECT_EQ(point.host_us, 30);
@@ -36,8 +36,8 @@ TEST(Point, TheSlowestRankCountsAndAllAreKept) {
 }
 
 TEST(Point, OfLoadsTheOneThatIsSlowedDownMostCounts) {
-  const Point point =
-      Together(Step(), {Timed({{0, 10, 12, 0, 100.0, 150.0}, {1, 10, 12, 0, 10.0, 20.0}})}, 2);
+  const Point point = CombineResults(
+      Step(), {Timed({{0, 10, 12, 0, 100.0, 150.0}, {1, 10, 12, 0, 10.0, 20.0}})}, 2);
   EXPECT_EQ(point.load_alone_us, 10.0);
   EXPECT_EQ(point.load_us, 20.0);
   const std::string answer = json::Write(PointAnswer(json::Value(), point, "nccl"));
@@ -51,20 +51,20 @@ TEST(Point, OfTrafficTheSlowestRanksCounts) {
   RankTiming slow = {1, 10, 12, 0};
   slow.traffic_alone_us = 600.0;
   slow.traffic_us = 900.0;
-  const Point point = Together(Step(), {Timed({fast, slow})}, 2);
+  const Point point = CombineResults(Step(), {Timed({fast, slow})}, 2);
   const std::string answer = json::Write(PointAnswer(json::Value(), point, "nccl"));
   EXPECT_NE(answer.find(R"("traffic_alone_us":700.0,"traffic_us":900.0)"), std::string::npos)
       << answer;
-  // The calls were over before an exchange was.
+  // The calls ended before one exchange did.
   fast.traffic_us.reset();
-  const Point alone = Together(Step(), {Timed({fast})}, 1);
+  const Point alone = CombineResults(Step(), {Timed({fast})}, 1);
   EXPECT_EQ(alone.traffic_alone_us, 700.0);
   EXPECT_FALSE(alone.traffic_us);
 }
 
-TEST(Point, WhatOneRankDoesNotKnowIsNotKnown) {
-  const Point point =
-      Together(Step(), {Timed({{0, 10, std::nullopt, 0}}), Timed({{1, 10, 12, std::nullopt}})}, 2);
+TEST(Point, AValueThatOneRankLacksIsAbsent) {
+  const Point point = CombineResults(
+      Step(), {Timed({{0, 10, std::nullopt, 0}}), Timed({{1, 10, 12, std::nullopt}})}, 2);
   EXPECT_FALSE(point.host_us);
   EXPECT_FALSE(point.wrong);
 }
@@ -72,21 +72,21 @@ TEST(Point, WhatOneRankDoesNotKnowIsNotKnown) {
 TEST(Point, AChoiceIsAppliedIfItIsEverywhere) {
   std::vector<StepResult> results = {Timed({{0, 1, {}, {}}}), Timed({{1, 1, {}, {}}})};
   results[1].applied = false;
-  EXPECT_FALSE(Together(Step(), results, 2).applied);
+  EXPECT_FALSE(CombineResults(Step(), results, 2).applied);
 }
 
 TEST(Point, WrongElementsAreAddedUpAndAnError) {
-  const Point point = Together(Step(), {Timed({{0, 10, 1, 3}}), Timed({{1, 10, 1, 4}})}, 2);
+  const Point point = CombineResults(Step(), {Timed({{0, 10, 1, 3}}), Timed({{1, 10, 1, 4}})}, 2);
   EXPECT_EQ(point.wrong, 7);
   ASSERT_TRUE(point.error);
   EXPECT_EQ(point.error->kind, ErrorKind::kWrong);
   EXPECT_FALSE(point.error->fatal);
 }
 
-TEST(Point, TheGravestErrorIsTold) {
+TEST(Point, TheMostSevereErrorIsReported) {
   const StepResult good = Timed({{0, 1, {}, {}}});
   const auto kind = [](const std::vector<StepResult>& results) {
-    return Together(Step(), results, 3).error->kind;
+    return CombineResults(Step(), results, 3).error->kind;
   };
   EXPECT_EQ(kind({good, Failed(ErrorKind::kWrong, false), Failed(ErrorKind::kMemory, false)}),
             ErrorKind::kMemory);
@@ -100,7 +100,7 @@ TEST(Point, AMissingTimingIsNoTiming) {
   for (const StepResult& other :
        {StepResult(), Timed({{0, 1, {}, {}}}), Timed({{7, 1, {}, {}}}), Timed({{1, 0, {}, {}}}),
         Timed({{1, std::numeric_limits<double>::quiet_NaN(), {}, {}}}), Timed({{1, -1, {}, {}}})}) {
-    const Point point = Together(Step(), {Timed({{0, 10, {}, {}}}), other}, 2);
+    const Point point = CombineResults(Step(), {Timed({{0, 10, {}, {}}}), other}, 2);
     ASSERT_TRUE(point.error);
     EXPECT_EQ(point.error->text, "no timing came from rank 1");
     EXPECT_TRUE(point.error->fatal);
@@ -113,7 +113,7 @@ TEST(Answer, APointIsWrittenAsDocumented) {
   step.iterations = 20;
   step.round = 3;
   step.repeat = 1;
-  Point point = Together(step, {Timed({{0, 68.123456, 70.25, 0}, {1, 68, 70, 0}})}, 2);
+  Point point = CombineResults(step, {Timed({{0, 68.123456, 70.25, 0}, {1, 68, 70, 0}})}, 2);
   point.ran = Ran{{abi::kTree, abi::kLl}, 1, std::nullopt};
   EXPECT_EQ(json::Write(PointAnswer(json::Value(1), point, "nccl")),
             R"({"op":"point","id":1,"bytes":1024,"choice":"default","ran":{"algorithm":"tree",)"
@@ -129,8 +129,8 @@ TEST(Answer, APointIsWrittenAsDocumented) {
             R"("text":"too large","rank":1},"source":"nccl"})");
 }
 
-TEST(Answer, WhatRanIsWrittenAsFarAsItIsKnown) {
-  Point point = Together(Step(), {Timed({{0, 1, {}, {}}})}, 1);
+TEST(Answer, KnownPartsOfWhatRanAreWritten) {
+  Point point = CombineResults(Step(), {Timed({{0, 1, {}, {}}})}, 1);
   const auto ran = [&point] { return json::Write(*PointAnswer({}, point, "nccl").Find("ran")); };
   point.ran = Ran{};
   EXPECT_EQ(ran(), "null");

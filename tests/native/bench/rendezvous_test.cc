@@ -23,53 +23,55 @@ using std::chrono::seconds;
 const Token kToken = *ParseToken("00112233445566778899aabbccddeeff");
 const Token kOtherToken = *ParseToken("00112233445566778899aabbccddeefe");
 
-Meeting MeetingOf(int process, int processes, int port, const std::string& host = "127.0.0.1") {
-  Meeting meeting;
-  meeting.endpoint = {host, port};
-  meeting.token = kToken;
-  meeting.world.process = process;
-  meeting.world.processes = processes;
-  meeting.limit = seconds(20);
-  return meeting;
+RendezvousConfig ConfigOf(int process, int processes, int port,
+                          const std::string& host = "127.0.0.1") {
+  RendezvousConfig config;
+  config.endpoint = {host, port};
+  config.token = kToken;
+  config.world.process = process;
+  config.world.processes = processes;
+  config.limit = seconds(20);
+  return config;
 }
 
-// Process 0 in a thread of its own.
+// Runs process 0 of the rendezvous in a thread.
 class HostThread {
  public:
-  explicit HostThread(Meeting meeting)
-      : thread_([this, meeting = std::move(meeting)] { failure_ = Host(meeting, &wires_); }) {}
+  explicit HostThread(RendezvousConfig config)
+      : thread_(
+            [this, config = std::move(config)] { failure_ = HostRendezvous(config, &wires_); }) {}
   ~HostThread() { Finish(); }
 
   void Finish() {
     if (thread_.joinable()) thread_.join();
   }
-  // Call Finish first.
-  const std::optional<MeetingFailure>& failure() const { return failure_; }
+  // Finish must be called first.
+  const std::optional<RendezvousError>& failure() const { return failure_; }
   std::vector<Wire>& wires() { return wires_; }
 
  private:
-  std::optional<MeetingFailure> failure_;
+  std::optional<RendezvousError> failure_;
   std::vector<Wire> wires_;
   std::thread thread_;
 };
 
-std::string ArrivalOf(int process, int processes, const Token& token = kToken) {
-  Arrival arrival;
-  arrival.token = token;
-  arrival.process = static_cast<uint32_t>(process);
-  arrival.processes = static_cast<uint32_t>(processes);
-  arrival.gpus_per_process = 1;
-  return Written(arrival);
+std::string JoinRequestOf(int process, int processes, const Token& token = kToken) {
+  JoinRequest request;
+  request.token = token;
+  request.process = static_cast<uint32_t>(process);
+  request.processes = static_cast<uint32_t>(processes);
+  request.gpus_per_process = 1;
+  return Serialize(request);
 }
 
-// Joins from as many threads, and checks that each process got its own connection.
-void ExpectMeeting(HostThread* host, int processes, int port, const std::string& address) {
+// Joins from one thread for each other process, and checks that each got its own connection.
+void ExpectAllJoin(HostThread* host, int processes, int port, const std::string& address) {
   std::vector<std::thread> threads;
   std::vector<std::optional<Wire>> wires(static_cast<size_t>(processes));
   for (int process = processes - 1; process > 0; --process) {
     threads.emplace_back([&wires, process, processes, port, &address] {
-      std::optional<MeetingFailure> failure =
-          Join(MeetingOf(process, processes, port, address), &wires[static_cast<size_t>(process)]);
+      std::optional<RendezvousError> failure = JoinRendezvous(
+          ConfigOf(process, processes, port, address), &wires[static_cast<size_t>(process)]);
       EXPECT_FALSE(failure) << failure->text;
     });
   }
@@ -88,191 +90,194 @@ void ExpectMeeting(HostThread* host, int processes, int port, const std::string&
   }
 }
 
-TEST(Rendezvous, AllMeetOverIpv4) {
+TEST(Rendezvous, AllProcessesJoinOverIpv4) {
   const int port = FreePort();
-  HostThread host(MeetingOf(0, 8, port));
-  ExpectMeeting(&host, 8, port, "127.0.0.1");
+  HostThread host(ConfigOf(0, 8, port));
+  ExpectAllJoin(&host, 8, port, "127.0.0.1");
 }
 
-TEST(Rendezvous, AllMeetOverIpv6) {
+TEST(Rendezvous, AllProcessesJoinOverIpv6) {
   const Descriptor six(socket(AF_INET6, SOCK_STREAM, 0));
   std::string error;
   const std::vector<SocketAddress> addresses = Resolve({"::1", FreePort()}, &error);
-  if (!six || addresses.empty() || bind(six.get(), addresses[0].get(), addresses[0].length) != 0) {
+  if (!six || addresses.empty() || bind(six.fd(), addresses[0].get(), addresses[0].length) != 0) {
     GTEST_SKIP() << "this host has no IPv6 loopback";
   }
   const int port = FreePort();
-  HostThread host(MeetingOf(0, 3, port, "::1"));
-  ExpectMeeting(&host, 3, port, "::1");
+  HostThread host(ConfigOf(0, 3, port, "::1"));
+  ExpectAllJoin(&host, 3, port, "::1");
 }
 
-TEST(Rendezvous, AllMeetOnAllInterfacesWhenTheHostHasAName) {
+TEST(Rendezvous, AllProcessesJoinThroughAHostName) {
   char name[256] = {};
   std::string error;
   if (gethostname(name, sizeof name - 1) != 0 || Resolve({name, 1}, &error).empty()) {
     GTEST_SKIP() << "this host's own name has no address: " << error;
   }
   const int port = FreePort();
-  HostThread host(MeetingOf(0, 3, port, name));
-  ExpectMeeting(&host, 3, port, name);
+  HostThread host(ConfigOf(0, 3, port, name));
+  ExpectAllJoin(&host, 3, port, name);
 }
 
-TEST(Rendezvous, WhoComesFirstWaitsForProcessZero) {
+TEST(Rendezvous, AnEarlyProcessWaitsForProcessZero) {
   const int port = FreePort();
   std::optional<Wire> wire;
-  std::optional<MeetingFailure> failure;
-  std::thread guest([&] { failure = Join(MeetingOf(1, 2, port), &wire); });
+  std::optional<RendezvousError> failure;
+  std::thread member([&] { failure = JoinRendezvous(ConfigOf(1, 2, port), &wire); });
   std::this_thread::sleep_for(milliseconds(100));
-  HostThread host(MeetingOf(0, 2, port));
-  guest.join();
+  HostThread host(ConfigOf(0, 2, port));
+  member.join();
   host.Finish();
   EXPECT_FALSE(failure);
   EXPECT_TRUE(wire);
 }
 
-TEST(Rendezvous, StrangersDisturbNobody) {
+TEST(Rendezvous, UnknownConnectionsDoNotAffectTheRun) {
   const int port = FreePort();
-  HostThread host(MeetingOf(0, 4, port));
+  HostThread host(ConfigOf(0, 4, port));
   std::vector<Descriptor> strangers;
-  const std::string good = ArrivalOf(1, 4);
-  const std::string speeches[] = {"",                               // silent
-                                  "GET / HTTP/1.1\r\n\r\n",         // something else
-                                  std::string(100000, '\0'),        // much of it
-                                  good.substr(0, 3),                // a half-open one
-                                  good.substr(0, good.size() - 1),  // nearly whole
-                                  ArrivalOf(1, 4, kOtherToken)};    // one bit of the token is wrong
+  const std::string good = JoinRequestOf(1, 4);
+  const std::string speeches[] = {
+      "",                                 // silent
+      "GET / HTTP/1.1\r\n\r\n",           // another protocol
+      std::string(100000, '\0'),          // a lot of garbage
+      good.substr(0, 3),                  // an incomplete one
+      good.substr(0, good.size() - 1),    // one byte short
+      JoinRequestOf(1, 4, kOtherToken)};  // one bit of the token is wrong
   for (int i = 0; i < 10; ++i) {
     for (const std::string& speech : speeches) {
       strangers.push_back(ConnectTo(port));
-      // It may be sent away while it speaks.
-      send(strangers.back().get(), speech.data(), speech.size(), MSG_NOSIGNAL);
+      // The connection may be closed while the test still writes.
+      send(strangers.back().fd(), speech.data(), speech.size(), MSG_NOSIGNAL);
     }
     ConnectTo(port).Close();
   }
-  ExpectMeeting(&host, 4, port, "127.0.0.1");
-  // Nobody was told anything.
-  for (const Descriptor& stranger : strangers) {
+  ExpectAllJoin(&host, 4, port, "127.0.0.1");
+  // None of these connections received an answer.
+  for (const Descriptor& connection : strangers) {
     char byte = 0;
-    EXPECT_LE(recv(stranger.get(), &byte, 1, 0), 0);
+    EXPECT_LE(recv(connection.fd(), &byte, 1, 0), 0);
   }
 }
 
-TEST(Rendezvous, MoreStrangersThanAreKeptDisturbNobody) {
+TEST(Rendezvous, TooManyUnknownConnectionsDoNotAffectTheRun) {
   const int port = FreePort();
-  HostThread host(MeetingOf(0, 2, port));
+  HostThread host(ConfigOf(0, 2, port));
   std::vector<Descriptor> strangers;
   for (int i = 0; i < 400; ++i) strangers.push_back(ConnectTo(port));
-  ExpectMeeting(&host, 2, port, "127.0.0.1");
+  ExpectAllJoin(&host, 2, port, "127.0.0.1");
 }
 
-TEST(Rendezvous, NamesWhoNeverCame) {
+TEST(Rendezvous, MissingProcessesAreNamed) {
   const int port = FreePort();
-  Meeting meeting = MeetingOf(0, 7, port);
-  meeting.limit = milliseconds(1500);
-  HostThread host(meeting);
+  RendezvousConfig config = ConfigOf(0, 7, port);
+  config.limit = milliseconds(1500);
+  HostThread host(config);
   std::optional<Wire> wire;
-  std::optional<MeetingFailure> failure;
-  std::thread guest([&] { failure = Join(MeetingOf(3, 7, port), &wire); });
+  std::optional<RendezvousError> failure;
+  std::thread member([&] { failure = JoinRendezvous(ConfigOf(3, 7, port), &wire); });
   const Descriptor other_token = ConnectTo(port);
-  WriteAll(other_token.get(), ArrivalOf(1, 7, kOtherToken));
+  WriteAll(other_token.fd(), JoinRequestOf(1, 7, kOtherToken));
   const Descriptor garbage = ConnectTo(port);
-  WriteAll(garbage.get(), "hello");
+  WriteAll(garbage.fd(), "hello");
   const Descriptor silent = ConnectTo(port);
   ConnectTo(port).Close();
-  guest.join();
+  member.join();
   host.Finish();
   ASSERT_TRUE(host.failure());
-  EXPECT_EQ(host.failure()->kind, MeetingFailure::Kind::kNobody);
+  EXPECT_EQ(host.failure()->kind, RendezvousError::Kind::kMissingProcess);
   EXPECT_EQ(host.failure()->text,
-            "processes 1, 2, 4-6 of 7 never came to 127.0.0.1:" + std::to_string(port) +
-                " within 1.5 s; other connections came: 1 with another token, 1 that spoke "
-                "something else, 1 that said nothing, 1 that went at once");
-  // Who came is told as well.
+            "processes 1, 2, 4-6 of 7 did not connect to 127.0.0.1:" + std::to_string(port) +
+                " within 1.5 s; rejected connections: 1 with a wrong token, 1 with "
+                "another protocol, 1 that sent nothing, 1 that closed at once");
+  // The process that has joined receives the error too.
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->text, host.failure()->text);
 }
 
-TEST(Rendezvous, AGuestWithoutHostGivesUp) {
+TEST(Rendezvous, AProcessWithoutProcessZeroTimesOut) {
   const DeafPort deaf = TakePort();
-  Meeting meeting = MeetingOf(1, 2, deaf.port);
-  meeting.limit = milliseconds(200);
+  RendezvousConfig config = ConfigOf(1, 2, deaf.port);
+  config.limit = milliseconds(200);
   std::optional<Wire> wire;
-  const std::optional<MeetingFailure> failure = Join(meeting, &wire);
+  const std::optional<RendezvousError> failure = JoinRendezvous(config, &wire);
   ASSERT_TRUE(failure);
   EXPECT_NE(failure->text.find("process 1 did not reach process 0"), std::string::npos);
   EXPECT_NE(failure->text.find("Connection refused"), std::string::npos) << failure->text;
 }
 
-TEST(Rendezvous, AGuestWithAnotherTokenLearnsNothing) {
+TEST(Rendezvous, AProcessWithAWrongTokenGetsNoAnswer) {
   const int port = FreePort();
-  Meeting host_meeting = MeetingOf(0, 2, port);
+  RendezvousConfig host_meeting = ConfigOf(0, 2, port);
   host_meeting.limit = milliseconds(1000);
   HostThread host(host_meeting);
-  Meeting meeting = MeetingOf(1, 2, port);
-  meeting.token = kOtherToken;
-  meeting.limit = milliseconds(500);
+  RendezvousConfig config = ConfigOf(1, 2, port);
+  config.token = kOtherToken;
+  config.limit = milliseconds(500);
   std::optional<Wire> wire;
-  const std::optional<MeetingFailure> failure = Join(meeting, &wire);
+  const std::optional<RendezvousError> failure = JoinRendezvous(config, &wire);
   ASSERT_TRUE(failure);
   EXPECT_FALSE(wire);
-  EXPECT_NE(failure->text.find("closed the connection, as at a wrong token"), std::string::npos)
+  EXPECT_NE(failure->text.find("process 0 does so for a wrong token"), std::string::npos)
       << failure->text;
   host.Finish();
   ASSERT_TRUE(host.failure());
-  EXPECT_NE(host.failure()->text.find("process 1 of 2 never came"), std::string::npos);
+  EXPECT_NE(host.failure()->text.find("process 1 of 2 did not connect"), std::string::npos);
 }
 
-TEST(Rendezvous, AGuestSeesThatSomethingElseListens) {
+TEST(Rendezvous, AnotherProgramAtTheAddressIsDetected) {
   const int port = FreePort();
-  std::optional<MeetingFailure> failure;
+  std::optional<RendezvousError> failure;
   std::atomic<bool> given_up = false;
-  std::thread guest([&] {
-    Meeting meeting = MeetingOf(1, 2, port);
-    meeting.limit = milliseconds(1000);
+  std::thread member([&] {
+    RendezvousConfig config = ConfigOf(1, 2, port);
+    config.limit = milliseconds(1000);
     std::optional<Wire> wire;
-    failure = Join(meeting, &wire);
+    failure = JoinRendezvous(config, &wire);
     given_up = true;
   });
-  // A server of another kind: it greets and hangs up.
+  // A server with another protocol: it sends a greeting and closes the connection.
   const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
   std::string error;
   const std::vector<SocketAddress> addresses = Resolve({"127.0.0.1", port}, &error);
   const int on = 1;
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ASSERT_EQ(bind(listener.get(), addresses[0].get(), addresses[0].length), 0);
-  ASSERT_EQ(listen(listener.get(), 10), 0);
+  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ASSERT_EQ(bind(listener.fd(), addresses[0].get(), addresses[0].length), 0);
+  ASSERT_EQ(listen(listener.fd(), 10), 0);
   EXPECT_TRUE(Eventually([&] {
-    const Descriptor connection(accept(listener.get(), nullptr, nullptr));
+    const Descriptor connection(accept(listener.fd(), nullptr, nullptr));
     if (connection) {
-      send(connection.get(), "SSH-2.0-OpenSSH\r\n", 17, MSG_NOSIGNAL);
-      ReadSome(connection.get(), kArrivalBytes);
+      send(connection.fd(), "SSH-2.0-OpenSSH\r\n", 17, MSG_NOSIGNAL);
+      ReadSome(connection.fd(), kJoinRequestBytes);
     }
     return given_up.load();
   }));
-  guest.join();
+  member.join();
   ASSERT_TRUE(failure);
-  EXPECT_NE(failure->text.find("what listens there is not nccltune-bench"), std::string::npos)
+  EXPECT_NE(failure->text.find("the program that listens there is not nccltune-bench"),
+            std::string::npos)
       << failure->text;
 }
 
-// A message that was read with the welcome would wait until something else wakes the process.
-TEST(Rendezvous, WhatFollowsTheWelcomeIsLeftToTheWire) {
+// The reply must be read alone. A message read together with it would wait in the buffer until
+// another event wakes the process.
+TEST(Rendezvous, BytesAfterTheReplyAreLeftForTheWire) {
   const int port = FreePort();
   std::string error;
   const std::vector<SocketAddress> addresses = Resolve({"127.0.0.1", port}, &error);
   const Descriptor listener(socket(AF_INET, SOCK_STREAM, 0));
   const int on = 1;
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ASSERT_EQ(bind(listener.get(), addresses[0].get(), addresses[0].length), 0);
-  ASSERT_EQ(listen(listener.get(), 10), 0);
+  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ASSERT_EQ(bind(listener.fd(), addresses[0].get(), addresses[0].length), 0);
+  ASSERT_EQ(listen(listener.fd(), 10), 0);
   std::optional<Wire> wire;
-  std::optional<MeetingFailure> failure;
-  std::thread guest([&] { failure = Join(MeetingOf(1, 2, port), &wire); });
-  const Descriptor connection(accept(listener.get(), nullptr, nullptr));
-  ReadSome(connection.get(), kArrivalBytes);
+  std::optional<RendezvousError> failure;
+  std::thread member([&] { failure = JoinRendezvous(ConfigOf(1, 2, port), &wire); });
+  const Descriptor connection(accept(listener.fd(), nullptr, nullptr));
+  ReadSome(connection.fd(), kJoinRequestBytes);
   const std::string message({1, 0, 0, 0, static_cast<char>(MessageType::kOpen), 'x'});
-  WriteAll(connection.get(), WrittenAnswer("") + WrittenAnswer("") + message);
-  guest.join();
+  WriteAll(connection.fd(), SerializeReply("") + SerializeReply("") + message);
+  member.join();
   ASSERT_FALSE(failure) << failure->text;
   pollfd ready = {wire->descriptor(), POLLIN, 0};
   EXPECT_EQ(poll(&ready, 1, 0), 1);
@@ -282,84 +287,84 @@ TEST(Rendezvous, WhatFollowsTheWelcomeIsLeftToTheWire) {
   EXPECT_EQ(messages[0].payload, "x");
 }
 
-TEST(Rendezvous, ProcessesThatContradictEachOtherDoNotMeet) {
+TEST(Rendezvous, ContradictingProcessesAreRejected) {
   const int port = FreePort();
-  HostThread host(MeetingOf(0, 3, port));
-  Meeting meeting = MeetingOf(1, 2, port);
+  HostThread host(ConfigOf(0, 3, port));
+  RendezvousConfig config = ConfigOf(1, 2, port);
   std::optional<Wire> wire;
-  const std::optional<MeetingFailure> failure = Join(meeting, &wire);
+  const std::optional<RendezvousError> failure = JoinRendezvous(config, &wire);
   host.Finish();
   ASSERT_TRUE(failure);
   ASSERT_TRUE(host.failure());
-  EXPECT_EQ(host.failure()->kind, MeetingFailure::Kind::kBadInput);
-  EXPECT_EQ(failure->kind, MeetingFailure::Kind::kBadInput);
+  EXPECT_EQ(host.failure()->kind, RendezvousError::Kind::kBadInput);
+  EXPECT_EQ(failure->kind, RendezvousError::Kind::kBadInput);
   EXPECT_EQ(failure->text, "process 1 was started as one of 2, process 0 as one of 3");
   EXPECT_EQ(host.failure()->text, failure->text);
 }
 
 TEST(Rendezvous, ARankIsGivenOnce) {
   const int port = FreePort();
-  HostThread host(MeetingOf(0, 3, port));
+  HostThread host(ConfigOf(0, 3, port));
   const Descriptor first = ConnectTo(port);
-  WriteAll(first.get(), ArrivalOf(2, 3));
-  ReadSome(first.get(), WrittenAnswer("").size());
+  WriteAll(first.fd(), JoinRequestOf(2, 3));
+  ReadSome(first.fd(), SerializeReply("").size());
   const Descriptor second = ConnectTo(port);
-  WriteAll(second.get(), ArrivalOf(2, 3));
+  WriteAll(second.fd(), JoinRequestOf(2, 3));
   host.Finish();
   ASSERT_TRUE(host.failure());
   EXPECT_EQ(host.failure()->text, "two processes say that they are process 2");
 }
 
-TEST(Rendezvous, WhoGoesBeforeAllAreThereIsMissed) {
+TEST(Rendezvous, AProcessThatLeavesEarlyIsReported) {
   const int port = FreePort();
-  HostThread host(MeetingOf(0, 3, port));
-  Descriptor guest = ConnectTo(port);
-  WriteAll(guest.get(), ArrivalOf(2, 3));
-  ReadSome(guest.get(), WrittenAnswer("").size());
-  guest.Close();
+  HostThread host(ConfigOf(0, 3, port));
+  Descriptor member = ConnectTo(port);
+  WriteAll(member.fd(), JoinRequestOf(2, 3));
+  ReadSome(member.fd(), SerializeReply("").size());
+  member.Close();
   host.Finish();
   ASSERT_TRUE(host.failure());
-  EXPECT_EQ(host.failure()->kind, MeetingFailure::Kind::kNobody);
-  EXPECT_NE(host.failure()->text.find("process 2 came to the rendezvous and ended"),
+  EXPECT_EQ(host.failure()->kind, RendezvousError::Kind::kMissingProcess);
+  EXPECT_NE(host.failure()->text.find("process 2 joined the rendezvous and ended"),
             std::string::npos);
 }
 
-TEST(Rendezvous, WhoIsInterruptedStopsWaiting) {
+TEST(Rendezvous, AnInterruptEndsTheWait) {
   const Descriptor event(eventfd(1, EFD_CLOEXEC));
   const int port = FreePort();
-  Meeting meeting = MeetingOf(0, 3, port);
-  meeting.interrupt = event.get();
+  RendezvousConfig config = ConfigOf(0, 3, port);
+  config.interrupt = event.fd();
   std::vector<Wire> wires;
-  std::optional<MeetingFailure> failure = Host(meeting, &wires);
+  std::optional<RendezvousError> failure = HostRendezvous(config, &wires);
   ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->kind, MeetingFailure::Kind::kInterrupted);
-  meeting.world.process = 1;
+  EXPECT_EQ(failure->kind, RendezvousError::Kind::kInterrupted);
+  config.world.process = 1;
   std::optional<Wire> wire;
-  failure = Join(meeting, &wire);
+  failure = JoinRendezvous(config, &wire);
   ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->kind, MeetingFailure::Kind::kInterrupted);
+  EXPECT_EQ(failure->kind, RendezvousError::Kind::kInterrupted);
 }
 
-TEST(Rendezvous, APortInUseIsNamed) {
+TEST(Rendezvous, APortInUseIsReported) {
   const int port = FreePort();
-  HostThread first(MeetingOf(0, 2, port));
-  Descriptor guest = ConnectTo(port);
+  HostThread first(ConfigOf(0, 2, port));
+  Descriptor member = ConnectTo(port);
   std::vector<Wire> wires;
-  const std::optional<MeetingFailure> failure = Host(MeetingOf(0, 2, port), &wires);
+  const std::optional<RendezvousError> failure = HostRendezvous(ConfigOf(0, 2, port), &wires);
   ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->kind, MeetingFailure::Kind::kBadInput);
+  EXPECT_EQ(failure->kind, RendezvousError::Kind::kBadInput);
   EXPECT_NE(failure->text.find("cannot listen on 127.0.0.1:"), std::string::npos);
   EXPECT_NE(failure->hint.find("another port"), std::string::npos);
-  WriteAll(guest.get(), ArrivalOf(1, 2));
+  WriteAll(member.fd(), JoinRequestOf(1, 2));
 }
 
-TEST(Rendezvous, AnAddressOfAnotherHostIsNamed) {
-  // TEST-NET-1 (RFC 5737): nobody's.
-  Meeting meeting = MeetingOf(0, 2, FreePort(), "192.0.2.1");
+TEST(Rendezvous, AnAddressOfAnotherHostIsReported) {
+  // An address of TEST-NET-1 (RFC 5737), where no host exists.
+  RendezvousConfig config = ConfigOf(0, 2, FreePort(), "192.0.2.1");
   std::vector<Wire> wires;
-  const std::optional<MeetingFailure> failure = Host(meeting, &wires);
+  const std::optional<RendezvousError> failure = HostRendezvous(config, &wires);
   ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->kind, MeetingFailure::Kind::kBadInput);
+  EXPECT_EQ(failure->kind, RendezvousError::Kind::kBadInput);
   EXPECT_NE(failure->hint.find("does not have this address"), std::string::npos) << failure->hint;
 }
 

@@ -10,29 +10,29 @@ namespace {
 
 constexpr int kRanks = 4;
 
-Request Parsed(const std::string& line) {
-  Request request;
+BenchRequest Parsed(const std::string& line) {
+  BenchRequest request;
   std::string error;
   EXPECT_TRUE(ParseRequest(line, kRanks, &request, &error)) << error;
   return request;
 }
 
 std::string ErrorOf(const std::string& line) {
-  Request request;
+  BenchRequest request;
   std::string error;
   EXPECT_FALSE(ParseRequest(line, kRanks, &request, &error)) << line;
   return error;
 }
 
-// A measure request with more or other members.
+// Returns a measure request with additional or changed members.
 std::string Measure(const std::string& members) {
   return R"({"op":"measure","collective":"allreduce","bytes":[1024],"choices":["default"])" +
          (members.empty() ? "" : "," + members) + "}";
 }
 
-TEST(Request, AbsentMembersAreAtTheirDefault) {
-  const Request request = Parsed(Measure(""));
-  EXPECT_EQ(request.kind, Request::Kind::kMeasure);
+TEST(BenchRequest, AbsentMembersAreAtTheirDefault) {
+  const BenchRequest request = Parsed(Measure(""));
+  EXPECT_EQ(request.kind, BenchRequest::Kind::kMeasure);
   EXPECT_TRUE(request.id.IsNull());
   EXPECT_EQ(request.step.collective, Collective::kAllReduce);
   EXPECT_EQ(request.step.dtype, Dtype::kFloat);
@@ -53,8 +53,8 @@ TEST(Request, AbsentMembersAreAtTheirDefault) {
   EXPECT_EQ(request.step.timeout_s, 30);
 }
 
-TEST(Request, EveryMemberIsRead) {
-  const Request request = Parsed(
+TEST(BenchRequest, EveryMemberIsRead) {
+  const BenchRequest request = Parsed(
       R"({"op":"measure","id":"a","collective":"reduce","bytes":[1024,2048],)"
       R"("choices":["default","tuned",{"algorithm":"tree","protocol":"ll"},)"
       R"({"algorithm":"ring","protocol":"simple","channels":8,"chunk_bytes":4096}],)"
@@ -88,29 +88,29 @@ TEST(Request, EveryMemberIsRead) {
   EXPECT_EQ(request.step.timeout_s, 1);
 }
 
-TEST(Request, ChoicesAreWrittenAsTheyAreRead) {
+TEST(BenchRequest, WritingAChoiceIsTheInverseOfParsing) {
   const std::string choices[] = {
       R"("default")", R"("tuned")", R"({"algorithm":"nvls_tree","protocol":"simple"})",
       R"({"algorithm":"ring","protocol":"ll128","channels":2,"chunk_bytes":64})"};
   for (const std::string& choice : choices) {
-    const Request request = Parsed(
+    const BenchRequest request = Parsed(
         R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[)" + choice + "]}");
     EXPECT_EQ(json::Write(ToJson(request.choices[0])), choice);
   }
 }
 
-TEST(Request, TheOthersAreRead) {
-  EXPECT_EQ(Parsed(R"({"op":"hello","id":5,"schema_version":1})").kind, Request::Kind::kHello);
-  EXPECT_EQ(Parsed(R"({"op":"quit","id":null})").kind, Request::Kind::kQuit);
-  const Request table =
+TEST(BenchRequest, TheOthersAreRead) {
+  EXPECT_EQ(Parsed(R"({"op":"hello","id":5,"schema_version":1})").kind, BenchRequest::Kind::kHello);
+  EXPECT_EQ(Parsed(R"({"op":"quit","id":null})").kind, BenchRequest::Kind::kQuit);
+  const BenchRequest table =
       Parsed(R"({"op":"table","id":2,"collective":"allgather","bytes":[1,2],"registered":true})");
-  EXPECT_EQ(table.kind, Request::Kind::kTable);
+  EXPECT_EQ(table.kind, BenchRequest::Kind::kTable);
   EXPECT_EQ(*table.id.AsInt(), 2);
   EXPECT_EQ(table.bytes.size(), 2U);
   EXPECT_TRUE(table.step.registered);
 }
 
-TEST(Request, MistakesAreNamed) {
+TEST(BenchRequest, InvalidInputIsReported) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "not JSON"},
       {"[]", "a request is an object, not an array"},
@@ -120,7 +120,7 @@ TEST(Request, MistakesAreNamed) {
       {R"({"op":"quit","id":1.5})", "'id' must be an integer or a string, not a number"},
       {R"({"op":"quit","id":")" + std::string(300, 'x') + R"("})", "'id' is too long"},
       {R"({"op":"hello"})", "'schema_version' is missing"},
-      {R"({"op":"hello","schema_version":2})", "schema version 2 is not spoken here, only 1"},
+      {R"({"op":"hello","schema_version":2})", "schema version 2 is not supported, only 1"},
       {R"({"op":"quit","now":true})", "'now' is not known here"},
       {Measure(R"("iteration":5)"), "'iteration' is not known here"},
       {Measure(R"("dtype":"Float")"), "did you mean 'float'?"},
@@ -152,7 +152,7 @@ TEST(Request, MistakesAreNamed) {
       {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":["fast"]})",
        "'choices'[0]: 'fast' is neither default, nor tuned, nor an object"},
       {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":["tuned","tuned"]})",
-       "'choices'[1]: it is there twice"},
+       "'choices'[1]: it is listed twice"},
       {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[7]})",
        "'choices'[0]: expected an object, not an integer"},
       {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[{"algorithm":"tree"}]})",
@@ -164,7 +164,7 @@ TEST(Request, MistakesAreNamed) {
        R"("choices":[{"algorithm":"tree","protocol":"ll","channels":65}]})",
        "'channels' must be from 1 to 64"},
       {R"({"op":"measure","collective":"sendrecv","bytes":[1],"choices":["default","tuned"]})",
-       "no tuner is asked about sendrecv: its only choice is default"},
+       "NCCL asks no tuner about sendrecv: its only choice is default"},
       {R"({"op":"table","collective":"alltoall","bytes":[1]})", "it has no table"},
       {Measure(R"("default_repeats":1000001)"), "'default_repeats' must be from 1"},
   };
@@ -174,7 +174,7 @@ TEST(Request, MistakesAreNamed) {
   }
 }
 
-TEST(Request, ARoundHasABound) {
+TEST(BenchRequest, ARoundHasABound) {
   std::string bytes = "1";
   for (int i = 2; i <= 4; ++i) bytes += "," + std::to_string(i);
   const std::string line = R"({"op":"measure","collective":"allreduce","bytes":[)" + bytes +
@@ -183,8 +183,8 @@ TEST(Request, ARoundHasABound) {
   EXPECT_EQ(ErrorOf(line + "250001}"), "one round has more than 1000000 points");
 }
 
-TEST(Request, TheIdOfAWrongRequestGoesBack) {
-  Request request;
+TEST(BenchRequest, TheIdOfAnInvalidRequestIsReturned) {
+  BenchRequest request;
   std::string error;
   EXPECT_FALSE(ParseRequest(R"({"op":"nope","id":12})", kRanks, &request, &error));
   EXPECT_EQ(*request.id.AsInt(), 12);

@@ -14,9 +14,9 @@
 namespace nccltune::bench {
 namespace {
 
-Request MakeRequest(int sizes, int forced, int default_repeats, uint64_t seed) {
-  Request request;
-  request.kind = Request::Kind::kMeasure;
+BenchRequest MakeRequest(int sizes, int forced, int default_repeats, uint64_t seed) {
+  BenchRequest request;
+  request.kind = BenchRequest::Kind::kMeasure;
   request.default_repeats = default_repeats;
   request.step.seed = seed;
   for (int i = 0; i < sizes; ++i) request.bytes.push_back(size_t{1024} << i);
@@ -37,10 +37,10 @@ std::vector<Place> Places(const std::vector<Step>& steps) {
   return places;
 }
 
-TEST(Schedule, EachSizeAndChoiceStandsOnceAndTheDefaultAsOftenAsAsked) {
+TEST(Schedule, ARoundHasEachChoiceOnceAndTheDefaultRepeated) {
   for (const bool by_size : {false, true}) {
     for (int repeats = 1; repeats <= 3; ++repeats) {
-      Request request = MakeRequest(5, 4, repeats, 42);
+      BenchRequest request = MakeRequest(5, 4, repeats, 42);
       request.by_size = by_size;
       const std::vector<Step> steps = StepsOfRound(request, 3);
       std::vector<Place> places = Places(steps);
@@ -75,12 +75,12 @@ TEST(Schedule, TheOrderIsDecidedBySeedAndRound) {
   EXPECT_EQ(order(7, 2), order(7, 2));
   EXPECT_NE(order(7, 2), order(7, 3));
   EXPECT_NE(order(7, 2), order(8, 2));
-  // A request of later rounds goes on where one of earlier rounds would have.
+  // Another seed gives another order in round 0 too.
   EXPECT_NE(order(7, 0), order(8, 0));
 }
 
 TEST(Schedule, BySizeKeepsTheSizesTogetherInTheirOrder) {
-  Request request = MakeRequest(6, 5, 2, 7);
+  BenchRequest request = MakeRequest(6, 5, 2, 7);
   std::reverse(request.bytes.begin(), request.bytes.end());
   request.by_size = true;
   std::vector<size_t> sizes;
@@ -95,12 +95,12 @@ TEST(Schedule, BySizeKeepsTheSizesTogetherInTheirOrder) {
   EXPECT_GT(first_choices.size(), 1U) << "the choices of a size are shuffled";
 }
 
-// Every place is as likely for every step: a chi-square test with a bound that a right shuffle
-// passes with these fixed seeds and a wrong one (say, swaps with any place) does not.
+// Every step is equally likely at every position. A chi-square test: a correct shuffle passes with
+// these fixed seeds, and a wrong one (for example, swaps with any position) fails.
 TEST(Schedule, NoPlaceIsPreferred) {
   constexpr int kSteps = 4;
   constexpr int kRounds = 24'000;
-  const Request request = MakeRequest(1, kSteps - 1, 1, 5);
+  const BenchRequest request = MakeRequest(1, kSteps - 1, 1, 5);
   std::map<std::string, int> orders;
   for (int round = 0; round < kRounds; ++round) {
     std::string order;
@@ -114,7 +114,7 @@ TEST(Schedule, NoPlaceIsPreferred) {
   for (const auto& [order, count] : orders) {
     chi_square += (count - kRounds / 24.0) * (count - kRounds / 24.0) / (kRounds / 24.0);
   }
-  EXPECT_LT(chi_square, 49.7);  // 23 degrees of freedom, one in a thousand
+  EXPECT_LT(chi_square, 49.7);  // 23 degrees of freedom, p = 0.001
 }
 
 TEST(Random, BelowIsFair) {
@@ -127,14 +127,15 @@ TEST(Random, BelowIsFair) {
   EXPECT_LT(Random(9).Below(uint64_t{3} << 62U), uint64_t{3} << 62U);
 }
 
-// The same on every machine: studies name their seed.
+// The order must be the same on every machine, because studies record their seed.
 TEST(Random, IsTheSameEverywhere) {
   Random random(1234567);
   EXPECT_EQ(random.Next(), 6457827717110365317U);
   EXPECT_EQ(random.Next(), 3203168211198807973U);
   EXPECT_EQ(random.Next(), 9817491932198370423U);
-  EXPECT_NE(Mixed(Mixed(1, uint64_t{2}), uint64_t{3}), Mixed(Mixed(1, uint64_t{3}), uint64_t{2}));
-  EXPECT_NE(Mixed(Mixed(1, "ab"), "c"), Mixed(Mixed(1, "a"), "bc"));
+  EXPECT_NE(MixSeed(MixSeed(1, uint64_t{2}), uint64_t{3}),
+            MixSeed(MixSeed(1, uint64_t{3}), uint64_t{2}));
+  EXPECT_NE(MixSeed(MixSeed(1, "ab"), "c"), MixSeed(MixSeed(1, "a"), "bc"));
 }
 
 TEST(Iterations, AreThoseOfTheRequest) {
@@ -149,7 +150,7 @@ TEST(Iterations, ArePickedOnceForEachSizeAndChoice) {
   step.iterations = 0;
   step.bytes = 1024;
   EXPECT_FALSE(iterations.For(step));
-  iterations.Learn(step, 100);
+  iterations.SetTrialTime(step, 100);
   EXPECT_EQ(iterations.For(step), 50);
   Step other = step;
   other.bytes = 2048;
@@ -157,10 +158,10 @@ TEST(Iterations, ArePickedOnceForEachSizeAndChoice) {
   other = step;
   other.choice = {Choice::Kind::kForced, {abi::kTree, abi::kLl}, -1, 0};
   EXPECT_FALSE(iterations.For(other));
-  iterations.Learn(other, 1e9);
-  EXPECT_EQ(iterations.For(other), Iterations::kLeast);
-  iterations.Learn(other, 1e-9);
-  EXPECT_EQ(iterations.For(other), Iterations::kMost);
+  iterations.SetTrialTime(other, 1e9);
+  EXPECT_EQ(iterations.For(other), Iterations::kMin);
+  iterations.SetTrialTime(other, 1e-9);
+  EXPECT_EQ(iterations.For(other), Iterations::kMax);
   EXPECT_EQ(iterations.For(step), 50);
 }
 
@@ -169,7 +170,7 @@ TEST(Iterations, ATrialIsShort) {
   step.iterations = 0;
   step.warmup = 0;
   const Step trial = Iterations::Trial(step);
-  EXPECT_EQ(trial.iterations, Iterations::kLeast);
+  EXPECT_EQ(trial.iterations, Iterations::kMin);
   EXPECT_EQ(trial.warmup, 1);
   EXPECT_FALSE(trial.check);
 }

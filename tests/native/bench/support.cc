@@ -59,8 +59,8 @@ DeafPort TakePort() {
   Descriptor taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof address;
-  EXPECT_EQ(bind(taken.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EXPECT_EQ(bind(taken.fd(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(taken.fd(), reinterpret_cast<sockaddr*>(&address), &size), 0);
   return {std::move(taken), ntohs(address.sin_port)};
 }
 
@@ -71,7 +71,7 @@ Descriptor ConnectTo(int port) {
   EXPECT_TRUE(Eventually([&connection, port] {
     connection = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const sockaddr_in address = Loopback(port);
-    return connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
+    return connect(connection.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
            0;
   }));
   return connection;

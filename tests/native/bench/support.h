@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "bench/backend.h"
-#include "bench/descriptor.h"
+#include "common/descriptor.h"
 
 namespace nccltune::bench {
 
-// A folder that goes with the object.
+// A temporary folder, deleted by the destructor.
 class ScopedFolder {
  public:
   ScopedFolder();
@@ -43,28 +43,28 @@ struct Pipe {
 };
 Pipe MakePipe();
 
-// A port of the loopback interface that nobody listens on.
+// A free port of the loopback interface.
 int FreePort();
-// Nobody listens at it, nor can anybody else for as long as this lives.
+// Reserves the port, so that no other program can listen on it while this object exists.
 struct DeafPort {
   Descriptor socket;
   int port = 0;
 };
 DeafPort TakePort();
 
-// A TCP connection to the port of 127.0.0.1; waits for somebody to listen there.
+// Connects to the port of 127.0.0.1; waits until somebody listens there.
 Descriptor ConnectTo(int port);
 
-// Reads until `bytes` have come or the other side closes.
+// Reads until `bytes` bytes have arrived or the other side closes.
 std::string ReadSome(int descriptor, size_t bytes);
 void WriteAll(int descriptor, std::string_view bytes);
 
-// Calls `done` until it is true; false after ten seconds of waiting in vain.
+// Calls `done` until it returns true. Returns false after ten seconds.
 bool Eventually(const std::function<bool()>& done);
 
-// A backend that does what the test says.
+// A backend whose functions the test provides.
 struct Script {
-  std::function<std::optional<OpenError>(const World&, Exchange*, BackendInfo*)> open;
+  std::function<std::optional<OpenError>(const World&, ProcessExchange*, BackendInfo*)> open;
   std::function<StepResult(const Step&)> run;
   std::function<TableResult(const Step&)> table;
   std::function<void()> close = [] {};
@@ -75,7 +75,7 @@ class ScriptedBackend : public Backend {
  public:
   explicit ScriptedBackend(Script script) : script_(std::move(script)) {}
 
-  std::optional<OpenError> Open(const World& world, Exchange* exchange,
+  std::optional<OpenError> Open(const World& world, ProcessExchange* exchange,
                                 BackendInfo* info) override {
     return script_.open(world, exchange, info);
   }
@@ -88,10 +88,10 @@ class ScriptedBackend : public Backend {
   Script script_;
 };
 
-// What a backend with one GPU a process says of itself.
+// Returns the description of a backend with one GPU for each process.
 BackendInfo InfoOf(const World& world);
 
-// Blocks until it is set.
+// An event: Wait blocks until it is set.
 class Latch {
  public:
   void Set();

@@ -33,7 +33,7 @@ StepResult TimedAs(const World& world, double time_us) {
 Script Plain(const World& /*world*/) { return {}; }
 
 WholeRun::WholeRun(int processes, const std::function<Script(const World&)>& script,
-                   Conductor::Settings settings)
+                   Conductor::Options settings)
     : interrupt_(eventfd(0, EFD_CLOEXEC)) {
   signal(SIGPIPE, SIG_IGN);
   settings.version = "1.2.3";
@@ -43,7 +43,7 @@ WholeRun::WholeRun(int processes, const std::function<Script(const World&)>& scr
     world.process = process;
     world.processes = processes;
     Sockets sockets = SocketPair();
-    kill_switches_.emplace_back(dup(sockets.b.get()));
+    kill_switches_.emplace_back(dup(sockets.b.fd()));
     wires.emplace_back(std::move(sockets.a));
     players_.emplace_back([this, world, script = Completed(world, script(world)),
                            wire = Wire(std::move(sockets.b))]() mutable {
@@ -51,21 +51,21 @@ WholeRun::WholeRun(int processes, const std::function<Script(const World&)>& scr
                     {});
       std::string why;
       const int status = player.Run(&why);
-      Kill(world.process);  // as its descriptors would go with the process
+      Kill(world.process);  // the death of a process closes its descriptors too
       const std::lock_guard<std::mutex> lock(mutex_);
       statuses_[world.process] = status;
     });
   }
   conductor_ = std::thread([this, settings, wires = std::move(wires)]() mutable {
-    Ensemble::Surroundings surroundings;
-    surroundings.input = input_.read.get();
-    surroundings.output = output_.write.get();
-    surroundings.interrupt = interrupt_.get();
-    surroundings.why_interrupted = [] { return std::string("ended by SIGTERM"); };
-    surroundings.interrupted_status = [] { return 143; };
-    surroundings.after_fatal = std::chrono::milliseconds(200);
+    Ensemble::Options options;
+    options.input = input_.read.fd();
+    options.output = output_.write.fd();
+    options.interrupt = interrupt_.fd();
+    options.why_interrupted = [] { return std::string("ended by SIGTERM"); };
+    options.interrupted_status = [] { return 143; };
+    options.after_fatal = std::chrono::milliseconds(200);
     {
-      Ensemble ensemble(std::move(wires), std::move(surroundings));
+      Ensemble ensemble(std::move(wires), std::move(options));
       status_ = Conductor(&ensemble, settings).Run();
     }
     output_.write.Close();
@@ -80,7 +80,7 @@ void WholeRun::Hello() {
 json::Value WholeRun::Receive() {
   std::string line;
   char byte = 0;
-  while (read(output_.read.get(), &byte, 1) == 1 && byte != '\n') line += byte;
+  while (read(output_.read.fd(), &byte, 1) == 1 && byte != '\n') line += byte;
   if (line.empty()) return {};
   json::Value value;
   json::Error error;
@@ -89,12 +89,12 @@ json::Value WholeRun::Receive() {
 }
 
 void WholeRun::Kill(int process) {
-  shutdown(kill_switches_[static_cast<size_t>(process)].get(), SHUT_RDWR);
+  shutdown(kill_switches_[static_cast<size_t>(process)].fd(), SHUT_RDWR);
 }
 
 void WholeRun::Interrupt() {
   const uint64_t one = 1;
-  WriteAll(interrupt_.get(), {reinterpret_cast<const char*>(&one), sizeof one});
+  WriteAll(interrupt_.fd(), {reinterpret_cast<const char*>(&one), sizeof one});
 }
 
 int WholeRun::Finish() {
@@ -108,7 +108,7 @@ int WholeRun::Finish() {
 
 Script WholeRun::Completed(const World& world, Script script) {
   if (!script.open) {
-    script.open = [](const World& opened, Exchange*, BackendInfo* info) {
+    script.open = [](const World& opened, ProcessExchange*, BackendInfo* info) {
       *info = InfoOf(opened);
       return std::optional<OpenError>();
     };

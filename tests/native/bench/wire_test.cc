@@ -14,15 +14,15 @@ namespace {
 
 using std::chrono::seconds;
 
-// What a wire writes for the message.
+// Returns the bytes that a wire sends for the message.
 std::string BytesOf(MessageType type, const std::string& payload) {
   Sockets sockets = SocketPair();
   Wire wire(std::move(sockets.a));
   wire.Send(type, payload);
-  return ReadSome(sockets.b.get(), 5 + payload.size());
+  return ReadSome(sockets.b.fd(), 5 + payload.size());
 }
 
-TEST(Wire, MessagesComeThroughWholeAndInOrder) {
+TEST(Wire, MessagesArriveCompleteAndInOrder) {
   Sockets sockets = SocketPair();
   Wire a(std::move(sockets.a));
   Wire b(std::move(sockets.b));
@@ -32,7 +32,7 @@ TEST(Wire, MessagesComeThroughWholeAndInOrder) {
   a.Send(MessageType::kGather, std::string("\0\n\xff", 3));
   std::vector<Message> messages;
   b.Receive(&messages);
-  ASSERT_EQ(messages.size(), 3U);  // heartbeats are not passed on
+  ASSERT_EQ(messages.size(), 3U);  // heartbeats are not in the list
   EXPECT_EQ(messages[0].type, MessageType::kStep);
   EXPECT_EQ(messages[0].payload, "one");
   EXPECT_EQ(messages[1].type, MessageType::kQuit);
@@ -47,7 +47,7 @@ TEST(Wire, AMessageMayComeByteByByte) {
   std::vector<Message> messages;
   for (size_t i = 0; i < bytes.size(); ++i) {
     EXPECT_TRUE(messages.empty());
-    WriteAll(sockets.b.get(), bytes.substr(i, 1));
+    WriteAll(sockets.b.fd(), bytes.substr(i, 1));
     wire.Receive(&messages);
   }
   ASSERT_EQ(messages.size(), 1U);
@@ -72,17 +72,18 @@ TEST(Wire, SendingNeverWaits) {
 }
 
 TEST(Wire, GarbageBreaksIt) {
-  const std::string garbage[] = {std::string("\0\0\0\0\0", 5),             // no such type
-                                 std::string("\0\0\0\0\xff", 5),           // nor that
-                                 std::string("\xff\xff\xff\xff\x01", 5)};  // larger than any
+  const std::string garbage[] = {std::string("\0\0\0\0\0", 5),    // an invalid type
+                                 std::string("\0\0\0\0\xff", 5),  // another invalid type
+                                 // Larger than any valid message.
+                                 std::string("\xff\xff\xff\xff\x01", 5)};
   for (const std::string& bytes : garbage) {
     Sockets sockets = SocketPair();
     Wire wire(std::move(sockets.a));
-    WriteAll(sockets.b.get(), BytesOf(MessageType::kStep, "good") + bytes);
+    WriteAll(sockets.b.fd(), BytesOf(MessageType::kStep, "good") + bytes);
     std::vector<Message> messages;
     wire.Receive(&messages);
     EXPECT_EQ(messages.size(), 1U);
-    EXPECT_EQ(wire.broken(), "what came is no message of nccltune-bench");
+    EXPECT_EQ(wire.broken(), "received bytes that are not a message of nccltune-bench");
     wire.Receive(&messages);
     EXPECT_EQ(messages.size(), 1U);
   }
@@ -91,9 +92,9 @@ TEST(Wire, GarbageBreaksIt) {
 TEST(Wire, LastWordsAreHeard) {
   Sockets sockets = SocketPair();
   Wire wire(std::move(sockets.a));
-  WriteAll(sockets.b.get(), BytesOf(MessageType::kLeaving, "bye") + "half");
+  WriteAll(sockets.b.fd(), BytesOf(MessageType::kLeaving, "bye") + "half");
   sockets.b.Close();
-  // Nobody takes this any more, but what has come stays.
+  // The peer has closed the connection, but the messages it sent before must still be received.
   wire.Send(MessageType::kStep, "too late");
   wire.Send(MessageType::kStep, "too late");
   EXPECT_FALSE(wire.wants_to_send());
@@ -111,19 +112,19 @@ TEST(Wire, KeepsItselfAliveAndNoticesSilence) {
   Wire a(std::move(sockets.a));
   Wire b(std::move(sockets.b));
   const Wire::Clock::time_point now = Wire::Clock::now();
-  EXPECT_LE(a.NextDeadline(), now + Wire::kHeartbeatEvery);
+  EXPECT_LE(a.NextDeadline(), now + Wire::kHeartbeatInterval);
   a.KeepAlive(now);
   pollfd ready = {b.descriptor(), POLLIN, 0};
   EXPECT_EQ(poll(&ready, 1, 0), 0) << "too early";
-  a.KeepAlive(now + Wire::kHeartbeatEvery);
+  a.KeepAlive(now + Wire::kHeartbeatInterval);
   EXPECT_EQ(poll(&ready, 1, 0), 1);
   std::vector<Message> messages;
   b.Receive(&messages);
   EXPECT_TRUE(messages.empty());
   EXPECT_TRUE(b.broken().empty());
 
-  a.KeepAlive(now + Wire::kSilenceIsDeath + seconds(1));
-  EXPECT_EQ(a.broken(), "nothing was heard for 5 s");
+  a.KeepAlive(now + Wire::kPeerTimeout + seconds(1));
+  EXPECT_EQ(a.broken(), "nothing was received for 5 s");
 }
 
 TEST(Wire, HeartbeatsDoNotPileUp) {
@@ -131,7 +132,7 @@ TEST(Wire, HeartbeatsDoNotPileUp) {
   Wire wire(std::move(sockets.a));
   wire.Send(MessageType::kGathered, std::string(size_t{8} << 20, 'x'));
   ASSERT_TRUE(wire.wants_to_send());
-  const Wire::Clock::time_point later = Wire::Clock::now() + Wire::kHeartbeatEvery;
+  const Wire::Clock::time_point later = Wire::Clock::now() + Wire::kHeartbeatInterval;
   wire.KeepAlive(later);
   EXPECT_GE(wire.NextDeadline(), later);
   EXPECT_TRUE(wire.broken().empty());

@@ -17,7 +17,7 @@ class FileTest : public ::testing::Test {
 
   void Write(const std::string& content) { std::ofstream(path_, std::ios::binary) << content; }
 
-  // Tests run at once, each in a process of its own.
+  // Tests run in parallel, each in its own process.
   std::string path_ = ::testing::TempDir() + "nccltune-file-test-" + std::to_string(getpid());
   std::string content_;
   std::string error_;

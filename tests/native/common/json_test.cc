@@ -18,7 +18,7 @@ std::string Problem(std::string_view text, const Limits& limits = {}) {
   return error.message + " @" + std::to_string(error.offset);
 }
 
-// What the text reads as, written again.
+// Parses the text and writes it again.
 std::string Again(std::string_view text) {
   Value value;
   Error error;

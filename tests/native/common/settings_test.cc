@@ -44,7 +44,7 @@ TEST(Settings, DefaultsAreValid) {
   for (const Setting& setting : Settings()) {
     if (setting.valid.empty() && setting.numbers.most == 0) continue;
     if (NumberOf(setting.valid, setting.default_value).has_value()) continue;
-    // Whoever sets the default says nothing new, and is not told that it is wrong.
+    // Setting the default value explicitly must give no warning.
     ASSERT_GT(setting.numbers.most, 0U) << setting.name;
     if (setting.default_value.empty()) continue;
     const auto id = static_cast<SettingId>(&setting - Settings().data());
@@ -71,10 +71,10 @@ TEST(Settings, WordsAreReadWithoutTheBlanksAroundThem) {
   unsetenv("NCCLTUNE_STALE");
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_EQ(warnings[0],
-            "NCCLTUNE_STALE='of' is not one of warn off; did you mean 'off'? taking warn");
+            "NCCLTUNE_STALE='of' is not one of warn off; did you mean 'off'? using warn");
 }
 
-// What ReadNumber makes of a value, with its warning behind it if there is one.
+// Returns the result of ReadNumber, followed by its warning if there is one.
 std::string Number(SettingId id, const char* value) {
   const char* const name = Settings()[static_cast<size_t>(id)].name;
   setenv(name, value, 1);
@@ -101,25 +101,25 @@ TEST(Settings, NumbersMayHaveUnitsWhereTheyAreBytes) {
   EXPECT_EQ(Number(SettingId::kNetEager, "1024K"), "1048576");
   EXPECT_EQ(Number(SettingId::kNetEager, "0"), "0");
   EXPECT_EQ(Number(SettingId::kNetTimeout, "1K"),
-            "600 NCCLTUNE_NET_TIMEOUT='1K' is not 0 to 1000000; taking 600");
+            "600 NCCLTUNE_NET_TIMEOUT='1K' is not 0 to 1000000; using 600");
 }
 
 TEST(Settings, NumbersThatAreNotValidAreNamed) {
   for (const char* const value : {"0", "65", "-1", "8 flows", "1e3", "18446744073709551616"}) {
     EXPECT_EQ(
         Number(SettingId::kNetFlows, value),
-        std::string("none NCCLTUNE_NET_FLOWS='") + value + "' is not auto or 1 to 64; taking auto");
+        std::string("none NCCLTUNE_NET_FLOWS='") + value + "' is not auto or 1 to 64; using auto");
   }
   EXPECT_EQ(Number(SettingId::kNetFlows, "Auto"),
-            "none NCCLTUNE_NET_FLOWS='Auto' is not auto or 1 to 64; did you mean 'auto'? taking "
+            "none NCCLTUNE_NET_FLOWS='Auto' is not auto or 1 to 64; did you mean 'auto'? using "
             "auto");
   for (const char* const value : {"2M", "1025K", "K", "18446744073709551615M"}) {
     EXPECT_EQ(Number(SettingId::kNetEager, value),
-              std::string("16384 NCCLTUNE_NET_EAGER='") + value + "' is not 0 to 1M; taking 16K");
+              std::string("16384 NCCLTUNE_NET_EAGER='") + value + "' is not 0 to 1M; using 16K");
   }
 }
 
-// As Number, of a range.
+// The same for a range.
 std::string Range(const char* value) {
   setenv("NCCLTUNE_NET_PORTS", value, 1);
   std::vector<std::string> warnings;
@@ -138,7 +138,7 @@ TEST(Settings, RangesAreTwoNumbers) {
   EXPECT_EQ(Range(""), "none");
   for (const char* const value : {"50000", "50999-50000", "0-5", "1-65536", "1-2-3", "-", "a-b"}) {
     EXPECT_EQ(Range(value), std::string("none NCCLTUNE_NET_PORTS='") + value +
-                                "' is not first-last of 1 to 65535; it counts as not set");
+                                "' is not first-last of 1 to 65535; treating it as not set");
   }
 }
 
@@ -157,7 +157,7 @@ TEST(Settings, UnknownOnesOfOursAreNamed) {
   unsetenv("NCCLTUNE_STRICT");
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_EQ(warnings[0],
-            "NCCLTUNE_STRIKT is not a setting of nccltune and is not read; did you mean "
+            "NCCLTUNE_STRIKT is not a setting of nccltune and is ignored; did you mean "
             "NCCLTUNE_STRICT?");
 }
 

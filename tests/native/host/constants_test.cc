@@ -34,7 +34,7 @@ TEST(ModelConstants, AreThoseOfTheVersion) {
   EXPECT_EQ(nvls_tree({2, 29, 7}), 43.8);
 }
 
-// The name of a constant by its place in the struct.
+// Returns the name of the constant at that byte offset of the struct.
 template <typename Constants>
 std::string NameAt(size_t offset) {
   const std::vector<double> before(sizeof(Constants) / sizeof(double));

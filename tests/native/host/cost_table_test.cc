@@ -30,7 +30,7 @@ std::string PickOf(int minor, const CostTable& offered, const CostTable& answere
   return pick.known() ? CombinationName(pick) : "none";
 }
 
-// All entries that can be used, "tree/ll tree/ll128 ...".
+// Lists all usable entries: "tree/ll tree/ll128 ...".
 std::string Usable(int minor, int collective, const Platform& platform) {
   std::string names;
   const CostTable table = NominalTable(Rules(minor), collective, platform);
@@ -82,7 +82,7 @@ TEST(Pick, FindsNothingInATableOfUnusableEntries) {
   const CostTable offered = Table({{"ring/ll", 6}});
   const CostTable none;
   for (const int minor : kListed) EXPECT_EQ(PickOf(minor, offered, none), "none") << minor;
-  // There -1 is the least cost of the one entry that was offered.
+  // From 2.31 on -1 is a valid cost, so the offered entry is picked.
   EXPECT_EQ(PickOf(31, offered, none), "ring/ll");
   EXPECT_EQ(PickOf(31, none, none), "none");
 }
@@ -107,7 +107,7 @@ TEST(Pick, HasTheLimitOfAnHourUntil228) {
   EXPECT_EQ(PickOf(29, table, table), "ring/ll");
 }
 
-TEST(NominalTable, HoldsWhatNcclHasForACollective) {
+TEST(NominalTable, HoldsTheCombinationsOfACollective) {
   const Platform one{.nodes = 1, .ranks = 8, .min_ranks_per_node = 8, .max_ranks_per_node = 8};
   EXPECT_EQ(Usable(30, abi::kBroadcast, one), "ring/ll ring/ll128 ring/simple");
   EXPECT_EQ(Usable(30, abi::kReduce, one), "ring/ll ring/ll128 ring/simple");
@@ -124,7 +124,7 @@ TEST(NominalTable, HoldsWhatNcclHasForACollective) {
             "ring/ll ring/ll128 ring/simple collnet_direct/simple");
 }
 
-TEST(NominalTable, LeavesOutWhatThePlatformLacks) {
+TEST(NominalTable, OmitsWhatThePlatformLacks) {
   Platform four{.nodes = 4, .ranks = 32, .min_ranks_per_node = 8, .max_ranks_per_node = 8};
   four.collnet = false;
   EXPECT_EQ(Usable(30, abi::kAllReduce, four),

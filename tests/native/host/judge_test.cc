@@ -18,14 +18,14 @@ constexpr Combination kTreeLl{abi::kTree, abi::kLl};
 constexpr Combination kRingSimple{abi::kRing, abi::kSimple};
 constexpr Combination kPatSimple{abi::kPat, abi::kSimple};
 
-// An all-reduce over four nodes; the test edits what the plugin answers.
+// An all-reduce over four nodes. Each test edits the plugin's answer.
 struct Case {
   explicit Case(int minor)
       : rules(*RulesFor({2, minor, 0}, &exact)),
         offered(NominalTable(rules, abi::kAllReduce, kFourNodes)),
         answered(offered) {}
 
-  // Gives NCCL's own predictions: ring/simple is the least, 5 us.
+  // Uses NCCL's own predictions. ring/simple has the least cost, 5 us.
   void GiveCosts() {
     nominal = false;
     float cost = 30;
@@ -36,7 +36,7 @@ struct Case {
     answered = offered;
   }
 
-  Decision Reach() {
+  Decision Decide() {
     Decision decision;
     Judge({.rules = rules,
            .offered = offered,
@@ -60,9 +60,9 @@ struct Case {
 };
 
 std::string InWords(const Decision& decision) {
-  if (decision.outcome == Outcome::kDefault) return "default";
-  if (decision.outcome == Outcome::kFails) return "fails " + decision.failure->kind;
-  const Choice& choice = decision.choice;
+  if (decision.outcome == DecisionResult::kDefault) return "default";
+  if (decision.outcome == DecisionResult::kFails) return "fails " + decision.failure->kind;
+  const PluginChoice& choice = decision.choice;
   return CombinationName(choice.combination) + " " +
          (choice.channels ? std::to_string(*choice.channels) : "-");
 }
@@ -80,10 +80,10 @@ constexpr int kTabled[] = {22, 23, 24, 27, 28, 29, 30, 31, 32};
 TEST(Judge, AnUntouchedTableIsTheDefault) {
   for (const int minor : kTabled) {
     Case a(minor);
-    EXPECT_EQ(InWords(a.Reach()), "default") << minor;
-    EXPECT_FALSE(a.Reach().selected.known());
+    EXPECT_EQ(InWords(a.Decide()), "default") << minor;
+    EXPECT_FALSE(a.Decide().selected.known());
     a.GiveCosts();
-    const Decision given = a.Reach();
+    const Decision given = a.Decide();
     EXPECT_EQ(InWords(given), "default");
     EXPECT_EQ(given.selected, kRingSimple);
     EXPECT_EQ(Codes(given), "");
@@ -94,7 +94,7 @@ TEST(Judge, ACostOfZeroIsAChoice) {
   for (const int minor : kTabled) {
     Case a(minor);
     a.answered.at(kTreeLl) = 0;
-    const Decision nominal = a.Reach();
+    const Decision nominal = a.Decide();
     EXPECT_EQ(InWords(nominal), "tree/ll -") << minor;
     EXPECT_EQ(nominal.selected, kTreeLl);
     EXPECT_EQ(Codes(nominal), "");
@@ -103,49 +103,49 @@ TEST(Judge, ACostOfZeroIsAChoice) {
     EXPECT_EQ(nominal.table_changed[0].after, 0);
     a.GiveCosts();
     a.answered.at(kTreeLl) = 0;
-    EXPECT_EQ(InWords(a.Reach()), "tree/ll -") << minor;
+    EXPECT_EQ(InWords(a.Decide()), "tree/ll -") << minor;
   }
 }
 
 TEST(Judge, ACostAboveZeroNeedsNcclsPredictions) {
   Case a(28);
   a.answered.at(kTreeLl) = 3;
-  EXPECT_EQ(InWords(a.Reach()), "?/? -");
-  EXPECT_EQ(Codes(a.Reach()), "undetermined");
+  EXPECT_EQ(InWords(a.Decide()), "?/? -");
+  EXPECT_EQ(Codes(a.Decide()), "undetermined");
   a.GiveCosts();
   a.answered.at(kTreeLl) = 3;
-  EXPECT_EQ(InWords(a.Reach()), "tree/ll -");
+  EXPECT_EQ(InWords(a.Decide()), "tree/ll -");
   a.answered.at(kTreeLl) = 8;
-  EXPECT_EQ(InWords(a.Reach()), "ring/simple -");
-  EXPECT_EQ(Codes(a.Reach()), "");
+  EXPECT_EQ(InWords(a.Decide()), "ring/simple -");
+  EXPECT_EQ(Codes(a.Decide()), "");
 }
 
 TEST(Judge, RulingEntriesOutNeedsNcclsPredictionsUnlessOneIsLeft) {
   Case a(28);
   a.answered.at(kRingSimple) = abi::kIgnore;
-  EXPECT_EQ(InWords(a.Reach()), "?/? -");
-  EXPECT_EQ(Codes(a.Reach()), "undetermined");
+  EXPECT_EQ(InWords(a.Decide()), "?/? -");
+  EXPECT_EQ(Codes(a.Decide()), "undetermined");
   ForEachEntry(a.offered, [&](Combination c) { a.answered.at(c) = abi::kIgnore; });
   a.answered.at(kTreeLl) = kNominalCostUs;
-  EXPECT_EQ(InWords(a.Reach()), "tree/ll -");
-  EXPECT_EQ(Codes(a.Reach()), "");
+  EXPECT_EQ(InWords(a.Decide()), "tree/ll -");
+  EXPECT_EQ(Codes(a.Decide()), "");
 }
 
 TEST(Judge, ATableWithoutUsableEntriesFailsTheCollective) {
   for (const int minor : {24, 27, 28, 29, 30}) {
     Case a(minor);
     a.answered = CostTable();
-    EXPECT_EQ(InWords(a.Reach()), "fails no_usable_entry") << minor;
+    EXPECT_EQ(InWords(a.Decide()), "fails no_usable_entry") << minor;
   }
   for (const int minor : {22, 23}) {
     Case a(minor);
     a.answered = CostTable(a.rules.algorithms);
-    EXPECT_EQ(InWords(a.Reach()), "?/? -") << minor;
-    EXPECT_EQ(Codes(a.Reach()), "last_resort") << minor;
+    EXPECT_EQ(InWords(a.Decide()), "?/? -") << minor;
+    EXPECT_EQ(Codes(a.Decide()), "last_resort") << minor;
   }
   Case a(31);
   a.answered = CostTable();
-  const Decision decision = a.Reach();
+  const Decision decision = a.Decide();
   EXPECT_EQ(InWords(decision), "nvls_tree/simple -");
   EXPECT_EQ(decision.warnings.size(), 10u);
   EXPECT_EQ(decision.warnings[0].code, "negative_cost");
@@ -155,81 +155,81 @@ TEST(Judge, AnUnusableEntryRunsUntil230) {
   for (const int minor : {24, 28, 30}) {
     Case a(minor);
     a.answered.at(kPatSimple) = 0;
-    EXPECT_EQ(InWords(a.Reach()), "pat/simple -") << minor;
-    EXPECT_EQ(Codes(a.Reach()), "not_usable_written not_usable_selected");
+    EXPECT_EQ(InWords(a.Decide()), "pat/simple -") << minor;
+    EXPECT_EQ(Codes(a.Decide()), "not_usable_written not_usable_selected");
   }
   Case a(31);
   a.answered.at(kPatSimple) = 0;
-  EXPECT_EQ(InWords(a.Reach()), "?/? -");
-  EXPECT_EQ(Codes(a.Reach()), "not_usable_written undetermined");
+  EXPECT_EQ(InWords(a.Decide()), "?/? -");
+  EXPECT_EQ(Codes(a.Decide()), "not_usable_written undetermined");
   a.GiveCosts();
   a.answered.at(kPatSimple) = 0;
-  EXPECT_EQ(InWords(a.Reach()), "ring/simple -");
+  EXPECT_EQ(InWords(a.Decide()), "ring/simple -");
 }
 
-TEST(Judge, NotANumberIsToldAndNeverPicked) {
+TEST(Judge, NotANumberIsReportedAndNeverPicked) {
   Case a(30);
   a.GiveCosts();
   a.answered.at(kRingSimple) = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(InWords(a.Reach()), "tree/ll -");
-  EXPECT_EQ(Codes(a.Reach()), "not_a_number");
+  EXPECT_EQ(InWords(a.Decide()), "tree/ll -");
+  EXPECT_EQ(Codes(a.Decide()), "not_a_number");
 }
 
 TEST(Judge, ChannelsAloneAreAChoiceToo) {
   for (const int minor : kTabled) {
     Case a(minor);
     a.channels = 1;
-    EXPECT_EQ(InWords(a.Reach()), "?/? 1") << minor;
-    EXPECT_EQ(a.Reach().channels_requested, 1);
+    EXPECT_EQ(InWords(a.Decide()), "?/? 1") << minor;
+    EXPECT_EQ(a.Decide().channels_requested, 1);
     a.GiveCosts();
     a.channels = 1;
-    EXPECT_EQ(a.Reach().selected, kRingSimple);
+    EXPECT_EQ(a.Decide().selected, kRingSimple);
   }
 }
 
 TEST(Judge, NegativeChannelsAreTakenUntil230AndPassedOverFrom231) {
   Case before(30);
   before.channels = -3;
-  EXPECT_EQ(InWords(before.Reach()), "?/? -3");
-  EXPECT_EQ(Codes(before.Reach()), "negative_channels");
+  EXPECT_EQ(InWords(before.Decide()), "?/? -3");
+  EXPECT_EQ(Codes(before.Decide()), "negative_channels");
   Case after(31);
   after.channels = -3;
-  EXPECT_EQ(InWords(after.Reach()), "default");
-  EXPECT_EQ(Codes(after.Reach()), "negative_channels");
-  EXPECT_EQ(after.Reach().channels_requested, -3);
+  EXPECT_EQ(InWords(after.Decide()), "default");
+  EXPECT_EQ(Codes(after.Decide()), "negative_channels");
+  EXPECT_EQ(after.Decide().channels_requested, -3);
 }
 
-TEST(Judge, ChannelsAreCutToWhatTheCommunicatorHas) {
+TEST(Judge, ChannelsAreLimitedToThoseOfTheCommunicator) {
   Case a(28);
   a.limit = 16;
   a.channels = 32;
   a.answered.at(kTreeLl) = 0;
-  EXPECT_EQ(InWords(a.Reach()), "tree/ll 16");
-  EXPECT_EQ(Codes(a.Reach()), "channels_cut");
+  EXPECT_EQ(InWords(a.Decide()), "tree/ll 16");
+  EXPECT_EQ(Codes(a.Decide()), "channels_cut");
   a.channels = 16;
-  EXPECT_EQ(InWords(a.Reach()), "tree/ll 16");
-  EXPECT_EQ(Codes(a.Reach()), "");
+  EXPECT_EQ(InWords(a.Decide()), "tree/ll 16");
+  EXPECT_EQ(Codes(a.Decide()), "");
   a.channels = 65;
   a.limit.reset();
-  EXPECT_EQ(InWords(a.Reach()), "tree/ll 65");
-  EXPECT_EQ(Codes(a.Reach()), "too_many_channels");
+  EXPECT_EQ(InWords(a.Decide()), "tree/ll 65");
+  EXPECT_EQ(Codes(a.Decide()), "too_many_channels");
 }
 
 TEST(Judge, In221ThePluginsWordIsTaken) {
   Case a(21);
-  EXPECT_EQ(InWords(a.Reach()), "default");
+  EXPECT_EQ(InWords(a.Decide()), "default");
   a.named = kTreeLl;
   a.channels = 4;
-  EXPECT_EQ(InWords(a.Reach()), "tree/ll 4");
+  EXPECT_EQ(InWords(a.Decide()), "tree/ll 4");
   a.named = {abi::kNvls, abi::kLl};
-  EXPECT_EQ(InWords(a.Reach()), "nvls/ll 4");
-  EXPECT_EQ(Codes(a.Reach()), "not_usable_selected");
+  EXPECT_EQ(InWords(a.Decide()), "nvls/ll 4");
+  EXPECT_EQ(Codes(a.Decide()), "not_usable_selected");
   a.named = {abi::kRing, abi::kProtocolUndefined};
-  EXPECT_EQ(InWords(a.Reach()), "?/? 4");
-  EXPECT_EQ(Codes(a.Reach()), "half_a_choice");
+  EXPECT_EQ(InWords(a.Decide()), "?/? 4");
+  EXPECT_EQ(Codes(a.Decide()), "half_a_choice");
   for (const Combination bad : {Combination{6, 0}, Combination{0, 3}, Combination{-2, 0}}) {
     a.named = bad;
-    EXPECT_EQ(InWords(a.Reach()), "fails invalid_choice");
+    EXPECT_EQ(InWords(a.Decide()), "fails invalid_choice");
   }
 }
 

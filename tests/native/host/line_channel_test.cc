@@ -11,7 +11,7 @@
 namespace nccltune::host {
 namespace {
 
-// Puts pipes in the place of standard input and output, and puts those back.
+// Replaces standard input, output and error by pipes, and restores them afterwards.
 class LineChannelTest : public ::testing::Test {
  protected:
   void SetUp() override {

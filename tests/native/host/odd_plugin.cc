@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuner plugin of interface v3 that leaves a function out, and the symbol of v1, which is dead.
+// A tuner plugin whose interface v3 lacks a function, and which exports the obsolete symbol of v1.
 #include "abi/tuner_v3.h"
 
 extern "C" {

@@ -25,7 +25,7 @@ std::string Problem(const Arguments& arguments) {
   return ParseProgramOptions(arguments, &options, &error) ? "no error" : error;
 }
 
-// The arguments that are always needed, and more.
+// Returns the mandatory arguments plus `more`.
 Arguments With(const Arguments& more) {
   Arguments all = {"--tuner", "t.so", "--nccl", "2.28.9", "--nodes", "2", "--ranks", "16"};
   all.insert(all.end(), more.begin(), more.end());
@@ -63,7 +63,7 @@ TEST(ProgramOptions, TakeAllThatTheHelpLists) {
   }
 }
 
-TEST(ProgramOptions, SayWhatIsWrong) {
+TEST(ProgramOptions, InvalidOptionsAreReported) {
   EXPECT_EQ(Problem({}), "--tuner is missing");
   EXPECT_EQ(Problem({"--tuner", ""}), "--tuner: the path is empty");
   EXPECT_EQ(Problem({"--tuner", "t.so"}), "--nccl is missing");
@@ -79,13 +79,13 @@ TEST(ProgramOptions, SayWhatIsWrong) {
             "--ranks: with one rank NCCL asks no tuner");
   EXPECT_EQ(Problem(With({"--nodes", "17"})), "--nodes: there are fewer ranks than nodes");
   EXPECT_EQ(Problem(With({"--min-ranks-per-node", "9"})),
-            "ranks per node do not go with --nodes and --ranks");
+            "ranks per node contradict --nodes and --ranks");
   EXPECT_EQ(Problem(With({"--max-ranks-per-node", "7"})),
-            "ranks per node do not go with --nodes and --ranks");
+            "ranks per node contradict --nodes and --ranks");
   EXPECT_EQ(Problem(With({"--without", "nvls,pat"})),
             "--without: 'pat' is none of nvls, collnet, ll128");
   EXPECT_EQ(Problem(With({"--frob", "1"})), "'--frob' is not an option");
-  EXPECT_EQ(Problem(With({"--frob"})), "'--frob' is not an option, or lacks its value");
+  EXPECT_EQ(Problem(With({"--frob"})), "'--frob' is not an option");
 }
 
 }  // namespace

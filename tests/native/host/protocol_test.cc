@@ -57,7 +57,7 @@ TEST(Protocol, NeedsLittle) {
   EXPECT_EQ(command.kind, Command::Kind::kQuit);
 }
 
-TEST(Protocol, SaysWhatIsWrongWithARequest) {
+TEST(Protocol, ReportsInvalidRequests) {
   EXPECT_EQ(Problem("{"), "no JSON: expected a string as the name of a member at byte 1");
   EXPECT_EQ(Problem("7"), "'op' must be \"decide\" or \"quit\"");
   EXPECT_EQ(Problem(R"({"op":7})"), "'op' must be \"decide\" or \"quit\"");
@@ -77,7 +77,7 @@ std::string CostProblem(const std::string& costs, int minor = 28) {
   return Problem(R"({"op":"decide","collective":"reduce","bytes":1,"costs":)" + costs + "}", minor);
 }
 
-TEST(Protocol, SaysWhatIsWrongWithCosts) {
+TEST(Protocol, ReportsInvalidCosts) {
   EXPECT_EQ(CostProblem("[]"), "'costs' must be an object, not an array");
   EXPECT_EQ(CostProblem(R"({"Tree/LL":1})"),
             "'costs': 'Tree/LL' is no algorithm/protocol such as tree/ll128");
@@ -91,7 +91,7 @@ TEST(Protocol, WritesADecision) {
   Decision decision;
   decision.request.bytes = 4096;
   decision.request.costs.emplace();
-  decision.outcome = Outcome::kChosen;
+  decision.outcome = DecisionResult::kChosen;
   decision.choice = {{abi::kTree, abi::kLl128}, 8, 65536};
   decision.selected = decision.choice.combination;
   decision.channels_requested = 8;
@@ -127,7 +127,7 @@ TEST(Protocol, WritesTheDefaultAndAFailure) {
   EXPECT_EQ(json::Write(QuitAnswer("")), R"({"op":"quit","ok":true,"error":null})");
 }
 
-TEST(Protocol, WritesHowTheStartWent) {
+TEST(Protocol, WritesTheResultOfTheStart) {
   HostOptions options;
   options.tuner = "t.so";
   options.nccl = {2, 31, 2};

@@ -50,7 +50,7 @@ const char* Script() {
   return script == nullptr ? "" : script;
 }
 
-// The text behind "word" (or "word=") at the n-th time the script has it, null if it does not.
+// Returns the text after the n-th "word" (or "word=") of the script; null if there is none.
 const char* Find(const char* word, int n = 0) {
   const size_t length = std::strlen(word);
   for (const char* at = Script(); *at != '\0'; ++at) {
@@ -108,7 +108,7 @@ Result Init(int version, size_t ranks, size_t nodes, LogFunction log, void** con
   return Init(version, ranks, nodes, log, context);
 }
 
-// What all versions do when asked; `table` is null for v2.
+// The common getCollInfo of all versions; `table` is null for v2.
 Result Ask(int version, void* context, Collective collective, size_t bytes, int pipe_ops,
            float** table, int algorithms, int protocols, int registered, int* channels) {
   g_log(nccltune::abi::kLogInfo, nccltune::abi::kSubsysTuning, __FILE__, __LINE__,

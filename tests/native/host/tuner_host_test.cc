@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host with whole plugins, good and hostile.
+// Tests the host with complete plugins, well-behaved and hostile.
 #include "host/tuner_host.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class TunerHostTest : public ::testing::Test {
     unsetenv("SCRIPTED_TUNER");
   }
 
-  // 32 ranks on 4 nodes under NCCL 2.minor.9.
+  // Starts a host for 32 ranks on 4 nodes under NCCL 2.minor.9.
   bool Start(int minor, const char* script = "", const char* plugin = SCRIPTED_PLUGIN) {
     host_.reset();
     setenv("SCRIPTED_TUNER", script, 1);
@@ -30,7 +30,7 @@ class TunerHostTest : public ::testing::Test {
     return host_ != nullptr;
   }
 
-  Decision Ask(const Request& request = {.collective = abi::kAllReduce, .bytes = 65536}) {
+  Decision Ask(const DecisionRequest& request = {.collective = abi::kAllReduce, .bytes = 65536}) {
     return host_->Decide(request);
   }
 
@@ -79,7 +79,7 @@ TEST_F(TunerHostTest, TakesAnOlderInterfaceWhereThereIsNoNewer) {
   EXPECT_EQ(failure_.kind, "no_interface");
 }
 
-TEST_F(TunerHostTest, RefusesWhatIsNoTuner) {
+TEST_F(TunerHostTest, RejectsLibrariesThatAreNoTuners) {
   EXPECT_FALSE(Start(28, "", NO_PLUGIN));
   EXPECT_EQ(failure_.kind, "no_interface");
   EXPECT_TRUE(report_.exported.empty());
@@ -94,7 +94,7 @@ TEST_F(TunerHostTest, RefusesWhatIsNoTuner) {
   EXPECT_EQ(report_.exported, (std::vector<int>{3, 1}));
 }
 
-TEST_F(TunerHostTest, HandsOverWhatTheVersionHandsOver) {
+TEST_F(TunerHostTest, PassesTheArgumentsOfTheVersion) {
   ASSERT_TRUE(Start(27));
   EXPECT_EQ(Lines(report_.log), "init v4 ranks=32 nodes=4\n");
   ASSERT_TRUE(Start(28));
@@ -105,14 +105,14 @@ TEST_F(TunerHostTest, HandsOverWhatTheVersionHandsOver) {
   EXPECT_EQ(Lines(report_.log), "domains=4,7,9 constants=0,0\ninit v7 ranks=32 nodes=4\n");
 }
 
-TEST_F(TunerHostTest, AsksAsTheVersionAsks) {
-  const Request request{
+TEST_F(TunerHostTest, CallsTheInterfaceOfTheVersion) {
+  const DecisionRequest request{
       .collective = abi::kAllGather, .bytes = 123, .pipe_ops = 2, .registered = true};
   ASSERT_TRUE(Start(21));
   EXPECT_EQ(Lines(Ask(request).log),
             "collnet=0 nvls=0 choice=-1,-1\n"
             "coll v2 context=1 func=2 bytes=123 pipe=2 table=0x0 reg=-1 channels=0\n");
-  // CollNet Chain is for at most eight ranks a node since 2.28; there are nine.
+  // Since 2.28 CollNet Chain needs at most eight ranks a node; here it is nine.
   for (const int minor : {27, 28}) {
     ASSERT_TRUE(Start(minor, "", SCRIPTED_V2_PLUGIN));
     EXPECT_EQ(Lines(Ask({.collective = abi::kAllReduce, .bytes = 1}).log),
@@ -135,18 +135,18 @@ TEST_F(TunerHostTest, ReadsTheAnswerFromTheTable) {
   for (int minor = 22; minor <= 32; ++minor) {
     ASSERT_TRUE(Start(minor, "set=5:0 channels=8"));  // entry 5 is ring/simple
     const Decision decision = Ask();
-    EXPECT_EQ(decision.outcome, Outcome::kChosen) << minor;
+    EXPECT_EQ(decision.outcome, DecisionResult::kChosen) << minor;
     EXPECT_EQ(decision.selected, (Combination{abi::kRing, abi::kSimple})) << minor;
     EXPECT_EQ(decision.choice.channels, 8);
     EXPECT_EQ(Codes(decision.warnings), "");
     ASSERT_TRUE(Start(minor));
-    EXPECT_EQ(Ask().outcome, Outcome::kDefault) << minor;
+    EXPECT_EQ(Ask().outcome, DecisionResult::kDefault) << minor;
   }
 }
 
 TEST_F(TunerHostTest, UsesTheCostsOfTheRequest) {
   ASSERT_TRUE(Start(30, "set=0:6"));
-  Request request{.collective = abi::kAllReduce, .bytes = 65536};
+  DecisionRequest request{.collective = abi::kAllReduce, .bytes = 65536};
   request.costs = {{{{abi::kTree, abi::kLl}, 9.0f}, {{abi::kRing, abi::kLl}, 5.0f}}};
   EXPECT_EQ(Ask(request).selected, (Combination{abi::kRing, abi::kLl}));
   request.costs->back().second = 7.0f;
@@ -161,7 +161,7 @@ TEST_F(TunerHostTest, PutsTheChoiceOfV2IntoTheTable) {
     EXPECT_EQ(decision.choice.channels, 2);
     ASSERT_TRUE(Start(minor, "named=4,0", SCRIPTED_V2_PLUGIN));
     decision = Ask();
-    EXPECT_EQ(decision.outcome, Outcome::kDefault) << minor;
+    EXPECT_EQ(decision.outcome, DecisionResult::kDefault) << minor;
     EXPECT_EQ(Codes(decision.warnings), "choice_dropped") << minor;
     ASSERT_TRUE(Start(minor, "named=99,0", SCRIPTED_V2_PLUGIN));
     EXPECT_EQ(Codes(Ask().warnings), "choice_dropped") << minor;
@@ -186,7 +186,7 @@ TEST_F(TunerHostTest, ReportsAnErrorOfGetCollInfo) {
   for (const int minor : {21, 27, 28, 32}) {
     ASSERT_TRUE(Start(minor, "coll=5 channels=3"));
     const Decision decision = Ask();
-    EXPECT_EQ(decision.outcome, Outcome::kFails);
+    EXPECT_EQ(decision.outcome, DecisionResult::kFails);
     EXPECT_EQ(decision.failure->kind, "plugin_error");
     EXPECT_EQ(decision.channels_requested, 3);
   }
@@ -218,8 +218,8 @@ TEST_F(TunerHostTest, SeesWritesOutsideOfTheTable) {
   EXPECT_EQ(decision.warnings[0].text,
             "the plugin's getCollInfo wrote outside of the cost table (84 bytes): 4 bytes up to 4 "
             "before it, 8 bytes up to 320 behind it");
-  EXPECT_EQ(decision.outcome, Outcome::kDefault);
-  // A seventh row in the six-row table of NCCL 2.22.
+  EXPECT_EQ(decision.outcome, DecisionResult::kDefault);
+  // Writes a seventh row to the six-row table of NCCL 2.22.
   ASSERT_TRUE(Start(22, "set=20:0"));
   EXPECT_EQ(Codes(Ask().warnings), "wrote_outside");
 }
@@ -231,7 +231,7 @@ TEST_F(TunerHostTest, SeesEditsOfTheConstantsAndWritesBehindThem) {
   EXPECT_EQ(report_.constants_changed[0].before, 43.8);
   EXPECT_EQ(report_.constants_changed[0].after, 9.5);
   EXPECT_EQ(Codes(report_.warnings), "constants_changed");
-  // The 1272 bytes of v7 in the 1152 of v5.
+  // Writes the 1272 bytes of v7 over the 1152 bytes of v5.
   ASSERT_TRUE(Start(30, "constant=158:1"));
   EXPECT_EQ(Codes(report_.warnings), "wrote_outside");
   ASSERT_TRUE(Start(32, "constant=158:1"));
@@ -261,7 +261,7 @@ TEST_F(TunerHostTest, AsksForAChunkSizeFrom230) {
   ASSERT_TRUE(Start(30, "set=0:0 chunk_result=1"));
   EXPECT_EQ(Ask().failure->kind, "plugin_error");
   ASSERT_TRUE(Start(30, "chunk=4096"));
-  EXPECT_EQ(Ask().outcome, Outcome::kDefault);
+  EXPECT_EQ(Ask().outcome, DecisionResult::kDefault);
 }
 
 TEST_F(TunerHostTest, AsksForTheChunkOfTheWholeMessageWithCollNet) {

@@ -59,9 +59,9 @@ TEST(OnGrid, DoesNotWrapAround) {
 TEST(Arrivals, AnEmptyRequestArrivesOnce) {
   Arrivals arrivals;
   arrivals.Reset(0);
-  EXPECT_TRUE(arrivals.Wanted(0, 0));
+  EXPECT_TRUE(arrivals.AnyMissing(0, 0));
   arrivals.Mark(0, 0);
-  EXPECT_FALSE(arrivals.Wanted(0, 0));
+  EXPECT_FALSE(arrivals.AnyMissing(0, 0));
   EXPECT_EQ(arrivals.Mark(0, 0), 0U);
 }
 
@@ -70,13 +70,13 @@ TEST(Arrivals, ResetForgetsTheRequestBefore) {
   arrivals.Reset(3 * 8192);
   EXPECT_EQ(arrivals.Mark(0, uint64_t{3} * 8192), 3U * 8192);
   arrivals.Reset(2 * 8192 + 1);
-  EXPECT_TRUE(arrivals.Wanted(0, 8192));
-  EXPECT_TRUE(arrivals.Wanted(16384, 1));
+  EXPECT_TRUE(arrivals.AnyMissing(0, 8192));
+  EXPECT_TRUE(arrivals.AnyMissing(16384, 1));
   EXPECT_EQ(arrivals.Mark(0, 2 * 8192 + 1), 2U * 8192 + 1);
 }
 
-// One request beside a map of its every byte: chunks of any cut, again and over each other, until
-// all is there.
+// Compares one request with a map of all its bytes. Chunks are cut at random and repeated, until
+// all bytes have arrived.
 void ArriveAtRandom(uint64_t total, uint64_t seed) {
   std::mt19937_64 random(seed);
   Arrivals arrivals;
@@ -94,13 +94,13 @@ void ArriveAtRandom(uint64_t total, uint64_t seed) {
     const auto from = there.begin() + static_cast<ptrdiff_t>(offset);
     const auto to = from + static_cast<ptrdiff_t>(length);
     const auto fresh = static_cast<uint64_t>(std::count(from, to, 0));
-    ASSERT_EQ(arrivals.Wanted(offset, length), fresh != 0) << offset << "+" << length;
+    ASSERT_EQ(arrivals.AnyMissing(offset, length), fresh != 0) << offset << "+" << length;
     ASSERT_EQ(arrivals.Mark(offset, length), fresh) << offset << "+" << length;
     std::fill(from, to, 1);
     missing -= fresh;
-    ASSERT_FALSE(arrivals.Wanted(offset, length));
+    ASSERT_FALSE(arrivals.AnyMissing(offset, length));
   }
-  EXPECT_FALSE(arrivals.Wanted(0, total));
+  EXPECT_FALSE(arrivals.AnyMissing(0, total));
 }
 
 TEST(Arrivals, AreWhatAMapOfEveryByteSays) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators come and go in several threads at once, while others work; for the thread sanitizer
-// above all.
+// Communicators start and end in several threads while others transfer; most useful with the thread
+// sanitizer.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kRounds = 200;
 
-// One life of a communicator; the number of calls that failed.
+// Runs one communicator from init to finalize. Returns the number of calls that failed.
 template <typename V>
 int LiveOnce(void** context) {
   int failed = 0;

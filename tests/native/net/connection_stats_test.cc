@@ -39,9 +39,9 @@ class ConnectionStatsTest : public testing::Test {
 
 TEST_F(ConnectionStatsTest, FlowsAreCountedInTheOrderInWhichTheyAreMade) {
   ConnectionStats stats(StatsRole::kSends, log_, "eth0", "10.0.0.2:5000", 3);
-  stats.NextFlow().Moved(100, 1);
-  stats.NextFlow().Moved(200, 2);
-  stats.NextFlow().Moved(50, 7);
+  stats.NextFlow().AddTransferred(100, 1);
+  stats.NextFlow().AddTransferred(200, 2);
+  stats.NextFlow().AddTransferred(50, 7);
   EXPECT_EQ(stats.page().flows()[1].bytes, 100U);
   EXPECT_EQ(stats.page().flows()[2].bytes, 200U);
   EXPECT_EQ(stats.page().flows()[0].bytes, 50U) << "the express flow is the last to be made";
@@ -57,11 +57,11 @@ TEST_F(ConnectionStatsTest, OneLineAtTheEndSaysWhatEachFlowCarried) {
     stats.counters().sent_twice = 3;
     stats.counters().uncopied_bytes = 1 << 20;
     FlowStats first = stats.NextFlow();
-    first.Moved(1 << 20, 40);
+    first.AddTransferred(1 << 20, 40);
     first.SetRate(2.5e8);
     first.TookOver();
     FlowStats second = stats.NextFlow();
-    second.Moved(2 << 20, 50);
+    second.AddTransferred(2 << 20, 50);
     second.WentDown(true);
     second.Dialled();
     FlowStats express = stats.NextFlow();
@@ -72,15 +72,15 @@ TEST_F(ConnectionStatsTest, OneLineAtTheEndSaysWhatEachFlowCarried) {
   ASSERT_EQ(Lines().size(), 1U);
   EXPECT_EQ(Lines()[0],
             "INFO 16 NET/nccltune: closed: sent to 10.0.0.2:5000 on eth0 3.00 MiB in 0.0 s, "
-            "11 messages (4 eager), 90 chunks, 1.00 MiB without a copy, given up 1, sent twice 3, "
-            "dial-agains 1; "
+            "11 messages (4 eager), 90 chunks, 1.00 MiB without a copy, cancelled 1, sent twice 3, "
+            "reconnect attempts 1; "
             "express 0 B 0.0 %, flows 1.00 MiB 33.3 % 250 MB/s taken over 1 | 2.00 MiB 66.7 % "
             "deaths 1");
 }
 
 TEST_F(ConnectionStatsTest, TheLineOfManyFlowsFitsTheLog) {
   ConnectionStats stats(StatsRole::kReceives, log_, "eth0", "10.0.0.2:5000", 65);
-  for (int i = 0; i < 64; ++i) stats.NextFlow().Moved(123'456'789, 1000);
+  for (int i = 0; i < 64; ++i) stats.NextFlow().AddTransferred(123'456'789, 1000);
   const std::string line = stats.Summary(NowNs());
   EXPECT_LE(line.size(), 700U);
   EXPECT_NE(line.find("closed: received from 10.0.0.2:5000"), std::string::npos) << line;
@@ -100,8 +100,8 @@ TEST_F(ConnectionStatsTest, ASlowFlowIsAWarningWithItsAddressesAndRate) {
     EXPECT_TRUE(Lines().empty());
     for (size_t i = 1; i < flows.size(); ++i) {
       flows[i].bytes += i == 3 ? 50'000'000 : 1'000'000'000;
-      flows[i].looks += 50;
-      flows[i].path_looks += 50;
+      flows[i].samples += 50;
+      flows[i].path_samples += 50;
     }
     now += kSlowWindowNs;
     stats.Tick(now);
@@ -110,8 +110,8 @@ TEST_F(ConnectionStatsTest, ASlowFlowIsAWarningWithItsAddressesAndRate) {
   EXPECT_EQ(Lines()[0],
             "WARN 17 NET/nccltune: slow flow: 10.0.0.1:40123 to 10.0.0.2:5000 on eth0 delivers "
             "10.0 MB/s, the other 3 flows 200 MB/s (median), for 10.0 s; it carries 1.6 % of the "
-            "bytes, retransmits 12. The others do its share; the path of these two ports is worth "
-            "a look");
+            "bytes, retransmits 12. The other flows carry its share. Check the network path "
+            "between these two ports");
 }
 
 TEST(StatsText, HasThreeDigitsThatCount) {

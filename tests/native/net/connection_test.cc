@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every interface version through its own struct: what is made, sent, received and closed.
+// Tests every interface version through its own struct: connections, transfers and close.
 #include <array>
 #include <climits>
 #include <cstddef>
@@ -21,11 +21,11 @@ TYPED_TEST(ConnectionTest, ListenHandsOverDeviceHandleAndSurroundings) {
   EXPECT_EQ(comm, &this->below().listener);
   EXPECT_EQ(this->below().device, &this->below().devices[1]);
   EXPECT_EQ(this->below().handle, this->handle_.data());
-  ASSERT_TRUE(this->below().surroundings.has_value());
-  EXPECT_EQ(this->below().surroundings->settings.flows, 5);
-  EXPECT_EQ(this->below().surroundings->traffic_class,
+  ASSERT_TRUE(this->below().context.has_value());
+  EXPECT_EQ(this->below().context->settings.flows, 5);
+  EXPECT_EQ(this->below().context->traffic_class,
             TypeParam::kHasContext ? this->kTrafficClass : -1);
-  this->below().surroundings->log.Warn("heard");
+  this->below().context->log.Warn("heard");
   EXPECT_EQ(TakeLog(), std::vector<std::string>{"WARN NET/nccltune: heard"});
   EXPECT_EQ(TypeParam::kNet.close_listen(comm), abi::kSuccess);
   EXPECT_EQ(this->below().closed, std::vector<const void*>{comm});
@@ -38,7 +38,7 @@ TYPED_TEST(ConnectionTest, ListenChecksItsPointers) {
   this->ExpectOneWarning("listen: the handle is null");
   EXPECT_EQ(TypeParam::Listen(this->context_, 0, this->handle_.data(), nullptr),
             abi::kInvalidArgument);
-  this->ExpectOneWarning("listen: the place of the comm is null");
+  this->ExpectOneWarning("listen: the pointer to the comm is null");
   if constexpr (TypeParam::kHasContext) {
     EXPECT_EQ(TypeParam::Listen(nullptr, 0, this->handle_.data(), &comm), abi::kInvalidArgument);
     this->ExpectOneWarning("listen: the context is null");
@@ -66,7 +66,7 @@ TYPED_TEST(ConnectionTest, ConnectIsAskedUntilItStands) {
   EXPECT_EQ(send_device, &code) << "it is for code on the GPU";
   EXPECT_EQ(this->below().device, &this->below().devices[0]);
   EXPECT_EQ(this->below().handle, this->handle_.data());
-  EXPECT_EQ(this->below().surroundings->traffic_class,
+  EXPECT_EQ(this->below().context->traffic_class,
             TypeParam::kNumber >= 10 ? this->kTrafficClass : -1);
   EXPECT_EQ(TypeParam::kNet.close_send(comm), abi::kSuccess);
   EXPECT_EQ(this->below().closed, std::vector<const void*>{comm});
@@ -77,7 +77,7 @@ TYPED_TEST(ConnectionTest, ConnectNeedsNeitherConfigurationNorDeviceHandle) {
   ASSERT_EQ(TypeParam::Connect(this->context_, 0, nullptr, this->handle_.data(), &comm, nullptr),
             abi::kSuccess);
   EXPECT_EQ(comm, this->sender());
-  EXPECT_EQ(this->below().surroundings->traffic_class,
+  EXPECT_EQ(this->below().context->traffic_class,
             TypeParam::kHasContext ? this->kTrafficClass : -1);
 }
 
@@ -88,7 +88,7 @@ TYPED_TEST(ConnectionTest, ConnectChecksItsPointers) {
   this->ExpectOneWarning("connect: the handle is null");
   EXPECT_EQ(TypeParam::Connect(this->context_, 0, nullptr, this->handle_.data(), nullptr),
             abi::kInvalidArgument);
-  this->ExpectOneWarning("connect: the place of the comm is null");
+  this->ExpectOneWarning("connect: the pointer to the comm is null");
   if constexpr (TypeParam::kHasContext) {
     EXPECT_EQ(TypeParam::Connect(nullptr, 0, nullptr, this->handle_.data(), &comm),
               abi::kInvalidArgument);
@@ -116,7 +116,7 @@ TYPED_TEST(ConnectionTest, AcceptChecksItsPointers) {
   EXPECT_EQ(comm, nullptr);
   this->ExpectOneWarning("accept: the listener is null");
   EXPECT_EQ(TypeParam::Accept(&this->below().listener, nullptr), abi::kInvalidArgument);
-  this->ExpectOneWarning("accept: the place of the comm is null");
+  this->ExpectOneWarning("accept: the pointer to the comm is null");
 }
 
 TYPED_TEST(ConnectionTest, FailuresBelowArePassedOnAndNotSaidAgain) {
@@ -169,7 +169,7 @@ TYPED_TEST(ConnectionTest, OtherMemoryIsRefused) {
               abi::kInvalidArgument);
     EXPECT_EQ(mhandle, nullptr);
     this->ExpectOneWarning("regMr: memory of type " + std::to_string(type) +
-                           ", where ptrSupport is 1 (host)");
+                           ", but ptrSupport is 1 (host)");
   }
   void* mhandle = nullptr;
   EXPECT_EQ(TypeParam::kNet.reg_mr(nullptr, &byte, 1, abi::kPointerHost, &mhandle),
@@ -212,11 +212,11 @@ TYPED_TEST(ConnectionTest, IsendChecksItsArguments) {
   EXPECT_EQ(request, nullptr);
   this->ExpectOneWarning("isend: the buffer is null");
   EXPECT_EQ(TypeParam::Isend(this->sender(), &byte, 1, nullptr), abi::kInvalidArgument);
-  this->ExpectOneWarning("isend: the place of the request is null");
+  this->ExpectOneWarning("isend: the pointer to the request is null");
 }
 
 TYPED_TEST(ConnectionTest, SizesThatNobodyHas) {
-  // -1 as the int of the versions until v8, and as far too large since.
+  // -1 as an int up to v8, and as a size that is too large since v9.
   using Size = typename TypeParam::SizeInMessages;
   std::vector<Size> sizes = {static_cast<Size>(-1)};
   if constexpr (sizeof(Size) == 8) {
@@ -226,7 +226,8 @@ TYPED_TEST(ConnectionTest, SizesThatNobodyHas) {
   }
   char byte = 0;
   for (const Size size : sizes) {
-    const std::string words = "a size of " + std::to_string(static_cast<int64_t>(size)) + " bytes";
+    const std::string words =
+        "invalid size of " + std::to_string(static_cast<int64_t>(size)) + " bytes";
     void* request = &request;
     EXPECT_EQ(TypeParam::Isend(this->sender(), &byte, size, &request), abi::kInvalidArgument);
     EXPECT_EQ(request, nullptr);
@@ -273,7 +274,7 @@ TYPED_TEST(ConnectionTest, IrecvRefusesGroups) {
         TypeParam::Irecv(this->receiver(), count, data.data(), sizes.data(), tags.data(), &request),
         abi::kInvalidArgument);
     EXPECT_EQ(request, nullptr);
-    this->ExpectOneWarning("irecv: " + std::to_string(count) + " buffers, where maxRecvs is 1");
+    this->ExpectOneWarning("irecv: " + std::to_string(count) + " buffers, but maxRecvs is 1");
   }
 }
 
@@ -311,7 +312,7 @@ TYPED_TEST(ConnectionTest, IrecvChecksItsArguments) {
   this->ExpectOneWarning("irecv: the list of buffers is null");
   EXPECT_EQ(TypeParam::Irecv(this->receiver(), 1, &data, &size, &tag, nullptr),
             abi::kInvalidArgument);
-  this->ExpectOneWarning("irecv: the place of the request is null");
+  this->ExpectOneWarning("irecv: the pointer to the request is null");
   EXPECT_EQ(this->Irecv(nullptr, 1, &request), abi::kInvalidArgument);
   this->ExpectOneWarning("irecv: the buffer is null");
 }
@@ -325,7 +326,7 @@ TYPED_TEST(ConnectionTest, IflushIsAnError) {
   EXPECT_EQ(TypeParam::kNet.iflush(this->receiver(), 1, &data, &size, &mhandle, &request),
             abi::kInternalError);
   EXPECT_EQ(request, nullptr);
-  this->ExpectOneWarning("iflush: nothing is received into memory of a GPU");
+  this->ExpectOneWarning("iflush: the plugin does not receive into GPU memory");
 }
 
 TYPED_TEST(ConnectionTest, TestTellsTheSizeOnlyAtTheEnd) {
@@ -355,7 +356,7 @@ TYPED_TEST(ConnectionTest, TestChecksItsPointers) {
   EXPECT_EQ(done, 0);
   this->ExpectOneWarning("test: the request is null");
   EXPECT_EQ(TypeParam::kNet.test(&this->below().request, nullptr, nullptr), abi::kInvalidArgument);
-  this->ExpectOneWarning("test: the place of the answer is null");
+  this->ExpectOneWarning("test: the pointer to the answer is null");
 }
 
 TYPED_TEST(ConnectionTest, ClosingNothingIsFine) {

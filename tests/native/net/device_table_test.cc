@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "net/kernel_folder.h"
+#include "net/pool_size.h"
 
 namespace nccltune::net {
 namespace {
@@ -45,7 +46,7 @@ class DeviceTableTest : public ::testing::Test {
     return error;
   }
 
-  // As nobody set them.
+  // Not set.
   ScopedVariable no_merge_{"NCCL_NET_FORCE_MERGE", nullptr};
   ScopedVariable no_level_{"NCCL_NET_MERGE_LEVEL", nullptr};
 };
@@ -53,7 +54,7 @@ class DeviceTableTest : public ::testing::Test {
 TEST_F(DeviceTableTest, ANicIsSeveralDevicesThatShareItsSpeed) {
   DeviceTable table({PciNic(0), PciNic(1, 25000)}, 2);
   ASSERT_EQ(table.size(), 4);
-  // All NICs first, where they are without copies.
+  // The first devices are all NICs; the copies follow.
   EXPECT_EQ(table.Find(0)->name, "eth0");
   EXPECT_EQ(table.Find(1)->name, "eth1");
   EXPECT_EQ(table.Find(2)->name, "eth0/1");
@@ -66,22 +67,18 @@ TEST_F(DeviceTableTest, ANicIsSeveralDevicesThatShareItsSpeed) {
   EXPECT_EQ(table.Find(2)->members, std::vector{2});
   EXPECT_EQ(table.nics().size(), 2U);
 
-  // NCCL asks for it by itself: to it they are ports of one card.
-  EXPECT_EQ(Refusal(&table, {0, 2}), "eth0 and eth0/1 are one NIC");
-  EXPECT_EQ(Refusal(&table, {0, 1, 2, 3}), "eth0 and eth0/1 are one NIC");
+  // NCCL asks for this by itself, because it takes the devices for ports of one card.
+  EXPECT_EQ(Refusal(&table, {0, 2}), "eth0 and eth0/1 belong to one NIC");
+  EXPECT_EQ(Refusal(&table, {0, 1, 2, 3}), "eth0 and eth0/1 belong to one NIC");
   const int both = Make(&table, {0, 1});
   EXPECT_EQ(both, 4);
   EXPECT_EQ(Make(&table, {2, 3}), 5);
   EXPECT_EQ(table.Find(both)->name, "eth0+eth1");
 }
 
-TEST_F(DeviceTableTest, TheNicsMakeFourDevicesTogether) {
+TEST_F(DeviceTableTest, TheNumberOfDevicesIsSetOrByNicsAndCpus) {
   const ScopedVariable none("NCCLTUNE_NET_DEVICES", nullptr);
-  EXPECT_EQ(DevicesEach(1), 4);
-  EXPECT_EQ(DevicesEach(2), 2);
-  EXPECT_EQ(DevicesEach(3), 1);
-  EXPECT_EQ(DevicesEach(9), 1);
-  EXPECT_EQ(DevicesEach(0), 1);
+  for (const size_t nics : {0U, 1U, 2U, 9U}) EXPECT_EQ(DevicesEach(nics), DevicesOfNic(nics));
   {
     const ScopedVariable level("NCCL_NET_MERGE_LEVEL", "PHB");
     EXPECT_EQ(DevicesEach(1), 1);
@@ -147,7 +144,7 @@ TEST_F(DeviceTableTest, TheSameSetIsTheSameDevice) {
   EXPECT_EQ(Make(&table, {0, 1, 2}), 6);
   EXPECT_EQ(Make(&table, {0, 1}), 4);
   EXPECT_EQ(table.size(), 7);
-  // One alone is itself.
+  // A single member gives itself.
   EXPECT_EQ(Make(&table, {2}), 2);
   EXPECT_EQ(table.size(), 7);
 }
@@ -169,22 +166,23 @@ TEST_F(DeviceTableTest, PointersStayValid) {
 
 TEST_F(DeviceTableTest, WhatCannotBeOneIsRefused) {
   DeviceTable table(PciNics(9));
-  EXPECT_EQ(Refusal(&table, {}), "no device is named");
+  EXPECT_EQ(Refusal(&table, {}), "the list of devices is empty");
   EXPECT_EQ(Refusal(&table, {0, 9}), "there is no device 9");
   EXPECT_EQ(Refusal(&table, {0, -1}), "there is no device -1");
-  EXPECT_EQ(Refusal(&table, {0, 1, 0}), "eth0 is named twice");
+  EXPECT_EQ(Refusal(&table, {0, 1, 0}), "eth0 is listed twice");
   EXPECT_EQ(Refusal(&table, {0, 1, 2, 3, 4, 5, 6, 7, 8}), "9 devices are more than 8");
   EXPECT_EQ(Make(&table, {0, 1, 2, 3, 4, 5, 6, 7}), 9);
   EXPECT_EQ(Refusal(&table, {9, 8}),
-            "device 9 (eth0+eth1+eth2+eth3+eth4+eth5+eth6+eth7) is several already");
+            "device 9 (eth0+eth1+eth2+eth3+eth4+eth5+eth6+eth7) is a merged device already");
 }
 
 TEST_F(DeviceTableTest, AddressesOfTwoFamiliesAreRefused) {
   Nic v6 = PciNic(1);
   v6.address = AddressOf("fd00::1");
   DeviceTable table({PciNic(0), v6});
-  EXPECT_EQ(Refusal(&table, {0, 1}),
-            "eth0 has an IPv4 address and eth1 an IPv6 one; NCCL_SOCKET_FAMILY makes them alike");
+  EXPECT_EQ(
+      Refusal(&table, {0, 1}),
+      "eth0 has an IPv4 address and eth1 an IPv6 one; set NCCL_SOCKET_FAMILY to use one family");
 }
 
 TEST_F(DeviceTableTest, WhatNcclOnlyTakesForOneCardIsOneWhenAskedFor) {
@@ -194,9 +192,9 @@ TEST_F(DeviceTableTest, WhatNcclOnlyTakesForOneCardIsOneWhenAskedFor) {
   Nic virtio = PciNic(2);
   virtio.pci_path = "/sys/devices/pci0000:00/0000:00:05.0/virtio2";
   DeviceTable table({PciNic(0), bridge, virtio});
-  EXPECT_EQ(Refusal(&table, {0, 1}),
-            "cni0 is no PCI function; NCCL_NET_FORCE_MERGE or NCCL_NET_MERGE_LEVEL makes it part "
-            "of a device");
+  EXPECT_EQ(
+      Refusal(&table, {0, 1}),
+      "cni0 is not a PCI function; set NCCL_NET_FORCE_MERGE or NCCL_NET_MERGE_LEVEL to merge it");
   EXPECT_NE(Refusal(&table, {1, 2}), "");
   {
     const ScopedVariable merge("NCCL_NET_FORCE_MERGE", "eth0,cni0");
@@ -213,10 +211,10 @@ TEST_F(DeviceTableTest, AfterTheLastCommunicatorTheVirtualOnesAreNotCounted) {
   const Device* const first = table.Find(4);
   table.ForgetVirtual();
   EXPECT_EQ(table.size(), 4);
-  // NCCL may go on with what it was told before.
+  // NCCL may keep using the old indices.
   EXPECT_EQ(table.Find(4), first);
   ASSERT_NE(table.Find(5), nullptr);
-  // Or ask again: the same is where it was.
+  // Or it may ask again and gets the same index.
   EXPECT_EQ(Make(&table, {1, 0}), 4);
   EXPECT_EQ(table.size(), 5);
   EXPECT_EQ(table.Find(4), first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flows of a running transfer die: by an end, by a reset, one after another and all at once.
+// Flows of a running transfer die by a close or a reset, one after another and all at once.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -33,8 +33,8 @@ std::string NameOf(const testing::TestParamInfo<Death>& info) {
 }
 
 void Kill(int fd, Death death) {
-  // To connect to nothing is a reset: the descriptor stays its owner's. Past the thread sanitizer,
-  // to which it would be a descriptor that two threads use.
+  // Connecting to AF_UNSPEC resets the connection; the owner keeps the descriptor. A raw system
+  // call, because the thread sanitizer would report two threads that use one descriptor.
   sockaddr nothing = {};
   nothing.sa_family = AF_UNSPEC;
   switch (death) {
@@ -130,7 +130,7 @@ TEST_P(FlowDeathTest, WithoutAListenerToComeBackToThePeerIsLost) {
   ASSERT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}}));
   const std::string peer = link.end().Name();
   const std::vector<std::byte> content = Content(8 << 20, 3);
-  Request* send = nullptr;
+  TransferRequest* send = nullptr;
   ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
   ASSERT_NE(send, nullptr);
   const std::vector<int> flows = SocketsTo(link.end());

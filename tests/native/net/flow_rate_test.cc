@@ -14,14 +14,14 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr uint64_t kGranule = 8 << 10;
 
-// A flow that is kept `depth` chunks full, and delivers one every `interval_ns`.
+// Simulates a flow with `depth` chunks in flight that delivers one every `interval_ns`.
 void Deliver(FlowRate& flow, int64_t* now_ns, int chunks, uint64_t bytes, int64_t interval_ns,
-             size_t depth = 2, bool starved = false, bool path_waits = true) {
+             size_t depth = 2, bool app_limited = false, bool path_waits = true) {
   std::deque<FlowRate::Mark> under_way;
   uint64_t undelivered = 0;
   for (int i = 0; i < chunks; ++i) {
     while (under_way.size() < depth) {
-      under_way.push_back(flow.Sent(*now_ns, undelivered, starved));
+      under_way.push_back(flow.Sent(*now_ns, undelivered, app_limited));
       undelivered += bytes;
     }
     *now_ns += interval_ns;
@@ -63,15 +63,15 @@ TEST(FlowRate, IsNotLowerForAFlowThatHadNothingToDo) {
   int64_t now = kMs;
   Deliver(flow, &now, 50, 100'000, kMs);
   const double before = flow.rate();
-  // Each alone, so that its time is all latency.
+  // One chunk at a time, so that its time is pure latency.
   Deliver(flow, &now, 20, 10'000, 2 * kMs, 1, true);
   EXPECT_EQ(flow.rate(), before);
   Deliver(flow, &now, 20, 1'000'000, kMs, 1, true);
   EXPECT_GT(flow.rate(), 5 * before) << "at least so fast it is";
 }
 
-// Two chunks that wait for a thread of the peer, which reads and acknowledges both when it comes
-// by: a rate that followed would allow less, which would make it lower again.
+// Two chunks wait for a thread of the peer, which then reads and acknowledges both. If the rate
+// followed that, the cap would shrink and lower the rate further.
 TEST(FlowRate, IsNotLowerWhereThreadsAreLate) {
   FlowRate flow;
   int64_t now = kMs;
@@ -198,7 +198,7 @@ TEST(ChunkFor, IsAlwaysOnTheGridAndNeverNothing) {
   }
 }
 
-// The fast flow carries its share when each takes chunks as ChunkFor says and delivers at its rate.
+// If each flow takes chunks of ChunkFor's size, the fast flow carries its share.
 TEST(ChunkFor, AChunkTakesTheSameTimeOnUnequalFlows) {
   struct Case {
     double fastest;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a fuzzer's bytes decide, and what must hold whatever they are.
+// The fuzzer's input, and the checks that must hold for any input.
 #ifndef NCCLTUNE_TESTS_NET_FUZZ_INPUT_H_
 #define NCCLTUNE_TESTS_NET_FUZZ_INPUT_H_
 
@@ -13,10 +13,10 @@
 
 namespace nccltune::net {
 
-// Ends the process with the words and the input, which a fuzzer takes for a finding.
+// Aborts with the message and the input, which a fuzzer records as a finding.
 void Require(bool condition, const char* what);
 
-// Bytes from the front; zeros when there are none left.
+// Reads bytes from the front; zeros after the end.
 class FuzzInput {
  public:
   explicit FuzzInput(std::span<const uint8_t> bytes) : left_(bytes) {}
@@ -28,7 +28,7 @@ class FuzzInput {
     left_ = left_.subspan(1);
     return byte;
   }
-  // 0 to `limit` - 1.
+  // Returns a number from 0 to `limit` - 1.
   size_t Below(size_t limit) { return (size_t{Byte()} << 8 | Byte()) % limit; }
   bool Chance() { return (Byte() & 1) != 0; }
   std::vector<std::byte> Bytes(size_t most) {
@@ -36,7 +36,7 @@ class FuzzInput {
     for (std::byte& each : bytes) each = std::byte{Byte()};
     return bytes;
   }
-  // Some of the bytes are others, at least one.
+  // Changes some of the bytes, at least one.
   void Mutate(std::span<std::byte> bytes) {
     const size_t changes = 1 + Below(4);
     for (size_t i = 0; i < changes; ++i) bytes[Below(bytes.size())] ^= std::byte(Byte() | 1);
@@ -46,7 +46,8 @@ class FuzzInput {
   std::span<const uint8_t> left_;
 };
 
-// Messages of a case: their sizes and bytes are known to both ends. No byte is a frame's first.
+// The messages of a case; both ends know their sizes and bytes. No byte is equal to a frame's first
+// byte.
 constexpr size_t FuzzSize(uint64_t number) {
   constexpr std::array<size_t, 11> kSizes = {40'000, 1,    8192,   0,      100'003, 1024,
                                              8193,   1025, 65'536, 24'576, 300'000};
@@ -56,12 +57,12 @@ constexpr std::byte FuzzByte(uint64_t number, uint64_t offset) {
   return static_cast<std::byte>((number * 131 + offset * 7 + (offset >> 8) * 13) & 0x7f);
 }
 
-// One case each.
+// Each runs one case.
 void FuzzDecoders(std::span<const uint8_t> bytes);
 void FuzzReceiver(std::span<const uint8_t> bytes);
 void FuzzSender(std::span<const uint8_t> bytes);
 
-// Any of them, by the first byte: a remainder of four.
+// Selects the kind by the first byte modulo four.
 enum class FuzzKind : uint8_t { kDecoders, kSender, kReceiver, kReceiverAgain };
 void FuzzWire(std::span<const uint8_t> bytes);
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A receiver under a peer that knows the token and of which only the bytes of the input know what
-// it says on which flow. What a well-meaning peer could have said must arrive, however flows die
-// meanwhile; the rest must harm nobody.
+// Fuzzes a receiver. The peer knows the token, and the input decides what it sends on which flow.
+// Valid data must arrive although flows die; invalid data must do no harm.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -31,7 +30,7 @@ struct Shared {
   Invitation invitation;
   uint64_t connections = 0;
 
-  // One for all cases: connections come and go as in a process that listens for ever.
+  // One listener for all cases: connections start and end, as in a long-lived process.
   static Shared& Get() {
     static Shared* const shared = [] {
       auto* const made = new Shared;
@@ -74,7 +73,7 @@ class Case {
   struct Posted {
     uint64_t number = 0;
     size_t capacity = 0;
-    Request* request = nullptr;
+    TransferRequest* request = nullptr;
     std::vector<std::byte> buffer;
     std::vector<std::byte> when_done;
   };
@@ -84,7 +83,7 @@ class Case {
     flows_[flow].Say(Encode(HelloOf(flow)));
   }
 
-  // Comes back, and waits for the answer as a sender does.
+  // Reconnects a flow, and waits for the welcome as a sender does.
   void Join(size_t flow) {
     SayHello(flow);
     AwaitAnswer(&flows_[flow]);
@@ -95,7 +94,7 @@ class Case {
     const int64_t until = NowNs() + kLongestNs;
     while (socket->Hear(&heard) && heard.size() < kWelcomeBytes) {
       Require(NowNs() < until, "a door answers");
-      // It looks at once when it is asked, and else every 10 ms.
+      // It accepts immediately when it is called, else every 10 ms.
       Receiver* nobody = nullptr;
       Require(Accept(Shared::Get().listener, &nobody) == abi::kSuccess, "accept works");
       Require(nobody == nullptr, "nobody else comes");
@@ -121,7 +120,7 @@ class Case {
       case 4:
       case 5: {
         const DataHeader chunk = AnyChunk();
-        return SayOrRejoin(in_.Below(flows_.size()), Frame(chunk));
+        return SayOrRejoin(in_.Below(flows_.size()), FlowChunk(chunk));
       }
       case 6:
         return CutShort();
@@ -152,7 +151,7 @@ class Case {
     posted_.push_back(std::move(posted));
   }
 
-  // A chunk that a sender of ours may send now, or may have sent before.
+  // Returns a chunk that our sender may send now or may have sent before.
   DataHeader AnyChunk() {
     DataHeader chunk;
     chunk.request = in_.Below(next_ + 4);
@@ -167,7 +166,7 @@ class Case {
     return chunk;
   }
 
-  static std::vector<std::byte> Frame(const DataHeader& header) {
+  static std::vector<std::byte> FlowChunk(const DataHeader& header) {
     const auto encoded = Encode(header);
     std::vector<std::byte> frame(encoded.begin(), encoded.end());
     frame.reserve(frame.size() + header.length);
@@ -188,7 +187,7 @@ class Case {
 
   void CutShort() {
     const size_t flow = in_.Below(flows_.size());
-    const std::vector<std::byte> frame = Frame(AnyChunk());
+    const std::vector<std::byte> frame = FlowChunk(AnyChunk());
     flows_[flow].Say(std::span(frame).first(in_.Below(frame.size())));
     Leave(flow);
   }
@@ -196,7 +195,7 @@ class Case {
   void SayMutated() {
     const size_t flow = in_.Below(flows_.size());
     const DataHeader chunk = AnyChunk();
-    std::vector<std::byte> frame = Frame(chunk);
+    std::vector<std::byte> frame = FlowChunk(chunk);
     in_.Mutate(std::span(frame).first(kDataHeaderBytes));
     Taint(frame);
     flows_[flow].Say(frame);
@@ -211,7 +210,7 @@ class Case {
     Leave(flow);
   }
 
-  // Who means well says nothing that can be understood and is wrong.
+  // Marks the peer as malicious if it sends a valid frame with wrong content.
   void Taint(std::span<const std::byte> bytes) {
     if (bytes.size() < kDataHeaderBytes) return;
     if (DecodeForward(bytes.first<kDataHeaderBytes>())) tainted_ = true;
@@ -219,7 +218,7 @@ class Case {
 
   void Rejoin() {
     const size_t flow = in_.Below(flows_.size());
-    // The old one may still stand when the new one is there.
+    // The old socket may still be open when the new one connects.
     std::optional<FuzzSocket> old;
     if (in_.Chance()) old = std::move(flows_[flow]);
     Join(flow);
@@ -231,13 +230,13 @@ class Case {
     auto hello = Encode(HelloOf(flow));
     if (in_.Chance()) {
       in_.Mutate(hello);
-      // Another connection of the same peer would come about one day, and nobody accepts it.
+      // The input may name another connection of the same peer, which nobody accepts.
       const uint64_t own = connection_;
       std::memcpy(hello.data() + 24, &own, sizeof(own));
       stranger.Say(hello);
       const std::optional<Hello> understood = DecodeHello(hello);
       const bool taken = understood && understood->release == kWireRelease &&
-                         Same(understood->token, HelloOf(0).token);
+                         SameToken(understood->token, HelloOf(0).token);
       if (taken) AwaitAnswer(&stranger);
       if (taken && understood->flow < flows_.size()) Join(understood->flow);
     } else {
@@ -284,7 +283,7 @@ class Case {
     Require(done.buffer == done.when_done, "nothing is written to a buffer that was given back");
   }
 
-  // All that was posted, from its beginning, on one flow.
+  // Sends everything that was posted, from the start, on one flow.
   void FinishHonestly() {
     const size_t flow = in_.Below(flows_.size());
     Join(flow);
@@ -293,9 +292,9 @@ class Case {
     const int64_t until = NowNs() + kLongestNs;
     for (const uint64_t number : numbers) {
       const uint64_t total = FuzzSize(number);
-      const std::vector<std::byte> frame = Frame(
+      const std::vector<std::byte> frame = FlowChunk(
           {.request = number, .offset = 0, .total = total, .length = static_cast<uint32_t>(total)});
-      // To test is what reads the express flow: with nothing left to test nobody does.
+      // Test reads the express flow, so stop when no request is left to test.
       for (std::span<const std::byte> left(frame); !left.empty() && !posted_.empty();) {
         left = left.subspan(flows_[flow].SaySome(left));
         TestAll();

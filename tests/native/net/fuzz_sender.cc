@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sender before a peer that reads, acknowledges, lies, stops reading and goes away as the input
-// says. Every frame must be right, though a buffer is overwritten as soon as it is given back; and
-// before a peer that never lied every message must arrive whole.
+// Fuzzes a sender. The input decides when the peer reads, acknowledges, lies, stalls or
+// disconnects. Every frame must be valid, although buffers are overwritten once they are released.
+// If the peer never lied, every message must arrive complete.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -27,21 +27,20 @@
 namespace nccltune::net {
 namespace {
 
-constexpr size_t kFlows = 3;  // with the express flow
+constexpr size_t kFlows = 3;  // including the express flow
 constexpr size_t kMostSenderSteps = 80;
 
-// Where all cases are dialled.
-Socket& Listening() {
-  static Socket* const listening = [] {
-    Opened opened = ListenOn(FuzzDevice().nics.front(), {});
+// The listening socket for all cases.
+Descriptor& Listening() {
+  static Descriptor* const listening = [] {
+    SocketResult opened = ListenOn(FuzzDevice().nics.front(), {});
     Require(opened.error == 0, "a listener can be made");
-    // Of a large frame not all can be written at once: short packets keep the sender's buffer
-    // small.
+    // A small window, so that large frames are written in parts.
     const int window = 8 << 10;
     const int packet = 1000;
     setsockopt(opened.socket.fd(), SOL_SOCKET, SO_RCVBUF, &window, sizeof(window));
     setsockopt(opened.socket.fd(), IPPROTO_TCP, TCP_MAXSEG, &packet, sizeof(packet));
-    return new Socket(std::move(opened.socket));
+    return new Descriptor(std::move(opened.socket));
   }();
   return *listening;
 }
@@ -51,7 +50,7 @@ class SenderCase {
   explicit SenderCase(std::span<const uint8_t> bytes) : in_(bytes), flows_(kFlows) {
     std::array<std::byte, kHandleBytes> handle{};
     Invitation invitation;
-    for (std::byte& byte : invitation.token.bytes) byte = std::byte{in_.Byte()};
+    for (std::byte& byte : invitation.token) byte = std::byte{in_.Byte()};
     token_ = invitation.token;
     invitation.ends = {LocalEnd(Listening().fd())};
     WriteHandle(invitation, handle);
@@ -70,7 +69,7 @@ class SenderCase {
     PumpAll();
     Require(tainted_ || sent_.empty(), "what a peer has read is complete");
     Require(tainted_ || AllArrived(), "a message that is complete arrives");
-    // Before the sender's own end: else each of its ports would rest for a minute.
+    // Reset before the sender closes; else each of its ports stays in TIME_WAIT for a minute.
     for (Flow& flow : flows_) flow.socket.Reset();
     Close(sender_);
     dialled_.clear();
@@ -79,7 +78,7 @@ class SenderCase {
  private:
   struct Sent {
     uint64_t number = 0;
-    Request* request = nullptr;
+    TransferRequest* request = nullptr;
     std::vector<std::byte> content;
   };
   struct Flow {
@@ -117,7 +116,7 @@ class SenderCase {
     }
   }
 
-  // So that the sender knows how fast the flows are, and when something is late.
+  // Lets the sender learn the rates of the flows, and so when a chunk is late.
   void WarmUp() {
     for (int i = 0; i < 5; ++i) SendNext();
     PumpAll();
@@ -157,18 +156,18 @@ class SenderCase {
         continue;
       }
       Require(bytes == FuzzSize(sent_[i].number), "a message has its size");
-      // The application's again: from now on these are other bytes.
+      // The buffer belongs to the application again: overwrite it.
       std::ranges::fill(sent_[i].content, std::byte{0xee});
       done_.push_back(std::move(sent_[i].content));
       sent_.erase(sent_.begin() + static_cast<ptrdiff_t>(i));
     }
   }
 
-  // Flows that are dialled, for the first time or again.
+  // Accepts flows that connect or reconnect.
   void LetIn() {
     for (;;) {
-      Opened opened = AcceptOne(Listening().fd(), -1);
-      if (!opened.socket.open()) break;
+      SocketResult opened = AcceptOne(Listening().fd(), -1);
+      if (!opened.socket) break;
       dialled_.push_back({FuzzSocket(std::move(opened.socket)), {}});
     }
     for (auto at = dialled_.begin(); at != dialled_.end();) {
@@ -186,8 +185,8 @@ class SenderCase {
     const std::span<const std::byte> said(dialled.heard);
     const std::optional<Hello> hello = DecodeHello(said.first<kHelloBytes>());
     Require(hello && hello->flows == kFlows, "a sender says hello");
-    // Of the case before this one.
-    if (!Same(hello->token, token_)) return;
+    // A connection of the previous case.
+    if (!SameToken(hello->token, token_)) return;
     Flow& flow = flows_[hello->flow];
     flow = Flow{std::move(dialled.socket), {}, 0, 0};
     flow.heard.assign(said.begin() + kHelloBytes, said.end());
@@ -234,8 +233,8 @@ class SenderCase {
     if (!flow.socket.Say(Encode(Note{FrameType::kAck, flow.frames}))) flow.socket.Reset();
   }
 
-  // Reads the express flow and one other alone, so long that what the others carry is late and
-  // comes again. Once, for the time that it takes.
+  // Reads only the express flow and one other, so long that chunks on the others are late and sent
+  // again. Once per case, because it takes time.
   void Favour(size_t index) {
     if (std::exchange(favoured_, true)) return;
     const int64_t until = NowNs() + 400 * kNsPerMs;
@@ -250,7 +249,7 @@ class SenderCase {
     Flow& flow = flows_[in_.Below(kFlows)];
     Note note{FrameType::kWaiting, 0};
     if (in_.Chance()) note = {FrameType::kAck, in_.Below(8)};
-    // One that was told already may be told again; more than was read is a lie.
+    // An acknowledgement may be repeated. One for more than was read is a lie.
     if (note.type == FrameType::kAck && note.value > flow.frames) tainted_ = true;
     if (in_.Below(8) == 0) note.type = FrameType::kBye;
     flow.socket.Say(Encode(note));
@@ -269,7 +268,7 @@ class SenderCase {
       if (note && note->type == FrameType::kAck && note->value > flow.frames) tainted_ = true;
     }
     flow.socket.Say(bytes);
-    // What comes behind it would be understood another way.
+    // The data behind it would be misread.
     flow.socket.Reset();
   }
 

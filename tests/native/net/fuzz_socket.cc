@@ -24,7 +24,7 @@ Device FuzzDevice() {
   return device;
 }
 
-Surroundings FuzzSurroundings() {
+ConnectionContext FuzzSurroundings() {
   NetSettings settings;
   settings.flows = 2;
   settings.threads = 2;
@@ -32,7 +32,7 @@ Surroundings FuzzSurroundings() {
   return {.settings = settings, .log = Log(nullptr, 0, ""), .traffic_class = -1};
 }
 
-FuzzSocket::FuzzSocket(const Endpoint& end)
+FuzzSocket::FuzzSocket(const SocketEndpoint& end)
     : socket_(socket(end.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const auto* const to = reinterpret_cast<const sockaddr*>(&end.storage);
   Require(connect(socket_.fd(), to, end.length()) == 0, "a listener can be reached");
@@ -48,8 +48,8 @@ bool FuzzSocket::Hear(std::vector<std::byte>* heard) {
   std::array<std::byte, 1 << 16> bytes;
   while (open()) {
     iovec part = {bytes.data(), bytes.size()};
-    const Moved moved = ReadSome(socket_.fd(), {&part, 1});
-    if (moved.later()) return true;
+    const IoResult moved = ReadSome(socket_.fd(), {&part, 1});
+    if (moved.would_block()) return true;
     if (moved.error != 0 || moved.bytes == 0) break;
     heard->insert(heard->end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(moved.bytes));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The peer's end of a flow in a fuzzer's hand, over 127.0.0.1.
+// The peer's end of a flow, controlled by a fuzzer, over 127.0.0.1.
 #ifndef NCCLTUNE_TESTS_NET_FUZZ_SOCKET_H_
 #define NCCLTUNE_TESTS_NET_FUZZ_SOCKET_H_
 
@@ -17,31 +17,31 @@
 
 namespace nccltune::net {
 
-// What takes longer hangs.
+// A case that takes longer counts as hanging.
 inline constexpr int64_t kLongestNs = 30 * kNsPerSecond;
 
 Device FuzzDevice();
-Surroundings FuzzSurroundings();
+ConnectionContext FuzzSurroundings();
 
 class FuzzSocket {
  public:
   FuzzSocket() = default;
-  explicit FuzzSocket(const Endpoint& end);
-  explicit FuzzSocket(Socket socket) : socket_(std::move(socket)) {}
+  explicit FuzzSocket(const SocketEndpoint& end);
+  explicit FuzzSocket(Descriptor socket) : socket_(std::move(socket)) {}
 
-  bool open() const { return socket_.open(); }
-  // As much as there is room for.
+  bool open() const { return static_cast<bool>(socket_); }
+  // Writes as much as fits into the socket.
   size_t SaySome(std::span<const std::byte> bytes);
-  // False: not all of it has gone, and the flow is of no use any more.
+  // Writes all bytes. Returns false if that failed; then the flow is unusable.
   bool Say(std::span<const std::byte> bytes) { return SaySome(bytes) == bytes.size(); }
-  // Adds what is there; false at the end.
+  // Appends the available bytes; returns false at the end of the stream.
   bool Hear(std::vector<std::byte>* heard);
   void Close() { socket_.Close(); }
-  // With a reset instead of an end.
+  // Closes with a reset.
   void Reset();
 
  private:
-  Socket socket_;
+  Descriptor socket_;
 };
 
 }  // namespace nccltune::net

@@ -14,7 +14,7 @@ namespace {
 
 std::span<const uint8_t> current;
 
-// The beginning of the bytes, and zeros behind them.
+// Copies the first bytes and fills the rest with zeros.
 template <size_t kBytes>
 std::array<std::byte, kBytes> Padded(std::span<const uint8_t> bytes) {
   std::array<std::byte, kBytes> padded{};
@@ -33,7 +33,7 @@ void Require(bool condition, const char* what) {
   std::abort();
 }
 
-// What is understood is what would be said for it: nothing of a frame goes unlooked at.
+// Decoding and encoding again must give the same bytes: a decoder must check every field.
 void FuzzDecoders(std::span<const uint8_t> bytes) {
   const auto hello_bytes = Padded<kHelloBytes>(bytes);
   if (const std::optional<Hello> hello = DecodeHello(hello_bytes)) {
@@ -70,7 +70,7 @@ void FuzzDecoders(std::span<const uint8_t> bytes) {
       WriteHandle(*invitation, again);
       const std::optional<Invitation> read = ReadHandle(again);
       Require(read && read->ends.size() == invitation->ends.size() &&
-                  Same(read->token, invitation->token),
+                  SameToken(read->token, invitation->token),
               "an invitation can be passed on");
     }
   }

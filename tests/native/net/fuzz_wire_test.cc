@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fuzzer's cases without a fuzzer: the same ones every time, so that every build runs them.
+// Runs fixed fuzz cases without a fuzzer, so that every build runs them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::vector<uint8_t> RandomBytes(FuzzKind kind, std::mt19937_64& random, size_t 
 TEST(FuzzWire, Decoders) {
   std::mt19937_64 random(11);
   for (int i = 0; i < 20'000; ++i) FuzzWire(RandomBytes(FuzzKind::kDecoders, random, 130));
-  // What is nearly right is more than chance comes upon.
+  // Mutates valid frames: random bytes are rarely almost valid.
   const auto mutate = [&](std::span<const std::byte> good) {
     for (int i = 0; i < 5'000; ++i) {
       std::vector<uint8_t> bytes = {static_cast<uint8_t>(FuzzKind::kDecoders)};

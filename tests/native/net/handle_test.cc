@@ -20,8 +20,8 @@ namespace {
 
 using Bytes = std::array<std::byte, kHandleBytes>;
 
-Endpoint End(const std::string& address, uint16_t port) {
-  Endpoint end;
+SocketEndpoint End(const std::string& address, uint16_t port) {
+  SocketEndpoint end;
   auto* const v4 = reinterpret_cast<sockaddr_in*>(&end.storage);
   auto* const v6 = reinterpret_cast<sockaddr_in6*>(&end.storage);
   if (inet_pton(AF_INET, address.c_str(), &v4->sin_addr) == 1) {
@@ -36,8 +36,8 @@ Endpoint End(const std::string& address, uint16_t port) {
 
 Invitation WithEnds(size_t count, const std::string& prefix) {
   Invitation invitation;
-  for (size_t i = 0; i < invitation.token.bytes.size(); ++i) {
-    invitation.token.bytes[i] = std::byte(i + 100);
+  for (size_t i = 0; i < invitation.token.size(); ++i) {
+    invitation.token[i] = std::byte(i + 100);
   }
   for (size_t i = 1; i <= count; ++i) {
     invitation.ends.push_back(End(prefix + std::to_string(i), static_cast<uint16_t>(40'000 + i)));
@@ -62,7 +62,7 @@ void ExpectComesBack(const Invitation& invitation, size_t most) {
   const std::optional<Invitation> read = ReadHandle(bytes);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->release, kWireRelease);
-  EXPECT_TRUE(Same(read->token, invitation.token));
+  EXPECT_TRUE(SameToken(read->token, invitation.token));
   ASSERT_EQ(read->ends.size(), std::min(most, invitation.ends.size()));
   for (size_t i = 0; i < read->ends.size(); ++i) {
     EXPECT_EQ(read->ends[i].Name(), invitation.ends[i].Name());
@@ -76,6 +76,22 @@ TEST(HandleTest, AnInvitationComesBackWithAllAddressesThatFit) {
   }
   for (size_t count = 1; count <= kMostAddressesV6 + 3; ++count) {
     ExpectComesBack(WithEnds(count, "2001:db8::"), kMostAddressesV6);
+  }
+}
+
+// Other releases and hosts with the other byte order must read the same bytes.
+TEST(HandleTest, IsTheSameBytesOnEveryHost) {
+  Invitation invitation = WithEnds(1, "10.1.2.");
+  invitation.release = 0x0102;
+  Bytes bytes = Written(invitation);
+  SetAttempt(bytes, 0x8877665544332211U);
+  std::array<uint8_t, kHandleBytes> expected = {'N', 'T', 'n', 'H', 0x02, 0x01, 4, 1};
+  for (size_t i = 0; i < 16; ++i) expected[8 + i] = static_cast<uint8_t>(100 + i);
+  const std::array<uint8_t, 6> end = {40'001 >> 8, 40'001 & 0xff, 10, 1, 2, 1};
+  std::ranges::copy(end, expected.begin() + 24);
+  for (size_t i = 0; i < 8; ++i) expected[120 + i] = static_cast<uint8_t>(0x11 * (i + 1));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_EQ(std::to_integer<uint8_t>(bytes[i]), expected[i]) << "byte " << i;
   }
 }
 
@@ -105,7 +121,7 @@ TEST(HandleTest, AnInvitationOfAnotherReleaseHasNoEnds) {
   for (const uint16_t release : {uint16_t{0}, uint16_t{kWireRelease + 1}, uint16_t{UINT16_MAX}}) {
     invitation.release = release;
     Bytes bytes = Written(invitation);
-    bytes[6] = std::byte{99};  // whatever that means there
+    bytes[6] = std::byte{99};  // any value of another release
     const std::optional<Invitation> read = ReadHandle(bytes);
     ASSERT_TRUE(read.has_value());
     EXPECT_EQ(read->release, release);
@@ -153,7 +169,7 @@ TEST(HandleTest, RandomBytesBehindTheMagicNeverGiveMoreThanFits) {
     ++taken;
     ASSERT_GE(read->ends.size(), 1U);
     ASSERT_LE(read->ends.size(), kMostAddressesV4);
-    for (const Endpoint& end : read->ends) ASSERT_NE(end.port(), 0);
+    for (const SocketEndpoint& end : read->ends) ASSERT_NE(end.port(), 0);
   }
   EXPECT_GT(taken, 100U);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exported struct of every interface version behind one face, each function called with what
-// its version has.
+// A uniform interface to the exported struct of every interface version.
 #ifndef NCCLTUNE_TESTS_NET_INTERFACE_H_
 #define NCCLTUNE_TESTS_NET_INTERFACE_H_
 
@@ -44,7 +43,7 @@ struct Interface {
   static constexpr bool kHasContext = number >= 11;
   static constexpr const Net& kNet = *exported;
 
-  // `traffic_class` has a place here since v11, and in connect for v10.
+  // `traffic_class` is an argument of init since v11, and of connect in v10.
   static abi::Result Init(void** context, int traffic_class, abi::LogFunction log = KeepLog) {
     *context = nullptr;
     if constexpr (kHasContext) {

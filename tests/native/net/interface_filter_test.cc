@@ -20,7 +20,7 @@ struct Case {
 
 TEST(InterfaceFilter, TakesWhatNcclTakes) {
   const std::vector<Case> cases = {
-      // What names begin with.
+      // Prefixes of names.
       {"eth", "eth0", true},
       {"eth", "eth10", true},
       {"eth0", "eth01", true},
@@ -29,24 +29,24 @@ TEST(InterfaceFilter, TakesWhatNcclTakes) {
       {"eth", "beth0", false},
       {"eth,ib", "ib0", true},
       {"eth,ib", "ens3", false},
-      // Whole names, in the whole list.
+      // Whole names; '=' applies to the whole list.
       {"=eth0", "eth0", true},
       {"=eth0", "eth01", false},
       {"=eth0,ib", "ib0", false},
       {"=eth0,ib0", "ib0", true},
-      // Only one in front counts; another is part of a name.
+      // Only a leading '=' counts; a later one is part of a name.
       {"eth0,=ib0", "ib0", false},
       {"eth0,^ib0", "ib0", false},
       {"==eth0", "eth0", false},
       {"=^eth0", "eth0", false},
-      // Left out.
+      // Excluded names.
       {"^docker", "docker0", false},
       {"^docker", "eth0", true},
       {"^docker,lo", "lo", false},
       {"^=docker0", "docker0", false},
       {"^=docker0", "docker01", true},
       {"^^eth", "eth0", true},
-      // A port behind a name, and what stands behind that.
+      // A port after a name, and text after the port.
       {"eth0:1", "eth0", true},
       {"=eth0:1", "eth0", true},
       {"eth0:1,ib0:2:3", "ib0", true},
@@ -56,7 +56,7 @@ TEST(InterfaceFilter, TakesWhatNcclTakes) {
       {" eth0", "eth0", false},
       {"eth0, ib0", "ib0", false},
       {"eth0 ", "eth0", false},
-      // Empty entries are none, and a list without any lists everything.
+      // Empty entries are ignored, and an empty list matches everything.
       {",,eth0,", "eth0", true},
       {",,eth0,", "ib0", false},
       {",", "eth0", true},
@@ -78,7 +78,7 @@ TEST(InterfaceFilter, SixteenEntriesCount) {
   EXPECT_FALSE(InterfaceFilter(list).Takes("nic16"));
 }
 
-// "name=address ..." of what is chosen.
+// Returns the chosen interfaces as "name=address ...".
 std::string Chosen(const std::vector<InterfaceAddress>& all, const char* names = "",
                    const char* family = "") {
   std::string text;
@@ -112,7 +112,7 @@ TEST(ChooseInterfaces, NamesThatAreGivenHaveNoSecondChoice) {
   EXPECT_EQ(Chosen(all, "lo"), "lo=127.0.0.1");
   EXPECT_EQ(Chosen(all, "^eth"), "lo=127.0.0.1");
   EXPECT_EQ(Chosen(all, ",,"), "lo=127.0.0.1 eth0=10.0.0.1");
-  // A value of one character is none.
+  // A value of one character is ignored.
   EXPECT_EQ(Chosen(all, "x"), "eth0=10.0.0.1");
   EXPECT_EQ(Chosen(all, "^"), "eth0=10.0.0.1");
 }
@@ -126,7 +126,7 @@ TEST(ChooseInterfaces, TakesTheFirstAddressOfEach) {
   EXPECT_EQ(Chosen(all), "eth0=10.0.0.1 eth1=10.0.1.1 eth2=fe80::2%4");
   EXPECT_EQ(Chosen(all, "", "AF_INET6"), "eth0=fd00::1 eth2=fe80::2%4");
   EXPECT_EQ(Chosen(all, "", "AF_INET"), "eth0=10.0.0.1 eth1=10.0.1.1");
-  // Any other word is none.
+  // Any other word is ignored.
   EXPECT_EQ(Chosen(all, "eth0", "AF_INET6 "), "eth0=10.0.0.1");
   EXPECT_EQ(Chosen(all, "eth0", "inet6"), "eth0=10.0.0.1");
 }

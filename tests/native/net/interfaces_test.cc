@@ -128,7 +128,7 @@ TEST_F(InterfacesTest, AddressesAreShownAsTheyAreWritten) {
   EXPECT_EQ(AddressText(Address()), "no address");
 }
 
-// Every host has the loopback interface; what else there is differs.
+// Every host has a loopback interface; other interfaces differ.
 TEST_F(InterfacesTest, TheKernelOfThisHostIsAsked) {
   const std::vector<InterfaceAddress> addresses = ListInterfaceAddresses();
   const auto loopback = std::find_if(addresses.begin(), addresses.end(),

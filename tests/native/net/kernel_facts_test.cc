@@ -42,7 +42,7 @@ TEST_F(KernelFactsTest, WhatTheKernelDoesNotSayIsNotKnown) {
   EXPECT_EQ(facts.congestion_control, "");
 }
 
-// The real ones have no size.
+// Files in /proc have a size of 0.
 TEST_F(KernelFactsTest, FilesOfTheKernelAreReadToTheirEnd) {
   const std::optional<std::string> status = ReadKernelFile("/proc/self/status");
   ASSERT_TRUE(status.has_value());

@@ -25,7 +25,7 @@ class KernelFolder {
     std::string name = ::testing::TempDir() + "nccltune-kernel-XXXXXX";
     const char* const made = mkdtemp(name.data());
     EXPECT_NE(made, nullptr);
-    // Resolved: the temporary folder may itself be a link.
+    // Resolved, because the temporary directory may be a link.
     root_ = std::filesystem::canonical(name);
   }
   ~KernelFolder() { std::filesystem::remove_all(root_); }
@@ -42,7 +42,7 @@ class KernelFolder {
   void MakeFolder(const std::string& path) const {
     std::filesystem::create_directories(root_ / path);
   }
-  // `to` is seen from the root.
+  // `to` is relative to the root.
   void Link(const std::string& from, const std::string& to) const {
     std::filesystem::create_directories((root_ / from).parent_path());
     std::filesystem::create_symlink(root_ / to, root_ / from);
@@ -74,7 +74,7 @@ inline InterfaceAddress InterfaceOf(const std::string& name, const std::string& 
   return {.name = name, .address = AddressOf(address, scope)};
 }
 
-// Sets a variable for the life of the object; null takes it away.
+// Sets a variable for the lifetime of the object; null removes it.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value) : name_(name) {

@@ -22,7 +22,7 @@ struct Held {
   size_t bytes;
 };
 
-// Sends without a report, and the number of each socket's next one.
+// Zero-copy sends without a report, and the number of each socket's next one.
 std::mutex mutex;
 std::vector<Held> held;
 std::map<int, uint32_t> next_number;
@@ -39,7 +39,7 @@ void LetGo(int fd, uint32_t first, uint32_t last) {
       held, [&](const Held& each) { return each.fd == fd && each.number - first <= last - first; });
 }
 
-// A descriptor's number is given again after a close.
+// The kernel reuses a descriptor's number after a close.
 void Begin(int fd) {
   const std::scoped_lock lock(mutex);
   for (Held& each : held) {
@@ -48,7 +48,7 @@ void Begin(int fd) {
   next_number[fd] = 0;
 }
 
-// The report in what was read, as the kernel wrote it.
+// Handles the kernel's report in the message that was read.
 void Look(int fd, msghdr* message) {
   KernelStandIn& kernel = TheKernel();
   for (cmsghdr* part = CMSG_FIRSTHDR(message); part != nullptr; part = CMSG_NXTHDR(message, part)) {

@@ -36,14 +36,14 @@ void Keep(abi::LogLevel level, unsigned long /*flags*/, const char* /*file*/, in
   lines_kept.push_back(LevelName(level) + text);
 }
 
-// A message that is under way.
+// A message in flight.
 struct OnItsWay {
   size_t index = 0;
-  Request* request = nullptr;
+  TransferRequest* request = nullptr;
 };
 struct Awaited {
   size_t index = 0;
-  Request* request = nullptr;
+  TransferRequest* request = nullptr;
   std::vector<std::byte> buffer;
 };
 
@@ -64,7 +64,7 @@ class Exchanger {
   }
 
  private:
-  // Always false: go on.
+  // Returns false always, so that Until continues.
   bool Step() {
     if (random_() % 2 == 0) {
       PostReceive();
@@ -80,7 +80,7 @@ class Exchanger {
 
   void PostSend() {
     if (next_send_ == contents_.size() || sends_.size() == plan_.window) return;
-    Request* request = nullptr;
+    TransferRequest* request = nullptr;
     const std::vector<std::byte>& content = contents_[next_send_];
     if (Bad(Send(link_.sender, content.data(), content.size(), &request), "send")) return;
     if (request != nullptr) sends_.push_back({next_send_++, request});
@@ -89,7 +89,7 @@ class Exchanger {
   void PostReceive() {
     if (next_receive_ == contents_.size() || receives_.size() == plan_.window) return;
     std::vector<std::byte> buffer(contents_[next_receive_].size() + plan_.slack, kUntouched);
-    Request* request = nullptr;
+    TransferRequest* request = nullptr;
     if (Bad(Receive(link_.receiver, buffer.data(), buffer.size(), &request), "receive")) return;
     if (request != nullptr) receives_.push_back({next_receive_++, request, std::move(buffer)});
   }
@@ -167,7 +167,7 @@ Device Loopback() {
   return device;
 }
 
-Surroundings SurroundingsWith(const NetSettings& settings) {
+ConnectionContext ContextWith(const NetSettings& settings) {
   return {.settings = settings, .log = Log(Keep, abi::kSubsysNet, "net: "), .traffic_class = -1};
 }
 
@@ -202,7 +202,7 @@ std::vector<std::byte> Content(size_t bytes, uint64_t seed) {
   return content;
 }
 
-Ended Finish(Request* request) {
+Ended Finish(TransferRequest* request) {
   Ended ended;
   const bool over = Until([&] {
     bool done = false;
@@ -213,14 +213,14 @@ Ended Finish(Request* request) {
   return ended;
 }
 
-Link::Link(const NetSettings& settings) : surroundings_(SurroundingsWith(settings)) {
-  EXPECT_EQ(Listen(surroundings_, Loopback(), handle_, &listener), abi::kSuccess);
+Link::Link(const NetSettings& settings) : context_(ContextWith(settings)) {
+  EXPECT_EQ(Listen(context_, Loopback(), handle_, &listener), abi::kSuccess);
   if (listener != nullptr) Join();
 }
 
 void Link::Join() { Join(handle_); }
 
-void Link::JoinThrough(const Endpoint& end) {
+void Link::JoinThrough(const SocketEndpoint& end) {
   HandleArray handle = handle_;
   Invitation invitation = *ReadHandle(handle);
   invitation.ends = {end};
@@ -233,7 +233,7 @@ void Link::Join(HandleArray handle) {
   CloseReceiver();
   const Device device = Loopback();
   const bool joined = Until([&] {
-    if (sender == nullptr && Connect(surroundings_, device, handle, &sender) != abi::kSuccess) {
+    if (sender == nullptr && Connect(context_, device, handle, &sender) != abi::kSuccess) {
       return true;
     }
     if (receiver == nullptr && Accept(listener, &receiver) != abi::kSuccess) return true;
@@ -242,7 +242,7 @@ void Link::Join(HandleArray handle) {
   EXPECT_TRUE(joined && stands());
 }
 
-Endpoint Link::end() const {
+SocketEndpoint Link::end() const {
   HandleArray handle = handle_;
   return ReadHandle(handle)->ends.front();
 }

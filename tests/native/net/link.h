@@ -20,23 +20,23 @@ using HandleArray = std::array<std::byte, kHandleBytes>;
 // One NIC, 127.0.0.1.
 Device Loopback();
 
-// Lines are kept for TakeLines.
-Surroundings SurroundingsWith(const NetSettings& settings);
+// Returns a context whose log lines are kept for TakeLines.
+ConnectionContext ContextWith(const NetSettings& settings);
 std::vector<std::string> TakeLines();
-// One of them has all of these words.
+// Returns whether one line has all of these words.
 bool HasLine(const std::vector<std::string>& lines, const std::vector<std::string>& words);
 
-// Asks until `true` or a minute has passed, which is an error of the test.
+// Calls `ask` until it returns true. Fails the test after a minute.
 bool Until(const std::function<bool()>& ask);
 
 std::vector<std::byte> Content(size_t bytes, uint64_t seed);
 
-// Of a request that is tested until it is done or fails.
+// The result of a request that was tested until it was done or failed.
 struct Ended {
   abi::Result result = abi::kSuccess;
   size_t bytes = 0;
 };
-Ended Finish(Request* request);
+Ended Finish(TransferRequest* request);
 
 // A listener and one connection through it.
 class Link {
@@ -48,14 +48,14 @@ class Link {
 
   // Another connection through the listener, in place of this one.
   void Join();
-  // The same, where the connector dials `end` in place of the listener.
-  void JoinThrough(const Endpoint& end);
+  // The same, but the connector dials `end` instead of the listener.
+  void JoinThrough(const SocketEndpoint& end);
   bool stands() const { return sender != nullptr && receiver != nullptr; }
-  // Where the listener is.
-  Endpoint end() const;
-  // What a connector gets from NCCL.
+  // Returns the listener's address.
+  SocketEndpoint end() const;
+  // Returns the handle that a connector gets from NCCL.
   HandleArray handle() const { return handle_; }
-  const Surroundings& surroundings() const { return surroundings_; }
+  const ConnectionContext& context() const { return context_; }
 
   void CloseSender();
   void CloseReceiver();
@@ -69,20 +69,20 @@ class Link {
  private:
   void Join(HandleArray handle);
 
-  Surroundings surroundings_;
+  ConnectionContext context_;
   HandleArray handle_ = {};
 };
 
 struct Plan {
   std::vector<size_t> sizes;
-  size_t slack = 0;    // how much larger receives are
-  size_t window = 32;  // outstanding at each end
-  uint64_t seed = 1;   // of the bytes and the order of tests
+  size_t slack = 0;    // how much larger the receives are than the sends
+  size_t window = 32;  // requests outstanding at each end
+  uint64_t seed = 1;   // for the content and the order of tests
   std::function<void(size_t received)> between = nullptr;
 };
 
-// Sends all that and checks every byte and size, and that nothing is written behind a message.
-// False after a failure, which is reported.
+// Sends all messages and checks every byte and size, and that nothing is written past a message.
+// Returns false after a reported failure.
 bool Exchange(const Link& link, const Plan& plan);
 
 }  // namespace nccltune::net

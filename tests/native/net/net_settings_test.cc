@@ -24,6 +24,7 @@ TEST(NetSettings, WithoutVariablesTheyAreTheDefaultsOfTheirStruct) {
   EXPECT_EQ(read.ports.first, defaults.ports.first);
   EXPECT_EQ(read.ports.last, defaults.ports.last);
   EXPECT_EQ(read.zero_copy, defaults.zero_copy);
+  EXPECT_EQ(read.open_files, defaults.open_files);
 }
 
 TEST(NetSettings, EachIsReadFromItsVariable) {
@@ -33,6 +34,7 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   const ScopedVariable devices("NCCLTUNE_NET_DEVICES", "3");
   const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "30");
   const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000-65535");
+  const ScopedVariable nofile("NCCLTUNE_NET_NOFILE", "0");
   std::vector<std::string> warnings;
   const NetSettings read = ReadNetSettings(&warnings);
   EXPECT_TRUE(warnings.empty());
@@ -43,6 +45,7 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   EXPECT_EQ(read.timeout_s, 30);
   EXPECT_EQ(read.ports.first, 50000);
   EXPECT_EQ(read.ports.last, 65535);
+  EXPECT_EQ(read.open_files, 0U);
 }
 
 TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
@@ -53,18 +56,21 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
   const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "10s");
   const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000");
   const ScopedVariable zero_copy("NCCLTUNE_NET_ZEROCOPY", "yes");
+  const ScopedVariable nofile("NCCLTUNE_NET_NOFILE", "1048577");
   std::vector<std::string> warnings;
   const NetSettings read = ReadNetSettings(&warnings);
-  EXPECT_EQ(warnings,
-            (std::vector<std::string>{
-                "NCCLTUNE_NET_FLOWS='65' is not auto or 1 to 64; taking auto",
-                "NCCLTUNE_NET_THREADS='none' is not auto or 1 to 64; taking auto",
-                "NCCLTUNE_NET_EAGER='2M' is not 0 to 1M; taking 16K",
-                "NCCLTUNE_NET_DEVICES='9' is not auto or 1 to 8; taking auto",
-                "NCCLTUNE_NET_TIMEOUT='10s' is not 0 to 1000000; taking 600",
-                "NCCLTUNE_NET_PORTS='50000' is not first-last of 1 to 65535; it counts as not set",
-                "NCCLTUNE_NET_ZEROCOPY='yes' is not one of auto 0 1; taking auto",
-            }));
+  EXPECT_EQ(
+      warnings,
+      (std::vector<std::string>{
+          "NCCLTUNE_NET_FLOWS='65' is not auto or 1 to 64; using auto",
+          "NCCLTUNE_NET_THREADS='none' is not auto or 1 to 64; using auto",
+          "NCCLTUNE_NET_EAGER='2M' is not 0 to 1M; using 16K",
+          "NCCLTUNE_NET_DEVICES='9' is not auto or 1 to 8; using auto",
+          "NCCLTUNE_NET_TIMEOUT='10s' is not 0 to 1000000; using 600",
+          "NCCLTUNE_NET_PORTS='50000' is not first-last of 1 to 65535; treating it as not set",
+          "NCCLTUNE_NET_NOFILE='1048577' is not 0 to 1048576; using 65536",
+          "NCCLTUNE_NET_ZEROCOPY='yes' is not one of auto 0 1; using auto",
+      }));
   const NetSettings defaults;
   EXPECT_EQ(read.flows, defaults.flows);
   EXPECT_EQ(read.threads, defaults.threads);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A connector before a listener that is not what it should be: another release of ours, somebody
-// else's port, or one that goes away.
+// A connector whose listener is wrong: another release of the plugin, a foreign service, or one
+// that disappears.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <cstddef>
@@ -23,7 +24,7 @@ class OddListenerTest : public testing::Test {
  protected:
   OddListenerTest() {
     TakeLines();
-    Opened opened = ListenOn(Loopback().nics.front(), {});
+    SocketResult opened = ListenOn(Loopback().nics.front(), {});
     EXPECT_EQ(opened.error, 0) << ErrorWords(opened.error);
     listening_ = std::move(opened.socket);
     Invitation invitation;
@@ -33,28 +34,28 @@ class OddListenerTest : public testing::Test {
 
   abi::Result Dial() {
     Sender* sender = nullptr;
-    const abi::Result result = Connect(SurroundingsWith({}), Loopback(), handle_, &sender);
+    const abi::Result result = Connect(ContextWith({}), Loopback(), handle_, &sender);
     EXPECT_EQ(sender, nullptr) << "nobody has welcomed it";
     return result;
   }
 
-  // The flow that is dialled next, once it is there.
-  Socket AwaitFlow() {
-    Socket flow;
+  // Waits for the next flow to connect.
+  Descriptor AwaitFlow() {
+    Descriptor flow;
     EXPECT_TRUE(Until([&] {
       EXPECT_EQ(Dial(), abi::kSuccess);
       flow = AcceptOne(listening_.fd(), -1).socket;
-      return flow.open();
+      return static_cast<bool>(flow);
     }));
     return flow;
   }
 
-  static void Say(const Socket& flow, std::span<const std::byte> bytes) {
+  static void Say(const Descriptor& flow, std::span<const std::byte> bytes) {
     iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     EXPECT_EQ(WriteSome(flow.fd(), {&part, 1}).bytes, bytes.size());
   }
 
-  // What connect comes to, and what it says.
+  // Checks that connect fails and logs these words.
   void ExpectRefusal(const std::vector<std::string>& words) {
     abi::Result result = abi::kSuccess;
     ASSERT_TRUE(Until([&] { return (result = Dial()) != abi::kSuccess; }));
@@ -67,49 +68,49 @@ class OddListenerTest : public testing::Test {
     EXPECT_TRUE(HasLine(lines, all)) << (lines.empty() ? "nothing" : lines.front());
   }
 
-  Socket listening_;
+  Descriptor listening_;
   HandleArray handle_ = {};
 };
 
 TEST_F(OddListenerTest, AnotherReleaseThatRefusesUs) {
-  const Socket flow = AwaitFlow();
-  Say(flow, Encode(Welcome{kWireRelease + 4, Verdict::kOtherRelease}));
+  const Descriptor flow = AwaitFlow();
+  Say(flow, Encode(Welcome{kWireRelease + 4, WelcomeStatus::kOtherRelease}));
   ExpectRefusal({"release " + std::to_string(kWireRelease + 4),
                  "ours " + std::to_string(kWireRelease), "install one version"});
 }
 
 TEST_F(OddListenerTest, AnotherReleaseThatWouldTakeUs) {
-  const Socket flow = AwaitFlow();
-  Say(flow, Encode(Welcome{kWireRelease + 4, Verdict::kTaken}));
+  const Descriptor flow = AwaitFlow();
+  Say(flow, Encode(Welcome{kWireRelease + 4, WelcomeStatus::kTaken}));
   ExpectRefusal({"release " + std::to_string(kWireRelease + 4),
                  "ours " + std::to_string(kWireRelease), "install one version"});
 }
 
 TEST_F(OddListenerTest, AConnectionThatItDoesNotKnow) {
-  const Socket flow = AwaitFlow();
-  Say(flow, Encode(Welcome{kWireRelease, Verdict::kUnknownConnection}));
+  const Descriptor flow = AwaitFlow();
+  Say(flow, Encode(Welcome{kWireRelease, WelcomeStatus::kUnknownConnection}));
   ExpectRefusal({"the peer has closed this connection"});
 }
 
 TEST_F(OddListenerTest, SomebodyElsesAnswer) {
   constexpr std::string_view kAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-  const Socket flow = AwaitFlow();
+  const Descriptor flow = AwaitFlow();
   Say(flow, std::as_bytes(std::span(kAnswer)));
-  ExpectRefusal({"what listens there is not nccltune"});
+  ExpectRefusal({"the listener is not nccltune"});
 }
 
 TEST_F(OddListenerTest, OneThatGoesAwayIsDialledAgain) {
-  // In the middle of its welcome, and before it.
+  // Closed in the middle of the welcome, and before it.
   const auto welcome = Encode(Welcome{});
   for (const size_t said : {size_t{0}, kWelcomeBytes / 2}) {
-    const Socket flow = AwaitFlow();
+    const Descriptor flow = AwaitFlow();
     if (said != 0) Say(flow, std::span(welcome).first(said));
   }
-  EXPECT_TRUE(AwaitFlow().open());
+  EXPECT_TRUE(AwaitFlow());
   EXPECT_TRUE(TakeLines().empty());
 }
 
-// Who was refused for its release stands in nobody's way.
+// A peer that was refused for its release must not block others.
 TEST_F(OddListenerTest, AListenerThatRefusedAReleaseTakesTheNextConnection) {
   Link link;
   ASSERT_TRUE(link.stands());
@@ -118,27 +119,122 @@ TEST_F(OddListenerTest, AListenerThatRefusedAReleaseTakesTheNextConnection) {
   hello.release = kWireRelease + 1;
   hello.token = ReadHandle(handle)->token;
   hello.flows = 2;
-  Opened old = StartConnecting(Loopback().nics.front(), link.end(), -1);
+  SocketResult old = StartConnecting(Loopback().nics.front(), link.end(), -1);
   ASSERT_TRUE(Until([&] { return ConnectResult(old.socket.fd()) == 0; }));
   Say(old.socket, Encode(hello));
   std::vector<std::byte> heard;
   ASSERT_TRUE(Until([&] {
     std::array<std::byte, kWelcomeBytes> bytes{};
     iovec part = {bytes.data(), bytes.size()};
-    const Moved moved = ReadSome(old.socket.fd(), {&part, 1});
+    const IoResult moved = ReadSome(old.socket.fd(), {&part, 1});
     heard.insert(heard.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(moved.bytes));
-    return !moved.later() && moved.bytes == 0;
+    return !moved.would_block() && moved.bytes == 0;
   }));
   ASSERT_EQ(heard.size(), kWelcomeBytes);
   const std::optional<Welcome> welcome = DecodeWelcome(std::span(heard).first<kWelcomeBytes>());
   ASSERT_TRUE(welcome.has_value());
-  EXPECT_EQ(welcome->verdict, Verdict::kOtherRelease);
+  EXPECT_EQ(welcome->status, WelcomeStatus::kOtherRelease);
   EXPECT_EQ(welcome->release, kWireRelease);
   EXPECT_TRUE(
       HasLine(TakeLines(), {"WARN", "127.0.0.1", "release " + std::to_string(kWireRelease + 1),
-                            "this is " + std::to_string(kWireRelease)}));
+                            "ours is " + std::to_string(kWireRelease)}));
   link.Join();
   EXPECT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}}));
+}
+
+// A listener that welcomes a connection, reads its frames and acknowledges nothing.
+class SilentListenerTest : public OddListenerTest {
+ protected:
+  static constexpr size_t kFlowsInAll = 3;  // the express flow and two bulk flows
+
+  struct ReadFrame {
+    uint64_t request = 0;
+    std::vector<std::byte> body;
+  };
+
+  // Establishes a connection whose sender has all its flows.
+  void Join() {
+    ConnectionContext context = ContextWith({});
+    context.settings.flows = kFlowsInAll - 1;
+    context.settings.eager_bytes = 4000;
+    size_t arrived = 0;
+    ASSERT_TRUE(Until([&] {
+      EXPECT_EQ(Connect(context, Loopback(), handle_, &sender_), abi::kSuccess);
+      Descriptor flow = AcceptOne(listening_.fd(), -1).socket;
+      if (flow) {
+        std::vector<std::byte> bytes;
+        EXPECT_TRUE(Until([&] {
+          EXPECT_EQ(Connect(context, Loopback(), handle_, &sender_), abi::kSuccess);
+          return Hear(flow, kHelloBytes, &bytes);
+        }));
+        const std::optional<Hello> hello = DecodeHello(std::span(bytes).first<kHelloBytes>());
+        EXPECT_TRUE(hello.has_value());
+        flows_.at(hello->flow) = std::move(flow);
+        if (++arrived == kFlowsInAll) {
+          for (const Descriptor& each : flows_) Say(each, Encode(Welcome()));
+        }
+      }
+      return sender_ != nullptr;
+    }));
+  }
+
+  // Reads; returns true once `wanted` bytes have arrived in total.
+  static bool Hear(const Descriptor& flow, size_t wanted, std::vector<std::byte>* bytes) {
+    std::vector<std::byte> more(wanted - bytes->size());
+    iovec part = {more.data(), more.size()};
+    const IoResult moved = ReadSome(flow.fd(), {&part, 1});
+    bytes->insert(bytes->end(), more.begin(), more.begin() + static_cast<ptrdiff_t>(moved.bytes));
+    return bytes->size() == wanted;
+  }
+
+  static ReadFrame AwaitFrame(const Descriptor& flow) {
+    std::vector<std::byte> bytes;
+    EXPECT_TRUE(Until([&] { return Hear(flow, kDataHeaderBytes, &bytes); }));
+    const std::optional<Forward> forward =
+        DecodeForward(std::span(bytes).first<kDataHeaderBytes>());
+    EXPECT_TRUE(forward && forward->type == FrameType::kData);
+    if (!forward) return {};
+    ReadFrame frame = {.request = forward->data.request, .body = {}};
+    EXPECT_TRUE(Until([&] { return Hear(flow, forward->data.length, &frame.body); }));
+    return frame;
+  }
+
+  ~SilentListenerTest() override { Close(sender_); }
+
+  Sender* sender_ = nullptr;
+  std::array<Descriptor, kFlowsInAll> flows_;
+};
+
+// A peer that has read a small message may not read again soon. So an eager message that is late is
+// not resent by idle flows, but by all flows after two seconds without an acknowledgement.
+TEST_F(SilentListenerTest, AnEagerMessageIsSentAgainOnlyWhenTheExpressFlowIsSilent) {
+  Join();
+  const std::vector<std::byte> small = Content(1000, 1);
+  // A message of one chunk.
+  const std::vector<std::byte> large = Content(8 << 10, 2);
+  TransferRequest* request = nullptr;
+  ASSERT_EQ(Send(sender_, small.data(), small.size(), &request), abi::kSuccess);
+  ASSERT_EQ(Send(sender_, large.data(), large.size(), &request), abi::kSuccess);
+  const ReadFrame express = AwaitFrame(flows_[0]);
+  EXPECT_EQ(express.request, 0U);
+  EXPECT_TRUE(express.body == small);
+  // One bulk flow has the large message, and the idle one resends it.
+  for (const size_t flow : {size_t{1}, size_t{2}}) {
+    const ReadFrame first = AwaitFrame(flows_[flow]);
+    EXPECT_EQ(first.request, 1U) << "flow " << flow;
+    EXPECT_TRUE(first.body == large);
+  }
+  const Descriptor* again = nullptr;
+  ASSERT_TRUE(Until([&] {
+    for (const size_t flow : {size_t{1}, size_t{2}}) {
+      std::byte next{};
+      if (recv(flows_[flow].fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 1) again = &flows_[flow];
+    }
+    return again != nullptr;
+  }));
+  const ReadFrame copy = AwaitFrame(*again);
+  EXPECT_EQ(copy.request, 0U);
+  EXPECT_TRUE(copy.body == small);
 }
 
 }  // namespace

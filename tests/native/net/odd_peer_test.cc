@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A peer that knows the token and says what no sender of ours would.
+// A peer that knows the token but violates the protocol.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 constexpr uint64_t kGranuleBytes = 8 << 10;
 constexpr uint64_t kTotal = 5 * kGranuleBytes + 3;
 
-// The receiving end is ours; of the sending one there are only sockets.
+// The receiving end is ours; the sending end is a set of plain sockets.
 class OddPeerTest : public testing::Test {
  protected:
   OddPeerTest() : content_(Content(kTotal, 1)), buffer_(kTotal + 100, kUntouched) {
@@ -74,13 +74,14 @@ class OddPeerTest : public testing::Test {
                             [](std::byte each) { return each == kUntouched; }));
   }
 
-  // The flow ends, nothing is written, and the message arrives whole over one that comes back.
+  // Expects that the flow ends, nothing is written, and the message arrives complete over a
+  // reconnected flow.
   void ExpectRefused(std::span<const std::byte> bytes) {
     bulk_->Say(bytes);
     ASSERT_TRUE(Until([&] { return bulk_->Closed(); }));
     bulk_ = Join(1);
     ASSERT_TRUE(Until([&] { return bulk_->Welcomed().has_value(); }));
-    ASSERT_EQ(bulk_->Welcomed()->verdict, Verdict::kTaken);
+    ASSERT_EQ(bulk_->Welcomed()->status, WelcomeStatus::kTaken);
   }
 
   static constexpr std::byte kUntouched{0xc7};
@@ -90,7 +91,7 @@ class OddPeerTest : public testing::Test {
   std::unique_ptr<Stranger> bulk_;
   std::vector<std::byte> content_;
   std::vector<std::byte> buffer_;
-  Request* request_ = nullptr;
+  TransferRequest* request_ = nullptr;
 };
 
 TEST_F(OddPeerTest, ChunksInAnyOrderAndOverEachOther) {
@@ -118,10 +119,10 @@ TEST_F(OddPeerTest, ALateCopyDoesNotTouchTheBufferOfADoneRequest) {
   const std::vector<std::byte> other(kTotal, std::byte{0xee});
   SayChunk(*bulk_, Chunk(0, 6), other);
   SayChunk(*express_, Chunk(0, 6), other);
-  // The next request goes the same way, so that the copy has been read before it.
+  // The next request uses the same flow, so the copy was read before it.
   std::vector<std::byte> next(10);
   for (Stranger* const flow : {bulk_.get(), express_.get()}) {
-    Request* request = nullptr;
+    TransferRequest* request = nullptr;
     ASSERT_EQ(Receive(link_.receiver, next.data(), next.size(), &request), abi::kSuccess);
     const DataHeader header = {
         .request = flow == bulk_.get() ? 1U : 2U, .offset = 0, .total = 10, .length = 10};
@@ -174,14 +175,14 @@ TEST_F(OddPeerTest, ARequestFarAheadIsRefused) {
 }
 
 TEST_F(OddPeerTest, WhatComesBeforeItsRequestDoesNotStandInTheWay) {
-  // Of the first request some comes behind the second one's, which nobody has posted.
+  // A part of the first request comes after data of the second one, which is not posted.
   const std::vector<std::byte> second = Content(50'000, 2);
   SayChunk(*bulk_, Chunk(0, 3), content_);
   SayChunk(*bulk_, {.request = 1, .offset = 0, .total = 50'000, .length = 50'000}, second);
   SayChunk(*bulk_, Chunk(3, 6), content_);
   ExpectAllThere();
   std::vector<std::byte> buffer(50'000);
-  Request* request = nullptr;
+  TransferRequest* request = nullptr;
   ASSERT_EQ(Receive(link_.receiver, buffer.data(), buffer.size(), &request), abi::kSuccess);
   EXPECT_EQ(Finish(request).result, abi::kSuccess);
   EXPECT_EQ(buffer, second);

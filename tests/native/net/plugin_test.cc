@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every interface version through its own struct: communicators and their devices.
+// Tests every interface version through its own struct: communicators and their devices.
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -43,7 +43,7 @@ TYPED_TEST(VersionTest, TheTableHasWhatNcclCallsWithoutLooking) {
   EXPECT_NE(net.close_send, nullptr);
   EXPECT_NE(net.close_recv, nullptr);
   EXPECT_NE(net.close_listen, nullptr);
-  // What would tell NCCL that we reach into GPUs.
+  // These entries would tell NCCL that we access GPU memory.
   EXPECT_EQ(net.reg_mr_dma_buf, nullptr);
   if constexpr (TypeParam::kNumber >= 7) {
     EXPECT_EQ(net.get_device_mr, nullptr);
@@ -106,7 +106,7 @@ TYPED_TEST(VersionTest, DevicesAreCounted) {
   EXPECT_EQ(TypeParam::kNet.devices(&count), abi::kSuccess);
   EXPECT_EQ(count, 2);
   EXPECT_EQ(TypeParam::kNet.devices(nullptr), abi::kInvalidArgument);
-  this->ExpectOneWarning("devices: the place of the number is null");
+  this->ExpectOneWarning("devices: the pointer to the number is null");
 }
 
 TYPED_TEST(VersionTest, EveryPropertyIsSet) {
@@ -178,14 +178,14 @@ TYPED_TEST(VersionTest, NoSuchDevice) {
 
 TYPED_TEST(VersionTest, PropertiesWithoutAPlace) {
   EXPECT_EQ(TypeParam::kNet.get_properties(0, nullptr), abi::kInvalidArgument);
-  this->ExpectOneWarning("getProperties: the place of the properties is null");
+  this->ExpectOneWarning("getProperties: the pointer to the properties is null");
 }
 
 TYPED_TEST(VersionTest, ExceptionsStopHere) {
   const std::vector<std::pair<StandIn::Throws, std::string>> cases = {
       {StandIn::Throws::kBadAlloc, "out of memory"},
       {StandIn::Throws::kRuntimeError, "the interfaces cannot be listed"},
-      {StandIn::Throws::kNumber, "an exception of no known kind"}};
+      {StandIn::Throws::kNumber, "unknown exception"}};
   for (const auto& [thrown, words] : cases) {
     this->below().devices_throw = thrown;
     const abi::Result expected =
@@ -252,10 +252,10 @@ TYPED_TEST(VirtualDeviceTest, NoMoreMembersThanTheVersionHas) {
     int device = 77;
     EXPECT_EQ(TypeParam::kNet.make_v_device(&device, &members), abi::kInvalidArgument);
     EXPECT_EQ(device, 77);
-    this->ExpectOneWarning("makeVDevice: " + std::to_string(count) + " members, where 1 to " +
-                           std::to_string(most) + " can be");
+    this->ExpectOneWarning("makeVDevice: " + std::to_string(count) + " members, expected 1 to " +
+                           std::to_string(most));
   }
-  // A device of eight, which only v12 can have made.
+  // A device with eight members, which only v12 can create.
   this->below().devices[1].members = {0, 1, 2, 3, 4, 5, 6, 7};
   ASSERT_EQ(TypeParam::kNet.get_properties(1, &properties), abi::kSuccess);
   EXPECT_EQ(properties.v_device.count, most);
@@ -275,7 +275,7 @@ TYPED_TEST(VirtualDeviceTest, WhatCannotBeMadeIsNoMisuse) {
             std::vector<std::string>{"INFO NET/nccltune: makeVDevice: eth0 has an IPv4 address "
                                      "and eth1 an IPv6 one"});
   EXPECT_EQ(TypeParam::kNet.make_v_device(nullptr, &members), abi::kInvalidArgument);
-  this->ExpectOneWarning("makeVDevice: the place of the device is null");
+  this->ExpectOneWarning("makeVDevice: the pointer to the device is null");
   EXPECT_EQ(TypeParam::kNet.make_v_device(&device, nullptr), abi::kInvalidArgument);
   this->ExpectOneWarning("makeVDevice: the list of members is null");
 }
@@ -294,6 +294,20 @@ TYPED_TEST(ContextTest, VirtualDevicesAreForgottenWithTheLastCommunicator) {
   ASSERT_EQ(TypeParam::Init(&this->context_, 0), abi::kSuccess);
 }
 
+TYPED_TEST(ContextTest, FinalizeReleasesWhatBelongsToTheCommunicator) {
+  void* another = nullptr;
+  ASSERT_EQ(TypeParam::Init(&another, 0), abi::kSuccess);
+  void* comm = nullptr;
+  EXPECT_EQ(TypeParam::Listen(another, 0, this->handle_.data(), &comm), abi::kSuccess);
+  const uint64_t owner = this->below().context->owner;
+  EXPECT_NE(owner, ConnectionContext::kProcess);
+  EXPECT_EQ(TypeParam::Listen(this->context_, 0, this->handle_.data(), &comm), abi::kSuccess);
+  EXPECT_NE(this->below().context->owner, owner);
+  EXPECT_TRUE(this->below().released.empty());
+  EXPECT_EQ(TypeParam::Finalize(another), abi::kSuccess);
+  EXPECT_EQ(this->below().released, std::vector<uint64_t>{owner});
+}
+
 TYPED_TEST(ContextTest, InitOfV6DoesNotDisturbLivingCommunicators) {
   void* none = nullptr;
   ASSERT_EQ(V6::Init(&none, 0), abi::kSuccess);
@@ -303,7 +317,7 @@ TYPED_TEST(ContextTest, InitOfV6DoesNotDisturbLivingCommunicators) {
 TYPED_TEST(ContextTest, NeedsAPlaceForTheContext) {
   abi::NetCommConfig config = {0};
   EXPECT_EQ(TypeParam::kNet.init(nullptr, 1, &config, KeepLog, nullptr), abi::kInvalidArgument);
-  this->ExpectOneWarning("init: the place of the context is null");
+  this->ExpectOneWarning("init: the pointer to the context is null");
 }
 
 TYPED_TEST(ContextTest, WithoutAConfigurationThereIsNoTrafficClass) {
@@ -311,35 +325,35 @@ TYPED_TEST(ContextTest, WithoutAConfigurationThereIsNoTrafficClass) {
   ASSERT_EQ(TypeParam::kNet.init(&context, 1, nullptr, KeepLog, nullptr), abi::kSuccess);
   void* comm = nullptr;
   EXPECT_EQ(TypeParam::Listen(context, 0, this->handle_.data(), &comm), abi::kSuccess);
-  EXPECT_EQ(this->below().surroundings->traffic_class, -1);
+  EXPECT_EQ(this->below().context->traffic_class, -1);
   EXPECT_EQ(TypeParam::Finalize(context), abi::kSuccess);
 }
 
 TEST(Settings, AreJudgedOnceAProcess) {
-  // In a process of its own: in this one they have been.
+  // In a process of its own: this process has logged the problems already.
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto judged = [] {
     ResetStandIn();
-    TheStandIn().setting_problems = {"NCCLTUNE_NET_FLOWS='many' is not a number; taking 0"};
+    TheStandIn().setting_problems = {"NCCLTUNE_NET_FLOWS='many' is not a number; using 0"};
     std::vector<std::string> warnings;
     for (int round = 0; round < 3; ++round) {
       void* context = nullptr;
-      // Nobody hears the first.
+      // The first init has no logger.
       V12::Init(&context, 0, round == 0 ? nullptr : KeepLog);
       for (const std::string& line : TakeLog()) {
         if (line.starts_with("WARN")) warnings.push_back(line);
       }
       V12::Finalize(context);
     }
-    return warnings ==
-           std::vector<std::string>{
-               "WARN NET/nccltune: NCCLTUNE_NET_FLOWS='many' is not a number; taking 0"};
+    return warnings == std::vector<std::string>{
+                           "WARN NET/nccltune: NCCLTUNE_NET_FLOWS='many' is not a number; using 0"};
   };
   EXPECT_EXIT(std::exit(judged() ? 0 : 1), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(UntilV10, EveryInitCountsDevicesAnew) {
-  // NCCL calls it once after it has loaded the plugin, which -z nodelete has kept from forgetting.
+  // NCCL calls it once after loading the plugin. Because of -z nodelete, the plugin still has its
+  // old state.
   ResetStandIn();
   void* none = nullptr;
   ASSERT_EQ(V9::Init(&none, 0), abi::kSuccess);

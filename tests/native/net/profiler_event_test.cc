@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a profiler plugin hears through NCCL's callback.
+// The events that a profiler plugin receives through NCCL's callback.
 #include "net/profiler_event.h"
 
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@
 namespace nccltune::net {
 namespace {
 
-// As NCCL's, with a profiler behind it that takes what it is asked to.
+// Records calls like NCCL's callback with a profiler that accepts some events.
 struct Heard {
   int type = 0;
-  void* event = nullptr;  // as it was handed in
+  void* event = nullptr;  // the value that was passed in
   void* parent = nullptr;
   int64_t plugin = 0;
   abi::ProfilerNetSocketV1 transfer = {};

@@ -16,10 +16,10 @@
 namespace nccltune::net {
 namespace {
 
-// As a switch has: what more is sent stays with the sender.
+// Like the buffer of a switch: further data stays with the sender.
 constexpr size_t kMostWaiting = 1 << 20;
 
-void Reset(Socket& socket) {
+void Reset(Descriptor& socket) {
   const linger at_once = {.l_onoff = 1, .l_linger = 0};
   setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   socket.Close();
@@ -27,8 +27,8 @@ void Reset(Socket& socket) {
 
 }  // namespace
 
-Relay::Relay(const Endpoint& to) : to_(to) {
-  Opened opened = ListenOn(Loopback().nics.front(), {});
+Relay::Relay(const SocketEndpoint& to) : to_(to) {
+  SocketResult opened = ListenOn(Loopback().nics.front(), {});
   EXPECT_EQ(opened.error, 0) << ErrorWords(opened.error);
   listening_ = std::move(opened.socket);
   end_ = LocalEnd(listening_.fd());
@@ -104,21 +104,21 @@ void Relay::Turn() {
     }
     std::erase_if(pairs_, [](const Pair& pair) { return pair.over; });
     size_ = pairs_.size();
-    if (listening_.open()) watched.push_back({listening_.fd(), POLLIN, 0});
+    if (listening_) watched.push_back({listening_.fd(), POLLIN, 0});
   }
-  // What is delayed makes its socket ready all the time: a look a millisecond is enough for it.
+  // Delayed data keeps its socket ready all the time, so check once per millisecond.
   if (delay_ns_ != 0) watched.clear();
   poll(watched.data(), watched.size(), 1);
 }
 
 void Relay::AcceptAll() {
-  while (listening_.open()) {
-    Opened near = AcceptOne(listening_.fd(), -1);
-    if (!near.socket.open()) return;
-    Opened far = StartConnecting(Loopback().nics.front(), to_, -1);
+  while (listening_) {
+    SocketResult near = AcceptOne(listening_.fd(), -1);
+    if (!near.socket) return;
+    SocketResult far = StartConnecting(Loopback().nics.front(), to_, -1);
     pollfd watched = {far.socket.fd(), POLLOUT, 0};
-    // Over loopback it stands at once or is refused.
-    if (!far.socket.open() || poll(&watched, 1, 1000) != 1) continue;
+    // Over loopback, connect completes or fails immediately.
+    if (!far.socket || poll(&watched, 1, 1000) != 1) continue;
     if (ConnectResult(far.socket.fd()) != 0) continue;
     Pair& pair = pairs_.emplace_back();
     pair.near = std::move(near.socket);
@@ -126,13 +126,13 @@ void Relay::AcceptAll() {
   }
 }
 
-void Relay::Pass(Pair& pair, Socket& from, Socket& to, Way& way) {
+void Relay::Pass(Pair& pair, Descriptor& from, Descriptor& to, Way& way) {
   const bool forward = &way == &pair.forward;
   while (!way.ended && way.waiting < kMostWaiting) {
     std::array<std::byte, 1 << 16> bytes;
     iovec part = {bytes.data(), bytes.size()};
-    const Moved moved = ReadSome(from.fd(), {&part, 1});
-    if (moved.later()) break;
+    const IoResult moved = ReadSome(from.fd(), {&part, 1});
+    if (moved.would_block()) break;
     if (moved.error != 0) return Befall(pair, Fault::kReset);
     size_t kept = moved.bytes;
     if (kept == 0) way.ended = true;
@@ -148,8 +148,8 @@ void Relay::Pass(Pair& pair, Socket& from, Socket& to, Way& way) {
   while (!way.pieces.empty() && way.pieces.front().due_ns <= NowNs()) {
     std::vector<std::byte>& bytes = way.pieces.front().bytes;
     iovec part = {bytes.data(), bytes.size()};
-    const Moved moved = WriteSome(to.fd(), {&part, 1});
-    if (moved.later()) return;
+    const IoResult moved = WriteSome(to.fd(), {&part, 1});
+    if (moved.would_block()) return;
     if (moved.error != 0) return Befall(pair, Fault::kReset);
     way.waiting -= moved.bytes;
     bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(moved.bytes));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network between the two ends of a connection, which delays, loses and cuts short.
+// A relay between the two ends of a connection that simulates a network: it delays, drops and
+// truncates data.
 #ifndef NCCLTUNE_TESTS_NET_RELAY_H_
 #define NCCLTUNE_TESTS_NET_RELAY_H_
 
@@ -20,27 +21,28 @@ namespace nccltune::net {
 class Relay {
  public:
   enum class Fault {
-    kEnd,       // both ways, after what is under way
-    kReset,     // both ways, at once
-    kTruncate,  // of what comes next forward only half is passed on, and then the end
-    kStall,     // nothing is read any more, and nobody is told
+    kEnd,       // closes both directions, after delivering the data in flight
+    kReset,     // resets both directions immediately
+    kTruncate,  // delivers half of the next forward data, then closes
+    kStall,     // stops reading silently
   };
 
-  // Whoever connects here is connected with `to`.
-  explicit Relay(const Endpoint& to);
+  // Each connection to the relay is forwarded to `to`.
+  explicit Relay(const SocketEndpoint& to);
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  const Endpoint& end() const { return end_; }
-  // Every byte is passed on so much later, each way.
+  const SocketEndpoint& end() const { return end_; }
+  // Delays every byte, in both directions.
   void SetDelay(int64_t ns) { delay_ns_ = ns; }
-  // Connections that stand.
+  // Returns the number of open connections.
   size_t size() const { return size_; }
-  // Befalls the connection, counted from the oldest that stands; false where there are fewer.
+  // Applies a fault to a connection, counted from the oldest open one. Returns false if there are
+  // fewer.
   bool Befall(size_t connection, Fault fault);
   void BefallAll(Fault fault);
-  // Connections are refused from now on.
+  // Refuses connections from now on.
   void StopListening();
 
  private:
@@ -48,16 +50,16 @@ class Relay {
     int64_t due_ns = 0;
     std::vector<std::byte> bytes;
   };
-  // One way of a connection.
+  // One direction of a connection.
   struct Way {
     std::deque<Piece> pieces;
     size_t waiting = 0;  // bytes in them
-    bool ended = false;  // nothing more is read
-    bool shut = false;   // and the reader knows
+    bool ended = false;  // the end was read
+    bool shut = false;   // the end was passed on
   };
   struct Pair {
-    Socket near;
-    Socket far;
+    Descriptor near;
+    Descriptor far;
     Way forward;
     Way backward;
     bool truncates = false;
@@ -68,16 +70,16 @@ class Relay {
   void Run();
   void Turn();
   void AcceptAll();
-  void Pass(Pair& pair, Socket& from, Socket& to, Way& way);
+  void Pass(Pair& pair, Descriptor& from, Descriptor& to, Way& way);
   static void Befall(Pair& pair, Fault fault);
 
-  Endpoint to_;
-  Endpoint end_;
+  SocketEndpoint to_;
+  SocketEndpoint end_;
   std::atomic<int64_t> delay_ns_ = 0;
   std::atomic<size_t> size_ = 0;
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;
-  Socket listening_;
+  Descriptor listening_;
   std::list<Pair> pairs_;
   std::thread thread_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections through a network that delays, ends, resets, cuts short and stalls them: every byte
-// arrives, or an error names the peer, the device and what is outstanding.
+// Connections through a network that delays, closes, resets, truncates and stalls them. Either
+// every byte arrives, or an error names the peer, the device and the outstanding bytes.
 #include "net/relay.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class RelayTest : public testing::Test {
  protected:
   RelayTest() { TakeLines(); }
 
-  // A connection whose flows all come through the relay, as do those that come back.
+  // Connects with all flows through the relay, including reconnecting ones.
   void Connect(const NetSettings& settings) {
     link_ = std::make_unique<Link>(settings);
     relay_ = std::make_unique<Relay>(link_->end());
@@ -40,7 +40,7 @@ class RelayTest : public testing::Test {
     ASSERT_TRUE(link_->stands());
   }
 
-  // Small ones, and such as all flows share.
+  // A mix of small messages and messages that all flows share.
   static Plan Mixed(size_t messages) {
     Plan plan = {.sizes = {}, .slack = 16};
     for (size_t i = 0; i < messages; ++i) {
@@ -49,9 +49,9 @@ class RelayTest : public testing::Test {
     return plan;
   }
 
-  Request* SendSome(size_t bytes) {
+  TransferRequest* SendSome(size_t bytes) {
     content_ = Content(bytes, 3);
-    Request* request = nullptr;
+    TransferRequest* request = nullptr;
     EXPECT_EQ(Send(link_->sender, content_.data(), bytes, &request), abi::kSuccess);
     EXPECT_NE(request, nullptr);
     return request;
@@ -104,13 +104,13 @@ TEST_P(RelayFaultTest, BefallsAllFlowsAtOnceFarAway) {
   EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
 }
 
-// What a stalled flow holds is sent again by others, and it is given no more.
+// Other flows resend the data of a stalled flow, and it gets no more.
 TEST_F(RelayTest, ABulkFlowThatStalls) {
   Connect(FourFlows());
   link_->CloseListener();
   Plan plan = Mixed(120);
   plan.between = [&](size_t received) {
-    // The oldest is the express flow: it is the first one dialled.
+    // The express flow connects first, so it is the oldest.
     if (received == 50) relay_->Befall(1, Fault::kStall);
   };
   EXPECT_TRUE(Exchange(*link_, plan));
@@ -122,7 +122,7 @@ TEST_F(RelayTest, WhatSeveralStalledFlowsHoldIsSentByOthers) {
   link_->CloseListener();
   Plan plan = Mixed(240);
   plan.between = [&](size_t received) {
-    // The second oldest is a bulk flow: the express flow is the first one dialled.
+    // The express flow connects first, so the second oldest is a bulk flow.
     if (received == 50 || received == 90 || received == 130) relay_->Befall(1, Fault::kStall);
   };
   EXPECT_TRUE(Exchange(*link_, plan));
@@ -134,7 +134,7 @@ TEST_F(RelayTest, SmallMessagesGoOnWithoutTheExpressFlow) {
   link_->CloseListener();
   Plan plan = {.sizes = std::vector<size_t>(400, 900)};
   plan.between = [&](size_t received) {
-    // The first one dialled.
+    // The flow that connected first.
     if (received == 50) relay_->Befall(0, Fault::kStall);
   };
   EXPECT_TRUE(Exchange(*link_, plan));
@@ -146,7 +146,7 @@ TEST_F(RelayTest, WhenAllStallTheSenderSaysSo) {
   Connect(FourFlows(1));
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   relay_->BefallAll(Fault::kStall);
-  Request* const send = SendSome(32 << 20);
+  TransferRequest* const send = SendSome(32 << 20);
   EXPECT_EQ(Finish(send).result, abi::kRemoteError);
   EXPECT_TRUE(
       HasLine(TakeLines(), {"WARN", "sending to " + relay_->end().Name(), "on lo",
@@ -158,16 +158,16 @@ TEST_F(RelayTest, WhenAllAreLostForGoodBothEndsSaySo) {
   link_->CloseListener();
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   std::vector<std::byte> buffer(1000);
-  Request* receive = nullptr;
+  TransferRequest* receive = nullptr;
   ASSERT_EQ(Receive(link_->receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
   relay_->BefallAll(Fault::kStall);
-  Request* const send = SendSome(8 << 20);
+  TransferRequest* const send = SendSome(8 << 20);
   relay_->StopListening();
   relay_->BefallAll(Fault::kReset);
   EXPECT_EQ(Finish(send).result, abi::kRemoteError);
   EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "sending to " + relay_->end().Name(), "on lo",
                                     "8388608 bytes outstanding"}));
-  // A receiver waits ten seconds for flows to come back.
+  // A receiver waits ten seconds for flows to reconnect.
   EXPECT_TRUE(Until([&] {
     bool done = false;
     link_->receiver->Tick(NowNs() + 11 * kNsPerSecond);

@@ -10,24 +10,24 @@
 namespace nccltune::net {
 namespace {
 
-TEST(Depth, IsThereWithSixRequestsAndGoneAMillisecondLater) {
-  Depth depth;
-  EXPECT_FALSE(depth.Deep(NowNs()));
-  depth.Begun(5);
-  EXPECT_FALSE(depth.Deep(NowNs()));
+TEST(RequestDepth, IsThereWithSixRequestsAndGoneAMillisecondLater) {
+  RequestDepth depth;
+  EXPECT_FALSE(depth.IsDeep(NowNs()));
+  depth.RecordHeld(5);
+  EXPECT_FALSE(depth.IsDeep(NowNs()));
   const int64_t before = NowNs();
-  depth.Begun(6);
+  depth.RecordHeld(6);
   const int64_t after = NowNs();
-  EXPECT_TRUE(depth.Deep(before));
-  EXPECT_FALSE(depth.Deep(after + 2 * kNsPerMs));
+  EXPECT_TRUE(depth.IsDeep(before));
+  EXPECT_FALSE(depth.IsDeep(after + 2 * kNsPerMs));
 }
 
-TEST(Depth, IsNotTakenAwayByFewerRequests) {
-  Depth depth;
+TEST(RequestDepth, IsNotTakenAwayByFewerRequests) {
+  RequestDepth depth;
   const int64_t before = NowNs();
-  depth.Begun(6);
-  depth.Begun(1);
-  EXPECT_TRUE(depth.Deep(before));
+  depth.RecordHeld(6);
+  depth.RecordHeld(1);
+  EXPECT_TRUE(depth.IsDeep(before));
 }
 
 }  // namespace

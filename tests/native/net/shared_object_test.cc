@@ -29,7 +29,7 @@ TEST(SharedObject, ExportsExactlyThese) {
 #ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
 TEST(SharedObject, NeedsLibcAlone) {
   if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  // libc's own pieces: the loader, and what was separate before glibc 2.34.
+  // Parts of libc: the loader, and libraries that were separate before glibc 2.34.
   const std::set<std::string> allowed = {"[libc.so.6]", "[libpthread.so.0]", "[libdl.so.2]",
                                          "[ld-linux-x86-64.so.2]", "[ld-linux-aarch64.so.1]"};
   int needed = 0;

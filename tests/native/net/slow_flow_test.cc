@@ -15,9 +15,9 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-FlowWork Busy(uint64_t mib) { return {.bytes = mib * kMiB, .looks = 50, .path_looks = 48}; }
+FlowWork Busy(uint64_t mib) { return {.bytes = mib * kMiB, .samples = 50, .path_samples = 48}; }
 
-// Windows of the watch's length, in which each flow does what `Window` is told.
+// Feeds the watch with windows; `Window` takes the work of each flow.
 class Watched {
  public:
   explicit Watched(size_t flows) : watch_(flows), totals_(flows) {
@@ -29,8 +29,8 @@ class Watched {
   std::vector<SlowFlow> Window(const std::vector<FlowWork>& work, int64_t ns = kSlowWindowNs) {
     for (size_t i = 0; i < work.size(); ++i) {
       totals_[i].bytes += work[i].bytes;
-      totals_[i].looks += work[i].looks;
-      totals_[i].path_looks += work[i].path_looks;
+      totals_[i].samples += work[i].samples;
+      totals_[i].path_samples += work[i].path_samples;
     }
     EXPECT_FALSE(watch_.Due(now_ns_ + kSlowWindowNs - 1));
     now_ns_ += ns;
@@ -86,8 +86,8 @@ TEST(SlowFlowWatch, AStalledFlowIsSlow) {
 TEST(SlowFlowWatch, AFlowThatHasNothingToDoIsNotSlow) {
   Watched watched(4);
   std::vector<FlowWork> work = OneSlow();
-  // It was quick with the little that the others left, or a thread is behind.
-  work[2].path_looks = 29;
+  // It was fast but the others left it little, or a thread was late.
+  work[2].path_samples = 29;
   EXPECT_TRUE(watched.Window(work).empty());
   EXPECT_TRUE(watched.Window(work).empty());
 }
@@ -105,7 +105,7 @@ TEST(SlowFlowWatch, ALittleLoadSaysNothing) {
   EXPECT_TRUE(watched.Window(few).empty());
   EXPECT_TRUE(watched.Window(few).empty());
   std::vector<FlowWork> seldom = OneSlow();
-  for (FlowWork& work : seldom) work.looks = work.path_looks = 9;
+  for (FlowWork& work : seldom) work.samples = work.path_samples = 9;
   EXPECT_TRUE(watched.Window(seldom).empty());
   EXPECT_TRUE(watched.Window(seldom).empty());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The pages of statistics that this process has open, found as another program finds them.
+// Finds the statistics pages of this process in the way another program does.
 #ifndef NCCLTUNE_TESTS_NET_STATS_FINDER_H_
 #define NCCLTUNE_TESTS_NET_STATS_FINDER_H_
 

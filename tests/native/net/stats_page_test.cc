@@ -103,7 +103,7 @@ TEST(StatsPage, CountsUnseenWithoutADescriptor) {
 TEST(StatsPage, CountsUnseenWhereFilesMayNotBeSoLarge) {
   std::string why;
   {
-    // What is larger would be a signal.
+    // A larger file would raise a signal.
     const Limited limited(RLIMIT_FSIZE, 100);
     const StatsPage page(4);
     page.flows()[3].bytes += 9;

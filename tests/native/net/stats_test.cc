@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What connections count while they work, as another program reads it.
+// The counters of running connections, read as another program reads them.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,14 +20,14 @@
 namespace nccltune::net {
 namespace {
 
-// A page as it is at one moment.
+// A copy of a page at one moment.
 class Snapshot {
  public:
   explicit Snapshot(int fd) : words_(4096) {
     EXPECT_GE(pread(fd, words_.data(), words_.size() * 8, 0), ssize_t{448 + 4 * 256});
   }
 
-  // The page has a magic, so it is complete; what is read of it is a copy.
+  // The page has its magic number, so it is complete; this is a copy of it.
   const ConnectionBlock& connection() const {
     return *reinterpret_cast<const ConnectionBlock*>(words_.data());
   }
@@ -73,8 +73,8 @@ TEST_F(StatsTest, BothEndsCountWhatTheirApplicationsSee) {
   Plan plan;
   for (size_t i = 0; i < 60; ++i) plan.sizes.push_back(i % 3 == 0 ? 1000 : 100'000 * (i % 20));
   const uint64_t bytes = std::accumulate(plan.sizes.begin(), plan.sizes.end(), uint64_t{0});
-  // A flow is ended whose bytes the kernel still holds when others have delivered them, which a
-  // busy machine brings about.
+  // Without zero-copy: on a busy machine, a flow would be ended because the kernel holds data that
+  // others have delivered.
   settings_.zero_copy = ZeroCopyMode::kOff;
   {
     Link link(settings_);
@@ -91,7 +91,7 @@ TEST_F(StatsTest, BothEndsCountWhatTheirApplicationsSee) {
     const Counters& sent = ends.sender->connection().counters;
     EXPECT_GE(sent.eager, 20U) << "all the small ones";
     EXPECT_LE(sent.eager, 60U);
-    // Copies that came second are counted by the flows as well.
+    // Flows also count duplicate copies.
     EXPECT_GE(ends.receiver->Sum(&FlowBlock::bytes), bytes);
     EXPECT_GE(ends.sender->Sum(&FlowBlock::bytes), bytes);
     EXPECT_EQ(ends.sender->Sum(&FlowBlock::undelivered), 0U);

@@ -13,7 +13,7 @@
 
 namespace nccltune::net {
 
-Stranger::Stranger(const Endpoint& end)
+Stranger::Stranger(const SocketEndpoint& end)
     : socket_(socket(end.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const auto* const to = reinterpret_cast<const sockaddr*>(&end.storage);
   EXPECT_EQ(connect(socket_.fd(), to, end.length()), 0) << ErrorWords(errno);
@@ -32,14 +32,14 @@ void Stranger::Reset() {
   socket_.Close();
 }
 
-// True: no more will come.
+// Reads; returns true at the end of the stream.
 bool Stranger::Hear() {
   for (;;) {
     std::array<std::byte, 256> bytes{};
     const ssize_t got = recv(socket_.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got == 0) return true;
     if (got < 0) return errno != EAGAIN && errno != EINTR;
-    heard_.insert(heard_.end(), bytes.begin(), bytes.begin() + got);
+    welcome_received_.insert(welcome_received_.end(), bytes.begin(), bytes.begin() + got);
   }
 }
 
@@ -47,14 +47,14 @@ bool Stranger::Closed() { return Hear(); }
 
 std::optional<Welcome> Stranger::Welcomed() {
   Hear();
-  if (heard_.size() < kWelcomeBytes) return std::nullopt;
-  return DecodeWelcome(std::span(heard_).first<kWelcomeBytes>());
+  if (welcome_received_.size() < kWelcomeBytes) return std::nullopt;
+  return DecodeWelcome(std::span(welcome_received_).first<kWelcomeBytes>());
 }
 
-std::vector<int> SocketsTo(const Endpoint& end) {
+std::vector<int> SocketsTo(const SocketEndpoint& end) {
   std::vector<int> found;
   std::error_code error;
-  // Others open and close theirs meanwhile: what cannot be asked any more is left out.
+  // Other threads open and close descriptors meanwhile; skip those that are gone.
   for (std::filesystem::directory_iterator at("/proc/self/fd", error), last; !error && at != last;
        at.increment(error)) {
     const std::string name = at->path().filename();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes at a listener's port that no plugin sent, and a hand on the sockets of this process.
+// A foreign connection to a listener's port, and access to the sockets of this process.
 #ifndef NCCLTUNE_TESTS_NET_STRANGER_H_
 #define NCCLTUNE_TESTS_NET_STRANGER_H_
 
@@ -17,26 +17,26 @@ namespace nccltune::net {
 
 class Stranger {
  public:
-  explicit Stranger(const Endpoint& end);
+  explicit Stranger(const SocketEndpoint& end);
 
   void Say(std::span<const std::byte> bytes);
   void Say(std::string_view text);
-  // With a reset instead of an end.
+  // Closes with a reset.
   void Reset();
-  // The other side has closed. What it said before is kept.
+  // Returns whether the other side has closed. Received data is kept.
   bool Closed();
-  // Once a whole one is there.
+  // Returns the welcome once it has arrived completely.
   std::optional<Welcome> Welcomed();
 
  private:
   bool Hear();
 
-  Socket socket_;
-  std::vector<std::byte> heard_;
+  Descriptor socket_;
+  std::vector<std::byte> welcome_received_;
 };
 
-// Sockets of this process that are connected to `end`: the connector's ends of its flows, by age.
-std::vector<int> SocketsTo(const Endpoint& end);
+// Returns the sockets of this process that are connected to `end`, oldest first.
+std::vector<int> SocketsTo(const SocketEndpoint& end);
 
 }  // namespace nccltune::net
 

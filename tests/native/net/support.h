@@ -14,7 +14,7 @@
 
 namespace nccltune::net {
 
-// A communicator of interface version V, with an empty log and a fresh stand-in below it.
+// A communicator of interface version V, with an empty log and a fresh transport stand-in.
 template <typename V>
 class VersionTest : public ::testing::Test {
  protected:
@@ -32,7 +32,7 @@ class VersionTest : public ::testing::Test {
     EXPECT_EQ(V::Finalize(context_), abi::kSuccess);
   }
 
-  // The last call was refused in one line, and the transport never heard of it.
+  // Expects that the last call logged one warning and never reached the transport.
   static void ExpectOneWarning(const std::string& text) {
     EXPECT_EQ(TakeLog(), std::vector<std::string>{"WARN NET/nccltune: " + text});
     EXPECT_EQ(TheStandIn().calls, 0);
@@ -50,7 +50,7 @@ class ConnectionTest : public VersionTest<V> {
   void* sender() { return &TheStandIn().sender; }
   void* receiver() { return &TheStandIn().receiver; }
 
-  // irecv of one buffer.
+  // Calls irecv with one buffer.
   abi::Result Irecv(void* data, typename V::SizeInMessages bytes, void** request) {
     int tag = 3;
     return V::Irecv(receiver(), 1, &data, &bytes, &tag, request);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/transport_stand_in.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -33,10 +34,10 @@ abi::Result TakeClose(const void* closed) {
   return TheStandIn().result;
 }
 
-void Keep(const Surroundings& surroundings, const Device& device, Handle handle) {
+void Keep(const ConnectionContext& context, const Device& device, Handle handle) {
   const Lock lock(mutex);
   StandIn& stand_in = TheStandIn();
-  stand_in.surroundings.emplace(surroundings);
+  stand_in.context.emplace(context);
   stand_in.device = &device;
   stand_in.handle = handle.data();
 }
@@ -84,15 +85,25 @@ void ResetStandIn() {
   fresh.told = 2;
 }
 
-abi::Result Listen(const Surroundings& surroundings, const Device& device, Handle handle,
+uint64_t NewOwner() noexcept {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+void Release(uint64_t owner) noexcept {
+  const Lock lock(mutex);
+  TheStandIn().released.push_back(owner);
+}
+
+abi::Result Listen(const ConnectionContext& context, const Device& device, Handle handle,
                    Listener** listener) noexcept {
-  Keep(surroundings, device, handle);
+  Keep(context, device, handle);
   return Give(&TheStandIn().listener, listener);
 }
 
-abi::Result Connect(const Surroundings& surroundings, const Device& device, Handle handle,
+abi::Result Connect(const ConnectionContext& context, const Device& device, Handle handle,
                     Sender** sender) noexcept {
-  Keep(surroundings, device, handle);
+  Keep(context, device, handle);
   return Give(&TheStandIn().sender, sender);
 }
 
@@ -102,17 +113,19 @@ abi::Result Accept(Listener* listener, Receiver** receiver) noexcept {
   return Give(&TheStandIn().receiver, receiver);
 }
 
-abi::Result Send(Sender* sender, const void* data, size_t bytes, Request** request) noexcept {
+abi::Result Send(Sender* sender, const void* data, size_t bytes,
+                 TransferRequest** request) noexcept {
   Keep(sender, data, bytes);
   return Give(&TheStandIn().request, request);
 }
 
-abi::Result Receive(Receiver* receiver, void* data, size_t bytes, Request** request) noexcept {
+abi::Result Receive(Receiver* receiver, void* data, size_t bytes,
+                    TransferRequest** request) noexcept {
   Keep(receiver, data, bytes);
   return Give(&TheStandIn().request, request);
 }
 
-abi::Result Test(Request* request, bool* done, size_t* bytes) noexcept {
+abi::Result Test(TransferRequest* request, bool* done, size_t* bytes) noexcept {
   const Lock lock(mutex);
   StandIn& stand_in = TheStandIn();
   ++stand_in.calls;
@@ -150,7 +163,8 @@ DeviceTable& DeviceTable::Get() {
   return table;
 }
 
-DeviceTable::DeviceTable(std::vector<Nic> /*nics*/, int /*devices_each*/) : plain_(0), told_(0) {}
+DeviceTable::DeviceTable(std::vector<Nic> /*nics*/, int /*devices_each*/)
+    : plain_(0), visible_(0) {}
 
 std::vector<Nic> DeviceTable::nics() const {
   const Lock lock(mutex);

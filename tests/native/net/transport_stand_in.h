@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes the place of everything below the plugin: the transport, the devices and the settings. It
-// answers what it is told to and keeps what it was asked.
+// Replaces everything below the plugin functions: transport, devices and settings. It returns
+// configured answers and records the calls.
 #ifndef NCCLTUNE_TESTS_NET_TRANSPORT_STAND_IN_H_
 #define NCCLTUNE_TESTS_NET_TRANSPORT_STAND_IN_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
@@ -25,37 +26,38 @@ class Receiver {};
 struct StandIn {
   enum class Throws { kNothing, kBadAlloc, kRuntimeError, kNumber };
 
-  // To be answered.
+  // Configured answers:
   abi::Result result = abi::kSuccess;
-  bool ready = true;  // there is a connection, a request, an end of it
+  bool ready = true;  // whether calls return connections, requests and completions at once
   size_t transferred = 0;
   std::deque<Device> devices;
-  int plain = 0;  // of the devices
-  int told = 0;   // of the devices
+  int plain = 0;  // number of plain devices
+  int told = 0;   // number of devices visible to NCCL
   Throws devices_throw = Throws::kNothing;
-  std::string no_virtual_device;  // why not
+  std::string no_virtual_device;  // error of making a virtual device
   std::vector<std::string> setting_problems;
 
-  // Given out.
+  // Objects that are returned:
   Listener listener;
   Sender sender;
   Receiver receiver;
-  Request request;
+  TransferRequest request;
 
-  // Asked.
-  std::optional<Surroundings> surroundings;
+  // Recorded arguments:
+  std::optional<ConnectionContext> context;
   const Device* device = nullptr;
   std::byte* handle = nullptr;
   const void* asked_of = nullptr;
   const void* data = nullptr;
   size_t bytes = 0;
   std::vector<int> members;
-  int calls = 0;  // of the transport
+  int calls = 0;  // calls of the transport
   int forgotten = 0;
   std::vector<const void*> closed;
+  std::vector<uint64_t> released;  // released owners
 };
 
-// Of the whole program, as the parts that it replaces.
+// Returns the instance of the program.
 StandIn& TheStandIn();
 
 // Two devices: eth0 on a PCI bus and eth1 on none.

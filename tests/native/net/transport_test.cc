@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "net/clock.h"
 #include "net/link.h"
 #include "net/request.h"
+#include "net/stranger.h"
 
 namespace nccltune::net {
 namespace {
@@ -30,7 +32,7 @@ TEST_F(TransportTest, ConnectIsTheFirstCalled) {
   link.CloseReceiver();
   HandleArray handle = link.handle();
   for (int i = 0; i < 1000; ++i) {
-    ASSERT_EQ(Connect(link.surroundings(), Loopback(), handle, &link.sender), abi::kSuccess);
+    ASSERT_EQ(Connect(link.context(), Loopback(), handle, &link.sender), abi::kSuccess);
     ASSERT_EQ(link.sender, nullptr) << "nobody has accepted";
   }
   ASSERT_TRUE(Until([&] {
@@ -38,7 +40,7 @@ TEST_F(TransportTest, ConnectIsTheFirstCalled) {
     return link.receiver != nullptr;
   }));
   ASSERT_TRUE(Until([&] {
-    EXPECT_EQ(Connect(link.surroundings(), Loopback(), handle, &link.sender), abi::kSuccess);
+    EXPECT_EQ(Connect(link.context(), Loopback(), handle, &link.sender), abi::kSuccess);
     return link.sender != nullptr;
   }));
   EXPECT_TRUE(Exchange(link, {.sizes = {1000, 100'000}}));
@@ -86,7 +88,7 @@ TEST_F(TransportTest, ThreadsThatLookOutAndOthersServeOneConnection) {
   settings.threads = 6;
   settings.flows = 4;
   Link link(settings);
-  // A lookout's each, with pauses in which it sleeps, and all threads' together.
+  // Messages for one spinning thread, with pauses in which it sleeps, and messages for all threads.
   Plan plan = {.sizes = {}, .window = 4, .seed = 5};
   for (size_t i = 0; i < 200; ++i) plan.sizes.push_back(i % 20 == 0 ? 700'000 : 17'000 + 400 * i);
   plan.between = [](size_t received) {
@@ -100,7 +102,7 @@ TEST_F(TransportTest, ThirtyTwoAreOutstandingAtEachEndAndNoMore) {
     Link link;
     const std::vector<std::byte> content = Content(bytes, 1);
     std::vector<std::vector<std::byte>> buffers(kMostRequests, std::vector<std::byte>(bytes));
-    std::vector<Request*> requests;
+    std::vector<TransferRequest*> requests;
     for (std::vector<std::byte>& buffer : buffers) {
       ASSERT_EQ(Receive(link.receiver, buffer.data(), bytes, &requests.emplace_back()),
                 abi::kSuccess);
@@ -108,14 +110,14 @@ TEST_F(TransportTest, ThirtyTwoAreOutstandingAtEachEndAndNoMore) {
       ASSERT_EQ(Send(link.sender, content.data(), bytes, &requests.emplace_back()), abi::kSuccess);
       ASSERT_NE(requests.back(), nullptr);
     }
-    Request* more = nullptr;
+    TransferRequest* more = nullptr;
     ASSERT_EQ(Receive(link.receiver, buffers[0].data(), bytes, &more), abi::kSuccess);
     EXPECT_EQ(more, nullptr);
     ASSERT_EQ(Send(link.sender, content.data(), bytes, &more), abi::kSuccess);
     EXPECT_EQ(more, nullptr);
-    // The newest first.
+    // Newest first.
     std::ranges::reverse(requests);
-    for (Request* const request : requests) {
+    for (TransferRequest* const request : requests) {
       const Ended ended = Finish(request);
       ASSERT_EQ(ended.result, abi::kSuccess);
       ASSERT_EQ(ended.bytes, bytes);
@@ -127,7 +129,7 @@ TEST_F(TransportTest, ThirtyTwoAreOutstandingAtEachEndAndNoMore) {
 TEST_F(TransportTest, MessagesWaitForTheReceivesThatComeLater) {
   Link link;
   std::vector<std::vector<std::byte>> contents;
-  std::vector<Request*> sends;
+  std::vector<TransferRequest*> sends;
   for (size_t i = 0; i < kMostRequests; ++i) {
     contents.push_back(Content(i % 2 == 0 ? 1000 : 300'000, i));
     ASSERT_EQ(Send(link.sender, contents[i].data(), contents[i].size(), &sends.emplace_back()),
@@ -136,12 +138,12 @@ TEST_F(TransportTest, MessagesWaitForTheReceivesThatComeLater) {
   }
   for (const std::vector<std::byte>& content : contents) {
     std::vector<std::byte> buffer(content.size());
-    Request* request = nullptr;
+    TransferRequest* request = nullptr;
     ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &request), abi::kSuccess);
     ASSERT_EQ(Finish(request).result, abi::kSuccess);
     EXPECT_EQ(buffer, content);
   }
-  for (Request* const request : sends) EXPECT_EQ(Finish(request).result, abi::kSuccess);
+  for (TransferRequest* const request : sends) EXPECT_EQ(Finish(request).result, abi::kSuccess);
 }
 
 TEST_F(TransportTest, OneFlowAndTwoThreadsAreEnough) {
@@ -176,10 +178,10 @@ TEST_F(TransportTest, SeveralConnectionsThroughOneListener) {
     first.Join();
     ASSERT_TRUE(first.stands());
   }
-  // All at once: on each as many as its number.
+  // All connections at once; each sends as many messages as its number.
   std::vector<std::vector<std::byte>> contents;
   std::vector<std::vector<std::byte>> buffers;
-  std::vector<Request*> requests;
+  std::vector<TransferRequest*> requests;
   for (size_t i = 0; i < senders.size(); ++i) {
     contents.push_back(Content(500'000 + i, i));
     buffers.emplace_back(500'000 + i);
@@ -189,7 +191,7 @@ TEST_F(TransportTest, SeveralConnectionsThroughOneListener) {
               abi::kSuccess);
   }
   EXPECT_TRUE(Exchange(first, {.sizes = {1 << 20, 10}}));
-  for (Request* const request : requests) EXPECT_EQ(Finish(request).result, abi::kSuccess);
+  for (TransferRequest* const request : requests) EXPECT_EQ(Finish(request).result, abi::kSuccess);
   EXPECT_EQ(buffers, contents);
   for (Sender* const sender : senders) Close(sender);
   for (Receiver* const receiver : receivers) Close(receiver);
@@ -206,18 +208,18 @@ TEST_F(TransportTest, AMessageLargerThanItsReceiveIsInvalidUsage) {
     Link link;
     const std::vector<std::byte> content = Content(bytes, 1);
     std::vector<std::byte> buffer(bytes, std::byte{9});
-    Request* receive = nullptr;
+    TransferRequest* receive = nullptr;
     ASSERT_EQ(Receive(link.receiver, buffer.data(), bytes - 1, &receive), abi::kSuccess);
-    Request* send = nullptr;
+    TransferRequest* send = nullptr;
     ASSERT_EQ(Send(link.sender, content.data(), bytes, &send), abi::kSuccess);
     EXPECT_EQ(Finish(receive).result, abi::kInvalidUsage);
     EXPECT_EQ(buffer, std::vector<std::byte>(bytes, std::byte{9})) << "nothing is written";
     EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "a message of " + std::to_string(bytes),
                                       "a receive of " + std::to_string(bytes - 1)}));
-    Request* again = nullptr;
+    TransferRequest* again = nullptr;
     EXPECT_EQ(Receive(link.receiver, buffer.data(), bytes, &again), abi::kInvalidUsage);
     EXPECT_EQ(again, nullptr);
-    // The sender may still read what it was given.
+    // The sender may still read its buffers.
     link.CloseAll();
   }
 }
@@ -228,14 +230,14 @@ TEST_F(TransportTest, CloseWithRequestsInFlight) {
     const std::vector<std::byte> content = Content(4 << 20, 1);
     std::vector<std::vector<std::byte>> buffers(8, std::vector<std::byte>(content.size()));
     for (std::vector<std::byte>& buffer : buffers) {
-      Request* request = nullptr;
+      TransferRequest* request = nullptr;
       ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &request), abi::kSuccess);
       ASSERT_EQ(Send(link.sender, content.data(), content.size(), &request), abi::kSuccess);
     }
     if (sender_first) link.CloseSender();
     link.CloseReceiver();
     link.CloseSender();
-    // Nobody writes into them any more.
+    // Nobody may write into the buffers any more.
     const std::vector<std::vector<std::byte>> then = buffers;
     const Link next;
     EXPECT_TRUE(Exchange(next, {.sizes = {1 << 20}}));
@@ -247,7 +249,7 @@ TEST_F(TransportTest, AnOutstandingReceiveFailsWhenThePeerHasClosed) {
   Link link;
   ASSERT_TRUE(Exchange(link, {.sizes = {10, 100'000}}));
   std::vector<std::byte> buffer(1 << 20);
-  Request* receive = nullptr;
+  TransferRequest* receive = nullptr;
   ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
   link.CloseSender();
   EXPECT_EQ(Finish(receive).result, abi::kRemoteError);
@@ -263,7 +265,7 @@ TEST_F(TransportTest, AnOutstandingSendFailsWhenThePeerHasClosedAll) {
   const std::string peer = link.end().Name();
   link.CloseReceiver();
   const std::vector<std::byte> content = Content(4 << 20, 1);
-  Request* send = nullptr;
+  TransferRequest* send = nullptr;
   const abi::Result begun = Send(link.sender, content.data(), content.size(), &send);
   if (begun == abi::kSuccess) {
     ASSERT_NE(send, nullptr);
@@ -275,6 +277,85 @@ TEST_F(TransportTest, AnOutstandingSendFailsWhenThePeerHasClosedAll) {
   EXPECT_TRUE(HasLine(TakeLines(), {"sending to " + peer, "on lo"}));
 }
 
+// Returns the number of sockets of this process that are connected to the listener and not
+// accepted.
+size_t Dialled(const Link& link) { return SocketsTo(link.end()).size(); }
+
+// Up to interface v10, only a timeout ends an attempt.
+TEST_F(TransportTest, AConnectThatNobodyAsksAboutIsGivenUpAfterAMinute) {
+  Link link;
+  link.CloseSender();
+  link.CloseReceiver();
+  ASSERT_TRUE(Until([&] { return Dialled(link) == 0; }));
+  HandleArray handle = link.handle();
+  ASSERT_EQ(Connect(link.context(), Loopback(), handle, &link.sender), abi::kSuccess);
+  const size_t flows = Dialled(link);
+  ASSERT_GE(flows, 3U);
+  const int64_t asked = NowNs();
+  ReleaseForgotten(asked + 59 * kNsPerSecond);
+  EXPECT_EQ(Dialled(link), flows);
+  ReleaseForgotten(asked + 62 * kNsPerSecond);
+  EXPECT_EQ(Dialled(link), 0U);
+  // A process that was only stopped starts a new attempt.
+  ASSERT_TRUE(Until([&] {
+    if (link.sender == nullptr) {
+      EXPECT_EQ(Connect(link.context(), Loopback(), handle, &link.sender), abi::kSuccess);
+    }
+    if (link.receiver == nullptr) {
+      EXPECT_EQ(Accept(link.listener, &link.receiver), abi::kSuccess);
+    }
+    return link.stands();
+  }));
+  Sender* again = nullptr;
+  EXPECT_EQ(Connect(link.context(), Loopback(), handle, &again), abi::kInternalError)
+      << "it is complete";
+  EXPECT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}}));
+}
+
+TEST_F(TransportTest, TheAttemptsOfACommunicatorEndWithIt) {
+  Link link;
+  link.CloseSender();
+  link.CloseReceiver();
+  ASSERT_TRUE(Until([&] { return Dialled(link) == 0; }));
+  ConnectionContext aborted = link.context();
+  aborted.owner = NewOwner();
+  ConnectionContext other = link.context();
+  other.owner = NewOwner();
+  HandleArray of_aborted = link.handle();
+  HandleArray of_other = link.handle();
+  ASSERT_EQ(Connect(aborted, Loopback(), of_aborted, &link.sender), abi::kSuccess);
+  const size_t flows = Dialled(link);
+  ASSERT_EQ(Connect(other, Loopback(), of_other, &link.sender), abi::kSuccess);
+  ASSERT_EQ(Dialled(link), 2 * flows);
+  // If the owner is known, a long time without calls does not matter.
+  ReleaseForgotten(NowNs() + 3600 * kNsPerSecond);
+  EXPECT_EQ(Dialled(link), 2 * flows);
+  Release(aborted.owner);
+  EXPECT_EQ(Dialled(link), flows);
+  ASSERT_TRUE(Until([&] {
+    if (link.sender == nullptr) {
+      EXPECT_EQ(Connect(other, Loopback(), of_other, &link.sender), abi::kSuccess);
+    }
+    if (link.receiver == nullptr) {
+      EXPECT_EQ(Accept(link.listener, &link.receiver), abi::kSuccess);
+    }
+    return link.stands();
+  }));
+  EXPECT_TRUE(Exchange(link, {.sizes = {1, 1 << 20}}));
+}
+
+TEST_F(TransportTest, AnAttemptIsOnlyFoundWithItsToken) {
+  Link link;
+  const Link other;
+  HandleArray handle = link.handle();
+  Sender* sender = nullptr;
+  ASSERT_EQ(Connect(link.context(), Loopback(), handle, &sender), abi::kSuccess);
+  HandleArray forged = other.handle();
+  SetAttempt(forged, AttemptOf(handle));
+  EXPECT_EQ(Connect(link.context(), Loopback(), forged, &sender), abi::kInternalError);
+  EXPECT_EQ(sender, nullptr);
+}
+
 TEST_F(TransportTest, RubbishIsNoHandle) {
   Link link;
   Sender* sender = nullptr;
@@ -282,7 +363,7 @@ TEST_F(TransportTest, RubbishIsNoHandle) {
     HandleArray rubbish;
     rubbish.fill(std::byte{value});
     SetAttempt(rubbish, 0);
-    EXPECT_EQ(Connect(link.surroundings(), Loopback(), rubbish, &sender), abi::kInvalidUsage);
+    EXPECT_EQ(Connect(link.context(), Loopback(), rubbish, &sender), abi::kInvalidUsage);
     EXPECT_EQ(sender, nullptr);
     EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "handle is not nccltune's", "NCCL_NET_PLUGIN"}));
   }
@@ -293,7 +374,7 @@ TEST_F(TransportTest, TheNumberOfAnAttemptThatIsNotOursIsAnError) {
   HandleArray handle = link.handle();
   SetAttempt(handle, UINT64_MAX);
   Sender* sender = nullptr;
-  EXPECT_NE(Connect(link.surroundings(), Loopback(), handle, &sender), abi::kSuccess);
+  EXPECT_NE(Connect(link.context(), Loopback(), handle, &sender), abi::kSuccess);
   EXPECT_EQ(sender, nullptr);
 }
 
@@ -304,7 +385,7 @@ TEST_F(TransportTest, AHandleOfAnotherReleaseIsRefusedWithBothNumbers) {
   invitation.release = kWireRelease + 6;
   WriteHandle(invitation, handle);
   Sender* sender = nullptr;
-  EXPECT_EQ(Connect(link.surroundings(), Loopback(), handle, &sender), abi::kInvalidUsage);
+  EXPECT_EQ(Connect(link.context(), Loopback(), handle, &sender), abi::kInvalidUsage);
   EXPECT_EQ(sender, nullptr);
   EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "release " + std::to_string(kWireRelease + 6),
                                     "ours " + std::to_string(kWireRelease)}));
@@ -316,7 +397,7 @@ TEST_F(TransportTest, ListeningOnPortsThatAreAllTakenNamesTheSetting) {
   settings.ports = {taken.end().port(), taken.end().port()};
   Listener* listener = nullptr;
   HandleArray handle = {};
-  EXPECT_NE(Listen(SurroundingsWith(settings), Loopback(), handle, &listener), abi::kSuccess);
+  EXPECT_NE(Listen(ContextWith(settings), Loopback(), handle, &listener), abi::kSuccess);
   EXPECT_EQ(listener, nullptr);
   EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "cannot listen on lo", "NCCLTUNE_NET_PORTS"}));
 }
@@ -327,12 +408,12 @@ TEST_F(TransportTest, NullIsClosedAlready) {
   EXPECT_EQ(Close(static_cast<Receiver*>(nullptr)), abi::kSuccess);
 }
 
-// The listener is still open when one of its connections ends, as it is for a second connection.
+// The listener is still open for a second connection when the first one ends.
 TEST_F(TransportTest, AConnectionThatHasEndedIsNotTakenForANewOne) {
   Link link;
   ASSERT_TRUE(Exchange(link, {.sizes = {10, 100'000}}));
   const std::vector<std::byte> content = Content(8 << 20, 1);
-  Request* send = nullptr;
+  TransferRequest* send = nullptr;
   ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
   ASSERT_NE(send, nullptr);
   link.CloseReceiver();
@@ -350,7 +431,7 @@ TEST_F(TransportTest, AConnectionThatHasEndedIsNotTakenForANewOne) {
 TEST_F(TransportTest, WhatWasCompleteIsStillDeliveredAfterClose) {
   Link link;
   const std::vector<std::byte> content = Content(10'000, 1);
-  Request* send = nullptr;
+  TransferRequest* send = nullptr;
   for (int i = 0; i < 10; ++i) {
     ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
     ASSERT_EQ(Finish(send).result, abi::kSuccess);
@@ -358,12 +439,12 @@ TEST_F(TransportTest, WhatWasCompleteIsStillDeliveredAfterClose) {
   link.CloseSender();
   for (int i = 0; i < 10; ++i) {
     std::vector<std::byte> buffer(content.size());
-    Request* receive = nullptr;
+    TransferRequest* receive = nullptr;
     ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess) << i;
     ASSERT_NE(receive, nullptr);
     ASSERT_EQ(Finish(receive).result, abi::kSuccess) << i;
     EXPECT_EQ(buffer, content);
-    // Time for the receiver to say that it has it, which nobody hears any more.
+    // Time for the receiver to send an acknowledgement that nobody reads.
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
   }
 }

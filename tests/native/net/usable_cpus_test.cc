@@ -3,7 +3,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -15,9 +17,12 @@ namespace {
 
 class UsableCpusTest : public ::testing::Test {
  protected:
-  // With a process that may run on 64 CPUs.
+  // Returns the usable CPUs of a process with this affinity.
   int Cpus(int affinity = 64) const {
-    return UsableCpus(affinity, {.proc = folder_.Path("proc"), .cgroup = folder_.Path("cgroup")});
+    return Cpus({.affinity = affinity, .online = 128, .local_ranks = 1});
+  }
+  int Cpus(const CpuCounts& counts) const {
+    return UsableCpus(counts, {.proc = folder_.Path("proc"), .cgroup = folder_.Path("cgroup")});
   }
   void Groups(const std::string& lines) const { folder_.Write("proc/self/cgroup", lines); }
   void Max(const std::string& group, const std::string& text) const {
@@ -64,7 +69,7 @@ TEST_F(UsableCpusTest, TheGroupOfAContainerIsItsRoot) {
   Max("", "500000 100000");
   Groups("0::/");
   EXPECT_EQ(Cpus(), 5);
-  // Named as the host sees it.
+  // The path as the host sees it.
   Groups("0::/system.slice/docker-1234.scope");
   EXPECT_EQ(Cpus(), 5);
   Groups("0::/../../other");
@@ -79,7 +84,7 @@ TEST_F(UsableCpusTest, AQuotaOfVersion1IsThatOfItsCpuController) {
   EXPECT_EQ(Cpus(), 3);
   Quota("/cpu/docker", "-1");
   EXPECT_EQ(Cpus(), 6);
-  // No quota of the CPU.
+  // Not a CPU quota.
   Quota("/cpuset/a", "100000");
   EXPECT_EQ(Cpus(), 6);
 }
@@ -104,6 +109,59 @@ TEST_F(UsableCpusTest, WhatCannotBeReadLimitsNothing) {
 }
 
 // NCCL's threads are bound to a few CPUs; the process is not.
+TEST_F(UsableCpusTest, RanksOfAHostShareIt) {
+  EXPECT_EQ(Cpus({.affinity = 128, .online = 128, .local_ranks = 8}), 16);
+  // Each rank is bound to fewer CPUs.
+  EXPECT_EQ(Cpus({.affinity = 12, .online = 128, .local_ranks = 8}), 12);
+  EXPECT_EQ(Cpus({.affinity = 4, .online = 4, .local_ranks = 8}), 1);
+  EXPECT_EQ(Cpus({.affinity = 4, .online = 4, .local_ranks = 0}), 4);
+}
+
+TEST_F(UsableCpusTest, RanksOfAContainerShareItsCpusetAndItsQuota) {
+  Groups("0::/");
+  folder_.Write("cgroup/cpuset.cpus.effective", "0-15,64-79");
+  EXPECT_EQ(Cpus({.affinity = 32, .online = 128, .local_ranks = 4}), 8);
+  Max("", "1600000 100000");
+  EXPECT_EQ(Cpus({.affinity = 32, .online = 128, .local_ranks = 4}), 4);
+  folder_.Write("cgroup/cpuset.cpus.effective", "none");
+  EXPECT_EQ(Cpus({.affinity = 32, .online = 128, .local_ranks = 4}), 4);
+}
+
+TEST_F(UsableCpusTest, ACpusetOfVersion1Counts) {
+  Groups("3:cpuset:/docker/a\n2:cpu,cpuacct:/docker/a");
+  folder_.Write("cgroup/cpuset/cpuset.effective_cpus", "2,4-6");
+  EXPECT_EQ(Cpus({.affinity = 32, .online = 128, .local_ranks = 2}), 2);
+}
+
+class LocalRanksTest : public ::testing::Test {
+ protected:
+  static constexpr std::array<const char*, 3> kVariables = {
+      "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"};
+  void SetUp() override { TearDown(); }
+  void TearDown() override {
+    for (const char* const variable : kVariables) unsetenv(variable);
+  }
+};
+
+TEST_F(LocalRanksTest, AreWhatTheLauncherSays) {
+  EXPECT_EQ(LocalRanks(), 1);
+  setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
+  EXPECT_EQ(LocalRanks(), 4);
+  // One task of Slurm starts eight ranks.
+  setenv("SLURM_STEP_TASKS_PER_NODE", "1(x2)", 1);
+  setenv("LOCAL_WORLD_SIZE", "8", 1);
+  EXPECT_EQ(LocalRanks(), 8);
+}
+
+TEST_F(LocalRanksTest, OfSlurmAreThoseOfTheFullestNode) {
+  setenv("SLURM_STEP_TASKS_PER_NODE", "2,8(x3),4", 1);
+  EXPECT_EQ(LocalRanks(), 8);
+  setenv("SLURM_STEP_TASKS_PER_NODE", "many", 1);
+  EXPECT_EQ(LocalRanks(), 1);
+  setenv("LOCAL_WORLD_SIZE", "0", 1);
+  EXPECT_EQ(LocalRanks(), 1);
+}
+
 TEST_F(UsableCpusTest, TheAffinityIsThatOfTheProcess) {
   const KernelRoots empty = {.proc = folder_.Path("proc"), .cgroup = folder_.Path("cgroup")};
   const int all = UsableCpus(empty);

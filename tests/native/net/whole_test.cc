@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plugin as NCCL has it: loaded by a process on each side, which calls every interface version
-// in every order that NCCL may, checks every byte, and loses its peer.
+// Tests the plugin as NCCL uses it: two processes load it, call every interface version in every
+// order that NCCL may use, check every byte, and one loses its peer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ Outcome RunOurs(const std::string& arguments) {
                     " --fork --plugin " NET_PLUGIN);
 }
 
-// Rank 0 was told, in words that name the peer, and has nothing left of what the plugin had.
+// Rank 0 got an error that names the peer, and no resource of the plugin is left.
 void ExpectLoss(const Outcome& outcome) {
   const json::Value* const lost = outcome.report.Find("peer_lost");
   ASSERT_NE(lost, nullptr) << outcome.output;
@@ -113,7 +113,7 @@ TEST_F(WholeNetNewestTest, OfOneFlow) {
   ExpectMessages(outcome, 60);
 }
 
-// Small messages alone, which are complete at once, as well.
+// Also with small messages only, which complete immediately.
 TEST_F(WholeNetNewestTest, APeerThatIsStoppedForGoodIsAnError) {
   for (const char* const sizes : {"1M", "1K"}) {
     const Outcome outcome = RunCommand(

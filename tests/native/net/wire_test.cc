@@ -15,8 +15,8 @@ namespace nccltune::net {
 namespace {
 
 Token SomeToken() {
-  Token token;
-  for (size_t i = 0; i < token.bytes.size(); ++i) token.bytes[i] = std::byte(17 * i + 3);
+  Token token = {};
+  for (size_t i = 0; i < token.size(); ++i) token[i] = std::byte(17 * i + 3);
   return token;
 }
 
@@ -35,21 +35,12 @@ Array With(Array bytes, size_t at, int value) {
   return bytes;
 }
 
-TEST(Wire, TokensAreTheSameOnlyWithEveryBit) {
-  EXPECT_TRUE(Same(SomeToken(), SomeToken()));
-  for (size_t bit = 0; bit < 8 * SomeToken().bytes.size(); ++bit) {
-    Token other = SomeToken();
-    other.bytes[bit / 8] ^= std::byte(1 << (bit % 8));
-    EXPECT_FALSE(Same(SomeToken(), other)) << "bit " << bit;
-  }
-}
-
 TEST(Wire, AHelloComesBackAsItWas) {
   const Hello hello = SomeHello();
   const std::optional<Hello> read = DecodeHello(Encode(hello));
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->release, kWireRelease);
-  EXPECT_TRUE(Same(read->token, hello.token));
+  EXPECT_TRUE(SameToken(read->token, hello.token));
   EXPECT_EQ(read->connection, hello.connection);
   EXPECT_EQ(read->flow, hello.flow);
   EXPECT_EQ(read->flows, hello.flows);
@@ -103,33 +94,48 @@ TEST(Wire, AHelloIsRefusedWhoseFlowsDoNotFit) {
 TEST(Wire, OfAHelloOfAnotherReleaseOnlyReleaseAndTokenAreRead) {
   Hello hello = SomeHello();
   hello.release = kWireRelease + 1;
-  hello.flow = hello.flows = 0;  // whatever that means there
+  hello.flow = hello.flows = 0;  // any values of another release
   const auto bytes = With(Encode(hello), 63, 7);
   const std::optional<Hello> read = DecodeHello(bytes);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->release, kWireRelease + 1);
-  EXPECT_TRUE(Same(read->token, hello.token));
+  EXPECT_TRUE(SameToken(read->token, hello.token));
   EXPECT_EQ(read->connection, 0U);
 }
 
 TEST(Wire, AWelcomeComesBackAsItWas) {
-  for (const Verdict verdict :
-       {Verdict::kTaken, Verdict::kOtherRelease, Verdict::kUnknownConnection}) {
+  for (const WelcomeStatus status :
+       {WelcomeStatus::kTaken, WelcomeStatus::kOtherRelease, WelcomeStatus::kUnknownConnection}) {
     for (const uint16_t release : {uint16_t{0}, kWireRelease, uint16_t{UINT16_MAX}}) {
-      const std::optional<Welcome> read = DecodeWelcome(Encode(Welcome{release, verdict}));
+      const std::optional<Welcome> read = DecodeWelcome(Encode(Welcome{release, status}));
       ASSERT_TRUE(read.has_value());
       EXPECT_EQ(read->release, release);
-      // Of another release only that is to be trusted.
-      EXPECT_EQ(read->verdict, release == kWireRelease ? verdict : Verdict::kOtherRelease);
+      // For another release, only this status is valid.
+      EXPECT_EQ(read->status, release == kWireRelease ? status : WelcomeStatus::kOtherRelease);
     }
   }
+}
+
+TEST(Wire, AWelcomeWithFewerFlowsSaysHowMany) {
+  // 0 means no flow. A connection has at least two flows, and never more than requested.
+  for (const int flows : {0, 1, 2, 9, kMostFlows - 1, int{kMostFlows}, int{UINT16_MAX}}) {
+    const Welcome welcome = {.status = WelcomeStatus::kFewerFlows,
+                             .flows = static_cast<uint16_t>(flows)};
+    const std::optional<Welcome> read = DecodeWelcome(Encode(welcome));
+    ASSERT_EQ(read.has_value(), flows != 1 && flows < kMostFlows) << flows;
+    if (!read) continue;
+    EXPECT_EQ(read->status, WelcomeStatus::kFewerFlows);
+    EXPECT_EQ(read->flows, flows);
+  }
+  const Welcome other = {.status = WelcomeStatus::kTaken, .flows = 4};
+  EXPECT_FALSE(DecodeWelcome(Encode(other)).has_value());
 }
 
 TEST(Wire, AWelcomeIsRefusedThatHasAnotherTypeMagicOrVerdict) {
   const auto good = Encode(Welcome{});
   for (int value = 0; value < 256; ++value) {
     EXPECT_EQ(DecodeWelcome(With(good, 0, value)).has_value(), value == 0xA2) << value;
-    EXPECT_EQ(DecodeWelcome(With(good, 1, value)).has_value(), value >= 1 && value <= 3) << value;
+    EXPECT_EQ(DecodeWelcome(With(good, 1, value)).has_value(), value >= 1 && value <= 4) << value;
   }
   for (size_t at = 4; at < 8; ++at) {
     const int other = std::to_integer<int>(good[at]) ^ 0x20;
@@ -232,7 +238,7 @@ TEST(Wire, ANoteComesBackAsItWasAndNoOtherTypeIsOne) {
   for (size_t at = 1; at < 8; ++at) EXPECT_FALSE(DecodeNote(With(good, at, 1)).has_value());
 }
 
-// What is taken from random fields is what a receiver may use without another look.
+// A header that decodes from random fields must be safe to use without further checks.
 TEST(Wire, WhateverDecodesFitsItsRequest) {
   std::mt19937_64 random(5);
   size_t taken = 0;

@@ -85,7 +85,7 @@ TEST(ZeroCopyChoice, RoomForNoMoreIsLearned) {
   EXPECT_TRUE(choice.Wants(kLarge, 29));
   choice.Refused(ENOBUFS, 20);
   EXPECT_FALSE(choice.Wants(kLarge, 20));
-  // Room for none.
+  // The limit is exceeded although no send is outstanding: zero-copy is dropped.
   choice.Refused(ENOBUFS, 0);
   EXPECT_EQ(choice.state(), State::kDropped);
 }

@@ -70,7 +70,7 @@ TEST(ZeroCopyLedger, ARangeReleasesSeveralAndSaysHowManyBytes) {
   EXPECT_EQ(released, Requests({2, 3}));
   EXPECT_EQ(ledger.oldest(), 1U);
   EXPECT_EQ(ledger.outstanding(), 2U);
-  // Before and behind what was known: only what is new counts.
+  // The range overlaps known reports on both sides: only new sends count.
   EXPECT_EQ(ledger.Report(0, 3, &released).sends, 2U);
   EXPECT_EQ(released, Requests({2, 3, 1, 4}));
 }
@@ -102,12 +102,12 @@ TEST(ZeroCopyLedger, NumbersWrap) {
   EXPECT_EQ(Report(ledger, 3, 3), Requests({9}));
 }
 
-// Against the plainest bookkeeping: a count for each frame.
+// Compares with a simple model: a count for each frame.
 TEST(ZeroCopyLedger, RandomSendsAndReportsInAnyOrder) {
   std::mt19937 random(11);
   const uint32_t start = UINT32_MAX - 500;
   ZeroCopyLedger ledger(start);
-  std::map<uint64_t, size_t> left;  // of each frame, whose number is its request
+  std::map<uint64_t, size_t> left;  // per frame; its number is its request
   std::vector<std::pair<uint32_t, uint64_t>> open;
   uint32_t next = start;
   size_t gone = 0;
@@ -124,7 +124,7 @@ TEST(ZeroCopyLedger, RandomSendsAndReportsInAnyOrder) {
     while (open.size() > random() % 40) {
       const size_t at = random() % open.size();
       size_t count = 1;
-      // Neighbours in one range.
+      // Report neighbours in one range.
       while (at + count < open.size() && count < random() % 4 &&
              open[at + count].first == open[at].first + count) {
         ++count;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends without a copy over whole connections. Over a loopback the kernel always copies in the end,
-// when a packet reaches the receiver; until then it reads the application's memory, as it does for
-// a NIC. So what is played is only that it does not say so, or says it late.
+// Zero-copy sends over complete connections. Over loopback the kernel copies when a packet reaches
+// the receiver; until then it reads the application's memory, as for a NIC. So the stand-in only
+// hides or delays the kernel's report of the copy.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -51,8 +51,8 @@ class ZeroCopyTest : public testing::Test {
   KernelStandIn& kernel() { return TheKernel(); }
 };
 
-// Sends, and writes over each buffer when its request is complete: the kernel must not hold it
-// then.
+// Sends, and overwrites each buffer when its request is complete: the kernel must not read it any
+// more.
 class Reuser {
  public:
   explicit Reuser(const Link& link) : link_(link) {}
@@ -91,7 +91,7 @@ class Reuser {
         before = done;
         moved = now;
       } else if (now - moved > std::chrono::milliseconds(50)) {
-        // All that is posted waits for reports that are held until more is done.
+        // All posted requests wait for reports that are held back.
         TheKernel().holds_reports = false;
       }
       return failed_ || done == 2 * messages;
@@ -108,7 +108,7 @@ class Reuser {
     if (sends_[i] == nullptr || receives_[i] == nullptr) Failed("a request");
   }
 
-  bool Over(Request** request) {
+  bool Over(TransferRequest** request) {
     if (*request == nullptr) return false;
     bool done = false;
     size_t bytes = 0;
@@ -126,8 +126,8 @@ class Reuser {
   std::vector<std::vector<std::byte>> contents_;
   std::vector<std::vector<std::byte>> buffers_;
   std::vector<std::vector<std::byte>> arrivals_;
-  std::vector<Request*> sends_;
-  std::vector<Request*> receives_;
+  std::vector<TransferRequest*> sends_;
+  std::vector<TransferRequest*> receives_;
   bool failed_ = false;
 };
 
@@ -141,14 +141,14 @@ TEST_F(ZeroCopyTest, OverALoopbackEachFlowTriesOnceAndDropsIt) {
   Link link(With(ZeroCopyMode::kAuto));
   ASSERT_TRUE(Exchange(link, Large(24)));
   const Counters& counters = link.sender->counters();
-  // What the kernel still has to report is of requests that are complete: nothing.
+  // The remaining reports must not concern complete requests.
   EXPECT_EQ(kernel().taken, kernel().reported);
   EXPECT_GE(counters.copy_reports, 1U);
   EXPECT_LE(counters.copy_reports, uint64_t{kFlows});
   EXPECT_EQ(counters.copy_reports, kernel().taken);
   EXPECT_EQ(counters.zero_copy_drops, counters.copy_reports);
   EXPECT_EQ(counters.uncopied_bytes, 0U);
-  // All flows have dropped it: from now on the kernel is not asked at all.
+  // All flows have dropped zero-copy: no more such sends.
   ASSERT_TRUE(
       Until([&] { return counters.zero_copy_drops == kFlows || !Exchange(link, Large(12, 2)); }));
   const uint64_t asked = kernel().asked;
@@ -216,16 +216,16 @@ TEST_F(ZeroCopyTest, ARequestIsNotCompleteWhileTheKernelHoldsItsBytes) {
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 5);
   std::vector<std::byte> buffer(content.size());
-  Request* receive = nullptr;
-  Request* send = nullptr;
+  TransferRequest* receive = nullptr;
+  TransferRequest* send = nullptr;
   ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
   ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
   ASSERT_EQ(Finish(receive).result, abi::kSuccess);
   EXPECT_EQ(buffer, content);
   bool done = false;
   size_t bytes = 0;
-  // Everything is delivered, so the flows that keep the application waiting are ended; and still
-  // the kernel does not say that it has let go.
+  // All data is delivered, so the flows that delay the application are ended. Still the kernel does
+  // not report a release.
   ASSERT_TRUE(Until([&] {
     EXPECT_EQ(net::Test(send, &done, &bytes), abi::kSuccess);
     return done || link.sender->counters().flow_ends != 0;
@@ -246,13 +246,13 @@ TEST_F(ZeroCopyTest, AFailedRequestToo) {
   kernel().holds_reports = true;
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 5);
-  Request* send = nullptr;
+  TransferRequest* send = nullptr;
   ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
   ASSERT_TRUE(Until([&] { return kernel().taken != 0; }));
   link.CloseListener();
   link.CloseReceiver();
-  // The failure is known when a send is refused.
-  Request* more = nullptr;
+  // The failure is visible when a send is refused.
+  TransferRequest* more = nullptr;
   bool done = false;
   size_t bytes = 0;
   ASSERT_TRUE(Until([&] {
@@ -274,7 +274,7 @@ TEST_F(ZeroCopyTest, FlowsDieWithSendsOutstandingAndNoBufferIsReadAfterItsEnd) {
   size_t killed = 0;
   const auto kill = [&](size_t done) {
     if (done % 7 != 0) return;
-    // The reports of some come late, of others not.
+    // Some reports are delayed, others are not.
     kernel().holds_reports = done % 2 == 0 && done < 200;
     const std::vector<int> flows = SocketsTo(link.end());
     if (flows.empty()) return;
@@ -300,9 +300,9 @@ TEST_F(ZeroCopyTest, ASenderThatClosesInFlightLeavesNothingToTheKernel) {
     if (round != 0) link.Join();
     const std::vector<std::byte> content = Content(4 << 20, 7);
     std::vector<std::byte> buffer(content.size());
-    Request* receive = nullptr;
-    Request* send = nullptr;
-    // With a reader and without: then the sockets are full.
+    TransferRequest* receive = nullptr;
+    TransferRequest* send = nullptr;
+    // With a reader and without one; without, the sockets fill up.
     if (round % 2 == 0) {
       ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
     }
@@ -312,7 +312,7 @@ TEST_F(ZeroCopyTest, ASenderThatClosesInFlightLeavesNothingToTheKernel) {
     link.CloseSender();
     EXPECT_EQ(kernel().taken, kernel().reported) << "round " << round;
     EXPECT_FALSE(KernelHolds(content.data(), content.size())) << "round " << round;
-    // Before its buffer ends.
+    // Close before the buffer's lifetime ends.
     link.CloseReceiver();
   }
 }
@@ -321,26 +321,26 @@ TEST_F(ZeroCopyTest, ACloseDoesNotWaitForEver) {
   kernel().holds_reports = true;
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(4 << 20, 7);
-  Request* send = nullptr;
+  TransferRequest* send = nullptr;
   ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
   ASSERT_TRUE(Until([&] { return kernel().taken != 0; }));
   link.CloseSender();
   EXPECT_EQ(kernel().reported, 0U);
 }
 
-// Nobody reads, so that the kernel keeps what it was given: nothing is looked for but by the clock.
+// Nobody reads, so the kernel keeps the data and only timers trigger checks.
 TEST_F(ZeroCopyTest, ToWaitForReportsIsNoWork) {
   Link link(With(ZeroCopyMode::kAlways));
   const std::vector<std::byte> content = Content(16 << 20, 7);
-  Request* send = nullptr;
+  TransferRequest* send = nullptr;
   ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
   ASSERT_TRUE(Until([&] { return kernel().taken >= kFlows; }));
   const uint64_t looks = kernel().looks;
   usleep(200'000);
-  // Some for each flow in 20 ms; a worker that does not sleep makes hundreds of thousands.
+  // A few checks per flow in 20 ms. A thread that does not sleep would make hundreds of thousands.
   EXPECT_LT(kernel().looks - looks, 1000U);
   std::vector<std::byte> buffer(content.size());
-  Request* receive = nullptr;
+  TransferRequest* receive = nullptr;
   ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
   EXPECT_EQ(Finish(send).result, abi::kSuccess);
   EXPECT_EQ(Finish(receive).result, abi::kSuccess);

@@ -6,17 +6,17 @@
 
 namespace nccltune::sendrecv {
 
-std::shared_ptr<NativeLane::Message> NativeLane::At(size_t index) {
-  while (messages_.size() <= index) messages_.push_back(std::make_shared<Message>());
+std::shared_ptr<NativeLane::GroupMessage> NativeLane::At(size_t index) {
+  while (messages_.size() <= index) messages_.push_back(std::make_shared<GroupMessage>());
   return messages_[index];
 }
 
-std::shared_ptr<NativeLane::Message> NativeLane::Next(Role role) {
+std::shared_ptr<NativeLane::GroupMessage> NativeLane::Next(Role role) {
   const std::scoped_lock lock(mutex_);
   return At(next_[static_cast<size_t>(role)]++);
 }
 
-void NativeLane::Begin(Message& message, Role role, std::vector<uint8_t> data, bool eager) {
+void NativeLane::Begin(GroupMessage& message, Role role, std::vector<uint8_t> data, bool eager) {
   const std::scoped_lock lock(mutex_);
   if (role == Role::kReceiver) {
     message.receive_begun = true;
@@ -29,16 +29,16 @@ void NativeLane::Begin(Message& message, Role role, std::vector<uint8_t> data, b
   Advance();
 }
 
-// In order: what is behind a message that cannot go on waits with it.
+// Messages are processed in order. One that cannot continue blocks those after it.
 void NativeLane::Advance() {
   for (; first_ < messages_.size(); ++first_) {
-    Message& message = *messages_[first_];
+    GroupMessage& message = *messages_[first_];
     if (!message.send_begun || !message.receive_begun) break;
     message.delivered = true;
     if (message.buffered) held_ -= message.bytes;
   }
   for (size_t i = first_; i < messages_.size(); ++i) {
-    Message& message = *messages_[i];
+    GroupMessage& message = *messages_[i];
     if (message.buffered) continue;
     if (!message.send_begun || !message.eager || held_ + message.bytes > capacity_) break;
     message.buffered = true;
@@ -46,7 +46,7 @@ void NativeLane::Advance() {
   }
 }
 
-bool NativeLane::Over(const Message& message, Role role) {
+bool NativeLane::Over(const GroupMessage& message, Role role) {
   const std::scoped_lock lock(mutex_);
   Advance();
   return message.delivered || (role == Role::kSender && message.buffered);
@@ -55,7 +55,7 @@ bool NativeLane::Over(const Message& message, Role role) {
 bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<NativeCall>& calls) {
   struct One {
     NativeCall call;
-    std::shared_ptr<NativeLane::Message> message;
+    std::shared_ptr<NativeLane::GroupMessage> message;
   };
   const bool receives = std::ranges::any_of(
       calls, [](const NativeCall& each) { return each.role == Role::kReceiver; });

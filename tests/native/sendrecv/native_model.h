@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What NCCL's own send and receive do, as far as programs can tell: messages of a pair in order; a
-// send alone is over when its bytes are in a buffer of limited size, one in a group with receives
-// when it is received; a group is one kernel, in which all goes on at once.
+// A model of NCCL's own send and receive. The messages of a pair stay in order. A send alone
+// completes when its bytes are in a buffer of limited size; a send in a group with receives
+// completes when it is received. A group is one kernel, in which all messages progress at once.
 #ifndef NCCLTUNE_TESTS_SENDRECV_NATIVE_MODEL_H_
 #define NCCLTUNE_TESTS_SENDRECV_NATIVE_MODEL_H_
 
@@ -22,7 +22,7 @@ class NativeLane {
  public:
   explicit NativeLane(uint64_t capacity) : capacity_(capacity) {}
 
-  struct Message {
+  struct GroupMessage {
     uint64_t bytes = 0;
     bool send_begun = false;
     bool receive_begun = false;
@@ -32,23 +32,23 @@ class NativeLane {
     std::vector<uint8_t> data;
   };
 
-  // The next one, as this side counts them.
-  std::shared_ptr<Message> Next(Role role);
-  // What can go on by now goes on. From any thread.
-  bool Over(const Message& message, Role role);
-  // `data` and `eager` are the sender's.
-  void Begin(Message& message, Role role, std::vector<uint8_t> data, bool eager);
+  // Returns the next message in this side's order.
+  std::shared_ptr<GroupMessage> Next(Role role);
+  // Advances all messages that can progress, and returns whether this one is complete. Thread-safe.
+  bool Over(const GroupMessage& message, Role role);
+  // `data` and `eager` are given by the sender.
+  void Begin(GroupMessage& message, Role role, std::vector<uint8_t> data, bool eager);
 
  private:
-  std::shared_ptr<Message> At(size_t index);
+  std::shared_ptr<GroupMessage> At(size_t index);
   void Advance();
 
   const uint64_t capacity_;
   std::mutex mutex_;
   uint64_t held_ = 0;
   size_t next_[2] = {};
-  std::vector<std::shared_ptr<Message>> messages_;
-  size_t first_ = 0;  // of those that are not delivered
+  std::vector<std::shared_ptr<GroupMessage>> messages_;
+  size_t first_ = 0;  // index of the first message that is not delivered
 };
 
 struct NativeCall {
@@ -58,7 +58,7 @@ struct NativeCall {
   uint64_t bytes = 0;
 };
 
-// One ncclGroup on a stream. False: the driver refused.
+// Enqueues one ncclGroup in a stream. Returns false if the driver refuses.
 bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<NativeCall>& calls);
 
 }  // namespace nccltune::sendrecv

@@ -12,7 +12,7 @@ bool SameLane(const Sent& a, const Sent& b) {
   return a.comm == b.comm && a.from == b.from && a.to == b.to;
 }
 
-// Receives that come later than their place, as far as a message of the same lane behind them.
+// Moves receives to later positions, but not past a later message of the same lane.
 void Delay(std::mt19937_64& random, uint64_t eager, const std::vector<Sent>& messages,
            std::vector<Call>* calls) {
   for (size_t i = calls->size(); i-- > 0;) {
@@ -35,8 +35,9 @@ std::vector<Step> Grouped(std::mt19937_64& random, const Program& program,
                           const std::vector<Call>& calls, const Kind& kind) {
   std::vector<Step> steps;
   for (size_t i = 0; i < calls.size();) {
+    const size_t most = kind.crowded ? 30 : 4;
     const size_t count =
-        std::min<size_t>(calls.size() - i, random() % 3 == 0 ? 1 + random() % 4 : 1);
+        std::min<size_t>(calls.size() - i, random() % 3 == 0 ? 1 + random() % most : 1);
     Step step = {.stream = random() % program.streams, .calls = {}};
     const auto comm_of = [&](size_t k) { return program.messages[calls[i + k].message].comm; };
     const auto repeats = [&](const Call& call) {
@@ -50,7 +51,7 @@ std::vector<Step> Grouped(std::mt19937_64& random, const Program& program,
       if (kind.single && repeats(calls[i + k])) break;
       step.calls.push_back(calls[i + k]);
     }
-    // Of two lanes any may be named first.
+    // Two neighbouring calls of different lanes may be swapped.
     for (size_t k = 0; k + 1 < step.calls.size(); ++k) {
       const Call& one = step.calls[k];
       const Call& other = step.calls[k + 1];
@@ -90,9 +91,9 @@ std::string Words(const Program& program) {
 
 Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, const Kind& kind) {
   Program program;
-  program.ranks = 2 + random() % 3;
+  program.ranks = kind.crowded ? 2 : 2 + random() % 3;
   program.streams = 1 + random() % 2;
-  const size_t comms = 1 + random() % 2;
+  const size_t comms = kind.crowded ? 1 : 1 + random() % 2;
   std::vector<std::vector<Call>> calls(program.ranks);
   for (size_t i = 0; i < messages; ++i) {
     Sent sent;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs of sends and receives by several ranks, made by chance.
+// Random programs of sends and receives between several ranks.
 #ifndef NCCLTUNE_TESTS_SENDRECV_PROGRAMS_H_
 #define NCCLTUNE_TESTS_SENDRECV_PROGRAMS_H_
 
@@ -14,13 +14,13 @@
 
 namespace nccltune::sendrecv {
 
-// A message of a program. `comm` and the two ranks name its lane.
+// One message of a program. `comm` and the two ranks identify its lane.
 struct Sent {
   size_t comm = 0;
   size_t from = 0;
   size_t to = 0;
   uint64_t bytes = 0;
-  bool captured = false;  // on both sides
+  bool captured = false;  // captured on both sides
 };
 
 struct Call {
@@ -31,6 +31,7 @@ struct Call {
 struct Step {
   size_t stream = 0;
   std::vector<Call> calls;
+  bool waits = false;  // waits for its stream before the calls
 };
 
 struct Program {
@@ -40,23 +41,25 @@ struct Program {
   std::vector<std::vector<Step>> steps;  // by rank
 };
 
-// For who looks into one: a line a rank, a group in braces, `>3` sends message 3.
+// Describes a program: a line for each rank, groups in braces, `>3` sends message 3.
 std::string Words(const Program& program);
 
 struct Kind {
-  // Sizes that are something special are likely.
+  // Sizes near these three are more likely than others.
   uint64_t floor = 0;
   uint64_t eager = 0;
   uint64_t largest = 0;
-  // A group may have messages of several communicators. NCCL has a kernel for each, one behind the
-  // other where they are in one stream, so that such programs may hang.
+  // Groups may mix communicators. NCCL runs a kernel for each of them. In one stream these run one
+  // after the other, so such programs may hang.
   bool mixed = true;
-  // Not two messages of the same lane in one group.
+  // At most one message of each lane in a group.
   bool single = false;
+  // Two ranks, one communicator and large groups.
+  bool crowded = false;
 };
 
-// Legal for NCCL as far as its documents go; and with `eager` such as rely on its buffers, most of
-// which are not.
+// Returns a program that NCCL's documentation allows. With `eager` most programs also rely on
+// NCCL's buffers, which the documentation does not allow.
 Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, const Kind& kind);
 
 }  // namespace nccltune::sendrecv

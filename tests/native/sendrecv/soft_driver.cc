@@ -7,7 +7,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Handles are numbers that are never given again, so that an old one is found out.
+// Handles are numbers that are never reused, so that using an old one is detected.
 uint64_t NumberOf(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 void* HandleOf(uint64_t number) { return reinterpret_cast<void*>(number); }
 
@@ -64,7 +64,7 @@ bool SoftDriver::Enqueue(Stream stream, const char* call, Work work) {
   {
     const SoftMachine::Lock lock(machine_.mutex_);
     if (!Takes(stream, call)) return false;
-    // A kernel is the test's own.
+    // RefuseAfter does not apply to kernels, because those belong to the test.
     if (!std::holds_alternative<work::Kernel>(work) && Refuses()) return false;
     machine_.engine_.Enqueue(NumberOf(stream), std::move(work));
   }
@@ -120,7 +120,7 @@ bool SoftDriver::WaitEvent(Stream stream, Event event) {
     for (const auto& driver : machine_.drivers_) {
       const auto found = driver->events_.find(NumberOf(event));
       if (driver->process_ != process_ || found == driver->events_.end()) continue;
-      // What never was recorded is over, as in CUDA.
+      // An event that was never recorded counts as complete, as in CUDA.
       if (found->second == nullptr) return true;
       machine_.engine_.Enqueue(NumberOf(stream), work::WaitEvent{found->second});
       machine_.changed_.notify_all();

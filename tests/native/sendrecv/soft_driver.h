@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CUDA in software, for tests without a GPU: machines with several GPUs in one process. One seed,
-// one order: a test that drives a machine step by step sees the same run again. Or threads drive
-// it, beside the threads of the test.
+// CUDA in software, for tests without a GPU: machines with several GPUs in one process. A test that
+// drives a machine step by step gets the same order from the same seed. Threads can drive it
+// instead, beside the threads of the test.
 #ifndef NCCLTUNE_TESTS_SENDRECV_SOFT_DRIVER_H_
 #define NCCLTUNE_TESTS_SENDRECV_SOFT_DRIVER_H_
 
@@ -29,37 +29,39 @@ class SoftDriver;
 
 struct SoftOptions {
   int gpus = 2;
-  // Of each GPU in each process, as CUDA_DEVICE_MAX_CONNECTIONS: streams share them in turn, and
-  // what waits in one keeps all behind it waiting. 0: each stream has its own.
+  // The number of queues of each GPU in each process, like CUDA_DEVICE_MAX_CONNECTIONS. Streams are
+  // assigned to them in turn, and a waiting stream blocks all others of its queue. 0: each stream
+  // has its own queue.
   size_t hardware_queues = 0;
-  // The longest delay before an operation, or a piece of a copy, is 2 to this power, in steps.
+  // The longest delay before an operation or a piece of a copy is 2 to this power, in steps.
   unsigned delay_bits = 9;
-  // Of the delays where threads, or Synchronize, make the steps.
+  // Seed of the delays when threads or Synchronize make the steps.
   uint64_t seed = 1;
 };
 
 class SoftMachine {
  public:
   explicit SoftMachine(const SoftOptions& options);
-  // What is pending never runs.
+  // Pending operations never run.
   ~SoftMachine();
   SoftMachine(const SoftMachine&) = delete;
   SoftMachine& operator=(const SoftMachine&) = delete;
 
-  // A process of its own on a GPU, or another GPU in the process of `beside`. Lives as the machine.
+  // Opens a GPU in a new process, or another GPU in the process of `beside`. The driver lives as
+  // long as the machine.
   SoftDriver& Open(int gpu);
   SoftDriver& Open(int gpu, const SoftDriver& beside);
 
-  // One step of an operation that can run, chosen by chance. False: none can.
+  // Makes one step of a random operation that can run. Returns false if none can.
   bool Step(Random& random);
-  // Steps until none can be made. True: everything has run.
+  // Makes steps until none is possible. Returns whether everything has run.
   bool Run(Random& random);
 
-  // Or that many threads make the steps, from now on.
+  // Starts threads that make the steps from now on.
   void Start(int threads);
 
-  // The thread that makes it may yet enqueue something or write a flag, while it lives; but not
-  // while the thread is in Synchronize or Stuck. One for a thread.
+  // While it lives, the machine assumes that this thread may still enqueue work or write a flag,
+  // unless the thread is in Synchronize or Stuck. At most one for each thread.
   class Host {
    public:
     explicit Host(SoftMachine& machine);
@@ -71,18 +73,18 @@ class SoftMachine {
     SoftMachine& machine_;
   };
 
-  // Calls `run` with each number below `count`, each in a thread that has a Host, and returns when
-  // all have ended. None of them finds the machine stuck because another is not there yet.
+  // Calls `run` with each number below `count`, each in its own thread with a Host. Returns when
+  // all have ended. The machine does not count as stuck while one of them has not started.
   void RunHosts(int count, const std::function<void(int)>& run);
 
-  // Every stream that has something to do, where no operation can run and no Host is there to
-  // change it. Empty: all is done, or something moves.
+  // Returns the streams with pending work if no operation can run and no Host can change that.
+  // Empty: all work is complete, or some operation can run.
   std::vector<Waiting> Stuck();
 
-  // What was done that CUDA does not allow.
+  // Returns descriptions of all operations that CUDA does not allow.
   std::vector<std::string> Errors();
 
-  // For the texts: of a stream or a flag.
+  // Sets a name for a stream or a flag, for use in texts.
   void Name(const void* what, std::string name);
 
  private:
@@ -109,8 +111,8 @@ class SoftMachine {
   std::vector<std::thread> threads_;
 };
 
-// One GPU as one process sees it. An operation in a stream that is deleted, of another driver or
-// under capture is refused, and an error.
+// One GPU as one process sees it. Operations are refused, with an error, in a deleted stream, in
+// another driver's stream and under capture.
 class SoftDriver final : public Driver {
  public:
   Stream NewStream() override;
@@ -118,41 +120,44 @@ class SoftDriver final : public Driver {
   Event NewEvent() override;
   void DeleteEvent(Event event) override;
   bool Record(Event event, Stream stream) override;
-  // Also of an event of another driver of the process.
+  // The event may belong to another driver of the process.
   bool WaitEvent(Stream stream, Event event) override;
   bool Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) override;
   bool WriteValue(Stream stream, Flag& flag, uint32_t value) override;
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
 
-  // Stands for a kernel: `body` is called when it runs, and may call the driver. With `until` it
-  // begins and then waits until that is true, as NCCL's kernels wait for each other; `until` is
-  // asked often, by any thread, and must not call the driver or the machine.
+  // Stands for a kernel. `body` is called when the kernel runs, and may call the driver. With
+  // `until` the kernel begins and then waits until that returns true, as NCCL's kernels wait for
+  // each other. Any thread may call `until` at any time; it must not call the driver or the
+  // machine.
   bool Kernel(Stream stream, std::function<void()> body, std::function<bool()> until = nullptr);
   void SetCapturing(Stream stream, bool capturing);
 
-  // After so many more, one call that enqueues is refused.
+  // After this many enqueuing calls, the next one is refused.
   void RefuseAfter(size_t calls);
-  // The process ends as by a signal: what it enqueued and has not run never will, on no GPU of it.
-  // What others imported of its memory stays. Threads that still call its drivers are refused and
-  // make no errors.
+  // Ends the process as by a signal. Its pending operations never run on any GPU. Memory that
+  // others imported from it stays. Threads that still call its drivers are refused without an
+  // error.
   void Kill();
 
-  // True: all that was enqueued has run. False: not within the limit, or the machine is stuck,
-  // which is told at once. Makes the steps itself where the machine has no threads.
+  // Waits for the stream. Returns true if all work has run; false after the limit, or at once if
+  // the machine is stuck. Makes the steps itself if the machine has no threads.
   bool Synchronize(Stream stream, std::chrono::milliseconds limit = std::chrono::minutes(1));
 
   DeviceAddress Allocate(size_t bytes);
-  // At an address that was freed, as allocators give it again. False: it is not free.
+  // Allocates at an address that was freed, as allocators may. Returns false if it is not free.
   bool AllocateAt(DeviceAddress at, size_t bytes);
-  // At once, whatever is under way; who still uses it, here or elsewhere, makes an error.
+  // Frees the memory at once, also if operations use it. Each later use, in any process, is an
+  // error.
   void Free(DeviceAddress address);
-  // Where this process sees what is at `address` in `owner`'s, as with IPC. 0: nothing is there.
+  // Maps the memory at `address` of `owner` into this process, like IPC, and returns its address
+  // here. 0: there is no memory.
   DeviceAddress Import(const SoftDriver& owner, DeviceAddress address);
   void Unmap(DeviceAddress start);
 
-  // By a kernel or by the test, at once. False: not within memory that this process reaches, which
-  // is an error, too.
+  // Reads at once, as a kernel or the test. Returns false, with an error, if this process cannot
+  // reach all of the memory.
   bool Read(DeviceAddress from, void* to, size_t bytes);
   bool Write(DeviceAddress to, const void* from, size_t bytes);
 
@@ -163,7 +168,7 @@ class SoftDriver final : public Driver {
   SoftDriver(SoftMachine& machine, size_t context, int process, int gpu);
 
   bool Enqueue(Stream stream, const char* call, Work work);
-  // The lock is held.
+  // The caller holds the lock.
   bool Takes(Stream stream, const char* call);
   bool Refuses();
   void Error(const std::string& text);
@@ -173,7 +178,7 @@ class SoftDriver final : public Driver {
   const size_t context_;
   const int process_;
   const int gpu_;
-  std::map<uint64_t, std::shared_ptr<const Mark>> events_;  // null: nothing was recorded
+  std::map<uint64_t, std::shared_ptr<const Mark>> events_;  // null: never recorded
   std::set<uint64_t> capturing_;
   std::optional<size_t> refuse_after_;
   bool killed_ = false;

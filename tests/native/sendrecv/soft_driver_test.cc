@@ -12,7 +12,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Of programs that are run once for each.
+// Number of seeds for tests that run a program once for each seed.
 constexpr uint64_t kSeeds = 200;
 constexpr size_t kBytes = 600;
 
@@ -116,7 +116,8 @@ TEST(SoftDriver, RunsTheSameAgainFromTheSameSeed) {
   EXPECT_NE(once, run(2));
 }
 
-// One stream copies and writes a flag, the other reads; how often in all seeds it saw torn bytes.
+// One stream copies and then writes a flag; the other reads. Returns how often, over all seeds, the
+// reader saw a partial copy.
 size_t TimesTorn(bool waits) {
   size_t torn = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -149,7 +150,7 @@ TEST(SoftDriver, ShowsTornBytesToWhoDoesNotWait) { EXPECT_GT(TimesTorn(false), 1
 
 TEST(SoftDriver, ShowsWholeMessagesToWhoWaits) { EXPECT_EQ(TimesTorn(true), 0u); }
 
-// Two streams of one GPU, or of two, copy: whether ever both were under way at once.
+// Two streams, of one GPU or of two, copy. Returns whether both copies ever ran at the same time.
 bool EverBothCopy(bool of_one_gpu) {
   bool both = false;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -195,7 +196,7 @@ TEST(SoftDriver, HasACopyEngineThatStaysWithAStreamThatCopies) {
   }
 }
 
-// One stream waits for what the other, made after it, writes. What is stuck then.
+// One stream waits for a value that a later stream writes. Returns the streams that are stuck then.
 std::vector<Waiting> WaitThenWrite(size_t hardware_queues, Flag& flag) {
   SoftMachine machine({.hardware_queues = hardware_queues});
   SoftDriver& driver = machine.Open(0);
@@ -269,7 +270,7 @@ TEST(SoftDriver, NamesAllStreamsThatWaitInACircle) {
   EXPECT_EQ(stuck[1].flag, &from_one);
   EXPECT_EQ(stuck[1].value, 9u);
   EXPECT_TRUE(Says(stuck[1].what, {"(receives)", "flag from one to reach 9, it is 0"})) << stuck[1];
-  // The test writes it, as an abort does.
+  // The test itself writes the flag, as an abort does.
   from_one = 9;
   EXPECT_TRUE(machine.Stuck().empty());
   EXPECT_TRUE(machine.Run(random));
@@ -309,7 +310,7 @@ TEST(SoftDriver, WaitsForWhatAnEventRecordedLast) {
     beside.Kernel(waits, [&] { order.push_back(3); });
     Flag never = 0;
     driver.WaitValue(records, never, 1);
-    // Not what is recorded after the wait.
+    // The wait does not include what is recorded after it.
     EXPECT_TRUE(driver.Record(event, records));
     driver.DeleteEvent(event);
     Random random(seed);
@@ -375,7 +376,7 @@ TEST(SoftDriver, TellsOfWildCopiesAndGoesOn) {
 }
 
 TEST(SoftDriver, TellsOfMemoryThatIsFreedUnderACopy) {
-  size_t told = 0;
+  size_t errors = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SoftMachine machine({});
     SoftDriver& driver = machine.Open(0);
@@ -389,9 +390,9 @@ TEST(SoftDriver, TellsOfMemoryThatIsFreedUnderACopy) {
     driver.Free(from);
     EXPECT_TRUE(machine.Run(random));
     EXPECT_EQ(!machine.Errors().empty(), under_way) << seed;
-    told += machine.Errors().size();
+    errors += machine.Errors().size();
   }
-  EXPECT_GT(told, kSeeds / 2);
+  EXPECT_GT(errors, kSeeds / 2);
 }
 
 TEST(SoftDriver, TellsOfWildAccessByKernelsAndWrongCalls) {
@@ -426,7 +427,7 @@ TEST(SoftDriver, RefusesStreamsAndEventsThatAreNotItsOwn) {
   EXPECT_FALSE(driver.Record(event, stream));
   driver.DeleteEvent(event);
   EXPECT_EQ(machine.Errors().size(), 5u);
-  // What is in a stream that is deleted still runs.
+  // Operations in a deleted stream still run.
   EXPECT_TRUE(driver.WriteValue(stream, flag, 2));
   driver.DeleteStream(stream);
   EXPECT_FALSE(driver.WriteValue(stream, flag, 3));
@@ -531,7 +532,7 @@ TEST(SoftDriver, RunsNothingOfAProcessThatWasKilled) {
     EXPECT_EQ(Content(lives, to), content);
     EXPECT_EQ(Content(lives, own), Bytes(kBytes, 4)) << "the copy engine goes on";
     EXPECT_EQ(machine.Stuck().size(), 1 - written);
-    // Who lives ends the wait.
+    // A living process ends the wait.
     done = 1;
     EXPECT_TRUE(machine.Run(random));
     EXPECT_TRUE(machine.Errors().empty());

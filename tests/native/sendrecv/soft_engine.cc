@@ -136,7 +136,8 @@ bool SoftEngine::Moves() const {
   return false;
 }
 
-// Half of them at once, the others from short to very long, so that one is late for all others.
+// Half of the operations have no delay. The others have short to very long ones, so that one may be
+// later than all others.
 uint64_t SoftEngine::Delay(Random& random) const {
   const uint64_t drawn = random();
   if (delay_bits_ == 0 || (drawn & 1) == 0) return 0;
@@ -250,7 +251,7 @@ uint8_t* SoftEngine::FindEnd(const StreamState& stream, const work::Copy& copy, 
 }
 
 bool SoftEngine::MovePiece(const StreamState& stream, work::Copy& copy) {
-  // At each piece: the memory may have been freed since.
+  // Checked at each piece, because the memory may have been freed since the last one.
   uint8_t* const to = FindEnd(stream, copy, true);
   const uint8_t* const from = FindEnd(stream, copy, false);
   if (to == nullptr || from == nullptr) return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is enqueued on the GPUs of a machine in software, and what of it may run next. Time is
-// counted in steps, so that a program runs again as it ran from the same random numbers.
+// The work that is enqueued on the GPUs of a software machine, and what of it may run next. Time is
+// counted in steps, so that the same random numbers give the same run.
 #ifndef NCCLTUNE_TESTS_SENDRECV_SOFT_ENGINE_H_
 #define NCCLTUNE_TESTS_SENDRECV_SOFT_ENGINE_H_
 
@@ -26,7 +26,7 @@ namespace nccltune::sendrecv {
 
 using Random = std::mt19937_64;
 
-// One Record, for those that wait for it.
+// The result of one Record, shared by those that wait for it.
 struct Mark {
   uint64_t stream = 0;
   bool done = false;
@@ -38,11 +38,11 @@ struct Copy {
   DeviceAddress to = 0;
   DeviceAddress from = 0;
   size_t bytes = 0;
-  // Drawn when it starts: pieces, which is first, and whether they go backwards.
+  // Drawn when the copy starts: the number of pieces, the first one, and whether they go backwards.
   size_t pieces = 0;
   size_t first = 0;
   bool backwards = false;
-  size_t moved = 0;  // pieces
+  size_t moved = 0;  // number of pieces copied
 };
 struct WriteValue {
   Flag* flag = nullptr;
@@ -68,11 +68,11 @@ struct Kernel {
 using Work = std::variant<work::Copy, work::WriteValue, work::WaitValue, work::Record,
                           work::WaitEvent, work::Kernel>;
 
-// A stream that cannot go on.
+// A stream that cannot continue.
 struct Waiting {
   int gpu = 0;
   Stream stream = nullptr;
-  // Null where it waits for something else than a value.
+  // Null if it does not wait for a value.
   const Flag* flag = nullptr;
   uint32_t value = 0;
   std::string what;
@@ -80,46 +80,48 @@ struct Waiting {
 
 std::ostream& operator<<(std::ostream& out, const Waiting& waiting);
 
-// Not for several threads.
+// Not thread-safe.
 class SoftEngine {
  public:
   // The longest delay of an operation, in steps, is below 2 to the power of `delay_bits`.
   SoftEngine(int gpus, unsigned delay_bits);
 
-  // A GPU as a process sees it, with that many hardware queues; 0: one for each stream.
+  // Adds a GPU as a process sees it, with this many hardware queues; 0: one for each stream.
   void NewContext(int process, int gpu, size_t hardware_queues);
 
-  // `context`: how many were made before it. A stream's number is never given again.
+  // `context`: its index in order of creation. Stream numbers are never reused.
   uint64_t NewStream(size_t context);
-  // What is in it still runs. False: there is none.
+  // Its pending operations still run. Returns false if there is no such stream.
   bool DeleteStream(uint64_t stream);
-  // Not deleted, and of that context.
+  // Returns whether the stream belongs to that context and is not deleted.
   bool HasStream(size_t context, uint64_t stream) const;
   void Enqueue(uint64_t stream, Work work);
   bool Idle(uint64_t stream) const;
   bool Idle() const { return pending_ == 0; }
-  // Those that are not deleted, or have something to do.
+  // Number of streams that are not deleted or have pending work.
   size_t streams() const { return streams_.size(); }
 
-  // What a process enqueued never runs, and its streams are gone; a kernel's body ends by itself.
+  // Ends a process: its enqueued work never runs and its streams are removed. A kernel body that is
+  // running ends by itself.
   void Kill(int process);
 
-  // A kernel's body, for the caller to run and then to tell.
+  // A kernel's body. The caller runs it and reports that it has ended.
   struct Body {
     uint64_t stream = 0;
     std::function<void()> run;
   };
-  // One step of one operation, by chance. False: none can run. It may be a kernel's, in `body`.
+  // Makes one step of a random operation. Returns false if none can run. If the step is a kernel,
+  // its body is returned in `body`.
   bool Step(Random& random, Body& body);
   void Finish(const Body& body);
-  // A body runs, or an operation can run.
+  // Returns whether a body is running or an operation can run.
   bool Moves() const;
-  // All streams that have something to do, where none can run.
+  // Returns all streams with pending work if no operation can run.
   std::vector<Waiting> Blocked() const;
 
   SoftMemory& memory() { return memory_; }
   std::vector<std::string>& errors() { return errors_; }
-  // For texts: of a stream or a flag.
+  // Sets a name for a stream or a flag, for use in texts.
   void Name(const void* what, std::string name) { names_[what] = std::move(name); }
 
  private:
@@ -128,7 +130,7 @@ class SoftEngine {
     StreamState* stream = nullptr;
     Work work;
   };
-  // Operations are started in order; one that waits is not started until it need not.
+  // A hardware queue. Operations start in order; one that must wait blocks those after it.
   struct Queue {
     std::deque<Operation> operations;
     uint64_t due = 0;
@@ -136,14 +138,14 @@ class SoftEngine {
   struct Context {
     int process = 0;
     int gpu = 0;
-    std::vector<std::shared_ptr<Queue>> queues;  // none: each stream has its own
+    std::vector<std::shared_ptr<Queue>> queues;  // empty: each stream has its own
     size_t next_queue = 0;
   };
   struct StreamState {
     uint64_t number = 0;
     size_t context = 0;
     std::shared_ptr<Queue> queue;
-    std::optional<Work> running;  // a copy or a kernel that was started
+    std::optional<Work> running;  // a copy or a kernel that has started
     uint64_t due = 0;
     size_t pending = 0;
     bool in_body = false;
@@ -152,7 +154,7 @@ class SoftEngine {
 
   bool CanStart(const Queue& queue) const;
   bool CanGoOn(const StreamState& stream) const;
-  // Index over all queues and then all streams; those that can move.
+  // `actor`: an index over all queues and then all streams.
   bool CanMove(size_t actor) const;
   size_t actors() const { return queues_.size() + streams_.size(); }
   uint64_t& Due(size_t actor);
@@ -162,12 +164,12 @@ class SoftEngine {
   void Start(Queue& queue, Random& random);
   void GoOn(StreamState& stream, Random& random, Body& body);
   void StartCopy(StreamState& stream, work::Copy copy, Random& random, bool first);
-  // Moves one piece; true: that was all.
+  // Copies one piece. Returns whether it was the last.
   bool MovePiece(const StreamState& stream, work::Copy& copy);
   uint8_t* FindEnd(const StreamState& stream, const work::Copy& copy, bool to);
   void End(StreamState& stream);
   void Forget(const StreamState& stream);
-  // In soft_reasons.cc.
+  // Defined in soft_reasons.cc.
   Waiting Reason(const StreamState& stream) const;
   std::string TextOf(const StreamState& stream) const;
   std::string CopyText(const StreamState& stream, const work::Copy& copy, bool to,
@@ -182,8 +184,8 @@ class SoftEngine {
   std::vector<std::shared_ptr<Queue>> queues_;
   std::vector<StreamState*> streams_;
   std::map<uint64_t, std::unique_ptr<StreamState>> by_number_;
-  // For each GPU the streams whose copies its copy engine has, in order. It stays with a stream as
-  // long as the next of this is another copy, as a GPU's does
+  // For each GPU, the streams that use its copy engine, in order. The engine stays with a stream
+  // while that stream's next operation is another copy, as on a real GPU
   // (benchmarks/results/copy-engine-facts.md).
   std::vector<std::deque<StreamState*>> copy_engines_;
   SoftMemory memory_;

@@ -7,7 +7,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// A thread of the test may write a flag without telling the machine.
+// How often threads poll flags: a thread of the test may write one without notifying the machine.
 constexpr std::chrono::milliseconds kLook(1);
 
 }  // namespace
@@ -26,7 +26,7 @@ SoftMachine::~SoftMachine() {
 
 SoftDriver& SoftMachine::OpenAs(int process, int gpu) {
   engine_.NewContext(process, gpu, options_.hardware_queues);
-  // Its constructor is private.
+  // make_unique cannot call the private constructor.
   drivers_.push_back(
       std::unique_ptr<SoftDriver>(new SoftDriver(*this, drivers_.size(), process, gpu)));
   return *drivers_.back();
@@ -128,7 +128,7 @@ bool SoftMachine::StuckLocked() const {
 
 std::vector<Waiting> SoftMachine::Stuck() {
   const Lock lock(mutex_);
-  // The one who asks does nothing meanwhile.
+  // The asking thread itself does not count: it only waits.
   const size_t others = hosts_.size() + hosts_to_come_ - hosts_.count(std::this_thread::get_id());
   return others > 0 ? std::vector<Waiting>() : engine_.Blocked();
 }

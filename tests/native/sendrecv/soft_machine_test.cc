@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A machine in software that threads drive, beside threads that enqueue.
+// A software machine that threads drive, beside threads that enqueue.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// So long that the test program's own limit ends a test that would need it.
+// A limit that is never reached: the test program's own timeout comes first.
 constexpr std::chrono::hours kEver(1);
 
 TEST(SoftMachine, IsStuckOnlyWhenNoHostIsLeft) {
@@ -91,7 +91,7 @@ TEST(SoftMachine, SeesAFlagThatAHostWrites) {
   std::thread host([&] {
     const SoftMachine::Host registered(machine);
     there.set_value();
-    // Each time that one has run and the next is not there yet, nothing can move.
+    // Between two of these steps, nothing can run until the next thread arrives.
     for (int i = 0; i < 100; ++i) {
       std::promise<void> ran;
       driver.Kernel(other, [&ran] { ran.set_value(); });
@@ -105,8 +105,9 @@ TEST(SoftMachine, SeesAFlagThatAHostWrites) {
   host.join();
 }
 
-// Each rank sends to the next and receives from the one before, from a thread of its own: the
-// receiver's stream says that it is ready, the sender's copies and says that it is done.
+// A ring of ranks, each in its own thread. Each sends to the next and receives from the previous
+// rank. The receiver's stream writes that it is ready; the sender's stream copies and writes that
+// it is done.
 class Ring {
  public:
   explicit Ring(size_t hardware_queues)

@@ -9,7 +9,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Addresses are this far apart at least, so that a step past the end is nobody else's memory.
+// The least distance between two allocations. An access past the end never reaches another one.
 constexpr DeviceAddress kGap = DeviceAddress{2} << 20;
 constexpr uint8_t kFresh = 0xEE;
 
@@ -57,7 +57,7 @@ bool SoftMemory::AllocateAt(int process, int gpu, DeviceAddress at, size_t bytes
       bytes > there->second.bytes - (at - there->first)) {
     return false;
   }
-  // What was before and behind is nothing any more.
+  // The parts before and after the new allocation stay unmapped.
   const DeviceAddress start = there->first;
   mappings_.erase(start);
   Put(at, process, gpu, bytes);

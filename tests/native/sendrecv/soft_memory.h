@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of GPUs in software: real bytes at addresses that are made up, so that an address that is
-// not of the process, or of memory that is gone, is found out.
+// GPU memory in software: real bytes at invented addresses. Access to another process's memory or
+// to freed memory is detected.
 #ifndef NCCLTUNE_TESTS_SENDRECV_SOFT_MEMORY_H_
 #define NCCLTUNE_TESTS_SENDRECV_SOFT_MEMORY_H_
 
@@ -19,28 +19,27 @@ namespace nccltune::sendrecv {
 
 std::string Hex(DeviceAddress address);
 
-// Not for several threads. A process is a number; it reaches what it allocated and what it
-// imported.
+// Not thread-safe. A process is a number; it can access what it allocated and what it imported.
 class SoftMemory {
  public:
-  // Of `gpu`, for the process. Full of 0xEE. 0 where no bytes are asked for.
+  // Allocates on `gpu` for the process, filled with 0xEE. Returns 0 for 0 bytes.
   DeviceAddress Allocate(int process, int gpu, size_t bytes);
-  // The same at an address of the process whose memory was freed, as allocators give it again.
-  // False: not all of it is free.
+  // Allocates at an address that the process has freed, as allocators may. Returns false if not all
+  // of it is free.
   bool AllocateAt(int process, int gpu, DeviceAddress at, size_t bytes);
-  // At once, whatever is under way: imports of it dangle. False: no start of memory of the process.
+  // Frees the memory at once, also if operations use it. Imports of it become invalid. Returns
+  // false if no allocation of the process starts there.
   bool Free(int process, DeviceAddress address);
 
-  // Where `process` sees what is at `address` in `owner`, at an address of its own as with IPC.
-  // 0: nothing is there.
+  // Maps the memory at `address` of `owner` into `process`, at another address, like IPC. Returns 0
+  // if there is no memory.
   DeviceAddress Import(int process, int owner, DeviceAddress address);
   bool Unmap(int process, DeviceAddress start);
 
-  // The process is gone. Its memory stays for those who imported it.
+  // Ends the process. Its memory stays for the processes that imported it.
   void Kill(int process);
 
-  // Null, and why in `why`: these bytes are not, or not all, within memory that the process
-  // reaches.
+  // Returns null if the process cannot access all of these bytes, with the reason in `why`.
   uint8_t* Find(int process, DeviceAddress address, size_t bytes, std::string& why);
 
  private:
@@ -51,7 +50,7 @@ class SoftMemory {
     std::vector<uint8_t> bytes;
     bool freed = false;
   };
-  // Kept when it is gone, to name what was there.
+  // Kept after it is freed, to describe late accesses.
   struct Mapping {
     int process = 0;
     size_t bytes = 0;
@@ -60,13 +59,13 @@ class SoftMemory {
     std::shared_ptr<Allocation> allocation;
   };
 
-  // The last that starts at or before the address; null: none does.
+  // Returns the last mapping that starts at or before the address; null: none.
   const std::pair<const DeviceAddress, Mapping>* At(DeviceAddress address) const;
   DeviceAddress NextAddress(size_t bytes);
   void Put(DeviceAddress at, int process, int gpu, size_t bytes);
   static std::string NameOf(const Mapping& mapping);
 
-  std::map<DeviceAddress, Mapping> mappings_;  // by start; no two overlap
+  std::map<DeviceAddress, Mapping> mappings_;  // by start address; they do not overlap
   DeviceAddress next_ = 0x7000'0000'0000;
   int allocations_ = 0;
 };

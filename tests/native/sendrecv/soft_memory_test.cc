@@ -8,7 +8,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Why process 0, or another, does not get it; empty: it does.
+// Returns why a process cannot access the bytes. Empty: it can.
 std::string Why(SoftMemory& memory, DeviceAddress address, size_t bytes, int process = 0) {
   std::string why;
   const bool found = memory.Find(process, address, bytes, why) != nullptr;
@@ -44,7 +44,7 @@ TEST(SoftMemory, IsReachedByAnotherProcessOnlyWhereThatImportedIt) {
   EXPECT_EQ(Why(memory, there, 60, 1), "");
   EXPECT_EQ(Why(memory, there - 40, 100, 1), "");
   EXPECT_TRUE(Says(Why(memory, there, 61, 1), "1 bytes past the end"));
-  // The import is the importer's alone.
+  // Only the importing process can use the import.
   EXPECT_TRUE(Says(Why(memory, there, 1, 0), "not reachable"));
   std::string why;
   EXPECT_EQ(memory.Find(1, there, 1, why), memory.Find(0, a + 40, 1, why));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the engine in software says of itself: why nothing moves, and what went wrong.
+// The texts of the software engine: why nothing can run, and which operations were wrong.
 #include <ostream>
 
 #include "sendrecv/soft_engine.h"

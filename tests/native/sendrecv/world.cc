@@ -9,33 +9,40 @@
 #include <thread>
 #include <utility>
 
+#include "sendrecv/opened_gate.h"
+
 namespace nccltune::sendrecv {
 namespace {
 
 constexpr uint64_t kStaging = 2 * kEagerLimit;
 constexpr uint64_t kLargest = 3 * kEagerLimit;
 constexpr uint64_t kPlace = kLargest;
-// The allocations of ranks are numbered from 1.
+// Allocations of ranks are numbered from 1, so this is above them.
 constexpr uint64_t kStagingNumber = 1000;
-constexpr FifoSettings kFifo = {
-    .buffer = 900, .steps = 3, .channels = 2, .chunk = 150, .least = kEagerLimit};
+constexpr vccl::VcclSettings kVccl = {.channel_bytes = 900,
+                                      .slots = 3,
+                                      .channels = 2,
+                                      .chunk_bytes = 150,
+                                      .min_channel_bytes = kEagerLimit};
 
 uint8_t ContentOf(size_t message, uint64_t byte) {
   return static_cast<uint8_t>(131 * message + 7 * byte + 1);
 }
 
-// What both sides of a lane have.
+// What both sides of a lane share.
 struct Lane {
   Lane() : native(kEagerLimit) {}
   std::unique_ptr<LaneMemory> memory = std::make_unique<LaneMemory>();
+  OpenedGate opened;
+  GateMemory shut;
   NativeLane native;
   std::unique_ptr<LaneEnd> ends[2];
   std::unique_ptr<Staging> staging;
-  std::unique_ptr<Fifo> fifos[2];
+  std::unique_ptr<vccl::Channels> channels[2];
   Port ports[2];
 };
 
-// Others come in before each operation.
+// Lets other ranks run before each operation.
 class Interrupted final : public Driver {
  public:
   Interrupted(Driver& driver, const std::function<void()>& pause)
@@ -74,14 +81,17 @@ class Interrupted final : public Driver {
 
 class World {
  public:
-  World(const Program& program, double possible, const Policy& policy, const SoftOptions& options)
+  World(const Program& program, double possible, const Policy& policy, const LaneSettings& lanes,
+        const SoftOptions& options)
       : program_(program),
         possible_(possible),
         policy_(policy),
+        lane_settings_(lanes),
         machine_(options),
         next_(program.ranks),
         pauses_(program.ranks),
-        busy_(program.ranks) {
+        busy_(program.ranks),
+        waits_(program.ranks) {
     for (size_t rank = 0; rank < program.ranks; ++rank) {
       SoftDriver& driver = machine_.Open(static_cast<int>(rank));
       drivers_.push_back(&driver);
@@ -98,70 +108,76 @@ class World {
 
   SoftMachine& machine() { return machine_; }
 
-  // One rank's next group. `moment` and `pause` are for its wait for others. A graph runs once, at
-  // once.
+  // Runs one rank's next group. `moment` is called where the rank waits for others, `pause` between
+  // its operations. A captured graph runs once, immediately.
   void RunNext(size_t rank, Random& random, const std::function<bool(uint64_t)>& moment,
                const std::function<void()>& pause) {
     const Step& step = program_.steps[rank][next_[rank]++];
     pauses_[rank] = pause;
     SoftDriver& driver = *drivers_[rank];
     const Stream stream = streams_[rank][step.stream];
-    std::vector<Message> messages;
+    std::vector<GroupMessage> messages;
     for (const Call& call : step.calls) {
       const Sent& sent = program_.messages[call.message];
       Prepare(driver, stream, call, rank);
       messages.push_back({.port = &Of(sent).ports[static_cast<size_t>(call.role)],
-                          .address = Place(rank, call.message),
+                          .address = AddressOf(rank, call.message),
                           .bytes = sent.bytes,
                           .allocation = rank + 1,
                           .offset = call.message * kPlace,
-                          .possible = std::bernoulli_distribution(possible_)(random),
+                          .can_copy = std::bernoulli_distribution(possible_)(random),
                           .small = sent.bytes < kFloor,
                           .captured = sent.captured});
     }
-    // As a communicator that does not block.
+    // Like a nonblocking communicator.
     const bool later = random() % 4 == 0;
     std::vector<NativeCall> calls;
     const auto native = [&] { return calls.empty() || NativeGroup(driver, stream, calls); };
-    const Surroundings surroundings = {
+    const GroupContext context = {
         .policy = policy_,
-        .moment = moment,
-        .pause = pause,
-        .capture =
+        .wait_for_receiver = moment,
+        .wait_for_capture =
             [&pause, left = 120]() mutable {
               pause();
               return --left > 0;
             },
-        .native =
+        .start_native =
             [&](const std::vector<std::vector<size_t>>& which) {
               for (const size_t i : which[0]) {
                 const Sent& sent = program_.messages[step.calls[i].message];
                 calls.push_back({.lane = &Of(sent).native,
                                  .role = step.calls[i].role,
-                                 .address = Place(rank, step.calls[i].message),
+                                 .address = AddressOf(rank, step.calls[i].message),
                                  .bytes = sent.bytes});
               }
-              if (later) return Surroundings::Native::kInProgress;
-              return native() ? Surroundings::Native::kDone : Surroundings::Native::kRefused;
+              if (later) return NativeStart::kInProgress;
+              return native() ? NativeStart::kComplete : NativeStart::kRefused;
             },
     };
     Interrupted interrupted(driver, pause);
-    const Outcome outcome =
-        RunGroup({{.messages = std::move(messages), .stream = stream, .driver = &interrupted}},
-                 surroundings);
-    if (outcome.rest) {
+    const GroupOutcome outcome = RunGroup(
+        {{.messages = std::move(messages), .stream = stream, .driver = &interrupted}}, context);
+    if (outcome.enqueue_rest) {
       pause();
-      if (!native() || !outcome.rest()) Trouble("CUDA refused what comes behind NCCL's part");
+      if (!native() || !outcome.enqueue_rest())
+        Trouble("CUDA refused what comes behind NCCL's part");
     }
     if (!outcome.error.empty()) Trouble(outcome.error);
     {
       const std::scoped_lock lock(mutex_);
-      for (const Outcome::Way& way : outcome.ways[0]) ++paths_[way.path];
+      for (const MessageOutcome& way : outcome.messages[0]) {
+        ++paths_[way.path];
+        if (way.path == Path::kNative && way.reason == NativeReason::kRingFull) ++full_;
+      }
     }
     for (const Call& call : step.calls) Check(driver, stream, call, rank);
+    if (HasNext(rank) && program_.steps[rank][next_[rank]].waits) {
+      waits_[rank] = true;
+      driver.Kernel(stream, [this, rank] { waits_[rank] = false; });
+    }
   }
 
-  // Of all streams, our own as well.
+  // Waits for all streams, including the library's.
   bool Finish() {
     bool over = true;
     for (size_t rank = 0; rank < program_.ranks; ++rank) {
@@ -180,11 +196,19 @@ class World {
 
   bool HasNext(size_t rank) const { return next_[rank] < program_.steps[rank].size(); }
 
-  // By chance a rank that is not in the middle of a group takes its next one. False: none can.
+  bool HasAnyNext() const {
+    for (size_t rank = 0; rank < program_.ranks; ++rank) {
+      if (HasNext(rank)) return true;
+    }
+    return false;
+  }
+
+  // Runs the next group of a random rank that is not inside a group. Returns false if there is
+  // none.
   bool RunAny(Random& random) {
     std::vector<size_t> able;
     for (size_t rank = 0; rank < program_.ranks; ++rank) {
-      if (!busy_[rank] && HasNext(rank)) able.push_back(rank);
+      if (!busy_[rank] && !waits_[rank] && HasNext(rank)) able.push_back(rank);
     }
     if (able.empty()) return false;
     const size_t rank = able[random() % able.size()];
@@ -210,6 +234,7 @@ class World {
     Ran ran;
     ran.over = over;
     ran.paths = paths_;
+    ran.full = full_;
     std::ostringstream text;
     text << trouble_;
     for (const std::string& error : machine_.Errors()) text << error << "\n";
@@ -227,7 +252,7 @@ class World {
 
  private:
   Lane& Of(const Sent& sent) { return *lanes_.at({sent.comm, sent.from, sent.to}); }
-  DeviceAddress Place(size_t rank, size_t message) const {
+  DeviceAddress AddressOf(size_t rank, size_t message) const {
     return memory_[rank] + message * kPlace;
   }
 
@@ -240,60 +265,62 @@ class World {
       const size_t mine = role == Role::kSender ? sent.from : sent.to;
       const size_t peer = role == Role::kSender ? sent.to : sent.from;
       SoftDriver& driver = *drivers_[mine];
-      lane->ends[static_cast<size_t>(role)] = std::make_unique<LaneEnd>(*lane->memory, role);
+      lane->ends[static_cast<size_t>(role)] = std::make_unique<LaneEnd>(
+          *lane->memory, lane_settings_.opened ? lane->opened.memory : lane->shut, role,
+          lane_settings_.ring);
       Port& port = lane->ports[static_cast<size_t>(role)];
       port.end = lane->ends[static_cast<size_t>(role)].get();
       port.streams[PlanStream::kToPeer] = driver.NewStream();
       port.name = "rank " + std::to_string(sent.from) + " to rank " + std::to_string(sent.to);
       machine_.Name(port.streams[PlanStream::kToPeer],
                     port.name + (role == Role::kSender ? ", sender" : ", receiver"));
-      if (buffer == 0) buffer = drivers_[sent.to]->Allocate(kFifo.room());
+      if (buffer == 0) buffer = drivers_[sent.to]->Allocate(kVccl.lane_bytes());
       const DeviceAddress slots =
           role == Role::kReceiver ? buffer : driver.Import(*drivers_[sent.to], buffer);
-      lane->fifos[static_cast<size_t>(role)] = std::make_unique<Fifo>(kFifo, slots);
-      port.fifo = [fifo = lane->fifos[static_cast<size_t>(role)].get()] { return fifo; };
+      auto& channels = lane->channels[static_cast<size_t>(role)];
+      channels = std::make_unique<vccl::Channels>(kVccl, lane->memory->vccl, role, slots);
+      port.channels = [channels = channels.get()] { return channels; };
       const DeviceAddress base = driver.Import(*drivers_[peer], memory_[peer]);
       if (role == Role::kSender) {
         lane->staging = std::make_unique<Staging>(driver.Allocate(kStaging), kStaging);
-        // As if others came just then: nothing that was seen of them before holds behind.
+        // Other ranks may run at this point. The code must not rely on anything it read before.
         port.staging = [this, mine, staging = lane->staging.get()] {
           pauses_[mine]();
           return staging;
         };
-        // The peer has not mapped it when it is first asked for.
-        port.staging_place = [asked = false]() mutable -> std::optional<sendrecv::Place> {
+        // At the first call the peer has not mapped it yet.
+        port.staging_address = [asked = false]() mutable -> std::optional<ExportedAddress> {
           if (!std::exchange(asked, true)) return std::nullopt;
-          return sendrecv::Place{.allocation = kStagingNumber, .offset = 0};
+          return ExportedAddress{.allocation = kStagingNumber, .offset = 0};
         };
       }
-      port.look = [] {};
+      port.map_new = [] {};
       const DeviceAddress staging =
           role == Role::kReceiver ? driver.Import(*drivers_[peer], lane->staging->base()) : 0;
-      port.resolve = [base, peer, staging](uint64_t allocation, uint64_t offset) {
+      port.resolve = [base, peer, staging](uint64_t allocation, uint64_t offset, uint64_t) {
         if (allocation == kStagingNumber) return staging + offset;
         return allocation == peer + 1 ? base + offset : 0;
       };
     }
   }
 
-  // What the application computes into a buffer before it is sent, and has in it before it
-  // receives.
+  // Fills the buffers of a call: with the message before a send, with other bytes before a receive.
   void Prepare(SoftDriver& driver, Stream stream, const Call& call, size_t rank) {
     const uint64_t bytes = program_.messages[call.message].bytes;
     const bool sends = call.role == Role::kSender;
     driver.Kernel(stream, [this, &driver, call, rank, bytes, sends] {
       std::vector<uint8_t> data(bytes, 0xEE);
       for (uint64_t i = 0; sends && i < bytes; ++i) data[i] = ContentOf(call.message, i);
-      driver.Write(Place(rank, call.message), data.data(), bytes);
+      driver.Write(AddressOf(rank, call.message), data.data(), bytes);
     });
   }
 
-  // And after: what was received is right, what was sent is the application's to write.
+  // Checks what was received, and overwrites what was sent, as an application may.
   void Check(SoftDriver& driver, Stream stream, const Call& call, size_t rank) {
     const uint64_t bytes = program_.messages[call.message].bytes;
     driver.Kernel(stream, [this, &driver, call, rank, bytes] {
       std::vector<uint8_t> data(bytes, 0xDD);
-      const DeviceAddress place = Place(rank, call.message);
+      const DeviceAddress place = AddressOf(rank, call.message);
       if (call.role == Role::kSender) {
         driver.Write(place, data.data(), bytes);
         return;
@@ -311,16 +338,19 @@ class World {
   const Program& program_;
   const double possible_;
   const Policy policy_;
+  const LaneSettings lane_settings_;
   SoftMachine machine_;
   std::vector<SoftDriver*> drivers_;
   std::vector<DeviceAddress> memory_;
   std::vector<std::vector<Stream>> streams_;
   std::map<std::tuple<size_t, size_t, size_t>, std::unique_ptr<Lane>> lanes_;
   std::vector<size_t> next_;                   // by rank
-  std::vector<std::function<void()>> pauses_;  // by rank: of its present group
-  std::vector<char> busy_;                     // by rank: in the middle of a group
+  std::vector<std::function<void()>> pauses_;  // by rank: called inside its present group
+  std::vector<char> busy_;                     // by rank: it is inside a group
+  std::vector<char> waits_;                    // by rank: it waits for its stream
   std::mutex mutex_;
   std::map<Path, size_t> paths_;
+  size_t full_ = 0;
   std::string trouble_;
 };
 
@@ -333,22 +363,23 @@ SoftOptions OptionsFor(const Program& program) {
 
 }  // namespace
 
-Ran RunProgram(const Program& program, Random& random, double possible, const Policy& policy) {
-  World world(program, possible, policy, OptionsFor(program));
-  bool more = true;
-  while (more) {
-    more = world.RunAny(random);
+Ran RunProgram(const Program& program, Random& random, double possible, const Policy& policy,
+               const LaneSettings& lanes) {
+  World world(program, possible, policy, lanes, OptionsFor(program));
+  while (world.HasAnyNext()) {
+    // Stuck: no rank and no operation can continue, and the program is not complete.
+    if (!world.RunAny(random) && !world.machine().Step(random)) break;
     for (uint64_t i = random() % 30; i > 0; --i) world.machine().Step(random);
   }
-  return world.Result(world.machine().Run(random));
+  return world.Result(world.machine().Run(random) && !world.HasAnyNext());
 }
 
 Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
-                        const Policy& policy) {
+                        const Policy& policy, const LaneSettings& lanes) {
   SoftOptions options = OptionsFor(program);
   options.delay_bits = 2;
   options.seed = seed;
-  World world(program, possible, policy, options);
+  World world(program, possible, policy, lanes, options);
   world.machine().Start(2);
   world.machine().RunHosts(static_cast<int>(program.ranks), [&](int number) {
     const auto rank = static_cast<size_t>(number);

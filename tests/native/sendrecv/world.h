@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that run programs by RunGroup on a machine in software.
+// Runs programs with RunGroup on a software machine.
 #ifndef NCCLTUNE_TESTS_SENDRECV_WORLD_H_
 #define NCCLTUNE_TESTS_SENDRECV_WORLD_H_
 
@@ -23,24 +23,32 @@ inline constexpr uint64_t kEagerLimit = 1024;
 inline constexpr uint64_t kFloor = 128;
 inline constexpr Kind kKind = {.floor = kFloor, .eager = kEagerLimit, .largest = 3 * kEagerLimit};
 
-// Straight from memory to memory, and through buffers of the receivers.
+// The two policies: direct copies, and copies through buffers of the receivers.
 inline constexpr Policy kCopies = {.eager_limit = kEagerLimit};
 inline constexpr Policy kWithGraphs = {.eager_limit = kEagerLimit, .graphs = true};
-inline constexpr Policy kThroughBuffers = {.eager_limit = kEagerLimit, .fifo = true};
+inline constexpr Policy kThroughBuffers = {.eager_limit = kEagerLimit, .vccl = true};
 
 struct Ran {
   bool over = false;
   std::string trouble;           // empty: all bytes were right
-  std::map<Path, size_t> paths;  // how often
+  std::map<Path, size_t> paths;  // number of messages by path
+  size_t full = 0;               // number of messages that found a full ring
 };
 
-// How likely a message can be carried by a copy engine; 0: all by NCCL.
-Ran RunProgram(const Program& program, Random& random, double possible,
-               const Policy& policy = kCopies);
+// Settings of the lanes of a world.
+struct LaneSettings {
+  uint64_t ring = LaneMemory::kSlots;
+  bool opened = true;  // the gates are open at first
+};
 
-// The same by threads, one for each rank.
+// Runs a program in a random order. `possible`: the probability that a copy engine may carry a
+// message; 0: NCCL carries all.
+Ran RunProgram(const Program& program, Random& random, double possible,
+               const Policy& policy = kCopies, const LaneSettings& lanes = {});
+
+// Does the same with a thread for each rank.
 Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
-                        const Policy& policy = kCopies);
+                        const Policy& policy = kCopies, const LaneSettings& lanes = {});
 
 }  // namespace nccltune::sendrecv
 

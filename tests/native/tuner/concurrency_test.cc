@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives from many threads while another one gives orders; says most under the tsan preset.
+// Many threads ask for decisions while another one changes the orders; most useful with the thread
+// sanitizer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -42,7 +43,7 @@ TEST(Concurrency, ACallSeesAWholeOrderOrNone) {
   }
   nccltune_tuner_decision decision{};
   nccltune_tuner_table table{};
-  // Until the callers have had their part in it.
+  // Continue until the callers have made enough calls.
   for (int i = 0; i < 2000 || decision.sequence < 100; ++i) {
     nccltune_tuner_force(abi::kAllReduce, abi::kTree, abi::kSimple, 8, 4096);
     nccltune_tuner_record(i % 2);

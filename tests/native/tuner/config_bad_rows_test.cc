@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each way in which a row can be bad, with the words that a user gets.
+// Every kind of bad row, with its message.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -86,6 +86,8 @@ const BadRow kBadRows[] = {
      "column 6 (channels): '-2' is not a number of channels; " + std::string(kChannels)},
     {"ZeroNodes", "allreduce,0,1,tree,ll,-1,0,-1",
      "column 7 (nNodes): '0' is not a number of nodes; " + std::string(kAnyOrMore)},
+    {"ZeroRanks", "allreduce,0,1,tree,ll,-1,-1,0",
+     "column 8 (nRanks): '0' is not a number of ranks; " + std::string(kAnyOrMore)},
     {"RanksOverflow", "allreduce,0,1,tree,ll,-1,-1,2147483648",
      "column 8 (nRanks): '2147483648' is not a number of ranks; " + std::string(kAnyOrMore)},
     {"ZeroPipeOps", "allreduce,0,1,tree,ll,-1,-1,-1,0",
@@ -104,6 +106,8 @@ const BadRow kBadRows[] = {
      "column 11 (chunkBytes): empty; " + std::string(kChunks)},
     {"ControlCharacters", "allreduce,0,1,tr\x1b[31mee,ll,-1,-1,-1",
      "column 4 (algorithm): 'tr\\x1b[31mee' is not an algorithm; " + std::string(kAlgorithms)},
+    {"TheFirstOfTwoBadColumns", "allreduce,0,1,tree,ll,0,-1,0",
+     "column 6 (channels): '0' is not a number of channels; " + std::string(kChannels)},
     {"LoneCarriageReturn", "allreduce,0,1,tree,ll,-1,-1,-1\rallreduce",
      "column 8 (nRanks): '-1\\x0dallreduce' is not a number of ranks; " + std::string(kAnyOrMore)},
 };
@@ -111,7 +115,7 @@ const BadRow kBadRows[] = {
 class BadRowTest : public ::testing::TestWithParam<BadRow> {};
 
 TEST_P(BadRowTest, IsRefusedInTheseWords) {
-  const Config config = ParseConfig(std::string("# first line\n") + GetParam().row + "\n");
+  const TunerConfig config = ParseConfig(std::string("# first line\n") + GetParam().row + "\n");
   EXPECT_TRUE(config.rules.empty());
   EXPECT_EQ(config.bad_lines, 1U);
   ASSERT_EQ(config.problems.size(), 1U);
@@ -120,7 +124,7 @@ TEST_P(BadRowTest, IsRefusedInTheseWords) {
   EXPECT_EQ(config.problems[0].text, GetParam().problem);
 }
 
-INSTANTIATE_TEST_SUITE_P(Config, BadRowTest, ::testing::ValuesIn(kBadRows),
+INSTANTIATE_TEST_SUITE_P(TunerConfig, BadRowTest, ::testing::ValuesIn(kBadRows),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(BadRow, LongCellsAreCut) {

@@ -11,7 +11,7 @@ namespace nccltune::tuner {
 namespace {
 
 TEST(ConfigHeader, ReadsWhatTheWriterWrites) {
-  const Config config = ParseConfig(
+  const TunerConfig config = ParseConfig(
       "# nccltune: schema=1 nccl=2.28.9 gpu=\"NVIDIA H200\"\n"
       "# nccltune: study=\"h200x4 as 4 nodes\" created=2026-11-21\n"
       "allreduce,0,1,tree,ll,-1,-1,-1\n");
@@ -57,7 +57,7 @@ TEST(ConfigHeader, ANewerSchemaIsNoted) {
 }
 
 TEST(ConfigHeader, TheFirstValueCounts) {
-  const Config config =
+  const TunerConfig config =
       ParseConfig("# nccltune: gpu=A nccl=2.28.9\n# nccltune: gpu=B nccl=2.28.9\n");
   EXPECT_EQ(config.header.gpu, "A");
   EXPECT_EQ(config.bad_lines, 0U);

@@ -12,8 +12,9 @@
 namespace nccltune::tuner {
 namespace {
 
-TEST(Config, ReadsEveryColumn) {
-  const Config config = ParseConfig("reducescatter,1024,2048,nvls_tree,ll128,8,4,32,2,1,65536\n");
+TEST(TunerConfig, ReadsEveryColumn) {
+  const TunerConfig config =
+      ParseConfig("reducescatter,1024,2048,nvls_tree,ll128,8,4,32,2,1,65536\n");
   ASSERT_EQ(config.rules.size(), 1U);
   EXPECT_EQ(config.bad_lines, 0U);
   EXPECT_TRUE(config.problems.empty());
@@ -32,8 +33,8 @@ TEST(Config, ReadsEveryColumn) {
   EXPECT_EQ(rule.line, 1U);
 }
 
-TEST(Config, ChunkSizes) {
-  const Config config = ParseConfig(
+TEST(TunerConfig, ChunkSizes) {
+  const TunerConfig config = ParseConfig(
       "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,16\n"
       "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,1073741824\n"
       "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,-1\n"
@@ -46,8 +47,8 @@ TEST(Config, ChunkSizes) {
   EXPECT_EQ(config.rules[3].chunk_bytes, 0U);
 }
 
-TEST(Config, ChunkSizesBelowTheGrainAreNotPassedOn) {
-  const Config config = ParseConfig(
+TEST(TunerConfig, ChunkSizesBelowTheGrainAreNotPassedOn) {
+  const TunerConfig config = ParseConfig(
       "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,15\n"
       "allreduce,0,1,tree,ll128,-1,-1,-1,-1,-1,1919\n"
       "allreduce,0,1,tree,simple,-1,-1,-1,-1,-1,511\n"
@@ -66,8 +67,8 @@ TEST(Config, ChunkSizesBelowTheGrainAreNotPassedOn) {
   EXPECT_EQ(config.rules[3].chunk_bytes, 512U);
 }
 
-TEST(Config, LastThreeColumnsAreOptional) {
-  const Config config = ParseConfig(
+TEST(TunerConfig, LastThreeColumnsAreOptional) {
+  const TunerConfig config = ParseConfig(
       "allreduce,0,1,tree,ll,-1,-1,-1\n"
       "allreduce,0,1,tree,ll,-1,-1,-1,3\n");
   ASSERT_EQ(config.rules.size(), 2U);
@@ -77,8 +78,8 @@ TEST(Config, LastThreeColumnsAreOptional) {
   EXPECT_EQ(config.rules[1].registered, kAny);
 }
 
-TEST(Config, MinusOneIsAnyOrDefault) {
-  const Config config = ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1,-1,-1");
+TEST(TunerConfig, MinusOneIsAnyOrDefault) {
+  const TunerConfig config = ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1,-1,-1");
   ASSERT_EQ(config.rules.size(), 1U);
   const Rule& rule = config.rules.front();
   EXPECT_EQ(rule.channels, 0);
@@ -88,8 +89,8 @@ TEST(Config, MinusOneIsAnyOrDefault) {
   EXPECT_EQ(rule.registered, kAny);
 }
 
-TEST(Config, KnowsAllNames) {
-  const Config config = ParseConfig(
+TEST(TunerConfig, KnowsAllNames) {
+  const TunerConfig config = ParseConfig(
       "broadcast,0,1,tree,ll,-1,-1,-1\nreduce,0,1,ring,ll128,-1,-1,-1\n"
       "allgather,0,1,collnet_direct,simple,-1,-1,-1\n"
       "reducescatter,0,1,collnet_chain,ll,-1,-1,-1\nallreduce,0,1,nvls,ll,-1,-1,-1\n"
@@ -104,15 +105,23 @@ TEST(Config, KnowsAllNames) {
   }
 }
 
-TEST(Config, LargestSizeIsTheLargestNumber) {
-  const Config config = ParseConfig("allreduce,0,18446744073709551615,tree,ll,64,-1,-1\n");
+TEST(TunerConfig, LargestSizeIsTheLargestNumber) {
+  const TunerConfig config = ParseConfig("allreduce,0,18446744073709551615,tree,ll,64,-1,-1\n");
   ASSERT_EQ(config.rules.size(), 1U);
   EXPECT_EQ(config.rules.front().max_bytes, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(config.rules.front().channels, 64);
 }
 
-TEST(Config, LineEndsBlanksAndMarks) {
-  const Config config = ParseConfig(
+TEST(TunerConfig, ARangeMayBeOneSize) {
+  const TunerConfig config = ParseConfig("allreduce,4096,4096,tree,ll,-1,-1,-1\n");
+  EXPECT_EQ(config.bad_lines, 0U);
+  ASSERT_EQ(config.rules.size(), 1U);
+  EXPECT_EQ(config.rules.front().min_bytes, 4096U);
+  EXPECT_EQ(config.rules.front().max_bytes, 4096U);
+}
+
+TEST(TunerConfig, LineEndsBlanksAndMarks) {
+  const TunerConfig config = ParseConfig(
       "\xEF\xBB\xBF# a comment\r\n"
       "\r\n"
       " \t \r\n"
@@ -126,16 +135,16 @@ TEST(Config, LineEndsBlanksAndMarks) {
   EXPECT_EQ(config.rules[1].line, 6U);
 }
 
-TEST(Config, EmptyFilesHaveNoRules) {
+TEST(TunerConfig, EmptyFilesHaveNoRules) {
   for (const char* content : {"", "\n", "\r\n\n", "# only this", "\xEF\xBB\xBF"}) {
-    const Config config = ParseConfig(content);
+    const TunerConfig config = ParseConfig(content);
     EXPECT_TRUE(config.rules.empty());
     EXPECT_EQ(config.bad_lines, 0U);
   }
 }
 
-TEST(Config, ABadLineLeavesTheRest) {
-  const Config config =
+TEST(TunerConfig, ABadLineLeavesTheRest) {
+  const TunerConfig config =
       ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1\nnonsense\nallreduce,2,3,tree,ll,-1,-1,-1\n");
   EXPECT_EQ(config.rules.size(), 2U);
   EXPECT_EQ(config.bad_lines, 1U);
@@ -144,12 +153,12 @@ TEST(Config, ABadLineLeavesTheRest) {
   EXPECT_TRUE(config.problems[0].bad);
 }
 
-TEST(Config, LongLinesWorkAndAreNoted) {
+TEST(TunerConfig, LongLinesWorkAndAreNoted) {
   const std::string row = "allreduce,0,1,tree,ll,-1,-1,-1";
-  const Config fits = ParseConfig(std::string(255 - row.size(), ' ') + row + "\r\n");
+  const TunerConfig fits = ParseConfig(std::string(255 - row.size(), ' ') + row + "\r\n");
   EXPECT_EQ(fits.rules.size(), 1U);
   EXPECT_EQ(fits.notes, 0U);
-  const Config longer = ParseConfig(std::string(256 - row.size(), ' ') + row + "\n");
+  const TunerConfig longer = ParseConfig(std::string(256 - row.size(), ' ') + row + "\n");
   EXPECT_EQ(longer.rules.size(), 1U);
   EXPECT_EQ(longer.bad_lines, 0U);
   ASSERT_EQ(longer.notes, 1U);
@@ -158,8 +167,8 @@ TEST(Config, LongLinesWorkAndAreNoted) {
             "rest as another row");
 }
 
-TEST(Config, CollnetTakesNoChannels) {
-  const Config config = ParseConfig(
+TEST(TunerConfig, CollnetTakesNoChannels) {
+  const TunerConfig config = ParseConfig(
       "allreduce,0,1,collnet_chain,simple,8,-1,-1\nallreduce,0,1,collnet_chain,simple,-1,-1,-1\n");
   ASSERT_EQ(config.rules.size(), 2U);
   EXPECT_EQ(config.rules[0].channels, 0);
@@ -170,44 +179,44 @@ TEST(Config, CollnetTakesNoChannels) {
             "column 6 (channels): not passed on for CollNet, where NCCL does not check it");
 }
 
-TEST(Config, RubbishIsCountedAndOnlyTheFirstLinesAreKept) {
+TEST(TunerConfig, RubbishIsCountedAndOnlyTheFirstLinesAreKept) {
   std::string content;
   for (int i = 0; i < 1000; ++i) content += "rubbish\n";
-  const Config config = ParseConfig(content);
+  const TunerConfig config = ParseConfig(content);
   EXPECT_EQ(config.bad_lines, 1000U);
   EXPECT_EQ(config.problems.size(), kMostProblems);
 }
 
-TEST(Config, Utf16IsNamed) {
+TEST(TunerConfig, Utf16IsNamed) {
   using namespace std::string_literals;
   for (const std::string& mark : {"\xFF\xFE"s, "\xFE\xFF"s}) {
-    const Config config = ParseConfig(mark + "a\0l\0l\0\n\0"s);
+    const TunerConfig config = ParseConfig(mark + "a\0l\0l\0\n\0"s);
     EXPECT_EQ(config.bad_lines, 1U);
     ASSERT_EQ(config.problems.size(), 1U);
     EXPECT_EQ(config.problems[0].text, "the file is UTF-16; save it as UTF-8 or plain ASCII");
   }
 }
 
-TEST(Config, NulBytesAreBad) {
+TEST(TunerConfig, NulBytesAreBad) {
   using namespace std::string_literals;
-  const Config config = ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1\0\n# a\0b\n"s);
+  const TunerConfig config = ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1\0\n# a\0b\n"s);
   EXPECT_TRUE(config.rules.empty());
   EXPECT_EQ(config.bad_lines, 2U);
   EXPECT_EQ(config.problems[0].text, "a NUL byte: this is not a text file");
 }
 
-TEST(Config, RowsBeyondTheLimitAreBad) {
+TEST(TunerConfig, RowsBeyondTheLimitAreBad) {
   std::string content;
   const std::string row = "allreduce,0,1,tree,ll,-1,-1,-1\n";
   content.reserve(row.size() * (kMostRules + 2));
   for (size_t i = 0; i < kMostRules + 2; ++i) content += row;
-  const Config config = ParseConfig(content);
+  const TunerConfig config = ParseConfig(content);
   EXPECT_EQ(config.rules.size(), kMostRules);
   EXPECT_EQ(config.bad_lines, 2U);
   EXPECT_EQ(config.problems[0].text, "a file has at most 262144 rows");
 }
 
-TEST(Config, HashIsOfTheRawBytes) {
+TEST(TunerConfig, HashIsOfTheRawBytes) {
   const std::string content = "\xEF\xBB\xBF# x\r\n";
   EXPECT_EQ(ParseConfig(content).content_hash, ContentHash(content));
   EXPECT_EQ(ParseConfig("").content_hash, 0xcbf29ce484222325U);

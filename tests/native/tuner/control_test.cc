@@ -131,7 +131,8 @@ TEST_P(ControlTest, ChannelsAreNotForcedWhereCollnetMayRun) {
   EXPECT_EQ(Chosen(collnet, version()), (Pair{abi::kCollnetChain, abi::kSimple}));
   EXPECT_EQ(collnet.channels, 0);
   EXPECT_EQ(LastDecision().outcome, NCCLTUNE_TUNER_CHANNELS_REFUSED);
-  // Channels alone: NCCL picks the algorithm, and the table has CollNet in it.
+  // Only the number of channels is forced: NCCL picks the algorithm, and the table contains
+  // CollNet.
   nccltune_tuner_force(abi::kAllReduce, -1, -1, 8, 0);
   EXPECT_EQ(tuner.Ask(MakeCall(5)).channels, 0);
   if (version() == 2) return;
@@ -189,13 +190,13 @@ TEST_P(TableControlTest, RecordsTheTableAsNcclHandedItOver) {
   nccltune_tuner_record(0);
   tuner.Ask(MakeCall(7));
   ASSERT_EQ(nccltune_tuner_last_table(abi::kAllReduce, 7, &table), NCCLTUNE_TUNER_OK);
-  EXPECT_EQ(table.sequence, sequence);  // what was kept stays readable
+  EXPECT_EQ(table.sequence, sequence);  // records stay readable
 }
 
 TEST_P(TableControlTest, KeepsTheNewestTables) {
   const TestTuner tuner(version(), kScale);
   nccltune_tuner_record(1);
-  // Four times as many sizes as there is room for, the last 100 of which must be there.
+  // Four times as many sizes as fit. The last 100 must be found.
   constexpr uint64_t kAsked = 4096;
   for (uint64_t i = 0; i < kAsked; ++i) tuner.Ask(MakeCall(i * 1000));
   nccltune_tuner_table table{};
@@ -204,6 +205,8 @@ TEST_P(TableControlTest, KeepsTheNewestTables) {
     EXPECT_EQ(table.bytes, i * 1000);
   }
   EXPECT_EQ(nccltune_tuner_last_table(abi::kAllReduce, 999999999, &table), NCCLTUNE_TUNER_NOTHING);
+  ASSERT_EQ(nccltune_tuner_last_table(abi::kAllReduce, SIZE_MAX, &table), NCCLTUNE_TUNER_OK);
+  EXPECT_EQ(table.bytes, (kAsked - 1) * 1000);
 }
 
 TEST_P(ChunkControlTest, ForcedChunkSizes) {
@@ -214,7 +217,7 @@ TEST_P(ChunkControlTest, ForcedChunkSizes) {
   EXPECT_EQ(LastDecision().chunk_bytes_before, 1024U);
   EXPECT_EQ(LastDecision().chunk_bytes, 65536U);
   EXPECT_EQ(LastDecision().outcome, NCCLTUNE_TUNER_APPLIED);
-  // NCCL runs something else after all, or another collective: not meant for it.
+  // NCCL runs another pair or collective: the size does not apply.
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 1024), 1024U);
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kRing, abi::kLl, 1024), 1024U);
   EXPECT_EQ(tuner.AskChunk(abi::kBroadcast, abi::kRing, abi::kSimple, 1024), 1024U);
@@ -242,8 +245,10 @@ TEST_P(ChunkControlTest, OrdersGoBeforeARulesChunkSize) {
   EXPECT_EQ(chunk(), 1024U);  // no rule was taken for that call
   tuner.Ask(MakeCall(5));
   EXPECT_EQ(chunk(), 32768U);
-  // The record names what the rule gave.
+  // The record contains the rule's choice.
   nccltune_tuner_record(1);
+  tuner.Ask(MakeCall(20000));  // no rule
+  EXPECT_EQ(chunk(), 1024U);
   tuner.Ask(MakeCall(5));
   EXPECT_EQ(chunk(), 32768U);
   EXPECT_EQ(LastDecision().source, NCCLTUNE_TUNER_BY_RULE);
@@ -258,7 +263,7 @@ TEST_P(ChunkControlTest, UnsafeChunkSizesAreRefused) {
   tuner.Ask(MakeCall(5));
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kLl128, 19200), 19200U);
   EXPECT_EQ(LastDecision().outcome, NCCLTUNE_TUNER_CHUNK_REFUSED);
-  // NVLS has buffers of its own that NCCL does not hold the number against: only down.
+  // NVLS has its own buffers, which NCCL does not check: only a smaller size is safe.
   nccltune_tuner_force(abi::kAllReduce, abi::kNvls, abi::kSimple, -1, 65536);
   tuner.Ask(MakeCall(5));
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 32768), 32768U);
@@ -300,6 +305,8 @@ TEST(Control, WhatWasNeverRecordedIsNothing) {
   nccltune_tuner_table table{};
   EXPECT_EQ(nccltune_tuner_last_decision(abi::kReduce, &decision), NCCLTUNE_TUNER_NOTHING);
   EXPECT_EQ(nccltune_tuner_last_table(abi::kReduce, SIZE_MAX, &table), NCCLTUNE_TUNER_NOTHING);
+  // An entry that is not in use has collective 0 (broadcast) and 0 bytes.
+  EXPECT_EQ(nccltune_tuner_last_table(abi::kBroadcast, 0, &table), NCCLTUNE_TUNER_NOTHING);
 }
 
 TEST(Control, Versions) {

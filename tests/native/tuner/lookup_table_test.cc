@@ -111,7 +111,7 @@ TEST(LookupTable, ConditionsAreTestedInFileOrder) {
   EXPECT_EQ(table.Find(5, 4, 1, kEverything)->order, 1U);
   EXPECT_EQ(table.Find(5, 1, 1, kEverything)->order, 2U);
   EXPECT_EQ(table.Find(5, 1, 0, kEverything)->order, 3U);
-  // An interface that does not tell about registration matches no row that asks for it.
+  // If the interface version does not pass registration, rows with that condition never match.
   EXPECT_EQ(table.Find(5, 1, kAny, kEverything)->order, 3U);
 }
 
@@ -124,7 +124,7 @@ TEST(LookupTable, AdjacentEqualSegmentsAreMerged) {
   EXPECT_EQ(std::count(used.begin(), used.end(), true), 1);
 }
 
-// Sizes that meet at edges more often than chance would have it.
+// Returns sizes that often lie at the edge of a range.
 uint64_t RandomSize(std::mt19937_64* random) {
   constexpr uint64_t kEdges[] = {0, 1, 1024, 1025, 65536, uint64_t{1} << 40U, kMax - 1, kMax};
   switch ((*random)() % 3) {
@@ -186,7 +186,7 @@ void CompareWithFirstMatch(std::mt19937_64* random, const std::vector<Rule>& rul
     const Candidate* const found = table.Find(bytes, call.pipe_ops, call.registered, usable);
     ASSERT_EQ(found == nullptr, expected == nullptr) << "bytes " << bytes;
     if (expected == nullptr) continue;
-    // Of rows with the same pair the first counts, also where conditions differ.
+    // Among rows with the same pair the first one wins, even if conditions differ.
     ASSERT_EQ(found->order, expected->line) << "bytes " << bytes;
     ASSERT_EQ(found->algorithm, expected->algorithm);
     ASSERT_EQ(found->protocol, expected->protocol);

@@ -4,7 +4,8 @@
 
 namespace nccltune::tuner {
 
-// The code (22809) that ncclGetVersion reports from now on; 0: it fails, as if there were no NCCL.
+// Sets the code that ncclGetVersion returns, such as 22809. 0 makes it fail, as if there were no
+// NCCL.
 void SetNcclVersion(int code);
 
 }  // namespace nccltune::tuner

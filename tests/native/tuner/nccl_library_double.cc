@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stands in for a libnccl.so that a framework brought along, privately loaded.
+// Simulates a libnccl.so that a framework has loaded privately.
 #include "abi/tuner_types.h"
 
 extern "C" {

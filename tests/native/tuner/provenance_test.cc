@@ -22,7 +22,7 @@ ConfigHeader Header(std::optional<NcclVersion> nccl, std::optional<std::string> 
 }
 
 TEST(Provenance, NamesWhatIsOtherwise) {
-  const Running here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
+  const RunningPlatform here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
   EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 28, 9}, "NVIDIA H200"), here), Reasons{});
   EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), here), Reasons{});
   EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 30, 0}, "NVIDIA H100"), here),
@@ -32,13 +32,13 @@ TEST(Provenance, NamesWhatIsOtherwise) {
 }
 
 TEST(Provenance, WhatIsUnknownIsNotCompared) {
-  const Running here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
+  const RunningPlatform here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
   EXPECT_EQ(StaleReasons(Header({}, {}), here), Reasons{});
   EXPECT_EQ(StaleReasons(Header(NcclVersion{2, 20, 1}, "A"), {}), Reasons{});
 }
 
 TEST(Provenance, MeasuredHereNeedsBothToBeKnownAndEqual) {
-  const Running here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
+  const RunningPlatform here = {NcclVersion{2, 28, 9}, "NVIDIA H200"};
   EXPECT_TRUE(MeasuredHere(Header(NcclVersion{2, 28, 3}, "NVIDIA H200"), here));
   EXPECT_FALSE(MeasuredHere(Header(NcclVersion{2, 28, 3}, {}), here));
   EXPECT_FALSE(MeasuredHere(Header({}, "NVIDIA H200"), here));
@@ -76,11 +76,11 @@ TEST(Provenance, TheGpuIsThatOfTheCurrentContext) {
     set_device(3);
     EXPECT_EQ(FindRunning(nullptr).gpu, "Double 3");
   }
-  EXPECT_EQ(FindRunning(nullptr).gpu, std::nullopt);  // not kept loaded by having been asked
+  EXPECT_EQ(FindRunning(nullptr).gpu, std::nullopt);  // the query must not keep it loaded
 }
 
 TEST(Provenance, TheNcclIsTheOneThatHandedOverTheLogger) {
-  SetNcclVersion(22809);  // one that the whole program sees
+  SetNcclVersion(22809);  // a global symbol of the program
   const ScopedLibrary nccl(NCCL_LIBRARY_DOUBLE);
   auto* const logger =
       nccl.Find<void(abi::LogLevel, unsigned long, const char*, int, const char*, ...)>(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shared object as it is shipped: what it exports, what it needs, and that it can leave.
+// The shipped shared object: its exports, its dependencies, and that it can be unloaded.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace nccltune::tuner {
 namespace {
 
-// The output of a command; the test fails when the command does.
+// Returns the output of a command; fails the test if the command fails.
 std::string OutputOf(const std::string& command) {
   const ProgramOutput output = RunLine(command);
   EXPECT_EQ(output.status, 0) << command;
@@ -53,7 +53,7 @@ TEST(SharedObject, ExportsExactlyThese) {
 #ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
 TEST(SharedObject, NeedsLibcAlone) {
   if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
-  // libc's own pieces: the loader, and what was separate before glibc 2.34.
+  // Parts of libc: the loader, and libraries that were separate before glibc 2.34.
   const std::set<std::string> allowed = {"libc.so.6", "libpthread.so.0", "libdl.so.2",
                                          "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"};
   std::istringstream lines(OutputOf("readelf --wide --dynamic " TUNER_PLUGIN));

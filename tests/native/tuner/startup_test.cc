@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What init makes of environment and file, and what it says. The test program exports
-// ncclGetVersion itself (nccl_double.cc), as a program with NCCL linked in would.
+// The result of init for an environment and a file, and its log lines. The test program exports
+// ncclGetVersion itself (nccl_double.cc), like a program that is linked with NCCL.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ class StartupTest : public ::testing::Test {
   }
   void TearDown() override { SetNcclVersion(0); }
 
-  // The log of one init with that content as configuration.
+  // Returns the log of one init with this configuration.
   static Lines Start(const ScopedFile& file, int version = 5, Scale scale = {4, 32}) {
     const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
     const TestTuner tuner(version, scale);
@@ -145,7 +145,7 @@ TEST_F(StartupTest, AFileOfRubbishDoesNotFloodTheLog) {
   std::string content;
   for (int i = 0; i < 5000; ++i) content += "rubbish " + std::to_string(i) + "\n";
   const Lines lines = Start(ScopedFile(content));
-  ASSERT_EQ(lines.size(), 18U);  // 16 lines, how many more, and the summary
+  ASSERT_EQ(lines.size(), 18U);  // 16 problems, the number of further ones, and the summary
   EXPECT_NE(lines[16].find("4984 more lines like these"), std::string::npos);
   EXPECT_NE(lines[17].find("5000 bad lines"), std::string::npos);
 }
@@ -183,10 +183,10 @@ TEST_F(StartupTest, ABadValueOfASettingIsNamed) {
   const ScopedVariable stale("NCCLTUNE_STALE", "Warm");
   const Lines lines = Start(file);
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[0], Prefix("WARN") + "NCCLTUNE_STRICT='yes' is not one of 0 1; taking 0");
+  EXPECT_EQ(lines[0], Prefix("WARN") + "NCCLTUNE_STRICT='yes' is not one of 0 1; using 0");
   EXPECT_EQ(lines[1], Prefix("WARN") +
                           "NCCLTUNE_STALE='Warm' is not one of warn off; did you mean 'warn'? "
-                          "taking warn");
+                          "using warn");
 }
 
 TEST_F(StartupTest, UnknownSettingsAreWarnedAboutOnce) {
@@ -198,10 +198,10 @@ TEST_F(StartupTest, UnknownSettingsAreWarnedAboutOnce) {
   ASSERT_EQ(lines.size(), 3U);
   std::sort(lines.begin(), lines.end());
   EXPECT_EQ(lines[1], Prefix("WARN") +
-                          "NCCLTUNE_CONFG is not a setting of nccltune and is not read; did you "
+                          "NCCLTUNE_CONFG is not a setting of nccltune and is ignored; did you "
                           "mean NCCLTUNE_CONFIG?");
-  EXPECT_EQ(lines[2], Prefix("WARN") +
-                          "NCCLTUNE_SOMETHING_ELSE is not a setting of nccltune and is not read");
+  EXPECT_EQ(lines[2],
+            Prefix("WARN") + "NCCLTUNE_SOMETHING_ELSE is not a setting of nccltune and is ignored");
   EXPECT_EQ(Start(file).size(), 1U);
 }
 
@@ -213,6 +213,11 @@ TEST_F(StartupTest, RulesOfAnotherNcclAreStale) {
                           ": stale rules, measured on NCCL 2.27.3 (this is 2.28.9); they are used "
                           "all the same, NCCLTUNE_STALE=off ends that; best measure again");
   EXPECT_TRUE(Decides(file));
+}
+
+TEST_F(StartupTest, AFileWithoutRulesIsNotStale) {
+  const ScopedFile file("# nccltune: nccl=2.27.3\n");
+  EXPECT_EQ(Start(file).size(), 1U);
 }
 
 TEST_F(StartupTest, StaleRulesCanBeSwitchedOff) {
@@ -228,9 +233,9 @@ TEST_F(StartupTest, StaleRulesCanBeSwitchedOff) {
             std::string::npos);
   EXPECT_FALSE(Decides(stale_file));
   EXPECT_TRUE(Decides(fresh_file));   // a patch release makes no difference
-  EXPECT_TRUE(Decides(silent_file));  // a file that does not say is not stale
+  EXPECT_TRUE(Decides(silent_file));  // a file without these values is not stale
   SetNcclVersion(0);
-  EXPECT_TRUE(Decides(stale_file));  // what runs is not known
+  EXPECT_TRUE(Decides(stale_file));  // the running platform is unknown
 }
 
 TEST_F(StartupTest, ChannelsAreSaidToBeCapsSince231) {

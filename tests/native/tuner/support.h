@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the plugin's tests share: an environment and files that clean up after themselves, and the
-// exported structs of all interface versions behind one face.
+// Shared parts of the plugin's tests: a temporary environment and files, and a uniform interface to
+// the exported structs of all versions.
 #ifndef NCCLTUNE_TESTS_TUNER_SUPPORT_H_
 #define NCCLTUNE_TESTS_TUNER_SUPPORT_H_
 
@@ -26,7 +26,7 @@ inline std::string NameOfVersion(const ::testing::TestParamInfo<int>& test) {
   return "v" + std::to_string(test.param);
 }
 
-// Sets a variable (or takes it away, for a null value) until the end of the scope.
+// Sets a variable, or removes it if the value is null, until the end of the scope.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value);
@@ -40,7 +40,7 @@ class ScopedVariable {
   bool was_set_;
 };
 
-// A file in the test's own folder.
+// A file in the test's own directory.
 class ScopedFile {
  public:
   explicit ScopedFile(std::string_view content);
@@ -54,16 +54,16 @@ class ScopedFile {
   std::string path_;
 };
 
-// A cost table with room behind it, so that a write past its end is seen.
+// A cost table with memory after it, so that a write past its end is detected.
 struct CostTable {
   static constexpr size_t kEntries = size_t{abi::kNumAlgorithms} * abi::kNumProtocols;
 
-  // Every entry its own time, none of them zero.
+  // Fills in a different nonzero time for every entry.
   CostTable();
 
   float& at(int algorithm, int protocol) { return entries[IndexOf(algorithm, protocol)]; }
   float at(int algorithm, int protocol) const { return entries[IndexOf(algorithm, protocol)]; }
-  // NCCL's way to pass it.
+  // Returns it in the type that NCCL passes.
   float** passed() { return reinterpret_cast<float**>(entries.data()); }
   bool SameBytes(const CostTable& other) const;
 
@@ -74,7 +74,7 @@ struct CostTable {
   std::array<float, kEntries + 3> entries;
 };
 
-// What one getCollInfo came to.
+// The result of one getCollInfo.
 struct Answer {
   CostTable table;
   int channels = 0;
@@ -82,7 +82,7 @@ struct Answer {
   int protocol = -1;   // v2 only
 };
 
-// One communicator of the plugin, as made through the exported struct of one version.
+// One communicator of the plugin, made through the exported struct of one version.
 class TestTuner {
  public:
   TestTuner(int version, Scale scale, bool with_log = true);
@@ -96,7 +96,8 @@ class TestTuner {
   // The constants as init left them, of the version's size; empty before v5.
   const std::vector<unsigned char>& constants() const { return constants_; }
 
-  // Asks with that table (v2: with both flags set), channels 0, algorithm and protocol -1.
+  // Calls getCollInfo with this table (v2: with both flags set), channels 0, algorithm and protocol
+  // -1.
   Answer Ask(const Call& call, const CostTable& table = {}) const;
   size_t AskChunk(int collective, int algorithm, int protocol, size_t proposed) const;
 
@@ -107,7 +108,7 @@ class TestTuner {
   std::vector<unsigned char> constants_;
 };
 
-// What the pair (algorithm, protocol) comes to in NCCL: named by v2, least cost from v3 on.
+// The pair that NCCL would run: named by v2, with the least cost since v3.
 struct Pair {
   int algorithm = -1;
   int protocol = -1;
@@ -118,7 +119,7 @@ Pair Chosen(const Answer& answer, int version);
 // The lines logged since the last call, as "WARN text" and "INFO text".
 std::vector<std::string> TakeLog();
 
-// The pattern that constants hold before init.
+// The pattern that the constants contain before init.
 inline constexpr unsigned char kConstantsPattern = 0xA5;
 
 }  // namespace nccltune::tuner

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Interface v2: what NCCL 2.21 can surely run, judged from two flags and the scale.
+// Interface v2: what NCCL 2.21 can certainly run, derived from two flags and the scale.
 #include "tuner/support_matrix.h"
 
 #include <gtest/gtest.h>

@@ -27,7 +27,7 @@ class VersionsTest : public ::testing::TestWithParam<int> {
   int version() const { return GetParam(); }
   bool has_table() const { return version() >= 3; }
 
-  // Nothing that NCCL set has changed.
+  // Expects that no value from NCCL has changed.
   void ExpectUntouched(const Answer& answer, const CostTable& before) const {
     EXPECT_TRUE(answer.table.SameBytes(before));
     EXPECT_EQ(answer.channels, 0);
@@ -96,6 +96,29 @@ TEST_P(VersionsTest, ChannelsOfTheRuleArePassedOn) {
   EXPECT_EQ(answer.channels, 12);
 }
 
+TEST_P(VersionsTest, WithoutChannelsInTheRuleTheNumberFromNcclStays) {
+  const ScopedFile file("allreduce,0,2048,ring,ll,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  CostTable table;
+  host::CollInfoCall call;
+  call.collective = abi::kAllReduce;
+  call.table = table.passed();
+  int channels = 5;
+  int algorithm = -1;
+  int protocol = -1;
+  call.channels = &channels;
+  call.algorithm = &algorithm;
+  call.protocol = &protocol;
+  for (const uint64_t bytes : {2048U, 2049U}) {  // with a rule, without one
+    call.bytes = bytes;
+    EXPECT_EQ(tuner.interface().GetCollInfo(tuner.context(), call), abi::kSuccess);
+    EXPECT_EQ(channels, 5);
+  }
+  EXPECT_EQ(has_table() ? table.at(abi::kRing, abi::kLl) : 0.0F, 0.0F);
+  EXPECT_EQ(algorithm, has_table() ? -1 : abi::kRing);
+}
+
 TEST_P(VersionsTest, CollnetChannelsAreNotPassedOn) {
   const ScopedFile file("allreduce,0,2048,collnet_chain,simple,12,-1,-1\n");
   const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
@@ -121,19 +144,20 @@ TEST_P(TableVersionsTest, WhatNcclIgnoresIsNeverChosen) {
       "allreduce,0,9999,tree,ll128,-1,-1,-1\n");
   const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
   const TestTuner tuner(version(), kScale);
-  for (const float ignored : {abi::kIgnore, -1e30F, std::numeric_limits<float>::quiet_NaN()}) {
+  for (const float ignored :
+       {abi::kIgnore, -1e30F, -1e-30F, std::numeric_limits<float>::quiet_NaN()}) {
     CostTable table;
     table.at(abi::kNvls, abi::kSimple) = ignored;
     const Answer second = tuner.Ask(AllReduce(5), table);
     EXPECT_EQ(second.table.at(abi::kTree, abi::kLl128), 0.0F);
-    EXPECT_EQ(second.channels, 0);  // those of the row that could not be taken stay out of it
+    EXPECT_EQ(second.channels, 0);  // the channels of the unusable row are not applied
     table.at(abi::kTree, abi::kLl128) = ignored;
     ExpectUntouched(tuner.Ask(AllReduce(5), table), table);
   }
 }
 
 TEST_P(TableVersionsTest, ATableOfSixRowsIsNotOverrun) {
-  // NCCL 2.22 has no PAT. Behind its six rows lies memory that is not the tuner's.
+  // NCCL 2.22 has no PAT. The memory after its six rows does not belong to the tuner.
   const ScopedFile file("allgather,0,9999,pat,simple,-1,-1,-1\n");
   const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
   const TestTuner tuner(version(), kScale);
@@ -147,6 +171,17 @@ TEST_P(TableVersionsTest, ATableOfSixRowsIsNotOverrun) {
   call.channels = &channels;
   EXPECT_EQ(tuner.interface().GetCollInfo(tuner.context(), call), abi::kSuccess);
   EXPECT_TRUE(table.SameBytes(CostTable()));
+}
+
+TEST_P(TableVersionsTest, APairWithAPredictedTimeOfZeroCanBeChosen) {
+  const ScopedFile file("allreduce,0,9999,tree,ll128,6,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  CostTable table;
+  table.at(abi::kTree, abi::kLl128) = 0.0F;
+  const Answer answer = tuner.Ask(AllReduce(5), table);
+  EXPECT_TRUE(answer.table.SameBytes(table));
+  EXPECT_EQ(answer.channels, 6);
 }
 
 TEST_P(VersionsTest, RegisteredBuffersCountWhereTheyAreTold) {
@@ -187,7 +222,7 @@ TEST_P(TableVersionsTest, WithoutATableNothingIsChosen) {
 }
 
 TEST_P(VersionsTest, ANullContextIsLeftToNccl) {
-  // What init leaves behind when there was no memory.
+  // The state after an init that ran out of memory.
   const TestTuner tuner(version(), kScale);
   CostTable table;
   int channels = 0;
@@ -215,7 +250,7 @@ TEST_P(ChunkVersionsTest, ChunkSizesAreLeftAlone) {
   }
 }
 
-// What getChunkSize is told after getCollInfo was asked about so many bytes.
+// Returns the chunk size after a getCollInfo call for this many bytes.
 size_t ChunkFor(const TestTuner& tuner, uint64_t bytes, int algorithm, int protocol) {
   tuner.Ask(AllReduce(bytes));
   return tuner.AskChunk(abi::kAllReduce, algorithm, protocol, 8192);
@@ -230,17 +265,17 @@ TEST_P(ChunkVersionsTest, TheRuleOfTheCallGivesTheChunkSize) {
       "broadcast,0,9999,ring,simple,-1,-1,-1,-1,-1,32768\n");
   const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
   const TestTuner tuner(version(), kScale);
-  // NCCL tells the share of a channel: the size of the call is known from getCollInfo alone.
+  // NCCL passes the share of a channel. Only getCollInfo knows the size of the call.
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 8192U);
   EXPECT_EQ(ChunkFor(tuner, 1000, abi::kTree, abi::kSimple), 65536U);
   EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 16384), 65536U);  // mid, high
   EXPECT_EQ(ChunkFor(tuner, 2999, abi::kTree, abi::kSimple), 4096U);
   EXPECT_EQ(ChunkFor(tuner, 3500, abi::kRing, abi::kSimple), 65536U);
-  // A rule without one, and no rule, leave NCCL's own behind a rule with one.
+  // After a rule with a chunk size: a rule without one, and no rule, keep NCCL's value.
   EXPECT_EQ(ChunkFor(tuner, 999, abi::kTree, abi::kSimple), 8192U);
   ChunkFor(tuner, 1000, abi::kTree, abi::kSimple);
   EXPECT_EQ(ChunkFor(tuner, 5000, abi::kTree, abi::kSimple), 8192U);
-  // NCCL runs something else than the rule says, or another collective: not meant for it.
+  // NCCL runs another pair or collective than the rule's: the size does not apply.
   EXPECT_EQ(ChunkFor(tuner, 1500, abi::kRing, abi::kSimple), 8192U);
   EXPECT_EQ(ChunkFor(tuner, 1500, abi::kTree, abi::kLl), 8192U);
   EXPECT_EQ(ChunkFor(tuner, 1500, -1, -1), 8192U);
@@ -248,7 +283,7 @@ TEST_P(ChunkVersionsTest, TheRuleOfTheCallGivesTheChunkSize) {
   EXPECT_EQ(tuner.AskChunk(abi::kBroadcast, abi::kTree, abi::kSimple, 8192), 8192U);
   EXPECT_EQ(tuner.AskChunk(5, abi::kTree, abi::kSimple, 8192), 8192U);
   EXPECT_EQ(tuner.AskChunk(-1, abi::kTree, abi::kSimple, 8192), 8192U);
-  // Without a context, as after no memory at init, everything is NCCL's.
+  // Without a context, as after an init without memory, NCCL decides everything.
   size_t chunk = 8192;
   host::ChunkCall call;
   call.collective = abi::kAllReduce;
@@ -307,6 +342,18 @@ TEST_P(ChunkVersionsTest, CommunicatorsDoNotShareTheirChunkSizes) {
   other.Ask(AllReduce(5000));
   EXPECT_EQ(one.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 65536U);
   EXPECT_EQ(other.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 8192U);
+}
+
+TEST_P(ChunkVersionsTest, WithoutAPlaceForTheChunkSizeNothingIsWritten) {
+  const ScopedFile file("allreduce,0,9999,ring,simple,-1,-1,-1,-1,-1,65536\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  tuner.Ask(AllReduce(5));
+  host::ChunkCall call;
+  call.collective = abi::kAllReduce;
+  call.combination = {abi::kRing, abi::kSimple};
+  call.chunk_bytes = nullptr;
+  EXPECT_EQ(tuner.interface().GetChunkSize(tuner.context(), call), abi::kSuccess);
 }
 
 TEST_P(VersionsTest, AChunkSizeChangesNothingElse) {
@@ -391,6 +438,7 @@ TEST(TunerV2, EnvironmentFiltersBeatTheRules) {
               std::string::npos);
     const TestTuner with_table(3, kScale);  // there NCCL filters the table itself
     EXPECT_EQ(Chosen(with_table.Ask(AllReduce(5)), 3), (Pair{abi::kTree, abi::kLl}));
+    EXPECT_EQ(TakeLog().back().find("no rule is used"), std::string::npos);
   }
 }
 

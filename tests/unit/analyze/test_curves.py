@@ -6,7 +6,7 @@ import math
 import pytest
 
 from nccltune.analyze.curves import noise, saturation
-from nccltune.analyze.result import Condition, Curve, Point
+from nccltune.analyze.result import Condition, Curve, CurvePoint
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
@@ -24,7 +24,7 @@ def test_noise_of_split_rounds_is_that_of_full_rounds() -> None:
 
 
 def curve_of(*rates: tuple[int, float]) -> Curve:
-    return Curve(DEFAULT, [Point(size, 8, 1.0, 1.0, 1.0, 0.0, rate) for size, rate in rates])
+    return Curve(DEFAULT, [CurvePoint(size, 8, 1.0, 1.0, 1.0, 0.0, rate) for size, rate in rates])
 
 
 @pytest.mark.parametrize(("last", "saturated"), [(108.0, True), (112.0, False)])

@@ -14,12 +14,18 @@ _NEEDED = {
     "sweep": ["-o", "{out}", "--gpus", "2"],
     "auto": ["-o", "{out}"],
     "import": ["-o", "{out}"],
-    "try": ["NCCL_ALGO=Ring", "-o", "{out}"],
-    "launch": ["--render"],
-    "topo write": ["-o", "{out}"],
+    "ab": ["NCCL_ALGO=Ring", "-o", "{out}"],
+    "topo convert": ["-o", "{out}"],
+    "sendrecv settings": ["-o", "{out}", "--gpus", "2"],
+    "sendrecv sweep": ["-o", "{out}", "--gpus", "2"],
+    "sendrecv fairness": ["-o", "{out}", "--gpus", "2"],
+    "launch sweep": ["-o", "{out}", "--gpus", "2"],
 }
 """Words that a verb needs beside the one that is tried."""
-_PROBED = ("auto", "sweep", "verify", "try", "calibrate")
+_PROBED = (
+    *("auto", "sweep", "verify", "ab", "topo calibrate", "launch run", "launch sweep"),
+    *("sendrecv settings", "sendrecv sweep", "sendrecv fairness"),
+)
 """Verbs that run programs: only options that are read before anything starts are tried."""
 _SAFE = {"replay", "study", "weights", "studies", "topology"}
 
@@ -48,7 +54,7 @@ def _cases() -> list[tuple[tuple[str, ...], str, str]]:
         for parameter in command.params:
             if not _takes_path(parameter) and parameter.name not in ("files", "what"):
                 continue
-            if verb[0] in _PROBED and parameter.name not in _SAFE:
+            if " ".join(verb) in _PROBED and parameter.name not in _SAFE:
                 continue
             option = parameter.opts[-1] if isinstance(parameter, click.Option) else ""
             found.append((verb, option, str(parameter.name)))
@@ -111,7 +117,7 @@ def test_a_file_of_another_kind_is_an_error_and_no_bug(
     assert name
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.devnull)
-    suffixes = ["", ".toml"] if verb == ("launch",) else ["", ".xml", ".conf"]
+    suffixes = ["", ".toml"] if verb[0] == "launch" else ["", ".xml", ".conf"]
     for number, suffix in enumerate(suffixes):
         path = tmp_path / f"input{number}{suffix}"
         make(path)

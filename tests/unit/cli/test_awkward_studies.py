@@ -13,10 +13,10 @@ from rich.console import Console
 
 from nccltune.cli import run
 from nccltune.cli.output import hanging
-from nccltune.formats.reading import FileKind, ImportRecord
-from nccltune.formats.suspect import suspect_sentences
+from nccltune.formats.importing.suspect import suspect_sentences
+from nccltune.formats.reading.file_report import FileKind, ImportRecord
 from nccltune.model.errors import InputError
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from nccltune.tune.weights import read_weights
 from tests.unit.builders import measure, sizes
 
@@ -45,7 +45,7 @@ def test_a_study_without_rules_is_explained_at_the_scale_it_was_measured(
     study = study_at(tmp_path / "fine", gain=0.5)
     assert run(["tune", str(study.path)]) == 0
     capsys.readouterr()
-    assert run(["explain", str(study.path), "--collective", "allreduce"]) == 0
+    assert run(["explain", str(study.path), "--collectives", "allreduce"]) == 0
     out = capsys.readouterr().out
     assert "4 nodes, 4 ranks" in out
     assert "tree" not in out

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from nccltune.cli import run
-from nccltune.doctor.evidence import collect as collecting
 from tests.unit.doctor.rule_cases import facts_of
 
 LOG = """\
@@ -81,7 +80,7 @@ def test_this_node_is_examined_with_files_besides(
         asked.extend(files)
         return facts_of("here", {"cpu.governors": ["performance"]})
 
-    monkeypatch.setattr(collecting, "collect", collect)
+    monkeypatch.setattr("nccltune.app.doctor.collect", collect)
     log = tmp_path / "nccl.log"
     log.touch()
     assert run(["doctor", str(log)]) == 0
@@ -134,7 +133,7 @@ def test_the_collecting_script_is_printed(capsys: pytest.CaptureFixture[str]) ->
     [
         (["--rule", "none"], "no rule is called 'none'"),
         (["--rule", "18", "--collect-script"], "take one"),
-        (["--rule", "18", "."], "goes with neither"),
+        (["--rule", "18", "."], "takes neither"),
         (["--fix-script", "--json"], "take one"),
         ([".", "x.log"], "one folder, or files"),
         (["no-such-file.log"], "no such file"),

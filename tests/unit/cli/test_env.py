@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.app.net_env import net_conflicts, net_deployment
 from nccltune.cli import run
-from nccltune.cli.env_net import net_conflicts, net_deployment
-from nccltune.formats.nccl_conf import read_conf
+from nccltune.formats.tuner_config.nccl_conf import read_conf
 from nccltune.model.errors import InputError, PlatformError
 
 PLUGIN = Path("/opt/nccltune/lib/libnccl-net-nccltune.so")
@@ -32,8 +32,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return plugin
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
-    assert run(["env", *arguments]) == 0
+def printed(
+    capsys: pytest.CaptureFixture[str], *arguments: str, verb: str = "net env"
+) -> tuple[str, str]:
+    assert run([*verb.split(), *arguments]) == 0
     out, err = capsys.readouterr()
     return out, err
 
@@ -47,14 +49,14 @@ def test_without_a_version_the_lines_are_for_all_that_take_a_path() -> None:
     }
     assert deployed.meanings.keys() == deployed.settings.keys()
     assert "2.27.3" in deployed.meanings["NCCL_NET_PLUGIN"]
-    assert deployed.notes == []
+    assert deployed.warnings == []
 
 
 @pytest.mark.parametrize("version", ["2.13", "2.18.6", "2.20.5", "2.27.3", "2.27", "v2.20.5-1"])
 def test_versions_that_take_no_path_get_the_name(version: str) -> None:
     deployed = net_deployment(plugin=PLUGIN, nccl=version)
     assert deployed.settings == {"NCCL_NET_PLUGIN": "nccltune", "NCCL_NET": "nccltune"}
-    assert deployed.notes[0].startswith("/opt/nccltune/lib has to be in LD_LIBRARY_PATH")
+    assert deployed.warnings[0].startswith("/opt/nccltune/lib has to be in LD_LIBRARY_PATH")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_the_plugin_is_kept_where_nccl_forgets_its_name(version: str, kept: bool
     deployed = net_deployment(plugin=PLUGIN, nccl=version)
     assert deployed.settings["NCCL_NET_PLUGIN"] == str(PLUGIN)
     assert ("NCCL_NET_PLUGIN_REF_COUNT" in deployed.settings) is kept
-    assert deployed.notes == []
+    assert deployed.warnings == []
 
 
 @pytest.mark.parametrize("version", ["2.12.12", "1.0", "two", "2", ""])
@@ -108,7 +110,7 @@ def test_what_is_set_already_is_named() -> None:
 
 
 def test_a_shell_takes_the_lines(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys, "--net")
+    out, err = printed(capsys)
     assert err == ""
     done = subprocess.run(
         ["bash", "-c", f"eval {shlex.quote(out)} && env"],
@@ -125,7 +127,7 @@ def test_a_shell_takes_the_lines(installed: Path, capsys: pytest.CaptureFixture[
 def test_each_line_stands_under_what_it_means(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, _ = printed(capsys, "--net", "--nccl", "2.30.7")
+    out, _ = printed(capsys, "--nccl-version", "2.30.7")
     comment, plugin, *others = out.splitlines()
     assert comment == "# Loaded in place of NCCL's own TCP transport."
     assert plugin == f"export NCCL_NET_PLUGIN={shlex.quote(str(installed))}"
@@ -137,7 +139,7 @@ def test_each_line_stands_under_what_it_means(
 def test_nccl_conf_is_what_nccl_reads(
     installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, _ = printed(capsys, "--net", "--format", "nccl.conf")
+    out, _ = printed(capsys, "--format", "nccl.conf")
     (tmp_path / "nccl.conf").write_text(out)
     assert read_conf(tmp_path / "nccl.conf") == net_deployment(plugin=installed).settings
 
@@ -145,7 +147,7 @@ def test_nccl_conf_is_what_nccl_reads(
 def test_kubernetes_lines_keep_their_comments(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, _ = printed(capsys, "--net", "--format", "kubernetes")
+    out, _ = printed(capsys, "--format", "kubernetes")
     lines = [line for line in out.splitlines() if not line.startswith("# ")]
     assert lines == [
         "env:",
@@ -163,7 +165,7 @@ def test_one_line_is_explained_beside_it(
     form: str, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, err = printed(
-        capsys, "--net", "--format", form, "--net-plugin", str(PLUGIN), "--nccl", "2.28.9"
+        capsys, "--format", form, "--plugin", str(PLUGIN), "--nccl-version", "2.28.9"
     )
     assert out == (
         f"{flag} NCCL_NET_PLUGIN={PLUGIN} {flag} NCCL_NET=nccltune "
@@ -179,10 +181,11 @@ def test_one_line_is_explained_beside_it(
 def test_json_has_settings_and_meanings(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out, err = printed(capsys, "--net", "--net-plugin", str(PLUGIN), "--json")
+    out, err = printed(capsys, "--plugin", str(PLUGIN), "--json")
     document = json.loads(out)
     deployed = net_deployment(plugin=PLUGIN)
     assert document == {
+        "schema_version": 1,
         "settings": deployed.settings,
         "rules": None,
         "meanings": deployed.meanings,
@@ -191,28 +194,25 @@ def test_json_has_settings_and_meanings(
 
 
 def test_what_is_left_to_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys, "--net", "--net-plugin", str(PLUGIN), "--nccl", "2.20.5")
+    out, err = printed(capsys, "--plugin", str(PLUGIN), "--nccl-version", "2.20.5")
     assert "export NCCL_NET_PLUGIN=nccltune" in out
     assert err.startswith("warning: /opt/nccltune/lib has to be in LD_LIBRARY_PATH")
 
 
-def test_rules_and_the_network_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_lines_of_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tuner.conf").write_text("allreduce,0,1024,ring,ll,-1,-1,-1\n")
     arguments = (str(tmp_path), "--plugin", "/p/tuner.so", "--format", "nccl.conf")
-    alone, _ = printed(capsys, *arguments)
+    alone, _ = printed(capsys, *arguments, verb="env")
     assert alone == (
         f"NCCL_TUNER_PLUGIN=/p/tuner.so\nNCCL_TUNER_CONFIG_FILE={tmp_path / 'tuner.conf'}\n"
     )
-    both, _ = printed(capsys, *arguments, "--net", "--net-plugin", str(PLUGIN))
-    assert both.startswith(alone)
-    assert f"NCCL_NET_PLUGIN={PLUGIN}\n" in both
 
 
 def test_without_anything_to_deploy_it_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["env"]) == 2
-    assert "--net" in capsys.readouterr().err
-    assert run(["env", "studies/x", "--nccl", "2.28.9"]) == 2
-    assert "are for --net" in capsys.readouterr().err
+    assert "Missing argument" in capsys.readouterr().err
+    assert run(["env", "--net"]) == 2
+    assert "hint:  it is now: nccltune net env" in capsys.readouterr().err
 
 
 def test_a_plugin_that_is_not_installed_is_said(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.app.sendrecv_env import sendrecv_conflicts, sendrecv_deployment
 from nccltune.cli import run
-from nccltune.cli.env_sendrecv import sendrecv_conflicts, sendrecv_deployment
 from nccltune.model.errors import InputError, PlatformError
 from nccltune.native import sendrecv_path
 
@@ -17,6 +17,8 @@ LIBRARY = Path("/opt/nccltune/lib/libnccltune-sendrecv.so")
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
+        if name == "NCCLTUNE_NATIVE_DIR":
+            continue
         if name.startswith("NCCL") or name in ("LD_PRELOAD", "CUDA_DEVICE_MAX_CONNECTIONS"):
             monkeypatch.delenv(name)
 
@@ -24,7 +26,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_program_started_with_the_lines_has_the_library(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["env", "--sendrecv"]) == 0
+    assert run(["sendrecv", "env"]) == 0
     lines = capsys.readouterr().out
     done = subprocess.run(
         ["sh", "-c", f"{lines}\nexec cat /proc/self/maps /proc/self/environ"],
@@ -44,14 +46,13 @@ def test_the_library_is_there_as_nccl_too() -> None:
     assert f"put {as_nccl} first in LD_LIBRARY_PATH" in deployed.meanings["LD_PRELOAD"]
 
 
-def test_a_place_on_the_nodes_and_the_network_together(
+def test_a_place_on_the_nodes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["env", "--net", "--sendrecv", "--sendrecv-library", str(LIBRARY), "--json"]) == 0
+    assert run(["sendrecv", "env", "--library", str(LIBRARY), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["settings"]["LD_PRELOAD"] == str(LIBRARY)
     assert said["settings"]["NCCLTUNE_SENDRECV"] == "1"
-    assert said["settings"]["NCCL_NET"] == "nccltune"
     assert said["meanings"].keys() == said["settings"].keys()
     assert said["rules"] is None
 
@@ -73,10 +74,8 @@ def test_what_is_in_the_way_is_named() -> None:
 
 
 def test_where_it_cannot_stand_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["env", "--sendrecv", "--format", "nccl.conf"]) == 2
-    assert "not for nccl.conf" in capsys.readouterr().err
-    assert run(["env", "--net", "--sendrecv-library", str(LIBRARY)]) == 2
-    assert "is for --sendrecv" in capsys.readouterr().err
+    assert run(["sendrecv", "env", "--format", "nccl.conf"]) == 2
+    assert "--format: NCCL reads nccl.conf when" in capsys.readouterr().err
 
 
 def test_a_library_that_is_not_installed_is_said(
@@ -98,7 +97,7 @@ def test_a_studys_threshold_stands_beside_the_library(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = kept(tmp_path / "study", "# why\nNCCLTUNE_SENDRECV_FROM=1048576\n")
-    assert run(["env", "--sendrecv", str(study), "--json"]) == 0
+    assert run(["sendrecv", "env", str(study), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["settings"] == {
         "LD_PRELOAD": str(sendrecv_path()),
@@ -108,17 +107,17 @@ def test_a_studys_threshold_stands_beside_the_library(
     assert said["meanings"].keys() == said["settings"].keys()
     assert said["meanings"]["NCCLTUNE_SENDRECV_FROM"].endswith(f"by {study}.")
     (study / "p2p.conf").write_text("NCCL_BUFFSIZE=8388608\n")
-    assert run(["env", "--sendrecv", str(study)]) == 0
-    out = capsys.readouterr().out
-    assert "export NCCL_BUFFSIZE=8388608" in out
-    assert "export NCCLTUNE_SENDRECV_FROM=1048576" in out
+    assert run(["env", str(study)]) == 0
+    out, err = capsys.readouterr()
+    assert out == "export NCCL_BUFFSIZE=8388608\n"
+    assert f"threshold for copy engines: nccltune sendrecv env {study}" in err
 
 
 def test_where_copy_engines_do_not_pay_the_library_stays_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = kept(tmp_path / "study", "NCCLTUNE_SENDRECV=0\n")
-    assert run(["env", "--sendrecv", str(study)]) == 0
+    assert run(["sendrecv", "env", str(study)]) == 0
     out, err = capsys.readouterr()
     assert "export NCCLTUNE_SENDRECV=0" in out
     assert "NCCLTUNE_SENDRECV=1" not in out
@@ -128,17 +127,17 @@ def test_where_copy_engines_do_not_pay_the_library_stays_off(
 def test_a_study_without_what_is_asked_says_how_to_have_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["env", "--sendrecv", str(tmp_path)]) == 2
-    assert f"nccltune sweep --sendrecv -o {tmp_path}" in capsys.readouterr().err
+    assert run(["sendrecv", "env", str(tmp_path)]) == 2
+    assert f"nccltune sendrecv sweep -o {tmp_path}" in capsys.readouterr().err
     study = kept(tmp_path / "study", "NCCLTUNE_SENDRECV_FROM=1048576\n")
     assert run(["env", str(study)]) == 2
-    assert f"nccltune env --sendrecv {study}" in capsys.readouterr().err
+    assert f"nccltune sendrecv env {study}" in capsys.readouterr().err
 
 
 def test_lines_of_a_study_that_are_not_the_librarys_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = kept(tmp_path / "study", "LD_PRELOAD=/x.so\n")
-    assert run(["env", "--sendrecv", str(study)]) == 2
+    assert run(["sendrecv", "env", str(study)]) == 2
     err = capsys.readouterr().err
     assert "sendrecv.conf: LD_PRELOAD is not a setting of the library" in err

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from nccltune.cli import run
-from nccltune.formats.topology_xml import read_topology
+from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
-from nccltune.model.study import Study
-from nccltune.topology.measured import expectations, version_of
+from nccltune.study.files import Study
+from nccltune.topology.flows.measured import expectations, version_of
 from tests.unit.formats.maker import Made, Point
 
 PAIR = """\

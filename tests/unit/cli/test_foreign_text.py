@@ -19,7 +19,7 @@ import nccltune
 from nccltune.cli import output, run
 from nccltune.cli.output import error_lines, hanging, harmless, styled
 from nccltune.model.platform import Platform
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from tests.unit.builders import measure, sizes
 from tests.unit.cli.test_topo import MATRIX
 from tests.unit.doctor.evidence.test_files_of_people import TEST
@@ -172,8 +172,8 @@ def test_topologies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"{NAME}.xml"
     path.write_text(re.sub(r'name="[^"]*"', f'name="{NAME}"', text))
     assert path.read_text() != text
-    for verb in ("show", "lint", "what-if"):
-        found = printed(capsys, "topo", verb, path, codes=(0, 1, 2))
+    for verb in ("topo show", "lint", "topo what-if"):
+        found = printed(capsys, *verb.split(), path, codes=(0, 1, 2))
         assert NAME in found, verb
     matrix = tmp_path / f"{NAME}.txt"
     matrix.write_text(MATRIX.replace("mlx5_0", "[bold]m:ab:"))
@@ -182,13 +182,11 @@ def test_topologies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = f"srun -N 2 --ntasks-per-node=8 '{NASTY}' -g 4 -x 'NCCL_ALGO={NASTY}'"
-    assert "[red]x :ab: 0000:ab:00.0" in printed(capsys, "lint-launch", command, codes=(0, 1, 2))
+    assert "[red]x :ab: 0000:ab:00.0" in printed(capsys, "lint", command, codes=(0, 1, 2))
     job = tmp_path / "job.toml"
     job.write_text(f'program = ["./a", {NAME!r}]\n[environment]\nNCCL_DEBUG_FILE = {NAME!r}\n')
-    words = ["launch", job, "--launcher", "slurm:23.02", "--render", "--nodes", "1"]
-    assert "[red]x :ab: 0000:ab:00.0" in printed(
-        capsys, *words, "--gpus-per-node", "4", codes=(0, 1, 2)
-    )
+    words = ["launch", "render", job, "--launcher", "slurm:23.02", "--nodes", "1"]
+    assert "[red]x :ab: 0000:ab:00.0" in printed(capsys, *words, "--gpus", "4", codes=(0, 1, 2))
 
 
 def test_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

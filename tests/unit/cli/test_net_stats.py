@@ -14,7 +14,7 @@ ME = str(os.getpid())
 
 def test_the_table_names_connections_and_flows(capsys: pytest.CaptureFixture[str]) -> None:
     with shown(page(flows=3)), shown(page(role=1)):
-        assert run(["net-stats", ME, "--interval", "0.01"]) == 0
+        assert run(["net", "stats", ME, "--interval", "0.01"]) == 0
     out = capsys.readouterr().out
     title, rest = out.split("\n", 1)
     assert title.startswith(f"pid {ME}  2 connections  ")
@@ -23,7 +23,7 @@ def test_the_table_names_connections_and_flows(capsys: pytest.CaptureFixture[str
 
 def test_brief_leaves_the_flows_out(capsys: pytest.CaptureFixture[str]) -> None:
     with shown(page()):
-        assert run(["net-stats", ME, "--brief", "--interval", "0"]) == 0
+        assert run(["net", "stats", ME, "--brief", "--interval", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert "B/s" not in lines[1]
@@ -31,7 +31,7 @@ def test_brief_leaves_the_flows_out(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     with shown(page()):
-        assert run(["net-stats", ME, "--json", "--interval", "0.01"]) == 0
+        assert run(["net", "stats", ME, "--json", "--interval", "0.01"]) == 0
     document: Any = json.loads(capsys.readouterr().out)
     assert document["schema_version"] == 1
     assert document["interval_s"] == 0.01
@@ -46,21 +46,21 @@ def test_nothing_to_show_is_no_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nccltune.native.net_processes.NetWatch._all", lambda _: [])
-    assert run(["net-stats"]) == 0
+    assert run(["net", "stats"]) == 0
     told = capsys.readouterr()
     assert told.out == ""
     assert "no process of this user has a connection of the network plugin" in told.err
-    assert run(["net-stats", "--json"]) == 0
+    assert run(["net", "stats", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["processes"] == []
 
 
 def test_a_process_that_is_not_there_is_two(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["net-stats", "99999999"]) == 2
+    assert run(["net", "stats", "99999999"]) == 2
     err = capsys.readouterr().err
     assert "error: there is no process 99999999" in err
     assert "hint:  ids are those of this namespace" in err
 
 
 def test_watch_needs_time_between_two_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["net-stats", "--watch", "--interval", "0"]) == 2
+    assert run(["net", "stats", "--watch", "--interval", "0"]) == 2
     assert "--watch needs --interval" in capsys.readouterr().err

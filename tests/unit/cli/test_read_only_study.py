@@ -26,8 +26,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise UnwritableError("cannot be written: Read-only file system", where=str(target))
         Path(target).write_text(text, encoding="utf-8")
 
-    monkeypatch.setattr("nccltune.model.study.write_whole", refuse)
-    monkeypatch.setattr("nccltune.tune.study.write_whole", refuse)
+    monkeypatch.setattr("nccltune.study.files.write_whole", refuse)
+    for writer in ("nccltune.tune.study", "nccltune.app.report"):
+        monkeypatch.setattr(f"{writer}.write_whole", refuse)
     return path
 
 

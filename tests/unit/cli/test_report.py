@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from nccltune.analyze import sort_samples
+from nccltune.app.report import commands
+from nccltune.app.study import OpenStudy
 from nccltune.cli import run
-from nccltune.cli.report import commands
 from nccltune.model.platform import Platform
-from nccltune.model.study import Study
 from nccltune.report.data import Commands
+from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from tests.unit.builders import measure, sizes
 
@@ -110,10 +111,57 @@ def test_rules_older_than_the_samples_are_searched_anew_with_their_options(
     assert (study / "tuning.json").read_bytes() == written
 
 
+def test_the_findings_shown_are_those_that_analyze_wrote(
+    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["analyze", str(study)]) == 0
+    assert run(["tune", str(study)]) == 0
+    capsys.readouterr()
+    fresh = json.loads(_report(study, capsys)[0])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("what is stored is computed again")
+
+    monkeypatch.setattr("nccltune.app.report.analyze_study", refuse)
+    monkeypatch.setattr("nccltune.app.report.tune_study", refuse)
+    out, err = _report(study, capsys)
+    assert json.loads(out) == fresh
+    assert "warning" not in err
+
+
+@pytest.mark.parametrize("change", ["samples", "platform", "damage"])
+def test_findings_that_do_not_fit_the_study_are_computed_again_and_the_report_says_so(
+    study: Path, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    opened = Study.open(study)
+    assert run(["analyze", str(study)]) == 0
+    written = opened.findings_path.read_bytes()
+    if change == "samples":
+        opened.append_samples(measure([1 << 16], lambda _: {"default": 70.0, "tree/ll": 140.0}))
+    elif change == "platform":
+        opened.write_json(opened.platform_path, Platform(name="another"))
+    else:
+        opened.findings_path.write_bytes(b"{")
+        written = b"{"
+    capsys.readouterr()
+    out, err = _report(study, capsys)
+    assert "findings.json" in err
+    assert "the findings shown here are new" in err
+    assert json.loads(out)["conditions"]
+    assert opened.findings_path.read_bytes() == written, "a report writes no findings"
+
+
+def _report(study: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    assert run(["report", str(study), "--json"]) == 0
+    out, err = capsys.readouterr()
+    return out, err
+
+
 def test_commands_name_only_what_was_changed() -> None:
     def of(options: TuneOptions) -> Commands:
         tuning = Tuning("x", "2026-11-21", options, [], 0)
-        return commands(Study(Path("x")), sort_samples([]), tuning, written=True, proven=False)
+        opened = OpenStudy(Study(Path("x")), sort_samples([]))
+        return commands(opened, tuning, written=True, proven=False)
 
     plain = of(TuneOptions())
     assert plain.rebuild == "nccltune tune x && nccltune report x"

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from nccltune.cli import analyze, explain, output, run, tune
-from nccltune.formats.reading import FileKind, ImportRecord
+from nccltune.formats.reading.file_report import FileKind, ImportRecord
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from nccltune.tune.explain import DecidedRange, Explained, with_channels
 from nccltune.tune.result import Tuning
 from tests.unit.builders import measure, sizes

@@ -6,20 +6,20 @@ import pytest
 from rich.console import Console
 
 from nccltune.cli import run
-from nccltune.cli.progress import best_table, point_words, seconds_words, watching
-from nccltune.measure.conversation import Point, PointError
-from nccltune.measure.plan import Plan
-from nccltune.measure.sweep import Status
+from nccltune.cli.progress import best_table, point_words, seconds_words, watch_sweep
+from nccltune.measure.adaptive.plan import Plan
+from nccltune.measure.bench.conversation import BenchPoint, PointError
+from nccltune.measure.engine.communicator import SweepStatus
 from nccltune.model.collective import Collective
-from tests.unit.measure.platforms import Curves, K, Platform, choice, drive, lane, linear
+from tests.unit.measure.platforms import Curves, K, Platform, choice, collective_plan, drive, linear
 
-POINT = Point(bytes=64 * K, choice=choice("tree/simple"), time_us=141.2)
-STATUS = Status(10.0, 38.0, 120, 0, Collective.ALLREDUCE, POINT, 211.4)
+POINT = BenchPoint(bytes=64 * K, choice=choice("tree/simple"), time_us=141.2)
+STATUS = SweepStatus(10.0, 38.0, 120, 0, Collective.ALLREDUCE, POINT, 211.4)
 
 
 def plan() -> Plan:
     lines = {"tree/ll": linear(20, 1_000), "ring/simple": linear(60, 10_000)}
-    found = Plan([lane(list(lines))])
+    found = Plan([collective_plan(list(lines))])
     drive(found, Platform(Curves(lines, lambda _: "ring/simple"), noise=0.003))
     return found
 
@@ -30,17 +30,18 @@ def test_seconds() -> None:
 
 def test_a_point_in_words() -> None:
     assert point_words(STATUS) == "allreduce 64 KiB  tree/simple 141 us (default 211)"
-    failed = Point(bytes=64 * K, choice=choice("tree/ll"), error=PointError("timeout"))
+    failed = BenchPoint(bytes=64 * K, choice=choice("tree/ll"), error=PointError("timeout"))
     assert point_words(STATUS._replace(point=failed)) == "allreduce 64 KiB  tree/ll timeout"
-    of_default = Point(bytes=64 * K, time_us=211.4)
+    of_default = BenchPoint(bytes=64 * K, time_us=211.4)
     assert point_words(STATUS._replace(point=of_default)).endswith("default 211 us")
     assert point_words(STATUS._replace(point=None)) == ""
 
 
-def test_a_terminal_shows_progress_and_the_best_so_far() -> None:
+def test_a_terminal_shows_progress_and_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100, color_system=None)
-    with watching(console, "h200x4") as watcher:
+    monkeypatch.setattr("nccltune.cli.progress._SHOW_AFTER_S", 0.0)
+    with watch_sweep("h200x4", console) as watcher:
         watcher.update(STATUS, plan())
     shown = out.getvalue()
     for words in ("21%", "tree/simple 141 us (default 211)", "0:38 left", "best so far"):
@@ -52,7 +53,7 @@ def test_a_terminal_shows_progress_and_the_best_so_far() -> None:
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     found = plan()
-    with watching(Console(file=out, width=80), None) as watcher:
+    with watch_sweep(None, Console(file=out, width=80)) as watcher:
         watcher.update(STATUS, found)
         assert out.getvalue() == ""
         monkeypatch.setattr("nccltune.cli.progress._LINE_EVERY_S", 0.0)
@@ -67,7 +68,7 @@ def test_progress_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nccltune.cli.progress._LINE_EVERY_S", 0.0)
     out = io.StringIO()
     found = plan()
-    with watching(Console(file=out, width=100), None) as watcher:
+    with watch_sweep(None, Console(file=out, width=100)) as watcher:
         for left in (10.0, 90.0, 5.0):
             watcher.update(STATUS._replace(left_s=left), found)
     assert [line.split()[1] for line in out.getvalue().splitlines()] == ["50%", "50%", "67%"]
@@ -91,7 +92,7 @@ def test_the_table_names_leaders_and_gains() -> None:
         (["--gain-threshold", "0"], "must be above 0"),
         (["--rounds", "3"], "--rounds: is for --exhaustive"),
         (["--replay", "x", "--gpus", "4"], "--replay: takes NCCL, GPUs and nodes"),
-        (["--replay", "x", "--processes", "one"], "--replay: takes NCCL, GPUs and nodes"),
+        (["--replay", "x", "--set", "processes=per-node"], "--replay: takes NCCL, GPUs and nodes"),
         (["--replay", "no-such-study"], "no-such-study"),
         (["--budget", "0"], "budget"),
         (["--gpus", "1"], "gpus"),
@@ -119,8 +120,8 @@ def test_a_file_is_no_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_without_a_gpu_the_way_out_is_a_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nccltune.measure.gpus.LIBRARY", "libnccltune-no-such-driver.so.1")
-    monkeypatch.setattr("nccltune.measure.bench.bench_path", lambda: tmp_path / "bench")
+    monkeypatch.setattr("nccltune.measure.bench.gpus.LIBRARY", "libnccltune-no-such-driver.so.1")
+    monkeypatch.setattr("nccltune.measure.bench.process.bench_path", lambda: tmp_path / "bench")
     assert run(["sweep", "-o", str(tmp_path / "study")]) == 3
     said = capsys.readouterr().err
     assert "error: no GPU" in said

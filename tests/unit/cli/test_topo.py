@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nccltune.cli import run
-from nccltune.cli.topo import VERBS
+from nccltune.cli.topo import SECTIONS
 from tests.unit.topology.samples import FOLDER
 from tests.unit.topology.skeletons import P4D, skeleton_xml
 
@@ -26,7 +26,7 @@ def path(name: str) -> str:
 
 
 def out_of(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
-    assert run(["topo", *words]) == code
+    assert run([*(() if words[0] == "lint" else ("topo",)), *words]) == code
     return capsys.readouterr().out
 
 
@@ -43,7 +43,7 @@ def test_no_verb_is_imported_for_help() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", SECTIONS["Verbs"])
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = out_of(capsys, verb, "--help")
     assert out.startswith(f"Usage: nccltune topo {verb}")
@@ -69,8 +69,8 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_show_with_settings_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "show", path("switch-l40s"), "--set", "NCCL_P2P_DISABLE=1",
-                 "--set", "NCCL_NET_GDR_READ=0")  # fmt: skip
+    out = out_of(capsys, "show", path("switch-l40s"), "--env", "NCCL_P2P_DISABLE=1",
+                 "--env", "NCCL_NET_GDR_READ=0")  # fmt: skip
     assert "GPU0    X     PHB   PHB   PHB" in out
     assert "no P2P (PIX is beyond LOC), so through the CPU" in out
     assert "sends through host memory (NCCL_NET_GDR_READ=0)" in out
@@ -115,10 +115,9 @@ def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
         (["show", "/nonexistent.xml"], "cannot be read: No such file"),
         (["show", path("flat-vm-graph")], "is a graph file"),
         (["show", path("dgx"), "--nccl-version", "new"], "'new' is no version of NCCL"),
-        (["show", path("dgx"), "--set", "P2P_LEVEL=SYS"], "is no setting of NCCL"),
-        (["lint", "/nonexistent.xml"], "cannot be read"),
-        (["write", "--switches", "2"], "no GPU is given"),
-        (["write", path("flat-vm")], "the link of 0001:00:00.0 is not known"),
+        (["show", path("dgx"), "--env", "P2P_LEVEL=SYS"], "is no setting of NCCL"),
+        (["convert", "--switches", "2"], "no GPU is given"),
+        (["convert", path("flat-vm")], "the link of 0001:00:00.0 is not known"),
     ],
 )
 def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,9 +138,9 @@ def test_lint(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_lint_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = parsed(capsys, "lint", path("dgx"), path("flat-vm-graph"), code=1)
-    assert found["files"] == [path("dgx"), path("flat-vm-graph")]
-    assert [issue["id"] for issue in found["issues"]] == ["graph-gpus", "graph-gpus"]
-    assert found["issues"][0]["severity"] == "error"
+    assert found["topologies"]["files"] == [path("dgx"), path("flat-vm-graph")]
+    assert [issue["id"] for issue in found["topologies"]["issues"]] == ["graph-gpus", "graph-gpus"]
+    assert found["topologies"]["issues"][0]["severity"] == "error"
 
 
 def test_one_file_that_cannot_be_read_does_not_hide_the_others(
@@ -150,16 +149,18 @@ def test_one_file_that_cannot_be_read_does_not_hide_the_others(
     (tmp_path / "a.xml").write_text("<system>\n<cpu")
     (tmp_path / "b.xml").write_text(Path(path("dgx")).read_text())
     found = parsed(capsys, "lint", str(tmp_path), code=1)
-    assert [(issue["id"], issue["line"]) for issue in found["issues"]] == [("unreadable", 2)]
-    assert run(["topo", "lint", str(tmp_path / "a.xml")]) == 2
+    assert [(issue["id"], issue["line"]) for issue in found["topologies"]["issues"]] == [
+        ("unreadable", 2)
+    ]
+    assert run(["lint", str(tmp_path / "a.xml")]) == 2
 
 
-def test_write_from_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_from_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matrix = tmp_path / "topo.txt"
     matrix.write_text(MATRIX)
     file = tmp_path / "vm.xml"
-    assert run(["topo", "write", str(matrix), "--pcie", "4", "--gpus", "05:00.0,06:00.0",
-                "--nics", "mlx5_0=07:00.0", "-o", str(file)]) == 0  # fmt: skip
+    assert run(["topo", "convert", str(matrix), "--pcie", "4", "--gpu-ids", "05:00.0,06:00.0",
+                "--nic-ids", "mlx5_0=07:00.0", "-o", str(file)]) == 0  # fmt: skip
     assert capsys.readouterr().out == ""
     text = file.read_text()
     assert text.count('link_speed="16.0 GT/s PCIe" link_width="16"') == 4
@@ -169,22 +170,22 @@ def test_write_from_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "GPU0 0000:05:00.0" in out_of(capsys, "show", str(file))
 
 
-def test_write_from_options(capsys: pytest.CaptureFixture[str]) -> None:
-    found = parsed(capsys, "write", "--cpus", "2", "--switches", "2", "--pcie", "5x16",
-                   "--gpus", "05:00.0,06:00.0")  # fmt: skip
+def test_convert_from_options(capsys: pytest.CaptureFixture[str]) -> None:
+    found = parsed(capsys, "convert", "--cpus", "2", "--switches", "2", "--pcie", "5x16",
+                   "--gpu-ids", "05:00.0,06:00.0")  # fmt: skip
     assert found["file"] is None
     assert found["issues"] == []
     assert found["xml"].count("<pci ") == 4
 
 
-def test_write_mends_a_dump_and_names_what_it_leaves_out(
+def test_convert_mends_a_dump_and_names_what_it_leaves_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = out_of(capsys, "write", path("virtual-switches"), "--pcie", "5")
+    out = out_of(capsys, "convert", path("virtual-switches"), "--pcie", "5")
     assert "2.5 GT/s" not in out
     matrix = tmp_path / "topo.txt"
     matrix.write_text(MATRIX)
-    words = ["topo", "write", str(matrix), "--pcie", "4", "--gpus", "05:00.0,06:00.0"]
+    words = ["topo", "convert", str(matrix), "--pcie", "4", "--gpu-ids", "05:00.0,06:00.0"]
     assert run(words) == 0
     assert "left out for want of a bus id" in capsys.readouterr().err
 

@@ -6,18 +6,19 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from nccltune.app.verify import as_measured
 from nccltune.cli import run
-from nccltune.cli.verify import _so_far, as_measured
+from nccltune.cli.measure_screen import rules_so_far
 from nccltune.examples import examples
-from nccltune.measure.settings import bending
+from nccltune.measure.bench.settings import bending
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
-from nccltune.model.study import Study
+from nccltune.prove.result import Dropped, Proof
 from nccltune.report.data import ProofGroupRow, ProofSizeRow
 from nccltune.report.proof import build_proof, sentence
 from nccltune.report.terminal import proof_tables, telling_proof
-from nccltune.tune.proof.result import Dropped, Proof
-from tests.unit.tune.proofs import K, M, Machine, drive, plan_for, rule
+from nccltune.study.files import Study
+from tests.unit.prove.proofs import K, M, Machine, drive, plan_for, rule
 
 
 @pytest.fixture
@@ -176,10 +177,10 @@ def test_the_live_table_says_what_is_known_of_every_rule() -> None:
     plan = plan_for([rule(4 * K, 64 * K)])
     out = io.StringIO()
     console = Console(file=out, width=100)
-    console.print(_so_far(plan))
+    console.print(rules_so_far(plan))
     assert "4 KiB - 64 KiB" in out.getvalue()
     drive(plan, Machine(lambda _: 1.3))
-    console.print(_so_far(plan))
+    console.print(rules_so_far(plan))
     assert "holds" in out.getvalue()
 
 

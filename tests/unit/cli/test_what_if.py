@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`topo what-if` and `calibrate` as commands: what is printed, and exit codes."""
+"""`topo what-if` and `topo calibrate` as commands: what is printed, and exit codes."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_the_l40s_story_on_one_screen(capsys: pytest.CaptureFixture[str]) -> Non
     assert "+8%" in off
     assert "-> CPU0" in off
     assert "cost  GPUDirect reads off: 42.6 GB/s more through host memory" in out
-    assert "nccltune try NCCL_NET_GDR_READ=0 --launcher slurm --nodes 2 --gpus 4 -- " in out
+    assert "nccltune ab NCCL_NET_GDR_READ=0 --launcher slurm --nodes 2 --gpus 4 -- " in out
 
 
 def test_json_is_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +52,7 @@ def test_several_changes_are_answered_alone_and_together(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = ["--nodes", "2", "--gdr-read", "off", "--move-nic", "mlx5_1=CPU1"]
-    assert what_if(str(L40S / "topo.xml"), *arguments, "--set", "NCCL_CROSS_NIC=0") == 0
+    assert what_if(str(L40S / "topo.xml"), "NCCL_CROSS_NIC=0", *arguments) == 0
     out = capsys.readouterr().out
     for words in ("GPUDirect reads off", "mlx5_1 at CPU1", "NCCL_CROSS_NIC=0", "all of these"):
         assert any(line.startswith(words) for line in out.splitlines())
@@ -67,12 +67,12 @@ def test_nothing_that_helps_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "words"),
     [
         (["none.xml"], "cannot be read"),
-        (["{l40s}", "--set", "NCCL_ALGO"], "is not NAME=VALUE"),
+        (["{l40s}", "NCCL_ALGO"], "is not NAME=VALUE"),
         (["{l40s}", "--collective", "alltoall"], "has no flows here"),
         (["{l40s}", "--nccl-version", "new"], "is no version"),
         (["{l40s}", "--move-nic", "mlx5_7=CPU0"], "no device 'mlx5_7'"),
         (["{l40s}", "--add-switch", "CPU0="], "changes nothing"),
-        (["{l40s}", "--gpus-per-node", "9"], "names 4 GPUs, not 9"),
+        (["{l40s}", "--gpus", "9"], "names 4 GPUs, not 9"),
     ],
 )
 def test_what_cannot_be_asked(
@@ -88,7 +88,7 @@ def test_a_study_gives_a_calibration_that_what_if_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "calibration.json"
-    assert run(["calibrate", "--from", str(H200), "-o", str(path)]) == 0
+    assert run(["topo", "calibrate", "--from", str(H200), "-o", str(path)]) == 0
     told = capsys.readouterr()
     assert "nvlink  0.956" in told.out
     assert "what-if" in told.err
@@ -100,19 +100,19 @@ def test_a_study_gives_a_calibration_that_what_if_takes(
 
 
 def test_calibrate_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["calibrate", "--from", str(H200), "--json"]) == 0
+    assert run(["topo", "calibrate", "--from", str(H200), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["used"]["nvlink"]["samples"] == 24
     assert answer["calibration"]["values"]["p2p_write"]["value"] == 0.917
 
 
 def test_emulated_nodes_tell_nothing_of_nics(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["calibrate", "--from", str(EXAMPLES / "h200x4-as-4-nodes")]) == 2
+    assert run(["topo", "calibrate", "--from", str(EXAMPLES / "h200x4-as-4-nodes")]) == 2
     assert "no NIC was in the way" in capsys.readouterr().err
 
 
 def test_where_to_measure_into_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["calibrate"]) == 2
+    assert run(["topo", "calibrate"]) == 2
     assert "--from STUDY" in capsys.readouterr().err
 
 
@@ -120,7 +120,7 @@ def test_without_a_gpu_it_is_three(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
-    assert run(["calibrate", "-o", str(tmp_path / "study")]) == 3
+    assert run(["topo", "calibrate", "-o", str(tmp_path / "study")]) == 3
     assert "error:" in capsys.readouterr().err
 
 
@@ -207,7 +207,7 @@ def test_a_narrow_terminal_gets_lines_instead_of_columns(
     from rich.console import Console
 
     monkeypatch.setattr(
-        "nccltune.cli.topo_what_if.stdout",
+        "nccltune.cli.topo.what_if.stdout",
         lambda: Console(width=40, force_terminal=True, color_system=None, highlight=False),
     )
     file = tmp_path / "l40s.xml"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from nccltune.doctor.facts import Facts
-from nccltune.doctor.result import Verdict
+from nccltune.doctor.result import RuleVerdict
 
 FOLDER = Path(__file__).parents[2] / "data" / "doctor"
 
@@ -18,7 +18,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """`says` stands in the evidence, `named` are its nodes, `missing` what would tell, and `fix` is
     a line of the script."""
 
-    verdict: Verdict
+    verdict: RuleVerdict
     facts: dict[str, Any] | None = None
     nodes: dict[str, dict[str, Any]] | None = None
     says: str | None = None
@@ -36,7 +36,7 @@ def facts_of(node: str, values: dict[str, Any]) -> Facts:
     """Facts with those values, read nowhere."""
     facts = Facts(node)
     for name, value in values.items():
-        facts.add(name, value, "the case")
+        facts.add_named(name, value, "the case")
     return facts
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.doctor.evidence.many_nodes import read_nodes
 from nccltune.doctor.examine import examine
-from nccltune.doctor.many import read_nodes
-from nccltune.doctor.result import Examination, Severity, Verdict
+from nccltune.doctor.result import Examination, RuleVerdict
 from nccltune.doctor.rulebase import rule_base
 from nccltune.doctor.summary import unused_words, verdict_words
+from nccltune.model.finding import Severity
 
 HEAD = (
     "+---------------------------------------------------------------------------------------+\n"
@@ -109,7 +110,7 @@ def named(examined: Examination) -> set[str]:
     """Nodes that an error or a warning names."""
     return {
         node
-        for judged in examined.of(Verdict.FINDING)
+        for judged in examined.of(RuleVerdict.FINDING)
         if judged.severity is not Severity.NOTE
         for item in judged.evidence
         for node in item.nodes

@@ -4,7 +4,7 @@
 import pytest
 
 from nccltune.doctor.examine import MISFIT, examine
-from nccltune.doctor.result import Verdict, node_names
+from nccltune.doctor.result import RuleVerdict, node_names
 from nccltune.doctor.rulebase import RuleBase, read_rules, rule_base
 from nccltune.doctor.summary import node_words, verdict_words, what_would_tell
 from tests.unit.doctor.rule_cases import facts_of
@@ -24,44 +24,44 @@ def test_nodes_with_the_same_finding_share_a_sentence() -> None:
         "n5": facts_of("n5", {}),
     }
     (judged,) = examine(nodes, own(), "a test").rules
-    assert judged.verdict is Verdict.FINDING
+    assert judged.verdict is RuleVerdict.FINDING
     assert {item.text: item.nodes for item in judged.evidence} == {
         "1 GPUs": ("n1", "n2"),
         "2 GPUs": ("n3",),
     }
     assert judged.evidence[0].read == ("the case",)
     assert judged.nodes == {
-        Verdict.FINDING: ("n1", "n2", "n3"),
-        Verdict.OK: ("n4",),
-        Verdict.CANNOT_TELL: ("n5",),
+        RuleVerdict.FINDING: ("n1", "n2", "n3"),
+        RuleVerdict.OK: ("n4",),
+        RuleVerdict.CANNOT_TELL: ("n5",),
     }
 
 
 def test_a_rule_about_all_nodes_has_nothing_to_say_of_one() -> None:
     found = examine({"a": facts_of("a", {"nccl.version": "2.28.9"})}, rule_base(), "a test")
     verdicts = {judged.rule: judged.verdict for judged in found.rules}
-    assert verdicts["nccl-differs"] is Verdict.NOT_APPLICABLE
-    assert verdicts["slow-pairs"] is Verdict.NOT_APPLICABLE
+    assert verdicts["nccl-differs"] is RuleVerdict.NOT_APPLICABLE
+    assert verdicts["slow-pairs"] is RuleVerdict.NOT_APPLICABLE
 
 
 def test_a_version_range_needs_the_version() -> None:
     base = own("by_hand", 'nccl = { since = "2.21", before = "2.28" }\nby_hand')
 
-    def verdict(version: str | None) -> Verdict:
+    def verdict(version: str | None) -> RuleVerdict:
         values = {"gpus": []} | ({"nccl.version": version} if version else {})
         return examine({"a": facts_of("a", values)}, base, "a test").rules[0].verdict
 
-    assert verdict("2.20.5") is Verdict.NOT_APPLICABLE
-    assert verdict("2.21.5") is Verdict.FINDING
-    assert verdict("2.27.9+cuda12.8") is Verdict.FINDING
-    assert verdict("2.28") is Verdict.NOT_APPLICABLE
-    assert verdict(None) is Verdict.CANNOT_TELL
+    assert verdict("2.20.5") is RuleVerdict.NOT_APPLICABLE
+    assert verdict("2.21.5") is RuleVerdict.FINDING
+    assert verdict("2.27.9+cuda12.8") is RuleVerdict.FINDING
+    assert verdict("2.28") is RuleVerdict.NOT_APPLICABLE
+    assert verdict(None) is RuleVerdict.CANNOT_TELL
 
 
 def test_a_rule_that_does_not_fit_the_facts_says_so_and_hides_nothing_else() -> None:
     base = own("len(gpus) < 8", "len(gpus) < 'x'")
     (judged,) = examine({"a": facts_of("a", {"gpus": []})}, base, "").rules
-    assert judged.verdict is Verdict.CANNOT_TELL
+    assert judged.verdict is RuleVerdict.CANNOT_TELL
     assert judged.missing[0].startswith(f"({MISFIT}: '<' not supported")
 
 
@@ -72,7 +72,7 @@ def test_numbers_beyond_all_measure_end_no_examination() -> None:
     values = {"gpus": [gpu], "node.vcpus": huge, "shm.bytes": -huge, "limits.open_files": huge}
     nodes = {name: facts_of(name, values) for name in "abc"}
     found = examine(nodes, rule_base(), "")
-    assert next(j for j in found.rules if j.rule == "nvlink-down").verdict is Verdict.FINDING
+    assert next(j for j in found.rules if j.rule == "nvlink-down").verdict is RuleVerdict.FINDING
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.facts import catalogue
-from nccltune.doctor.functions import FUNCTIONS
+from nccltune.doctor.language.functions import FUNCTIONS
 from nccltune.doctor.rulebase import rule_base
 from nccltune.doctor.sources import link
 
@@ -73,7 +73,7 @@ def filled(page: str) -> str:
         _, closed, tail = rest.partition(end)
         assert found, f"{PAGE.name} has no part {name}"
         assert closed, f"{PAGE.name} has no part {name}"
-        page = head + begin + "\n".join(lines()).rstrip() + "\n" + end + tail
+        page = head + begin + "\n" + "\n".join(lines()).rstrip() + "\n\n" + end + tail
     return page
 
 

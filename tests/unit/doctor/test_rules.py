@@ -5,7 +5,7 @@ import pytest
 
 from nccltune.doctor.examine import MISFIT, examine
 from nccltune.doctor.facts import Facts
-from nccltune.doctor.result import Verdict
+from nccltune.doctor.result import RuleVerdict
 from nccltune.doctor.rulebase import Family, RuleBase, rule_base
 from tests.unit.doctor.rule_cases import Case, cases
 
@@ -27,7 +27,7 @@ def test_a_case_gets_its_verdict(rule: str, case: Case) -> None:
     (judged,) = examine(case.collected(), only(rule), "a case").rules
     assert judged.verdict is case.verdict, judged
     assert not any(MISFIT in missing for missing in judged.missing)
-    if case.verdict is Verdict.FINDING:
+    if case.verdict is RuleVerdict.FINDING:
         assert judged.evidence
         assert judged.remedy
         assert judged.check
@@ -50,8 +50,8 @@ def test_a_case_gets_its_verdict(rule: str, case: Case) -> None:
 @pytest.mark.parametrize("rule", [rule.id for rule in rule_base().rules])
 def test_a_rule_has_cases_for_and_against_it(rule: str) -> None:
     verdicts = [case.verdict for case in cases()[rule]]
-    assert Verdict.FINDING in verdicts, f"{rule}: no case that triggers it"
-    assert Verdict.OK in verdicts, f"{rule}: no case that it looks at and finds well"
+    assert RuleVerdict.FINDING in verdicts, f"{rule}: no case that triggers it"
+    assert RuleVerdict.OK in verdicts, f"{rule}: no case that it looks at and finds well"
 
 
 def test_a_case_is_of_a_rule() -> None:
@@ -67,6 +67,6 @@ def test_the_66_numbers_are_there() -> None:
 def test_without_facts_no_rule_says_that_all_is_well(names: list[str]) -> None:
     found = examine({name: Facts(name) for name in names}, rule_base(), "nothing")
     for judged in found.rules:
-        assert judged.verdict in (Verdict.CANNOT_TELL, Verdict.NOT_APPLICABLE), judged.rule
-        if judged.verdict is Verdict.CANNOT_TELL:
+        assert judged.verdict in (RuleVerdict.CANNOT_TELL, RuleVerdict.NOT_APPLICABLE), judged.rule
+        if judged.verdict is RuleVerdict.CANNOT_TELL:
             assert judged.missing, judged.rule

@@ -16,7 +16,7 @@ from nccltune.cli import run
 from nccltune.cli.doctor_screen import explain, show
 from nccltune.doctor.examine import examine
 from nccltune.doctor.platform import fill_platform
-from nccltune.doctor.result import Examination, Verdict
+from nccltune.doctor.result import Examination, RuleVerdict
 from nccltune.doctor.rulebase import RuleBase, rule_base
 from nccltune.doctor.script import fix_script
 from nccltune.doctor.summary import line_words
@@ -32,7 +32,7 @@ def examined(*rules: str, nodes: int = 1) -> Examination:
     """Findings of some rules on nodes that are alike."""
     values: dict[str, object] = {}
     for rule in rules:
-        case = next(case for case in cases()[rule] if case.verdict is Verdict.FINDING)
+        case = next(case for case in cases()[rule] if case.verdict is RuleVerdict.FINDING)
         values |= case.facts or {}
     names = ["node"] if nodes == 1 else [f"n{number:03d}" for number in range(1, nodes + 1)]
     return examine({name: facts_of(name, values) for name in names}, rule_base(), "a test")
@@ -217,7 +217,7 @@ def test_a_script_for_nothing_says_so() -> None:
 @pytest.mark.parametrize("rule", [rule.id for rule in rule_base().rules if rule.text.fix])
 def test_every_fix_is_shell(rule: str) -> None:
     if rule_base().rule(rule).text.scope != "node":
-        case = next(case for case in cases()[rule] if case.verdict is Verdict.FINDING)
+        case = next(case for case in cases()[rule] if case.verdict is RuleVerdict.FINDING)
         found = examine(case.collected(), rule_base(), "a test")
     else:
         found = examined(rule)

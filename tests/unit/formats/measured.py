@@ -6,11 +6,11 @@ import random
 from collections import defaultdict
 from pathlib import Path
 
-from nccltune.formats.context import ReadOptions
-from nccltune.formats.importer import Imported, import_files
-from nccltune.formats.inputs import find_inputs
+from nccltune.formats.importing.importer import Imported, import_files
+from nccltune.formats.importing.inputs import find_inputs
+from nccltune.formats.reading.context import ReadOptions
 from nccltune.model.sample import Sample
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from tests.unit.formats.maker import Made, Point
 
 

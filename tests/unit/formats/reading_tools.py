@@ -4,12 +4,12 @@
 import io
 from pathlib import Path
 
-from nccltune.formats.context import Context, Reader, ReadOptions
-from nccltune.formats.inputs import find_inputs, read_inputs
-from nccltune.formats.nccl_tests_json import read_json
-from nccltune.formats.nccl_tests_text import read_text
-from nccltune.formats.raw_csv import read_raw_csv
-from nccltune.formats.reading import FileReport
+from nccltune.formats.importing.inputs import find_inputs, read_inputs
+from nccltune.formats.importing.raw_csv import read_raw_csv
+from nccltune.formats.nccl_tests.json_results import read_json
+from nccltune.formats.nccl_tests.text import read_text
+from nccltune.formats.reading.context import Context, Reader, ReadOptions
+from nccltune.formats.reading.file_report import FileReport
 from nccltune.model.sample import Sample
 
 

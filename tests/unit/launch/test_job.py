@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from nccltune.cli.launch import command
+from nccltune.cli.launch.render import command
 from nccltune.launch.find import flavor_of
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.job import Job, checked, read_job
+from nccltune.launch.job import Job, checked, read_toml
 from nccltune.launch.options import meanings
 from nccltune.model.errors import InputError
 
@@ -22,7 +22,7 @@ def job(**members: Any) -> dict[str, Any]:
 
 
 def test_the_four_examples_are_jobs() -> None:
-    ranks = {path.stem: read_job(path).placement for path in EXAMPLES}
+    ranks = {path.stem: checked(read_toml(path), str(path)).placement for path in EXAMPLES}
     assert {name: (p.processes, p.gpus_per_process, p.ranks) for name, p in ranks.items()} == {
         "1x8": (1, 8, 8),
         "2x8-per-gpu": (16, 1, 16),
@@ -45,7 +45,7 @@ def test_the_four_examples_are_jobs() -> None:
         (job(program=["x_perf", "-g", "8"]), "-g, which follows from"),
         (job(program=["x_perf", "-g8"]), "-g, which follows from"),
         (job(program=["x_perf", "--ngpus=8"]), "--ngpus, which follows from"),
-        (job(interface="eth0", environment={"NCCL_SOCKET_IFNAME": "x"}), "both say it"),
+        (job(interface="eth0", environment={"NCCL_SOCKET_IFNAME": "x"}), "both set it"),
         (job(environment={"A B": "x"}), "'A B' is no name of a variable"),
         (job(environment={"A": "x"}, inherit=["A"]), "A is inherited and given"),
         (job(name="Big_Name"), "small letters"),
@@ -62,8 +62,8 @@ def test_what_cannot_be(raw: dict[str, Any], says: str) -> None:
 def test_flags_over_a_file(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text('program = ["all_reduce_perf"]\nnodes = 2\n[slurm]\npartition = "a"\n')
-    words = [str(path), "--launcher", "slurm:23.02", "--render", "--gpus-per-node", "4"]
-    more = ["--partition", "b", "--set", "slurm.gpus=false", "-x", "NCCL_DEBUG=WARN"]
+    words = [str(path), "--launcher", "slurm:23.02", "--gpus", "4"]
+    more = ["--set", "partition=b", "--set", "slurm.gpus=false", "--env", "NCCL_DEBUG=WARN"]
     done = CliRunner().invoke(command, [*words, *more, "--", "all_gather_perf", "-b", "1M"])
     assert done.exit_code == 0, done.exception
     assert "#SBATCH --partition=b\n" in done.output
@@ -78,7 +78,7 @@ def test_flags_over_a_file(tmp_path: Path) -> None:
     [
         ("slurm", [], 3, True),
         ("slurm", ["--nodes", "2"], 2, False),
-        ("slurm", ["--hosts", "a,b"], 2, False),
+        ("slurm", ["--set", "hosts=a,b"], 2, False),
         ("slurm:23.02", ["--set", "nodes=1"], 1, False),
         ("openmpi:5", [], 1, False),
     ],
@@ -88,7 +88,7 @@ def test_in_an_allocation_its_nodes_are_the_default(
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "3")
-    words = ["--launcher", launcher, "--render", *options, "--", "all_reduce_perf"]
+    words = ["--launcher", launcher, *options, "--", "all_reduce_perf"]
     done = CliRunner().invoke(command, words)
     assert done.exit_code == 0, done.exception
     said = f"--nodes={nodes} " if "slurm" in launcher else f"-np {8 * nodes} "
@@ -99,7 +99,7 @@ def test_in_an_allocation_its_nodes_are_the_default(
 
 def test_every_argument_of_the_examples_is_explained() -> None:
     for path in EXAMPLES:
-        for words, meaning in meanings(read_job(path)):
+        for words, meaning in meanings(checked(read_toml(path), str(path))):
             assert meaning != "as the job has it", words
 
 

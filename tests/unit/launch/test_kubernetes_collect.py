@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 from nccltune.launch.kubernetes.collect import collect
-from nccltune.launch.kubernetes.kubectl import Answer, Kubectl
+from nccltune.launch.kubernetes.kubectl import Kubectl, KubectlResult
 from nccltune.launch.kubernetes.seen import KINDS
 
 
@@ -17,7 +17,7 @@ class Told(Kubectl):
     def read(self, *arguments: str) -> tuple[dict[str, Any] | None, str]:
         return ({"items": self._events} if arguments[1] == "events" else None), ""
 
-    def ask(self, *arguments: str) -> Answer:
+    def ask(self, *arguments: str) -> KubectlResult:
         raise AssertionError(arguments)
 
 

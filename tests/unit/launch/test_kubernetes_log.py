@@ -14,7 +14,7 @@ from nccltune.launch.kubernetes.kubectl import Kubectl
 from nccltune.launch.kubernetes.log import PodLog
 
 # Gives the lines of FOLDER/log whose second is that of --since-time or later, as a kubelet does;
-# with --follow at most as many bytes as the next word of FOLDER/cuts says.
+# with --follow at most as many bytes as the next number in FOLDER/cuts.
 KUBECTL = """#!/usr/bin/env python3
 import pathlib, sys
 folder = pathlib.Path({folder!r})

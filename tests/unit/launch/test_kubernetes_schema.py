@@ -29,6 +29,15 @@ def test_what_we_render_has_only_fields_that_exist(kind: str, mpi: str) -> None:
     check_manifest(_manifest(kind, mpi))
 
 
+def test_the_key_is_mounted_in_the_home_of_the_images_user() -> None:
+    options = KubernetesOptions(image="image", ssh_path="/home/nccltune/.ssh")
+    job = Job(program=["all_reduce_perf"], kubernetes=options)
+    manifest = yaml.safe_load(render(job, Flavor(Launcher.KUBERNETES)).text)
+    check_manifest(manifest)
+    assert manifest["spec"]["sshAuthMountPath"] == "/home/nccltune/.ssh"
+    assert "sshAuthMountPath" not in _manifest("MPIJob")["spec"]
+
+
 def _put(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     def change(document: dict[str, Any]) -> None:
         *before, last = path

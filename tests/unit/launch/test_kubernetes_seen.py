@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster says of a job, in words."""
+"""The state of a job, from what a cluster reports."""
 
 from typing import Any
 
 import pytest
 
-from nccltune.launch.kubernetes.seen import KINDS, Seen, look, pods_of
-from nccltune.launch.state import End, State
+from nccltune.launch.kubernetes.seen import KINDS, JobSnapshot, pods_of, snapshot_of
+from nccltune.launch.state import End, RunState
 
 MPI = KINDS["MPIJob"]
 RUNS = {"running": {"startedAt": "2026-11-21T14:00:00Z"}}
@@ -21,8 +21,10 @@ def _pod(name: str, role: str = "worker", state: Any = None, **more: Any) -> dic
     return {"metadata": metadata, "spec": {"nodeName": more.pop("node", "a")}, "status": status}
 
 
-def _look(pods: list[dict[str, Any]], *conditions: dict[str, str], workers: int = 2) -> Seen:
-    return look(MPI, {"status": {"conditions": conditions}}, pods_of({"items": pods}, MPI), workers)
+def _look(pods: list[dict[str, Any]], *conditions: dict[str, str], workers: int = 2) -> JobSnapshot:
+    return snapshot_of(
+        MPI, {"status": {"conditions": conditions}}, pods_of({"items": pods}, MPI), workers
+    )
 
 
 def _is(name: str, **more: str) -> dict[str, str]:
@@ -30,7 +32,7 @@ def _is(name: str, **more: str) -> dict[str, str]:
 
 
 def test_nobody_takes_it_up() -> None:
-    seen = look(MPI, {}, [], 2)
+    seen = snapshot_of(MPI, {}, [], 2)
     assert (seen.end, seen.started) == (None, False)
     assert "MPI Operator" in seen.reason
 
@@ -66,12 +68,12 @@ def test_a_queue_holds_it() -> None:
     ],
 )
 def test_why_it_waits(pod: dict[str, Any], reason: str) -> None:
-    assert _look([pod], _is("Created")) == Seen(None, False, reason)
+    assert _look([pod], _is("Created")) == JobSnapshot(None, False, reason)
 
 
 def test_it_runs_when_its_launcher_does() -> None:
     pods = [_pod("w0", state=RUNS), _pod("w1", state=RUNS), _pod("l", "launcher", RUNS)]
-    assert _look(pods, _is("Created"), _is("Running")) == Seen(None, True, "")
+    assert _look(pods, _is("Created"), _is("Running")) == JobSnapshot(None, True, "")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +102,11 @@ def test_a_worker_that_a_running_job_lost(worker: dict[str, Any] | None, lost: s
 
 def test_how_it_ended() -> None:
     over = {"terminated": {"exitCode": 0, "reason": "Completed"}}
-    assert _look([_pod("l", "launcher", over)], _is("Succeeded")).end == End(State.DONE)
+    assert _look([_pod("l", "launcher", over)], _is("Succeeded")).end == End(RunState.DONE)
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     failed = _is("Failed", message="Job has reached the specified backoff limit: ")
     assert _look([_pod("l", "launcher", killed)], failed).end == End(
-        State.FAILED, "l ended with status 137 (OOMKilled)"
+        RunState.FAILED, "l ended with status 137 (OOMKilled)"
     )
     never = {
         "exitCode": 128,
@@ -112,12 +114,12 @@ def test_how_it_ended() -> None:
         "message": 'failed to create containerd task: exec: "mpirun": not found. Try again',
     }
     assert _look([_pod("l", "launcher", {"terminated": never})], failed).end == End(
-        State.FAILED,
+        RunState.FAILED,
         "l ended with status 128 (StartError: failed to create containerd task: exec: "
         '"mpirun": not found.)',
     )
     assert _look([], failed).end == End(
-        State.FAILED, "Job has reached the specified backoff limit: "
+        RunState.FAILED, "Job has reached the specified backoff limit: "
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each launcher is told, word for word."""
+"""The exact command for each launcher."""
 
 import shlex
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, read_job
+from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, checked, read_toml
 from nccltune.launch.render import Around, render
 from nccltune.launch.render.rendered import words_of
 from nccltune.model.errors import InputError
@@ -192,8 +192,8 @@ def test_what_kubernetes_cannot(job: Job, says: str) -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, INTEL, SLURM])
 def test_every_word_is_explained(path: Path, flavor: Flavor) -> None:
-    rendered = render(read_job(path), flavor)
+    rendered = render(checked(read_toml(path), str(path)), flavor)
     assert all(part.meaning and part.words for part in rendered.parts)
     if not rendered.files:
         assert words_of(rendered.parts) == rendered.words
-    assert rendered.placement == read_job(path).placement
+    assert rendered.placement == checked(read_toml(path), str(path)).placement

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guides show what is rendered, word for word, and lead to files that are there."""
+"""The guides show exactly what is rendered, and link to files that exist."""
 
 import os
 import re
@@ -10,28 +10,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nccltune.cli.launch import command
+from nccltune.cli import cli
 
 ROOT = Path(__file__).parents[3]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("launching/*.md"))
-LAUNCH = "$ nccltune launch "
+RENDER = "$ nccltune launch render "
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
 def blocks(page: Path, language: str = "") -> Iterator[str]:
-    """What stands between fences, without them."""
+    """Yield the text between fences."""
     for match in re.finditer(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
         if match[1] == language:
             yield match[2]
 
 
 def rendered(page: Path) -> list[str]:
-    """The blocks that show a command with what it renders."""
-    return [
-        block
-        for block in blocks(page)
-        if block.startswith(LAUNCH) and " --render" in block.partition("\n")[0]
-    ]
+    """Return the blocks that show a command with what it renders."""
+    return [block for block in blocks(page) if block.startswith(RENDER)]
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
@@ -39,14 +35,14 @@ def test_what_a_guide_renders_is_what_is_rendered(
     page: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    # Root would be told its option, and an allocation its srun line.
+    # For root a command has another option, and in an allocation Slurm has another line.
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     shown = rendered(page)
     assert shown, "a guide shows what is started"
     for block in shown:
         line, _, text = block.partition("\n")
-        done = CliRunner().invoke(command, shlex.split(line.removeprefix(LAUNCH)))
+        done = CliRunner().invoke(cli, shlex.split(line.removeprefix("$ nccltune ")))
         assert done.exit_code == 0, done.output
         assert done.stdout == text, line
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running: output followed and kept, states told, and nothing left, under stand-ins for Slurm."""
+"""Running: output followed and kept, states reported, and nothing left, under stand-ins for
+Slurm."""
 
 import os
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.launch.batch import Batch
+from nccltune.launch.batch import SlurmBatchJob
 from nccltune.launch.find import slurm_mpi
 from nccltune.launch.follow import Follower, differences
 from nccltune.launch.job import Job
@@ -18,7 +19,7 @@ from nccltune.launch.judge import judged
 from nccltune.launch.keep import take_in
 from nccltune.launch.placement import block
 from nccltune.launch.run import run
-from nccltune.launch.state import End, State
+from nccltune.launch.state import End, RunState
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError, PlatformError
 from tests.unit.formats.maker import Made, points
@@ -67,9 +68,9 @@ def test_a_program_without_mpi() -> None:
 
 def test_last_words_are_neither_table_nor_pushed_out_by_the_launcher() -> None:
     text = "[1,3]<stderr>:out of memory\n[1,0]<stdout>:# Using\n[1,0]<stdout>:" + ROW
-    follower = follower_of(text + "-----\n" + "mpirun says\n" * 50)
+    follower = follower_of(text + "-----\n" + "mpirun warns\n" * 50)
     assert follower.last_words[0] == "out of memory"
-    assert set(follower.last_words[1:]) == {"mpirun says"}
+    assert set(follower.last_words[1:]) == {"mpirun warns"}
 
 
 # --- a process -----------------------------------------------------------------------------------
@@ -83,12 +84,12 @@ def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "state", "why"),
     [
-        ("print('x')", State.DONE, ""),
-        ("raise SystemExit(7)", State.FAILED, "ended with status 7"),
-        ("import os; os.kill(os.getpid(), 9)", State.FAILED, "was killed by SIGKILL"),
+        ("print('x')", RunState.DONE, ""),
+        ("raise SystemExit(7)", RunState.FAILED, "ended with status 7"),
+        ("import os; os.kill(os.getpid(), 9)", RunState.FAILED, "was killed by SIGKILL"),
     ],
 )
-def test_ends(tmp_path: Path, code: str, state: State, why: str) -> None:
+def test_ends(tmp_path: Path, code: str, state: RunState, why: str) -> None:
     end = run([sys.executable, "-c", code], tmp_path / "out", Follower())
     assert end.state is state
     assert end.why.endswith(why)
@@ -99,7 +100,7 @@ def test_what_a_job_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     script = "setsid sleep 600 & echo $! > pid; echo started"
     begun = time.monotonic()
     end = run(["sh", "-c", f"cd {tmp_path}; {script}"], tmp_path / "out", Follower())
-    assert end.state is State.DONE
+    assert end.state is RunState.DONE
     assert time.monotonic() - begun < 60
     pid = int((tmp_path / "pid").read_text())
     stat = Path(f"/proc/{pid}/stat")
@@ -117,11 +118,11 @@ def test_a_job_that_ignores_signals_is_killed(
     follower = Follower(None)
     interrupt_when(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text() != "")
     end = run(["sh", "-c", script], tmp_path / "out", follower)
-    assert (end.state, end.signal) == (State.STOPPED, signal.SIGINT)
+    assert (end.state, end.signal) == (RunState.STOPPED, signal.SIGINT)
 
 
 def interrupt_when(ready: "object") -> None:
-    """Ctrl-C for this process as soon as `ready()` says so."""
+    """Ctrl-C for this process as soon as `ready()` is true."""
     assert callable(ready)
 
     def wait() -> None:
@@ -192,7 +193,7 @@ class Tried:
         self.told: list[str] = []
         self.follower = Follower()
         output = self.folder / "output.txt"
-        self.batch = Batch(output, self.follower, self.told.append, site, poll_s=0.01)
+        self.batch = SlurmBatchJob(output, self.follower, self.told.append, site, poll_s=0.01)
         self.words = [
             str(self.folder / "bin" / "sbatch"),
             "--parsable",
@@ -203,7 +204,7 @@ class Tried:
 
 def test_a_slurm_job_to_its_end(site: dict[str, str]) -> None:
     tried = Tried(site, "PENDING|Priority", "PENDING|Resources", "RUNNING|None", "COMPLETED|None")
-    assert tried.batch.run(tried.words).state is State.DONE
+    assert tried.batch.run(tried.words).state is RunState.DONE
     assert tried.told == [
         "job 42;cluster is submitted",
         "job 42;cluster is pending (Priority)",
@@ -224,26 +225,26 @@ def test_a_slurm_job_to_its_end(site: dict[str, str]) -> None:
 )
 def test_a_slurm_job_that_fails(site: dict[str, str], state: str, why: str) -> None:
     end = (tried := Tried(site, "RUNNING|None", state)).batch.run(tried.words)
-    assert (end.state, end.why) == (State.FAILED, why)
+    assert (end.state, end.why) == (RunState.FAILED, why)
     assert tried.follower.rows == 1, "what it printed before is kept"
 
 
 def test_accounting_knows_what_the_queue_forgot(site: dict[str, str]) -> None:
     tried = Tried(site, "RUNNING|None", "gone")
     (tried.folder / "accounting").write_text("COMPLETED\n")
-    assert tried.batch.run(tried.words).state is State.DONE
+    assert tried.batch.run(tried.words).state is RunState.DONE
 
 
 def test_a_job_that_nobody_knows_any_more_is_lost(site: dict[str, str]) -> None:
     end = (tried := Tried(site, "RUNNING|None", "gone")).batch.run(tried.words)
-    assert end.state is State.LOST
+    assert end.state is RunState.LOST
     assert "it was running before: it may still run" in end.why
 
 
 def test_a_job_that_does_not_start_is_cancelled(site: dict[str, str]) -> None:
     tried = Tried(site, "PENDING|QOSMaxNodePerUserLimit")
     end = tried.batch.run(tried.words, start_within_s=0.1)
-    assert end.state is State.PENDING
+    assert end.state is RunState.PENDING
     assert "(QOSMaxNodePerUserLimit)" in end.why
     assert (tried.folder / "cancelled").read_text() == "42\n"
 
@@ -252,7 +253,7 @@ def test_ctrl_c_cancels_a_slurm_job(site: dict[str, str]) -> None:
     tried = Tried(site, "RUNNING|None")
     interrupt_when(lambda: tried.follower.rows > 0)
     end = tried.batch.run(tried.words)
-    assert (end.state, end.signal) == (State.STOPPED, signal.SIGINT)
+    assert (end.state, end.signal) == (RunState.STOPPED, signal.SIGINT)
     assert end.why == "by SIGINT; job 42 is over (cancelled)"
     assert (tried.folder / "cancelled").read_text() == "42\n"
     assert tried.follower.rows == 1
@@ -271,7 +272,7 @@ def test_pmix_comes_before_pmi2(site: dict[str, str]) -> None:
     assert slurm_mpi({"PATH": "/nonexistent"}) is None
 
 
-# --- what a status does not tell ------------------------------------------------------------------
+# --- what a status does not show ------------------------------------------------------------------
 
 LOST = [
     ("ORTE was unable to reliably start one or more daemons.", "a node went away: "),
@@ -289,26 +290,28 @@ MADE = Made(points(1024, 2048, 4096))
 
 
 @pytest.mark.parametrize(("line", "why"), LOST)
-@pytest.mark.parametrize("end", [End(State.DONE), End(State.FAILED, "mpirun ended with status 9")])
+@pytest.mark.parametrize(
+    "end", [End(RunState.DONE), End(RunState.FAILED, "mpirun ended with status 9")]
+)
 def test_a_node_that_the_launcher_lost(line: str, why: str, end: End) -> None:
     rank = "[1,0]<stdout>:" + DEVICE.format(rank=0, pid=1, host="a")
     seen = judged(end, JOB, follower_of(f"{rank}{line}\n"), None)
-    assert seen.state is State.FAILED
+    assert seen.state is RunState.FAILED
     assert seen.why.startswith(why)
     assert "status" in seen.why
     never = judged(end, JOB, follower_of(f"{line}\n"), None)
     assert never.why.startswith("the launcher has no daemon on a node: ssh to each node must work")
-    # What the program says is not what the launcher says.
+    # The output of the program is not that of the launcher.
     assert follower_of(f"[1,0]<stdout>:{line}\n").lost is None
 
 
 def test_a_status_of_0_in_the_middle_of_a_table(tmp_path: Path) -> None:
     output = tmp_path / "output.txt"
-    for made, state in ((MADE.with_(footer=False), State.FAILED), (MADE, State.DONE)):
+    for made, state in ((MADE.with_(footer=False), RunState.FAILED), (MADE, RunState.DONE)):
         output.write_text(made.text())
         imported = take_in(tmp_path / "study", output, None)
         follower = follower_of(made.text(), 1 << 10)
-        assert judged(End(State.DONE), JOB, follower, imported).state is state
+        assert judged(End(RunState.DONE), JOB, follower, imported).state is state
 
 
 @pytest.mark.parametrize(
@@ -328,11 +331,11 @@ def test_every_row_of_every_nccl_tests_is_one(made: Made) -> None:
 
 
 def test_a_test_that_prints_no_table() -> None:
-    end = judged(End(State.DONE), JOB, follower_of("usage: all_reduce_perf\n"), None)
-    assert (end.state, "printed no table" in end.why) == (State.FAILED, True)
+    end = judged(End(RunState.DONE), JOB, follower_of("usage: all_reduce_perf\n"), None)
+    assert (end.state, "printed no table" in end.why) == (RunState.FAILED, True)
     other = Job(program=["hostname"])
-    assert judged(End(State.DONE), other, follower_of("a\n"), None) == End(State.DONE)
-    stopped = End(State.STOPPED, "by SIGINT", 2)
+    assert judged(End(RunState.DONE), other, follower_of("a\n"), None) == End(RunState.DONE)
+    stopped = End(RunState.STOPPED, "by SIGINT", 2)
     assert judged(stopped, JOB, follower_of(LOST[0][0] + "\n"), None) == stopped
 
 

@@ -4,15 +4,15 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from nccltune.measure.conversation import (
+from nccltune.measure.bench.conversation import (
     Abilities,
-    Gpu,
+    BenchGpu,
+    BenchPoint,
     Hello,
     Measure,
     Nccl,
-    Point,
     PointError,
-    Table,
+    TableRequest,
     TableRow,
 )
 from nccltune.model.choice import DEFAULT, AnyChoice
@@ -29,7 +29,7 @@ def hello(**changes: object) -> Hello:
         "driver": "13.0",
         "nodes": 4,
         "ranks": 4,
-        "gpus": [Gpu(rank, "NVIDIA H200", "abc") for rank in range(4)],
+        "gpus": [BenchGpu(rank, "NVIDIA H200", "abc") for rank in range(4)],
         "can": Abilities(collectives=["allreduce", "allgather", "reducescatter"]),
         **changes,
     }
@@ -50,27 +50,27 @@ class FakeBench:
     ) -> None:
         self.hello = hello_ or hello()
         self.requests: list[Measure] = []
-        self._asked: deque[Iterator[Point]] = deque()
+        self._asked: deque[Iterator[BenchPoint]] = deque()
         self.points = 0
         self._times = times
         self._labels = labels
         self._before = before
 
-    def tables(self, request: Table) -> list[TableRow]:
+    def tables(self, request: TableRequest) -> list[TableRow]:
         return [TableRow(size, dict.fromkeys(self._labels)) for size in request.bytes]
 
     def ask(self, request: Measure) -> None:
         self.requests.append(request)
         self._asked.append(self._points(request))
 
-    def answer(self) -> tuple[list[Point], bool]:
+    def answer(self) -> tuple[list[BenchPoint], bool]:
         point = next(self._asked[0], None)
         if point is not None:
             return [point], False
         self._asked.popleft()
         return [], True
 
-    def _points(self, request: Measure) -> Iterator[Point]:
+    def _points(self, request: Measure) -> Iterator[BenchPoint]:
         for size in request.bytes:
             for choice in request.choices:
                 for repeat in range(request.default_repeats if choice == DEFAULT else 1):
@@ -78,12 +78,12 @@ class FakeBench:
                     self.points += 1
                     yield self._point(request, size, choice, repeat)
 
-    def _point(self, request: Measure, size: int, choice: AnyChoice, repeat: int) -> Point:
+    def _point(self, request: Measure, size: int, choice: AnyChoice, repeat: int) -> BenchPoint:
         time_us = self._times(size, choice)
         error = PointError("unsupported", "not here") if time_us is None else None
         if time_us is not None:
             time_us *= 1 + 0.001 * request.first_round + 0.0005 * repeat
-        return Point(
+        return BenchPoint(
             bytes=size,
             choice=choice,
             round=request.first_round,

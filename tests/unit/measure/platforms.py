@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nccltune.analyze.timings import Timings
-from nccltune.cli.sweep import decide
-from nccltune.measure.ask import Ask, Key
-from nccltune.measure.conversation import Point, PointError, Ran
-from nccltune.measure.grid import Grid
-from nccltune.measure.lane import Decide, Lane, Options
-from nccltune.measure.outlook import point_us
-from nccltune.measure.plan import Plan
-from nccltune.measure.sweep import Questions
+from nccltune.app.sweep import decide
+from nccltune.measure.adaptive.collective_plan import CollectivePlan, Decide, PlanOptions
+from nccltune.measure.adaptive.grid import Grid
+from nccltune.measure.adaptive.plan import Plan
+from nccltune.measure.adaptive.time_estimate import point_us
+from nccltune.measure.bench.ask import Ask, Key
+from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.engine.communicator import MeasurementPlan
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
@@ -48,7 +48,7 @@ class Platform:
     points: list[Key] = field(default_factory=list)
     seconds: float = 0.0
 
-    def answer(self, key: Key, plan: Plan) -> Point:
+    def answer(self, key: Key, plan: Plan) -> BenchPoint:
         self.points.append(key)
         common = {
             "bytes": key.bytes,
@@ -59,7 +59,7 @@ class Platform:
         applied = key.choice not in self.not_run
         time_us = self.exact(key.bytes, key.choice if applied else DEFAULT)
         if time_us is None:
-            return Point(**common, error=PointError("unsupported"))
+            return BenchPoint(**common, error=PointError("unsupported"))
         label = choice_label(key.choice)
         random_ = random.Random(
             f"{self.seed} {key.collective} {key.bytes} {label} {key.round} {key.repeat}"
@@ -70,10 +70,12 @@ class Platform:
         iterations = plan.iterations(key.collective, key.bytes)
         self.seconds += 1e-6 * point_us(key.bytes, time_us, iterations)
         ran = self.ran(key.bytes, key.choice)
-        return Point(**common, time_us=time_us, ran=ran, applied=applied, iterations=iterations)
+        return BenchPoint(
+            **common, time_us=time_us, ran=ran, applied=applied, iterations=iterations
+        )
 
 
-def steps(plan: Questions) -> Iterator[list[Ask]]:
+def steps(plan: MeasurementPlan) -> Iterator[list[Ask]]:
     """What a plan asks, one turn after the other."""
     for turn in plan.turns:
         while asks := turn():
@@ -89,7 +91,7 @@ def drive(plan: Plan, platform: Platform, most_points: int = 20_000) -> None:
         assert len(platform.points) < most_points, "the plan does not come to an end"
 
 
-def lane(
+def collective_plan(
     legal: Sequence[str],
     low: int = K,
     high: int = 64 * M,
@@ -97,12 +99,12 @@ def lane(
     collective: Collective = Collective.ALLREDUCE,
     scale: Scale = Scale(4, 4),  # noqa: B008 - frozen
     decide_: Decide = decide,
-    options: Options = Options(),  # noqa: B008 - frozen
+    options: PlanOptions = PlanOptions(),  # noqa: B008 - frozen
     predicted: Mapping[int, Choice] | None = None,
-) -> Lane:
+) -> CollectivePlan:
     grid = Grid(collective, scale.ranks, low, high)
     choices = [choice(label) for label in legal]
-    return Lane(grid, scale, choices, decide_, options, predicted=predicted)
+    return CollectivePlan(grid, scale, choices, decide_, options, predicted=predicted)
 
 
 def linear(latency_us: float, bytes_per_us: float) -> Callable[[int], float]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.model.errors import PlatformError
 from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
 
 LONG_S = 60.0
@@ -120,7 +121,7 @@ def test_a_program_that_cannot_be_started_leaves_no_other_behind(tmp_path: Path)
         "import os, time, pathlib;"
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); time.sleep(600)"
     )
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(PlatformError):
         LineProcess(
             [sys.executable, "-c", first], dict(os.environ), others=[[str(tmp_path / "none")]]
         )

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nccltune.model.errors import PlatformError
-from nccltune.native.net_stats import Kinds, NetConnection, Page, decode, with_rates
+from nccltune.native.net_stats import NetConnection, Page, RequestCounts, decode, with_rates
 from tests.unit.native.net_pages import page
 
 NOW = 5 * 10**9
@@ -26,7 +26,7 @@ def test_a_page_is_what_the_plugin_wrote() -> None:
     assert connection.plugin == "0.1.0"
     assert connection.seconds == 4
     assert (connection.messages, connection.outstanding, connection.bytes) == (40, 4, 5 << 20)
-    assert connection.kinds == Kinds(eager=10, bulk=34)
+    assert connection.kinds == RequestCounts(eager=10, bulk=34)
     assert (connection.chunks, connection.sent_again, connection.sent_twice) == (33, 2, 3)
     assert (connection.duplicates, connection.stashed) == (5, 6)
     assert (connection.deaths, connection.returns) == (7, 8)

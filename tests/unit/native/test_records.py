@@ -4,7 +4,7 @@ import pytest
 
 from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import Collective
-from nccltune.native import Decided, Decision, Pair, TableChange
+from nccltune.native import AlgorithmProtocol, Decided, PluginDecision, TableChange
 
 ANSWER = {
     "op": "decide",
@@ -25,8 +25,8 @@ ANSWER = {
 }
 
 
-def decision(**changes: object) -> Decision:
-    return msgspec.convert({**ANSWER, **changes}, Decision)
+def decision(**changes: object) -> PluginDecision:
+    return msgspec.convert({**ANSWER, **changes}, PluginDecision)
 
 
 def test_a_decision_is_read_whole() -> None:
@@ -34,7 +34,7 @@ def test_a_decision_is_read_whole() -> None:
     assert read.collective is Collective.ALLREDUCE
     assert isinstance(read.decided, Decided)
     assert read.decided.choice == Choice(Algorithm.TREE, Protocol.LL, 4)
-    assert read.selected == Pair(Algorithm.TREE, Protocol.LL)
+    assert read.selected == AlgorithmProtocol(Algorithm.TREE, Protocol.LL)
     assert read.table_changed == [TableChange(Algorithm.TREE, Protocol.LL, 12.5, None)]
     assert read.warnings[0].code == "not_a_number"
     assert read.label == "tree/ll/4"

@@ -15,8 +15,8 @@ from nccltune.analyze.result import (
     Condition,
     ConditionAnalysis,
     Curve,
+    CurvePoint,
     Noise,
-    Point,
     Saturation,
 )
 from nccltune.model.choice import Algorithm, Choice, Protocol, parse_choice
@@ -25,15 +25,15 @@ from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
-from nccltune.report.build import build
-from nccltune.report.data import Commands, Report
-from nccltune.tune.proof.result import (
+from nccltune.prove.result import (
     Proof,
     ProofGroup,
     ProvenSize,
     RuleProof,
     RuleVerdict,
 )
+from nccltune.report.build import build
+from nccltune.report.data import Commands, Report
 from nccltune.tune.result import (
     Decision,
     LeftAlone,
@@ -85,7 +85,7 @@ def condition(collective: Collective) -> ConditionAnalysis:
     curves = []
     for label, times in TIMES[collective].items():
         points = [
-            Point(
+            CurvePoint(
                 bytes=size,
                 n=16 if label == "default" else 8,
                 time_us=time,

@@ -107,7 +107,7 @@ def test_a_finding_shows_only_on_the_condition_that_its_sentence_names() -> None
         "all-reduce, in place",
     ]
     assert shown.findings[1].conditions == ["condition-1"]
-    # The rules hold for both: a tuner is not told whether a call is in place.
+    # The rules hold for both: a tuner does not know whether a call is in place.
     assert [item.group for item in shown.conditions] == ["group-1", "group-1"]
 
 
@@ -173,7 +173,7 @@ def test_assumed_noise_is_called_assumed() -> None:
     shown = built(msgspec.structs.replace(whole, conditions=single))
     noise = next(fact for fact in shown.facts if fact.label == "Noise floor")
     assert noise.value == "unknown; 5 % is assumed"
-    assert noise.note == "so few timings a point cannot tell it"
+    assert noise.note == "too few timings per point to measure it"
     assert facts(shown)["Timings (n)"] == "320 timings in 1 round"
     assert not shown.conditions[0].noise.known
 

@@ -8,10 +8,10 @@ from nccltune.analyze.result import Analysis
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.scale import Scale
+from nccltune.prove.result import Dropped
 from nccltune.report.alike import grouped
 from nccltune.report.proven import proven_gains
-from nccltune.report.verdict import notes, outcome, verdict
-from nccltune.tune.proof.result import Dropped
+from nccltune.report.verdict import group_summary, notes, verdict
 from nccltune.tune.result import TunedGroup
 from tests.unit.report.fixture import SCALE, SIZES, analysis, proof, tuning
 
@@ -139,10 +139,10 @@ def test_an_empty_study_is_no_success() -> None:
 
 
 def test_outcomes_of_groups() -> None:
-    assert outcome(analysis(), RULED) == "2 rules between 1 and 256 KiB"
-    assert outcome(analysis(), ALONE) == "NCCL's default is right, within noise"
+    assert group_summary(analysis(), RULED) == "2 rules between 1 and 256 KiB"
+    assert group_summary(analysis(), ALONE) == "NCCL's default is right, within noise"
     guessed = change(ALONE, noise_source="assumed")
-    assert outcome(analysis(), guessed) == "no rule: the default is the fastest measured"
+    assert group_summary(analysis(), guessed) == "no rule: the default is the fastest measured"
 
 
 def test_notes_name_what_must_be_known_first_worst_first() -> None:
@@ -172,7 +172,7 @@ def test_a_proof_makes_the_headline_state_what_was_proven() -> None:
         "improved by more than noise; those keep NCCL's default."
     )
     assert tone == "gain"
-    assert outcome(analysis(), RULED, proven_gains(proof(), [RULED])[0]) == (
+    assert group_summary(analysis(), RULED, proven_gains(proof(), [RULED])[0]) == (
         "2 rules between 1 KiB and 1 MiB"
     )
 

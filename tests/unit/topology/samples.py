@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from nccltune.formats.topology_xml import read_topology
+from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Topology
 
 FOLDER = Path(__file__).parents[2] / "data" / "topologies"

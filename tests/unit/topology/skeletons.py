@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of the shapes that clouds ship for `NCCL_TOPO_FILE`: a PCI tree, and no NVLink."""
 
-from nccltune.formats.topology_xml import read_topology
+from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Topology
 
 SKYLAKE = 'arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85"'

@@ -12,7 +12,7 @@ from nccltune.analyze import analyze_sorted, sort_samples
 from nccltune.analyze.gains import gain_tables
 from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
-from nccltune.model.study import Study
+from nccltune.study.files import Study
 from nccltune.tune.result import TunedGroup, TuneOptions
 from nccltune.tune.search import search
 

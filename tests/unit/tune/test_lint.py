@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from nccltune.model.choice import Choice, parse_choice
 from nccltune.model.collective import Collective
+from nccltune.model.finding import Severity
 from nccltune.model.rule import Rule
-from nccltune.tune.lint import LintIssue, NumberedRule, Severity, lint_rules
+from nccltune.tune.lint import LintIssue, NumberedRule, lint_rules
 
 M = 1 << 20
 

@@ -135,7 +135,7 @@ FOUR = [
 
 
 def four_ranges(size: int) -> dict[str, float]:
-    """Six choices of which four win in turn, crossing at 96 KiB, 12 MiB and 96 MiB."""
+    """Six choices of which four win one after the other, crossing at 96 KiB, 12 MiB and 96 MiB."""
     base = 20 + size / 40e3
     lead = [0.0]
     for edge in (96 * K, 12 * M, 96 * M):
@@ -226,7 +226,7 @@ def test_the_fewest_channels_that_cost_nothing_are_taken() -> None:
 
 
 def with_channels(samples: list[Sample], channels: dict[str, int]) -> list[Sample]:
-    """The samples with what NCCL says it ran."""
+    """The samples with what NCCL reports as run."""
     return [
         msgspec.structs.replace(
             sample,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of a node: the one list from which collecting here and the shell script are made."""
+"""List of everything that is read on a node.
+
+Both the collection on the running node and the shell script are made from this list.
+"""
 
 from typing import NamedTuple
 
@@ -7,12 +10,16 @@ from nccltune.doctor.evidence.parsers.gpu_query import QUERY, QUERY_CAPABILITY, 
 from nccltune.doctor.evidence.parsers.services import ASKED
 
 QUICK_S, GPU_S = 1.4, 6.0
-"""Seconds that a tool may take, and those that one of the GPU driver may: without persistence mode
-the driver starts anew at each call, which takes seconds on a node of many GPUs."""
+"""Time limits in seconds for a tool, and for a tool that uses the GPU driver.
+
+Without persistence mode the GPU driver starts again at each call. That takes seconds on a node with
+many GPUs.
+"""
 
 
 class Values(NamedTuple):
-    """Small files with one value each, by patterns; `links` are listed with their targets."""
+    """A group of small files with one value each. `patterns` match files, `links` match symbolic
+    links, which are listed with their targets."""
 
     name: str
     patterns: tuple[str, ...]
@@ -20,15 +27,18 @@ class Values(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A file of several lines that is kept as it is."""
+    """A file of several lines. Its text is kept unchanged."""
 
     name: str
     path: str
 
 
-class Command(NamedTuple):
-    """A tool to run. `fine` are exit codes that mean success for it; one that is `slow` only runs
-    for files that are kept, where this program can read the same elsewhere."""
+class ToolCommand(NamedTuple):
+    """A tool to run.
+
+    `fine` are the exit codes that mean success. A `slow` tool runs only when its output is kept as
+    a file: the doctor reads the same data of the running node elsewhere.
+    """
 
     name: str
     words: tuple[str, ...]
@@ -41,7 +51,7 @@ _PCI = "/sys/bus/pci/devices/*/"
 _NET = "/sys/class/net/*/"
 _RDMA = "/sys/class/infiniband/*/"
 PCI_CLASSES = ("0x02", "0x03", "0x0604", "0x0680")
-"""Network, display and 3D, PCI bridges, other bridges (NVSwitch): all that rules look at."""
+"""Classes that rules use: network, display and 3D, PCI bridges, other bridges (NVSwitch)."""
 
 PCI = Values(
     "pci",
@@ -160,7 +170,7 @@ PROFILES = (
     "~/.profile",
     "~/.zshrc",
 )
-"""Start-up files of shells, of which only lines that set what is asked for are kept."""
+"""Start-up files of shells. Only the lines that set a variable of `SETTINGS` are kept."""
 SETTINGS = (
     "NCCL_",
     "NCCLTUNE_",
@@ -172,29 +182,30 @@ SETTINGS = (
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
 )
-"""How names of settings begin that are kept; nothing else of an environment is."""
+"""Prefixes of the environment variables that are kept. No other variable is kept."""
 _SMI = "nvidia-smi"
 COMMANDS = (
-    Command("df-shm", ("df", "-P", "/dev/shm")),  # noqa: S108  # asked about, not written to
-    Command("shm-device", ("stat", "-c", "%d", "/dev/shm")),  # noqa: S108
-    # As root it also reads the vital product data of each device, tenths of a second each.
-    Command("lspci", ("lspci", "-D", "-nn", "-vvv"), GPU_S, slow=True),
-    Command("dmesg", ("dmesg",)),
-    Command("addresses", ("ip", "-o", "addr")),
-    Command("ibv_devinfo", ("ibv_devinfo", "-v")),
-    Command("virt", ("systemd-detect-virt", "--vm"), fine=(0, 1)),
-    Command("ldconfig", ("ldconfig", "-p")),
-    Command("ofed", ("ofed_info", "-s")),
-    Command("nvidia-smi", (_SMI, f"--query-gpu={QUERY}", "--format=csv"), GPU_S),
-    Command("nvidia-smi-sm", (_SMI, f"--query-gpu={QUERY_CAPABILITY}", "--format=csv"), GPU_S),
-    Command("nvidia-smi-fabric", (_SMI, f"--query-gpu={QUERY_FABRIC}", "--format=csv"), GPU_S),
-    Command("nvlink", (_SMI, "nvlink", "-s"), GPU_S),
-    Command("topo", (_SMI, "topo", "-m"), GPU_S),
+    ToolCommand("df-shm", ("df", "-P", "/dev/shm")),  # noqa: S108  # read, never written
+    ToolCommand("shm-device", ("stat", "-c", "%d", "/dev/shm")),  # noqa: S108
+    # As root, lspci also reads the vital product data of each device. That takes tenths of a second
+    # for each device.
+    ToolCommand("lspci", ("lspci", "-D", "-nn", "-vvv"), GPU_S, slow=True),
+    ToolCommand("dmesg", ("dmesg",)),
+    ToolCommand("addresses", ("ip", "-o", "addr")),
+    ToolCommand("ibv_devinfo", ("ibv_devinfo", "-v")),
+    ToolCommand("virt", ("systemd-detect-virt", "--vm"), fine=(0, 1)),
+    ToolCommand("ldconfig", ("ldconfig", "-p")),
+    ToolCommand("ofed", ("ofed_info", "-s")),
+    ToolCommand("nvidia-smi", (_SMI, f"--query-gpu={QUERY}", "--format=csv"), GPU_S),
+    ToolCommand("nvidia-smi-sm", (_SMI, f"--query-gpu={QUERY_CAPABILITY}", "--format=csv"), GPU_S),
+    ToolCommand("nvidia-smi-fabric", (_SMI, f"--query-gpu={QUERY_FABRIC}", "--format=csv"), GPU_S),
+    ToolCommand("nvlink", (_SMI, "nvlink", "-s"), GPU_S),
+    ToolCommand("topo", (_SMI, "topo", "-m"), GPU_S),
     *(
-        Command(f"p2p-{kind}", (_SMI, "topo", "-p2p", kind), GPU_S)
+        ToolCommand(f"p2p-{kind}", (_SMI, "topo", "-p2p", kind), GPU_S)
         for kind in ("r", "w", "n", "a", "p")
     ),
-    Command("imex", ("nvidia-imex-ctl", "-N"), GPU_S),
+    ToolCommand("imex", ("nvidia-imex-ctl", "-N"), GPU_S),
 )
 SERVICES = ASKED
 PACKAGES = (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of a node: of the running one, and of items that were read anywhere."""
+"""Make facts of the running node, or of items that were read elsewhere."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nccltune.doctor.evidence.facts_cloud import add_cloud
@@ -15,15 +15,15 @@ from nccltune.doctor.evidence.facts_pci import add_pci
 from nccltune.doctor.evidence.facts_settings import add_settings
 from nccltune.doctor.evidence.facts_tests import add_measured
 from nccltune.doctor.evidence.facts_topo import add_topology
-from nccltune.doctor.evidence.folder import put_file, read_folder
+from nccltune.doctor.evidence.folder import put_file
 from nccltune.doctor.evidence.gather import Runner, gather
-from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
-from nccltune.formats.lines import visible
+from nccltune.formats.text.lines import visible
 from nccltune.model.errors import InputError
 
-# In this order: names of devices come from GPUs and NICs, paths need both, topology needs settings.
-_MAKERS: tuple[Callable[[Evidence, Facts], None], ...] = (
+# The order matters: names of devices need GPUs and NICs, paths need both, topology needs settings.
+_MAKERS: tuple[Callable[[NodeEvidence, Facts], None], ...] = (
     add_node,
     add_gpus,
     add_net,
@@ -38,20 +38,14 @@ _MAKERS: tuple[Callable[[Evidence, Facts], None], ...] = (
 )
 
 
-def facts_of(evidence: Evidence) -> Facts:
-    """The facts that a node's items tell; `unread` has what they do not, and why."""
+def facts_of(evidence: NodeEvidence) -> Facts:
+    """Return the facts of a node's items. `unread` lists what could not be read, and why."""
     facts = Facts(evidence.host)
     for maker in _MAKERS:
         maker(evidence, facts)
     facts.unread += dict.fromkeys(evidence.problems)
     facts.unused += evidence.unused()
     return facts
-
-
-def folder_facts(path: Path) -> Iterator[Facts]:
-    """The facts of the nodes of a folder, one after the other. Raises InputError as `read_folder`
-    does."""
-    return (facts_of(evidence) for evidence in read_folder(path))
 
 
 def collect(
@@ -62,13 +56,15 @@ def collect(
     runner: Runner | None = None,
     stop: threading.Event | None = None,
 ) -> Facts:
-    """The facts of this node, read without root rights.
+    """Return the facts of this node. No root rights are needed.
 
-    `files` are more things to look at, told by their names and content as in a collected folder:
-    job files, an NCCL log, outputs of nccl-tests, topology and graph files. With another `root`
-    than `/` files below it are read in place of the node's, and tools only run by `runner`. Once
-    `stop` is set, nothing more is read and no tool is left running.
-    Raises InputError where one of `files` cannot be read, or no kind of them is recognised.
+    `files` are further files: job files, an NCCL log, outputs of nccl-tests, topology and graph
+    files. Their kind is recognised by name and content, as in a collected folder.
+
+    If `root` is not `/`, files below it are read instead of the node's own files, and tools run
+    only through `runner`. After `stop` is set, nothing more is read and no tool is left running.
+
+    Raises InputError if one of `files` cannot be read, or if no file of them has a known kind.
     """
     evidence = gather(root, environment=environment, runner=runner, stop=stop)
     for path in files:

@@ -2,7 +2,6 @@
 """Facts of GPUs: state, links, peer access, paths, the driver, IMEX."""
 
 import re
-from typing import Any
 
 from nccltune.doctor.evidence.facts_pci import nodes_of
 from nccltune.doctor.evidence.parsers.gpu_query import GpuState, parse_gpu_query
@@ -13,8 +12,28 @@ from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
 from nccltune.doctor.evidence.parsers.topo_matrix import gpu_number, parse_topo_matrix
 from nccltune.doctor.evidence.pci_tree import path_kind
-from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.gpu import (
+    GPU_COPIES,
+    GPU_DMABUF,
+    GPU_DRIVER,
+    GPU_NIC_PATHS,
+    GPU_OPEN_DRIVER,
+    GPU_P2P,
+    GPU_PATHS,
+    GPUS,
+    IMEX_CHANNELS,
+    IMEX_NODES,
+    GpuCopy,
+    GpuPath,
+    ImexMember,
+    NicPath,
+    NodeGpu,
+    PeerStatus,
+)
+from nccltune.doctor.facts.network import HCAS, NICS
+from nccltune.doctor.facts.node import KERNEL_RELEASE, NODE_FABRIC
 
 _DEVICES = "/sys/bus/pci/devices"
 _KINDS = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
@@ -22,10 +41,12 @@ _VERSION = re.compile(r"(?:Kernel Module(?: for \S+)?)\s+(?P<version>\d{3}\.\d{1
 _NVL72 = re.compile(r"\bGB[23]00\b")
 _QUERIES = ("nvidia-smi-q", "nvidia-smi", "nvidia-smi-sm", "nvidia-smi-fabric")
 _NEW_ENOUGH = (5, 12)
+_NOT_FACTS = ("line", "number", "driver", "addressing", "memory_mib", "mig", "fabric_status")
+"""Fields of nvidia-smi that no rule uses."""
 
 
-def add_gpus(evidence: Evidence, facts: Facts) -> None:
-    """Put in `gpus`, `gpu.*` (but not `gpu.nic_paths`), `imex.*` and `node.fabric`."""
+def add_gpus(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add `gpus`, `gpu.*` (except `gpu.nic_paths`), `imex.*` and `node.fabric`."""
     states, source = _states(evidence)
     nodes = nodes_of(evidence)
     places = sorted(place for place, node in nodes.items() if node.kind == "gpu")
@@ -34,21 +55,22 @@ def add_gpus(evidence: Evidence, facts: Facts) -> None:
         if states is None:
             states = [GpuState(0, index, place, None) for index, place in enumerate(places)]
             source = evidence.where(sysfs[1], _DEVICES) if sysfs is not None else ""
-        facts.add("gpus", _records(evidence, states), source)
+        facts.add(GPUS, _records(evidence, states), source)
     _driver(evidence, facts, states or [], source)
     _peers(evidence, facts)
     _imex(evidence, facts)
     _fabric(evidence, facts, states)
 
 
-def _states(evidence: Evidence) -> tuple[list[GpuState] | None, str]:
-    """GPUs as nvidia-smi tells them: the newer fields come from a query of their own."""
+def _states(evidence: NodeEvidence) -> tuple[list[GpuState] | None, str]:
+    """Return the GPUs that nvidia-smi lists and the source. Newer fields come from a separate
+    query."""
     found: dict[int, GpuState] = {}
     source = ""
     raws = [raw for name in _QUERIES for raw in evidence.all(name)]
     for raw in raws:
         query = evidence.parse(raw, parse_gpu_query)
-        # On the running node the tool's exit code has said it.
+        # On the running node the tool's exit code has already reported the problem.
         if query.problem is not None and not evidence.live:
             evidence.problems.append(f"{raw.source}: {query.problem}")
         for state in query.gpus:
@@ -64,7 +86,7 @@ def _states(evidence: Evidence) -> tuple[list[GpuState] | None, str]:
     return (list(found.values()) if found else None), source
 
 
-def _records(evidence: Evidence, states: list[GpuState]) -> list[dict[str, Any]]:
+def _records(evidence: NodeEvidence, states: list[GpuState]) -> list[NodeGpu]:
     nodes = nodes_of(evidence)
     links = evidence.parsed("nvlink", parse_nvlink_status)
     by_index = {one.gpu: one for one in links[0].gpus} if links is not None else {}
@@ -79,7 +101,7 @@ def _records(evidence: Evidence, states: list[GpuState]) -> list[dict[str, Any]]
         index = state.number if state.number is not None else -1
         link = by_index.get(index)
         fields = state._asdict()
-        for name in ("line", "number", "driver", "addressing"):
+        for name in _NOT_FACTS:
             del fields[name]
         fields["slowdowns"] = None if state.slowdowns is None else list(state.slowdowns)
         if fields["pcie_width"] is None:
@@ -87,41 +109,40 @@ def _records(evidence: Evidence, states: list[GpuState]) -> list[dict[str, Any]]
             if card is not None:
                 fields["pcie_width"], fields["pcie_width_max"] = card.width, card.width_max
         found.append(
-            {
-                "index": state.number,
+            NodeGpu(
+                index=state.number,
                 **fields,
-                "numa": node.numa if node is not None else None,
-                "cpus": affinity.get(index, node.cpus if node is not None else None),
-                "nvlinks_active": link.active if link is not None else None,
-                "nvlinks": link.links if link is not None else None,
-                "nvlink_gb_per_s": link.gb_per_s if link is not None else None,
-                "h2d_gb_per_s": copies[0].h2d.get(index) if copies is not None else None,
-                "d2h_gb_per_s": copies[0].d2h.get(index) if copies is not None else None,
-            }
+                numa=node.numa if node is not None else None,
+                cpus=affinity.get(index, node.cpus if node is not None else None),
+                nvlinks_active=link.active if link is not None else None,
+                nvlinks=link.links if link is not None else None,
+                h2d_gb_per_s=copies[0].h2d.get(index) if copies is not None else None,
+                d2h_gb_per_s=copies[0].d2h.get(index) if copies is not None else None,
+            )
         )
     return found
 
 
-def _driver(evidence: Evidence, facts: Facts, states: list[GpuState], source: str) -> None:
+def _driver(evidence: NodeEvidence, facts: Facts, states: list[GpuState], source: str) -> None:
     loaded = evidence.text("nvidia-version")
     if loaded is not None:
         text, raw = loaded
         match = _VERSION.search(text)
         if match is not None:
-            facts.add("gpu.driver", match["version"], raw.place(1))
-        facts.add("gpu.open_driver", "Open Kernel Module" in text, raw.place(1))
+            facts.add(GPU_DRIVER, match["version"], raw.place(1))
+        facts.add(GPU_OPEN_DRIVER, "Open Kernel Module" in text, raw.place(1))
     elif states and states[0].driver:
-        facts.add("gpu.driver", states[0].driver, source)
-    release = str(facts.value("kernel.release") or "")
+        facts.add(GPU_DRIVER, states[0].driver, source)
+    release = facts.value(KERNEL_RELEASE) or ""
     kernel = re.match(r"(\d{1,3})\.(\d{1,3})", release)
-    is_open = facts.value("gpu.open_driver")
+    is_open = facts.value(GPU_OPEN_DRIVER)
     if is_open is not None and kernel is not None:
-        # The open modules export dma-buf from kernel 5.12 on; the closed ones never do.
+        # The open modules export dma-buf since kernel 5.12. The closed modules never do.
         fit = (int(kernel[1]), int(kernel[2])) >= _NEW_ENOUGH
-        facts.add("gpu.dmabuf", bool(is_open) and fit, "kind of driver and kernel release")
+        facts.add(GPU_DMABUF, bool(is_open) and fit, "kind of driver and kernel release")
 
 
-def _peers(evidence: Evidence, facts: Facts) -> None:
+def _peers(evidence: NodeEvidence, facts: Facts) -> None:
     pairs, source, known = [], "", False
     for letter, kind in _KINDS.items():
         matrix = evidence.parsed(f"p2p-{letter}", parse_p2p_matrix)
@@ -130,53 +151,50 @@ def _peers(evidence: Evidence, facts: Facts) -> None:
         known = True
         source = source or matrix[1].place()
         pairs += [
-            {"a": pair.a, "b": pair.b, "kind": kind, "status": pair.status}
+            PeerStatus(a=pair.a, b=pair.b, kind=kind, status=pair.status)
             for pair in matrix[0].pairs
         ]
     if known:
-        facts.add("gpu.p2p", pairs, source)
+        facts.add(GPU_P2P, pairs, source)
     copies = evidence.parsed("nvbandwidth", parse_nvbandwidth)
     if copies is not None and copies[0].peers:
         place = copies[1].place(copies[0].lines["peers"])
-        facts.add("gpu.copies", [copy._asdict() for copy in copies[0].peers], place)
+        facts.add(GPU_COPIES, [GpuCopy(**copy._asdict()) for copy in copies[0].peers], place)
     topo = evidence.parsed("topo", parse_topo_matrix)
     if topo is not None and topo[0].cells:
         paths = []
         for cell in topo[0].cells:
             a, b = gpu_number(cell.a), gpu_number(cell.b)
             if a is not None and b is not None and a < b:
-                paths.append({"a": a, "b": b, "kind": cell.kind, "links": cell.links})
-        facts.add("gpu.paths", paths, topo[1].place())
+                paths.append(GpuPath(a=a, b=b, kind=cell.kind, links=cell.links))
+        facts.add(GPU_PATHS, paths, topo[1].place())
 
 
-def add_nic_paths(evidence: Evidence, facts: Facts) -> None:
-    """Put in `gpu.nic_paths`, once GPUs and NICs are known: nvidia-smi's word, or sysfs'."""
+def add_nic_paths(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add `gpu.nic_paths`, from nvidia-smi or else from sysfs. Call this after GPUs and NICs are
+    known."""
     topo = evidence.parsed("topo", parse_topo_matrix)
     if topo is not None:
         paths = []
         for cell in topo[0].cells:
             gpu = gpu_number(cell.a)
             if gpu is not None and gpu_number(cell.b) is None:
-                paths.append({"gpu": gpu, "nic": cell.b, "kind": cell.kind})
+                paths.append(NicPath(gpu=gpu, nic=cell.b, kind=cell.kind))
         if paths:
-            facts.add("gpu.nic_paths", paths, topo[1].place())
+            facts.add(GPU_NIC_PATHS, paths, topo[1].place())
             return
     nodes = nodes_of(evidence)
     sysfs = evidence.tree("pci")
-    gpus = facts.value("gpus")
+    gpus = facts.value(GPUS)
     nics = _nic_places(facts)
     if not nodes or gpus is None:
         return
     facts.add(
-        "gpu.nic_paths",
+        GPU_NIC_PATHS,
         [
-            {
-                "gpu": gpu["index"],
-                "nic": name,
-                "kind": path_kind(nodes[gpu["bus_id"]], nodes[place]),
-            }
+            NicPath(gpu=gpu.index, nic=name, kind=path_kind(nodes[gpu.bus_id], nodes[place]))
             for gpu in gpus
-            if gpu.get("bus_id") in nodes
+            if gpu.bus_id is not None and gpu.bus_id in nodes
             for name, place in nics.items()
             if place in nodes
         ],
@@ -185,16 +203,16 @@ def add_nic_paths(evidence: Evidence, facts: Facts) -> None:
 
 
 def _nic_places(facts: Facts) -> dict[str, str]:
-    """Bus ids of RDMA devices, and of interfaces without one that have a device."""
-    found = {hca["name"]: hca.get("bus_id") for hca in facts.value("hcas") or []}
+    """Return bus ids of RDMA devices, and of interfaces with a PCI device but no RDMA device."""
+    found = {hca.name: hca.bus_id for hca in facts.value(HCAS) or [] if hca.name}
     taken = set(found.values())
-    for nic in facts.value("nics") or []:
-        if nic.get("bus_id") and nic["bus_id"] not in taken and not nic.get("rdma"):
-            found[nic["name"]] = nic["bus_id"]
+    for nic in facts.value(NICS) or []:
+        if nic.name and nic.bus_id and nic.bus_id not in taken and not nic.rdma:
+            found[nic.name] = nic.bus_id
     return {name: place for name, place in found.items() if place}
 
 
-def _imex(evidence: Evidence, facts: Facts) -> None:
+def _imex(evidence: NodeEvidence, facts: Facts) -> None:
     devices = evidence.tree("devices")
     if devices is not None:
         start = "/dev/nvidia-caps-imex-channels/"
@@ -202,29 +220,29 @@ def _imex(evidence: Evidence, facts: Facts) -> None:
         channels = sorted(
             p[len(start) :] for p in (*tree.values, *tree.links) if p.startswith(start)
         )
-        facts.add("imex.channels", channels, evidence.where(devices[1], start.rstrip("/")))
+        facts.add(IMEX_CHANNELS, channels, evidence.where(devices[1], start.rstrip("/")))
     imex = evidence.parsed("imex", parse_imex)
     if imex is not None and imex[0].nodes:
         facts.add(
-            "imex.nodes",
+            IMEX_NODES,
             [
-                {"node": one.node, "status": one.status, "version": one.version}
+                ImexMember(node=one.node, status=one.status, version=one.version)
                 for one in imex[0].nodes
             ],
             imex[1].place(),
         )
 
 
-def _fabric(evidence: Evidence, facts: Facts, states: list[GpuState] | None) -> None:
+def _fabric(evidence: NodeEvidence, facts: Facts, states: list[GpuState] | None) -> None:
     devices = evidence.tree("devices")
     names = [state.name for state in states or [] if state.name]
     off = any(state.fabric_state in ("not_supported", "not_started") for state in states or [])
     if any(_NVL72.search(name) for name in names) and not off:
-        facts.add("node.fabric", "mnnvl", "GPU names")
+        facts.add(NODE_FABRIC, "mnnvl", "GPU names")
     elif devices is not None and any("nvidia-nvswitch" in path for path in devices[0].values):
-        facts.add("node.fabric", "nvswitch", evidence.where(devices[1], "/dev/nvidia-nvswitch*"))
+        facts.add(NODE_FABRIC, "nvswitch", evidence.where(devices[1], "/dev/nvidia-nvswitch*"))
     elif any(state.fabric_state == "completed" for state in states or []):
-        # A VM or container has the GPUs of such a node without seeing its switches.
-        facts.add("node.fabric", "nvswitch", "nvidia-smi (fabric.state)")
+        # A VM or container can have the GPUs of such a node but not see its NVSwitches.
+        facts.add(NODE_FABRIC, "nvswitch", "nvidia-smi (fabric.state)")
     elif devices is not None and states is not None:
-        facts.add("node.fabric", "none", evidence.where(devices[1], "/dev/nvidia-nvswitch*"))
+        facts.add(NODE_FABRIC, "none", evidence.where(devices[1], "/dev/nvidia-nvswitch*"))

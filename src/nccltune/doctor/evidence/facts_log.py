@@ -1,21 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of what NCCL said itself: its log, its diagnostics, outputs of its tests."""
+"""Facts of NCCL's own output: its log, its diagnostics, outputs of nccl-tests."""
 
 import io
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.failures import has_rows
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.text import lines_of
-from nccltune.doctor.evidence.raw import Evidence, Raw
+from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
-from nccltune.formats.context import Context, ReadOptions
-from nccltune.formats.file_names import named_choice
-from nccltune.formats.nccl_diagnostics import read_diagnostics
-from nccltune.formats.nccl_tests_json import read_json
-from nccltune.formats.nccl_tests_text import read_text
-from nccltune.formats.reading import FileReport
+from nccltune.doctor.facts.log import (
+    LOG_BOOTSTRAP,
+    LOG_COLL_CHANNELS,
+    LOG_GRAPHS,
+    LOG_LINES,
+    LOG_NET,
+    LOG_NET_DEVICES,
+    LOG_NET_RELAXED_ORDERING,
+    LOG_NODES,
+    LOG_NVLS_CHANNELS,
+    LOG_RANKS,
+    LOG_VIAS,
+    LOG_WARNINGS,
+    LogGraph,
+    LogMessage,
+    LogTransport,
+    LogWarning,
+)
+from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
+from nccltune.doctor.facts.settings import NCCL_VERSION
+from nccltune.formats.nccl_log.diagnostics import read_diagnostics
+from nccltune.formats.nccl_log.graph import LoggedGraph
+from nccltune.formats.nccl_tests.json_results import read_json
+from nccltune.formats.nccl_tests.text import read_text
+from nccltune.formats.reading.context import Context, ReadOptions
+from nccltune.formats.reading.file_names import named_choice
+from nccltune.formats.reading.file_report import FileReport
 from nccltune.model.choice import DEFAULT, Choice, parse_algorithm
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
@@ -26,18 +48,18 @@ _DEVICE = re.compile(r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\
 _MOST_MESSAGES = 2000
 
 
-def add_logs(evidence: Evidence, facts: Facts) -> None:
-    """Put in `log.*`, `nccl.version`, `ras.checks` and `tests`."""
+def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add `log.*`, `nccl.version`, `ras.checks` and `tests`."""
     logs = [(raw, evidence.parse(raw, parse_nccl_lines)) for raw in evidence.all("log")]
     logs = [(raw, log) for raw, log in logs if log.messages or log.version]
     if logs:
         _logs(facts, logs)
     checks = _checks(evidence)
     if checks is not None:
-        facts.add("ras.checks", *checks)
+        facts.add(RAS_CHECKS, *checks)
     tests = [record for raw in evidence.all("test") for record in _tests(evidence, raw)]
     if tests:
-        facts.add("tests", tests, evidence.all("test")[0].place())
+        facts.add(TESTS, tests, evidence.all("test")[0].place())
 
 
 def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
@@ -46,17 +68,17 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
     messages = [message for _, one in logs for message in one.messages]
     messages.sort(key=lambda one: not one.warn)
     facts.add(
-        "log.lines",
+        LOG_LINES,
         [
-            {"text": one.text, "warn": one.warn, "line": one.line, "count": one.times}
+            LogMessage(text=one.text, line=one.line, count=one.times)
             for one in messages[:_MOST_MESSAGES]
         ],
         place,
     )
     facts.add(
-        "log.warnings",
+        LOG_WARNINGS,
         [
-            {"text": one.text, "line": one.line, "count": one.times}
+            LogWarning(text=one.text, line=one.line, count=one.times)
             for one in messages[:_MOST_MESSAGES]
             if one.warn
         ],
@@ -68,52 +90,53 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
             vias[via.direction, via.via] = vias.get((via.direction, via.via), 0) + via.times
     if vias:
         facts.add(
-            "log.vias",
+            LOG_VIAS,
             [
-                {"direction": way, "via": via, "gdr": "GDRDMA" in via, "count": times}
+                LogTransport(direction=way, via=via, gdr="GDRDMA" in via, count=times)
                 for (way, via), times in vias.items()
             ],
             place,
         )
-    for name, value in (
-        ("nccl.version", log.version or next((o.version for _, o in logs if o.version), None)),
-        ("log.net", log.net),
-        ("log.net_devices", None if log.net_devices is None else list(log.net_devices)),
-        ("log.net_relaxed_ordering", log.relaxed_ordering),
-        ("log.bootstrap", log.bootstrap),
-        ("log.ranks", log.ranks),
-        ("log.nodes", log.nodes),
-        ("log.coll_channels", log.coll_channels),
-        ("log.nvls_channels", log.nvls_channels),
+    version = log.version or next((one.version for _, one in logs if one.version), None)
+    for text, name in ((NCCL_VERSION, version), (LOG_NET, log.net), (LOG_BOOTSTRAP, log.bootstrap)):
+        if name is not None:
+            facts.add(text, name, place)
+    for counted, number in (
+        (LOG_RANKS, log.ranks),
+        (LOG_NODES, log.nodes),
+        (LOG_COLL_CHANNELS, log.coll_channels),
+        (LOG_NVLS_CHANNELS, log.nvls_channels),
     ):
-        if value is not None:
-            facts.add(name, value, place)
+        if number is not None:
+            facts.add(counted, number, place)
+    if log.net_devices is not None:
+        facts.add(LOG_NET_DEVICES, list(log.net_devices), place)
+    if log.relaxed_ordering is not None:
+        facts.add(LOG_NET_RELAXED_ORDERING, log.relaxed_ordering, place)
     if log.graphs:
-        facts.add(
-            "log.graphs",
-            [
-                {
-                    "pattern": one.pattern,
-                    "channels": one.channels,
-                    "gb_per_s_intra": one.gb_per_s_intra,
-                    "gb_per_s_inter": one.gb_per_s_inter,
-                    "kind_intra": one.kind_intra,
-                    "kind_inter": one.kind_inter,
-                }
-                for one in log.graphs
-            ],
-            place,
+        facts.add(LOG_GRAPHS, _graphs(log.graphs), place)
+
+
+def _graphs(graphs: Iterable[LoggedGraph]) -> list[LogGraph]:
+    """Return the fields that rules use, one record for each different graph."""
+    found: list[LogGraph] = []
+    for one in graphs:
+        row = LogGraph(
+            pattern=one.pattern, channels=one.channels, gb_per_s_intra=one.gb_per_s_intra
         )
+        if row not in found:
+            found.append(row)
+    return found
 
 
-def _checks(evidence: Evidence) -> tuple[list[dict[str, Any]], str] | None:
-    found: list[dict[str, Any]] = []
+def _checks(evidence: NodeEvidence) -> tuple[list[RasCheck], str] | None:
+    found: list[RasCheck] = []
     source = ""
     for raw in evidence.all("diagnostics"):
         for report in evidence.parse(raw, _diagnostics):
             source = source or raw.place()
             found += [
-                {"name": one.check, "status": "OK" if one.ok else "INFO", "text": one.text}
+                RasCheck(name=one.check, status="OK" if one.ok else "INFO", text=one.text)
                 for one in report.results
             ]
     return (found, source) if found else None
@@ -123,9 +146,9 @@ def _diagnostics(text: str) -> list[Any]:
     return list(read_diagnostics(text.split("\n"))) if "NCCL DIAG " in text else []
 
 
-def _tests(evidence: Evidence, raw: Raw) -> list[dict[str, Any]]:
+def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
     text = evidence.parse(raw, str)
-    # Where nothing in it names the collective, the file's name may.
+    # If the text does not name the collective, the file name may do so.
     samples = _samples(evidence, text, raw.source)
     averages = [float(match[1]) for match in _AVERAGE.finditer(text)]
     hosts = sorted({m["host"] for _, line in lines_of(text) if (m := _DEVICE.search(line))})
@@ -141,28 +164,27 @@ def _tests(evidence: Evidence, raw: Raw) -> list[dict[str, Any]]:
         ranks = max((one.ranks or 0 for one in group), default=0) or None
         nodes = len(hosts) or max((one.nodes or 0 for one in group), default=0) or None
         found.append(
-            {
-                "file": raw.source,
-                "collective": _TEST_NAMES.get(group[0].collective.value, group[0].collective.value),
-                "nodes": nodes,
-                "hosts": hosts,
-                "ranks": ranks,
-                "min_bytes": min(one.bytes for one in group),
-                "max_bytes": max(one.bytes for one in group),
-                "sizes": len({one.bytes for one in group}),
-                "avg_busbw_gb_per_s": averages[number] if number < len(averages) else None,
-                "peak_busbw_gb_per_s": peak,
-                "peak_bytes": at,
-                "nics": len(devices) if devices else None,
-                "gpus_per_node": ranks // nodes if ranks and nodes else None,
-                "algorithm": _forced(log, raw.source),
-            }
+            NcclTest(
+                file=raw.source,
+                collective=group[0].collective.nccl_tests_name,
+                nodes=nodes,
+                hosts=hosts,
+                ranks=ranks,
+                min_bytes=min(one.bytes for one in group),
+                max_bytes=max(one.bytes for one in group),
+                sizes=len({one.bytes for one in group}),
+                avg_busbw_gb_per_s=averages[number] if number < len(averages) else None,
+                peak_busbw_gb_per_s=peak,
+                peak_bytes=at,
+                nics=len(devices) if devices else None,
+                algorithm=_forced(log, raw.source),
+            )
         )
     return found
 
 
 def _forced(log: NcclLines | None, name: str) -> str | None:
-    """The only algorithm that NCCL was left, as its log or the file's name says."""
+    """Return the only algorithm that NCCL was allowed to use, from its log or the file name."""
     for setting in log.settings if log is not None else ():
         if setting.name == "NCCL_ALGO":
             try:
@@ -174,21 +196,17 @@ def _forced(log: NcclLines | None, name: str) -> str | None:
     return choice.algorithm.value if isinstance(choice, Choice) else None
 
 
-_TEST_NAMES = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-}
-
-
 def _busbw(sample: Sample) -> float:
-    factor = sample.collective.bus_factor(sample.ranks) if sample.ranks else 1.0
-    return sample.bytes / sample.time_us / 1e3 * factor
+    """Return the bus bandwidth in GB/s, or the algorithm bandwidth if the number of ranks is
+    unknown."""
+    if not sample.ranks:
+        return sample.bytes / (sample.time_us * 1e3)
+    return sample.collective.busbw_gb_per_s(sample.bytes, sample.time_us, sample.ranks)
 
 
-def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
+def _samples(evidence: NodeEvidence, text: str, name: str) -> list[Sample]:
     report = FileReport(name=name, asked=False)
-    # Which choice it was is nothing to refuse a measurement for here.
+    # The algorithm and protocol of a measurement do not matter here, so none is refused for them.
     options = ReadOptions(study="doctor", choice=DEFAULT, started_here=True)
     context = Context(name=name, options=options, report=report)
     found: list[Sample] = []

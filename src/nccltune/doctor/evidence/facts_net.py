@@ -17,26 +17,43 @@ from nccltune.doctor.evidence.parsers.rdma_ports import (
 )
 from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
 from nccltune.doctor.evidence.parsers.tree import Tree
-from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.network import (
+    GIDS,
+    HCA_COUNTERS,
+    HCA_ERRORS,
+    HCAS,
+    NIC_COUNTERS,
+    NICS,
+    RDMA_DEV,
+    RDMA_VERBS,
+    GidEntry,
+    NicCounter,
+    NodeNic,
+    RdmaCounterReading,
+    RdmaErrorCount,
+    RdmaPortState,
+)
 
 _NET, _RDMA = "/sys/class/net/", "/sys/class/infiniband/"
 _KERNEL_MTUS = (4096, 2048, 1024, 512, 256)
 _ROCE_HEADERS = 96
-"""Bytes of an Ethernet frame's payload that RoCE may need for itself (rdma/ib_addr.h)."""
+"""Bytes of an Ethernet frame's payload that RoCE may need for its headers (rdma/ib_addr.h)."""
 _VIRTUAL = re.compile(r"lo$|docker|veth|br-|virbr|cni|flannel|cali|tun|tap|dummy|kube|vxlan|ovs")
 _VERBS = re.compile(r"libibverbs\.so\.1\b")
 
 
-def add_net(evidence: Evidence, facts: Facts) -> None:
-    """Put in `nics`, `nic_counters`, `hcas`, `hca_counters`, `gids`, `rdma.verbs`, `rdma.dev`."""
+def add_net(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add `nics`, `nic_counters`, `hcas`, `hca_counters`, `hca_errors`, `gids` and `rdma.verbs`,
+    `rdma.dev`."""
     _nics(evidence, facts)
     _hcas(evidence, facts)
     _counters(evidence, facts)
     _verbs(evidence, facts)
 
 
-def _nics(evidence: Evidence, facts: Facts) -> None:
+def _nics(evidence: NodeEvidence, facts: Facts) -> None:
     item = evidence.tree("net")
     ethtool = evidence.parsed("ethtool", parse_ethtool)
     told = {one.name: one for one in ethtool[0].interfaces} if ethtool is not None else {}
@@ -69,45 +86,48 @@ def _nics(evidence: Evidence, facts: Facts) -> None:
             None,
         )
         found.append(
-            {
-                "name": name,
-                "driver": driver or _device_type(values["uevent"]),
-                "driver_version": tool.version if tool else None,
-                "bus_id": _last_bus_id(target.text if target is not None else "")
+            NodeNic(
+                name=name,
+                driver=driver or _device_type(values["uevent"]),
+                driver_version=tool.version if tool else None,
+                bus_id=_last_bus_id(target.text if target is not None else "")
                 or (tool.bus_id if tool else None),
-                "virtual": virtual,
-                "state": values["operstate"],
-                # -1 is the kernel's word for a speed that nobody told it.
-                "speed_mbit_per_s": speed if speed is not None and speed > 0 else None,
-                "mtu": whole(values["mtu"]),
-                "addresses": addresses.get(name, []) if addresses is not None else None,
-                "numa": whole(tree.get(f"{_NET}{name}/device/numa_node")),
-                "rdma": rdma,
-            }
+                virtual=virtual,
+                state=values["operstate"],
+                # The kernel reports -1 if it does not know the speed.
+                speed_mbit_per_s=speed if speed is not None and speed > 0 else None,
+                mtu=whole(values["mtu"]),
+                addresses=addresses.get(name, []) if addresses is not None else None,
+                numa=whole(tree.get(f"{_NET}{name}/device/numa_node")),
+                rdma=rdma,
+            )
         )
-    facts.add("nics", found, evidence.where(raw, "/sys/class/net"))
+    facts.add(NICS, found, evidence.where(raw, "/sys/class/net"))
 
 
-def _shown_nics(evidence: Evidence, facts: Facts, addresses: dict[str, list[str]]) -> None:
-    """Interfaces that `ip addr` or `ip link` shows, where sysfs was not collected."""
+def _shown_nics(evidence: NodeEvidence, facts: Facts, addresses: dict[str, list[str]]) -> None:
+    """Add the interfaces that `ip addr` or `ip link` lists, for a node without collected sysfs."""
     shown = evidence.parsed("addresses", parse_interfaces)
     if shown is None or not shown[0]:
         return
     found = [
-        {
-            "name": one.name,
-            "virtual": True if _VIRTUAL.match(one.name) else None,
-            "state": one.state,
-            "mtu": one.mtu,
-            "addresses": addresses.get(one.name, []),
-        }
+        NodeNic(
+            name=one.name,
+            virtual=True if _VIRTUAL.match(one.name) else None,
+            state=one.state,
+            mtu=one.mtu,
+            addresses=addresses.get(one.name, []),
+        )
         for one in shown[0]
     ]
-    facts.add("nics", found, shown[1].place())
+    facts.add(NICS, found, shown[1].place())
 
 
-def _addresses(evidence: Evidence) -> dict[str, list[str]] | None:
-    """What `ip` says, or the kernel's word of both families; None where one of them is unknown."""
+def _addresses(evidence: NodeEvidence) -> dict[str, list[str]] | None:
+    """Return addresses by interface, from `ip` or else from the kernel.
+
+    Returns None if the kernel's addresses of IPv4 or of IPv6 are unknown.
+    """
     told = evidence.parsed("addresses", parse_addresses)
     if told is not None:
         return told[0]
@@ -118,7 +138,7 @@ def _addresses(evidence: Evidence) -> dict[str, list[str]] | None:
 
 
 def _device_type(uevent: str | None) -> str | None:
-    """What the kernel calls an interface without a device: bridge, bond, vlan."""
+    """Return the kernel's type of an interface without a device: bridge, bonding, vlan."""
     match = re.search(r"^DEVTYPE=(\w{1,32})$", uevent or "", re.M)
     return {"bond": "bonding"}.get(match[1], match[1]) if match else None
 
@@ -128,13 +148,15 @@ def _last_bus_id(target: str) -> str | None:
     return places[-1] if places else None
 
 
-def _hcas(evidence: Evidence, facts: Facts) -> None:
+def _hcas(evidence: NodeEvidence, facts: Facts) -> None:
     told = _told_ports(evidence)
     item = evidence.tree("rdma")
     if item is None:
         if told:
             source = next(iter(told.values()))[1]
-            facts.add("hcas", [_told(port) for port, _ in told.values()], source)
+            facts.add(
+                HCAS, [RdmaPortState(**_port_fields(port)) for port, _ in told.values()], source
+            )
         _shown_gids(evidence, facts)
         return
     tree, raw = item
@@ -142,7 +164,7 @@ def _hcas(evidence: Evidence, facts: Facts) -> None:
     values = tree.children(_RDMA)
     linked = {path[len(_RDMA) :].partition("/")[0] for path in tree.links if path.startswith(_RDMA)}
     names = sorted({*values, *linked})
-    nics = {nic["rdma"]: nic for nic in facts.value("nics") or [] if nic.get("rdma")}
+    nics = {nic.rdma: nic for nic in facts.value(NICS) or [] if nic.rdma}
     records, gids = [], []
     for name in names:
         parts = [rest.split("/", 2) for rest in values.get(name, {})]
@@ -151,18 +173,18 @@ def _hcas(evidence: Evidence, facts: Facts) -> None:
             record = _record(tree, name, int(port), nics.get(name))
             extra = told.get((name, int(port)))
             if extra is not None:
-                for key, value in _told(extra[0]).items():
+                for key, value in _port_fields(extra[0]).items():
                     if record.get(key) is None or key == "mtu":
                         record[key] = value if value is not None else record.get(key)
-            records.append(record)
+            records.append(RdmaPortState(**record))
             if record["link_layer"] == "Ethernet":
                 gids += _gids(tree, values[name], name, int(port))
-    facts.add("hcas", records, source)
+    facts.add(HCAS, records, source)
     if not _shown_gids(evidence, facts):
-        facts.add("gids", [_gid(gid) for gid in gids], source)
+        facts.add(GIDS, [_gid(gid) for gid in gids], source)
 
 
-def _told_ports(evidence: Evidence) -> dict[tuple[str, int], tuple[RdmaPort, str]]:
+def _told_ports(evidence: NodeEvidence) -> dict[tuple[str, int], tuple[RdmaPort, str]]:
     found: dict[tuple[str, int], tuple[RdmaPort, str]] = {}
     for name in ("ibv_devinfo", "ibstat", "ibstatus", "rdma-link"):
         ports = evidence.parsed(name, parse_rdma_ports)
@@ -177,21 +199,20 @@ def _told_ports(evidence: Evidence) -> dict[tuple[str, int], tuple[RdmaPort, str
     return found
 
 
-def _told(port: RdmaPort) -> dict[str, Any]:
+def _port_fields(port: RdmaPort) -> dict[str, Any]:
     fields = port._asdict()
-    del fields["line"]
+    del fields["line"], fields["netdev"]
     return fields
 
 
-def _record(tree: Tree, name: str, port: int, nic: dict[str, Any] | None) -> dict[str, Any]:
+def _record(tree: Tree, name: str, port: int, nic: NodeNic | None) -> dict[str, Any]:
     base, at = _RDMA + name, f"{_RDMA}{name}/ports/{port}/"
     layer = tree.get(at + "link_layer")
     state, phys = tree.get(at + "state"), tree.get(at + "phys_state")
     target = tree.links.get(base)
-    netdev = tree.get(at + "gid_attrs/ndevs/0") or (nic["name"] if nic else None)
     mtu = None
-    if layer == "Ethernet" and nic is not None and nic.get("mtu"):
-        room = nic["mtu"] - _ROCE_HEADERS
+    if layer == "Ethernet" and nic is not None and nic.mtu:
+        room = nic.mtu - _ROCE_HEADERS
         mtu = next((size for size in _KERNEL_MTUS if size <= room), None)
     return {
         "name": name,
@@ -207,7 +228,6 @@ def _record(tree: Tree, name: str, port: int, nic: dict[str, Any] | None) -> dic
         "rate_gbit_per_s": real(tree.get(at + "rate")),
         "mtu": mtu,
         "sm_lid": whole(tree.get(at + "sm_lid")) if layer == "InfiniBand" else None,
-        "netdev": netdev,
     }
 
 
@@ -226,27 +246,26 @@ def _gids(tree: Tree, values: dict[str, str], name: str, port: int) -> list[Gid]
     return sorted(found, key=lambda gid: gid.number)
 
 
-def _gid(gid: Gid) -> dict[str, Any]:
-    return {
-        "hca": gid.hca,
-        "port": gid.port,
-        "index": gid.number,
-        "gid": gid.gid,
-        "type": gid.type,
-        "ipv4": gid.is_ipv4,
-        "link_local": gid.is_link_local,
-    }
+def _gid(gid: Gid) -> GidEntry:
+    return GidEntry(
+        hca=gid.hca,
+        port=gid.port,
+        index=gid.number,
+        gid=gid.gid,
+        type=gid.type,
+        link_local=gid.is_link_local,
+    )
 
 
-def _shown_gids(evidence: Evidence, facts: Facts) -> bool:
+def _shown_gids(evidence: NodeEvidence, facts: Facts) -> bool:
     shown = evidence.parsed("show_gids", parse_show_gids)
     if shown is None:
         return False
-    facts.add("gids", [_gid(gid) for gid in shown[0].gids], shown[1].place())
+    facts.add(GIDS, [_gid(gid) for gid in shown[0].gids], shown[1].place())
     return True
 
 
-def _counters(evidence: Evidence, facts: Facts) -> None:
+def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     readings: list[dict[tuple[str, int, str], int]] = []
     source = ""
     for name in ("counters", "rdma-statistic", "perfquery"):
@@ -261,17 +280,17 @@ def _counters(evidence: Evidence, facts: Facts) -> None:
     if readings:
         pairs = _pairs(readings)
         facts.add(
-            "hca_counters",
+            HCA_COUNTERS,
             [
-                {"hca": hca, "port": port, "counter": counter, "value": value, "earlier": before}
+                RdmaCounterReading(hca=hca, port=port, counter=counter, value=value, earlier=before)
                 for (hca, port, counter), value, before in pairs
             ],
             source,
         )
         facts.add(
-            "hca_errors",
+            HCA_ERRORS,
             [
-                {"hca": hca, "port": port, "counter": counter, "value": value}
+                RdmaErrorCount(hca=hca, port=port, counter=counter, value=value)
                 for (hca, port, counter), value, before in pairs
                 if before is None and counter in _ERRORS
             ],
@@ -283,9 +302,9 @@ def _counters(evidence: Evidence, facts: Facts) -> None:
     ]
     if any(nic_readings):
         facts.add(
-            "nic_counters",
+            NIC_COUNTERS,
             [
-                {"nic": nic, "counter": counter, "value": value, "earlier": before}
+                NicCounter(nic=nic, counter=counter, value=value, earlier=before)
                 for (nic, counter), value, before in _pairs(nic_readings)
             ],
             evidence.all("ethtool")[-1].place(),
@@ -293,8 +312,10 @@ def _counters(evidence: Evidence, facts: Facts) -> None:
 
 
 def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:
-    """Counters of the last reading that has them, beside the one before. Those that were always 0
-    are left out: they are most, and say nothing."""
+    """Return counters with the value of the last reading and of the reading before it.
+
+    Counters that were always 0 are omitted. Most counters are 0, and they carry no information.
+    """
     last: dict[Any, int] = {}
     before: dict[Any, int] = {}
     for reading in readings:
@@ -309,7 +330,7 @@ def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:
     ]
 
 
-# Those for which ibqueryerrors has a limit, as sysfs calls them; parsers give perfquery's so, too.
+# Counters for which ibqueryerrors has a limit, under their sysfs names and perfquery names.
 _ERRORS = frozenset(
     {
         *("symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors"),
@@ -326,7 +347,7 @@ _COUNTER = re.compile(
 
 
 def _tree_counters(text: str) -> dict[tuple[str, int, str], int]:
-    # Half of a node's evidence are zeros here, so that this is no tree.
+    # Half of a node's evidence is zeros in this text, so no tree of all values is built.
     return {
         (match["hca"], int(match["port"]), match["name"]): int(match["value"])
         for match in _COUNTER.finditer(text)
@@ -334,15 +355,15 @@ def _tree_counters(text: str) -> dict[tuple[str, int, str], int]:
     }
 
 
-def _verbs(evidence: Evidence, facts: Facts) -> None:
+def _verbs(evidence: NodeEvidence, facts: Facts) -> None:
     libraries, cached = evidence.tree("libraries"), evidence.text("ldconfig")
     found = [path for path in (libraries[0].links if libraries else ()) if _VERBS.search(path)]
     if found or (cached is not None and _VERBS.search(cached[0])):
-        facts.add("rdma.verbs", True, found[0] if found else "ldconfig -p")
+        facts.add(RDMA_VERBS, True, found[0] if found else "ldconfig -p")
     elif libraries is not None and cached is not None:
-        facts.add("rdma.verbs", False, "ldconfig -p and the library path")
+        facts.add(RDMA_VERBS, False, "ldconfig -p and the library path")
     devices = evidence.tree("devices")
     if devices is not None:
         paths = [*devices[0].values, *devices[0].links]
         has = any(path.startswith("/dev/infiniband/uverbs") for path in paths)
-        facts.add("rdma.dev", has, evidence.where(devices[1], "/dev/infiniband"))
+        facts.add(RDMA_DEV, has, evidence.where(devices[1], "/dev/infiniband"))

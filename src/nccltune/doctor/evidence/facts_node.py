@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 from nccltune.doctor.evidence.parsers.kernel import (
     parse_cpus,
@@ -17,24 +18,60 @@ from nccltune.doctor.evidence.parsers.limits import parse_limits
 from nccltune.doctor.evidence.parsers.listed import parse_listed, remove_ipc
 from nccltune.doctor.evidence.parsers.services import parse_services
 from nccltune.doctor.evidence.parsers.text import whole
-from nccltune.doctor.evidence.raw import Evidence
-from nccltune.doctor.facts import Facts
-from nccltune.formats.cpu_list import cpus_of
+from nccltune.doctor.evidence.raw import NodeEvidence
+from nccltune.doctor.facts import FactName, Facts
+from nccltune.doctor.facts.gpu import GPU_PEER_MEMORY
+from nccltune.doctor.facts.node import (
+    CONTAINER_NUMA_CALLS,
+    CPU_FAMILY,
+    CPU_GOVERNORS,
+    CPU_IDLE_STATES,
+    CPU_MODEL,
+    CPU_NUMA_NODES,
+    CPU_SOCKETS,
+    CPU_VENDOR,
+    KERNEL_CMDLINE,
+    KERNEL_HUGE_PAGES,
+    KERNEL_LOG,
+    KERNEL_NUMA_BALANCING,
+    KERNEL_RELEASE,
+    LIMITS_CPUS,
+    LIMITS_MEMLOCK_KIB,
+    LIMITS_OPEN_FILES,
+    LIMITS_STACK_KIB,
+    LOGIND_REMOVE_IPC,
+    NODE_BOOT_ID,
+    NODE_CONTAINER,
+    NODE_HOST,
+    NODE_MODULES,
+    NODE_SERVICES,
+    NODE_SHM_DEVICE,
+    NODE_VCPUS,
+    NODE_VIRTUAL,
+    SHM_BYTES,
+    SHM_FREE_BYTES,
+    IdleState,
+    KernelLine,
+)
+from nccltune.formats.topology.cpu_list import cpus_of
 
-_SHM = "/dev/shm"  # noqa: S108  # asked about, not written to
+T = TypeVar("T")
+_SHM = "/dev/shm"  # noqa: S108  # read, never written
 _CPU = "/sys/devices/system/cpu/"
 _CONTAINER = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|garden", re.IGNORECASE)
 
 
-def add_node(evidence: Evidence, facts: Facts) -> None:
-    """Put in `node.*`, `cpu.*`, `kernel.*` (without IOMMU groups), `limits.*`, `shm.*`,
-    `logind.*` and `container.*`."""
+def add_node(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add `node.*`, `cpu.*`, `kernel.*` (without IOMMU groups), `limits.*`, `shm.*`, `logind.*` and
+    `container.*`."""
     if evidence.get("system") is not None or evidence.get("status") is not None:
-        # Files that belong to no node (logs, job files) have no host.
+        # Files that belong to no node (logs, job files) have no host name.
         source = "hostname" if evidence.live else "name of the folder"
-        facts.add("node.host", evidence.host, source)
+        facts.add(NODE_HOST, evidence.host, source)
     _system(evidence, facts)
     _container(evidence, facts)
+    _virtual(evidence, facts)
+    _process(evidence, facts)
     _cpus(evidence, facts)
     _kernel(evidence, facts)
     _limits(evidence, facts)
@@ -42,21 +79,21 @@ def add_node(evidence: Evidence, facts: Facts) -> None:
     _services(evidence, facts)
 
 
-def _system(evidence: Evidence, facts: Facts) -> None:
+def _system(evidence: NodeEvidence, facts: Facts) -> None:
     system = evidence.tree("system")
     if system is None:
         return
     tree, raw = system
 
-    def put(fact: str, path: str, made: Callable[[str], object]) -> None:
+    def put(fact: FactName[T], path: str, read: Callable[[str], T | None]) -> None:
         found = tree.values.get(path)
-        value = made(found.text) if found is not None else None
+        value = read(found.text) if found is not None else None
         if found is not None and value is not None and value != "":
             facts.add(fact, value, evidence.where(raw, path, found.line))
 
-    put("node.boot_id", "/proc/sys/kernel/random/boot_id", str.strip)
-    put("kernel.release", "/proc/sys/kernel/osrelease", str.strip)
-    put("kernel.numa_balancing", "/proc/sys/kernel/numa_balancing", whole)
+    put(NODE_BOOT_ID, "/proc/sys/kernel/random/boot_id", str.strip)
+    put(KERNEL_RELEASE, "/proc/sys/kernel/osrelease", str.strip)
+    put(KERNEL_NUMA_BALANCING, "/proc/sys/kernel/numa_balancing", whole)
     pages = [
         number
         for path, value in tree.values.items()
@@ -65,20 +102,21 @@ def _system(evidence: Evidence, facts: Facts) -> None:
     ]
     meminfo = evidence.parsed("meminfo", parse_huge_pages)
     if pages:
-        facts.add("kernel.huge_pages", sum(pages), evidence.where(raw, "/sys/kernel/mm/hugepages"))
+        facts.add(KERNEL_HUGE_PAGES, sum(pages), evidence.where(raw, "/sys/kernel/mm/hugepages"))
     elif meminfo is not None and meminfo[0] is not None:
-        facts.add("kernel.huge_pages", meminfo[0], meminfo[1].source)
-    # The folder is only there where a peer memory client was ever registered.
+        facts.add(KERNEL_HUGE_PAGES, meminfo[0], meminfo[1].source)
+    # The folder exists only if a peer memory client was registered at some time.
     if any(path.startswith("/sys/") for path in tree.values):
         found = [path.split("/")[5] for path in tree.values if "/memory_peers/" in path]
         facts.add(
-            "gpu.peer_memory",
+            GPU_PEER_MEMORY,
             sorted(set(found)),
             evidence.where(raw, "/sys/kernel/mm/memory_peers"),
         )
 
 
-def _container(evidence: Evidence, facts: Facts) -> None:
+def _container(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add whether this is a container, from the files of its runtime or from its cgroup."""
     devices = evidence.tree("devices")
     marks = [
         path
@@ -87,51 +125,63 @@ def _container(evidence: Evidence, facts: Facts) -> None:
     ]
     cgroup = evidence.text("cgroup")
     if marks and devices is not None:
-        facts.add("node.container", True, evidence.where(devices[1], marks[0]))
+        facts.add(NODE_CONTAINER, True, evidence.where(devices[1], marks[0]))
     elif cgroup is not None:
         root = evidence.parsed("mounts", parse_root_type)
-        # With cgroup v2 and a namespace of its own a container sees nothing but `0::/`.
+        # A container with cgroup v2 and its own cgroup namespace sees only `0::/`.
         layered = root is not None and root[0] in ("overlay", "fuse.fuse-overlayfs", "aufs")
         named = _CONTAINER.search(cgroup[0]) is not None
         place = root[1].place() if root is not None and layered and not named else None
-        facts.add("node.container", named or layered, place or cgroup[1].place())
+        facts.add(NODE_CONTAINER, named or layered, place or cgroup[1].place())
+
+
+def _virtual(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add whether this is a virtual machine, from systemd or the CPU's hypervisor flag."""
     cpus = evidence.parsed("cpuinfo", parse_cpus)
-    status = evidence.parsed("status", parse_status)
     virt = evidence.text("virt")
-    said = virt[0].strip() if virt is not None else ""
-    # Where a hypervisor hides its flag, systemd still finds it by its name.
-    if virt is not None and said and said != "none":
-        facts.add("node.virtual", True, virt[1].place())
+    detected = virt[0].strip() if virt is not None else ""
+    # If a hypervisor hides its CPU flag, systemd still finds it by its name.
+    if virt is not None and detected and detected != "none":
+        facts.add(NODE_VIRTUAL, True, virt[1].place())
     elif cpus is not None and cpus[0].virtual is not None:
-        facts.add("node.virtual", cpus[0].virtual, cpus[1].place())
-    elif virt is not None and said == "none":
-        facts.add("node.virtual", False, virt[1].place())
+        facts.add(NODE_VIRTUAL, cpus[0].virtual, cpus[1].place())
+    elif virt is not None and detected == "none":
+        facts.add(NODE_VIRTUAL, False, virt[1].place())
+
+
+def _process(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add the CPUs of this process, and whether it may call set_mempolicy.
+
+    Call this after NODE_CONTAINER was added.
+    """
+    status = evidence.parsed("status", parse_status)
     if status is None:
         return
     state, raw = status
     if state.cpus is not None:
-        facts.add("limits.cpus", state.cpus, raw.place())
-    # get_mempolicy and its kin stand behind CAP_SYS_NICE in the default profiles of Docker, Podman
-    # and containerd; without a filter they are free.
+        facts.add(LIMITS_CPUS, state.cpus, raw.place())
+    # The default seccomp profiles of Docker, Podman and containerd allow get_mempolicy and similar
+    # calls only with CAP_SYS_NICE. Without a seccomp filter the calls are allowed.
     if state.seccomp is False or state.sys_nice:
-        facts.add("container.numa_calls", True, f"Seccomp, CapEff in {raw.place()}")
-    elif state.seccomp and state.sys_nice is False and facts.value("node.container"):
-        facts.add("container.numa_calls", False, f"Seccomp, CapEff in {raw.place()}")
+        facts.add(CONTAINER_NUMA_CALLS, True, f"Seccomp, CapEff in {raw.place()}")
+    elif state.seccomp and state.sys_nice is False and facts.value(NODE_CONTAINER):
+        facts.add(CONTAINER_NUMA_CALLS, False, f"Seccomp, CapEff in {raw.place()}")
 
 
-def _cpus(evidence: Evidence, facts: Facts) -> None:
+def _cpus(evidence: NodeEvidence, facts: Facts) -> None:
     for name in ("lscpu", "cpuinfo"):
         found = evidence.parsed(name, parse_cpus)
         if found is None:
             continue
         cpus, raw = found
+        if cpus.vendor is not None:
+            facts.add(CPU_VENDOR, cpus.vendor, raw.place())
         for fact, value in (
-            ("cpu.vendor", cpus.vendor),
-            ("cpu.family", cpus.family),
-            ("cpu.model", cpus.model),
-            ("cpu.sockets", cpus.sockets),
-            ("cpu.numa_nodes", cpus.numa_nodes),
-            ("node.vcpus", cpus.online),
+            (CPU_FAMILY, cpus.family),
+            (CPU_MODEL, cpus.model),
+            (CPU_SOCKETS, cpus.sockets),
+            (CPU_NUMA_NODES, cpus.numa_nodes),
+            (NODE_VCPUS, cpus.online),
         ):
             if value is not None:
                 facts.add(fact, value, raw.place())
@@ -142,7 +192,7 @@ def _cpus(evidence: Evidence, facts: Facts) -> None:
     online = tree.get(_CPU + "online")
     listed = cpus_of(online) if online else None
     if listed:
-        facts.add("node.vcpus", len(listed), evidence.where(raw, _CPU + "online"))
+        facts.add(NODE_VCPUS, len(listed), evidence.where(raw, _CPU + "online"))
     nodes = [
         value.text
         for path, value in tree.values.items()
@@ -150,7 +200,7 @@ def _cpus(evidence: Evidence, facts: Facts) -> None:
     ]
     if nodes:
         facts.add(
-            "cpu.numa_nodes",
+            CPU_NUMA_NODES,
             sum(1 for one in nodes if one),
             evidence.where(raw, "/sys/devices/system/node"),
         )
@@ -159,19 +209,19 @@ def _cpus(evidence: Evidence, facts: Facts) -> None:
     )
     if online is not None:
         facts.add(
-            "cpu.governors",
+            CPU_GOVERNORS,
             governors,
             evidence.where(raw, f"{_CPU}cpu*/cpufreq/scaling_governor"),
         )
         states = tree.children(_CPU + "cpu0/cpuidle")
         facts.add(
-            "cpu.idle_states",
+            CPU_IDLE_STATES,
             [
-                {
-                    "name": values["name"],
-                    "latency_us": whole(values.get("latency")),
-                    "disabled": (values["disable"] != "0") if "disable" in values else None,
-                }
+                IdleState(
+                    name=values["name"],
+                    latency_us=whole(values.get("latency")),
+                    disabled=(values["disable"] != "0") if "disable" in values else None,
+                )
                 for _, values in sorted(states.items())
                 if values.get("name")
             ],
@@ -179,18 +229,18 @@ def _cpus(evidence: Evidence, facts: Facts) -> None:
         )
 
 
-def _kernel(evidence: Evidence, facts: Facts) -> None:
+def _kernel(evidence: NodeEvidence, facts: Facts) -> None:
     cmdline = evidence.text("cmdline")
     if cmdline is not None and cmdline[0].strip():
-        facts.add("kernel.cmdline", cmdline[0].strip(), cmdline[1].place(1))
+        facts.add(KERNEL_CMDLINE, cmdline[0].strip(), cmdline[1].place(1))
     modules = evidence.parsed("modules", parse_modules)
     if modules is not None:
-        facts.add("node.modules", modules[0], modules[1].place())
+        facts.add(NODE_MODULES, modules[0], modules[1].place())
     log = evidence.parsed("dmesg", parse_kernel_log)
     if log is not None and not log[0].denied:
         facts.add(
-            "kernel.log",
-            [{"text": one.text, "line": one.line, "count": one.times} for one in log[0].lines],
+            KERNEL_LOG,
+            [KernelLine(text=one.text, line=one.line, count=one.times) for one in log[0].lines],
             log[1].place(),
         )
         if log[0].left_out:
@@ -199,38 +249,38 @@ def _kernel(evidence: Evidence, facts: Facts) -> None:
             )
 
 
-def _limits(evidence: Evidence, facts: Facts) -> None:
+def _limits(evidence: NodeEvidence, facts: Facts) -> None:
     for name in ("limits", "ulimit"):
         found = evidence.parsed(name, parse_limits)
         if found is None:
             continue
         limits, raw = found
         for fact, value, key in (
-            ("limits.memlock_kib", limits.memlock_kib, "memlock"),
-            ("limits.stack_kib", limits.stack_kib, "stack"),
-            ("limits.open_files", limits.open_files, "files"),
+            (LIMITS_MEMLOCK_KIB, limits.memlock_kib, "memlock"),
+            (LIMITS_STACK_KIB, limits.stack_kib, "stack"),
+            (LIMITS_OPEN_FILES, limits.open_files, "files"),
         ):
-            if value is not None and fact not in facts:
+            if value is not None and fact.name not in facts:
                 facts.add(fact, value, raw.place(limits.lines[key]))
 
 
-def _shared_memory(evidence: Evidence, facts: Facts) -> None:
+def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
     df = evidence.text("df-shm")
     if df is not None:
         space = parse_df(df[0], _SHM)
         if space is not None:
-            facts.add("shm.bytes", space.size, df[1].place(space.line))
-            facts.add("shm.free_bytes", space.free, df[1].place(space.line))
+            facts.add(SHM_BYTES, space.size, df[1].place(space.line))
+            facts.add(SHM_FREE_BYTES, space.free, df[1].place(space.line))
         elif len(df[0].splitlines()) > 1:
-            # df names the file system that holds the folder: nothing is mounted there.
-            facts.add("shm.bytes", 0, df[1].place())
-            facts.add("shm.free_bytes", 0, df[1].place())
+            # df printed the file system that contains the folder: nothing is mounted at the folder.
+            facts.add(SHM_BYTES, 0, df[1].place())
+            facts.add(SHM_FREE_BYTES, 0, df[1].place())
     device = evidence.text("shm-device")
     if device is not None and device[0].strip().isdecimal():
-        facts.add("node.shm_device", device[0].strip(), device[1].place())
+        facts.add(NODE_SHM_DEVICE, device[0].strip(), device[1].place())
 
 
-def _services(evidence: Evidence, facts: Facts) -> None:
+def _services(evidence: NodeEvidence, facts: Facts) -> None:
     services = evidence.parsed("services", parse_services)
     runs = None
     if services is not None and services[0]:
@@ -239,14 +289,15 @@ def _services(evidence: Evidence, facts: Facts) -> None:
         runs = logind == "active" if logind is not None else None
         shown = {name: state for name, state in states.items() if name != "systemd-logind"}
         if shown:
-            facts.add("node.services", shown, raw.place())
+            facts.add(NODE_SERVICES, shown, raw.place())
     devices = evidence.tree("devices")
-    if runs is None and devices is not None and not facts.value("node.container"):
-        # sd_booted(3). In a container the host's logind may rule what it shares.
+    if runs is None and devices is not None and not facts.value(NODE_CONTAINER):
+        # Same test as sd_booted(3). In a container, the logind of the host may control shared
+        # memory.
         runs = "/run/systemd/system" in devices[0].values
     listed = evidence.parsed("logind", parse_listed)
     if runs is False:
-        facts.add("logind.remove_ipc", False, "systemd-logind does not run")
+        facts.add(LOGIND_REMOVE_IPC, False, "systemd-logind does not run")
     elif runs and listed is not None:
         value, where = remove_ipc(listed[0])
-        facts.add("logind.remove_ipc", value, where)
+        facts.add(LOGIND_REMOVE_IPC, value, where)

@@ -5,14 +5,25 @@ from typing import Any
 
 from nccltune.doctor.evidence.parsers.lspci import Lspci, PciDevice, parse_lspci
 from nccltune.doctor.evidence.pci_tree import PciNode, pci_nodes, slot_speed, with_above
-from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.gpu import GPUS
+from nccltune.doctor.facts.network import HCAS, NICS, RDMA_DEVICES_SEEN
+from nccltune.doctor.facts.node import KERNEL_IOMMU_GROUPS, NODE_SYSFS_PCI, IommuGroup
+from nccltune.doctor.facts.pci import (
+    PCI_BRIDGES,
+    PCI_LINKS,
+    VM_HOST_BRIDGES,
+    HostBridge,
+    PciBridge,
+    PciLink,
+)
 
 _DEVICES = "/sys/bus/pci/devices"
 
 
-def nodes_of(evidence: Evidence) -> dict[str, PciNode]:
-    """PCI devices by bus id; empty where sysfs was not read."""
+def nodes_of(evidence: NodeEvidence) -> dict[str, PciNode]:
+    """Return PCI devices by bus id, or an empty dict if sysfs was not read."""
     item = evidence.parsed("pci", _nodes)
     return item[0] if item is not None else {}
 
@@ -23,8 +34,8 @@ def _nodes(text: str) -> dict[str, PciNode]:
     return pci_nodes(parse_tree(text))
 
 
-def add_pci(evidence: Evidence, facts: Facts) -> None:
-    """Put in `node.sysfs_pci`, `pci.*`, `vm_host.bridges`, `kernel.iommu_groups` and
+def add_pci(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add `node.sysfs_pci`, `pci.*`, `vm_host.bridges`, `kernel.iommu_groups` and
     `rdma.devices_seen`."""
     _vm_host(evidence, facts)
     nodes = nodes_of(evidence)
@@ -36,20 +47,20 @@ def add_pci(evidence: Evidence, facts: Facts) -> None:
     if sysfs is not None:
         tree = sysfs[0]
         there = bool(tree.values or tree.links)
-        facts.add("node.sysfs_pci", there, evidence.where(sysfs[1], _DEVICES))
+        facts.add(NODE_SYSFS_PCI, there, evidence.where(sysfs[1], _DEVICES))
     if lspci is None and not nodes:
         return
     bridges = _bridges(devices, nodes)
-    facts.add("pci.bridges", bridges, source)
-    facts.add("pci.links", _links(facts, devices, nodes), source)
+    facts.add(PCI_BRIDGES, bridges, source)
+    facts.add(PCI_LINKS, _links(facts, devices, nodes), source)
     seen = any(node.does_rdma for node in nodes.values()) or any(
         one.kind == "nic" and (one.vendor == "15b3" or "Mellanox" in one.title)
         for one in devices.values()
     )
-    facts.add("rdma.devices_seen", seen or _is_efa(devices), source)
+    facts.add(RDMA_DEVICES_SEEN, seen or _is_efa(devices), source)
     if any(one.denied for one in devices.values()):
         evidence.problems.append(
-            f"{source}: without root rights it tells nothing of ACS, ATS and read requests"
+            f"{source}: without root rights it shows no ACS, ATS and read requests"
         )
     _iommu(evidence, facts, nodes)
 
@@ -58,9 +69,11 @@ def _is_efa(devices: dict[str, PciDevice]) -> bool:
     return any("Elastic Fabric Adapter" in one.title for one in devices.values())
 
 
-def _lspci(evidence: Evidence) -> tuple[Lspci, str] | None:
-    """What lspci printed or the configuration space says: the first that was read with the rights
-    for it, else the first at all."""
+def _lspci(evidence: NodeEvidence) -> tuple[Lspci, str] | None:
+    """Return the records and source of lspci's output or of PCI configuration space.
+
+    The first one that was read with root rights is used. If there is none, the first one is used.
+    """
     found = []
     for name in ("lspci", "pci-config"):
         one = evidence.parsed(name, parse_lspci)
@@ -70,7 +83,7 @@ def _lspci(evidence: Evidence) -> tuple[Lspci, str] | None:
     return next(iter([*rightful, *found]), None)
 
 
-def _bridges(devices: dict[str, PciDevice], nodes: dict[str, PciNode]) -> list[dict[str, Any]]:
+def _bridges(devices: dict[str, PciDevice], nodes: dict[str, PciNode]) -> list[PciBridge]:
     found = []
     for place in sorted({*devices, *nodes}):
         device, node = devices.get(place), nodes.get(place)
@@ -78,12 +91,12 @@ def _bridges(devices: dict[str, PciDevice], nodes: dict[str, PciNode]) -> list[d
         if kind != "bridge":
             continue
         found.append(
-            {
-                "bus_id": place,
+            PciBridge(
+                bus_id=place,
                 **_acs(device),
-                "vendor": _hex(node.vendor if node else None, device.vendor if device else None),
-                "device": _hex(node.device if node else None, device.device if device else None),
-            }
+                vendor=_hex(node.vendor if node else None, device.vendor if device else None),
+                device=_hex(node.device if node else None, device.device if device else None),
+            )
         )
     return found
 
@@ -93,7 +106,11 @@ def _hex(sysfs: str | None, lspci: str | None) -> str | None:
 
 
 def _acs(device: PciDevice | None) -> dict[str, Any]:
-    """Fields of ACS: unknown where the output does not go so deep, false without ACS."""
+    """Return the fields of ACS.
+
+    The result is empty (unknown) if the output was read without rights or is not verbose enough.
+    Without the ACS capability the flags are false.
+    """
     if device is None or device.denied or (device.acs is None and not device.verbose):
         return {}
     words = device.acs or ""
@@ -104,9 +121,7 @@ def _acs(device: PciDevice | None) -> dict[str, Any]:
     }
 
 
-def _links(
-    facts: Facts, devices: dict[str, PciDevice], nodes: dict[str, PciNode]
-) -> list[dict[str, Any]]:
+def _links(facts: Facts, devices: dict[str, PciDevice], nodes: dict[str, PciNode]) -> list[PciLink]:
     names = device_names(facts)
     if nodes:
         ends = [node for node in nodes.values() if node.kind in ("gpu", "nic")]
@@ -124,38 +139,37 @@ def _links(
             node.width_max if node and node.width_max is not None else (device and device.width_max)
         )
         found.append(
-            {
-                "bus_id": place,
-                "kind": kind,
-                "name": names.get(place),
-                "speed_gt_per_s": speed,
-                "speed_gt_per_s_max": most,
-                "width": width,
-                "width_max": lanes,
-                "max_read_request": device and device.max_read_request,
-                "ats": device and device.ats,
-                "relaxed_ordering": device and device.relaxed_ordering,
-            }
+            PciLink(
+                bus_id=place,
+                kind=kind,
+                name=names.get(place),
+                speed_gt_per_s=speed,
+                speed_gt_per_s_max=most,
+                width=width,
+                width_max=lanes,
+                max_read_request=device and device.max_read_request,
+                ats=device and device.ats,
+            )
         )
     return found
 
 
 def device_names(facts: Facts) -> dict[str, str]:
-    """What people call a device, by bus id: GPU 0, mlx5_0, eth0."""
+    """Return the usual names of devices by bus id: GPU 0, mlx5_0, eth0."""
     found: dict[str, str] = {}
-    for nic in facts.value("nics") or []:
-        if nic.get("bus_id"):
-            found[nic["bus_id"]] = nic["name"]
-    for hca in facts.value("hcas") or []:
-        if hca.get("bus_id"):
-            found[hca["bus_id"]] = hca["name"]
-    for gpu in facts.value("gpus") or []:
-        if gpu.get("bus_id") and gpu.get("index") is not None:
-            found[gpu["bus_id"]] = f"GPU {gpu['index']}"
+    for nic in facts.value(NICS) or []:
+        if nic.bus_id and nic.name:
+            found[nic.bus_id] = nic.name
+    for hca in facts.value(HCAS) or []:
+        if hca.bus_id and hca.name:
+            found[hca.bus_id] = hca.name
+    for gpu in facts.value(GPUS) or []:
+        if gpu.bus_id and gpu.index is not None:
+            found[gpu.bus_id] = f"GPU {gpu.index}"
     return found
 
 
-def _iommu(evidence: Evidence, facts: Facts, nodes: dict[str, PciNode]) -> None:
+def _iommu(evidence: NodeEvidence, facts: Facts, nodes: dict[str, PciNode]) -> None:
     item = evidence.tree("iommu")
     if item is None or not nodes:
         return
@@ -165,23 +179,27 @@ def _iommu(evidence: Evidence, facts: Facts, nodes: dict[str, PciNode]) -> None:
         if node.kind in ("gpu", "nic") and node.iommu_group is not None:
             members.setdefault(node.iommu_group, []).append(node.bus_id)
     groups = [
-        {
-            "group": group,
-            "type": tree.get(f"/sys/kernel/iommu_groups/{group}/type"),
-            "devices": sorted(places),
-        }
+        IommuGroup(
+            group=group,
+            type=tree.get(f"/sys/kernel/iommu_groups/{group}/type"),
+            devices=sorted(places),
+        )
         for group, places in sorted(members.items())
     ]
     source = evidence.where(raw, "/sys/kernel/iommu_groups")
-    facts.add("kernel.iommu_groups", groups, source)
+    facts.add(KERNEL_IOMMU_GROUPS, groups, source)
 
 
-def _vm_host(evidence: Evidence, facts: Facts) -> None:
+def _vm_host(evidence: NodeEvidence, facts: Facts) -> None:
     found = evidence.parsed("vm-host-lspci", parse_lspci)
     if found is None:
         return
     facts.add(
-        "vm_host.bridges",
-        [{"bus_id": one.bus_id, **_acs(one)} for one in found[0].devices if one.kind == "bridge"],
+        VM_HOST_BRIDGES,
+        [
+            HostBridge(bus_id=one.bus_id, **_acs(one))
+            for one in found[0].devices
+            if one.kind == "bridge"
+        ],
         found[1].place(),
     )

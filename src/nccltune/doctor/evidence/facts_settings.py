@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of settings left over anywhere, of plugins, NCCL libraries and installed software."""
+"""Facts of settings from all sources, of plugins, NCCL libraries and installed software."""
 
 import json
 import re
@@ -11,18 +11,31 @@ from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
 from nccltune.doctor.evidence.parsers.text import lines_of
-from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.evidence.redacting import kept_name, kept_value
 from nccltune.doctor.facts import Facts
-from nccltune.formats.nccl_conf import conf_lines
+from nccltune.doctor.facts.node import NODE_SOFTWARE
+from nccltune.doctor.facts.settings import (
+    NCCL_LIBRARIES,
+    NCCL_VERSION,
+    PLUGINS,
+    SETTINGS,
+    NcclLibrary,
+    PluginFile,
+    SettingRecord,
+)
+from nccltune.formats.tuner_config.nccl_conf import conf_lines
 
 _CONFS = (
     ("named-nccl-conf", "named_conf"),
     ("user-nccl-conf", "user_conf"),
     ("etc-nccl-conf", "system_conf"),
 )
-"""NCCL's files in the order in which they win: the first that sets a name does (misc/param.cc,
-NCCL 2.30); where NCCL_CONF_FILE names one, ~/.nccl.conf is not read."""
+"""NCCL's configuration files, highest priority first.
+
+The first file that sets a name wins (misc/param.cc, NCCL 2.30). If NCCL_CONF_FILE names a file,
+NCCL does not read ~/.nccl.conf.
+"""
 _LIBNCCL = re.compile(r"/libnccl\.so\.2[.\d]*$")
 _FULL = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)$")
 _EXPORTED = re.compile(r"^(?:declare -x|export) ")
@@ -46,33 +59,33 @@ class _Setting(NamedTuple):
     where: str
 
 
-def add_settings(evidence: Evidence, facts: Facts) -> None:
-    """Put in `settings`, `plugins`, `nccl.*` and `node.software`."""
+def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add `settings`, `plugins`, `nccl.*` and `node.software`."""
     found = [*_environment(evidence), *_confs(evidence)]
     known = evidence.get("env") is not None or bool(found)
     in_force: set[str] = set()
     records = []
     for one in found:
-        records.append({**one._asdict(), "in_force": one.name not in in_force})
+        records.append(SettingRecord(**one._asdict(), in_force=one.name not in in_force))
         in_force.add(one.name)
     others = [*_profiles(evidence), *_jobs(evidence), *_logged(evidence)]
     for one in others:
-        records.append({**one._asdict(), "in_force": one.kind == "log"})
+        records.append(SettingRecord(**one._asdict(), in_force=one.kind == "log"))
     if known or others:
         source = "environment, nccl.conf, start-up and job files"
-        facts.add("settings", records, source)
+        facts.add(SETTINGS, records, source)
     _plugins(evidence, facts)
     _libraries(evidence, facts)
     _software(evidence, facts)
 
 
-def _environment(evidence: Evidence) -> Iterator[_Setting]:
+def _environment(evidence: NodeEvidence) -> Iterator[_Setting]:
     raw = evidence.get("env")
     if raw is None:
         return
     text = evidence.parse(raw, str)
     for _, line in lines_of(text):
-        # As `env` prints it, or a shell's `export -p`.
+        # Accept the format of `env` and of a shell's `export -p`.
         plain = _EXPORTED.sub("", line)
         name, sign, value = plain.partition("=")
         value = value if plain == line else value.strip("'\"")
@@ -80,13 +93,13 @@ def _environment(evidence: Evidence) -> Iterator[_Setting]:
             yield _Setting(name, kept_value(name, value), "environment", "environment")
 
 
-def _confs(evidence: Evidence) -> Iterator[_Setting]:
+def _confs(evidence: NodeEvidence) -> Iterator[_Setting]:
     for name, kind in _CONFS:
         raw = evidence.get(name)
         if raw is None:
             continue
         first: dict[str, _Setting] = {}
-        # Of one file the first line counts: NCCL never sets what is set already.
+        # The first line of a file wins: NCCL never changes a variable that is already set.
         for number, key, value in conf_lines(evidence.parse(raw, str)):
             if kept_name(key.strip()):
                 place = f"{raw.real or raw.source}:{number}"
@@ -94,7 +107,7 @@ def _confs(evidence: Evidence) -> Iterator[_Setting]:
         yield from first.values()
 
 
-def _profiles(evidence: Evidence) -> Iterator[_Setting]:
+def _profiles(evidence: NodeEvidence) -> Iterator[_Setting]:
     listed = evidence.parsed("profiles", parse_listed)
     for line in listed[0] if listed is not None else ():
         name, sign, value = line.text.strip().removeprefix("export ").strip().partition("=")
@@ -103,7 +116,7 @@ def _profiles(evidence: Evidence) -> Iterator[_Setting]:
             yield _Setting(name, kept_value(name, plain), "profile", f"{line.path}:{line.number}")
 
 
-def _jobs(evidence: Evidence) -> Iterator[_Setting]:
+def _jobs(evidence: NodeEvidence) -> Iterator[_Setting]:
     for raw in evidence.all("job"):
         for one in evidence.parse(raw, _job):
             value = kept_value(one.name, one.value)
@@ -114,33 +127,32 @@ def _job(text: str) -> list[Any]:
     return list(parse_job_settings(text, kept_name))
 
 
-def _logged(evidence: Evidence) -> Iterator[_Setting]:
+def _logged(evidence: NodeEvidence) -> Iterator[_Setting]:
     for raw in evidence.all("log"):
         for one in evidence.parse(raw, parse_nccl_lines).settings:
             yield _Setting(one.name, kept_value(one.name, one.value), "log", raw.place(one.line))
 
 
-def _plugins(evidence: Evidence, facts: Facts) -> None:
+def _plugins(evidence: NodeEvidence, facts: Facts) -> None:
     found = evidence.parsed("plugins", parse_plugins)
     if found is None:
         return
     facts.add(
-        "plugins",
+        PLUGINS,
         [
-            {
-                "path": one.path,
-                "kind": one.kind,
-                "named_by": one.named_by,
-                "net_symbols": one.of("ncclNetPlugin", "ncclCollNetPlugin"),
-                "tuner_symbols": one.of("ncclTunerPlugin"),
-            }
+            PluginFile(
+                path=one.path,
+                kind=one.kind,
+                named_by=one.named_by,
+                tuner_symbols=one.of("ncclTunerPlugin"),
+            )
             for one in found[0].plugins
         ],
         evidence.where(found[1], "the ELF files' symbols"),
     )
 
 
-def _libraries(evidence: Evidence, facts: Facts) -> None:
+def _libraries(evidence: NodeEvidence, facts: Facts) -> None:
     versions: dict[str, str | None] = {}
     source = "library path"
     libraries = evidence.tree("libraries")
@@ -163,17 +175,17 @@ def _libraries(evidence: Evidence, facts: Facts) -> None:
     if libraries is None and cached is None:
         return
     facts.add(
-        "nccl.libraries",
-        [{"path": path, "version": version} for path, version in versions.items()],
+        NCCL_LIBRARIES,
+        [NcclLibrary(path=path, version=version) for path, version in versions.items()],
         source,
     )
-    # A log's word is that of jobs themselves, and is put in by `facts_log`.
+    # The version in a log is that of the job itself. `facts_log` adds it first, and it is kept.
     first = next((version for version in versions.values() if version), None)
     if first is not None and "nccl.version" not in facts:
-        facts.add("nccl.version", first, next(path for path, v in versions.items() if v == first))
+        facts.add(NCCL_VERSION, first, next(path for path, v in versions.items() if v == first))
 
 
-def _software(evidence: Evidence, facts: Facts) -> None:
+def _software(evidence: NodeEvidence, facts: Facts) -> None:
     found: dict[str, str] = {}
     for name in ("packages", "efa-packages"):
         text = evidence.text(name)
@@ -195,14 +207,14 @@ def _software(evidence: Evidence, facts: Facts) -> None:
         if match is not None:
             name = "libfabric" if match[1] == "fabric" else "rdma-core"
             found.setdefault(name, "")
-    for plugin in facts.value("plugins") or []:
-        folder = plugin["path"].lower()
+    for plugin in facts.value(PLUGINS) or []:
+        folder = (plugin.path or "").lower()
         if "ofi" in folder:
             found.setdefault("aws-ofi-nccl", "")
         elif "fastsocket" in folder or "fast-socket" in folder or "fast_socket" in folder:
             found.setdefault("fastsocket", "")
     if any(evidence.get(name) for name in ("packages", "libraries", "ofed", "cuda-version")):
-        facts.add("node.software", dict(sorted(found.items())), "packages and library names")
+        facts.add(NODE_SOFTWARE, dict(sorted(found.items())), "packages and library names")
 
 
 def _cuda(text: str) -> str:

@@ -1,24 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of the topology and graphs that NCCL saw or is given."""
+"""Facts of the topology and graphs that NCCL detected, or that the user gave to NCCL."""
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from nccltune.doctor.evidence.facts_pci import nodes_of
 from nccltune.doctor.evidence.parsers.text import bus_id
-from nccltune.doctor.evidence.raw import Evidence, Raw
+from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import Facts
-from nccltune.formats.graph_xml import Graphs, read_graphs
-from nccltune.formats.topology_xml import read_topology
+from nccltune.doctor.facts.gpu import GPU_NIC_PATHS, GPUS
+from nccltune.doctor.facts.settings import SETTINGS
+from nccltune.doctor.facts.topo import (
+    GRAPH_ENDS,
+    GRAPH_GIVEN_GPUS,
+    GRAPH_MISSING_DEVICES,
+    TOPO_DEVICES,
+    TOPO_GIVEN,
+    TOPO_GPUS,
+    TOPO_MISSING_DEVICES,
+    ChannelEnd,
+    TopologyDevice,
+    TopologyGpu,
+)
+from nccltune.formats.topology.graph_xml import Graphs, read_graphs
+from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Pci, Topology
 
 _ORDER = {"LOC": 0, "NVL": 1, "C2C": 2, "PIX": 3, "PXB": 4, "P2C": 5, "PHB": 6, "NODE": 7, "SYS": 8}
 
 
-def add_topology(evidence: Evidence, facts: Facts) -> None:
-    """Put in `topo.*` and `graph.*`, once settings, GPUs and NICs are known."""
+def add_topology(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add `topo.*` and `graph.*`. Call this after settings, GPUs and NICs were added."""
     given = next(
         (
             raw
@@ -30,7 +43,7 @@ def add_topology(evidence: Evidence, facts: Facts) -> None:
     named = _setting(facts, "NCCL_TOPO_FILE")
     if facts.get("settings") is not None or given is not None:
         facts.add(
-            "topo.given",
+            TOPO_GIVEN,
             bool(named) or given is not None,
             "NCCL_TOPO_FILE" if named else given.source if given else "settings",
         )
@@ -44,19 +57,18 @@ def add_topology(evidence: Evidence, facts: Facts) -> None:
     if topology is not None and given is not None and nodes:
         named_places = [place for pci in _all(topology) if (place := _end(pci)) is not None]
         missing = [place for place in named_places if place not in nodes]
-        facts.add("topo.missing_devices", missing, given.place())
+        facts.add(TOPO_MISSING_DEVICES, missing, given.place())
     _graphs(evidence, facts, _read(evidence, dump) if dump is not None else topology)
 
 
 def _setting(facts: Facts, name: str) -> str | None:
-    for one in facts.value("settings") or []:
-        if one["name"] == name and one["in_force"]:
-            value: str = one["value"]
-            return value
+    for one in facts.value(SETTINGS) or []:
+        if one.name == name and one.in_force:
+            return one.value
     return None
 
 
-def _read(evidence: Evidence, raw: Raw) -> Topology | None:
+def _read(evidence: NodeEvidence, raw: Raw) -> Topology | None:
     found = evidence.parse(raw, _topology)
     if isinstance(found, str):
         if f"{raw.source}: {found}" not in evidence.problems:
@@ -74,16 +86,15 @@ def _topology(text: str) -> Topology | str:
 
 def _all(topology: Topology) -> Iterator[Pci]:
     for cpu in topology.cpus:
-        for pci, _ in _below(cpu):
-            yield pci
+        yield from _below(cpu)
 
 
-def _below(cpu: Cpu) -> Iterator[tuple[Pci, str]]:
-    waiting = [(pci, "") for pci in reversed(cpu.devices)]
+def _below(cpu: Cpu) -> Iterator[Pci]:
+    waiting = list(reversed(cpu.devices))
     while waiting:
-        pci, above = waiting.pop()
-        yield pci, above
-        waiting += [(child, pci.bus_id) for child in reversed(pci.children)]
+        pci = waiting.pop()
+        yield pci
+        waiting += reversed(pci.children)
 
 
 def _kind(pci: Pci) -> str:
@@ -98,72 +109,54 @@ def _kind(pci: Pci) -> str:
 
 
 def _end(pci: Pci) -> str | None:
-    """The bus id of a GPU or NIC."""
+    """Return the bus id of a GPU or NIC, None for other devices."""
     return bus_id(pci.bus_id) if _kind(pci) in ("gpu", "nic") else None
 
 
 def _put(facts: Facts, topology: Topology, raw: Raw) -> None:
-    devices: list[dict[str, Any]] = []
-    gpus: list[dict[str, Any]] = []
+    devices: list[TopologyDevice] = []
+    gpus: list[TopologyGpu] = []
     for cpu in topology.cpus:
-        for pci, above in _below(cpu):
+        for pci in _below(cpu):
             devices.append(
-                {
-                    "bus_id": bus_id(pci.bus_id) or pci.bus_id,
-                    "kind": _kind(pci),
-                    "vendor": pci.vendor,
-                    "device": pci.device,
-                    "speed": pci.speed,
-                    "width": pci.width,
-                    "above": bus_id(above) or above,
-                    "numa": cpu.numa if cpu.numa is not None else -1,
-                    "line": pci.line,
-                }
+                TopologyDevice(
+                    bus_id=bus_id(pci.bus_id) or pci.bus_id,
+                    kind=_kind(pci),
+                    vendor=pci.vendor,
+                    device=pci.device,
+                    speed=pci.speed,
+                    width=pci.width,
+                    numa=cpu.numa if cpu.numa is not None else -1,
+                )
             )
             if pci.gpu is not None:
                 gpu = pci.gpu
                 gpus.append(
-                    {
-                        "index": gpu.index,
-                        "bus_id": bus_id(pci.bus_id) or pci.bus_id,
-                        "sm": gpu.sm,
-                        "nvlinks": sum(link.count for link in gpu.nvlinks),
-                        "nvlink_to_itself": any(
+                    TopologyGpu(
+                        index=gpu.index,
+                        bus_id=bus_id(pci.bus_id) or pci.bus_id,
+                        sm=gpu.sm,
+                        nvlinks=sum(link.count for link in gpu.nvlinks),
+                        nvlink_to_itself=any(
                             link.target.lower() == pci.bus_id.lower() for link in gpu.nvlinks
                         ),
-                        "gdr": gpu.gdr,
-                        "c2c": bool(gpu.c2c),
-                    }
+                    )
                 )
-    facts.add("topo.devices", devices, raw.place())
+    facts.add(TOPO_DEVICES, devices, raw.place())
     if gpus:
-        facts.add("topo.gpus", gpus, raw.place())
-    facts.add(
-        "topo.cpus",
-        [
-            {
-                "numa": cpu.numa,
-                "arch": cpu.arch,
-                "vendor": cpu.vendor.strip() if cpu.vendor else None,
-                "family": cpu.family,
-                "model": cpu.model,
-            }
-            for cpu in topology.cpus
-        ],
-        raw.place(),
-    )
+        facts.add(TOPO_GPUS, gpus, raw.place())
 
 
-def _graphs(evidence: Evidence, facts: Facts, topology: Topology | None) -> None:
+def _graphs(evidence: NodeEvidence, facts: Facts, topology: Topology | None) -> None:
     given = evidence.get("given-graph")
     graphs = evidence.parse(given, _graph) if given is not None else None
     if given is not None and isinstance(graphs, Graphs):
         sizes = [len(channel.gpus) for graph in graphs.graphs for channel in graph.channels]
         if sizes:
-            facts.add("graph.given_gpus", max(sizes), given.place())
-        gpus = facts.value("gpus")
+            facts.add(GRAPH_GIVEN_GPUS, max(sizes), given.place())
+        gpus = facts.value(GPUS)
         if gpus is not None:
-            there = {gpu["index"] for gpu in gpus}
+            there = {gpu.index for gpu in gpus}
             named = {
                 gpu.index
                 for graph in graphs.graphs
@@ -171,7 +164,7 @@ def _graphs(evidence: Evidence, facts: Facts, topology: Topology | None) -> None
                 for gpu in channel.gpus
             }
             missing = [f"GPU {index}" for index in sorted(named - there)]
-            facts.add("graph.missing_devices", missing, given.place())
+            facts.add(GRAPH_MISSING_DEVICES, missing, given.place())
     dump = evidence.get("graph")
     graphs = evidence.parse(dump, _graph) if dump is not None else None
     if dump is not None and isinstance(graphs, Graphs) and topology is not None:
@@ -186,13 +179,14 @@ def _graph(text: str) -> Graphs | str:
 
 
 def _ends(facts: Facts, graphs: Graphs, topology: Topology, raw: Raw) -> None:
-    """GPU and NIC at both ends of each channel, and how near they are by the hardware."""
+    """Add the GPU and NIC at both ends of each channel, with their path and the GPU's best path."""
     nets = {
         net.index: net.name for pci in _all(topology) for net in pci.nets if net.index is not None
     }
     paths: dict[int, dict[str, str]] = {}
-    for one in facts.value("gpu.nic_paths") or []:
-        paths.setdefault(one["gpu"], {})[one["nic"]] = one["kind"]
+    for one in facts.value(GPU_NIC_PATHS) or []:
+        if one.gpu is not None and one.nic is not None and one.kind is not None:
+            paths.setdefault(one.gpu, {})[one.nic] = one.kind
     found = []
     for graph in graphs.graphs:
         for number, channel in enumerate(graph.channels):
@@ -207,15 +201,15 @@ def _ends(facts: Facts, graphs: Graphs, topology: Topology, raw: Raw) -> None:
                     continue
                 best = min(near, key=lambda nic: (_ORDER.get(near[nic], 9), nic))
                 found.append(
-                    {
-                        "graph": graph.id,
-                        "channel": number,
-                        "gpu": gpu[0].index,
-                        "nic": plain,
-                        "kind": near[plain],
-                        "best_nic": best,
-                        "best_kind": near[best],
-                    }
+                    ChannelEnd(
+                        graph=graph.id,
+                        channel=number,
+                        gpu=gpu[0].index,
+                        nic=plain,
+                        kind=near[plain],
+                        best_nic=best,
+                        best_kind=near[best],
+                    )
                 )
     if found:
-        facts.add("graph.ends", found, raw.place())
+        facts.add(GRAPH_ENDS, found, raw.place())

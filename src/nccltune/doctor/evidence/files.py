@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a running node below a root folder, read so that none of them can hold it up."""
+"""Read files of a running node below a root folder. No file can block the reader."""
 
 import glob
 import os
@@ -17,13 +17,16 @@ _EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
 class Unread(Exception):  # noqa: N818  # a reason, not a failure: most files are not on most nodes
-    """A file could not be read; the message says why, and is empty where it is not there."""
+    """Reason why a file could not be read. The message is empty if the file does not exist."""
 
 
 def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The content of a regular file, at most `most` bytes. Raises Unread."""
+    """Return the content of a regular file of at most `most` bytes.
+
+    Raises Unread if the file cannot be read, is not a regular file, or is larger.
+    """
     try:
-        # Without O_NONBLOCK a FIFO of that name would wait for somebody to write.
+        # Without O_NONBLOCK, opening a FIFO would wait for a writer.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         raise Unread("") from None
@@ -34,7 +37,8 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
         if not stat.S_ISREG(state.st_mode):
             raise Unread("is no regular file")
         parts, size = [], 0
-        # Files of /proc say that they are empty; the memory of each read is taken before it.
+        # Files of /proc report size 0. os.read allocates its whole buffer first, so reads are
+        # limited.
         piece = min(max(state.st_size + 1, 1 << 14), 1 << 20)
         while size <= most and (data := os.read(handle, min(piece, most + 1 - size))):
             parts.append(data)
@@ -49,12 +53,14 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_values(root: Path, item: Values) -> tuple[str, list[str]]:
-    """The text of an item's values and links, and what could not be read (other than files that
-    are not there, or that the kernel has no value for)."""
+    """Return the text of an item's values and links, and the problems.
+
+    Files that do not exist are no problem, and neither are files for which the kernel has no value.
+    """
     wanted = _devices(root) if item.name == PCI.name else None
     values: list[tuple[str, str]] = []
     problems: dict[str, None] = {}
-    for path in _found(root, item.patterns, wanted):
+    for path in _matching(root, item.patterns, wanted):
         try:
             text = _value(root, path)
         except Unread as error:
@@ -67,7 +73,7 @@ def read_values(root: Path, item: Values) -> tuple[str, list[str]]:
             problems.setdefault(f"{item.name}: more than {_MOST_VALUES} values")
             break
     links = []
-    for path in _found(root, item.links, wanted):
+    for path in _matching(root, item.links, wanted):
         try:
             links.append((path, str(Path(f"{root}{path}").readlink())))
         except OSError:
@@ -80,11 +86,13 @@ def _value(root: Path, path: str) -> str:
 
 
 def below(root: Path, path: str) -> Path:
-    """`path` of a node whose files stand below `root`."""
+    """Return the place of a node's `path` if the node's root folder is `root`."""
     return Path(f"{root}{path}" if root != Path("/") else path)
 
 
-def _found(root: Path, patterns: tuple[str, ...], wanted: frozenset[str] | None) -> Iterator[str]:
+def _matching(
+    root: Path, patterns: tuple[str, ...], wanted: frozenset[str] | None
+) -> Iterator[str]:
     base = "" if root == Path("/") else str(root)
     for pattern in patterns:
         if "*" not in pattern:
@@ -101,17 +109,20 @@ def _found(root: Path, patterns: tuple[str, ...], wanted: frozenset[str] | None)
 
 
 def matching(root: Path, pattern: str) -> list[str]:
-    """Paths of the node that match a pattern, sorted. Links to folders are followed, as sysfs is
-    made of them, which Path.glob does only from Python 3.13 on."""
+    """Return the paths of the node that match a pattern, sorted.
+
+    Links to folders are followed, because sysfs consists of them. Path.glob follows them only since
+    Python 3.13.
+    """
     base = "" if root == Path("/") else str(root)
     found = glob.glob(glob.escape(base) + pattern)  # noqa: PTH207
     return sorted(path[len(base) :] for path in found)
 
 
 def _devices(root: Path) -> frozenset[str]:
-    """PCI devices of the classes that are looked at: a server has hundreds of others."""
+    """Return the PCI devices of the classes that rules use. A server has hundreds of others."""
     found = set()
-    for path in _found(root, ("/sys/bus/pci/devices/*/class",), None):
+    for path in _matching(root, ("/sys/bus/pci/devices/*/class",), None):
         try:
             if _value(root, path).startswith(PCI_CLASSES):
                 found.add(path.split("/")[5])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of collected files, by `nccltune doctor --collect`, the shell script, or a person.
+"""Read folders of files collected by `nccltune doctor --collect`, the shell script, or a person.
 
 Nothing outside the folder is read, and no link is followed.
 """
@@ -13,11 +13,11 @@ from pathlib import Path, PurePath
 
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.kinds import INDEX, Kinds, kinds_of
+from nccltune.doctor.evidence.kinds import INDEX, FileItems, kinds_of
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.text import decode
-from nccltune.doctor.evidence.raw import Cache, Evidence, Raw
-from nccltune.formats.lines import check_text, visible
+from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
+from nccltune.formats.text.lines import check_text, visible
 from nccltune.model.errors import InputError
 
 MOST_BYTES = 32 << 20
@@ -28,12 +28,13 @@ _REAL = {item.name: item.path for item in TEXTS}
 _TEXT_BYTES = bytes(byte for byte in range(256) if byte >= 32 or byte in b"\t\n\r")
 
 
-def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]:
-    """Return the nodes of a folder, each read when it is first looked into.
+def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[NodeEvidence]:
+    """Return the nodes of a folder. The files of a node are read when it is first used.
 
-    `layout` says which files are whose; files that belong to no node (logs, job files beside the
-    nodes' folders) are one more node of the folder's name. Raises InputError where there is no
-    such folder, or nothing in it.
+    `layout` finds the node of each file. Files that belong to no node (logs, job files beside the
+    nodes' folders) form one more node with the name of the folder.
+
+    Raises InputError if the folder does not exist, is empty, or holds too many nodes.
     """
     path = Path(path)
     if not path.is_dir():
@@ -54,9 +55,9 @@ def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]
     return (_node(path, node, shared) for node in nodes)
 
 
-def _node(root: Path, node: NodeFiles, cache: Cache) -> Evidence:
+def _node(root: Path, node: NodeFiles, cache: Cache) -> NodeEvidence:
     name = visible(node.name)
-    evidence = Evidence(
+    evidence = NodeEvidence(
         name, live=False, cache=cache, load=partial(_put_files, root=root, names=node.files)
     )
     evidence.is_node = node.is_own
@@ -64,7 +65,7 @@ def _node(root: Path, node: NodeFiles, cache: Cache) -> Evidence:
 
 
 def _kind_of(path: Path) -> str:
-    """The item of a file whose name does not say it, "" for none."""
+    """Return the item that a file's content identifies, "" for none or an unreadable file."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return ""
@@ -74,19 +75,23 @@ def _kind_of(path: Path) -> str:
     return items[0] if items else ""
 
 
-def _put_files(evidence: Evidence, root: Path, names: Sequence[str]) -> None:
+def _put_files(evidence: NodeEvidence, root: Path, names: Sequence[str]) -> None:
     if len(names) > _MOST_FILES:
         left = len(names) - _MOST_FILES
         shown = f"{evidence.host}/ ({left} more files)"
         evidence.refuse(shown, f"only the first {_MOST_FILES} files of a node are read")
-    # The index names the places that other items are copies of.
+    # The index comes first: it has the original paths of other items.
     for name in sorted(names[:_MOST_FILES], key=lambda one: PurePath(one).stem != INDEX):
         put_file(evidence, root / name, visible(name))
 
 
-def put_file(evidence: Evidence, path: Path, shown: str, *, asked: bool = False) -> None:
-    """Put in a file as what its content or name says. One that cannot be read, or whose kind is not
-    recognised, is refused. Raises InputError where one that was `asked` for cannot be read."""
+def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = False) -> None:
+    """Add a file as the items that its content or name identifies.
+
+    A file that cannot be read, or whose kind is not recognised, is refused.
+
+    Raises InputError if a file that the user named (`asked`) cannot be read.
+    """
     try:
         if not asked and not stat.S_ISREG(path.lstat().st_mode):
             what = "is a link" if path.is_symlink() else "is no regular file"
@@ -110,12 +115,12 @@ def put_file(evidence: Evidence, path: Path, shown: str, *, asked: bool = False)
             evidence.put(Raw(item, shown, part, real=real, is_given=True, is_sure=kinds.sure))
 
 
-def _parts(kinds: Kinds, data: bytes) -> Iterator[bytes]:
-    """The bytes of each item; empty lines before a part keep the numbers of its lines."""
+def _parts(kinds: FileItems, data: bytes) -> Iterator[bytes]:
+    """Yield the bytes of each item. Empty lines before a part keep the line numbers of the file."""
     if not kinds.starts:
         yield from (data for _ in kinds.items)
         return
-    # What is before the first output that is known goes with it.
+    # Text before the first recognised output belongs to the first item.
     bounds = [0, *kinds.starts[1:], len(data)]
     for start, end in pairwise(bounds):
         yield b"\n" * data.count(b"\n", 0, start) + data[start:end]
@@ -127,7 +132,7 @@ _UNKNOWN = "its kind is not recognised"
 def _check_text(data: bytes) -> None:
     start = data[:_HEAD_BYTES]
     try:
-        # What has no control character at all, as nearly all have, needs no closer look.
+        # Nearly all files have no control character and need no closer check.
         if start.translate(None, _TEXT_BYTES):
             check_text(start)
     except InputError as error:
@@ -138,9 +143,8 @@ _NOT_READ = re.compile(r"^not read\t(?P<what>[^\n]{1,400})$", re.M)
 _READ = re.compile(r"^read\t(?P<item>[\w-]{1,40})\t(?P<path>/[^\t\n]{1,400})$", re.M)
 
 
-def _index(evidence: Evidence, data: bytes) -> None:
-    """Take in what the collector noted: files that items are copies of, and what it could not
-    read."""
+def _index(evidence: NodeEvidence, data: bytes) -> None:
+    """Add the collector's notes: original paths of items, and what could not be read."""
     text = decode(data)
     evidence.real.update((match["item"], match["path"]) for match in _READ.finditer(text))
     problems = [match["what"].replace("\t", ": ") for match in _NOT_READ.finditer(text)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a running node: files and tools side by side, each with a deadline, none needing root."""
+"""Read a running node without root rights: files and tools in parallel, each with a time limit."""
 
 import os
 import pwd
@@ -23,22 +23,22 @@ from nccltune.doctor.evidence.catalogue import (
     SERVICES,
     TEXTS,
     VALUES,
-    Command,
+    ToolCommand,
     Values,
 )
 from nccltune.doctor.evidence.files import Unread, below, matching, read_file, read_values
 from nccltune.doctor.evidence.interfaces import ipv4_text
 from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config, render_pci_config
 from nccltune.doctor.evidence.plugins import libraries_text, plugins_text
-from nccltune.doctor.evidence.raw import Cache, Evidence, Raw
+from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
 from nccltune.doctor.evidence.tools import Output, run_all
 
-Runner = Callable[[list[Command]], Mapping[str, Output]]
+Runner = Callable[[list[ToolCommand]], Mapping[str, Output]]
 _TICK_S = 0.05
 
 
 class _Job(NamedTuple):
-    """Something to read in a thread of its own: what it does, and whose file it is."""
+    """A read operation that runs in its own thread. `source` is the file that messages name."""
 
     name: str
     source: str
@@ -54,17 +54,18 @@ def gather(
     thorough: bool = False,
     cache: Cache | None = None,
     stop: threading.Event | None = None,
-) -> Evidence:
-    """Everything of a running node that can be read without root rights; `thorough` also runs tools
-    that are slow and tell a person more than the doctor.
+) -> NodeEvidence:
+    """Read everything of a running node that needs no root rights.
 
-    With another `root` than `/` tools are only run by a `runner` that is given. What could not be
-    read stands in the result's `problems`; so does what was not read yet when `stop` was set.
+    `thorough` also runs the slow tools. Their output is useful for a person, but not for rules.
+
+    If `root` is not `/`, tools run only through a given `runner`. `problems` of the result lists
+    what could not be read, and what was not yet read when `stop` was set.
     """
     environment = dict(os.environ if environment is None else environment)
     if runner is None and root == Path("/"):
         runner = partial(run_all, stop=stop)
-    evidence = Evidence(_host(root), live=True, cache=cache)
+    evidence = NodeEvidence(_host(root), live=True, cache=cache)
     outputs: dict[str, Output] = {}
     tools = threading.Thread(
         target=lambda: outputs.update(_tools(root, runner, thorough)), name="tools", daemon=True
@@ -73,7 +74,7 @@ def gather(
         tools.start()
     _read_jobs(_jobs(root, environment), evidence, stop or threading.Event())
     if runner is not None:
-        # run_all keeps its own deadlines.
+        # run_all has its own time limits.
         tools.join()
         for name, output in sorted(outputs.items()):
             _put_output(evidence, name, output)
@@ -132,7 +133,7 @@ def _text_job(root: Path, name: str, path: str) -> _Job:
 
 
 def plain(name: str, data: bytes) -> bytes:
-    """An item as it may leave the node, or be shown."""
+    """Return an item with secrets removed, so that it may leave the node or be displayed."""
     text = data.decode(errors="replace")
     if name == "cmdline":
         text = redacting.plain_cmdline(text)
@@ -152,7 +153,7 @@ def plain(name: str, data: bytes) -> bytes:
 
 
 def _configs(root: Path) -> tuple[bytes, list[str]]:
-    """What lspci would print of access control and read requests."""
+    """Return the fields of access control and read requests as lspci prints them."""
     out = []
     for path in matching(root, "/sys/bus/pci/devices/*/config"):
         folder = path.removesuffix("/config")
@@ -171,14 +172,17 @@ def _configs(root: Path) -> tuple[bytes, list[str]]:
 
 
 def _first_cpu(text: str) -> str:
-    """/proc/cpuinfo of one processor, and the packages of all."""
+    """Return /proc/cpuinfo of one processor, and the `physical id` lines of all."""
     first = text.partition("\n\n")[0]
     packages = sorted({line for line in text.split("\n") if line.startswith("physical id")})
     return "\n".join([first, *packages]) + "\n"
 
 
 def _home(root: Path) -> str:
-    """NCCL asks the password file, not $HOME (misc/param.cc, NCCL 2.30)."""
+    """Return the home folder from the password file.
+
+    NCCL reads the password file, not $HOME (misc/param.cc, NCCL 2.30).
+    """
     if root != Path("/"):
         return "/root"
     try:
@@ -190,8 +194,11 @@ def _home(root: Path) -> str:
 def _listed(
     root: Path, patterns: tuple[str, ...], home: str, wanted: str
 ) -> tuple[bytes, list[str]]:
-    """Lines of files as `grep -n` prints them (`PATH:NUMBER:LINE`): those that set what is looked
-    at where `wanted` is "=", else all that are no comment."""
+    """Return lines of files as `grep -n` prints them (`PATH:NUMBER:LINE`), and problems.
+
+    If `wanted` is "=", only lines that set a kept variable are returned; else all lines except
+    comments.
+    """
     out, problems = [], []
     for pattern in patterns:
         for path in matching(root, pattern.replace("~", home, 1)):
@@ -208,7 +215,7 @@ def _listed(
 
 
 def _setting_line(line: str) -> str:
-    """`NAME=value` where a line of a shell sets something that is looked at, else nothing."""
+    """Return `NAME=value` if a shell line sets a kept variable, else ""."""
     words = line.strip().removeprefix("export ").lstrip()
     name, sign, value = words.partition("=")
     if not sign or not redacting.kept_name(name):
@@ -216,9 +223,11 @@ def _setting_line(line: str) -> str:
     return f"{name}={redacting.kept_value(name, value.strip())}"
 
 
-def _read_jobs(jobs: list[_Job], evidence: Evidence, stop: threading.Event) -> None:
-    """Run the jobs in threads and take what is ready in time: a file of a dead file server, or of
-    a device that does not answer, must not hold the rest up."""
+def _read_jobs(jobs: list[_Job], evidence: NodeEvidence, stop: threading.Event) -> None:
+    """Run the jobs in threads, and add the results that are ready in time.
+
+    A file on a dead file server, or a device that does not answer, must not delay the other jobs.
+    """
     results: dict[str, tuple[bytes, list[str]] | Unread] = {}
 
     def work(job: _Job) -> None:
@@ -252,22 +261,22 @@ def _tools(root: Path, runner: Runner | None, thorough: bool) -> Mapping[str, Ou
     return runner([one for one in commands_for(root) if thorough or not one.slow])
 
 
-def commands_for(root: Path) -> list[Command]:
-    """The tools to run on a node: `ethtool` once an interface, services all in one."""
+def commands_for(root: Path) -> list[ToolCommand]:
+    """Return the tools to run on a node: `ethtool` per interface, one command for all services."""
     commands = list(COMMANDS)
     for name in _interfaces(root):
         commands += [
-            Command(f"ethtool{option} {name}", ("ethtool", option, name)) for option in ETHTOOL
+            ToolCommand(f"ethtool{option} {name}", ("ethtool", option, name)) for option in ETHTOOL
         ]
-    # is-active says so by its exit code as well: 3 and 4 are answers.
+    # Not `is-active`: it reports the state in its exit code as well, so 3 and 4 would be results.
     commands.append(
-        Command(
+        ToolCommand(
             "services",
             ("systemctl", "show", "-p", "Id,LoadState,ActiveState", *SERVICES),
         )
     )
     commands.append(
-        Command(
+        ToolCommand(
             "packages",
             ("dpkg-query", "-W", "-f", "${Package} ${Version}\n", *PACKAGES),
             fine=(0, 1),
@@ -277,7 +286,7 @@ def commands_for(root: Path) -> list[Command]:
 
 
 def _interfaces(root: Path) -> list[str]:
-    """Interfaces with a device behind them."""
+    """Return the interfaces that have a device."""
     try:
         folder = below(root, "/sys/class/net")
         return sorted(path.name for path in folder.iterdir() if (path / "device").exists())[:64]
@@ -285,14 +294,15 @@ def _interfaces(root: Path) -> list[str]:
         return []
 
 
-def _put_output(evidence: Evidence, name: str, output: Output) -> None:
+def _put_output(evidence: NodeEvidence, name: str, output: Output) -> None:
     if output.problem is not None:
         evidence.problems.append(output.problem)
     if output.problem is not None and not output.data:
         return
     head, _, interface = name.partition(" ")
     if head in ("ethtool-i", "ethtool-S"):
-        # Both options of all interfaces go into one item, each below its interface's name.
+        # The output of both options for all interfaces forms one item, with the interface's name
+        # before each.
         before = evidence.get("ethtool")
         data = (before.data if before else b"") + f"== {interface}\n".encode()
         whole = Raw("ethtool", "ethtool", data + plain("ethtool", output.data), is_file=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of this node's interfaces by the kernel's own word, where `ip` is not installed."""
+"""Read the addresses of this node's interfaces from the kernel, for nodes without `ip`."""
 
 import fcntl
 import ipaddress
@@ -7,11 +7,11 @@ import socket
 import struct
 
 _ADDRESS, _MASK = 0x8915, 0x891B
-"""SIOCGIFADDR and SIOCGIFNETMASK (netdevice(7))."""
+"""Request numbers of SIOCGIFADDR and SIOCGIFNETMASK (netdevice(7))."""
 
 
 def ipv4_text() -> bytes:
-    """The first IPv4 address of each interface, as `ip -o addr` prints it."""
+    """Return the first IPv4 address of each interface, in the format of `ip -o addr`."""
     lines = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for number, name in socket.if_nameindex():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a file is: its content decides, and its name is a hint where the content has no mark.
+"""Recognise the kind of a file by its content and its name.
 
-An item that a name says is kept where the file is empty, or where the item has no mark of its own.
-A content that has another item's mark is that item, whatever the file is called.
+The content decides if it has the mark of an item, whatever the file's name is. The name decides if
+the file is empty, or if the item of that name has no mark.
 """
 
 import re
@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
 from nccltune.doctor.evidence.parsers.failures import states_failure
-from nccltune.formats.lines import encoding_of
+from nccltune.formats.text.lines import encoding_of
 
 HEAD_BYTES = 1 << 14
 MOST_PARTED = 1 << 20
 INDEX = "collected"
-"""The item that says what was read when, and what could not be."""
+"""Item that lists what was read when, and what could not be read."""
 OUTPUT = "output"
-"""Text of a program, launcher or tool of which only failures that it states are read."""
-# Names that people and other tools give, beside our own.
+"""Output of a program, launcher or tool. Only stated failures are read from it."""
+# Names that people and other tools use, in addition to our own.
 ALIASES = {
     "lspci-vvv": "lspci",
     "lsmod": "modules",
@@ -80,9 +80,9 @@ def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] |
     return re.compile(pattern, re.M | flags).search
 
 
-# The first mark that is found decides: what other tools' outputs hold comes after them.
+# The first matching mark decides. Marks that also match in other tools' outputs come later.
 _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
-    # Comments are one atomic group: they can be parted in as many ways as there are of them.
+    # Comments are one atomic group. Otherwise the regular expression backtracks over every split.
     ("topology", _mark(_XML + rb"<system\b", re.S)),
     ("graph", _mark(_XML + rb"<graphs\b", re.S)),
     ("nvidia-smi-q", _mark(rb"<nvidia_smi_log|=NVSMI LOG=")),
@@ -158,8 +158,8 @@ _TOOLS = frozenset(
         *("meminfo", "df-shm", "ulimit", "limits", "addresses"),
     }
 )
-"""Tools whose outputs people write into one file."""
-# Where the name says so; GPUs without NVLink have no line of a link.
+"""Tools whose outputs people often write into one file."""
+# These marks count only if the name matches. GPUs without NVLink print no link line.
 _HINTED = {
     "dmesg": _mark(rb"^(?:<\d+>)?\[ *\d+\.\d+\] |^\S* ?kernel: "),
     "nvlink": _mark(rb"^\s+Link \d{1,3}: |^GPU \d{1,4}: "),
@@ -177,7 +177,7 @@ _SAME_MARK = {
     "virtual-topology": "topology",
     "given-graph": "graph",
 }
-"""Items that look like others: the name says which of them it is."""
+"""Items with the mark of another item. The file name distinguishes them."""
 _TREES = (
     (b"/sys/bus/pci/", "pci"),
     (b"/sys/kernel/iommu_groups", "iommu"),
@@ -194,7 +194,7 @@ _TREE_ITEMS = frozenset(item for _, item in _TREES) | {"counters"}
 _LISTED = frozenset({"profiles", "logind", "libraries", "plugins"})
 _SETTINGS = frozenset({"env", "etc-nccl-conf", "user-nccl-conf", "named-nccl-conf"})
 _OFTEN_EMPTY = _TREE_ITEMS | _LISTED | _SETTINGS | {"packages", "cmdline", "modules", "dmesg"}
-"""Items of which an empty file says that there is nothing."""
+"""Items for which an empty file means that the node has none of it."""
 _COUNTER = re.compile(rb"^/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters/", re.M)
 _JOB = re.compile(
     rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|\A#!\s*/\S*(?:sh|env bash)\b"
@@ -211,48 +211,51 @@ _TEST = (
 _DIAGNOSTICS = b"NCCL DIAG "
 
 
-class Kinds(NamedTuple):
-    """The items that a file is; `sure` where its content has their mark. `starts` has where each
-    begins in a file that holds the outputs of several tools one after the other."""
+class FileItems(NamedTuple):
+    """Items in a file.
+
+    `sure` is true if the content has their mark. `starts` has the offset in bytes of each item, in
+    a file that holds outputs of several tools one after the other.
+    """
 
     items: tuple[str, ...]
     sure: bool
     starts: tuple[int, ...] = ()
 
 
-def kinds_of(name: str, data: bytes) -> Kinds:
-    """Return the items that a file is, none where neither content nor name say it.
+def kinds_of(name: str, data: bytes) -> FileItems:
+    """Return the items in a file, none if neither content nor name identifies it.
 
-    One file may be several: a test under NCCL_DEBUG=INFO prints its table, a log and NCCL's
+    One file can hold several items: a test under NCCL_DEBUG=INFO prints its table, a log and NCCL's
     diagnostics.
     """
     data = _plain(data)
     hint, end = _hint(name)
     head = data[:HEAD_BYTES]
-    # Of nearly all files the name is right: one look at them is enough.
+    # Nearly all files have the right name, and then one match is enough.
     mark = _HINTED.get(hint) or _BY_ITEM.get(_SAME_MARK.get(hint, hint))
     if mark is not None and mark(head):
-        return Kinds((hint,), sure=True)
+        return FileItems((hint,), sure=True)
     printed = tuple(item for item, is_in in _PRINTED if is_in(data))
     if printed:
-        return Kinds(printed, sure=True)
+        return FileItems(printed, sure=True)
     if end in _JOBS and not head.lstrip().startswith(b"<"):
-        return Kinds(("job",), sure=_JOB.search(head) is not None)
+        return FileItems(("job",), sure=_JOB.search(head) is not None)
     by_content = _by_content(head, hint)
     if by_content in _TOOLS:
         parts = _parts(data[:MOST_PARTED])
         if len(parts) > 1:
             starts, items = zip(*parts, strict=True)
-            return Kinds(items, sure=True, starts=starts)
+            return FileItems(items, sure=True, starts=starts)
     if by_content:
-        return Kinds((by_content,), sure=True)
+        return FileItems((by_content,), sure=True)
     if states_failure(data):
-        return Kinds((OUTPUT,), sure=True)
+        return FileItems((OUTPUT,), sure=True)
     if not head.strip():
-        return Kinds((hint,), sure=hint in _OFTEN_EMPTY) if hint else Kinds((), sure=False)
+        return FileItems((hint,), sure=hint in _OFTEN_EMPTY) if hint else FileItems((), sure=False)
     if hint and not _is_other(hint, head):
-        return Kinds((hint,), sure=False)
-    return Kinds((), sure=False)
+        return FileItems((hint,), sure=False)
+    return FileItems((), sure=False)
 
 
 def _is_log(data: bytes) -> bool:
@@ -289,25 +292,26 @@ def _by_content(head: bytes, hint: str) -> str:
 
 
 def _parts(data: bytes) -> list[tuple[int, str]]:
-    """Where the outputs of different tools begin, as of `nvidia-smi; ibstat; lsmod >node1.txt`."""
+    """Return offset and item of each tool's output in a file of
+    `nvidia-smi; ibstat; lsmod >node1.txt`."""
     found = []
     for item, mark in _MARKS:
         match = mark(data) if item in _TOOLS else None
         if match is not None:
             found.append((data.rfind(b"\n", 0, match.start()) + 1, item))
-    # Lines of two tools are not told apart where both begin at one of them.
+    # Two marks can match on the same line. Then the earlier one in _MARKS is used.
     return sorted({start: (start, item) for start, item in reversed(found)}.values())
 
 
 def _is_settings(head: bytes) -> bool:
-    """Whether most lines are `NAME=value`: an environment, or a file of NCCL's settings."""
+    """Return whether most lines are `NAME=value`: an environment, or a file of NCCL's settings."""
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
     assigned = sum(1 for line in lines if _ASSIGNED.match(line))
     return assigned > 0 and 2 * assigned > len(lines)
 
 
 def _is_other(hint: str, head: bytes) -> bool:
-    """Whether a file called `hint` surely is something else: it has not the form of one."""
+    """Return whether a file named `hint` cannot be that item, because it lacks the item's form."""
     if hint in _TREE_ITEMS:
         return _PATH_LINE.search(head) is None
     if hint in _SETTINGS:
@@ -323,11 +327,11 @@ def _plain(data: bytes) -> bytes:
 
 
 def _hint(name: str) -> tuple[str, str]:
-    """The item that a name says, "" for none, and the name's end."""
+    """Return the item that a file name identifies ("" for none), and the suffix."""
     head, dot, tail = name.rpartition(".")
     stem, end = (head, f".{tail}".lower()) if dot and head else (name, "")
     stem = _stem(stem)
-    # etc-nccl.conf is as good as etc-nccl-conf.txt.
+    # Accept etc-nccl.conf as well as etc-nccl-conf.txt.
     stem = f"{stem}-conf" if end == ".conf" else stem
     for one in (stem, _READING.sub("", stem)):
         known = ALIASES.get(one, one)
@@ -347,7 +351,7 @@ _NAMED = re.compile(
 
 
 def named_part(stem: str) -> tuple[str, str]:
-    """The item that is a part of a name, and the rest: `("dmesg", "node7")` of `node7-dmesg`."""
+    """Return the item in a name, and the rest: `("dmesg", "node7")` for `node7-dmesg`."""
     plain = _stem(stem)
     match = _NAMED.search(plain)
     if match is None:

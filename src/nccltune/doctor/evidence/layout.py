@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of a folder belong to which node.
+"""Find the node that each file of a folder belongs to.
 
-Three layouts are read: a folder a node (also below folders of racks, and with folders of its own),
-the files of one node, and one folder with the files of many nodes whose names hold the node's.
+Three layouts are read:
+
+- one folder per node, which may have subfolders, and may be below folders of racks
+- the files of one node
+- one folder with the files of many nodes, with the node's name in each file name
 """
 
 import os
@@ -18,15 +21,18 @@ _DEEPEST = 4
 _FEW_READINGS = 3
 _READING = re.compile(r"\d{1,3}")
 _SIGN = re.compile(r"[-._]")
-# Several files of these are no sign of several nodes.
+# Several files of these items do not mean several nodes.
 _MANY = frozenset(
     {"log", "test", "job", "output", "diagnostics", "counters", "ethtool", "perftest"}
 )
 
 
 class NodeFiles(NamedTuple):
-    """The files of one node, by their paths below the folder. `is_own`: they are in a folder of
-    the node's own, or their names hold its name."""
+    """Files of one node, as paths below the folder.
+
+    `is_own` is true if they are in the node's own folder, or if their names contain the node's
+    name.
+    """
 
     name: str
     files: tuple[str, ...]
@@ -34,9 +40,9 @@ class NodeFiles(NamedTuple):
 
 
 def nodes_in(root: Path, kind_of: Callable[[Path], str]) -> list[NodeFiles]:
-    """Return the nodes of a folder, files that belong to no node of their own first.
+    """Return the nodes of a folder. Files that belong to no node come first.
 
-    `kind_of` gives the item that a file is, for files whose names do not say it.
+    `kind_of` returns the item of a file whose name does not identify it.
     """
     folders, files = listed(root)
     found = _beside(root, files, kind_of) if files else []
@@ -46,7 +52,7 @@ def nodes_in(root: Path, kind_of: Callable[[Path], str]) -> list[NodeFiles]:
 
 
 def listed(path: Path) -> tuple[list[str], list[str]]:
-    """Return folders and files, sorted, without hidden ones; links count as files."""
+    """Return folders and files, sorted, without hidden ones. Links count as files."""
     folders: list[str] = []
     files: list[str] = []
     try:
@@ -62,8 +68,11 @@ def listed(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _below(root: Path, name: str, depth: int) -> list[NodeFiles]:
-    """The node of a folder, or the nodes of its folders where it has no file of its own and their
-    files have the same names."""
+    """Return the node of a folder, or the nodes of its subfolders.
+
+    The subfolders are nodes if the folder has no file, and the subfolders hold files of the same
+    names.
+    """
     folders, files = listed(root / name)
     if not files and len(folders) > 1 and depth < _DEEPEST and _are_alike(root / name, folders):
         return [node for one in folders for node in _below(root, f"{name}/{one}", depth + 1)]
@@ -71,7 +80,7 @@ def _below(root: Path, name: str, depth: int) -> list[NodeFiles]:
         inner = _below(root, f"{name}/{folders[0]}", depth + 1)
         if len(inner) > 1:
             return inner
-    # Files of the node's own folder come last: of one item the last file counts.
+    # Files directly in the node's folder come last, because the last file of an item is used.
     return [NodeFiles(name, (*_deeper(root, name, folders, depth), *_in(name, files)), True)]
 
 
@@ -91,12 +100,12 @@ def _in(name: str, files: Iterable[str]) -> list[str]:
 
 
 def _are_alike(path: Path, folders: Iterable[str]) -> bool:
-    """Whether two of the folders hold entries of one name, as those of two nodes do."""
+    """Return whether two of the folders hold entries of the same name, as folders of nodes do."""
     seen: set[str] = set()
     for one in folders:
         below, files = listed(path / one)
         names = {*files, *(below if not files else ())}
-        # A folder of many folders is no part of a node.
+        # A folder that only holds several folders is not part of a node.
         if names & seen or (not files and len(below) > 1):
             return True
         seen |= names
@@ -104,7 +113,7 @@ def _are_alike(path: Path, folders: Iterable[str]) -> bool:
 
 
 def _beside(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> list[NodeFiles]:
-    """Files without a folder of their own: those of one node, or of many by their names."""
+    """Return the nodes of files in one folder: one node, or several by their file names."""
     own = root.resolve().name
     if len(files) < 2:
         return [NodeFiles(own, tuple(files), False)]
@@ -120,7 +129,10 @@ def _beside(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> lis
 
 
 def _keys(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> dict[str, str]:
-    """The node of each file whose name holds one; empty where no item has files of two nodes."""
+    """Return the node's name for each file name that contains one.
+
+    The result is empty if no item has files of two nodes.
+    """
     by_item: dict[str, dict[str, str]] = defaultdict(dict)
     others = []
     for file in files:
@@ -146,8 +158,8 @@ def _keys(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> dict[
 
 
 def _finder(nodes: set[str]) -> Callable[[str], str]:
-    """A function that gives the node whose name stands in a file's, the longest of several."""
-    # Parts of the file's name are looked up: there may be thousands of nodes.
+    """Return a function that finds the longest node name in a file name, "" for none."""
+    # Parts of the file name are looked up in the set, because there may be thousands of nodes.
     most = max((len(_SIGN.split(node)) for node in nodes), default=0)
 
     def node_in(stem: str) -> str:
@@ -172,7 +184,7 @@ def _stem(file: str) -> str:
 
 
 def _named(nodes: list[NodeFiles]) -> list[NodeFiles]:
-    """Nodes by the last part of their folders where that is theirs alone."""
+    """Return nodes with the last part of their path as name, where that part is unique."""
     times: dict[str, int] = defaultdict(int)
     for node in nodes:
         times[node.name.rpartition("/")[2]] += 1

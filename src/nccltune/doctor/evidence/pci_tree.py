@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PCI devices of a node as sysfs tells them: what is above each, and how two reach each other."""
+"""PCI devices of a node from sysfs: the bridges above each, and the path between two devices."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
 from nccltune.doctor.evidence.parsers.tree import Tree
-from nccltune.formats.cpu_list import cpus_of
+from nccltune.formats.topology.cpu_list import cpus_of
 
 ROOT = "/sys/bus/pci/devices/"
 NVIDIA = "0x10de"
-# Vendors and devices that do RDMA: Mellanox, EFA, and what irdma, bnxt_re and others drive is told
-# by its own driver.
+# Vendors and devices that do RDMA with any driver: Mellanox, EFA. Devices of irdma, bnxt_re and
+# others are known only by their driver.
 _RDMA_VENDORS = frozenset({"0x15b3"})
 _EFA = ("0x1d0f", "0xefa")
 
 
 class PciNode(NamedTuple):
-    """A device; `kind` is gpu (NVIDIA's), nic, bridge or other, `above` are the bus ids of the
-    bridges over it, outermost first, `root` the root bus (`pci0000:3a`). None and "" are what sysfs
-    does not say."""
+    """A PCI device. None and "" mark fields that sysfs does not have.
+
+    `kind` is gpu (NVIDIA only), nic, bridge or other. `above` are the bus ids of the bridges above
+    the device, outermost first. `root` is the root bus (`pci0000:3a`). Speeds are in GT/s per lane.
+    """
 
     bus_id: str
     kind: str
@@ -39,13 +41,13 @@ class PciNode(NamedTuple):
 
     @property
     def does_rdma(self) -> bool:
-        """Whether it is known to do RDMA whatever driver it has."""
+        """Whether the device does RDMA with any driver."""
         is_efa = self.vendor == _EFA[0] and self.device.startswith(_EFA[1])
         return (self.kind == "nic" and self.vendor in _RDMA_VENDORS) or is_efa
 
 
 def pci_nodes(tree: Tree) -> dict[str, PciNode]:
-    """All devices of a tree of `/sys/bus/pci/devices`, by bus id."""
+    """Return all devices of a tree of `/sys/bus/pci/devices`, by bus id."""
     found = {}
     for name, values in tree.children(ROOT).items():
         place = bus_id(name)
@@ -85,7 +87,7 @@ def _kind(code: str, vendor: str) -> str:
 
 def _lanes(text: str | None) -> int | None:
     lanes = whole(text)
-    # 255 is what sysfs says of a device whose link is down.
+    # sysfs reports 255 for a device whose link is down.
     return lanes if lanes and lanes < 255 else None
 
 
@@ -97,7 +99,7 @@ def _chain(target: str, name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def slot_speed(node: PciNode, nodes: dict[str, PciNode]) -> float | None:
-    """The highest speed that both ends of its link can, GT/s a lane."""
+    """Return the highest speed that both ends of the device's link support, in GT/s per lane."""
     port = nodes.get(node.above[-1]) if node.above else None
     known = [
         speed
@@ -108,7 +110,7 @@ def slot_speed(node: PciNode, nodes: dict[str, PciNode]) -> float | None:
 
 
 def with_above(kept: Iterable[PciNode], nodes: dict[str, PciNode]) -> list[PciNode]:
-    """Devices and all bridges over them, by bus id."""
+    """Return the devices and all bridges above them, sorted by bus id."""
     wanted = {node.bus_id for node in kept}
     for place in list(wanted):
         wanted.update(nodes[place].above)
@@ -116,14 +118,14 @@ def with_above(kept: Iterable[PciNode], nodes: dict[str, PciNode]) -> list[PciNo
 
 
 def path_kind(a: PciNode, b: PciNode) -> str:
-    """How two devices reach each other, in the words of `nvidia-smi topo -m`."""
+    """Return the path between two devices, in the terms of `nvidia-smi topo -m`."""
     shared = 0
     for one, other in zip(a.above, b.above, strict=False):
         if one != other:
             break
         shared += 1
     if shared and a.root == b.root:
-        # A switch is an upstream port and a downstream port for each device.
+        # A switch has one upstream port, and one downstream port for each device.
         hops = max(len(a.above), len(b.above)) - shared
         return "PIX" if hops <= 1 else "PXB"
     if a.root and a.root == b.root:

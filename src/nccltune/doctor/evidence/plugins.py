@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins and NCCL libraries of a running node: where NCCL would find them, what they define.
+"""Find plugins and NCCL libraries of a running node where NCCL would find them.
 
-How NCCL looks for a plugin (plugin/plugin_open.cc, 2.27 to 2.30): the setting's value as a path or
-name, then `libnccl-KIND-VALUE.so`; without a setting `libnccl-KIND.so`.
+How NCCL searches for a plugin (plugin/plugin_open.cc, NCCL 2.27 to 2.30): it tries the value of the
+setting as a path or name, then `libnccl-KIND-VALUE.so`. Without a setting it tries
+`libnccl-KIND.so`.
 """
 
 import mmap
@@ -14,7 +15,7 @@ from pathlib import Path
 from nccltune.doctor.evidence.catalogue import PLUGIN_KINDS
 from nccltune.doctor.evidence.files import Unread, below, read_file
 from nccltune.doctor.evidence.parsers.elf import exported_names
-from nccltune.formats.nccl_conf import first_settings
+from nccltune.formats.tuner_config.nccl_conf import first_settings
 from nccltune.model.errors import InputError
 
 FOLDERS = (
@@ -48,13 +49,14 @@ _MOST_LIBRARY = 2 << 30
 
 
 def library_folders(environment: Mapping[str, str]) -> list[str]:
-    """Folders in which a library is looked for, in order."""
+    """Return the folders of the library search, in order."""
     given = [part for part in environment.get("LD_LIBRARY_PATH", "").split(":") if part]
     return list(dict.fromkeys([*given, *FOLDERS]))
 
 
 def libraries_text(root: Path, environment: Mapping[str, str]) -> bytes:
-    """Libraries found, as `PATH -> TARGET`, and NCCL's version as `PATH:NCCL version 2.28.9`."""
+    """Return the libraries found, as `PATH -> TARGET`, and NCCL's version, as
+    `PATH:NCCL version 2.28.9`."""
     folders = [*library_folders(environment), *KNOWN]
     folders += [f"{path}/nvidia/nccl/lib" for path in sys.path if path and root == Path("/")]
     paths = [f"{folder}/{name}" for folder in folders for name in LIBRARIES]
@@ -81,7 +83,7 @@ def _version(path: Path, real: Path) -> str | None:
     match = _IN_NAME.search(real.name)
     if match is not None:
         return match[1]
-    # .../site-packages/nvidia/nccl/lib/libnccl.so.2 has its version in the package's name.
+    # For .../site-packages/nvidia/nccl/lib/libnccl.so.2 the package's folder name has the version.
     if path.parent.parts[-3:] == ("nvidia", "nccl", "lib"):
         for entry in path.parents[3].glob("nvidia_nccl_cu*"):
             wheel = _WHEEL.match(entry.name)
@@ -99,8 +101,10 @@ def _version(path: Path, real: Path) -> str | None:
 
 
 def plugins_text(root: Path, environment: Mapping[str, str]) -> tuple[bytes, list[str]]:
-    """Plugins that NCCL would load, in the form that `parsers/symbols.py` reads, and what could
-    not be read of them."""
+    """Return the plugins that NCCL would load, and problems.
+
+    The text has the format that `parsers/symbols.py` reads.
+    """
     settings = _settings(root, environment)
     out: list[str] = []
     problems: list[str] = []
@@ -123,7 +127,7 @@ def plugins_text(root: Path, environment: Mapping[str, str]) -> tuple[bytes, lis
 
 
 def _settings(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment and /etc/nccl.conf set; the environment wins."""
+    """Return the settings of the environment and of /etc/nccl.conf. The environment wins."""
     try:
         text = read_file(below(root, "/etc/nccl.conf"), 1 << 20).decode(errors="replace")
     except Unread:

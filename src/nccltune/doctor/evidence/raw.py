@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read of a node, as the tools and the kernel printed it, by the name of its item.
+"""Raw text of a node, as tools and the kernel printed it, by the name of its item.
 
-A running node and a folder of collected files give the same, so that all else is written once.
+A running node and a folder of collected files have the same form, so that all other code reads
+both.
 """
 
 from collections.abc import Callable
@@ -15,10 +16,14 @@ Record = TypeVar("Record")
 
 
 class Raw(NamedTuple):
-    """An item: `source` is the file or the command for people, `real` the path on the node that a
-    collected file is a copy of. `is_file`: lines of it can be named. `is_given`: somebody gave the
-    file, so that it matters whether anything of it was used. `is_sure`: its content says so, not
-    its name alone."""
+    """Raw text of an item.
+
+    - `source`: file or command that messages name
+    - `real`: path on the node of which a collected file is a copy
+    - `is_file`: messages can name lines of it
+    - `is_given`: the user gave the file, so it is reported if nothing of it was used
+    - `is_sure`: its content identifies the item, not only its name
+    """
 
     name: str
     source: str
@@ -29,19 +34,21 @@ class Raw(NamedTuple):
     is_sure: bool = True
 
     def place(self, line: int | None = None) -> str:
-        """Where something stands: `file:line`, or the command."""
+        """Return the place of a line: `file:line`, or the command."""
         return f"{self.source}:{line}" if line is not None and self.is_file else self.source
 
 
 class Cache:
-    """Results of parsers by what they read: nodes have many files alike, and each is read once."""
+    """Results of parsers by their input. Many files are the same on all nodes, and each is parsed
+    once."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Callable[..., Any], int, int], Any] = {}
 
     def get(self, parser: Callable[[str], Record], data: bytes) -> Record:
-        """What `parser` makes of `data`."""
-        # Python's hash of bytes is keyed anew in each process: nobody can make two files alike.
+        """Return the result of `parser` for `data`."""
+        # Python seeds its hash of bytes in each process, so nobody can craft files with equal
+        # hashes.
         key = (parser, hash(data), len(data))
         if key not in self._made:
             self._made[key] = parser(decode(data))
@@ -49,11 +56,14 @@ class Cache:
         return found
 
 
-class Evidence:
-    """All items of one node; `load` puts them in when one is first asked for. `real` says which
-    file of the node an item is a copy of, by its name. `is_node`: the items are those of a node,
-    not files beside nodes. `refused` are files of which nothing can be used. `has_index`: a
-    collector wrote the files."""
+class NodeEvidence:
+    """All items of one node. `load` adds them when an item is first used.
+
+    - `real`: path on the node that an item is a copy of, by item name
+    - `is_node`: false for files beside the nodes' folders
+    - `refused`: files of which nothing can be used
+    - `has_index`: a collector wrote the files
+    """
 
     def __init__(
         self,
@@ -61,7 +71,7 @@ class Evidence:
         *,
         live: bool,
         cache: Cache | None = None,
-        load: "Callable[[Evidence], None] | None" = None,
+        load: "Callable[[NodeEvidence], None] | None" = None,
     ) -> None:
         self.host = host
         self.live = live
@@ -78,23 +88,23 @@ class Evidence:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read, and why; to be added to."""
+        """List of what could not be read, and why. Callers may add to it."""
         self._loaded()
         return self._problems
 
     def refuse(self, file: str, why: str) -> None:
-        """Note a file of which nothing can be used; it is a problem, too."""
+        """Record a file of which nothing can be used. It is also a problem."""
         self.refused.append(UnusedFile(file=file, why=why))
         self._problems.append(f"{file}: {why}")
 
     def use(self, raw: Raw) -> None:
-        """Note that facts were read of an item."""
+        """Record that facts were read from an item."""
         self._used.add(id(raw))
 
     def unused(self) -> list[UnusedFile]:
         """Return the files of which nothing was used, each with the reason.
 
-        To be asked once all facts were read.
+        Call this after all facts were read.
         """
         self._loaded()
         used = {raw.source for raws in self._items.values() for raw in raws if self._is_used(raw)}
@@ -103,7 +113,7 @@ class Evidence:
             for raw in raws:
                 if not (raw.is_file and raw.is_given) or raw.source in used:
                     continue
-                # A collector reads more than one source of a fact, of which one is enough.
+                # A collector reads several sources of the same fact, and one of them is enough.
                 if self.has_index and (raw.is_sure or not self._was_parsed(raw)):
                     continue
                 one = UnusedFile(file=raw.source, why=self._why(name, raw))
@@ -125,51 +135,55 @@ class Evidence:
         if not self._was_parsed(raw):
             return "no rule needed it"
         first = decode(raw.data[:400]).strip().partition("\n")[0][:80]
-        return f"nothing in it was understood (its name says {name}): {first}"
+        return f"nothing in it was understood (its name suggests {name}): {first}"
 
     def _loaded(self) -> None:
-        # A folder of many nodes is read by several processes, each of which skips the others'.
+        # Loading is lazy: several processes read a folder of many nodes, and each skips the others'
+        # nodes.
         if self._load is not None:
             load, self._load = self._load, None
             load(self)
 
     def put(self, raw: Raw) -> None:
-        """Add an item; several of one name are readings one after the other."""
+        """Add an item. Several items of one name are successive readings."""
         self._items.setdefault(raw.name, []).append(raw)
 
     def replace(self, raw: Raw) -> None:
-        """Put an item in place of all of that name."""
+        """Replace all items of that name."""
         self._items[raw.name] = [raw]
 
     def all(self, name: str) -> list[Raw]:
-        """All items of that name, in order."""
+        """Return all items of that name, in order."""
         self._loaded()
         return self._items.get(name, [])
 
     def get(self, name: str) -> Raw | None:
-        """The last item of that name."""
+        """Return the last item of that name, None if there is none."""
         self._loaded()
         found = self._items.get(name)
         return found[-1] if found else None
 
     @property
     def names(self) -> list[str]:
-        """Names of what there is."""
+        """Names of all items."""
         self._loaded()
         return list(self._items)
 
     def parsed(self, name: str, parser: Callable[[str], Record]) -> tuple[Record, Raw] | None:
-        """What a parser makes of the last item of that name, and the item."""
+        """Return the result of a parser for the last item of that name, and the item."""
         raw = self.get(name)
         return None if raw is None else (self.parse(raw, parser), raw)
 
     def parse(self, raw: Raw, parser: Callable[[str], Record]) -> Record:
-        """What a parser makes of an item. Lines that it did not understand are told once."""
+        """Return the result of a parser for an item.
+
+        Lines that it could not parse are added to `problems` once.
+        """
         known = self._records.get((parser, id(raw)))
         if known is not None:
             return cast("Record", known[0])
         record = self._cache.get(parser, raw.data)
-        # The item is kept beside its record, so that its id stays its own.
+        # Keep the item with its record, so that no other object gets the same id.
         self._records[parser, id(raw)] = (record, raw)
         if raw.is_sure or _holds(record):
             self.use(raw)
@@ -181,15 +195,15 @@ class Evidence:
         return record
 
     def where(self, raw: Raw, live: str, line: int | None = None) -> str:
-        """Where a fact was read: `live` on the running node, else the place in the file."""
+        """Return where a fact was read: `live` on the running node, else the place in the file."""
         return live if self.live else raw.place(line)
 
     def tree(self, name: str) -> tuple[Tree, Raw] | None:
-        """An item of paths and values."""
+        """Return an item of paths and values, and the item."""
         return self.parsed(name, parse_tree)
 
     def text(self, name: str) -> tuple[str, Raw] | None:
-        """An item's text."""
+        """Return an item's text, and the item."""
         found = self.parsed(name, _same)
         if found is not None and found[0].strip():
             raw = found[1]
@@ -198,13 +212,13 @@ class Evidence:
         return found
 
 
-# Texts with a form of their own, which a name alone does not vouch for.
+# Texts with a format of their own. A file name alone does not prove that a text has it.
 _MARKED_TEXTS = frozenset({"df-shm", "cgroup", "ldconfig", "nvidia-version"})
 _COUNTS = frozenset({"unread", "left_out", "others", "seconds"})
 
 
 def _holds(record: object) -> bool:
-    """Whether a parser found anything. A text that is only kept says nothing of that."""
+    """Return whether a parser found anything. A plain text does not count."""
     if isinstance(record, str) or record is None:
         return False
     if isinstance(record, tuple) and hasattr(record, "_asdict"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves a node: serial numbers, addresses of hardware and secrets taken out of raw text.
+"""Remove serial numbers, hardware addresses and secrets from raw text before it leaves a node.
 
-Kept are host names, IP addresses, GIDs and paths: rules ask for them, and what is found must be
-found again. `docs/reference/collecting.md` lists both.
+Host names, IP addresses, GIDs and paths are kept, because rules need them and users must recognise
+them. `docs/reference/collecting.md` lists what is removed and what is kept.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nccltune.doctor.evidence.catalogue import SETTINGS
 from nccltune.doctor.evidence.parsers.kernel_log import wanted
-from nccltune.formats.redact import SECRET_NAME
+from nccltune.formats.text.redact import SECRET_NAME
 
 GONE = "(redacted)"
 _SECRET_VALUE = re.compile(r"://[^/@\s]*:[^/@\s]*@|-----BEGIN|\b[A-Za-z0-9+/_=-]{40,}\b", re.ASCII)
@@ -57,12 +57,12 @@ CMDLINE_NAMES = (
     "BOOT_IMAGE",
     "vfio[a-z_.-]*",
 )
-"""Parameters of the kernel whose values are kept, as extended regular expressions."""
+"""Kernel parameters whose values are kept, as extended regular expressions."""
 _CMDLINE = re.compile(f"^(?:{'|'.join(CMDLINE_NAMES)})$")
 
 
 def plain_text(text: str) -> str:
-    """A text without serial numbers, UUIDs and MAC addresses."""
+    """Return a text without serial numbers, UUIDs and MAC addresses."""
     if "<" in text:
         text = _PROCESSES.sub("<processes></processes>", text)
         text = _XML_SERIAL.sub(lambda match: f"<{match['tag']}>{GONE}<", text)
@@ -73,14 +73,14 @@ def plain_text(text: str) -> str:
 
 
 def kept_name(name: str) -> bool:
-    """Whether a setting of that name is looked at: `CUDA_VISIBLE_DEVICES`, not `PATH`."""
+    """Return whether a setting of that name is kept: `CUDA_VISIBLE_DEVICES`, not `PATH`."""
     return name.startswith(SETTINGS) and name.replace("_", "").isalnum() and name.isascii()
 
 
 def kept_value(name: str, value: str) -> str:
-    """A setting's value, or in its place that it was taken out."""
+    """Return a setting's value, or GONE if it is a secret."""
     if SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
-        # A list of folders is long without being a secret.
+        # A list of folders may be long, but it is no secret.
         is_path = name.endswith(("PATH", "PRELOAD", "FILE", "PLUGIN", "DIR"))
         if SECRET_NAME.search(name) or not is_path or "://" in value or "BEGIN" in value:
             return GONE
@@ -88,11 +88,11 @@ def kept_value(name: str, value: str) -> str:
 
 
 def plain_cmdline(text: str) -> str:
-    """The kernel's command line: values only of what is known to hold no secret."""
+    """Return the kernel's command line. Only values of parameters without secrets are kept."""
     words = []
     for word in text.split():
         if word == "--":
-            # What follows is the init program's, and may hold anything.
+            # The rest is for the init program and may contain anything.
             break
         name, sign, _ = word.partition("=")
         words.append(word if not sign or _CMDLINE.match(name) else f"{name}={GONE}")
@@ -100,7 +100,8 @@ def plain_cmdline(text: str) -> str:
 
 
 def plain_environment(entries: Iterable[tuple[str, str]]) -> str:
-    """`NAME=value` lines of the settings that are looked at, sorted; line ends in values go."""
+    """Return `NAME=value` lines of the settings that are kept, sorted. Line ends in values become
+    spaces."""
     lines = [
         f"{name}={kept_value(name, value)}".replace("\n", " ").replace("\r", " ")
         for name, value in sorted(entries)
@@ -110,7 +111,8 @@ def plain_environment(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def plain_conf(text: str) -> str:
-    """A configuration file of NCCL: its lines in their places, others' settings taken out."""
+    """Return a configuration file of NCCL with the same line numbers. Values of other programs'
+    settings are redacted."""
     out = []
     for line in text.split("\n"):
         name, sign, value = line.partition("=")
@@ -122,21 +124,23 @@ def plain_conf(text: str) -> str:
 
 
 def plain_libraries(text: str) -> str:
-    """Of `ldconfig -p` the libraries that are asked for."""
+    """Return the lines of `ldconfig -p` with libraries that rules need."""
     return "".join(f"{line}\n" for line in text.split("\n") if _LIBRARY.search(line))
 
 
-MOUNT_POINTS = ("/", "/dev/shm", "/sys")  # noqa: S108  # asked about, not written to
+MOUNT_POINTS = ("/", "/dev/shm", "/sys")  # noqa: S108  # read, never written
 
 
 def plain_mounts(text: str) -> str:
-    """Of `/proc/self/mounts` the mount points that are asked for, without options: those of an
-    overlay name the image's layers."""
+    """Return the lines of `/proc/self/mounts` with mount points that rules need, without options.
+
+    The options of an overlay would show the image's layers.
+    """
     rows = [line.split(" ")[:3] for line in text.split("\n") if line.count(" ") >= 3]
     return "".join(f"{' '.join(row)}\n" for row in rows if row[1] in MOUNT_POINTS)
 
 
 def plain_log(text: str) -> str:
-    """The kernel's log: only lines that rules may ask for."""
+    """Return the lines of the kernel's log that rules may use."""
     lines = [line for line in text.split("\n") if wanted(line)]
     return plain_text("".join(f"{line}\n" for line in lines))

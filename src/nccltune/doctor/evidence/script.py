@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shell script that collects what the doctor reads, made of the same catalogue."""
+"""Make the shell script that collects what the doctor reads, from the same catalogue."""
 
 import shlex
 from importlib.resources import files
@@ -18,7 +18,7 @@ from nccltune.doctor.evidence.catalogue import (
     SETTINGS,
     TEXTS,
     VALUES,
-    Command,
+    ToolCommand,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import WORDS
 from nccltune.doctor.evidence.redacting import CMDLINE_NAMES, LIBRARY_WORDS, MOUNT_POINTS
@@ -34,7 +34,8 @@ _PLAIN = ("nvidia-smi", "nvlink", "ibv_devinfo", "lspci", "addresses")
 
 
 def collect_script() -> str:
-    """A POSIX shell script that writes a node's files as `nccltune doctor --collect` does."""
+    """Return a POSIX shell script that writes the same files of a node as
+    `nccltune doctor --collect`."""
     text = files("nccltune.doctor.evidence").joinpath("collect.sh.in").read_text(encoding="utf-8")
     device = "/sys/bus/pci/devices/*"
     filled = {
@@ -83,7 +84,7 @@ def _values() -> str:
     return "\n".join(lines)
 
 
-def _command(item: Command) -> str:
+def _command(item: ToolCommand) -> str:
     chosen = _TOOL_FILTERS.get(item.name) or ("plain" if item.name.startswith(_PLAIN) else "same")
-    # timeout of some systems takes whole seconds only.
+    # Some versions of `timeout` accept only whole seconds.
     return f"run {item.name} {round(item.deadline_s + 0.5)} {chosen} {shlex.join(item.words)}"

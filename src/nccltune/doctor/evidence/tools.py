@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run many tools at once, each with a deadline of its own and a bound on what it may print.
+"""Run many tools in parallel, each with a time limit and a limit of output size.
 
-A tool that does not end is killed with all that it started. One that cannot be killed (it waits in
-the driver) is left behind: nothing here waits for it.
+A tool that does not end is killed with all its child processes. A tool that cannot be killed,
+because it waits in the driver, is abandoned: nothing here waits for it.
 """
 
 import os
@@ -15,10 +15,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from nccltune.child import Child
-from nccltune.doctor.evidence.catalogue import Command
-from nccltune.launch.process import start
+from nccltune.doctor.evidence.catalogue import ToolCommand
 from nccltune.model.errors import PlatformError
+from nccltune.native.child import Child, start
 
 MOST_BYTES = 16 << 20
 _CHUNK = 1 << 16
@@ -26,7 +25,7 @@ _TICK_S = 0.05
 
 
 class Output(NamedTuple):
-    """What a tool printed; `problem` is why it is not to be trusted, None where it is."""
+    """Output of a tool. `problem` is the reason why it cannot be trusted, None if it can."""
 
     data: bytes
     problem: str | None
@@ -34,7 +33,7 @@ class Output(NamedTuple):
 
 
 class _Running:
-    def __init__(self, command: Command, process: Child) -> None:
+    def __init__(self, command: ToolCommand, process: Child) -> None:
         self.command = command
         self.process = process
         self.begun = time.monotonic()
@@ -47,19 +46,21 @@ class _Running:
 
     @property
     def deadline(self) -> float:
-        """When it must have ended."""
+        """Time at which the tool must have ended."""
         return self.begun + self.command.deadline_s
 
 
 def run_all(
-    commands: Sequence[Command],
+    commands: Sequence[ToolCommand],
     environment: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
 ) -> dict[str, Output]:
-    """Run all of them at once; the outputs by the command's name. What still runs once `stop` is
-    set is killed, and nothing more is started."""
+    """Run all tools in parallel, and return their outputs by command name.
+
+    After `stop` is set, running tools are killed and no tool is started.
+    """
     environment = dict(os.environ if environment is None else environment)
-    # Tools translate what they print, and numbers with it.
+    # Tools translate their output to the locale, including numbers.
     environment.update(LC_ALL="C", LANG="C")
     done: dict[str, Output] = {}
     running: list[_Running] = []
@@ -124,7 +125,7 @@ def _has_ended(one: _Running) -> bool:
         one.problem = f"did not end within {one.command.deadline_s:g} s and was stopped"
     if one.problem is not None:
         return True
-    # What it left running may hold the pipes open: its own output is there by then.
+    # A child process may keep the pipes open. The tool's own output has arrived by then.
     return one.ended is not None and (not one.open or now >= one.ended + _TICK_S)
 
 
@@ -135,7 +136,7 @@ def _finish(one: _Running, selector: selectors.BaseSelector) -> Output:
             selector.unregister(stream)
         stream.close()
     if one.process.poll() is None or one.open:
-        # Its session is its own, so that this takes what it started and nothing else.
+        # The tool has its own session, so this kills only the tool and its child processes.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(one.process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):

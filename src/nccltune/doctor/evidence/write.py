@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what was read of a node into a folder, as plain text for any eye."""
+"""Write the raw text of a node into a folder, as plain text files that a person can read."""
 
 import datetime
 import re
@@ -8,21 +8,24 @@ from pathlib import Path
 import nccltune
 from nccltune.doctor.evidence.gather import gather
 from nccltune.doctor.evidence.kinds import INDEX
-from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.model.errors import InputError
 
 
 def collect_to(folder: Path, *, host: str | None = None) -> Path:
-    """Read this node and write its files into `folder`/HOST; what can be read needs no root rights.
+    """Read this node and write its files into `folder`/HOST. No root rights are needed.
 
-    Returns the node's folder. Raises InputError where it cannot be written.
+    Returns the node's folder. Raises InputError if it cannot be written.
     """
     evidence = gather(thorough=True)
     return write_evidence(evidence, folder, host=host)
 
 
-def write_evidence(evidence: Evidence, folder: Path, *, host: str | None = None) -> Path:
-    """Write the items of a node into `folder`/HOST, over those of an earlier reading."""
+def write_evidence(evidence: NodeEvidence, folder: Path, *, host: str | None = None) -> Path:
+    """Write the items of a node into `folder`/HOST, and return that folder.
+
+    Files of an earlier reading are overwritten. Raises InputError if the folder cannot be written.
+    """
     name = re.sub(r"[^\w.-]", "_", host or evidence.host).lstrip(".") or "node"
     target = folder / name
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

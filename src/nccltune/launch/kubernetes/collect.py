@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 
 from nccltune.launch.kubernetes.kubectl import Kubectl
-from nccltune.launch.kubernetes.seen import LAUNCHER, Kind, pods_of
+from nccltune.launch.kubernetes.seen import LAUNCHER, JobKind, pods_of
 
 _WORKERS_LINES = 1000
 
 
-def collect(kubectl: Kubectl, kind: Kind, job: str, born: str, folder: Path) -> None:
+def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) -> None:
     """`pods.json`, `events.txt` and a log of each worker, as far as the cluster gives them.
 
     `born` is the job's creationTimestamp: events of an earlier job of that name are not its own.
@@ -40,5 +40,5 @@ def collect(kubectl: Kubectl, kind: Kind, job: str, born: str, folder: Path) -> 
 
 
 def _is_of(job: str, name: str) -> bool:
-    """The job, or what its controller made for it, and not the job `NAME-2`."""
+    """Return the job, or what its controller made for it, and not the job `NAME-2`."""
     return name == job or name.startswith((f"{job}-launcher", f"{job}-worker"))

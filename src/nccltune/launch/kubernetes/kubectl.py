@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nccltune.launch.process import start
 from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+from nccltune.native.child import start
 
 KUBECTL = "kubectl"
 EXEC_FAILED = "command terminated with exit code"
-"""What the last line of a failed `kubectl exec` begins with, whatever the command said."""
+"""What the last line of a failed `kubectl exec` begins with, whatever the command printed."""
 REQUEST_LIMIT_S = 20
 """Seconds for one request; a call may make several, to find what the server knows."""
 _CALL_LIMIT_S = 3 * REQUEST_LIMIT_S
@@ -26,7 +26,7 @@ _OPERATORS = {
 }
 
 
-class Answer(NamedTuple):
+class KubectlResult(NamedTuple):
     """What a call wrote and how it ended; status None where it did not end in time."""
 
     status: int | None
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 class Kubectl:
-    """Calls of kubectl for one cluster and namespace. None: what the user's configuration says."""
+    """Calls of kubectl for one cluster and namespace. None: those of the user's configuration."""
 
     def __init__(
         self,
@@ -48,46 +48,46 @@ class Kubectl:
         self._base = base_words(context, namespace)
 
     def inside(self, namespace: str) -> "Kubectl":
-        """The same cluster and user, in this namespace."""
+        """Return the same cluster and user, in this namespace."""
         return Kubectl(self._context, namespace, self.environment)
 
     def words(self, *arguments: str) -> tuple[str, ...]:
-        """The whole command, as a user would type it."""
+        """Return the whole command, as a user would type it."""
         return (*self._base, *arguments)
 
-    def ask(self, *arguments: str) -> Answer:
+    def ask(self, *arguments: str) -> KubectlResult:
         """Call it and wait. Raises PlatformError where there is no kubectl."""
         return self._call(*arguments, f"--request-timeout={REQUEST_LIMIT_S}s")
 
-    def write(self, pod: str, path: str, data: bytes) -> Answer:
+    def write(self, pod: str, path: str, data: bytes) -> KubectlResult:
         """Write a file in the first container of a pod."""
         words = ("exec", "-i", pod, "--", "sh", "-c", 'cat > "$0"', path)
         return self._call(*words, data=data)
 
-    def take(self, pod: str, pattern: str) -> Answer:
+    def take(self, pod: str, pattern: str) -> KubectlResult:
         """Read the files that a shell's pattern means in the first container of a pod, one after
         the other, and remove them. No such file is no error."""
         # Not in quotes: the shell looks for the files.
         script = "cat $0 2>/dev/null; rm -f $0"
         return self._call("exec", pod, "--", "sh", "-c", script, pattern)
 
-    def _call(self, *arguments: str, data: bytes | None = None) -> Answer:
+    def _call(self, *arguments: str, data: bytes | None = None) -> KubectlResult:
         source = subprocess.DEVNULL if data is None else subprocess.PIPE
-        process = start(self.words(*arguments), self.environment, input_=source)
+        process = start(self.words(*arguments), self.environment, stdin=source)
         try:
             out, errors = process.communicate(data, timeout=_CALL_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-            return Answer(None, errors=f"no answer within {_CALL_LIMIT_S} s")
+            return KubectlResult(None, errors=f"no answer within {_CALL_LIMIT_S} s")
         except BaseException:
             process.kill()
             process.communicate()
             raise
-        return Answer(process.returncode, out, errors.decode(errors="replace").strip())
+        return KubectlResult(process.returncode, out, errors.decode(errors="replace").strip())
 
     def read(self, *arguments: str) -> tuple[dict[str, Any] | None, str]:
-        """A `get` as JSON, or None and why not; an empty reason where it is not there."""
+        """Return a `get` as JSON, or None and why not; an empty reason where it is not there."""
         answer = self.ask(*arguments, "-o", "json", "--ignore-not-found")
         if answer.status != 0:
             return None, _last(answer.errors) or "no answer"
@@ -100,7 +100,7 @@ class Kubectl:
 
 
 def base_words(context: str | None = None, namespace: str | None = None) -> tuple[str, ...]:
-    """`kubectl` with the options that say where."""
+    """Return `kubectl` with the options for cluster and namespace."""
     words = [KUBECTL]
     if context is not None:
         words += ["--context", context]
@@ -110,7 +110,7 @@ def base_words(context: str | None = None, namespace: str | None = None) -> tupl
 
 
 def refusal(kind: str, errors: str) -> NccltuneError:
-    """What `create` was refused for, as an error with a way out."""
+    """Return what `create` was refused for, as an error with a way out."""
     last = _last(errors)
     if re.search(r"no matches for kind|could not find the requested resource", errors):
         return PlatformError(f"the cluster knows no {kind}", hint=_OPERATORS[kind])
@@ -135,6 +135,6 @@ def refusal(kind: str, errors: str) -> NccltuneError:
 
 
 def _last(errors: str) -> str:
-    """The last line that says something: those before are tries and warnings."""
+    """Return the last line that is not empty: those before are retries and warnings."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ").strip() if lines else ""

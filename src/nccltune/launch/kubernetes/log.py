@@ -8,10 +8,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from nccltune.child import Child
 from nccltune.launch.follow import Follower
 from nccltune.launch.kubernetes.kubectl import Kubectl
-from nccltune.launch.process import start
+from nccltune.native.child import Child, start
 
 _AGAIN_S = 2.0
 _TRIES = 3
@@ -42,7 +41,7 @@ class PodLog:
             self._process = start(
                 self._kubectl.words(*self._since(), "--follow"),
                 self._kubectl.environment,
-                errors=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             assert self._process.stdout is not None
             os.set_blocking(self._process.stdout.fileno(), False)
@@ -98,7 +97,7 @@ class PodLog:
 
     def _line(self, line: bytes, end: bytes) -> None:
         match = _STAMPED.fullmatch(line)
-        # Without a time it is a word of the cluster about the log.
+        # A line without a time is a message of the cluster about the log.
         if match is None or match[1] <= self._last:
             return
         self._last = match[1]

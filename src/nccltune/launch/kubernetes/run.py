@@ -16,10 +16,11 @@ from nccltune.launch.job import Job
 from nccltune.launch.kubernetes.collect import collect
 from nccltune.launch.kubernetes.kubectl import Kubectl, refusal
 from nccltune.launch.kubernetes.log import PodLog
-from nccltune.launch.kubernetes.seen import KINDS, LAUNCHER, Pod, launcher_of, look, pods_of
-from nccltune.launch.process import signal_of, start
-from nccltune.launch.state import End, State
+from nccltune.launch.kubernetes.seen import KINDS, LAUNCHER, Pod, launcher_of, pods_of, snapshot_of
+from nccltune.launch.process import signal_of
+from nccltune.launch.state import End, RunState
 from nccltune.model.errors import LaunchError, PlatformError
+from nccltune.native.child import start
 
 POLL_S = 2.0
 _STEP_S = 0.1
@@ -45,7 +46,7 @@ class Created(NamedTuple):
 
 
 class ClusterJob:
-    """One MPIJob or JobSet. `told` hears of every change of state; the launcher's log goes to
+    """One MPIJob or JobSet. `told` is called at every change of state; the launcher's log goes to
     `output`, and beside it what explains a bad end."""
 
     def __init__(
@@ -78,7 +79,7 @@ class ClusterJob:
         """Create it by `words` and follow to the end. One that has not started after
         `start_within_s` seconds is deleted.
 
-        However it ends, it is deleted with its pods. KeyboardInterrupt deletes it, and is told in
+        However it ends, it is deleted with its pods. KeyboardInterrupt deletes it, and is stated in
         the result. Raises InputError, LaunchError or PlatformError where it is refused.
         """
         self._output.touch()
@@ -89,9 +90,9 @@ class ClusterJob:
             assert end is not None
         except KeyboardInterrupt as stop:
             number = signal_of(stop)
-            end = End(State.STOPPED, f"by {number.name}", int(number))
+            end = End(RunState.STOPPED, f"by {number.name}", int(number))
         except BaseException:
-            self._clear(End(State.LOST))
+            self._clear(End(RunState.LOST))
             raise
         end = end._replace(why="; ".join(filter(None, [end.why, self._clear(end)])))
         self._follower.finish()
@@ -116,7 +117,7 @@ class ClusterJob:
         raise LaunchError(f"the pods are {end.state.value}: {why}")
 
     def release(self) -> str:
-        """Delete what is held; what is left in words."""
+        """Delete the job that is held; return what remains, in words."""
         return self._delete()
 
     @property
@@ -175,7 +176,7 @@ class ClusterJob:
         while True:
             job, pods = self._ask()
             if job is None and not self._unread:
-                return End(State.FAILED, f"somebody deleted {self.title}")
+                return End(RunState.FAILED, f"somebody deleted {self.title}")
             if job is None or pods is None:
                 unknown += 1
                 if unknown >= _UNKNOWN_LIMIT:
@@ -184,7 +185,7 @@ class ClusterJob:
                 continue
             unknown = 0
             self._pods = pods
-            seen = look(self._kind, job, pods, self._job.nodes)
+            seen = snapshot_of(self._kind, job, pods, self._job.nodes)
             if held and seen.end is None and sum(pod.running for pod in pods) > self._job.nodes:
                 return None
             if not held:
@@ -196,19 +197,20 @@ class ClusterJob:
                 before = words
                 self._told(f"{self.title} {words}")
             if seen.end is not None:
-                return self._ended(seen.end)
+                return self._with_troubles(seen.end)
             if start_within_s is not None and time.monotonic() - begun > start_within_s:
                 if not seen.started:
                     waited = f"not started after {time.monotonic() - begun:.0f} s"
-                    return End(State.PENDING, f"{waited} ({seen.reason})")
+                    return End(RunState.PENDING, f"{waited} ({seen.reason})")
                 start_within_s = None
             lost_since = (lost_since or time.monotonic()) if seen.lost else None
             if lost_since is not None and time.monotonic() - lost_since > self._lost_limit_s:
-                return End(State.FAILED, f"{words}, and it did not end by itself")
+                return End(RunState.FAILED, f"{words}, and it did not end by itself")
             self._take_log(self._poll_s)
 
     def _ask(self) -> tuple[dict[str, Any] | None, list[Pod] | None]:
-        """The job and its pods; None for what is not there or was not told (`_unread` says why)."""
+        """Return the job and its pods; None for what is missing or unreadable (`_unread` has the
+        reason)."""
         assert self._created is not None
         job, self._unread = self._kubectl.read("get", self._kind.resource, self._created.name)
         if job is None or job["metadata"]["uid"] != self._created.uid:
@@ -240,8 +242,8 @@ class ClusterJob:
             if self._log is None or not self._log.take():
                 time.sleep(_STEP_S)
 
-    def _ended(self, end: End) -> End:
-        if end.state is State.DONE:
+    def _with_troubles(self, end: End) -> End:
+        if end.state is RunState.DONE:
             return end
         # A failed job's workers may be gone already, and with them what was wrong with them.
         known = [f"{name} {why}" for name, why in self._troubles.items()]
@@ -249,20 +251,20 @@ class ClusterJob:
 
     def _out_of_sight(self) -> End:
         return End(
-            State.LOST,
-            f"{_UNKNOWN_LIMIT} times in a row the cluster did not say how {self.title} is "
+            RunState.LOST,
+            f"{_UNKNOWN_LIMIT} times in a row the cluster did not report the state of {self.title} "
             f"({self._unread}): it may still run",
         )
 
     def _clear(self, end: End) -> str:
-        """Bring back what there is, delete the job, wait for its pods; what is left in words."""
+        """Collect the logs, delete the job, wait for its pods; return what remains, in words."""
         if self._created is None:
             return ""
         said = []
         try:
             if self._log is not None and not self._log.finish():
                 said.append("the end of its log could not be read")
-            if end.state is not State.DONE:
+            if end.state is not RunState.DONE:
                 with contextlib.suppress(PlatformError):
                     name, _, _, born = self._created
                     collect(self._kubectl, self._kind, name, born, self._output.parent)
@@ -272,7 +274,7 @@ class ClusterJob:
         return "; ".join(filter(None, said))
 
     def _delete(self) -> str:
-        """Delete the job and wait until its pods are gone; what is left in words."""
+        """Delete the job and wait until its pods are gone; return what remains, in words."""
         if self._created is None:
             return ""
         resource, (name, namespace, uid, _) = self._kind.resource, self._created

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster says of a job and its pods, read into a few words. Pure: nothing is asked."""
+"""Summarise what a cluster reports of a job and its pods. Pure: no requests."""
 
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from nccltune.launch.state import End, State
+from nccltune.launch.state import End, RunState
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """How one kind of job is called, and by which labels its pods are known."""
 
     resource: str
@@ -20,14 +20,14 @@ class Kind(NamedTuple):
 
 KINDS = {
     # MPI Operator 0.4 and later.
-    "MPIJob": Kind(
+    "MPIJob": JobKind(
         "mpijobs.kubeflow.org",
         "training.kubeflow.org/job-name",
         "training.kubeflow.org/job-role",
         "Succeeded",
         "the MPI Operator has not taken it up: is it running, and watching this namespace?",
     ),
-    "JobSet": Kind(
+    "JobSet": JobKind(
         "jobsets.jobset.x-k8s.io",
         "jobset.sigs.k8s.io/jobset-name",
         "jobset.sigs.k8s.io/replicatedjob-name",
@@ -56,7 +56,7 @@ class Pod(NamedTuple):
     silent: bool = False
 
 
-class Seen(NamedTuple):
+class JobSnapshot(NamedTuple):
     """A job at one moment: how it ended if it has, whether it has started, why it waits, and the
     pods that it had and lost while it runs."""
 
@@ -66,38 +66,42 @@ class Seen(NamedTuple):
     lost: tuple[str, ...] = ()
 
 
-def pods_of(listed: Mapping[str, Any], kind: Kind) -> list[Pod]:
-    """The pods of a `get pods -o json`."""
+def pods_of(listed: Mapping[str, Any], kind: JobKind) -> list[Pod]:
+    """Return the pods of a `get pods -o json`."""
     return [_pod(item, kind) for item in listed.get("items") or []]
 
 
 def launcher_of(pods: Iterable[Pod]) -> Pod | None:
-    """The launcher's pod, the last one where there were several; None before it is made."""
+    """Return the launcher's pod, the last one where there were several; None before it is made."""
     found = sorted((pod for pod in pods if pod.role == LAUNCHER), key=lambda pod: pod.born)
     return found[-1] if found else None
 
 
-def look(kind: Kind, job: Mapping[str, Any], pods: list[Pod], workers: int) -> Seen:
-    """The job by its conditions and its pods; `workers` is how many it was promised."""
+def snapshot_of(
+    kind: JobKind, job: Mapping[str, Any], pods: list[Pod], workers: int
+) -> JobSnapshot:
+    """Return the job by its conditions and its pods; `workers` is how many it was promised."""
     conditions = _true_conditions(job)
     launcher = launcher_of(pods)
     started = launcher is not None and launcher.started
     if kind.done in conditions:
-        return Seen(End(State.DONE), True, "")
+        return JobSnapshot(End(RunState.DONE), True, "")
     if "Failed" in conditions:
-        return Seen(End(State.FAILED, _why(conditions["Failed"], launcher, pods)), started, "")
+        return JobSnapshot(
+            End(RunState.FAILED, _why(conditions["Failed"], launcher, pods)), started, ""
+        )
     if started:
-        return Seen(None, True, "", _lost(pods, workers))
+        return JobSnapshot(None, True, "", _lost(pods, workers))
     if "Suspended" in conditions:
-        return Seen(None, False, "suspended: its queue has not let it in")
+        return JobSnapshot(None, False, "suspended: its queue has not let it in")
     troubles = [f"{pod.name}: {pod.trouble}" for pod in pods if pod.trouble]
     if troubles:
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
-        return Seen(None, False, troubles[0] + more)
+        return JobSnapshot(None, False, troubles[0] + more)
     if not conditions and not pods:
-        return Seen(None, False, kind.nobody)
+        return JobSnapshot(None, False, kind.nobody)
     running = sum(pod.running for pod in pods if pod.role != LAUNCHER)
-    return Seen(None, False, f"{running} of {workers} workers run")
+    return JobSnapshot(None, False, f"{running} of {workers} workers run")
 
 
 def _lost(pods: list[Pod], workers: int) -> tuple[str, ...]:
@@ -110,7 +114,8 @@ def _lost(pods: list[Pod], workers: int) -> tuple[str, ...]:
 
 
 def _why(condition: Mapping[str, Any], launcher: Pod | None, pods: list[Pod]) -> str:
-    """The reason of a failure: the program's own end says more than the controller's words."""
+    """Return the reason of a failure: the program's exit explains more than the controller's
+    message."""
     said = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble and pod.role != LAUNCHER]
     if launcher is not None and (launcher.ended or launcher.trouble):
         said.insert(0, f"{launcher.name} {launcher.ended or launcher.trouble}")
@@ -126,12 +131,14 @@ def _true_conditions(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _pod(raw: Mapping[str, Any], kind: Kind) -> Pod:
+def _pod(raw: Mapping[str, Any], kind: JobKind) -> Pod:
     metadata, status = raw.get("metadata") or {}, raw.get("status") or {}
     labels = metadata.get("labels") or {}
     containers = [one.get("state") or {} for one in status.get("containerStatuses") or []]
     running = any("running" in state for state in containers)
-    ended = next((_ended(state["terminated"]) for state in containers if "terminated" in state), "")
+    ended = next(
+        (_exit_text(state["terminated"]) for state in containers if "terminated" in state), ""
+    )
     node = (raw.get("spec") or {}).get("nodeName") or ""
     return Pod(
         name=metadata.get("name") or "?",
@@ -148,7 +155,7 @@ def _pod(raw: Mapping[str, Any], kind: Kind) -> Pod:
 
 
 def _silent(status: Mapping[str, Any]) -> bool:
-    """Whether the cluster took away the pod's readiness: it hears nothing of its node. That its
+    """Return whether the cluster marked the pod as not ready: its node does not answer. That its
     container runs is the last that was heard."""
     conditions = status.get("conditions") or []
     return any(one.get("type") == "Ready" and one.get("status") == "False" for one in conditions)
@@ -161,7 +168,7 @@ def _trouble(
     node: str,
     ended: str,
 ) -> str:
-    """What keeps a pod from running, or took it away; empty while all is well."""
+    """Return what keeps a pod from running, or took it away; empty while all is well."""
     conditions = {one.get("type"): one for one in status.get("conditions") or []}
     on = f" (node {node})" if node else ""
     target = conditions.get("DisruptionTarget") or {}
@@ -184,11 +191,11 @@ def _trouble(
     return ""
 
 
-def _ended(terminated: Mapping[str, Any]) -> str:
+def _exit_text(terminated: Mapping[str, Any]) -> str:
     code, reason = terminated.get("exitCode"), terminated.get("reason")
     if code == 0:
         return ""
-    # That is the program's own end; any other reason is the node's, and its message says why.
+    # That is the program's own end; any other reason is the node's, and its message has the reason.
     if not reason or reason == "Error":
         return f"ended with status {code}"
     message = _short(terminated.get("message") or "")
@@ -196,5 +203,5 @@ def _ended(terminated: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    """The first sentence: a scheduler's goes on with what preemption would not help."""
+    """Return the first sentence: a scheduler adds sentences about preemption."""
     return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]

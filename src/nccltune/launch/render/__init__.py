@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a job and a launcher to the exact command, script or manifests. Pure: nothing is started."""
+"""From a job and a launcher to the exact command, script or manifests. Pure: nothing is started.
+
+rendered.py    the result of a renderer
+local.py       no launcher
+openmpi.py     Open MPI 4 and 5
+hydra.py       MPICH and Intel MPI
+slurm.py       sbatch script or srun line
+kubernetes.py  MPIJob or JobSet
+jobset.py      the pods of a JobSet
+"""
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Around, Part, Rendered
+from nccltune.launch.render.rendered import Around, CommandPart, Rendered
 
-__all__ = ["Around", "Part", "Rendered", "render"]
+__all__ = ["Around", "CommandPart", "Rendered", "render"]
 
 
 def render(job: Job, flavor: Flavor, around: Around = Around()) -> Rendered:  # noqa: B008 - frozen
-    """What starts `job` under this launcher and version.
+    """Return what starts `job` under this launcher and version.
 
     Raises InputError for a job that this launcher cannot start.
     """

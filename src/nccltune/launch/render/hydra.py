@@ -7,7 +7,7 @@ Its long options have one dash, it has no -x and no -N, and root needs no permis
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Around, Part, Rendered, words_of
+from nccltune.launch.render.rendered import Around, CommandPart, Rendered, words_of
 from nccltune.model.scale import count
 
 _PIN = "I_MPI_PIN"
@@ -17,23 +17,23 @@ USUAL_INTEL = Flavor(Launcher.HYDRA, (2021,))
 
 
 def render_hydra(job: Job, flavor: Flavor, around: Around) -> Rendered:
-    """The mpiexec line."""
-    parts = [Part((around.program or "mpiexec.hydra",), flavor.words)]
+    """Return the mpiexec line."""
+    parts = [CommandPart((around.program or "mpiexec.hydra",), flavor.words)]
     if job.hosts:
         hosts = ",".join(job.hosts[: job.nodes])
-        parts.append(Part(("-hosts", hosts), "the nodes; how many processes each, -ppn says"))
+        parts.append(CommandPart(("-hosts", hosts), "the nodes; -ppn sets the processes of each"))
     parts += hydra_parts(job, flavor, tagged=not around.conversation)
-    parts.append(Part(tuple(job.words), "the program"))
+    parts.append(CommandPart(tuple(job.words), "the program"))
     return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
 
 
-def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[Part]:
-    """The options between mpiexec and the program, but for the hosts. hydra gives every process
-    the whole environment that it has itself, so that `inherit` needs no word."""
+def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[CommandPart]:
+    """Return the options between mpiexec and the program, but for the hosts. hydra gives every
+    process the whole environment that it has itself, so that `inherit` needs no word."""
     total, per_node = job.placement.processes, job.processes_per_node
     parts = [
-        Part(("-n", str(total)), f"{count(total, 'process')} in all"),
-        Part(
+        CommandPart(("-n", str(total)), f"{count(total, 'process')} in all"),
+        CommandPart(
             ("-ppn", str(per_node)),
             f"{count(per_node, 'process')} on each node. More than the nodes have is no error to "
             "hydra: it begins again with the first",
@@ -42,21 +42,23 @@ def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[Part]:
     ]
     for name, value in job.variables.items():
         parts.append(
-            Part(("-genv", name, value), f"sets {name} in every process, on other nodes too")
+            CommandPart(("-genv", name, value), f"sets {name} in every process, on other nodes too")
         )
     if tagged:
         parts.append(
-            Part(("-prepend-rank",), "puts [rank] before each line, so that it is known who spoke")
+            CommandPart(
+                ("-prepend-rank",), "puts [rank] before each line, so that it is known who spoke"
+            )
         )
     return parts
 
 
-def _unbound(job: Job, flavor: Flavor) -> list[Part]:
-    """No binding; where nobody knows whose hydra it is, in the words of both."""
+def _unbound(job: Job, flavor: Flavor) -> list[CommandPart]:
+    """Return the options for no binding; for an unknown hydra those of both kinds."""
     parts = []
     if not flavor.is_intel:
         parts.append(
-            Part(
+            CommandPart(
                 ("-bind-to", "none"),
                 "leaves each process all cores of its node, in MPICH: NCCL picks those near a GPU "
                 "itself",
@@ -64,7 +66,7 @@ def _unbound(job: Job, flavor: Flavor) -> list[Part]:
         )
     if (flavor.is_intel or not flavor.version) and _PIN not in job.variables:
         parts.append(
-            Part(
+            CommandPart(
                 ("-genv", _PIN, "off"),
                 "leaves each process all cores of its node, in Intel MPI: it takes -bind-to none, "
                 "does nothing for it and gives each its share of the cores, wherever its GPU is",

@@ -8,13 +8,13 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
 from nccltune.launch.render.kubernetes import HOLD, SSH_PORT, metadata, worker_pod
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
-from nccltune.launch.render.rendered import Part, words_of
+from nccltune.launch.render.rendered import CommandPart, words_of
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
 KEYS = "/etc/nccl-ssh"
 WAIT_S = 600
-# Open MPI 4 cuts a host's name at the first dot unless told, and a pod has no shorter one.
+# Open MPI 4 cuts a host's name at the first dot by default, and a pod has no shorter one.
 _WHOLE_NAMES = "OMPI_MCA_orte_keep_fqdn_hostnames"
 
 # A secret's files may be read by all; ssh wants a key of its own user alone.
@@ -27,26 +27,26 @@ UserKnownHostsFile /dev/null\\n  LogLevel ERROR\\n' > /root/.ssh/config
 """
 
 
-def mpirun_of(job: Job, *, tagged: bool) -> list[Part]:
-    """The launcher's command."""
+def mpirun_of(job: Job, *, tagged: bool) -> list[CommandPart]:
+    """Return the launcher's command."""
     slots = job.processes_per_node
     hosts = ",".join(f"{host}:{slots}" for host in _hosts(job))
     return [
-        Part(("mpirun",), "the image's Open MPI"),
+        CommandPart(("mpirun",), "the image's Open MPI"),
         ROOT,
         *mpirun_parts(
             job,
             Flavor(Launcher.OPENMPI),
-            where=[Part(("--host", hosts), "the pods by their DNS names")],
+            where=[CommandPart(("--host", hosts), "the pods by their DNS names")],
             tagged=tagged,
         ),
-        Part(tuple(job.words), "the program"),
+        CommandPart(tuple(job.words), "the program"),
     ]
 
 
 def wait_for_workers(job: Job) -> str:
-    """What a shell does until every worker answers. Its input stays untouched: ssh would read it,
-    and it is what somebody has to say to the program."""
+    """Return what a shell does until every worker answers. Its input stays untouched: ssh would
+    read it, and it must be passed to the program."""
     return (
         f"for host in {' '.join(_hosts(job))}; do\n"
         f"  for second in $(seq {WAIT_S}); do "
@@ -60,8 +60,9 @@ def _hosts(job: Job) -> list[str]:
     return [f"{job.name}-worker-0-{index}.{job.name}" for index in range(job.nodes)]
 
 
-def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:
-    """The manifest, and what its parts mean. Raises InputError for an MPI that is not Open MPI."""
+def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
+    """Return the manifest, and what its parts mean. Raises InputError for an MPI that is not Open
+    MPI."""
     options = job.kubernetes
     if options.mpi != "OpenMPI":
         raise InputError(
@@ -105,11 +106,11 @@ def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:
         },
     }
     meanings = [
-        Part((f"worker parallelism: {job.nodes}",), f"{count(job.nodes, 'pod')} with sshd"),
-        Part(("enableDNSHostnames: true",), "the pods find each other by name"),
-        Part(("targetReplicatedJobs: launcher",), "the set is done when mpirun is"),
-        Part(("maxRestarts: 0",), "a failed run is told and not tried again"),
-        Part(
+        CommandPart((f"worker parallelism: {job.nodes}",), f"{count(job.nodes, 'pod')} with sshd"),
+        CommandPart(("enableDNSHostnames: true",), "the pods find each other by name"),
+        CommandPart(("targetReplicatedJobs: launcher",), "the set is done when mpirun is"),
+        CommandPart(("maxRestarts: 0",), "a failed run is reported, not retried"),
+        CommandPart(
             (f"secret: {options.ssh_secret}",),
             "a key pair of your own, as files id and id.pub, with which mpirun reaches the workers",
         ),

@@ -8,13 +8,15 @@ from nccltune.launch.job import Job
 from nccltune.launch.kubernetes.kubectl import base_words
 from nccltune.launch.render.hydra import USUAL_INTEL, USUAL_MPICH, hydra_parts
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
-from nccltune.launch.render.rendered import Around, Part, Rendered, words_of
+from nccltune.launch.render.rendered import Around, CommandPart, Rendered, words_of
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
 MANIFEST = "job.yaml"
 HOSTFILE = "/etc/mpi/hostfile"
 SSH_PORT = 222
+ROOTS_SSH = "/root/.ssh"
+"""Where the MPI Operator mounts its key by default."""
 
 
 ALIVE = "/tmp/nccltune-alive"  # noqa: S108 - in a container
@@ -29,14 +31,14 @@ while [ $(($(date +%s) - $(stat -c %Y {ALIVE}))) -lt {HOLD_S} ]; do sleep 2 & wa
 
 
 def render_kubernetes(job: Job, flavor: Flavor, around: Around = Around()) -> Rendered:  # noqa: B008
-    """The manifest and the line that gives it to a cluster.
+    """Return the manifest and the line that gives it to a cluster.
 
     A conversation's pods are held: its launcher waits for `inner` to be run in it. Raises
     InputError for a job that names no image, or names what only this machine has.
     """
     if job.kubernetes.image is None:
         raise InputError(
-            "a pod needs an image", where="kubernetes.image", hint="--image REGISTRY/NAME:TAG"
+            "a pod needs an image", where="kubernetes.image", hint="--set image=REGISTRY/NAME:TAG"
         )
     if job.inherit:
         raise InputError(
@@ -56,11 +58,11 @@ def render_kubernetes(job: Job, flavor: Flavor, around: Around = Around()) -> Re
 
 
 def as_yaml(manifest: dict[str, Any]) -> str:
-    """A manifest as YAML, its keys in the order they have."""
+    """Return a manifest as YAML, its keys in the order they have."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Scripts as blocks, so that a person can read them."""
+        """Write scripts as YAML blocks, which are readable."""
 
     def text_of(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
         style = "|" if "\n" in text else None
@@ -80,7 +82,8 @@ def metadata(job: Job) -> dict[str, Any]:
 
 
 def worker_pod(job: Job, name: str) -> dict[str, Any]:
-    """A pod with the GPUs of one node and room in /dev/shm, which NCCL uses within a node."""
+    """Return a pod with the GPUs of one node and room in /dev/shm, which NCCL uses within a
+    node."""
     options = job.kubernetes
     limits = {options.gpu_resource: job.gpus_per_node, **options.resources}
     pod: dict[str, Any] = {
@@ -99,9 +102,9 @@ def worker_pod(job: Job, name: str) -> dict[str, Any]:
     return pod
 
 
-def inner(job: Job, around: Around) -> tuple[str, list[Part]]:
-    """What starts a conversation, or a program, in the held launcher's pod: what a shell does
-    first, and the launcher's command."""
+def inner(job: Job, around: Around) -> tuple[str, list[CommandPart]]:
+    """Return what starts a conversation, or a program, in the held launcher's pod: what a shell
+    does first, and the launcher's command."""
     tagged = not around.conversation
     if job.kubernetes.kind == "MPIJob":
         return "", _launcher(job, tagged=tagged)
@@ -110,10 +113,10 @@ def inner(job: Job, around: Around) -> tuple[str, list[Part]]:
     return wait_for_workers(job), mpirun_of(job, tagged=tagged)
 
 
-def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:
+def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
     """MPI Operator 0.5 and later (v2beta1)."""
     options = job.kubernetes
-    parts = [Part(("sh", "-c", HOLD), "waits for conversations")] if held else _launcher(job)
+    parts = [CommandPart(("sh", "-c", HOLD), "waits for conversations")] if held else _launcher(job)
     command = list(words_of(parts))
     launcher = {"containers": [{"name": "launcher", "image": options.image, "command": command}]}
     spec = {
@@ -134,6 +137,8 @@ def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:
             },
         },
     }
+    if options.ssh_path != ROOTS_SSH:
+        spec["sshAuthMountPath"] = options.ssh_path
     manifest = {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
@@ -141,17 +146,21 @@ def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:
         "spec": spec,
     }
     meanings = [
-        Part((f"slotsPerWorker: {job.processes_per_node}",), "processes that a pod has room for"),
-        Part((f"Worker replicas: {job.nodes}",), f"{count(job.nodes, 'pod')}, each a node's GPUs"),
-        Part(
+        CommandPart(
+            (f"slotsPerWorker: {job.processes_per_node}",), "processes that a pod has room for"
+        ),
+        CommandPart(
+            (f"Worker replicas: {job.nodes}",), f"{count(job.nodes, 'pod')}, each a node's GPUs"
+        ),
+        CommandPart(
             ("launcherCreationPolicy: WaitForWorkersReady",),
             "mpirun starts when every worker answers, instead of failing until they do",
         ),
-        Part(("backoffLimit: 0",), "a failed run is told and not tried again"),
-        Part(
+        CommandPart(("backoffLimit: 0",), "a failed run is reported, not retried"),
+        CommandPart(
             ("cleanPodPolicy: Running",), "the workers' GPUs are free as soon as the program ends"
         ),
-        Part(
+        CommandPart(
             (f"sizeLimit: {options.shm}",),
             "of /dev/shm, where NCCL shares memory; a pod has 64 MiB by default",
         ),
@@ -159,18 +168,18 @@ def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:
     return manifest, [*meanings, *parts]
 
 
-def _launcher(job: Job, *, tagged: bool = True) -> list[Part]:
-    """The command of the launcher's pod, by the MPI that the image has."""
+def _launcher(job: Job, *, tagged: bool = True) -> list[CommandPart]:
+    """Return the command of the launcher's pod, by the MPI that the image has."""
     if job.kubernetes.mpi == "OpenMPI":
-        hostfile = Part(("--hostfile", HOSTFILE), "the operator writes the workers there")
+        hostfile = CommandPart(("--hostfile", HOSTFILE), "the operator writes the workers there")
         # Its version is the image's secret: only words that 4 and 5 both take.
         flavor = Flavor(Launcher.OPENMPI)
         options = mpirun_parts(job, flavor, where=[hostfile], tagged=tagged)
-        parts = [Part(("mpirun",), "the image's Open MPI"), ROOT, *options]
+        parts = [CommandPart(("mpirun",), "the image's Open MPI"), ROOT, *options]
     else:
-        hostfile = Part(("-f", HOSTFILE), "the operator writes the workers there")
+        hostfile = CommandPart(("-f", HOSTFILE), "the operator writes the workers there")
         flavor = USUAL_INTEL if job.kubernetes.mpi == "Intel" else USUAL_MPICH
         name = f"the image's {job.kubernetes.mpi} MPI".replace("MPICH MPI", "MPICH")
         options = hydra_parts(job, flavor, tagged=tagged)
-        parts = [Part(("mpiexec.hydra",), name), hostfile, *options]
-    return [*parts, Part(tuple(job.words), "the program")]
+        parts = [CommandPart(("mpiexec.hydra",), name), hostfile, *options]
+    return [*parts, CommandPart(tuple(job.words), "the program")]

@@ -3,24 +3,24 @@
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Part, Rendered, words_of
+from nccltune.launch.render.rendered import CommandPart, Rendered, words_of
 from nccltune.model.errors import InputError
 
 
 def render_local(job: Job) -> Rendered:
-    """The program itself. Raises InputError for a job of several processes."""
+    """Return the program itself. Raises InputError for a job of several processes."""
     total = job.placement.processes
     if total > 1:
         raise InputError(
             f"this job is {total} processes; without a launcher there is one",
             where="--launcher local",
-            hint="on one node let a process drive all GPUs: --processes per-node"
+            hint="on one node let a process drive all GPUs: --set processes=per-node"
             if job.nodes == 1
             else "name a launcher: openmpi, hydra, slurm or kubernetes",
         )
     parts = []
     if job.variables:
         pairs = tuple(f"{name}={value}" for name, value in job.variables.items())
-        parts.append(Part(("env", *pairs), "the variables of the job"))
-    parts.append(Part(tuple(job.words), "the program"))
+        parts.append(CommandPart(("env", *pairs), "the variables of the job"))
+    parts.append(CommandPart(tuple(job.words), "the program"))
     return Rendered(Flavor(Launcher.LOCAL), words_of(parts), {}, tuple(parts), job.placement)

@@ -3,59 +3,65 @@
 
 from nccltune.launch.flavor import Flavor
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Around, Part, Rendered, words_of
+from nccltune.launch.render.rendered import Around, CommandPart, Rendered, words_of
 from nccltune.model.scale import count
 
-ROOT = Part(("--allow-run-as-root",), "root starts it, which mpirun refuses unless told")
+ROOT = CommandPart(("--allow-run-as-root",), "root starts it, which mpirun refuses by default")
 
 
 def render_openmpi(job: Job, flavor: Flavor, around: Around) -> Rendered:
-    """The mpirun line."""
-    parts = [Part((around.program or "mpirun",), flavor.words)]
+    """Return the mpirun line."""
+    parts = [CommandPart((around.program or "mpirun",), flavor.words)]
     if around.as_root:
         parts.append(ROOT)
     parts += mpirun_parts(job, flavor, where=_where(job), tagged=not around.conversation)
-    parts.append(Part(tuple(job.words), "the program"))
+    parts.append(CommandPart(tuple(job.words), "the program"))
     return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
 
 
-def mpirun_parts(job: Job, flavor: Flavor, *, where: list[Part], tagged: bool) -> list[Part]:
-    """The options between mpirun and the program, but for those of root. `where` says on which
+def mpirun_parts(
+    job: Job, flavor: Flavor, *, where: list[CommandPart], tagged: bool
+) -> list[CommandPart]:
+    """Return the options between mpirun and the program, but for those of root. `where` names the
     hosts."""
     per_node = job.processes_per_node
     parts = [
         *where,
-        Part(
+        CommandPart(
             ("-np", str(job.placement.processes)),
             f"{count(job.placement.processes, 'process')} in all. Before the program -np and -n "
             "count processes; behind it -n is the program's own",
         ),
-        Part(
+        CommandPart(
             ("--map-by", f"ppr:{per_node}:node"),
             f"{count(per_node, 'process')} on each node, node after node",
         ),
-        Part(("--bind-to", "none"), _why_unbound(job)),
+        CommandPart(("--bind-to", "none"), _why_unbound(job)),
     ]
     for name, value in job.variables.items():
         parts.append(
-            Part(("-x", f"{name}={value}"), f"sets {name} in every process, on other nodes too")
+            CommandPart(
+                ("-x", f"{name}={value}"), f"sets {name} in every process, on other nodes too"
+            )
         )
     for name in job.inherit:
-        parts.append(Part(("-x", name), f"every process gets the {name} that mpirun has"))
+        parts.append(CommandPart(("-x", name), f"every process gets the {name} that mpirun has"))
     if tagged:
-        # 5 would take 4's word, too, and say that it is deprecated.
+        # 5 would accept 4's option, too, and warn that it is deprecated.
         words = ("--output", "tag") if flavor.version[:1] >= (5,) else ("--tag-output",)
-        parts.append(Part(words, "puts [job,rank] before each line, so that it is known who spoke"))
+        parts.append(
+            CommandPart(words, "puts [job,rank] before each line, so that it is known who spoke")
+        )
     return parts
 
 
-def _where(job: Job) -> list[Part]:
+def _where(job: Job) -> list[CommandPart]:
     slots = job.processes_per_node
     hosts = job.hosts[: job.nodes] or (["localhost"] if job.nodes == 1 else [])
     if not hosts:
         return []
     return [
-        Part(
+        CommandPart(
             ("--host", ",".join(f"{host}:{slots}" for host in hosts)),
             f"the nodes, with room for {count(slots, 'process')} each: without :{slots} a name is "
             "one slot",

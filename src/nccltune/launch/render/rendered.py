@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a renderer gives, and what it is told besides the job."""
+"""The result of a renderer, and its inputs besides the job."""
 
 import shlex
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ RIGHT_MARGIN = 100
 
 
 class Around(NamedTuple):
-    """The place a job is started from.
+    """Where and how a job is started.
 
-    `program` is the launcher's name or path where it is not its usual one, `as_root` says that root
-    starts it, `in_allocation` that Slurm has given the nodes already. `conversation` is for a
+    `program` is the launcher's name or path where it is not its usual one, `as_root` is whether
+    root starts it, `in_allocation` that Slurm has given the nodes already. `conversation` is for a
     program that rank 0 of talks with: its standard input goes to rank 0, and no line is tagged.
     """
 
@@ -25,7 +25,7 @@ class Around(NamedTuple):
     conversation: bool = False
 
 
-class Part(NamedTuple):
+class CommandPart(NamedTuple):
     """Words of a command that belong together, and what they mean."""
 
     words: tuple[str, ...]
@@ -42,7 +42,7 @@ class Rendered(NamedTuple):
     flavor: Flavor
     words: tuple[str, ...]
     files: dict[str, str]
-    parts: tuple[Part, ...]
+    parts: tuple[CommandPart, ...]
     placement: Placement
 
     @property
@@ -58,12 +58,12 @@ class Rendered(NamedTuple):
         return "".join(self.files.values())
 
 
-def words_of(parts: Iterable[Part]) -> tuple[str, ...]:
-    """The command that the parts make."""
+def words_of(parts: Iterable[CommandPart]) -> tuple[str, ...]:
+    """Return the command that the parts make."""
     return tuple(word for part in parts for word in part.words)
 
 
-def shell_lines(parts: Iterable[Part], words: tuple[str, ...]) -> str:
+def shell_lines(parts: Iterable[CommandPart], words: tuple[str, ...]) -> str:
     """`words` quoted for a shell. Where they do not fit a line and are the words of `parts`, each
     part has a line of its own."""
     line = shlex.join(words)

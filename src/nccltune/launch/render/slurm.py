@@ -7,7 +7,7 @@ from nccltune.launch.flavor import Flavor
 from nccltune.launch.job import Job
 from nccltune.launch.render.rendered import (
     Around,
-    Part,
+    CommandPart,
     Rendered,
     shell_lines,
     words_of,
@@ -16,7 +16,7 @@ from nccltune.model.scale import count
 
 SCRIPT = "job.sbatch"
 USUAL_MPI = "pmix"
-ONCE = Part(
+ONCE = CommandPart(
     ("--no-requeue",),
     "where a node goes away the job has failed: otherwise Slurm queues it again, and the second "
     "run writes over what the first one printed",
@@ -24,19 +24,26 @@ ONCE = Part(
 
 
 def render_slurm(job: Job, flavor: Flavor, around: Around) -> Rendered:
-    """A script and the sbatch line; in an allocation, and for a conversation, the srun line."""
+    """Return a script and the sbatch line; in an allocation, and for a conversation, the srun
+    line."""
     step = _step(job, around)
-    program = Part(tuple(job.words), "the program")
+    program = CommandPart(tuple(job.words), "the program")
     if around.in_allocation or around.conversation:
         wanted = [] if around.in_allocation else _wanted(job)
         shape = wanted or _shape(job)
         pairs = tuple(f"{name}={value}" for name, value in job.variables.items())
-        lead = [Part(("env", *pairs), "the variables of the job")] if pairs else []
-        parts = [*lead, Part((around.program or "srun",), flavor.words), *shape, *step, program]
+        lead = [CommandPart(("env", *pairs), "the variables of the job")] if pairs else []
+        parts = [
+            *lead,
+            CommandPart((around.program or "srun",), flavor.words),
+            *shape,
+            *step,
+            program,
+        ]
         return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
     name, *rest = _wanted(job)
     wanted = [name, ONCE, *rest]
-    srun = [Part(("srun",), "starts the processes on the nodes of the job"), *step, program]
+    srun = [CommandPart(("srun",), "starts the processes on the nodes of the job"), *step, program]
     lines = ["#!/bin/bash"]
     lines += [f"#SBATCH {_directive(part.words)}" for part in wanted]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()]
@@ -51,26 +58,34 @@ def _directive(words: tuple[str, ...]) -> str:
     return shlex.join(words)
 
 
-def _exports(job: Job) -> list[Part]:
+def _exports(job: Job) -> list[CommandPart]:
     """Variables are exported by the script: a list behind --export= ends at the first comma of a
     value, and HCAs have commas."""
     return [
-        Part(("export", f"{name}={value}"), f"sets {name}, which srun takes to every process")
+        CommandPart(
+            ("export", f"{name}={value}"), f"sets {name}, which srun takes to every process"
+        )
         for name, value in job.variables.items()
     ]
 
 
-def _shape(job: Job) -> list[Part]:
+def _shape(job: Job) -> list[CommandPart]:
     per_node = job.processes_per_node
     parts = [
-        Part((f"--nodes={job.nodes}",), f"{count(job.nodes, 'node')} (-N means nodes to Slurm)"),
-        Part((f"--ntasks-per-node={per_node}",), f"{count(per_node, 'process')} on each of them"),
+        CommandPart(
+            (f"--nodes={job.nodes}",), f"{count(job.nodes, 'node')} (-N means nodes to Slurm)"
+        ),
+        CommandPart(
+            (f"--ntasks-per-node={per_node}",), f"{count(per_node, 'process')} on each of them"
+        ),
     ]
     if job.hosts:
-        parts.append(Part((f"--nodelist={','.join(job.hosts[: job.nodes])}",), "these nodes"))
+        parts.append(
+            CommandPart((f"--nodelist={','.join(job.hosts[: job.nodes])}",), "these nodes")
+        )
     if job.slurm.gpus:
         parts.append(
-            Part(
+            CommandPart(
                 (f"--gpus-per-node={job.gpus_per_node}",),
                 "every process of a node sees all of them and takes those of its local rank",
             )
@@ -78,12 +93,12 @@ def _shape(job: Job) -> list[Part]:
     return parts
 
 
-def _wanted(job: Job) -> list[Part]:
+def _wanted(job: Job) -> list[CommandPart]:
     options = job.slurm
-    parts = [Part((f"--job-name={job.name}",), "the name in squeue"), *_shape(job)]
+    parts = [CommandPart((f"--job-name={job.name}",), "the name in squeue"), *_shape(job)]
     if options.exclusive:
         parts.append(
-            Part(
+            CommandPart(
                 ("--exclusive",),
                 "the nodes alone, with all their cores: others would be measured with it",
             )
@@ -91,33 +106,37 @@ def _wanted(job: Job) -> list[Part]:
     for name in ("partition", "account", "time"):
         value = getattr(options, name)
         if value is not None:
-            parts.append(Part((f"--{name}={value}",), f"the {name}"))
-    parts += [Part((option,), "as the job file has it") for option in options.options]
+            parts.append(CommandPart((f"--{name}={value}",), f"the {name}"))
+    parts += [CommandPart((option,), "as the job file has it") for option in options.options]
     return parts
 
 
-def _step(job: Job, around: Around) -> list[Part]:
+def _step(job: Job, around: Around) -> list[CommandPart]:
     mpi = job.slurm.mpi or USUAL_MPI
     parts = [
-        Part(
+        CommandPart(
             (f"--mpi={mpi}",),
             "how processes of MPI find each other; with one that the MPI library lacks, each "
             "believes to be alone",
         ),
-        Part(
+        CommandPart(
             ("--export=ALL",),
             "every variable goes to the processes, whatever the site's default is",
         ),
-        Part(
+        CommandPart(
             ("--cpu-bind=none",),
             "leaves each process all cores of the job on its node: NCCL picks those near a GPU",
         ),
-        Part(("--kill-on-bad-exit=1",), "one process that fails ends all, instead of a hang"),
+        CommandPart(
+            ("--kill-on-bad-exit=1",), "one process that fails ends all, instead of a hang"
+        ),
     ]
     if around.conversation:
-        parts.append(Part(("--input=0",), "standard input goes to rank 0"))
+        parts.append(CommandPart(("--input=0",), "standard input goes to rank 0"))
     else:
         parts.append(
-            Part(("--label",), "puts the rank before each line, so that it is known who spoke")
+            CommandPart(
+                ("--label",), "puts the rank before each line, so that it is known who spoke"
+            )
         )
     return parts

@@ -1,2 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with topology and graph files. `check.lint_files` is the way in."""
+"""Rules that find errors in topology and graph files. Entry point: `check.lint_files`.
+
+check.py    apply all rules to files
+issue.py    an issue: severity, place, text
+shape.py    impossible trees: flat, with duplicates, without classes, with NICs out of reach
+links.py    PCIe links that NCCL books with a wrong bandwidth
+nvlink.py   NVLinks that are missing, that lead nowhere or that only one end lists
+balance.py  badly placed GPUs and NICs: no NIC near, shared uplinks, narrow slots
+graphs.py   graph files that do not match the machine
+across.py   nodes that differ from the others
+here.py     a file for NCCL_TOPO_FILE compared with the machine that uses it
+"""

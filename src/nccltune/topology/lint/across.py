@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are not like the others: the slowest one is everybody's pace."""
+"""Rules for nodes that differ from the others. The slowest node limits the whole job."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from nccltune.model.finding import Severity
 from nccltune.model.topology import Topology
-from nccltune.topology import bandwidth
-from nccltune.topology.lint.issue import Issue, Severity, few, gpus, nets, placed
+from nccltune.topology.hardware import bandwidth
+from nccltune.topology.lint.issue import Issue, few, gpus, nets, placed
 
 
 def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
-    """What differs between the nodes of several files; against most of them, where there is a
-    majority, else against the first."""
+    """Report what differs between the nodes of several files.
+
+    Nodes are compared with the majority; without a majority, with the first file.
+    """
     if len(topologies) < 2:
         return
     told = [_aspects(topology) for topology in topologies]
@@ -37,7 +40,7 @@ def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
 
 
 def _aspects(topology: Topology) -> dict[str, str]:
-    """What should be the same on nodes of a kind, as words that can be compared."""
+    """Return the properties that should be equal on nodes of one kind, as text."""
     held = gpus(topology)
     links = [bandwidth.pci(one.device).how for one in placed(topology)]
     switches = sum(bool(one.device.children) for one in placed(topology))
@@ -65,7 +68,7 @@ def _aspects(topology: Topology) -> dict[str, str]:
 
 
 def _count(words: "Iterator[str] | list[str]") -> str:
-    """`4 x Gen5 x16, 1 x Gen4 x8`, the same for the same words in any order."""
+    """Return counts such as `4 x Gen5 x16, 1 x Gen4 x8`, independent of the order of the words."""
     counts = Counter(words)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return few([f"{times} x {word}" for word, times in ordered], 8)

@@ -1,35 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where GPUs and NICs are placed badly: no NIC near, shared uplinks, slots that are too narrow."""
+"""Rules for badly placed GPUs and NICs: no NIC near, shared uplinks, slots that are too narrow."""
 
 from collections import Counter
 from collections.abc import Iterator
 
+from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 from nccltune.model.topology import Dialect, Pci, Topology
-from nccltune.topology import bandwidth
-from nccltune.topology.classify import Device, broadcom_level, device_of
-from nccltune.topology.fill_in import filled, leaves_nvlink_out, nvlink_is_open
-from nccltune.topology.gpu_models import model_of
-from nccltune.topology.lint.issue import Issue, Placed, Severity, about, few, gpus, placed
+from nccltune.topology.hardware import bandwidth
+from nccltune.topology.hardware.classify import PciKind, broadcom_level, device_of
+from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_open
+from nccltune.topology.hardware.gpu_models import model_of
+from nccltune.topology.lint.issue import Issue, Placed, about, few, gpus, placed
 from nccltune.topology.lint.links import is_virtual
 
 _WIRE = 60 / 80 / (8 * 128 / 130 / 8)
-"""What NCCL books of a PCIe link's wire speed: 0.75 of 0.985 GB/s for a lane of Gen3."""
+"""The share of a PCIe link's wire speed that NCCL books: 0.75 of 0.985 GB/s for a Gen3 lane."""
 _HEADROOM = 0.95
 _BELOW_PORT, _SAME_CPU, _OTHER_CPU = range(3)
 
 
 def check_balance(topology: Topology) -> Iterator[Issue]:
-    """All rules about how GPUs and NICs share a machine."""
+    """Apply all rules about the placement of GPUs and NICs."""
     every = list(placed(topology))
     named = bool(gpus(topology))
     kinds = {id(one.device): device_of(one.device, named) for one in every}
-    held = [one for one in every if kinds[id(one.device)] is Device.GPU]
-    nics = [one for one in every if kinds[id(one.device)] is Device.NIC]
+    held = [one for one in every if kinds[id(one.device)] is PciKind.GPU]
+    nics = [one for one in every if kinds[id(one.device)] is PciKind.NIC]
     whole = filled(topology)
     joined = any(gpu.nvlinks for _, gpu in gpus(whole)) or leaves_nvlink_out(whole)
     if topology.dialect is not Dialect.SYSFS:
-        # sysfs lists every NIC, those for management too.
+        # sysfs lists every NIC, including management NICs.
         yield from _far(topology, held, nics, joined=joined)
     yield from _shared(topology, every, held, joined=joined)
     yield from _slots(topology, nics)
@@ -40,7 +41,7 @@ def check_balance(topology: Topology) -> Iterator[Issue]:
 def _far(
     topology: Topology, held: list[Placed], nics: list[Placed], *, joined: bool
 ) -> Iterator[Issue]:
-    """GPUs that are farther from the next NIC than their peers."""
+    """Report GPUs that are farther from the nearest NIC than their peers."""
     if not nics or any(one.device.switch_links for one in placed(topology)):
         return
     if any(gpu.c2c for _, gpu in gpus(topology)):
@@ -77,8 +78,11 @@ def _distance(one: Placed, other: Placed) -> int:
 def _shared(
     topology: Topology, every: list[Placed], held: list[Placed], *, joined: bool
 ) -> Iterator[Issue]:
-    """Uplinks that carry less than a device below them can, or less than all GPUs below them
-    together where these have to cross it: other GPUs are elsewhere, and no NVLink joins them."""
+    """Report uplinks that are narrower than the devices below them need.
+
+    An uplink is too narrow if a single device below it is faster. It is crowded if all GPUs below
+    it are faster together and have to cross it: other GPUs are elsewhere and no NVLink joins them.
+    """
     narrow: list[tuple[Pci, str]] = []
     crowded: list[tuple[Pci, str]] = []
     for one in every:
@@ -103,7 +107,7 @@ def _shared(
             "check the slot (lspci -vv: LnkSta against LnkCap); in a virtual machine write the "
             "tree of the host",
         )  # fmt: skip
-    # Switches that are built alike say the same.
+    # Equal switches have equal messages; report them as one issue.
     for words in dict.fromkeys(words for _, words in crowded):
         yield from about(
             topology, Severity.NOTE, "shared-uplink",
@@ -113,13 +117,16 @@ def _shared(
 
 
 def _is_lower_level(one: Placed) -> bool:
-    """Whether a bridge is the lower half of a Broadcom switch: inside a chip nothing is narrow."""
+    """Return whether a bridge is the lower level of a Broadcom switch.
+
+    Links inside a chip are never narrow.
+    """
     generation = broadcom_level(one.above[-1], 0) if one.above else 0
     return generation > 0 and broadcom_level(one.device, 1) == generation
 
 
 def _slots(topology: Topology, nics: list[Placed]) -> Iterator[Issue]:
-    """NICs whose ports are faster than their PCIe link."""
+    """Report NICs whose ports are faster than their PCIe link."""
     for one in nics:
         link = bandwidth.pci(one.device)
         speeds = [net.mbit_per_s for net in one.device.nets if (net.mbit_per_s or 0) > 0]
@@ -138,7 +145,7 @@ def _slots(topology: Topology, nics: list[Placed]) -> Iterator[Issue]:
 
 
 def _uneven(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
-    """CPUs with different numbers of GPUs."""
+    """Report CPUs with different numbers of GPUs."""
     numbers = Counter(str(one.cpu.numa) for one in held)
     if len(set(numbers.values())) > 1:
         words = ", ".join(f"CPU {numa} has {number}" for numa, number in numbers.items())
@@ -150,7 +157,7 @@ def _uneven(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
 
 
 def _nvlink(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
-    """NVLink that a file leaves out, and that a dump of GPUs with NVLink does not have."""
+    """Report NVLink that is left to detection, and NVLink that is missing in a dump."""
     if len(held) < 2:
         return
     if nvlink_is_open(filled(topology)):

@@ -1,32 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All rules over some files, in one list."""
+"""Apply all lint rules to files."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from nccltune.formats.graph_xml import Graphs
-from nccltune.formats.lines import encoding_of
-from nccltune.formats.nccl_xml_rules import refusals
+from nccltune.formats.text.lines import encoding_of
+from nccltune.formats.topology.graph_xml import Graphs
+from nccltune.formats.topology.nccl_xml_rules import refusals
 from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
 from nccltune.model.topology import Dialect, Topology
+from nccltune.topology.files.load import load
 from nccltune.topology.lint.across import check_across
 from nccltune.topology.lint.balance import check_balance
 from nccltune.topology.lint.graphs import check_graphs
 from nccltune.topology.lint.here import check_here
-from nccltune.topology.lint.issue import Issue, Severity
+from nccltune.topology.lint.issue import Issue
 from nccltune.topology.lint.links import check_links
 from nccltune.topology.lint.nvlink import check_nvlinks
 from nccltune.topology.lint.shape import check_shape
-from nccltune.topology.load import load
 
 _ORDER = list(Severity)
 _XML = (Dialect.NCCL, Dialect.RCCL, Dialect.FLAGCX)
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read and what was found, worst first within a file."""
+    """The files read and the issues found, sorted by file and then by severity."""
 
     topologies: tuple[Topology, ...]
     graphs: tuple[Graphs, ...]
@@ -35,14 +36,16 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_bad(self) -> bool:
-        """Whether anything is more than a note."""
+        """Return whether any issue is more than a note."""
         return any(issue.severity is not Severity.NOTE for issue in self.issues)
 
 
 def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) -> Checked:
-    """Check files, given by name and content; `here` is the root of a machine (`/`) that
-    topologies are compared with. One that cannot be read is an issue; raises its
-    InputError where no other can be."""
+    """Return the issues of files, given by name and content.
+
+    `here` is the root of a machine (`/`) to compare topologies with. An unreadable file is an
+    issue. Raises the InputError of the first file if no file can be read.
+    """
     topologies: list[Topology] = []
     graphs: list[Graphs] = []
     order: list[str] = []
@@ -91,7 +94,7 @@ def _unreadable(source: str, error: InputError) -> Issue:
 
 
 def lint_topology(topology: Topology) -> list[Issue]:
-    """The rules that need no more than one topology."""
+    """Return the issues of the rules that need one topology only."""
     return [
         *check_links(topology),
         *check_nvlinks(topology),
@@ -102,7 +105,7 @@ def lint_topology(topology: Topology) -> list[Issue]:
 
 def _refused(data: bytes, source: str) -> list[Issue]:
     encoding = encoding_of(data[:4])
-    # The mark itself is one of the things to see.
+    # Keep the byte order mark: a rule reports it.
     text = data.decode("utf-8" if encoding == "utf-8-sig" else encoding, errors="replace")
     return [
         Issue(

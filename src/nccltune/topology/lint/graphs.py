@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graph files that do not fit the machine, or tell of a search that failed."""
+"""Rules for graph files that do not match the machine, or that come from a failed search."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from nccltune.formats.graph_xml import Graph, GraphId, Graphs
+from nccltune.formats.topology.graph_xml import ChannelGraph, GraphId, Graphs
+from nccltune.model.finding import Severity
 from nccltune.model.topology import Topology
-from nccltune.topology.lint.issue import Issue, Severity, few, gpus
-from nccltune.topology.settings import PathKind
+from nccltune.topology.lint.issue import Issue, few, gpus
+from nccltune.topology.nccl_model.settings import PathKind
 
 _WHOLE = (GraphId.RING, GraphId.TREE, GraphId.COLLNET_CHAIN)
-"""Graphs whose channels name every GPU."""
+"""The graphs whose channels name every GPU."""
 _NAMES = {member.value: member.name.lower().replace("_", "-") for member in GraphId}
 
 
 def check_graphs(graphs: Graphs, topologies: Sequence[Topology]) -> Iterator[Issue]:
-    """A graph file by itself, and against the topologies that were given with it."""
+    """Check a graph file alone, and against the topologies given with it."""
 
     def issue(severity: Severity, identity: str, line: int, message: str, hint: str) -> Issue:
         return Issue(
@@ -58,8 +59,10 @@ def check_graphs(graphs: Graphs, topologies: Sequence[Topology]) -> Iterator[Iss
             )
 
 
-def _members(graph: Graph, topologies: Sequence[Topology]) -> Iterator[tuple[Severity, str, str]]:
-    """What is wrong with the GPUs that the channels of a graph name."""
+def _members(
+    graph: ChannelGraph, topologies: Sequence[Topology]
+) -> Iterator[tuple[Severity, str, str]]:
+    """Yield severity, id and message for each error in the GPUs that the channels name."""
     sets = []
     for number, channel in enumerate(graph.channels):
         used = Counter((gpu.host, gpu.index) for gpu in channel.gpus)

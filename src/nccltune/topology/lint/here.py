@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file for NCCL_TOPO_FILE against the machine that it is to be used on."""
+"""Compare a file for NCCL_TOPO_FILE with the machine that uses it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from nccltune.formats.sysfs_topology import read_sysfs
+from nccltune.formats.topology.sysfs import read_sysfs
+from nccltune.model.finding import Severity
 from nccltune.model.topology import Pci, Topology
-from nccltune.topology.lint.issue import Issue, Severity, about, few, placed
+from nccltune.topology.lint.issue import Issue, about, few, placed
 
 
 def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
-    """Whether the machine has the GPUs and NICs that a file names, and the file those of the
-    machine; `root` holds `sys`."""
+    """Report GPUs and NICs that only the file or only the machine has.
+
+    `root` is the directory that contains `sys`.
+    """
     folder = root / "sys" / "bus" / "pci" / "devices"
     here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     leaves = [one.device for one in placed(topology) if _is_end(one.device)]
@@ -39,7 +42,7 @@ def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
 
 
 def _is_end(device: Pci) -> bool:
-    """Whether a device is a GPU or a NIC, as far as the file says."""
+    """Return whether the file describes a device as a GPU or a NIC."""
     code = device.class_code or ""
     is_end = device.gpu is not None or bool(device.nets) or code.startswith(("0x03", "0x02"))
     return is_end and not device.children

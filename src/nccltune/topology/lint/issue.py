@@ -1,24 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thing to say of a file, and how rules say it."""
+"""An issue that a lint rule reports, and helpers for the rules."""
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 
 import msgspec
 
+from nccltune.model.finding import Severity
 from nccltune.model.topology import Cpu, Gpu, Net, Pci, Topology
 
 
-class Severity(StrEnum):
-    """An error makes NCCL go wrong or refuse; a warning makes it guess; a note is good to know."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
 class Issue(msgspec.Struct, frozen=True, kw_only=True):
-    """`source` is the file, `line` where it first shows; `devices` are those it is about."""
+    """An issue of a file. `line` is its first line; `devices` are the bus ids concerned."""
 
     severity: Severity
     id: str
@@ -30,7 +22,7 @@ class Issue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCI device, the CPU it hangs on and the switches above it, the nearest last."""
+    """A PCI device, the CPU it is attached to, and the switches above it, nearest last."""
 
     device: Pci
     cpu: Cpu
@@ -38,7 +30,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def placed(topology: Topology) -> Iterator[Placed]:
-    """Every PCI device of a topology, in the file's order."""
+    """Yield every PCI device of a topology, in file order."""
     for cpu in topology.cpus:
         waiting = [Placed(device=device, cpu=cpu) for device in reversed(cpu.devices)]
         while waiting:
@@ -52,18 +44,18 @@ def placed(topology: Topology) -> Iterator[Placed]:
 
 
 def gpus(topology: Topology) -> list[tuple[Placed, Gpu]]:
-    """The GPUs that the file names."""
+    """Return the GPUs that the file names."""
     return [(one, one.device.gpu) for one in placed(topology) if one.device.gpu is not None]
 
 
 def nets(topology: Topology) -> list[Net]:
-    """All ports of NICs, those outside PCI too."""
+    """Return all ports of NICs, including those outside PCI."""
     inside = [net for one in placed(topology) for net in one.device.nets]
     return [*inside, *(net for cpu in topology.cpus for net in cpu.nets)]
 
 
 def few(names: Iterable[str], most: int = 4) -> str:
-    """`a, b, c and 5 more`."""
+    """Return the names as a list that ends early: `a, b, c, d and 5 more`."""
     listed = list(names)
     if len(listed) <= most + 1:
         return ", ".join(listed)
@@ -78,8 +70,10 @@ def about(
     message: str,
     hint: str,
 ) -> Iterator[Issue]:
-    """One issue about several devices, none where there are none; `{}` in the message is their
-    bus ids."""
+    """Yield one issue about several devices; nothing if there are none.
+
+    `{}` in the message stands for the bus ids.
+    """
     found = list(devices)
     if found:
         yield Issue(

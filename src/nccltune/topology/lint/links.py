@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PCIe links that NCCL books with another bandwidth than they have."""
+"""Rules for PCIe links that NCCL books with a wrong bandwidth."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 
+from nccltune.model.finding import Severity
 from nccltune.model.topology import Dialect, Pci, Topology
-from nccltune.topology import bandwidth
-from nccltune.topology.lint.issue import Issue, Placed, Severity, about, placed
+from nccltune.topology.hardware import bandwidth
+from nccltune.topology.lint.issue import Issue, Placed, about, placed
 
 _VIRTUAL = {("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x1b36", "0x000c"), ("0x1b36", "0xc")}
-"""Switches and ports that QEMU shows to a VM: TI XIO3130 (upstream, downstream) and its own port.
-What they say of their links is made up."""
+"""Switches and ports that QEMU presents to a VM: TI XIO3130 (upstream, downstream) and QEMU's own
+port. Their link speeds and widths are not real."""
 _TELLS_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
 
 
 def check_links(topology: Topology) -> Iterator[Issue]:
-    """Speeds, widths, made-up switches, idle GPUs, twins that differ."""
+    """Report wrong link values, virtual switches, idle GPUs and slower devices of one model."""
     every = list(placed(topology))
     if topology.dialect in _TELLS_SPEEDS:
         yield from _speeds(topology, every)
@@ -25,7 +26,7 @@ def check_links(topology: Topology) -> Iterator[Issue]:
         topology, Severity.ERROR, "virtual-switch", slow,
         f"{{}}: a virtual machine's switch at {bandwidth.pci(slow[0]).how if slow else ''}; NCCL "
         f"books all that crosses it at {_gb_per_s(slow[0]) if slow else 0:.2f} GB/s",
-        "give NCCL a file of the real tree: nccltune topo write, then NCCL_TOPO_FILE",
+        "give NCCL a file of the real tree: nccltune topo convert, then NCCL_TOPO_FILE",
     )  # fmt: skip
     yield from _idle(topology, every)
     yield from _unlike_twins(topology, every)
@@ -36,12 +37,12 @@ def _gb_per_s(device: Pci) -> float:
 
 
 def is_virtual(device: Pci) -> bool:
-    """Return whether a bridge is one that QEMU shows, whose links are made up."""
+    """Return whether a bridge is one of QEMU, whose link values are not real."""
     return (device.vendor, device.device) in _VIRTUAL
 
 
 def _is_invented(bus_id: str) -> bool:
-    """Whether no such device can be in sysfs: files for virtual machines use such ids."""
+    """Return whether a bus id is one of a device that cannot be in sysfs, as in files for VMs."""
     return bus_id.lower().startswith("ffff:ff")
 
 
@@ -111,8 +112,11 @@ def _widths(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
 
 
 def _idle(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
-    """A GPU at Gen1 or Gen2: NVML tells the generation of the moment, which an idle GPU lowers,
-    and NCCL 2.30.7 and later takes it."""
+    """Report GPUs at Gen1 or Gen2.
+
+    NVML reports the current generation, which is lower while a GPU is idle. NCCL 2.30.7 and later
+    books that value.
+    """
     found = []
     for one in every:
         generation = bandwidth.pci_generation(one.device.speed)
@@ -128,7 +132,10 @@ def _idle(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
 
 
 def _unlike_twins(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
-    """Devices of one make of which some have a narrower link: a bad slot or seat."""
+    """Report devices of one model with a narrower link than the others.
+
+    The cause is a bad slot or a loose card.
+    """
     twins: dict[tuple[str | None, ...], list[Pci]] = defaultdict(list)
     for one in every:
         device = one.device

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVLinks that are missing, lead nowhere, or are told by one side only."""
+"""Rules for NVLinks that are missing, that lead nowhere, or that only one end lists."""
 
 from collections import Counter
 from collections.abc import Iterator
 
+from nccltune.model.finding import Severity
 from nccltune.model.topology import Topology
-from nccltune.topology.classify import kind_of_target
-from nccltune.topology.links import NodeKind
-from nccltune.topology.lint.issue import Issue, Severity, about, gpus
+from nccltune.topology.hardware.classify import kind_of_target
+from nccltune.topology.hardware.links import NodeKind
+from nccltune.topology.lint.issue import Issue, about, gpus
 
 
 def check_nvlinks(topology: Topology) -> Iterator[Issue]:
-    """Compare the GPUs of a file with each other."""
+    """Compare the NVLinks of a file's GPUs with each other."""
     found = gpus(topology)
     by_bus = {one.device.bus_id.lower(): gpu for one, gpu in found}
     yield from about(
@@ -57,12 +58,12 @@ def check_nvlinks(topology: Topology) -> Iterator[Issue]:
 
 
 def _uneven(topology: Topology, counts: dict[str, int]) -> Iterator[Issue]:
-    """GPUs with fewer NVLinks than most."""
+    """Report GPUs with fewer NVLinks than most."""
     if len(set(counts.values())) < 2:
         return
     devices = {one.device.bus_id: one.device for one, _ in gpus(topology)}
     usual = Counter(counts.values()).most_common()
-    # Of several counts that are as frequent the highest is the healthy one.
+    # Of several equally frequent counts, the highest is the healthy one.
     most = max(count for count, times in usual if times == usual[0][1])
     none = [bus_id for bus_id, count in counts.items() if not count]
     fewer = [bus_id for bus_id, count in counts.items() if 0 < count < most]

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees that are not those of a machine: flat, double, nameless, with NICs out of reach."""
+"""Rules for trees that no machine has.
+
+The trees are flat, have duplicates, lack classes, or have NICs out of reach.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from nccltune.model.finding import Severity
 from nccltune.model.topology import Cpu, Dialect, Topology
-from nccltune.topology import bandwidth
-from nccltune.topology.lint.issue import Issue, Placed, Severity, about, few, gpus, nets, placed
-from nccltune.topology.vm_file import lacks_kind
+from nccltune.topology.files.vm_file import lacks_kind
+from nccltune.topology.hardware import bandwidth
+from nccltune.topology.lint.issue import Issue, Placed, about, few, gpus, nets, placed
 
 _VERSIONS = {Dialect.NCCL: "1", Dialect.RCCL: "2", Dialect.FLAGCX: "1"}
 
 
 def check_shape(topology: Topology) -> Iterator[Issue]:
-    """All rules about the tree as a whole."""
+    """Apply all rules about the whole tree."""
     yield from _version(topology)
     yield from _classes(topology)
     yield from _doubles(topology)
@@ -49,7 +53,10 @@ def _version(topology: Topology) -> Iterator[Issue]:
 
 
 def _classes(topology: Topology) -> Iterator[Issue]:
-    """Without a class NCCL asks sysfs by bus id, which only the machine it was written for has."""
+    """Report devices without a class and files without a GPU.
+
+    Without a class NCCL looks up the bus id in sysfs. Only the machine of the file has that bus id.
+    """
     bare = [one.device for one in placed(topology) if one.device.class_code is None]
     yield from about(
         topology, Severity.WARNING, "class-missing", bare,
@@ -101,7 +108,7 @@ def _doubles(topology: Topology) -> Iterator[Issue]:
 
 
 def _flat(topology: Topology) -> Iterator[Issue]:
-    """GPUs and NICs directly on a CPU: NCCL then uses neither P2P nor GPUDirect RDMA."""
+    """Report GPUs and NICs directly on a CPU: NCCL then uses neither P2P nor GPUDirect RDMA."""
     every = list(placed(topology))
     if topology.dialect is Dialect.SYSFS or any(one.device.children for one in every):
         return
@@ -122,7 +129,7 @@ def _flat(topology: Topology) -> Iterator[Issue]:
         "{}: GPUs hang directly on a CPU and there is no switch in the file; between them and to "
         "NICs NCCL uses neither P2P nor GPUDirect RDMA",
         "right for a machine without switches; for a virtual machine write the tree of its host: "
-        "nccltune topo write",
+        "nccltune topo convert",
     )  # fmt: skip
 
 
@@ -133,7 +140,7 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
                 topology, Severity.NOTE, "numa-unknown",
                 "numaid -1: the kernel does not tell which CPU devices hang on, as in virtual "
                 "machines",
-                "if the host has two sockets, write them: nccltune topo write", cpu.line,
+                "if the host has two sockets, write them: nccltune topo convert", cpu.line,
             )  # fmt: skip
     bare = [cpu for cpu in topology.cpus if lacks_kind(cpu)]
     if bare and len(topology.cpus) > 1 and topology.dialect is not Dialect.SMI:
@@ -143,7 +150,7 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
             "CPUs that a rank's own GPUs are below; ranks that differ in it cannot start where a "
             "NIC is no PCI device",
             'write arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207" as the machine '
-            "has it; nccltune topo write does",
+            "has it; nccltune topo convert does",
             bare[0].line,
         )  # fmt: skip
     several = len({cpu.host_hash for cpu in topology.cpus}) < len(topology.cpus)
@@ -186,7 +193,7 @@ def _nics(topology: Topology) -> Iterator[Issue]:
     every = list(placed(topology))
     if any(one.device.switch_links for one in every):
         return
-    # Below one port of a CPU no way leads through the CPU.
+    # Paths between devices below one port of a CPU do not pass through the CPU.
     near = {_port(one) for one in every if one.device.gpu is not None}
     far = [one.device for one in every if one.device.nets and _port(one) not in near]
     yield from about(
@@ -198,5 +205,5 @@ def _nics(topology: Topology) -> Iterator[Issue]:
 
 
 def _port(one: Placed) -> int:
-    """What a device hangs on below its CPU, the same object for all that hang there."""
+    """Return an id of the CPU port above a device; equal for all devices below the same port."""
     return id(one.above[0] if one.above else one.device)

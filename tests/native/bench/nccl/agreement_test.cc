@@ -6,8 +6,8 @@
 namespace nccltune::bench {
 namespace {
 
-// Gives what `others` gave before and after what this process gives.
-class Scripted : public Exchange {
+// An exchange in which this process is the first and `others` follow.
+class Scripted : public ProcessExchange {
  public:
   bool AllGather(std::string_view mine, std::vector<std::string>* all) override {
     last = std::string(mine);
@@ -25,7 +25,7 @@ Introduction Process(const std::string& version, std::vector<std::string> gpus,
   return {std::nullopt, version, host, std::move(gpus), 90};
 }
 
-TEST(Agreement, AnIntroductionArrivesAsItWasGiven) {
+TEST(Agreement, AnIntroductionSurvivesARoundTrip) {
   Scripted exchange;
   Introduction mine = Process("2.28.9", {"a", "b"}, "0123");
   mine.error = OpenError{OpenError::Kind::kBadInput, "text", "hint", 3};
@@ -42,14 +42,14 @@ TEST(Agreement, AnIntroductionArrivesAsItWasGiven) {
 }
 
 TEST(Agreement, TheFirstProblemKeepsAllFromConnecting) {
-  EXPECT_FALSE(Obstacle({Process("2.28.9", {"a"}), Process("2.28.9", {"b"})}));
+  EXPECT_FALSE(FindOpenError({Process("2.28.9", {"a"}), Process("2.28.9", {"b"})}));
   Introduction broken = Process("", {});
   broken.error = OpenError{OpenError::Kind::kCannotRun, "no GPU", "", 1};
-  EXPECT_EQ(Obstacle({Process("2.28.9", {"a"}), broken})->text, "no GPU");
-  const auto mixed = Obstacle({Process("2.28.9", {"a", "b"}), Process("2.30.7", {"c", "d"})});
+  EXPECT_EQ(FindOpenError({Process("2.28.9", {"a"}), broken})->text, "no GPU");
+  const auto mixed = FindOpenError({Process("2.28.9", {"a", "b"}), Process("2.30.7", {"c", "d"})});
   EXPECT_EQ(mixed->text, "rank 0 has NCCL 2.28.9 and rank 2 NCCL 2.30.7");
   EXPECT_EQ(mixed->rank, 2);
-  const auto shared = Obstacle({Process("2.28.9", {"a", "b"}), Process("2.28.9", {"b", "c"})});
+  const auto shared = FindOpenError({Process("2.28.9", {"a", "b"}), Process("2.28.9", {"b", "c"})});
   EXPECT_EQ(shared->text, "ranks 1 and 2 are on the same GPU");
 }
 
@@ -60,17 +60,17 @@ TEST(Agreement, AHostIsKnownAgain) {
 
 TEST(Agreement, AllGetTheErrorOfOne) {
   Scripted exchange;
-  EXPECT_FALSE(Agree(&exchange, std::nullopt));
+  EXPECT_FALSE(ShareFirstError(&exchange, std::nullopt));
   const StepError mine = {ErrorKind::kMemory, "does not fit", 2, false};
-  const auto told = Agree(&exchange, mine);
+  const auto told = ShareFirstError(&exchange, mine);
   ASSERT_TRUE(told);
   EXPECT_EQ(told->kind, ErrorKind::kMemory);
   EXPECT_EQ(told->rank, 2);
-  // What another process gave.
+  // The part of another process.
   exchange.others = {exchange.last};
-  EXPECT_EQ(Agree(&exchange, std::nullopt)->text, "does not fit");
+  EXPECT_EQ(ShareFirstError(&exchange, std::nullopt)->text, "does not fit");
   exchange.ending = true;
-  EXPECT_EQ(Agree(&exchange, std::nullopt)->kind, ErrorKind::kDied);
+  EXPECT_EQ(ShareFirstError(&exchange, std::nullopt)->kind, ErrorKind::kDied);
 }
 
 }  // namespace

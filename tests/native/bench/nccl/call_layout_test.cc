@@ -45,11 +45,12 @@ TEST(CallLayout, SizesAreTotalsAsTheTunerCountsThem) {
   }
 }
 
-TEST(CallLayout, WhatDoesNotDivideIsCutTo16BytesARank) {
+TEST(CallLayout, UnevenSizesAreRoundedTo16BytesARank) {
   const CallLayout layout = LaidOut(StepOf(Collective::kAllGather, 1024), 0, 3);
   EXPECT_EQ(layout.send_bytes, 336U);
   EXPECT_EQ(layout.bytes, 1008U);
-  // What divides is left as it is, aligned or not, and what is small is cut to elements.
+  // Sizes that divide evenly are unchanged, aligned or not; small ones are rounded down to whole
+  // elements.
   EXPECT_EQ(LaidOut(StepOf(Collective::kAllGather, 72), 0, 3).bytes, 72U);
   EXPECT_EQ(LaidOut(StepOf(Collective::kAllToAll, 32), 0, 3).bytes, 24U);
   EXPECT_EQ(LaidOut(StepOf(Collective::kAllReduce, 1023), 0, 3).bytes, 1020U);
@@ -66,7 +67,7 @@ TEST(CallLayout, InPlaceARankUsesItsPartOfTheLargerBuffer) {
   EXPECT_EQ(LaidOut(step, 3, 4).receive_offset, 3072U);
 }
 
-TEST(CallLayout, RefusesWhatCannotBe) {
+TEST(CallLayout, RejectsImpossibleCalls) {
   CallLayout layout;
   Step step = StepOf(Collective::kAllGather, 8);
   EXPECT_EQ(LayOut(step, 0, 4, &layout)->kind, ErrorKind::kUnsupported);
@@ -88,7 +89,7 @@ std::string InWords(const std::vector<ResultPart>& parts) {
   return words;
 }
 
-TEST(CallLayout, SaysWhoGetsWhat) {
+TEST(CallLayout, ListsTheResultPartsOfEachRank) {
   const auto result = [](Collective collective, int rank) {
     const Step step = StepOf(collective, 48);
     return InWords(ResultOf(step, LaidOut(step, rank, 3), rank, 3));

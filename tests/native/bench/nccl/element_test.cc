@@ -63,7 +63,7 @@ TEST(Element, KnowsTheFormats) {
   }
 }
 
-TEST(Element, EveryNarrowNumberComesBack) {
+TEST(Element, EveryNarrowNumberSurvivesARoundTrip) {
   for (const Dtype dtype : {Dtype::kHalf, Dtype::kBfloat16, Dtype::kF8e4m3, Dtype::kF8e5m2}) {
     const uint32_t count = 1U << (8 * SizeOf(dtype));
     uint32_t numbers = 0;
@@ -83,7 +83,7 @@ TEST(Element, RoundsToTheNearestAndHalfToEven) {
   EXPECT_EQ(NumberOf(Dtype::kHalf, BitsOf(Dtype::kHalf, 2049.5)), 2050);
   EXPECT_EQ(NumberOf(Dtype::kF8e4m3, BitsOf(Dtype::kF8e4m3, 17)), 16);
   EXPECT_EQ(NumberOf(Dtype::kF8e4m3, BitsOf(Dtype::kF8e4m3, 19)), 20);
-  // From below the power of two into it, and from the subnormal numbers into the normal ones.
+  // Rounds up to the next power of two, and from a subnormal to a normal number.
   EXPECT_EQ(NumberOf(Dtype::kF8e5m2, BitsOf(Dtype::kF8e5m2, 7.9)), 8);
   EXPECT_EQ(BitsOf(Dtype::kHalf, 0x1p-14 - 0x1p-26), 0x0400U);
 }

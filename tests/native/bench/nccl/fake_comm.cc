@@ -14,10 +14,11 @@
 namespace nccltune::fake {
 namespace {
 
-// NCCL's mask of profiler events, one for the process.
+// The mask of profiler events, one for the process, as in NCCL.
 int profiler_mask = 0;
 
-// The host keeps one log for all plugins, and NCCL's ranks in one process decide one after another.
+// The plugin host has one log for the process, so the ranks of a process must ask the plugin one
+// after another.
 std::mutex tuner_mutex;
 
 std::string Setting(const char* name) {
@@ -32,13 +33,13 @@ std::optional<Faults::At> Place(const char* name) {
   return at;
 }
 
-// Of NCCL_HOSTID's emulated nodes, which end in their number and have equal shares of the ranks.
+// Returns the number of nodes, from FAKE_NCCL_NODES, at most one for each rank.
 int NodesOf(int ranks) {
   const std::string nodes = Setting("FAKE_NCCL_NODES");
   return nodes.empty() ? 1 : std::min(std::atoi(nodes.c_str()), ranks);
 }
 
-// Predictions that cross: latency and bandwidth of each pair.
+// Predictions whose order depends on the size: latency and bandwidth of each combination.
 std::vector<std::pair<host::Combination, float>> Costs(int function, size_t bytes, int algorithms) {
   const auto cost = [bytes](double latency_us, double gb_per_s) {
     return static_cast<float>(latency_us + static_cast<double>(bytes) / (1000 * gb_per_s));
@@ -146,7 +147,7 @@ int Comm::KeepScalar(double scalar) {
 
 void Comm::Decide(const Call& call, bool capturing) {
   if (tuner_ == nullptr || faults_.forgets_tuner) return;
-  host::Request request;
+  host::DecisionRequest request;
   request.collective = static_cast<abi::Collective>(call.function);
   request.bytes = call.tuner_bytes;
   request.registered = capturing || (IsRegistered(call.send) && IsRegistered(call.receive));
@@ -156,7 +157,7 @@ void Comm::Decide(const Call& call, bool capturing) {
     const std::lock_guard<std::mutex> lock(tuner_mutex);
     decision = tuner_->Decide(request);
   }
-  // As many channels as the size is worth, and what the plugin wants within that.
+  // A channel count that fits the size; the plugin's count is an upper bound.
   const int worth = static_cast<int>(std::clamp<size_t>(call.tuner_bytes >> 15U, 1, 24));
   const int wanted = decision.choice.channels.value_or(worth);
   if (!capturing) Tell(call, std::min(worth, wanted), decision.selected);
@@ -178,12 +179,12 @@ void Comm::Tell(const Call& call, int channels, host::Combination combination) {
   profiler_->start_event(profiler_context_, &handle, &event);
 }
 
-nccl::Result Comm::Enqueue(Call call, cuda::Stream stream) {
+nccl::Result Comm::Enqueue(Call call, cu::Stream stream) {
   if (Faults::Hits(faults_.fail, rank_, call.tuner_bytes)) {
     last_error_ = "a made-up failure";
     return faults_.fail_code;
   }
-  static const auto is_capturing = reinterpret_cast<cuda::Result (*)(cuda::Stream, int*)>(
+  static const auto is_capturing = reinterpret_cast<cu::Result (*)(cu::Stream, int*)>(
       dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuStreamIsCapturing"));
   int capturing = 0;
   is_capturing(stream, &capturing);
@@ -192,14 +193,14 @@ nccl::Result Comm::Enqueue(Call call, cuda::Stream stream) {
   return abi::kSuccess;
 }
 
-nccl::Result Comm::EnqueueGroup(const std::vector<Transfer>& transfers, cuda::Stream stream) {
+nccl::Result Comm::EnqueueGroup(const std::vector<Transfer>& transfers, cu::Stream stream) {
   Call call;
   call.name = "group";
   call.exchange.point_to_point = true;
   call.exchange.offset_to.resize(static_cast<size_t>(ranks_));
-  // What is sent lies in one block when the transfers are of one buffer, as they are here.
+  // In these tests all transfers of a group use one buffer, so what is sent is contiguous.
   for (const Transfer& transfer : transfers) {
-    Exchange& exchange = call.exchange;
+    RankExchange& exchange = call.exchange;
     if (transfer.sends) {
       if (exchange.send == nullptr || transfer.from < exchange.send) exchange.send = transfer.from;
     } else if (exchange.receive == nullptr || transfer.to < exchange.receive) {
@@ -207,7 +208,7 @@ nccl::Result Comm::EnqueueGroup(const std::vector<Transfer>& transfers, cuda::St
     }
   }
   for (const Transfer& transfer : transfers) {
-    Exchange& exchange = call.exchange;
+    RankExchange& exchange = call.exchange;
     if (transfer.sends) {
       const auto offset = static_cast<size_t>(transfer.from - exchange.send);
       exchange.offset_to[static_cast<size_t>(transfer.peer)] = offset;
@@ -231,10 +232,9 @@ nccl::Result Comm::EnqueueGroup(const std::vector<Transfer>& transfers, cuda::St
   return abi::kSuccess;
 }
 
-void Comm::Launch(Call call, cuda::Stream stream) {
-  static const auto launch =
-      reinterpret_cast<cuda::Result (*)(cuda::Stream, void (*)(void*), void*)>(
-          dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchHostFunc"));
+void Comm::Launch(Call call, cu::Stream stream) {
+  static const auto launch = reinterpret_cast<cu::Result (*)(cu::Stream, void (*)(void*), void*)>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchHostFunc"));
   operations_.push_back({this, std::move(call)});
   launch(stream, &Comm::Play, &operations_.back());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fake communicator: asks the tuner plugin and tells the profiler as NCCL does, and computes.
+// A fake communicator: it calls the tuner plugin and the profiler as NCCL does, and computes the
+// results.
 #ifndef NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_FAKE_COMM_H_
 #define NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_FAKE_COMM_H_
 
@@ -22,20 +23,22 @@
 
 namespace nccltune::fake {
 
-// What is to go wrong, from the environment when the communicator is made. Bytes of 0: every size.
+// The faults to simulate, read from the environment when the communicator is created. A size of 0
+// means every size.
 struct Faults {
   struct At {
     int rank = -1;
     size_t bytes = 0;
   };
-  std::optional<At> hang;          // FAKE_NCCL_HANG=RANK:BYTES: the call never ends
-  std::optional<At> wrong;         // FAKE_NCCL_WRONG=RANK:BYTES: one element of the result is wrong
-  std::optional<At> fail;          // FAKE_NCCL_FAIL=RANK:BYTES: the function returns fail_code
-  std::optional<At> asynchronous;  // FAKE_NCCL_ASYNC=RANK:BYTES: hangs, and an asynchronous error
-  int fail_code = 1;               // FAKE_NCCL_FAIL_CODE
-  bool ignores_tuner = false;      // FAKE_NCCL_NO_TUNER: does not load the plugin
-  bool forgets_tuner = false;      // FAKE_NCCL_FORGETS_TUNER: loads it and does not ask it
-  long delay_us = 0;               // FAKE_NCCL_DELAY_US: of each collective
+  std::optional<At> hang;   // FAKE_NCCL_HANG=RANK:BYTES: the call never ends
+  std::optional<At> wrong;  // FAKE_NCCL_WRONG=RANK:BYTES: one element of the result is wrong
+  std::optional<At> fail;   // FAKE_NCCL_FAIL=RANK:BYTES: the function returns fail_code
+  // FAKE_NCCL_ASYNC=RANK:BYTES: hangs and reports an asynchronous error.
+  std::optional<At> asynchronous;
+  int fail_code = 1;           // FAKE_NCCL_FAIL_CODE
+  bool ignores_tuner = false;  // FAKE_NCCL_NO_TUNER: does not load the plugin
+  bool forgets_tuner = false;  // FAKE_NCCL_FORGETS_TUNER: loads the plugin but does not call it
+  long delay_us = 0;           // FAKE_NCCL_DELAY_US: duration of each collective
 
   static Faults FromEnvironment();
   static bool Hits(const std::optional<At>& fault, int rank, size_t bytes);
@@ -43,12 +46,12 @@ struct Faults {
 
 NcclVersion VersionFromEnvironment();  // FAKE_NCCL_VERSION=22809
 
-// A collective as it was called.
+// The arguments of a collective call.
 struct Call {
   int function = -1;  // ncclFunc_t, -1: sends and receives
   const char* name = "";
   size_t tuner_bytes = 0;
-  Exchange exchange;
+  RankExchange exchange;
   const void* send = nullptr;
   void* receive = nullptr;
 };
@@ -65,7 +68,7 @@ struct Transfer {
 class Comm {
  public:
   Comm(const std::string& world, int ranks, int rank);
-  // Waits for what is enqueued.
+  // Waits for the enqueued operations.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -75,13 +78,14 @@ class Comm {
   const Faults& faults() const { return faults_; }
   const std::string& last_error() const { return last_error_; }
 
-  bool Init() { return world_.Meet(aborted_); }
+  bool Init() { return world_.Barrier(aborted_); }
 
-  // Plays one collective: decides, tells, enqueues. The fault's code where it is to fail.
-  nccl::Result Enqueue(Call call, cuda::Stream stream);
-  nccl::Result EnqueueGroup(const std::vector<Transfer>& transfers, cuda::Stream stream);
+  // Simulates one collective: asks the plugin, reports to the profiler and enqueues the work.
+  // Returns the fault's code if it must fail.
+  nccl::Result Enqueue(Call call, cu::Stream stream);
+  nccl::Result EnqueueGroup(const std::vector<Transfer>& transfers, cu::Stream stream);
 
-  // What is enqueued and has not begun does nothing; it may yet be come to.
+  // Enqueued operations that have not started do nothing, but a stream may still reach them.
   void Abort() {
     aborted_ = true;
     End();
@@ -104,7 +108,7 @@ class Comm {
   void Decide(const Call& call, bool capturing);
   void Tell(const Call& call, int channels, host::Combination combination);
   bool IsRegistered(const void* buffer) const;
-  void Launch(Call call, cuda::Stream stream);
+  void Launch(Call call, cu::Stream stream);
   static void Play(void* operation);
 
   const Faults faults_ = Faults::FromEnvironment();
@@ -116,7 +120,7 @@ class Comm {
   std::atomic<int> asynchronous_error_ = 0;
   std::atomic<int> pending_ = 0;
   std::string last_error_;
-  std::list<Operation> operations_;  // kept: graphs launch them again
+  std::list<Operation> operations_;  // never removed, because graphs launch them again
   std::unique_ptr<host::TunerHost> tuner_;
   const abi::ProfilerV5* profiler_ = nullptr;
   void* profiler_context_ = nullptr;

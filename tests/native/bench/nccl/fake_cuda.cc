@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Built as a library that calls itself libcuda.so.1. GPUs whose memory is the host's and whose
-// streams are threads, so that everything is as asynchronous as on a GPU.
+// A fake CUDA driver, built as libcuda.so.1. Its GPU memory is host memory and its streams are
+// threads, so that calls are as asynchronous as on a GPU.
 //
-// Environment: FAKE_CUDA_GPUS (4, read once), FAKE_CUDA_MEMORY (bytes a GPU, 1 GiB), FAKE_CUDA_L2
-// (bytes, 256 KiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_INIT (what cuInit returns, 0).
+// Environment: FAKE_CUDA_GPUS (4, read once), FAKE_CUDA_MEMORY (bytes of each GPU, 1 GiB),
+// FAKE_CUDA_L2 (bytes, 256 KiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_INIT (the result of cuInit,
+// 0).
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -22,14 +23,34 @@
 #include <thread>
 #include <vector>
 
-#include "bench/nccl/cuda_abi.h"
+#include "common/cuda_api.h"
+
+namespace fake {
+
+struct EventRecord;
+struct EventState;
+struct GraphExecRecord;
+struct GraphRecord;
+struct StreamRecord;
+
+}  // namespace fake
 
 namespace {
 
+using namespace fake;  // NOLINT(google-build-using-namespace)
+using Event = EventRecord*;
+using Graph = GraphRecord*;
+using GraphExec = GraphExecRecord*;
+using Stream = StreamRecord*;
+
 using Clock = std::chrono::steady_clock;
-using nccltune::cuda::DevicePointer;
-using nccltune::cuda::Result;
-using nccltune::cuda::Uuid;
+using DevicePointer = nccltune::cu::Pointer;
+using nccltune::cu::Context;
+using nccltune::cu::Device;
+using nccltune::cu::Function;
+using nccltune::cu::Module;
+using nccltune::cu::Result;
+using nccltune::cu::Uuid;
 using Operation = std::function<void()>;
 
 constexpr Result kInvalidValue = 1;
@@ -52,7 +73,7 @@ struct Machine {
     size_t bytes;
   };
   std::map<void*, Block> blocks;
-  std::set<nccltune::cuda::Stream> streams;
+  std::set<Stream> streams;
   long objects = 0;  // streams, events, graphs, host blocks, retained contexts
 };
 
@@ -76,7 +97,7 @@ void* Pointer(DevicePointer address) {
 
 }  // namespace
 
-namespace nccltune::cuda {
+namespace fake {
 
 struct GraphRecord {
   std::vector<Operation> operations;
@@ -93,7 +114,7 @@ struct EventState {
   Clock::time_point at;
 };
 
-// As with CUDA, an event may be destroyed before a stream has come to it.
+// As in CUDA, an event may be destroyed before a stream reaches it.
 struct EventRecord {
   std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
@@ -150,27 +171,13 @@ struct StreamRecord {
   std::thread thread;
 };
 
-}  // namespace nccltune::cuda
-
-using nccltune::cuda::Context;
-using nccltune::cuda::Device;
-using nccltune::cuda::Event;
-using nccltune::cuda::EventRecord;
-using nccltune::cuda::EventState;
-using nccltune::cuda::Function;
-using nccltune::cuda::Graph;
-using nccltune::cuda::GraphExec;
-using nccltune::cuda::GraphExecRecord;
-using nccltune::cuda::GraphRecord;
-using nccltune::cuda::Module;
-using nccltune::cuda::Stream;
-using nccltune::cuda::StreamRecord;
+}  // namespace fake
 
 #pragma GCC visibility push(default)
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
 extern "C" {
 
-// For the tests: allocations and objects that nobody has given back.
+// For tests: the number of allocations and objects that were not released.
 long fake_cuda_live();
 long fake_cuda_live() {
   const std::lock_guard<std::mutex> lock(TheMachine().mutex);
@@ -185,12 +192,12 @@ Result cuDriverGetVersion(int* version) {
 }
 
 Result cuGetErrorName(Result error, const char** name) {
-  *name = error == nccltune::cuda::kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
+  *name = error == nccltune::cu::kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
   return 0;
 }
 
 Result cuGetErrorString(Result error, const char** text) {
-  *text = error == nccltune::cuda::kOutOfMemory ? "out of memory" : "a made-up error";
+  *text = error == nccltune::cu::kOutOfMemory ? "out of memory" : "a made-up error";
   return 0;
 }
 
@@ -219,16 +226,16 @@ Result cuDeviceGetUuid(Uuid* uuid, Device device) {
 Result cuDeviceGetAttribute(int* value, int attribute, Device) {
   const size_t capability = Setting("FAKE_CUDA_CAPABILITY", 90);
   switch (attribute) {
-    case nccltune::cuda::kL2CacheSize:
+    case nccltune::cu::kL2CacheSize:
       *value = static_cast<int>(Setting("FAKE_CUDA_L2", size_t{256} << 10U));
       return 0;
-    case nccltune::cuda::kMultiprocessors:
+    case nccltune::cu::kMultiprocessors:
       *value = 4;
       return 0;
-    case nccltune::cuda::kComputeCapabilityMajor:
+    case nccltune::cu::kComputeCapabilityMajor:
       *value = static_cast<int>(capability / 10);
       return 0;
-    case nccltune::cuda::kComputeCapabilityMinor:
+    case nccltune::cu::kComputeCapabilityMinor:
       *value = static_cast<int>(capability % 10);
       return 0;
     default:
@@ -271,7 +278,7 @@ Result cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
   Machine& machine = TheMachine();
   const std::lock_guard<std::mutex> lock(machine.mutex);
   Gpu& gpu = machine.gpus[static_cast<size_t>(current)];
-  if (gpu.used + bytes > Memory()) return nccltune::cuda::kOutOfMemory;
+  if (gpu.used + bytes > Memory()) return nccltune::cu::kOutOfMemory;
   void* const block = std::malloc(bytes);
   gpu.used += bytes;
   machine.blocks[block] = {static_cast<size_t>(current), bytes};
@@ -281,8 +288,8 @@ Result cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
 
 Result cuMemFree_v2(DevicePointer pointer) {
   Machine& machine = TheMachine();
-  // As CUDA does, waits for what may use it. The GPU's streams are not destroyed meanwhile; other
-  // GPUs' may be.
+  // Like CUDA, waits for operations that may use the memory. Streams of this GPU are not destroyed
+  // meanwhile, but those of other GPUs may be.
   std::vector<Stream> streams;
   {
     const std::lock_guard<std::mutex> lock(machine.mutex);
@@ -312,7 +319,7 @@ Result cuMemFreeHost(void* pointer) {
 }
 
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, Stream stream) {
-  // Of pageable memory: read before the call returns.
+  // Pageable host memory is read before the call returns.
   const auto* const start = static_cast<const char*>(from);
   const auto copy = std::make_shared<std::vector<char>>(start, start + bytes);
   stream->Enqueue([=] { std::memcpy(Pointer(to), copy->data(), bytes); });
@@ -416,7 +423,7 @@ Result cuModuleGetFunction(Function* function, Module module, const char*) {
   return 0;
 }
 
-// Takes a nanosecond for each round of its second parameter.
+// Runs for one nanosecond for each round, its second parameter.
 Result cuLaunchKernel(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                       unsigned, Stream stream, void** parameters, void**) {
   const auto rounds = *static_cast<const unsigned*>(parameters[1]);
@@ -453,14 +460,14 @@ Result cuEventRecord(Event event, Stream stream) {
 
 Result cuEventQuery(Event event) {
   const std::lock_guard<std::mutex> lock(event->state->mutex);
-  return event->state->reached == event->state->recorded ? 0 : nccltune::cuda::kNotReady;
+  return event->state->reached == event->state->recorded ? 0 : nccltune::cu::kNotReady;
 }
 
 Result cuEventElapsedTime(float* milliseconds, Event start, Event end) {
   const EventState& a = *start->state;
   const EventState& b = *end->state;
   const std::scoped_lock lock(start->state->mutex, end->state->mutex);
-  if (a.reached != a.recorded || b.reached != b.recorded) return nccltune::cuda::kNotReady;
+  if (a.reached != a.recorded || b.reached != b.recorded) return nccltune::cu::kNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(b.at - a.at).count();
   return 0;
 }

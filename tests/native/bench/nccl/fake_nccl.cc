@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Built as a library that calls itself libnccl.so.2: NCCL's interface over fake_comm.
+// A fake NCCL, built as libnccl.so.2: NCCL's interface on top of fake_comm.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct CommRecord : fake::Comm {
 namespace {
 
 namespace abi = nccltune::abi;
-namespace cuda = nccltune::cuda;
+namespace cu = nccltune::cu;
 using nccltune::bench::Dtype;
 using nccltune::bench::Redop;
 using nccltune::fake::Call;
@@ -43,7 +43,7 @@ struct Group {
   int depth = 0;
   std::vector<Transfer> transfers;
   Comm comm = nullptr;
-  cuda::Stream stream = nullptr;
+  cu::Stream stream = nullptr;
 };
 thread_local Group group;
 
@@ -82,14 +82,14 @@ bool IsBad(size_t /*count*/, int type) { return type < 0 || type > 11; }
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
 extern "C" {
 
-// ncclGetVersion is the host's stand-in, exported by this library too. It tells FAKE_NCCL_VERSION
-// as it was when the library was opened, or here.
+// ncclGetVersion is the host's stand-in, exported by this library too. It reports
+// FAKE_NCCL_VERSION, which is read when the library is opened and by this function.
 void fake_nccl_read_version();
 __attribute__((constructor)) void fake_nccl_read_version() {
   nccltune::host::StandInForNccl(nccltune::fake::VersionFromEnvironment());
 }
 
-// For the tests: what nobody has given back.
+// For tests: the number of objects that were not released.
 long fake_nccl_live();
 long fake_nccl_live() { return live; }
 
@@ -124,7 +124,7 @@ Result ncclCommDestroy(Comm comm) {
 
 Result ncclCommAbort(Comm comm) {
   comm->Abort();
-  // Streams still have what was enqueued behind.
+  // Streams may still hold operations of the communicator.
   static std::mutex mutex;
   static auto* const aborted = new std::vector<Comm>;  // never destroyed: streams outlive it
   const std::scoped_lock lock(mutex);
@@ -139,8 +139,8 @@ Result ncclCommGetAsyncError(Comm comm, Result* error) {
 }
 
 Result ncclMemAlloc(void** pointer, size_t bytes) {
-  cuda::DevicePointer start = 0;
-  if (InCuda<cuda::Result(cuda::DevicePointer*, size_t)>("cuMemAlloc_v2")(&start, bytes) != 0) {
+  cu::Pointer start = 0;
+  if (InCuda<cu::Result(cu::Pointer*, size_t)>("cuMemAlloc_v2")(&start, bytes) != 0) {
     return abi::kUnhandledCudaError;
   }
   *pointer = reinterpret_cast<void*>(start);
@@ -150,8 +150,8 @@ Result ncclMemAlloc(void** pointer, size_t bytes) {
 
 Result ncclMemFree(void* pointer) {
   --live;
-  return InCuda<cuda::Result(cuda::DevicePointer)>("cuMemFree_v2")(
-             reinterpret_cast<cuda::DevicePointer>(pointer)) == 0
+  return InCuda<cu::Result(cu::Pointer)>("cuMemFree_v2")(reinterpret_cast<cu::Pointer>(pointer)) ==
+                 0
              ? abi::kSuccess
              : abi::kUnhandledCudaError;
 }
@@ -194,8 +194,7 @@ Result ncclGroupEnd() {
   return whole.comm->EnqueueGroup(whole.transfers, whole.stream);
 }
 
-Result ncclSend(const void* send, size_t count, int type, int peer, Comm comm,
-                cuda::Stream stream) {
+Result ncclSend(const void* send, size_t count, int type, int peer, Comm comm, cu::Stream stream) {
   if (group.depth == 0 || IsBad(count, type)) return abi::kInvalidUsage;
   group.comm = comm;
   group.stream = stream;
@@ -204,7 +203,7 @@ Result ncclSend(const void* send, size_t count, int type, int peer, Comm comm,
   return abi::kSuccess;
 }
 
-Result ncclRecv(void* receive, size_t count, int type, int peer, Comm comm, cuda::Stream stream) {
+Result ncclRecv(void* receive, size_t count, int type, int peer, Comm comm, cu::Stream stream) {
   if (group.depth == 0 || IsBad(count, type)) return abi::kInvalidUsage;
   group.comm = comm;
   group.stream = stream;
@@ -214,7 +213,7 @@ Result ncclRecv(void* receive, size_t count, int type, int peer, Comm comm, cuda
 }
 
 Result ncclBroadcast(const void* send, void* receive, size_t count, int type, int root, Comm comm,
-                     cuda::Stream stream) {
+                     cu::Stream stream) {
   if (IsBad(count, type)) return abi::kInvalidArgument;
   const size_t bytes = Bytes(count, type);
   Call call = Made(abi::kBroadcast, "Broadcast", send, receive, bytes);
@@ -224,7 +223,7 @@ Result ncclBroadcast(const void* send, void* receive, size_t count, int type, in
 }
 
 Result ncclReduce(const void* send, void* receive, size_t count, int type, int op, int root,
-                  Comm comm, cuda::Stream stream) {
+                  Comm comm, cu::Stream stream) {
   if (IsBad(count, type)) return abi::kInvalidArgument;
   const size_t bytes = Bytes(count, type);
   Call call = Made(abi::kReduce, "Reduce", send, receive, bytes);
@@ -235,7 +234,7 @@ Result ncclReduce(const void* send, void* receive, size_t count, int type, int o
 }
 
 Result ncclAllReduce(const void* send, void* receive, size_t count, int type, int op, Comm comm,
-                     cuda::Stream stream) {
+                     cu::Stream stream) {
   if (IsBad(count, type)) return abi::kInvalidArgument;
   const size_t bytes = Bytes(count, type);
   Call call = Made(abi::kAllReduce, "AllReduce", send, receive, bytes);
@@ -246,7 +245,7 @@ Result ncclAllReduce(const void* send, void* receive, size_t count, int type, in
 }
 
 Result ncclAllGather(const void* send, void* receive, size_t count, int type, Comm comm,
-                     cuda::Stream stream) {
+                     cu::Stream stream) {
   if (IsBad(count, type)) return abi::kInvalidArgument;
   const size_t bytes = Bytes(count, type);
   const auto ranks = static_cast<size_t>(comm->ranks());
@@ -259,7 +258,7 @@ Result ncclAllGather(const void* send, void* receive, size_t count, int type, Co
 }
 
 Result ncclReduceScatter(const void* send, void* receive, size_t count, int type, int op, Comm comm,
-                         cuda::Stream stream) {
+                         cu::Stream stream) {
   if (IsBad(count, type)) return abi::kInvalidArgument;
   const size_t bytes = Bytes(count, type);
   const auto ranks = static_cast<size_t>(comm->ranks());

@@ -22,15 +22,15 @@ using bench::FormatOf;
 using bench::Redop;
 
 struct World::Shared {
-  std::atomic<uint64_t> met[kMostRanks];
-  size_t send_bytes[kMostRanks];
-  size_t offset_to[kMostRanks][kMostRanks];
-  double scalar[kMostRanks];
-  unsigned char staging[kMostRanks][kStagingBytes];
+  std::atomic<uint64_t> met[kMaxRanks];
+  size_t send_bytes[kMaxRanks];
+  size_t offset_to[kMaxRanks][kMaxRanks];
+  double scalar[kMaxRanks];
+  unsigned char staging[kMaxRanks][kStagingBytes];
 };
 
 std::string World::Create() {
-  // Stays open as long as the process: the name is good until then, and nothing is left over.
+  // Never closed: the name is valid while the descriptor is open, and no file is left behind.
   const int descriptor = memfd_create("fake_nccl", MFD_CLOEXEC);
   if (descriptor < 0 || ftruncate(descriptor, sizeof(Shared)) != 0) std::abort();
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor);
@@ -48,10 +48,10 @@ World::World(const std::string& name, int ranks, int rank) : ranks_(ranks), rank
 
 World::~World() { munmap(shared_, sizeof(Shared)); }
 
-bool World::Meet(const std::atomic<bool>& aborted) {
-  shared_->met[rank_].store(++meetings_, std::memory_order_release);
+bool World::Barrier(const std::atomic<bool>& aborted) {
+  shared_->met[rank_].store(++barriers_, std::memory_order_release);
   for (int rank = 0; rank < ranks_; ++rank) {
-    for (int polls = 0; shared_->met[rank].load(std::memory_order_acquire) < meetings_; ++polls) {
+    for (int polls = 0; shared_->met[rank].load(std::memory_order_acquire) < barriers_; ++polls) {
       if (aborted) return false;
       if (polls < 100) {
         sched_yield();
@@ -63,15 +63,15 @@ bool World::Meet(const std::atomic<bool>& aborted) {
   return true;
 }
 
-bool World::Run(const Exchange& exchange, const std::atomic<bool>& aborted) {
-  // A copy, because in place the result overwrites what others still have to read.
+bool World::Run(const RankExchange& exchange, const std::atomic<bool>& aborted) {
+  // A copy, because an in-place result overwrites input that other ranks still read.
   const std::vector<unsigned char> send(exchange.send, exchange.send + exchange.send_bytes);
   shared_->send_bytes[rank_] = send.size();
   shared_->scalar[rank_] = exchange.scalar;
   for (size_t peer = 0; peer < exchange.offset_to.size(); ++peer) {
     shared_->offset_to[rank_][peer] = exchange.offset_to[peer];
   }
-  if (!Meet(aborted)) return false;
+  if (!Barrier(aborted)) return false;
   const size_t longest = *std::max_element(shared_->send_bytes, shared_->send_bytes + ranks_);
   std::vector<Part> parts = exchange.parts;
   if (exchange.point_to_point) {
@@ -82,14 +82,14 @@ bool World::Run(const Exchange& exchange, const std::atomic<bool>& aborted) {
       std::memcpy(shared_->staging[rank_], send.data() + chunk,
                   std::min(kStagingBytes, send.size() - chunk));
     }
-    if (!Meet(aborted)) return false;
+    if (!Barrier(aborted)) return false;
     for (const Part& part : parts) Deliver(exchange, part, chunk);
-    if (!Meet(aborted)) return false;
+    if (!Barrier(aborted)) return false;
   }
   return true;
 }
 
-void World::Deliver(const Exchange& exchange, const Part& part, size_t chunk) const {
+void World::Deliver(const RankExchange& exchange, const Part& part, size_t chunk) const {
   const size_t begin = std::max(part.from, chunk);
   const size_t end = std::min(part.from + part.bytes, chunk + kStagingBytes);
   if (begin >= end) return;
@@ -101,9 +101,10 @@ void World::Deliver(const Exchange& exchange, const Part& part, size_t chunk) co
   }
 }
 
-// Every partial result is rounded to the type, in an order of ranks that changes from element to
-// element, as it does with NCCL's rings and trees.
-void World::Reduce(const Exchange& exchange, size_t begin, size_t bytes, unsigned char* to) const {
+// Rounds every partial result to the type. The order of ranks differs between elements, as with
+// NCCL's rings and trees.
+void World::Reduce(const RankExchange& exchange, size_t begin, size_t bytes,
+                   unsigned char* to) const {
   const bench::Dtype dtype = exchange.dtype;
   const auto size = static_cast<size_t>(bench::SizeOf(dtype));
   const auto rounded = [dtype](double number) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the ranks of a fake communicator meet: memory that threads and processes share.
+// The shared state of a fake communicator, in memory that threads and processes share.
 #ifndef NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_FAKE_WORLD_H_
 #define NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_FAKE_WORLD_H_
 
@@ -14,11 +14,11 @@
 
 namespace nccltune::fake {
 
-inline constexpr int kMostRanks = 16;
+inline constexpr int kMaxRanks = 16;
 inline constexpr size_t kStagingBytes = size_t{64} << 10U;
 
-// One piece of a rank's result: bytes [from, from + bytes) of what `source` gives, or of the
-// reduction of what all give.
+// One piece of a rank's result: bytes [from, from + bytes) of the input of `source`, or of the
+// reduction of all inputs.
 struct Part {
   static constexpr int kReduced = -1;
   int source = kReduced;
@@ -27,24 +27,24 @@ struct Part {
   size_t bytes = 0;
 };
 
-// A collective as one rank sees it, as bytes in and bytes out.
-struct Exchange {
+// One rank's view of a collective: input bytes and output bytes.
+struct RankExchange {
   const unsigned char* send = nullptr;
   size_t send_bytes = 0;
   unsigned char* receive = nullptr;
   std::vector<Part> parts;
   bench::Dtype dtype = bench::Dtype::kFloat;
   bench::Redop redop = bench::Redop::kSum;
-  double scalar = 1;  // what this rank's data are multiplied with first
-  // Point to point: where in `send` each peer's data begin. Its parts name the source and the
-  // bytes; where they lie there is what the source tells.
+  double scalar = 1;  // factor applied to this rank's data
+  // Point to point: the offset in `send` of the data for each peer. The parts then need no `from`,
+  // because the source's own offset is used.
   bool point_to_point = false;
   std::vector<size_t> offset_to;
 };
 
 class World {
  public:
-  // A name to put into a unique id, good for this and other processes while this one lives.
+  // Returns a name for a unique id. It is valid in all processes while this one lives.
   static std::string Create();
 
   World(const std::string& name, int ranks, int rank);
@@ -52,21 +52,21 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // Waits for all ranks; false once `aborted`.
-  bool Meet(const std::atomic<bool>& aborted);
+  // Waits for all ranks. Returns false after `aborted` is set.
+  bool Barrier(const std::atomic<bool>& aborted);
 
-  // Runs it with all ranks. False once `aborted`.
-  bool Run(const Exchange& exchange, const std::atomic<bool>& aborted);
+  // Runs the collective with all ranks. Returns false after `aborted` is set.
+  bool Run(const RankExchange& exchange, const std::atomic<bool>& aborted);
 
  private:
   struct Shared;
-  void Deliver(const Exchange& exchange, const Part& part, size_t chunk) const;
-  void Reduce(const Exchange& exchange, size_t begin, size_t bytes, unsigned char* to) const;
+  void Deliver(const RankExchange& exchange, const Part& part, size_t chunk) const;
+  void Reduce(const RankExchange& exchange, size_t begin, size_t bytes, unsigned char* to) const;
 
   const int ranks_;
   const int rank_;
   Shared* shared_ = nullptr;
-  uint64_t meetings_ = 0;
+  uint64_t barriers_ = 0;
 };
 
 }  // namespace nccltune::fake

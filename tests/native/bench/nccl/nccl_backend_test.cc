@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps that go well: every collective, type and reduction, and what is said about what ran.
+// Tests steps that succeed: every collective, type and reduction, and what is reported about them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 class NcclBackendTest : public FakeGpus {
  protected:
-  // A result without an error and with all that belongs to it.
+  // Checks that the result has no error and is complete.
   StepResult Good(const Step& step) {
     StepResult result = backend_->Run(step);
     EXPECT_FALSE(result.error) << result.error->text;
@@ -69,17 +69,17 @@ TEST_F(NcclBackendTest, BesideALoad) {
       EXPECT_FALSE(timing.load_us || timing.load_alone_us);
     }
   }
-  // All of it is given back (support.h counts).
+  // Everything must be released (support.h counts).
   Close();
 }
 
-// Ranks begin different numbers of exchanges, and all of them end.
+// Ranks begin different numbers of exchanges; all must complete.
 TEST_F(NcclBackendTest, BesideTraffic) {
   Open(3);
   for (int i = 0; i < 6; ++i) {
     Step step = StepOf(Collective::kSendRecv, i % 2 == 0 ? size_t{1} << 10 : size_t{1} << 20);
     step.iterations = 10;
-    // Larger, smaller, and none between.
+    // Traffic with larger and smaller messages, and a step without any between them.
     step.traffic_bytes = size_t{50'000} << (i % 3);
     step.load = i == 5;
     for (const RankTiming& timing : Good(step).timings) {
@@ -164,7 +164,7 @@ TEST_F(NcclBackendTest, SizesGrowAndShrink) {
   Close();
 }
 
-TEST_F(NcclBackendTest, ProcessesAgreeOnWhatIsNewAlone) {
+TEST_F(NcclBackendTest, ProcessesAgreeOnlyOnNewNeeds) {
   Open(2);
   const auto gathers = [this](const Step& step) {
     const int before = exchange_.gathers;
@@ -184,7 +184,7 @@ TEST_F(NcclBackendTest, ProcessesAgreeOnWhatIsNewAlone) {
   Close();
 }
 
-TEST_F(NcclBackendTest, ForcedChoicesRunAndAreTold) {
+TEST_F(NcclBackendTest, ForcedChoicesRunAndAreReported) {
   Open(2);
   const Step step = StepOf(Collective::kAllReduce, 1 << 20);
   StepResult result = Good(Forcing(step, kTreeLl));
@@ -194,14 +194,15 @@ TEST_F(NcclBackendTest, ForcedChoicesRunAndAreTold) {
   result = Good(Forcing(step, kRingSimple, 4));
   EXPECT_EQ(result.ran->combination, kRingSimple);
   EXPECT_EQ(result.ran->channels, 4);
-  // More than a message is worth is cut, and that is what is told.
+  // A channel count that is too large for the message is reduced, and the reduced count is
+  // reported.
   result = Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), kTreeLl, 8));
   EXPECT_EQ(result.ran->channels, 1);
   EXPECT_TRUE(result.applied);
   Close();
 }
 
-TEST_F(NcclBackendTest, TheDefaultIsTold) {
+TEST_F(NcclBackendTest, TheDefaultIsReported) {
   Open(2);
   EXPECT_EQ(Good(StepOf(Collective::kAllReduce, 1 << 10)).ran->combination, kTreeLl);
   EXPECT_EQ(Good(StepOf(Collective::kBroadcast, 1 << 10)).ran->combination,
@@ -221,7 +222,7 @@ TEST_F(NcclBackendTest, WhatNcclCannotRunIsNotApplied) {
   Close();
 }
 
-TEST_F(NcclBackendTest, WithoutTheProbeTheTunerTells) {
+TEST_F(NcclBackendTest, WithoutTheProbeTheTunerReports) {
   environment_.Set("NCCL_PROFILER_PLUGIN", "none");
   Open(2);
   EXPECT_STREQ(std::getenv("NCCL_PROFILER_PLUGIN"), "none");
@@ -234,7 +235,7 @@ TEST_F(NcclBackendTest, WithoutTheProbeTheTunerTells) {
   Close();
 }
 
-TEST_F(NcclBackendTest, AGraphIsToldByTheTunerToo) {
+TEST_F(NcclBackendTest, TheTunerReportsGraphsToo) {
   Open(2);
   Step step = StepOf(Collective::kAllReduce, 1 << 10);
   step.graph = true;
@@ -270,10 +271,10 @@ TEST_F(NcclBackendTest, TheTableIsNcclsOwn) {
   ASSERT_FALSE(result.error) << result.error->text;
   EXPECT_EQ(result.row.costs.size(), 6U);
   EXPECT_EQ(result.row.predicted, kTreeLl);
-  // A choice that is in force does not show in it.
+  // A forced choice must not appear in the table.
   Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), kRingSimple));
   EXPECT_EQ(backend_->Table(StepOf(Collective::kAllReduce, 1 << 10)).row.predicted, kTreeLl);
-  // All-gather's size is what it says, over all ranks.
+  // The size of all-gather is the sum over all ranks.
   EXPECT_EQ(backend_->Table(StepOf(Collective::kAllGather, 1 << 20)).row.costs.size(), 4U);
   EXPECT_EQ(backend_->Table(StepOf(Collective::kSendRecv, 1 << 10)).error->kind,
             ErrorKind::kUnsupported);
@@ -284,7 +285,7 @@ TEST_F(NcclBackendTest, Nccl221ShowsNoTable) {
   environment_.Set("FAKE_NCCL_VERSION", "22105");
   Open(2);
   EXPECT_EQ(backend_->Table(StepOf(Collective::kAllReduce, 1 << 10)).error->text,
-            "NCCL 2.21.5 shows a tuner no predictions");
+            "NCCL 2.21.5 passes no predictions to a tuner");
   const StepResult forced = Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), kTreeLl));
   EXPECT_EQ(forced.ran->combination, kTreeLl);
   EXPECT_FALSE(Good(StepOf(Collective::kAllReduce, 1 << 10)).ran);
@@ -296,16 +297,16 @@ TEST_F(NcclBackendTest, ChunkSizesNeedTheInterface) {
   Step step = Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple);
   step.choice.chunk_bytes = 65536;
   EXPECT_EQ(backend_->Run(step).error->text,
-            "NCCL 2.28.9 asks no tuner for a chunk size, 2.30 does");
+            "NCCL 2.28.9 asks no tuner for a chunk size; that needs 2.30 or later");
   Close();
 }
 
-TEST_F(NcclBackendTest, AChunkSizeIsTold) {
+TEST_F(NcclBackendTest, AChunkSizeIsReported) {
   environment_.Set("FAKE_NCCL_VERSION", "23007");
   Open(2);
   Step step = Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple);
   step.choice.chunk_bytes = 65536;
-  // The newest decision may be the other rank's, which is not asked yet: then nothing is told.
+  // The newest decision may belong to the other rank; then none is reported.
   std::optional<size_t> told;
   for (int i = 0; i < 20 && !told; ++i) told = Good(step).ran->chunk_bytes;
   EXPECT_EQ(told, 65536U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps that do not go well: wrong results, stuck and failing collectives, too little memory.
+// Tests steps that fail: wrong results, stuck and failing collectives, too little memory.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ class NcclFailure : public FakeGpus {
   }
 };
 
-TEST_F(NcclFailure, AWrongResultIsCountedAndNamed) {
+TEST_F(NcclFailure, AWrongResultIsCountedAndReported) {
   environment_.Set("FAKE_NCCL_WRONG", "1:4096");
   Open(3);
   for (const bool graph : {false, true}) {
@@ -76,7 +76,7 @@ TEST_F(NcclFailure, AStuckCollectiveIsAborted) {
                             "was not done after 0.4 s; the communicator was aborted"),
             0U)
       << error.text;
-  // Nothing more can be run, and nothing hangs.
+  // No further step can run, and nothing may hang.
   EXPECT_EQ(Failed(StepOf(Collective::kAllReduce, 8192)).kind, ErrorKind::kDied);
   backend_->Close();
 }
@@ -166,12 +166,12 @@ TEST_F(NcclFailure, AWrongArgumentIsNotTheEnd) {
   step.graph = true;
   step.root = 1;
   step.timeout_s = 1;
-  // Rank 1 sends and does not wait; with a call that waits it would be a timeout.
+  // Rank 1 only sends, which does not wait; with a call that waits, it would be a timeout.
   const StepError error = Failed(step);
   EXPECT_FALSE(error.text.empty());
 }
 
-TEST_F(NcclFailure, WhatDoesNotFitNamesWhatWould) {
+TEST_F(NcclFailure, AMemoryErrorNamesASizeThatFits) {
   environment_.Set("FAKE_CUDA_MEMORY", std::to_string(size_t{16} << 20U));
   Open(2);
   const auto large = [](Collective collective, size_t bytes) {
@@ -189,28 +189,28 @@ TEST_F(NcclFailure, WhatDoesNotFitNamesWhatWould) {
       error.text.find("10 MiB take 20 MiB of a GPU's memory, and 14 MiB are free: 7 MiB would fit"),
       0U)
       << error.text;
-  // In place it takes one buffer.
+  // An in-place call needs only one buffer.
   Step in_place = large(Collective::kAllReduce, 10 << 20);
   in_place.in_place = true;
   EXPECT_FALSE(backend_->Run(in_place).error);
-  // One large, the other small, and the other way round.
+  // One buffer large and the other small, then the reverse.
   EXPECT_FALSE(backend_->Run(large(Collective::kAllGather, 8 << 20)).error);
   EXPECT_FALSE(backend_->Run(large(Collective::kReduceScatter, 8 << 20)).error);
   Close();
 }
 
-TEST_F(NcclFailure, ChoicesThatNobodyCanTake) {
+TEST_F(NcclFailure, InvalidChoices) {
   Open(2);
   Step step = StepOf(Collective::kSendRecv, 4096);
   step.choice = {Choice::Kind::kForced, {abi::kTree, abi::kLl}, -1, 0};
   EXPECT_EQ(Failed(step).kind, ErrorKind::kUnsupported);
   step = StepOf(Collective::kAllReduce, 4096);
   step.choice = {Choice::Kind::kForced, {abi::kTree, abi::kLl}, 1000, 0};
-  EXPECT_EQ(Failed(step).text, "the tuner plugin takes no choice like tree/ll on 1000 channels");
+  EXPECT_EQ(Failed(step).text, "the tuner plugin rejects the choice tree/ll on 1000 channels");
   Close();
 }
 
-TEST_F(NcclFailure, ADestroyedBackendGivesBackWhatAnAbortLeft) {
+TEST_F(NcclFailure, TheDestructorReleasesEverythingAfterAnAbort) {
   Open(2);
   EXPECT_FALSE(backend_->Run(StepOf(Collective::kAllReduce, 4096)).error);
   backend_->Abort();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the libraries to a communicator, and every way that ends before it.
+// Tests how the backend opens libraries and creates the communicator, and every error on the way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class NcclOpen : public FakeGpus {
   }
 };
 
-TEST_F(NcclOpen, TellsWhatItOpened) {
+TEST_F(NcclOpen, ReportsWhatItOpened) {
   Open(3);
   EXPECT_EQ(info_.backend, "nccl");
   EXPECT_EQ(info_.nccl_version, "2.28.9");
@@ -96,7 +96,7 @@ TEST_F(NcclOpen, NoSuchNccl) {
 
 TEST_F(NcclOpen, ALibraryThatIsNotNccl) {
   options_.nccl_path = FAKE_CUDA;
-  EXPECT_NE(Refused().text.find("is no NCCL: it tells no version"), std::string::npos);
+  EXPECT_NE(Refused().text.find("is not NCCL: it reports no version"), std::string::npos);
 }
 
 TEST_F(NcclOpen, ATunerPathThatNcclWouldCut) {
@@ -121,7 +121,7 @@ TEST_F(NcclOpen, ATunerThatNcclDidNotLoad) {
 TEST_F(NcclOpen, ATunerThatNcclDoesNotAsk) {
   environment_.Set("FAKE_NCCL_FORGETS_TUNER", "1");
   EXPECT_EQ(Refused().text, std::string("NCCL loaded the tuner plugin ") + TUNER_PLUGIN +
-                                " and does not ask it about an all-reduce");
+                                " but does not ask it about an all-reduce");
 }
 
 TEST_F(NcclOpen, ACommunicatorThatCannotBeMade) {
@@ -147,7 +147,7 @@ TEST_F(NcclOpen, AStuckStartEndsAtItsLimit) {
 }
 
 TEST_F(NcclOpen, AbortEndsAStuckStart) {
-  // The first all-reduce of 4 bytes never ends.
+  // The first all-reduce, of 4 bytes, hangs.
   environment_.Set("FAKE_NCCL_HANG", "1:4");
   backend_ = MakeNcclBackend(options_);
   std::thread aborter([this] {

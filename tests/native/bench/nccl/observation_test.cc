@@ -36,12 +36,12 @@ Step ForcedStep(host::Combination combination) {
   return step;
 }
 
-TEST(Observation, WhatNcclTellsCountsMost) {
-  Observation seen;
-  seen.probed = ProbedCall{{abi::kRing, abi::kSimple}, 12};
-  seen.decision = Forced(abi::kTree, abi::kLl, NCCLTUNE_TUNER_APPLIED);
-  seen.decision->chunk_bytes = 4096;
-  const Verdict verdict = Judge(ForcedStep({abi::kTree, abi::kLl}), seen, kVersion);
+TEST(Observation, TheProfilerHasPriority) {
+  Observation observation;
+  observation.probed = ProbedCall{{abi::kRing, abi::kSimple}, 12};
+  observation.decision = Forced(abi::kTree, abi::kLl, NCCLTUNE_TUNER_APPLIED);
+  observation.decision->chunk_bytes = 4096;
+  const AppliedChoice verdict = Judge(ForcedStep({abi::kTree, abi::kLl}), observation, kVersion);
   EXPECT_EQ(verdict.ran->combination, (host::Combination{abi::kRing, abi::kSimple}));
   EXPECT_EQ(verdict.ran->channels, 12);
   EXPECT_EQ(verdict.ran->chunk_bytes, 4096U);
@@ -49,45 +49,45 @@ TEST(Observation, WhatNcclTellsCountsMost) {
 }
 
 TEST(Observation, WithoutThatTheDecisionAndThenNcclsOwnPickTell) {
-  Observation seen;
-  seen.decision = Forced(abi::kRing, abi::kLl, NCCLTUNE_TUNER_APPLIED);
-  seen.table = TableOf(5, 5, 9);
-  Verdict verdict = Judge(ForcedStep({abi::kRing, abi::kLl}), seen, kVersion);
+  Observation observation;
+  observation.decision = Forced(abi::kRing, abi::kLl, NCCLTUNE_TUNER_APPLIED);
+  observation.table = TableOf(5, 5, 9);
+  AppliedChoice verdict = Judge(ForcedStep({abi::kRing, abi::kLl}), observation, kVersion);
   EXPECT_EQ(verdict.ran->combination, (host::Combination{abi::kRing, abi::kLl}));
   EXPECT_FALSE(verdict.ran->channels);
   EXPECT_TRUE(verdict.applied);
-  // The default is forced as well, without naming anything. Of equal costs 2.28 takes the first.
-  seen.decision = Forced(-1, -1, NCCLTUNE_TUNER_APPLIED);
-  EXPECT_EQ(Judge(Step(), seen, kVersion).ran->combination,
+  // The default is forced too, without a combination. On equal costs 2.28 picks the first.
+  observation.decision = Forced(-1, -1, NCCLTUNE_TUNER_APPLIED);
+  EXPECT_EQ(Judge(Step(), observation, kVersion).ran->combination,
             (host::Combination{abi::kTree, abi::kLl}));
-  EXPECT_EQ(Judge(Step(), seen, {2, 32, 3}).ran->combination,
+  EXPECT_EQ(Judge(Step(), observation, {2, 32, 3}).ran->combination,
             (host::Combination{abi::kRing, abi::kLl}));
 }
 
 TEST(Observation, AChoiceThatNcclCannotRunIsNotApplied) {
-  Observation seen;
+  Observation observation;
   const Step step = ForcedStep({abi::kNvls, abi::kSimple});
-  seen.table = TableOf(5, 6, 9);
-  seen.decision = Forced(-1, -1, NCCLTUNE_TUNER_UNUSABLE);
-  EXPECT_FALSE(Judge(step, seen, kVersion).applied);
-  EXPECT_EQ(Judge(step, seen, kVersion).ran->combination,
+  observation.table = TableOf(5, 6, 9);
+  observation.decision = Forced(-1, -1, NCCLTUNE_TUNER_UNUSABLE);
+  EXPECT_FALSE(Judge(step, observation, kVersion).applied);
+  EXPECT_EQ(Judge(step, observation, kVersion).ran->combination,
             (host::Combination{abi::kTree, abi::kLl}));
-  seen.decision.reset();
-  EXPECT_FALSE(Judge(step, seen, kVersion).applied);
-  EXPECT_TRUE(Judge(Step(), seen, kVersion).applied);
+  observation.decision.reset();
+  EXPECT_FALSE(Judge(step, observation, kVersion).applied);
+  EXPECT_TRUE(Judge(Step(), observation, kVersion).applied);
   EXPECT_FALSE(Judge(Step(), Observation(), kVersion).ran);
 }
 
-TEST(Observation, WithoutADecisionWhatRanTellsWhetherItWasApplied) {
-  Observation seen;
-  seen.probed = ProbedCall{{abi::kRing, abi::kLl}, 4};
+TEST(Observation, WithoutADecisionTheProfilerDecidesWhetherItWasApplied) {
+  Observation observation;
+  observation.probed = ProbedCall{{abi::kRing, abi::kLl}, 4};
   Step step = ForcedStep({abi::kRing, abi::kLl});
-  EXPECT_TRUE(Judge(step, seen, kVersion).applied);
+  EXPECT_TRUE(Judge(step, observation, kVersion).applied);
   step.choice.channels = 2;
-  EXPECT_FALSE(Judge(step, seen, kVersion).applied);
+  EXPECT_FALSE(Judge(step, observation, kVersion).applied);
   step.choice.channels = 8;
-  EXPECT_TRUE(Judge(step, seen, kVersion).applied);
-  EXPECT_FALSE(Judge(ForcedStep({abi::kTree, abi::kLl}), seen, kVersion).applied);
+  EXPECT_TRUE(Judge(step, observation, kVersion).applied);
+  EXPECT_FALSE(Judge(ForcedStep({abi::kTree, abi::kLl}), observation, kVersion).applied);
 }
 
 TEST(Observation, ATableRowHoldsWhatNcclCanRun) {

@@ -38,7 +38,7 @@ double Rounded(Dtype dtype, double number) {
   return Decode(dtype, element);
 }
 
-// Reduces in the given order, rounding each step to the type.
+// Reduces in the given order and rounds each step to the type.
 double ReducedInOrder(const PatternKey& key, std::vector<double> numbers) {
   const bool real_average = key.redop == Redop::kAvg && FormatOf(key.dtype).is_real;
   const double share = Rounded(key.dtype, 1.0 / key.ranks);
@@ -96,7 +96,8 @@ TEST(Pattern, OnlyAveragesOfRealsOverOddRanksAreInexact) {
 }
 
 TEST(Pattern, TheToleranceIsSmallAgainstAMissingRank) {
-  // Of three ranks' average one rank's part is a third; for the 8-bit reals rounding is as large.
+  // In the average of three ranks, one rank contributes a third; with 8-bit floats the rounding
+  // error is as large.
   for (const Dtype dtype : {Dtype::kHalf, Dtype::kFloat, Dtype::kDouble, Dtype::kBfloat16}) {
     const Reduced reduced =
         ReductionOf(PatternKey::For(Collective::kAllReduce, dtype, Redop::kAvg, 3));

@@ -10,7 +10,7 @@
 namespace nccltune::bench {
 namespace {
 
-// `elements` of a pattern from `first` on.
+// Returns `elements` elements of a pattern, starting at `first`.
 Bytes Repeated(const Bytes& pattern, size_t size, size_t first, size_t elements) {
   Bytes bytes;
   for (size_t i = 0; i < elements; ++i) {
@@ -30,7 +30,7 @@ TEST(ResultCheck, CountsEveryWrongElementOnce) {
   for (const size_t element : {size_t{0}, size_t{8000}, size_t{19999}}) got[4 * element + 1] ^= 1U;
   got[4 * 8000] ^= 1U;
   EXPECT_EQ(reference.CountWrong(parts, 0, got.data(), got.size()), 3);
-  // A window of it that begins after the first two.
+  // A window that starts after the first two wrong elements.
   EXPECT_EQ(reference.CountWrong(parts, 40000, got.data() + 40000, got.size() - 40000), 1);
 }
 
@@ -66,28 +66,28 @@ TEST(ResultCheck, RoundingIsNoErrorAndNanIs) {
 }
 
 TEST(ResultCheck, AllOfASmallResultIsLookedAt) {
-  const std::vector<Window> windows = WindowsOf(kMostCheckedBytes, 8, 1);
+  const std::vector<Window> windows = WindowsOf(kMaxCheckedBytes, 8, 1);
   ASSERT_EQ(windows.size(), 1U);
   EXPECT_EQ(windows[0].offset, 0U);
-  EXPECT_EQ(windows[0].bytes, kMostCheckedBytes);
+  EXPECT_EQ(windows[0].bytes, kMaxCheckedBytes);
 }
 
 TEST(ResultCheck, WindowsOfALargeResultAreSpreadAndDifferFromTimeToTime) {
-  for (const size_t bytes : {kMostCheckedBytes + 8, size_t{100} << 20U, (size_t{7} << 30U) + 24}) {
+  for (const size_t bytes : {kMaxCheckedBytes + 8, size_t{100} << 20U, (size_t{7} << 30U) + 24}) {
     const std::vector<Window> windows = WindowsOf(bytes, 8, 7);
     size_t total = 0;
     size_t end = 0;
     for (const Window& window : windows) {
       EXPECT_GE(window.offset, end);
       EXPECT_EQ(window.offset % 8, 0U);
-      // No gap is longer than two parts.
+      // No gap between windows is longer than two parts.
       EXPECT_LE(window.offset - end, bytes / 62 * 2);
       end = window.offset + window.bytes;
       total += window.bytes;
     }
     EXPECT_EQ(windows.front().offset, 0U);
     EXPECT_EQ(end, bytes);
-    EXPECT_EQ(total, kMostCheckedBytes);
+    EXPECT_EQ(total, kMaxCheckedBytes);
   }
   const size_t large = size_t{1} << 30U;
   EXPECT_NE(WindowsOf(large, 8, 1)[5].offset, WindowsOf(large, 8, 2)[5].offset);

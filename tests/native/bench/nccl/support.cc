@@ -9,7 +9,7 @@
 namespace nccltune::bench {
 namespace {
 
-// Loaded by its path first, it is what the name libcuda.so.1 finds in this process.
+// Once loaded by path, this library is also found under the name libcuda.so.1.
 void* Loaded(const char* path) {
   void* const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) ADD_FAILURE() << dlerror();
@@ -50,7 +50,7 @@ long FakeGpus::Live() {
 
 FakeGpus::FakeGpus()
     : options_{.nccl_path = FAKE_NCCL, .tuner_path = TUNER_PLUGIN}, live_before_(Live()) {
-  // What the backend sets for NCCL is not to reach the next test.
+  // Environment variables set by the backend must not affect the next test.
   environment_.Set("NCCL_TUNER_PLUGIN", "");
   environment_.Set("NCCL_PROFILER_PLUGIN", "");
 }

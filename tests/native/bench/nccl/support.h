@@ -15,7 +15,7 @@
 
 namespace nccltune::bench {
 
-// Variables for the length of a test.
+// Sets environment variables for the duration of a test.
 class Environment {
  public:
   ~Environment();
@@ -25,8 +25,8 @@ class Environment {
   std::map<std::string, std::optional<std::string>> before_;
 };
 
-// Of one process alone.
-class LoneExchange : public Exchange {
+// The exchange of a run with a single process.
+class LoneExchange : public ProcessExchange {
  public:
   bool AllGather(std::string_view mine, std::vector<std::string>* all) override {
     if (ending) return false;
@@ -38,18 +38,18 @@ class LoneExchange : public Exchange {
   int gathers = 0;
 };
 
-// The real backend as one process with several fake GPUs.
+// Runs the real backend in one process with several fake GPUs.
 class FakeGpus : public ::testing::Test {
  protected:
   FakeGpus();
   ~FakeGpus() override;
 
   std::optional<OpenError> TryOpen(int gpus, BackendInfo* info);
-  // Throws, which ends the test, if it does not open.
+  // Throws if the backend cannot be opened, which fails the test.
   void Open(int gpus = 3);
-  // Ends the backend well; all that it held is given back.
+  // Closes the backend and checks that it has released everything.
   void Close();
-  // What the fakes handed out and did not get back since the test began.
+  // Number of objects of the fake libraries that were not released since the test began.
   static long Live();
 
   static Step StepOf(Collective collective, size_t bytes);

@@ -31,17 +31,17 @@ TEST(Team, EachMemberDoesTheTaskInAThreadOfItsOwn) {
   EXPECT_EQ(threads.count(std::this_thread::get_id()), 0U);
 }
 
-TEST(Team, TheDeadlineNamesWhoIsStuck) {
+TEST(Team, TheDeadlineNamesTheStuckMember) {
   std::atomic<bool> stop = false;
   Team team(3);
   const auto task = [&stop](size_t member) {
     while (member == 1 && !stop) std::this_thread::yield();
   };
   EXPECT_FALSE(team.Run(task, Team::Clock::now() + std::chrono::milliseconds(50)));
-  EXPECT_FALSE(team.Settle(std::chrono::milliseconds(10)));
+  EXPECT_FALSE(team.WaitIdle(std::chrono::milliseconds(10)));
   EXPECT_EQ(team.FirstBusy(), 1U);
   stop = true;
-  EXPECT_TRUE(team.Settle(seconds(20)));
+  EXPECT_TRUE(team.WaitIdle(seconds(20)));
   EXPECT_EQ(team.FirstBusy(), 3U);
 }
 
@@ -49,14 +49,14 @@ TEST(Team, HurryEndsARunLongBeforeItsDeadline) {
   std::atomic<bool> stop = false;
   Team team(2);
   const auto task = [&](size_t member) {
-    if (member == 0) team.Hurry();
+    if (member == 0) team.EndSoon();
     while (member == 1 && !stop) std::this_thread::yield();
   };
   const Team::Clock::time_point start = Team::Clock::now();
   EXPECT_FALSE(team.Run(task, start + seconds(600)));
   EXPECT_LT(Team::Clock::now() - start, seconds(100));
   stop = true;
-  EXPECT_TRUE(team.Settle(seconds(20)));
+  EXPECT_TRUE(team.WaitIdle(seconds(20)));
 }
 
 TEST(Team, AStuckThreadIsLeftToItself) {

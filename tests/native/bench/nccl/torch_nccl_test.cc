@@ -12,7 +12,7 @@
 namespace nccltune::bench {
 namespace {
 
-// A `python3` found first that is this shell script.
+// Puts a shell script named `python3` first on PATH.
 class TorchNccl : public ::testing::Test {
  protected:
   TorchNccl() : folder_(std::filesystem::temp_directory_path() / Unique()) {
@@ -50,7 +50,7 @@ TEST_F(TorchNccl, NothingIsNoError) {
   EXPECT_EQ(FindTorchNccl(), "");
 }
 
-// Runs the real program against packages made for it, where there is a Python.
+// Runs the real Python program against fake packages, if a Python is installed.
 TEST_F(TorchNccl, FindsTheLibraryThatBelongsToTorchWithoutImportingIt) {
   if (std::system("python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'") != 0) {
     GTEST_SKIP() << "no python3";

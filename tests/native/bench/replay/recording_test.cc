@@ -26,7 +26,7 @@ std::string Default(double time_us, const std::string& members = "") {
 
 class RecordingTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Recording> Open(std::optional<Scale> scale = std::nullopt) {
+  std::unique_ptr<Recording> Open(std::optional<RecordedScale> scale = std::nullopt) {
     return Recording::Open(folder_.path(), scale, &error_, &hint_);
   }
   void ExpectError(const std::string& part) {
@@ -62,7 +62,7 @@ TEST_F(RecordingTest, AStudyIsRead) {
   ASSERT_NE(recording, nullptr) << error_;
   EXPECT_EQ(recording->name(), "lab");
   EXPECT_EQ(recording->gpu(), "G");
-  EXPECT_EQ(recording->scale(), (Scale{2, 4}));
+  EXPECT_EQ(recording->scale(), (RecordedScale{2, 4}));
   EXPECT_EQ(recording->nccl_version(), (NcclVersion{2, 28, 9}));
   EXPECT_TRUE(recording->nvls());
   const Step step = MakeStep();
@@ -80,7 +80,7 @@ TEST_F(RecordingTest, AStudyIsRead) {
             (std::vector<host::Combination>{{abi::kTree, abi::kLl}, {abi::kRing, abi::kSimple}}));
 }
 
-TEST_F(RecordingTest, WhatTheStepSaysMustFit) {
+TEST_F(RecordingTest, PropertiesOfTheStepMustMatch) {
   folder_.Write("platform.json", kRecorded);
   folder_.Write(
       "samples.jsonl",
@@ -149,7 +149,7 @@ TEST_F(RecordingTest, ALineThatAnInterruptionCutIsLeftOut) {
   ExpectError("samples.jsonl:1: is damaged");
 }
 
-TEST_F(RecordingTest, ALineThatIsNoSampleIsNamed) {
+TEST_F(RecordingTest, AnInvalidLineIsReported) {
   folder_.Write("platform.json", kRecorded);
   const std::string bad[] = {"[]\n",
                              "{}\n",
@@ -174,7 +174,7 @@ TEST_F(RecordingTest, ALineThatIsNoSampleIsNamed) {
   ExpectError("samples.jsonl:1: was written by a newer nccltune");
 }
 
-TEST_F(RecordingTest, AStudyThatIsNoneIsNamed) {
+TEST_F(RecordingTest, AnInvalidStudyIsReported) {
   ExpectError("samples.jsonl: cannot be read: No such file");
   folder_.Write("samples.jsonl", "");
   ExpectError("samples.jsonl: holds no timing");
@@ -195,7 +195,7 @@ TEST_F(RecordingTest, WithoutPlatformTheSamplesTell) {
   folder_.Write("samples.jsonl", Default(1, R"("nodes":1,"ranks":8)"));
   const auto recording = Open();
   ASSERT_NE(recording, nullptr) << error_;
-  EXPECT_EQ(recording->scale(), (Scale{1, 8}));
+  EXPECT_EQ(recording->scale(), (RecordedScale{1, 8}));
   EXPECT_EQ(recording->nccl_version(), (NcclVersion{2, 30, 7}));
   EXPECT_EQ(recording->name(), folder_.path().substr(folder_.path().rfind('/') + 1));
 }
@@ -204,10 +204,10 @@ TEST_F(RecordingTest, OneScaleIsReplayed) {
   folder_.Write("samples.jsonl",
                 Default(1, R"("nodes":1,"ranks":8)") + Default(2, R"("nodes":2,"ranks":16)"));
   ExpectError("was recorded at several scales: 1/8 2/16");
-  const auto recording = Open(Scale{2, 16});
+  const auto recording = Open(RecordedScale{2, 16});
   ASSERT_NE(recording, nullptr) << error_;
   EXPECT_EQ(DrawnFrom(recording->Find(MakeStep(), Choice())), 2);
-  EXPECT_EQ(Open(Scale{4, 32}), nullptr);
+  EXPECT_EQ(Open(RecordedScale{4, 32}), nullptr);
   EXPECT_NE(error_.find("was not recorded at 4/32 but at 1/8 2/16"), std::string::npos) << error_;
 }
 

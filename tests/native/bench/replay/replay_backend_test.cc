@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The replay with our real tuner plugin.
+// Tests the replay with our real tuner plugin.
 #include "bench/replay/replay_backend.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ namespace {
 constexpr const char* kPlatform =
     R"({"schema_version":1,"name":"lab","gpu":"G","gpus":4,"nodes":4,"nccl_version":"2.28.9"})";
 
-// Sizes 1 KiB and 4 KiB: default 100, tree/ll 50, ring/simple on 8 channels 70; each a bit spread.
+// Samples at 1 KiB and 4 KiB, with some spread: default 100 us, tree/ll 50 us, ring/simple on 8
+// channels 70 us.
 std::string Samples() {
   std::string lines;
   for (const int bytes : {1024, 4096}) {
@@ -39,8 +40,8 @@ std::string Samples() {
   return lines;
 }
 
-// What the others of a run say, for a process that is alone.
-class ScriptedExchange : public Exchange {
+// The exchange of a run with a single process.
+class ScriptedExchange : public ProcessExchange {
  public:
   bool AllGather(std::string_view mine, std::vector<std::string>* all) override {
     all->assign(static_cast<size_t>(processes), std::string(mine));
@@ -97,7 +98,7 @@ const Choice kTuned = {Choice::Kind::kTuned, {}, -1, 0};
 const Choice kTree = {Choice::Kind::kForced, {abi::kTree, abi::kLl}, -1, 0};
 const Choice kRing8 = {Choice::Kind::kForced, {abi::kRing, abi::kSimple}, 8, 0};
 
-TEST_F(ReplayTest, SaysWhatItPlays) {
+TEST_F(ReplayTest, ReportsTheRecording) {
   MustOpen();
   EXPECT_EQ(info_.backend, "replay");
   EXPECT_EQ(info_.replay, "lab");
@@ -138,11 +139,11 @@ TEST_F(ReplayTest, EachChoiceDrawsFromItsOwnTimings) {
   EXPECT_EQ(range(MakeStep(kRing8)), 70);
   EXPECT_EQ(range(MakeStep(kTuned)), 50) << "a rule covers this size";
   EXPECT_EQ(range(MakeStep(kTuned, 4096)), 100) << "and not this one";
-  // Orders of an earlier step do not outlive it.
+  // A choice forced by an earlier step must not affect later ones.
   EXPECT_EQ(range(MakeStep(kDefaultChoice)), 100) << "the default is forced over the rule";
 }
 
-TEST_F(ReplayTest, SaysWhatRan) {
+TEST_F(ReplayTest, ReportsWhatRan) {
   UseRules("allreduce,0,2000,ring,simple,8,4,4\n");
   MustOpen();
   EXPECT_FALSE(backend_->Run(MakeStep(kDefaultChoice)).ran) << "the recording does not say";
@@ -162,7 +163,7 @@ TEST_F(ReplayTest, AChoiceThatThePlatformCannotRunIsNotApplied) {
   EXPECT_GE(result.timings.at(0).event_us, 100) << "NCCL's default runs in its place";
 }
 
-TEST_F(ReplayTest, WhatWasNotRecordedIsUnsupported) {
+TEST_F(ReplayTest, CallsThatWereNotRecordedAreUnsupported) {
   MustOpen();
   Choice ring = kRing8;
   ring.channels = 4;
@@ -246,10 +247,10 @@ TEST_F(ReplayTest, DefaultAndTunedOfOneRoundAreIndependent) {
     same += backend_->Run(a).timings.at(0).event_us == backend_->Run(b).timings.at(0).event_us;
   }
   EXPECT_GT(same, 5);
-  EXPECT_LT(same, 45);  // one in five by chance
+  EXPECT_LT(same, 45);  // one in five is expected by chance
 }
 
-TEST_F(ReplayTest, RanksThatDecideDifferentlyGetStuckAsTheyWouldWithNccl) {
+TEST_F(ReplayTest, DifferentDecisionsAreATimeout) {
   world_.processes = 4;
   MustOpen();
   exchange_.other = R"({"algorithm":"tree","protocol":"ll"})";
@@ -300,13 +301,13 @@ TEST_F(ReplayTest, AbortEndsTheWaitOfASlowReplay) {
   options.pace = 1000;
   MustOpen(options);
   Step step = MakeStep();
-  step.iterations = 1'000'000;  // a day
+  step.iterations = 1'000'000;  // takes a day if not aborted
   std::thread aborter([this] { backend_->Abort(); });
   backend_->Run(step);
   aborter.join();
 }
 
-TEST_F(ReplayTest, WhatCannotBePlayedIsNamed) {
+TEST_F(ReplayTest, RunsThatCannotBeReplayedAreReported) {
   const auto text = [this](const ReplayOptions& options, OpenError::Kind kind) {
     const std::optional<OpenError> error = Open(options);
     EXPECT_TRUE(error);
@@ -326,7 +327,8 @@ TEST_F(ReplayTest, WhatCannotBePlayedIsNamed) {
   EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("5 processes"), std::string::npos);
   world_.processes = 2;
   world_.gpus_per_process = 4;
-  EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("do not play them"), std::string::npos);
+  EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("GPUs each do not fit"),
+            std::string::npos);
   world_.gpus_per_process = 2;
   EXPECT_FALSE(Open());
   world_ = {};
@@ -353,7 +355,7 @@ TEST(Share, EveryRankIsPlayedByOneProcess) {
         World world;
         world.process = process;
         world.processes = processes;
-        const Share share = ShareOf(world, ranks);
+        const RankRange share = RanksOf(world, ranks);
         EXPECT_EQ(share.first, next);
         EXPECT_GT(share.end, share.first);
         next = share.end;

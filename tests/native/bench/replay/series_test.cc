@@ -22,7 +22,7 @@ Series SeriesOf(const std::map<size_t, std::vector<double>>& times) {
   return series;
 }
 
-TEST(Series, ARecordedSizeGivesItsOwnTimingsEachAsOftenAsAnyOther) {
+TEST(Series, ARecordedSizeDrawsItsTimingsUniformly) {
   const Series series = SeriesOf({{1024, {10, 11, 12, 50}}, {2048, {99}}});
   Random random(1);
   std::map<double, int> counts;
@@ -33,11 +33,12 @@ TEST(Series, ARecordedSizeGivesItsOwnTimingsEachAsOftenAsAnyOther) {
   for (const auto& [time, count] : counts) {
     chi_square += std::pow(count - kDraws / 4.0, 2) / (kDraws / 4.0);
   }
-  EXPECT_LT(chi_square, 16.3);  // 3 degrees of freedom, one in a thousand
+  EXPECT_LT(chi_square, 16.3);  // 3 degrees of freedom, p = 0.001
 }
 
 TEST(Series, BetweenSizesTheMediansAreInterpolatedInLogLog) {
-  // From 10 to 40 us over a factor of 16 in size: the square root of size.
+  // The time grows from 10 to 40 us while the size grows by a factor of 16, so it is proportional
+  // to the square root of the size.
   const Series series = SeriesOf({{1024, {10}}, {16384, {40}}});
   Random random(1);
   EXPECT_NEAR(series.Draw(4096, &random)->time_us, 20, 1e-9);
@@ -62,7 +63,7 @@ TEST(Series, BetweenSizesTheNearerOneGivesTheSpread) {
             (std::set<long>{500, 1000, 3000}));
 }
 
-TEST(Series, NothingIsKnownOutsideOfWhatWasRecorded) {
+TEST(Series, NothingIsDrawnOutsideTheRecordedSizes) {
   const Series series = SeriesOf({{1024, {10}}, {4096, {20}}});
   Random random(1);
   EXPECT_FALSE(series.Draw(1023, &random));

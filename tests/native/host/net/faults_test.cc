@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each way to break the contract is found, and named in one line.
+// Every violation of the contract must be detected and reported in one line.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void PrintTo(const Case& value, std::ostream* out) { *out << value.fault; }
 
 class FaultsTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(FaultsTest, IsFoundAndNamed) {
+TEST_P(FaultsTest, IsDetectedAndReported) {
   const Outcome outcome = RunNaive(GetParam().arguments, GetParam().fault);
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.output.find(GetParam().said), std::string::npos) << outcome.output;
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(
     Naive, FaultsTest,
     ::testing::Values(
         Case{"wrong_size", "message 10 of 4096 bytes: test reports 4095 bytes"},
-        Case{"size_unset", "received message 0 of 4096 bytes: test left the size as it was"},
+        Case{"size_unset", "received message 0 of 4096 bytes: test did not set the size"},
         Case{"corrupt_byte", "received message 10 of 4096 bytes: byte 2048 is wrong"},
         Case{"swapped", "received message 10 of 4096 bytes: carries the bytes of message 11"},
         Case{"writes_behind", "message 10 of 4096 bytes: bytes behind the message were written"},
@@ -43,12 +43,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"never_done", "message 10 of 4096 bytes: is not done after 3 s", kShort},
         Case{"null_for_ever", " gave no request after 3 s",
              "transfer --fork --direction forward --sizes 4K --messages 40 --window 1 --timeout 3"},
-        Case{"request_unset", "left the request as it was"},
-        Case{"done_unset", "test left done as it was"},
+        Case{"request_unset", "did not set the request"},
+        Case{"done_unset", "test did not set done"},
         Case{"test_fails", "message 10 of 4096 bytes: test returned internal error"},
         Case{"test_hangs", "test has not returned for 3 s", kShort},
         Case{"accept_hangs", "accept has not returned for 3 s", kShort},
-        Case{"connect_never", " gave nothing for 3 s",
+        Case{"connect_never", " gave no connection for 3 s",
              "transfer --fork --direction forward --timeout 3"},
         Case{"init_fails", "communicator: init returned system error"},
         Case{"no_devices", "the plugin has 0 devices"},
@@ -62,10 +62,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"crash", "was ended by signal 6"}, Case{"exit", "ended with status 0"}),
     [](const auto& instance) { return std::string(instance.param.fault); });
 
-// What NCCL would take for a request, from v9 on.
+// The plugin leaves 0x1 in *request, which NCCL would take for a valid request (v9 and later).
 INSTANTIATE_TEST_SUITE_P(OptionalCompletion, FaultsTest,
                          ::testing::Values(Case{
-                             "optional_left", "irecv left the request as it was",
+                             "optional_left", "irecv did not set the request",
                              "transfer --fork --sizes 4K --messages 40 --optional-completion "
                              "--interface 12"}));
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A net plugin that moves bytes over one TCP connection in the simplest way, from within test(),
-// and that breaks the contract in the way that NAIVE_FAULT names, from message 10 on where it is
-// about one.
+// A net plugin that moves bytes over one TCP connection in the simplest way, inside test(). It
+// breaks the contract in the way that NAIVE_FAULT names; faults about a message start with message
+// 10.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -36,7 +36,7 @@ namespace {
 using abi::Result;
 
 constexpr uint64_t kFaultyMessage = 10;
-constexpr size_t kMostRequests = 32;
+constexpr size_t kMaxRequests = 32;
 
 bool Fault(std::string_view name) {
   const char* const fault = std::getenv("NAIVE_FAULT");
@@ -50,7 +50,7 @@ struct Request {
   uint64_t number = 0;
   unsigned char* data = nullptr;
   uint64_t room = 0;
-  uint64_t bytes = 0;  // what the header says
+  uint64_t bytes = 0;  // size from the header
   size_t header_moved = 0;
   uint64_t moved = 0;
   bool done = false;
@@ -60,13 +60,13 @@ struct Comm {
   int fd = -1;
   bool sends = false;
   uint64_t posted = 0;
-  std::deque<Request*> queue;                      // not moved yet
-  std::vector<std::unique_ptr<Request>> requests;  // all that were not tested to their end
+  std::deque<Request*> queue;                      // requests not transferred yet
+  std::vector<std::unique_ptr<Request>> requests;  // all requests that test has not reported done
 
   ~Comm() { close(fd); }
 };
 
-// False where nothing more moves now; *result tells of an error.
+// Returns false if no progress is possible now; *result is set on an error.
 bool Move(Comm* comm, void* data, size_t bytes, size_t* moved, Result* result) {
   const ssize_t n = comm->sends ? send(comm->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
                                 : recv(comm->fd, data, bytes, MSG_DONTWAIT);
@@ -211,7 +211,7 @@ Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
     return abi::kSuccess;
   }
   *request = nullptr;
-  if (comm.requests.size() == kMostRequests) return abi::kSuccess;
+  if (comm.requests.size() == kMaxRequests) return abi::kSuccess;
   if (Fault("null_for_ever") && comm.posted == kFaultyMessage) return abi::kSuccess;
   if (Fault("crash") && comm.posted == kFaultyMessage) std::raise(SIGABRT);
   if (Fault("exit") && comm.posted == kFaultyMessage) _exit(0);
@@ -224,7 +224,7 @@ Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
   *request = own.get();
   comm.requests.push_back(std::move(own));
   Request* const last = comm.requests.back().get();
-  // With this fault message 10 waits, and goes behind 11.
+  // With this fault, message 10 is sent after message 11.
   if (comm.sends && Fault("swapped") && last->number == kFaultyMessage) return abi::kSuccess;
   comm.queue.push_back(last);
   if (comm.sends && Fault("swapped") && last->number == kFaultyMessage + 1) {
@@ -233,7 +233,7 @@ Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
   return abi::kSuccess;
 }
 
-// What a receive that is done does not look like where it should.
+// Applies the fault to a completed receive.
 void Spoil(Request* request) {
   if (request->comm->sends || request->number != kFaultyMessage) return;
   if (Fault("corrupt_byte")) request->data[request->bytes / 2] ^= 1;
@@ -261,7 +261,7 @@ Result Test(void* opaque, int* done, int* sizes) {
   return abi::kSuccess;
 }
 
-// The race is the fault.
+// The fault is this data race.
 __attribute__((no_sanitize("thread"))) void WriteLate(volatile unsigned char* data) {
   poll(nullptr, 0, 50);
   *data = 1;
@@ -289,7 +289,7 @@ Result RegMrOf(void* /*comm*/, void* /*data*/, Size /*size*/, int type, void** /
 
 Result DeregMr(void* /*comm*/, void* /*mhandle*/) { return abi::kSuccess; }
 
-// Parameters of types that older interfaces lack are deduced.
+// Types that older interfaces lack are template parameters.
 template <int kVersion, typename Net>
 void SetInit(Net* net) {
   if constexpr (kVersion >= 11) {

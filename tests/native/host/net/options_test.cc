@@ -10,13 +10,13 @@ namespace nccltune::host::net {
 namespace {
 
 std::string ErrorOf(const std::vector<std::string_view>& arguments) {
-  Options options;
+  NetCheckOptions options;
   std::string error;
   return ParseOptions(arguments, &options, &error) ? "" : error;
 }
 
 TEST(NetHostOptionsTest, AreRead) {
-  Options options;
+  NetCheckOptions options;
   std::string error;
   ASSERT_TRUE(ParseOptions({"throughput", "--plugin=p.so", "--fork", "--slice", "128K",
                             "--connections", "4", "--seconds", "0.5", "--virtual-device", "0,2"},
@@ -31,31 +31,31 @@ TEST(NetHostOptionsTest, AreRead) {
 }
 
 TEST(NetHostOptionsTest, SizesAreAListOrARange) {
-  Options options;
+  NetCheckOptions options;
   std::string error;
   ASSERT_TRUE(ParseOptions({"transfer", "--plugin", "p", "--fork", "--sizes", "0,1,4K,1G"},
                            &options, &error));
   EXPECT_EQ(options.sizes.list, (std::vector<uint64_t>{0, 1, 4096, 1U << 30U}));
   EXPECT_FALSE(options.sizes.range);
-  Options other;
+  NetCheckOptions other;
   ASSERT_TRUE(
       ParseOptions({"transfer", "--plugin", "p", "--fork", "--sizes", "1-2M"}, &other, &error));
   EXPECT_EQ(other.sizes.list, (std::vector<uint64_t>{1, 2U << 20U}));
   EXPECT_TRUE(other.sizes.range);
 }
 
-TEST(NetHostOptionsTest, MistakesAreNamed) {
+TEST(NetHostOptionsTest, InvalidInputIsReported) {
   const std::vector<std::pair<std::vector<std::string_view>, const char*>> cases = {
       {{"transfer", "--fork"}, "--plugin is missing"},
       {{"--plugin", "p", "--fork"}, "the mode is missing"},
-      {{"transfer", "--plugin", "p"}, "give one of --fork and --rendezvous"},
-      {{"transfer", "idle", "--plugin", "p"}, "there are two modes"},
+      {{"transfer", "--plugin", "p"}, "give either --fork or --rendezvous"},
+      {{"transfer", "idle", "--plugin", "p"}, "two modes are given"},
       {{"copy"}, "'copy' is no mode"},
       {{"transfer", "--plugin", "p", "--fork", "--window", "33"}, "'33' is no number from 1 to 32"},
       {{"transfer", "--plugin", "p", "--fork", "--sizes", "2G"}, "neither a list"},
       {{"transfer", "--plugin", "p", "--fork", "--sizes", "9-1"}, "neither a list"},
       {{"transfer", "--plugin", "p", "--rendezvous", "1", "--kill-after", "1"}, "need --fork"},
-      {{"transfer", "--plugin", "p", "--fork", "--continue-after", "1"}, "goes with --stop-after"},
+      {{"transfer", "--plugin", "p", "--fork", "--continue-after", "1"}, "needs --stop-after"},
       {{"transfer", "--plugin"}, "lacks its value"},
       {{"transfer", "--nonsense", "1"}, "'--nonsense' is not an option"},
   };

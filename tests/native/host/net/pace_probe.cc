@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pace_probe COUNT: connects to itself COUNT times and prints the rate that each connection is
-// limited to, in bytes per second, 0 for none. pace_probe COUNT reset: then waits until one is
-// reset, and prints its number and what both of its ends say.
+// pace_probe COUNT opens COUNT connections to itself and prints the rate limit of each in bytes per
+// second, 0 for none. pace_probe COUNT reset also waits until one is reset, and prints its number
+// and the errors that both of its ends report.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library that slows and resets connections, in a program of the tests' own.
+// Tests the library that slows and resets connections, in a small test program.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program with a plugin that keeps the contract: every mode, and the odd orders.
+// Tests the program with a plugin that keeps the contract: every mode and the unusual call orders.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -64,7 +64,7 @@ TEST_F(NetHostTest, ClosesWithRequestsInFlight) {
   EXPECT_GT(*rank.Find("outstanding_at_close")->AsInt(), 0);
 }
 
-TEST_F(NetHostTest, PingPongTellsLatencies) {
+TEST_F(NetHostTest, PingPongReportsLatencies) {
   const Outcome outcome = RunNaive("pingpong --fork --sizes 8,4K --messages 50 --check");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const json::Value::Array& latencies = *outcome.report.Find("latencies")->AsArray();
@@ -96,11 +96,11 @@ TEST_F(NetHostTest, AKilledPeerIsReported) {
 }
 
 TEST_F(NetHostTest, APeerThatIsStoppedForGoodIsMissed) {
-  // The tests' plugin knows no timeout.
+  // The test plugin has no timeout of its own.
   const Outcome outcome =
       RunNaive("throughput --fork --slice 64K --stop-after 100 --seconds 60 --timeout 3");
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.output.find("rank 1 is gone, and the plugin reports no error"),
+  EXPECT_NE(outcome.output.find("rank 1 is lost, and the plugin reports no error"),
             std::string::npos)
       << outcome.output;
 }
@@ -113,27 +113,28 @@ TEST_F(NetHostTest, APeerThatIsStoppedForAWhileIsWaitedFor) {
   EXPECT_TRUE(outcome.report.Find("peer_lost")->IsNull());
 }
 
-TEST_F(NetHostTest, ADisturbanceThatComesTooLateIsSaid) {
+TEST_F(NetHostTest, ADisturbanceAfterTheEndIsReported) {
   const Outcome outcome =
       RunNaive("throughput --fork --kill-after 60000 --warm-up 0 --seconds 0.1");
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.output.find("before rank 1 was to be killed"), std::string::npos)
+  EXPECT_NE(outcome.output.find("before rank 1 was due to be killed"), std::string::npos)
       << outcome.output;
 }
 
-// Both ranks of a run that meet there; the status is rank 0's, or rank 1's where that is another.
+// Runs both ranks, which use that rendezvous. Returns the status of rank 0, or that of rank 1 if it
+// differs.
 Outcome RunBoth(const std::string& arguments, const std::string& place) {
   const std::string command = NET_HOST " " + arguments +
                               " --plugin " NAIVE_NET_PLUGIN " --rendezvous " + place + " --rank ";
   return RunCommand(command + "1 & " + command + "0; status=$?; wait $! && exit $status");
 }
 
-TEST_F(NetHostTest, TwoProcessesMeetAtAPort) {
+TEST_F(NetHostTest, TwoProcessesConnectThroughAPort) {
   const std::string port = std::to_string(20000 + getpid() % 10000);
   ExpectMessages(RunBoth("transfer --messages 20 --timeout 20", port), 20);
 }
 
-TEST_F(NetHostTest, TwoProcessesMeetAtAPath) {
+TEST_F(NetHostTest, TwoProcessesConnectThroughAPath) {
   const std::string path = ::testing::TempDir() + "net_host_" + std::to_string(getpid());
   ExpectMessages(RunBoth("transfer --messages 20 --timeout 20", path), 20);
   EXPECT_NE(access(path.c_str(), F_OK), 0);
@@ -147,10 +148,10 @@ TEST_F(NetHostTest, APeerThatWasMetCanBeKilled) {
   EXPECT_EQ(*outcome.report.Find("peer_lost")->Find("result")->AsString(), "remote error");
 }
 
-TEST_F(NetHostTest, NobodyIsMet) {
+TEST_F(NetHostTest, AMissingPeerIsReported) {
   const Outcome outcome = RunNaive("idle --rendezvous /nonexistent/socket --rank 1 --timeout 1");
   EXPECT_EQ(outcome.status, 3);
-  EXPECT_NE(outcome.output.find("was not met at /nonexistent/socket: cannot connect"),
+  EXPECT_NE(outcome.output.find("was not reached at /nonexistent/socket: cannot connect"),
             std::string::npos)
       << outcome.output;
 }
@@ -192,7 +193,7 @@ TEST_F(NetHostTest, TheNewestInterfaceIsTaken) {
   EXPECT_EQ(*outcome.report.Find("interface")->AsInt(), kInterfaces[0]);
 }
 
-TEST_F(NetHostTest, AnInterfaceThatIsMissingIsSaid) {
+TEST_F(NetHostTest, AMissingInterfaceIsReported) {
   const Outcome outcome = RunCommand(NET_HOST " idle --fork --interface 6 --plugin " PACE);
   EXPECT_EQ(outcome.status, 3);
   EXPECT_NE(outcome.output.find("exports no ncclNetPlugin_v6"), std::string::npos)
@@ -205,7 +206,7 @@ TEST_F(NetHostTest, ListsSymbols) {
   EXPECT_GE(outcome.report.Find("exported")->AsArray()->size(), 2U);
 }
 
-TEST_F(NetHostTest, AFileThatIsNoPluginIsSaid) {
+TEST_F(NetHostTest, AFileThatIsNoPluginIsReported) {
   const Outcome outcome = RunCommand(NET_HOST " idle --fork --plugin /nonexistent.so");
   EXPECT_EQ(outcome.status, 3);
   EXPECT_NE(outcome.output.find("error: /nonexistent.so: cannot be opened"), std::string::npos);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the program as a user does.
+// Runs the program as a user would.
 #ifndef NCCLTUNE_TESTS_HOST_NET_SUPPORT_H_
 #define NCCLTUNE_TESTS_HOST_NET_SUPPORT_H_
 
@@ -10,21 +10,22 @@
 namespace nccltune::host::net {
 
 struct Outcome {
-  int status = -1;     // of the program; 128 + n for signal n
-  std::string output;  // both streams
-  json::Value report;  // the line of JSON, null if there is none
+  int status = -1;     // exit status of the program; 128 + n for signal n
+  std::string output;  // standard output and standard error
+  json::Value report;  // the line of JSON; null if there is none
 };
 
-// A shell's command line.
+// Runs a shell command line.
 Outcome RunCommand(const std::string& command);
 
-// nccltune-net-host with the tests' plugin, which has the fault of that name ("" for none).
+// Runs nccltune-net-host with the test plugin and the fault of that name ("" for none).
 Outcome RunNaive(const std::string& arguments, const std::string& fault = "");
 
-// The reports of both ranks show that this many messages went each way, and all of their bytes.
+// Checks that the reports of both ranks show this many messages in each direction, with all their
+// bytes.
 void ExpectMessages(const Outcome& outcome, double messages);
 
-// A number in the report, "ranks" 1 "sent" "messages" for example; -1 if there is none.
+// Returns a number in the report, for example "ranks" 1 "sent" "messages"; -1 if it is absent.
 double NumberOf(const json::Value& rank, const char* first, const char* second);
 
 }  // namespace nccltune::host::net

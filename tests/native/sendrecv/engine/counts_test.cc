@@ -8,15 +8,15 @@ namespace {
 
 TEST(Counts, NameWhatWasTakenAlone) {
   Counts counts;
-  EXPECT_EQ(counts.Words(), "");
-  counts.Add(Way::kPushed, 100);
-  counts.Add(Way::kPushed, 20);
-  counts.Add(Way::kDry, 7);
-  EXPECT_EQ(counts.Words(),
+  EXPECT_EQ(counts.Report(), "");
+  counts.Add(Route::kPushed, 100);
+  counts.Add(Route::kPushed, 20);
+  counts.Add(Route::kDry, 7);
+  EXPECT_EQ(counts.Report(),
             "copy engine, pushed: 2 messages, 120 bytes\n"
             "NCCL: dry run, a copy engine would have carried it: 1 messages, 7 bytes\n");
-  EXPECT_EQ(counts.Of(Way::kPushed).bytes, 120U);
-  EXPECT_EQ(counts.Of(Way::kPulled).messages, 0U);
+  EXPECT_EQ(counts.Get(Route::kPushed).bytes, 120U);
+  EXPECT_EQ(counts.Get(Route::kPulled).messages, 0U);
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ TEST(InlineMutex, IsRefusedWhileItIsHeld) {
   }).join();
 }
 
-// Of many that wait each comes to its turn, and none at the same time: under the thread sanitizer
-// a second one would be a race.
+// Each of many waiting threads gets the lock, one at a time. A second one inside would be a race
+// for the thread sanitizer.
 TEST(InlineMutex, LetsOneInAtATime) {
   constexpr int kThreads = 8;
   constexpr int kTurns = 5000;
@@ -35,7 +35,7 @@ TEST(InlineMutex, LetsOneInAtATime) {
       for (int turn = 0; turn < kTurns; ++turn) {
         const std::scoped_lock lock(mutex);
         ++turns;
-        // So that others find it held, on one core as well.
+        // Makes other threads find the lock held, even on one core.
         if (turn % 16 == 0) std::this_thread::yield();
       }
     });

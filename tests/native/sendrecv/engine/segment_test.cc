@@ -3,14 +3,16 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
-#include "sendrecv/cuda_api.h"
+#include "common/cuda_api.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {
@@ -18,7 +20,7 @@ namespace {
 
 std::string Key(const char* name) { return std::string(name) + " " + std::to_string(getpid()); }
 
-// Of a process of its own; its exit status, or the signal below zero.
+// Runs `body` in a process of its own. Returns its exit status, or minus the signal that ended it.
 template <typename Body>
 int InChild(const Body& body) {
   const pid_t child = fork();
@@ -43,10 +45,10 @@ TEST(Segment, GivesEachRankAPlaceUntilThereAreNone) {
   const auto segment = Segment::Open(Key("places"), &why);
   ASSERT_NE(segment, nullptr) << why;
   segment->Unlink();
-  for (size_t i = 0; i < kMostLocal; ++i) EXPECT_EQ(segment->Join(&why), i) << why;
+  for (size_t i = 0; i < kMaxLocalRanks; ++i) EXPECT_EQ(segment->Join(&why), i) << why;
   EXPECT_FALSE(segment->Join(&why).has_value());
   EXPECT_EQ(why, "more than 64 ranks on this host");
-  EXPECT_EQ(segment->places(), kMostLocal);
+  EXPECT_EQ(segment->places(), kMaxLocalRanks);
 }
 
 TEST(Segment, KnowsWhoLives) {
@@ -58,24 +60,24 @@ TEST(Segment, KnowsWhoLives) {
   ASSERT_EQ(pipe(ways), 0);
   const pid_t child = fork();
   if (child == 0) {
-    // A process does not have the locks of the one that it comes from, nor its segments.
+    // A child inherits neither the locks nor the open segments of its parent.
     std::string problem;
     const auto mine = Segment::Open(key, &problem);
     const auto place = mine->Join(&problem);
-    mine->memory().cards[*place].state.store(Card::kHere);
+    mine->memory().cards[*place].state.store(Card::kJoined);
     const char done = 'd';
     if (write(ways[1], &done, 1) != 1) _exit(1);
     pause();
   }
   char done = 0;
   ASSERT_EQ(read(ways[0], &done, 1), 1);
-  EXPECT_TRUE(segment->Lives(0));
+  EXPECT_TRUE(segment->IsAlive(0));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  EXPECT_FALSE(segment->Lives(0));
-  // Who has left as it should is not missed.
+  EXPECT_FALSE(segment->IsAlive(0));
+  // A rank that has left properly does not count as dead.
   segment->memory().cards[0].state.store(Card::kLeft);
-  EXPECT_TRUE(segment->Lives(0));
+  EXPECT_TRUE(segment->IsAlive(0));
   segment->Unlink();
   close(ways[0]);
   close(ways[1]);
@@ -95,22 +97,116 @@ TEST(Segment, LeavesNoFileBehind) {
 TEST(Segment, ALaneIsThereForBothSides) {
   soft::UseGpu(0);
   std::string why;
-  const cu::Api* const api = cu::Open(&why);
+  const cu::Api* const api = OpenCuda(&why);
   ASSERT_NE(api, nullptr) << why;
   const auto driver = CudaDriver::OfCurrent(*api, &why);
   ASSERT_NE(driver, nullptr) << why;
   const auto segment = Segment::Open(Key("lane"), &why);
   ASSERT_NE(segment, nullptr) << why;
   segment->Unlink();
-  bool failed = false;
-  const Segment::LanePlace lane = segment->Lane(*driver, 3, 5, &failed);
-  ASSERT_NE(lane.memory, nullptr);
-  EXPECT_FALSE(failed);
-  EXPECT_EQ(segment->Lane(*driver, 3, 5, &failed).memory, lane.memory);
-  EXPECT_NE(segment->Lane(*driver, 5, 3, &failed).memory, lane.memory);
-  EXPECT_EQ(segment->memory().lanes[3 * kMostLocal + 5].load(), SegmentMemory::kThere);
-  LaneEnd(*lane.memory, Role::kSender).Break();
-  EXPECT_TRUE(LaneEnd(*lane.memory, Role::kReceiver).broken());
+  const Segment::LaneMapping lane = segment->MapLane(*driver, 3, 5, &why);
+  ASSERT_NE(lane.memory, nullptr) << why;
+  EXPECT_EQ(segment->MapLane(*driver, 3, 5, &why).memory, lane.memory);
+  EXPECT_NE(segment->MapLane(*driver, 5, 3, &why).memory, lane.memory);
+  EXPECT_NE(&segment->GateOf(3, 5), &segment->GateOf(5, 3));
+  BreakLane(*lane.memory);
+  EXPECT_TRUE(LaneEnd(*lane.memory, segment->GateOf(3, 5), Role::kReceiver).broken());
+}
+
+// Another user may have created a file of this name. It is refused and not removed.
+class ForeignFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    const auto segment = Segment::Open(key_, &why);
+    ASSERT_NE(segment, nullptr) << why;
+    segment->Unlink();
+    path_ = "/dev/shm" + segment->name();
+  }
+  void TearDown() override { unlink(path_.c_str()); }
+
+  void Write(const std::string& content, mode_t mode = 0600) const {
+    std::ofstream(path_, std::ios::binary) << content;
+    ASSERT_EQ(chmod(path_.c_str(), mode), 0);
+  }
+  void ExpectRefused(const std::string& reason) const {
+    std::string why;
+    EXPECT_EQ(Segment::Open(key_, &why), nullptr);
+    EXPECT_NE(why.find(reason), std::string::npos) << why;
+  }
+
+  const std::string key_ = Key("foreign");
+  std::string path_;
+};
+
+TEST_F(ForeignFile, OfAnotherReleaseOrGarbageIsRefused) {
+  const uint64_t newer = SegmentMemory::kHeader + 1;
+  for (const std::string& content :
+       {std::string(reinterpret_cast<const char*>(&newer), sizeof(newer)),
+        std::string(100'000, 'x'),
+        std::string("\x7f"
+                    "ELF garbage")}) {
+    Write(content);
+    ExpectRefused("is of another release or damaged");
+  }
+}
+
+TEST_F(ForeignFile, OfAnotherUserIsRefused) {
+  Write("");
+  if (chown(path_.c_str(), 12345, 12345) != 0) GTEST_SKIP() << "only root gives files away";
+  ExpectRefused("is not a file of this user alone (owner 12345)");
+}
+
+TEST_F(ForeignFile, ThatOthersMayReadOrWriteIsRefused) {
+  for (const mode_t mode : {0666U, 0660U, 0640U, 0604U}) {
+    Write("", mode);
+    ExpectRefused("is not a file of this user alone");
+  }
+}
+
+// A link is refused even if it leads to a file of this user, which would be overwritten.
+TEST_F(ForeignFile, ThatIsALinkIsRefused) {
+  const std::string other = path_ + "-other";
+  std::ofstream(other) << "";
+  ASSERT_EQ(chmod(other.c_str(), 0600), 0);
+  EXPECT_EQ(symlink(other.c_str(), path_.c_str()), 0);
+  ExpectRefused("Too many levels of symbolic links");
+  EXPECT_EQ(unlink(other.c_str()), 0);
+}
+
+TEST_F(ForeignFile, ThatIsNoFileIsRefused) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  ExpectRefused("is not a file of this user alone");
+}
+
+TEST_F(ForeignFile, ThatIsShortOrLongHasTheRightSize) {
+  for (const size_t bytes : {size_t{0}, size_t{9}, size_t{1} << 20}) {
+    Write(std::string(bytes, '\0'));
+    std::string why;
+    const auto segment = Segment::Open(key_, &why);
+    ASSERT_NE(segment, nullptr) << why;
+    EXPECT_TRUE(segment->Join(&why).has_value()) << why;
+    EXPECT_EQ(segment->memory().cards[0].state.load(), uint32_t{Card::kEmpty});
+    segment->Unlink();
+  }
+}
+
+// Another process truncated the file after it was opened. Mapping a lane still reserves its memory.
+TEST_F(ForeignFile, ALaneOfAFileThatWasCutHasMemory) {
+  soft::UseGpu(0);
+  std::string why;
+  const cu::Api* const api = OpenCuda(&why);
+  ASSERT_NE(api, nullptr) << why;
+  const auto driver = CudaDriver::OfCurrent(*api, &why);
+  ASSERT_NE(driver, nullptr) << why;
+  const auto segment = Segment::Open(key_, &why);
+  ASSERT_NE(segment, nullptr) << why;
+  ASSERT_EQ(truncate(path_.c_str(), static_cast<off_t>(sizeof(SegmentMemory))), 0);
+  const Segment::LaneMapping lane = segment->MapLane(*driver, 3, 5, &why);
+  ASSERT_NE(lane.memory, nullptr) << why;
+  BreakLane(*lane.memory);
+  EXPECT_FALSE(HasIncomplete(*lane.memory));
+  segment->Unlink();
 }
 
 TEST(Segment, FilesThatMayNotBeSoLargeAreNoSignal) {

@@ -17,7 +17,7 @@ size_t Count(const std::function<bool(int, const std::string&)>& fits) {
   for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code error;
     const std::string target = std::filesystem::read_symlink(each.path(), error).string();
-    // The folder itself is open, too.
+    // The open descriptor of the folder itself does not count.
     if (error || target.ends_with("/fd")) continue;
     if (fits(std::stoi(each.path().filename().string()), target)) ++count;
   }
@@ -28,7 +28,7 @@ size_t Count(const std::function<bool(int, const std::string&)>& fits) {
 
 Side::Side(const std::string& key, size_t place) : place_(place) {
   std::string why;
-  const cu::Api* const api = cu::Open(&why);
+  const cu::Api* const api = OpenCuda(&why);
   driver = CudaDriver::OfCurrent(*api, &why);
   const std::string whole = key + std::to_string(getppid());
   segment = Segment::Open(whole, &why);
@@ -36,28 +36,29 @@ Side::Side(const std::string& key, size_t place) : place_(place) {
   mailbox = Mailbox::Open(segment->name(), place);
   EXPECT_NE(mailbox, nullptr);
   inbox = std::make_unique<Inbox>(*driver, segment->memory(), *mailbox);
-  offers = std::make_unique<Offers>(*driver, card(place), mailbox.get(), place);
-  card(place).process = getpid();
-  card(place).state.store(Card::kHere);
+  exported = std::make_unique<ExportedMemory>(*driver, card(place), mailbox.get(), place);
+  card(place).process = ThisProcess();
+  card(place).state.store(Card::kJoined);
 }
 
 Side::~Side() {
-  imports.reset();
+  imported.reset();
   card(place_).state.store(Card::kLeft);
 }
 
-void Side::Meet(size_t peer, Imports::Kind kind) {
+void Side::Meet(size_t peer, ImportedMemory::Kind kind) {
   segment->Unlink();
-  imports = std::make_unique<Imports>(*driver, card(peer), place_, kind, inbox.get(), peer);
+  imported = std::make_unique<ImportedMemory>(*driver, card(peer), place_, kind, inbox.get(), peer);
 }
 
-void Pair::Tell(const Found& found) {
+void Pair::SendLookup(const ExportLookup& found) {
   number(0) = static_cast<int>(found.number);
   number(1) = static_cast<int>(found.offset);
 }
 
-DeviceAddress Pair::Told(Side& side) {
-  return side.imports->Resolve(static_cast<uint64_t>(number(0)), static_cast<uint64_t>(number(1)));
+DeviceAddress Pair::Resolved(Side& side) {
+  return side.imported->Resolve(static_cast<uint64_t>(number(0)), static_cast<uint64_t>(number(1)),
+                                1);
 }
 
 Segments::Segments(size_t room, size_t chunks, int types) : room_(room), types_(types) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two ranks that share memory, without communicators.
+// Test helpers: two ranks that share memory, without communicators.
 #ifndef NCCLTUNE_TESTS_SENDRECV_ENGINE_SHARING_H_
 #define NCCLTUNE_TESTS_SENDRECV_ENGINE_SHARING_H_
 
@@ -11,45 +11,46 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/shares.h"
+#include "sendrecv/exported_memory.h"
+#include "sendrecv/imported_memory.h"
 #include "sendrecv/stand_in/processes.h"
 
 namespace nccltune::sendrecv {
 
 inline constexpr uint64_t kChunk = uint64_t{2} << 20;
-// Nothing waits on the GPU, or something does.
+// Results for the `is_idle` argument of ImportedMemory::Update.
 inline bool IsQuiet() { return true; }
 inline bool IsBusy() { return false; }
 
-// What a rank has of a communicator to share memory. On a GPU of its own.
+// The part of a communicator that one rank needs to share memory, on a GPU of its own.
 class Side {
  public:
-  // One rank after another. `key`: of the test.
+  // Construct one rank after the other. `key`: different for each test.
   Side(const std::string& key, size_t place);
   ~Side();
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;
 
   Card& card(size_t place) { return segment->memory().cards[place]; }
-  Reach Ask(soft::CUdeviceptr address, uint64_t bytes, size_t peer) {
-    return offers->Find(address, bytes, peer).reach;
+  ExportStatus Ask(soft::CUdeviceptr address, uint64_t bytes, size_t peer) {
+    return exported->Find(address, bytes, peer).status;
   }
-  // Of a peer that is there.
-  void Meet(size_t peer, Imports::Kind kind);
+  // Connects this rank to a peer that has joined.
+  void Meet(size_t peer, ImportedMemory::Kind kind);
 
   std::shared_ptr<Segment> segment;
   std::unique_ptr<CudaDriver> driver;
   std::unique_ptr<Mailbox> mailbox;
   std::unique_ptr<Inbox> inbox;
-  std::unique_ptr<Offers> offers;
-  std::unique_ptr<Imports> imports;
+  std::unique_ptr<ExportedMemory> exported;
+  std::unique_ptr<ImportedMemory> imported;
 
  private:
   size_t place_;
 };
 
-// Rank 0 offers and rank 1 maps, in processes; each with what it is to do. `refuse`: what CUDA does
-// not do for rank 1.
+// Runs rank 0, which exports, and rank 1, which maps, in two processes. `refuse`: the function that
+// CUDA refuses for rank 1.
 class Pair {
  public:
   explicit Pair(const char* refuse = "") : refuse_(refuse) {}
@@ -63,7 +64,7 @@ class Pair {
             if (turn == rank) side_ = std::make_unique<Side>("pair", static_cast<size_t>(rank));
             ranks_.Meet();
           }
-          side_->Meet(rank == 0 ? 1 : 0, Imports::Kind::kByHandle);
+          side_->Meet(rank == 0 ? 1 : 0, ImportedMemory::Kind::kByHandle);
           if (rank == 0) {
             offer(*side_);
           } else {
@@ -74,9 +75,9 @@ class Pair {
         killed);
   }
   void Meet(int without = 0) { ranks_.Meet(without); }
-  // From rank 0 to rank 1.
-  void Tell(const Found& found);
-  DeviceAddress Told(Side& side);
+  // Sends the result of a lookup from rank 0 to rank 1.
+  void SendLookup(const ExportLookup& found);
+  DeviceAddress Resolved(Side& side);
   int& number(size_t i) { return ranks_.shared().numbers[i]; }
 
  private:
@@ -85,10 +86,10 @@ class Pair {
   std::unique_ptr<Side> side_;
 };
 
-// Chunks side by side, on the GPU of the calling thread.
+// Adjacent chunks on the calling thread's GPU.
 class Segments {
  public:
-  // `types`: handles that it may be shared by.
+  // `types`: the kinds of handles by which the chunks can be shared.
   Segments(size_t room, size_t chunks, int types = 1);
   ~Segments();
   Segments(const Segments&) = delete;
@@ -97,7 +98,7 @@ class Segments {
   soft::CUdeviceptr at(uint64_t offset = 0) const { return base_ + offset; }
   void Map(size_t chunk);
   void Unmap(size_t chunk);
-  // Of a pattern.
+  // Fills the chunks with a pattern.
   void Write(int seed);
 
  private:
@@ -107,11 +108,11 @@ class Segments {
   std::set<size_t> mapped_;
 };
 
-// Of this process.
+// Number of open descriptors of this process.
 size_t OpenDescriptors();
-// GPU memory that this process keeps, in pieces.
+// Number of GPU allocations that this process keeps.
 size_t HeldMemory();
-// Those that a program would get that this process starts.
+// Number of descriptors that a started program would inherit.
 size_t InheritedDescriptors();
 
 }  // namespace nccltune::sendrecv

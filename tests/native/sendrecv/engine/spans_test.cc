@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that was mapped by hand, in chunks.
+// Memory that was mapped with cuMemMap, in chunks.
 #include "sendrecv/spans.h"
 
 #include <csignal>
@@ -32,26 +32,26 @@ TEST(Spans, AMessageMayCrossChunks) {
         {
           Segments memory(8, 5);
           memory.Write(3);
-          const Found found = side.offers->Find(memory.at(kFrom), kLength, 1);
-          EXPECT_EQ(found.reach, Reach::kNotYet);
-          pair.Tell(found);
+          const ExportLookup found = side.exported->Find(memory.at(kFrom), kLength, 1);
+          EXPECT_EQ(found.status, ExportStatus::kPending);
+          pair.SendLookup(found);
           pair.Meet();
           pair.Meet();
-          EXPECT_EQ(side.Ask(memory.at(kFrom), kLength, 1), Reach::kReached);
-          // Of the same span, as it has what is beside the message.
-          const Found other = side.offers->Find(memory.at(), 5 * kChunk, 1);
-          EXPECT_EQ(other.reach, Reach::kReached);
+          EXPECT_EQ(side.Ask(memory.at(kFrom), kLength, 1), ExportStatus::kMapped);
+          // The same span is used, because it includes the neighbours of the message.
+          const ExportLookup other = side.exported->Find(memory.at(), 5 * kChunk, 1);
+          EXPECT_EQ(other.status, ExportStatus::kMapped);
           EXPECT_EQ(other.number, found.number);
-          EXPECT_EQ(side.Ask(memory.at(4 * kChunk), kChunk + 1, 1), Reach::kNoMemory);
-          EXPECT_EQ(side.Ask(memory.at(), kChunk, 2), Reach::kNotYet);
-          EXPECT_EQ(side.Ask(memory.at(), kChunk, 2), Reach::kNever) << "nobody is there";
+          EXPECT_EQ(side.Ask(memory.at(4 * kChunk), kChunk + 1, 1), ExportStatus::kNoMemory);
+          EXPECT_EQ(side.Ask(memory.at(), kChunk, 2), ExportStatus::kPending);
+          EXPECT_EQ(side.Ask(memory.at(), kChunk, 2), ExportStatus::kRefused) << "nobody is there";
           EXPECT_EQ(InheritedDescriptors(), inherited);
-          // The peer's copy.
+          // The peer copies here.
           pair.Meet();
           EXPECT_EQ(Fetch(memory.at(kFrom), kLength), Pattern(kLength, 9));
         }
-        side.offers->Sweep();
-        side.offers->Tidy(Nobody);
+        side.exported->WithdrawFreed();
+        side.exported->WithdrawStale(Nobody);
         EXPECT_EQ(OpenDescriptors(), before);
         pair.Meet();
         pair.Meet();
@@ -60,8 +60,8 @@ TEST(Spans, AMessageMayCrossChunks) {
         const size_t before = OpenDescriptors();
         const size_t inherited = InheritedDescriptors();
         pair.Meet();
-        side.imports->Look(&IsQuiet);
-        const DeviceAddress there = pair.Told(side);
+        side.imported->Update(&IsQuiet);
+        const DeviceAddress there = pair.Resolved(side);
         EXPECT_EQ(Fetch(there, kLength), Middle(3, 5, kFrom, kLength));
         EXPECT_EQ(HeldMemory(), 5U);
         EXPECT_EQ(OpenDescriptors(), before + 5);
@@ -71,8 +71,8 @@ TEST(Spans, AMessageMayCrossChunks) {
         EXPECT_EQ(soft::cuMemcpyHtoD_v2(there, data.data(), kLength), soft::kCudaSuccess);
         pair.Meet();
         pair.Meet();
-        side.imports->Look(&IsQuiet);
-        EXPECT_EQ(pair.Told(side), 0U);
+        side.imported->Update(&IsQuiet);
+        EXPECT_EQ(pair.Resolved(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
         pair.Meet();
       });
@@ -84,39 +84,39 @@ TEST(Spans, AnotherChunkAtTheSameAddressIsAnotherShare) {
       [&](Side& side) {
         Segments memory(4, 4);
         memory.Write(1);
-        const Found old = side.offers->Find(memory.at(), 4 * kChunk, 1);
-        pair.Tell(old);
+        const ExportLookup old = side.exported->Find(memory.at(), 4 * kChunk, 1);
+        pair.SendLookup(old);
         pair.Meet();
         pair.Meet();
         memory.Unmap(2);
         memory.Map(2);
         memory.Write(2);
-        const Found found = side.offers->Find(memory.at(), 4 * kChunk, 1);
-        EXPECT_EQ(found.reach, Reach::kNotYet);
+        const ExportLookup found = side.exported->Find(memory.at(), 4 * kChunk, 1);
+        EXPECT_EQ(found.status, ExportStatus::kPending);
         EXPECT_NE(found.number, old.number);
-        // A message may be under way in a part that is as it was.
-        side.offers->Tidy([&](uint64_t number) { return number == old.number; });
+        // The span stays exported, because another message may still use its unchanged chunk.
+        side.exported->WithdrawStale([&](uint64_t number) { return number == old.number; });
         pair.Meet();
         pair.Meet();
-        side.offers->Tidy(Nobody);
-        pair.Tell(found);
+        side.exported->WithdrawStale(Nobody);
+        pair.SendLookup(found);
         pair.Meet();
         pair.Meet();
-        EXPECT_EQ(side.Ask(memory.at(), 4 * kChunk, 1), Reach::kReached);
+        EXPECT_EQ(side.Ask(memory.at(), 4 * kChunk, 1), ExportStatus::kMapped);
       },
       [&](Side& side) {
         pair.Meet();
-        side.imports->Look(&IsQuiet);
-        EXPECT_EQ(Fetch(pair.Told(side), 4 * kChunk), Pattern(4 * kChunk, 1));
+        side.imported->Update(&IsQuiet);
+        EXPECT_EQ(Fetch(pair.Resolved(side), 4 * kChunk), Pattern(4 * kChunk, 1));
         pair.Meet();
         pair.Meet();
-        side.imports->Look(&IsQuiet);
-        EXPECT_NE(pair.Told(side), 0U);
+        side.imported->Update(&IsQuiet);
+        EXPECT_NE(pair.Resolved(side), 0U);
         EXPECT_EQ(HeldMemory(), 5U);
         pair.Meet();
         pair.Meet();
-        side.imports->Look(&IsQuiet);
-        EXPECT_EQ(Fetch(pair.Told(side), 4 * kChunk), Pattern(4 * kChunk, 2));
+        side.imported->Update(&IsQuiet);
+        EXPECT_EQ(Fetch(pair.Resolved(side), 4 * kChunk), Pattern(4 * kChunk, 2));
         EXPECT_EQ(HeldMemory(), 4U) << "of the chunk that is gone";
         pair.Meet();
       });
@@ -127,12 +127,12 @@ TEST(Spans, WhatWasNotMadeForItIsNotShared) {
   pair.Run(
       [&](Side& side) {
         Segments hidden(4, 4, 0);
-        EXPECT_EQ(side.Ask(hidden.at(100), kChunk, 1), Reach::kUnshared);
-        EXPECT_EQ(side.Ask(hidden.at(100), kChunk, 1), Reach::kUnshared);
-        // Another at its place is asked anew.
+        EXPECT_EQ(side.Ask(hidden.at(100), kChunk, 1), ExportStatus::kUnshareable);
+        EXPECT_EQ(side.Ask(hidden.at(100), kChunk, 1), ExportStatus::kUnshareable);
+        // A new chunk at the same address is checked again.
         hidden.Unmap(0);
         Segments shown(4, 4);
-        EXPECT_EQ(side.Ask(shown.at(), 4 * kChunk, 1), Reach::kNotYet);
+        EXPECT_EQ(side.Ask(shown.at(), 4 * kChunk, 1), ExportStatus::kPending);
       },
       [](Side&) {});
 }
@@ -144,10 +144,10 @@ TEST(Spans, ARefusedExportIsRemembered) {
       [&](Side& side) {
         const size_t before = OpenDescriptors();
         Segments memory(3, 3);
-        EXPECT_EQ(side.Ask(memory.at(), 3 * kChunk, 1), Reach::kNotYet);
+        EXPECT_EQ(side.Ask(memory.at(), 3 * kChunk, 1), ExportStatus::kPending);
         EXPECT_EQ(OpenDescriptors(), before + 3);
-        EXPECT_EQ(side.Ask(memory.at(), 3 * kChunk, 1), Reach::kUnshared);
-        EXPECT_EQ(side.Ask(memory.at(2 * kChunk), kChunk, 1), Reach::kNotYet);
+        EXPECT_EQ(side.Ask(memory.at(), 3 * kChunk, 1), ExportStatus::kUnshareable);
+        EXPECT_EQ(side.Ask(memory.at(2 * kChunk), kChunk, 1), ExportStatus::kPending);
       },
       [](Side&) {});
   unsetenv("SOFT_CUDA_REFUSE");
@@ -160,10 +160,10 @@ TEST_P(SpansRefused, EverythingIsUndone) {
   pair.Run(
       [&](Side& side) {
         Segments memory(3, 3);
-        pair.Tell(side.offers->Find(memory.at(), 3 * kChunk, 1));
+        pair.SendLookup(side.exported->Find(memory.at(), 3 * kChunk, 1));
         pair.Meet();
         pair.Meet();
-        EXPECT_EQ(side.Ask(memory.at(), 3 * kChunk, 1), Reach::kNever);
+        EXPECT_EQ(side.Ask(memory.at(), 3 * kChunk, 1), ExportStatus::kRefused);
       },
       [&](Side& side) {
         const size_t before = OpenDescriptors();
@@ -173,8 +173,8 @@ TEST_P(SpansRefused, EverythingIsUndone) {
         EXPECT_EQ(soft::cuMemAddressFree(first, kChunk), soft::kCudaSuccess);
         soft::softCudaSpare(-1);
         pair.Meet();
-        side.imports->Look(&IsQuiet);
-        EXPECT_EQ(pair.Told(side), 0U);
+        side.imported->Update(&IsQuiet);
+        EXPECT_EQ(pair.Resolved(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
         soft::CUdeviceptr second = 0;
         EXPECT_EQ(soft::cuMemAddressReserve(&second, kChunk, 0, 0, 0), soft::kCudaSuccess);
@@ -188,19 +188,19 @@ INSTANTIATE_TEST_SUITE_P(Each, SpansRefused,
                                            "cuMemAddressReserve:1", "cuMemMap:1", "cuMemMap:3",
                                            "cuMemSetAccess:1"));
 
-// More than a socket holds.
+// More chunks than fit into the socket.
 TEST(Spans, AFullSocketIsTriedAgain) {
-  constexpr size_t kChunks = 12 * Letter::kMost;
+  constexpr size_t kChunks = 12 * ChunkMessage::kMaxChunks;
   Pair pair;
   pair.Run(
       [&](Side& side) {
         Segments memory(kChunks, kChunks);
         const size_t before = OpenDescriptors();
-        EXPECT_EQ(side.Ask(memory.at(), kChunks * kChunk, 1), Reach::kNotYet);
+        EXPECT_EQ(side.Ask(memory.at(), kChunks * kChunk, 1), ExportStatus::kPending);
         EXPECT_EQ(OpenDescriptors(), before);
         pair.Meet();
         EXPECT_TRUE(soft::Soon(
-            [&] { return side.Ask(memory.at(), kChunks * kChunk, 1) == Reach::kReached; }));
+            [&] { return side.Ask(memory.at(), kChunks * kChunk, 1) == ExportStatus::kMapped; }));
         EXPECT_EQ(OpenDescriptors(), before);
         pair.number(2) = 1;
       },
@@ -208,7 +208,7 @@ TEST(Spans, AFullSocketIsTriedAgain) {
         pair.Meet();
         const std::atomic_ref<int> over(pair.number(2));
         EXPECT_TRUE(soft::Soon([&] {
-          side.imports->Look(&IsQuiet);
+          side.imported->Update(&IsQuiet);
           return over.load() != 0;
         }));
         EXPECT_EQ(HeldMemory(), kChunks);
@@ -219,18 +219,18 @@ TEST(Spans, ThereIsRoomForSoMany) {
   Pair pair;
   pair.Run(
       [&](Side& side) {
-        constexpr size_t kMany = Card::kShares + 1;
-        // With holes between.
+        constexpr size_t kMany = Card::kExports + 1;
+        // There are holes between the chunks.
         Segments memory(2 * kMany, 0);
         for (size_t i = 0; i < kMany; ++i) {
           memory.Map(2 * i);
           EXPECT_EQ(side.Ask(memory.at(2 * i * kChunk), kChunk, 2),
-                    i + 1 == kMany ? Reach::kNoRoom : Reach::kNotYet);
+                    i + 1 == kMany ? ExportStatus::kTableFull : ExportStatus::kPending);
         }
         memory.Unmap(0);
-        side.offers->Sweep();
-        side.offers->Tidy(Nobody);
-        EXPECT_EQ(side.Ask(memory.at(2 * (kMany - 1) * kChunk), kChunk, 1), Reach::kNotYet);
+        side.exported->WithdrawFreed();
+        side.exported->WithdrawStale(Nobody);
+        EXPECT_EQ(side.Ask(memory.at(2 * (kMany - 1) * kChunk), kChunk, 1), ExportStatus::kPending);
       },
       [](Side&) {});
 }
@@ -241,15 +241,15 @@ TEST(Spans, MemoryOutlivesTheRankThatOfferedIt) {
       [&](Side& side) {
         Segments memory(2, 2);
         memory.Write(4);
-        pair.Tell(side.offers->Find(memory.at(), 2 * kChunk, 1));
+        pair.SendLookup(side.exported->Find(memory.at(), 2 * kChunk, 1));
         pair.Meet();
         raise(SIGKILL);
       },
       [&](Side& side) {
         pair.Meet();
-        EXPECT_TRUE(soft::Soon([&] { return !side.segment->Lives(0); }));
-        side.imports->Look(&IsQuiet);
-        EXPECT_EQ(Fetch(pair.Told(side), 2 * kChunk), Pattern(2 * kChunk, 4));
+        EXPECT_TRUE(soft::Soon([&] { return !side.segment->IsAlive(0); }));
+        side.imported->Update(&IsQuiet);
+        EXPECT_EQ(Fetch(pair.Resolved(side), 2 * kChunk), Pattern(2 * kChunk, 4));
       },
       0);
 }
@@ -258,11 +258,14 @@ TEST(Spans, ARankThatHasEndedGetsNothing) {
   Pair pair;
   pair.Run(
       [&](Side& side) {
-        EXPECT_TRUE(soft::Soon([&] { return !side.segment->Lives(1); }));
+        EXPECT_TRUE(soft::Soon([&] { return !side.segment->IsAlive(1); }));
+        // The peer's socket may close a moment after its lock is released.
+        EXPECT_TRUE(soft::Soon(
+            [&] { return side.mailbox->Send(1, {}, {}) == Mailbox::SendResult::kGone; }));
         const size_t before = OpenDescriptors();
         Segments memory(2, 2);
-        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), Reach::kNotYet);
-        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), Reach::kNever);
+        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kPending);
+        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kRefused);
         EXPECT_EQ(OpenDescriptors(), before + 2);
       },
       [](Side&) { raise(SIGKILL); }, 1);
@@ -273,23 +276,77 @@ TEST(Spans, LettersOfStrangersAreThrownAway) {
   pair.Run(
       [&](Side& side) {
         Segments memory(2, 2);
-        pair.Tell(side.offers->Find(memory.at(), 2 * kChunk, 1));
-        side.card(0).process = getpid() + 1;
+        pair.SendLookup(side.exported->Find(memory.at(), 2 * kChunk, 1));
+        ++side.card(0).process.low;
         pair.Meet();
         pair.Meet();
-        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), Reach::kNotYet);
+        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kPending);
       },
       [&](Side& side) {
         const size_t before = OpenDescriptors();
         pair.Meet();
-        side.imports->Look(&IsQuiet);
-        EXPECT_EQ(pair.Told(side), 0U);
+        side.imported->Update(&IsQuiet);
+        EXPECT_EQ(pair.Resolved(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
         pair.Meet();
       });
 }
 
-// The application's mapping is for its own GPU alone, and stays so.
+// A peer's claims about its memory are not trusted: no address outside of the mapping is returned.
+TEST(Spans, NothingBeyondAPeersMemoryIsReached) {
+  Pair pair;
+  pair.Run(
+      [&](Side& side) {
+        Segments memory(2, 2);
+        const soft::CUdeviceptr plain = soft::Fill(kChunk, 3);
+        pair.SendLookup(side.exported->Find(memory.at(), 2 * kChunk, 1));
+        pair.number(2) = static_cast<int>(side.exported->Find(plain, kChunk, 1).number);
+        // Like a damaged or forged card.
+        for (ExportEntry& share : side.card(0).exports) {
+          if (share.number.load() != 0 && share.chunks == 0) share.bytes = UINT64_MAX;
+        }
+        pair.Meet();
+        pair.Meet();
+      },
+      [&](Side& side) {
+        pair.Meet();
+        side.imported->Update(&IsQuiet);
+        const auto chunks = static_cast<uint64_t>(pair.number(0));
+        EXPECT_NE(side.imported->Resolve(chunks, 0, 2 * kChunk), 0U);
+        EXPECT_NE(side.imported->Resolve(chunks, 2 * kChunk - 1, 1), 0U);
+        EXPECT_EQ(side.imported->Resolve(chunks, 0, 2 * kChunk + 1), 0U);
+        EXPECT_EQ(side.imported->Resolve(chunks, 1, 2 * kChunk), 0U);
+        EXPECT_EQ(side.imported->Resolve(chunks, UINT64_MAX, 2), 0U);
+        const auto plain = static_cast<uint64_t>(pair.number(2));
+        EXPECT_NE(side.imported->Resolve(plain, 0, kChunk), 0U);
+        EXPECT_EQ(side.imported->Resolve(plain, 0, kChunk + 1), 0U);
+        pair.Meet();
+      });
+}
+
+// An entry that claims more chunks than the limit is refused.
+TEST(Spans, MoreChunksThanThereMayBeAreRefused) {
+  Pair pair;
+  pair.Run(
+      [&](Side& side) {
+        Segments memory(2, 2);
+        pair.SendLookup(side.exported->Find(memory.at(), 2 * kChunk, 1));
+        for (ExportEntry& share : side.card(0).exports) {
+          if (share.number.load() != 0) share.chunks = UINT32_MAX;
+        }
+        pair.Meet();
+        pair.Meet();
+        EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kRefused);
+      },
+      [&](Side& side) {
+        pair.Meet();
+        side.imported->Update(&IsQuiet);
+        EXPECT_EQ(pair.Resolved(side), 0U);
+        pair.Meet();
+      });
+}
+
+// The application's mapping is accessible to its own GPU only, and this must not change.
 TEST(Spans, TwoRanksOfOneProcessMapChunksTwice) {
   soft::Ranks one(1);
   one.Run([](int) {
@@ -297,19 +354,19 @@ TEST(Spans, TwoRanksOfOneProcessMapChunksTwice) {
     Side second("alone", 0);
     soft::UseGpu(0);
     Side first("alone", 1);
-    second.Meet(1, Imports::Kind::kDirect);
+    second.Meet(1, ImportedMemory::Kind::kDirect);
     Segments memory(3, 3);
     memory.Write(6);
-    const Found found = first.offers->Find(memory.at(), 3 * kChunk, 0);
-    EXPECT_EQ(found.reach, Reach::kNotYet);
-    second.imports->Look(&IsQuiet);
-    EXPECT_EQ(first.Ask(memory.at(), 3 * kChunk, 0), Reach::kReached);
-    const DeviceAddress there = second.imports->Resolve(found.number, found.offset);
+    const ExportLookup found = first.exported->Find(memory.at(), 3 * kChunk, 0);
+    EXPECT_EQ(found.status, ExportStatus::kPending);
+    second.imported->Update(&IsQuiet);
+    EXPECT_EQ(first.Ask(memory.at(), 3 * kChunk, 0), ExportStatus::kMapped);
+    const DeviceAddress there = second.imported->Resolve(found.number, found.offset, 3 * kChunk);
     EXPECT_NE(there, memory.at());
     soft::UseGpu(1);
     EXPECT_EQ(Fetch(there, 3 * kChunk), Pattern(3 * kChunk, 6));
     const soft::CUdeviceptr plain = soft::Fill(kChunk, 2);
-    EXPECT_EQ(second.offers->Find(plain, kChunk, 1).reach, Reach::kNotYet);
+    EXPECT_EQ(second.exported->Find(plain, kChunk, 1).status, ExportStatus::kPending);
     soft::UseGpu(0);
   });
 }

@@ -22,7 +22,7 @@ class VerifyTest : public testing::Test {
   VerifyTest() {
     soft::UseGpu(0);
     std::string why;
-    driver_ = CudaDriver::OfCurrent(*cu::Open(&why), &why);
+    driver_ = CudaDriver::OfCurrent(*OpenCuda(&why), &why);
     EXPECT_NE(driver_, nullptr) << why;
     stream_ = driver_->NewStream();
     verifier_ = std::make_unique<Verifier>(
@@ -31,17 +31,17 @@ class VerifyTest : public testing::Test {
   ~VerifyTest() override { driver_->DeleteStream(stream_); }
 
   void Finish() {
-    ASSERT_TRUE(soft::Soon([&] { return driver_->IsOver(stream_); }));
+    ASSERT_TRUE(soft::Soon([&] { return driver_->IsComplete(stream_); }));
   }
 
-  // How many messages were checked while one of `bytes` went from `sent` to `received`.
+  // Returns how many messages were compared while one of `bytes` went from `sent` to `received`.
   uint64_t Compare(DeviceAddress sent, DeviceAddress received, uint64_t bytes, uint64_t number) {
-    const uint64_t before = TheCounts().Of(Way::kChecked).messages;
+    const uint64_t before = ProcessCounts().Get(Route::kChecked).messages;
     EXPECT_TRUE(verifier_->Sum(stream_, sent, bytes, sums_.get(), number));
     EXPECT_TRUE(
         verifier_->Check(stream_, received, bytes, sums_.get(), number, "rank 0 to rank 1"));
     Finish();
-    return TheCounts().Of(Way::kChecked).messages - before;
+    return ProcessCounts().Get(Route::kChecked).messages - before;
   }
 
   std::unique_ptr<CudaDriver> driver_;
@@ -63,7 +63,7 @@ TEST_F(VerifyTest, SameBytesAreRight) {
 }
 
 TEST_F(VerifyTest, OneOtherByteIsWrong) {
-  // The last byte is looked at in any size.
+  // The last byte is part of the checksum for every size.
   for (const uint64_t bytes : {kMiB + 3, 70 * kMiB + 5}) {
     for (const uint64_t at : {uint64_t{0}, bytes - 1}) {
       const DeviceAddress one = soft::Fill(bytes, 7);
@@ -87,10 +87,10 @@ TEST_F(VerifyTest, ASumThatIsNotThereAnyMoreChecksNothing) {
   const DeviceAddress other = soft::Fill(kMiB, 2);
   ASSERT_TRUE(verifier_->Sum(stream_, one, kMiB, sums_.get(), 3));
   ASSERT_TRUE(verifier_->Sum(stream_, one, kMiB, sums_.get(), 3 + Sums::kMessages));
-  const uint64_t before = TheCounts().Of(Way::kChecked).messages;
+  const uint64_t before = ProcessCounts().Get(Route::kChecked).messages;
   ASSERT_TRUE(verifier_->Check(stream_, other, kMiB, sums_.get(), 3, "a lane"));
   Finish();
-  EXPECT_EQ(TheCounts().Of(Way::kChecked).messages, before);
+  EXPECT_EQ(ProcessCounts().Get(Route::kChecked).messages, before);
   EXPECT_TRUE(wrong_.empty());
   driver_->Free(one);
   driver_->Free(other);

@@ -10,7 +10,7 @@ static _Thread_local FakeCall last;
 const FakeCall* FakeLastCall(void);
 const FakeCall* FakeLastCall(void) { return &last; }
 
-/* As NCCL's own library does, by their public names. */
+/* NCCL calls these by their public names itself. */
 int ncclGroupStart(WORDS(WORD_TYPE));
 int ncclGroupEnd(WORDS(WORD_TYPE));
 int ncclCommDestroy(WORDS(WORD_TYPE));
@@ -36,7 +36,7 @@ static int Remember(const char* name, const uint64_t* words) {
   Act(name);
   last.name = name;
   memcpy(last.words, words, sizeof last.words);
-  /* Programs and ours read it: this one returns what NCCL would. */
+  /* Programs and the library read the version, so this returns what NCCL would. */
   if (strstr(name, "ncclGetVersion") != NULL) {
     if (words[0] > 0xffff) *(int*)(uintptr_t)words[0] = 22809;
     return words[0] > 0xffff ? 0 : FakeResult(name);

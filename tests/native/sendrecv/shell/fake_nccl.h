@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
 
-   A library that has NCCL's functions and does nothing but remember how they were called. */
+   A library with NCCL's functions that only records how they were called. */
 #ifndef NCCLTUNE_TESTS_SENDRECV_SHELL_FAKE_NCCL_H_
 #define NCCLTUNE_TESTS_SENDRECV_SHELL_FAKE_NCCL_H_
 
 #include <stdint.h>
 
-/* More words than there are registers for arguments: the rest is on the stack. */
+/* More words than there are argument registers, so some are passed on the stack. */
 enum { kWords = 26 };
 
 #define WORDS(with)                                                                             \
@@ -27,13 +27,13 @@ typedef struct {
 
 typedef FakeTeam (*TeamFunction)(WORDS(WORD_TYPE));
 
-/* The last call of this thread. */
+/* Returns the last call of this thread. */
 typedef struct {
   const char* name;
   uint64_t words[kWords];
 } FakeCall;
 
-/* What the function of this name returns: another number for each. */
+/* Returns the result of the function of this name, which is different for each function. */
 static inline int FakeResult(const char* name) {
   unsigned sum = 7;
   for (; *name != '\0'; ++name) sum = sum * 31 + (unsigned char)*name;

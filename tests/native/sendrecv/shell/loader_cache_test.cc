@@ -61,7 +61,7 @@ TEST(LoaderCache, HasTheFilesOfAName) {
   const std::vector<std::string> both = {"/opt/a/libnccl.so.2", "/opt/b/libnccl.so.2"};
   EXPECT_EQ(Find(Cache(kLines), "libnccl.so.2"), both);
   EXPECT_TRUE(Find(Cache(kLines), "libnccl.so").empty());
-  // Behind the format of before glibc 2.2.
+  // After a header in the format used before glibc 2.2.
   EXPECT_EQ(Find("ld.so-1.7.0 and so on" + Cache(kLines), "libnccl.so.2"), both);
 }
 

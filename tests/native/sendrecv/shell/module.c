@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
 
-   A module that needs NCCL, as Python's are: it and its NCCL are seen by nobody else. */
+   A module that needs NCCL. Like a Python module it is loaded in a scope of its own, with its NCCL.
+ */
 #include "fake_nccl.h"
 
 int ncclSend(WORDS(WORD_TYPE));

@@ -41,7 +41,7 @@ TEST(Once, AChildThatWasForkedMeanwhileDoesItAgain) {
   while (!begun) sched_yield();
   const pid_t child = fork();
   if (child == 0) {
-    alarm(60);  // instead of for ever
+    alarm(60);  // ends the test if it hangs
     bool done = false;
     once.Do([&] { done = true; });
     _exit(done ? 0 : 1);

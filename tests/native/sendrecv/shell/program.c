@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
 
-   A program that uses NCCL, in one of several ways, and says on its standard output what it saw.
-   Linked with NCCL or not: the same source. */
+   A program that uses NCCL in one of several ways and prints the results on standard output. It is
+   built twice from this source: linked with NCCL and not linked with it. */
 #define _GNU_SOURCE /* RTLD_DEFAULT, RTLD_DEEPBIND */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static void* Find(const char* name) {
   return function;
 }
 
-/* NCCL's functions have other types than the words that they are called with here. */
+/* NCCL's functions are called with words here, although their parameters have other types. */
 static AnyFunction Any(const char* name) {
   AnyFunction function;
   void* const address = Find(name);
@@ -65,11 +65,11 @@ static const FakeCall* LastCall(void) {
 
 static uint64_t Word(size_t symbol, int i) { return ((uint64_t)(i + 1) << 24) + symbol; }
 
-/* One function with words of its own: do they come as they were sent, and its answer back? */
+/* Calls a function with distinct words and checks that NCCL gets them and its result returns. */
 static int CallWithWords(size_t s) {
   const char* const name = symbols[s].name;
   int wrong = 0;
-  /* Small numbers are no pointers: the fake follows one where it is asked for its version. */
+  /* ncclGetVersion writes through its argument, so it needs a valid pointer. */
   const int version = strstr(name, "ncclGetVersion") != NULL;
 #define WORD_OF(i) (version ? (uint64_t)(i) : Word(s, i))
   const uint64_t words[kWords] = {WORDS(WORD_OF)};
@@ -108,7 +108,7 @@ static int CallAll(void) {
   return wrong != 0;
 }
 
-/* Each as the first of a process. */
+/* Each function is the first NCCL call of a process. */
 static int CallAllFirst(void) {
   int wrong = 0;
   for (size_t s = 0; s < kSymbols; ++s) {
@@ -127,7 +127,7 @@ static int CallAllFirst(void) {
   return wrong != 0;
 }
 
-/* What each says where there is none. */
+/* Prints what each function returns if there is no NCCL. */
 static int CallAnswers(void) {
 #define WORD_ZERO(i) 0
   for (size_t s = 0; s < kSymbols; ++s) {
@@ -165,7 +165,7 @@ static int CallTyped(void) {
   UniqueId id;
   for (int i = 0; i < 128; ++i) id.internal[i] = (char)(i + 1);
   void* comm = NULL;
-  int config[64] = {[4] = 1}; /* blocking, as NCCL has it unless told otherwise */
+  int config[64] = {[4] = 1}; /* blocking, which is NCCL's default */
   const int made = init(&comm, 8, id, 5, config);
   const FakeCall* call = LastCall();
 #if defined(__x86_64__)
@@ -183,7 +183,7 @@ static int CallTyped(void) {
   return 0;
 }
 
-/* Each function of NCCL has a second name, with a "p" before the first. */
+/* Each function of NCCL has a second name with the prefix "p". */
 static int CallOne(const char* name) {
   const int result = (int)Any(name)(WORDS(WORD_ZERO));
   if (strcmp(name, "ModuleSends") == 0) name = "ncclSend";
@@ -218,7 +218,7 @@ static void* CallFirst(void* wrong) {
   return NULL;
 }
 
-/* When the table is filled: nothing but the trampoline orders what this sees. */
+/* Runs after the table was filled. Only the trampoline orders these reads after the writes. */
 static void* CallLater(void* wrong) {
   const AnyFunction function = Any("ncclGroupStart");
   while (!__atomic_load_n(&called, __ATOMIC_RELAXED)) sched_yield();
@@ -242,7 +242,7 @@ static int CallFromThreads(unsigned first) {
   return 0;
 }
 
-/* The first call in a child, then one in the parent. */
+/* Makes the first call in a forked child, then one in the parent. */
 static int CallFromChild(void) {
   fflush(stdout);
   const pid_t child = fork();
@@ -275,7 +275,7 @@ int main(int count, char** words) {
     library = dlopen(words[2], RTLD_NOW | (words[1][0] == 'd' ? RTLD_DEEPBIND : 0));
     next = 3;
   } else if (count > 3 && strcmp(words[1], "module") == 0) {
-    /* As Python does with a module that needs NCCL: the calls are the module's. */
+    /* Like Python with a module that needs NCCL: the module makes the calls. */
     library = dlopen(words[2], RTLD_NOW);
     next = 3;
   }

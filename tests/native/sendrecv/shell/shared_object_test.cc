@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two libraries as they are shipped: what they export, what they need, how they are called.
+// Checks of the two shipped libraries: exported symbols, needed libraries and versions, soname.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -43,7 +43,7 @@ TEST_P(SharedObject, ExportsNcclsFunctionsAndNothingElse) {
   }
   std::set<std::string> exported;
   for (const std::vector<std::string>& words : Readelf("--dyn-syms", GetParam())) {
-    // Number, value, size, type, binding, visibility, section, name.
+    // Columns: number, value, size, type, binding, visibility, section, name.
     if (words.size() < 8 || words[6] == "UND" || words[0] == "Num:") continue;
     EXPECT_EQ(words[3], "FUNC") << words[7];
     exported.insert(words[7]);
@@ -52,14 +52,14 @@ TEST_P(SharedObject, ExportsNcclsFunctionsAndNothingElse) {
   EXPECT_EQ(exported.size(), 193U);
 }
 
-#ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
+#ifndef NCCLTUNE_SANITIZED  // a sanitizer build also needs the sanitizer's runtime
 TEST_P(SharedObject, NeedsLibcAlone) {
-  // libc's own pieces: the loader, and what was separate before glibc 2.34.
+  // Parts of libc: the loader, and libraries that were separate before glibc 2.34.
   const std::set<std::string> allowed = {"[libc.so.6]", "[libpthread.so.0]", "[libdl.so.2]",
                                          "[ld-linux-x86-64.so.2]", "[ld-linux-aarch64.so.1]"};
   int needed = 0;
   for (const std::string& word : Dynamic("(NEEDED)")) {
-    if (!word.starts_with('[')) continue;  // "Shared library:"
+    if (!word.starts_with('[')) continue;  // skips the words "Shared library:"
     ++needed;
     EXPECT_EQ(allowed.count(word), 1U) << word;
   }

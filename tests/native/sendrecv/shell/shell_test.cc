@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shell before a fake NCCL, in programs of their own, loaded in both ways.
+// Tests of the shell in front of a fake NCCL, in separate programs, loaded in both ways.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -24,10 +24,10 @@ constexpr int kFunctions = 193;
 
 using Environment = std::map<std::string, std::string>;
 
-// Both of its outputs, with its status behind when that is not 0.
+// Returns standard output and standard error, followed by the exit status if it is not 0.
 std::string OutputOf(const std::string& command, Environment environment) {
 #ifdef NCCLTUNE_SANITIZED
-  // What is preloaded comes before the sanitizer's runtime.
+  // A preloaded library comes before the sanitizer's runtime.
   environment["ASAN_OPTIONS"] = "verify_asan_link_order=0";
 #endif
   std::string line = "env -u NCCLTUNE_SENDRECV -u NCCLTUNE_SENDRECV_NCCL";
@@ -35,7 +35,7 @@ std::string OutputOf(const std::string& command, Environment environment) {
   return AllOutputOf(line + " " + command);
 }
 
-// A program that is linked with NCCL, ours preloaded.
+// Runs a program that is linked with NCCL, with our library preloaded.
 std::string Preloaded(const std::string& what, const std::string& library,
                       Environment environment = {}) {
   environment.emplace("LD_LIBRARY_PATH", kFakeFolder);
@@ -44,7 +44,7 @@ std::string Preloaded(const std::string& what, const std::string& library,
   return OutputOf(LINKED_PROGRAM " " + what, environment);
 }
 
-// The same program, which finds ours by NCCL's name, and the fake behind it.
+// Runs the same program so that it finds our library by NCCL's name, and the fake NCCL after it.
 std::string AsNccl(const std::string& what, const std::string& folder,
                    Environment environment = {}) {
   environment.emplace("LD_LIBRARY_PATH", folder + ":" + kFakeFolder);
@@ -73,7 +73,7 @@ TEST(Shell, ForwardsTheFirstCallWithAllItsArguments) {
   EXPECT_EQ(AsNccl("firsts", kAsNcclFolder), Called("first "));
 }
 
-// On a machine with GPUs there is nothing to say.
+// On a machine with GPUs there is no reason to print.
 TEST(Shell, TheShippedInterceptorForwardsAndSaysOnceWhyWithoutAGpu) {
   const std::string well = "init well, id well\nsend 0, count well\n";
   for (const char* const mode : {"1", "dry-run"}) {
@@ -131,12 +131,20 @@ TEST(Shell, AnInterceptorIsMadeOnceAndOnlyWhereItIsAskedFor) {
 
 TEST(Shell, AnInterceptorSeesTheseCallsByBothNames) {
   const std::vector<std::string> calls = {
-      "CommInitRankScalable", "CommInitAll",  "CommSplit",
-      "CommShrink",           "CommGrow",     "CommFinalize",
-      "CommDestroy",          "CommAbort",    "CommRevoke",
-      "GroupStart",           "GroupEnd",     "Recv",
-      "GroupSimulateEnd",     "MemFree",      "CommRegister",
-      "CommDeregister",       "CommInitRank", "CommGetAsyncError",
+      "CommInitRankScalable",
+      "CommInitAll",
+      "CommSplit",
+      "CommShrink",
+      "CommDestroy",
+      "CommAbort",
+      "CommRevoke",
+      "GroupStart",
+      "GroupEnd",
+      "Recv",
+      "RedOpDestroy",
+      "GroupSimulateEnd",
+      "CommInitRank",
+      "CommGetAsyncError",
   };
   std::string what;
   std::string expected = "made: on, NCCL 22809, " + kFake + "\n";
@@ -157,11 +165,19 @@ TEST(Shell, AnInterceptorGetsTheArguments) {
 }
 
 TEST(Shell, OtherCallsPassTheInterceptorBy) {
-  EXPECT_EQ(Preloaded("ncclAllReduce pncclPutSignal ncclCommWindowRegister", PROBE,
+  EXPECT_EQ(Preloaded("ncclMemAlloc pncclCommCount ncclCommWindowRegister", PROBE,
                       {{"NCCLTUNE_SENDRECV", "1"}}),
             "made: on, NCCL 22809, " + kFake +
-                "\nncclAllReduce: forwarded\npncclPutSignal: forwarded\n"
+                "\nncclMemAlloc: forwarded\npncclCommCount: forwarded\n"
                 "ncclCommWindowRegister: forwarded\n");
+}
+
+TEST(Shell, AnInterceptorSeesCallsThatEnqueue) {
+  const std::string seen = "intercepted a call that enqueues\n";
+  EXPECT_EQ(Preloaded("ncclAllReduce pncclPutSignal ncclAlltoAllConfig", PROBE,
+                      {{"NCCLTUNE_SENDRECV", "1"}}),
+            "made: on, NCCL 22809, " + kFake + "\n" + seen + "ncclAllReduce: forwarded\n" + seen +
+                "pncclPutSignal: forwarded\n" + seen + "ncclAlltoAllConfig: forwarded\n");
 }
 
 TEST(Shell, WhatAnInterceptorThrowsEndsThere) {
@@ -176,7 +192,7 @@ TEST(Shell, WhatAnInterceptorThrowsEndsThere) {
 }
 
 TEST(Shell, WhatNcclCallsOfItselfIsNotIntercepted) {
-  // By the thread of the call, and by one of NCCL's.
+  // The call comes from the program's thread, and then from a thread of NCCL.
   EXPECT_EQ(Preloaded("ncclCommInitAll ncclCommAbort", PROBE, {{"NCCLTUNE_SENDRECV", "1"}}),
             "made: on, NCCL 22809, " + kFake +
                 "\nintercepted CommInitAll\nncclCommInitAll: forwarded\n"
@@ -184,7 +200,7 @@ TEST(Shell, WhatNcclCallsOfItselfIsNotIntercepted) {
 }
 
 TEST(Shell, OthersBeforeNcclGoOnOnceAndDoNotGoRound) {
-  // Behind ours it calls the second name, which is ours again.
+  // The tracer is loaded after our library. It calls NCCL's pnccl name, which is ours again.
   EXPECT_EQ(Preloaded("ncclSend", std::string(PROBE) + ":" TRACER, {{"NCCLTUNE_SENDRECV", "1"}}),
             "made: on, NCCL 22809, " + kFake +
                 "\nintercepted Send 0 0 0\ntraced\nncclSend: forwarded to pncclSend\n");
@@ -202,7 +218,7 @@ TEST(Shell, BothWaysAtOnce) {
 TEST(Shell, AnOlderNccl) {
   const std::string output =
       Preloaded("answers", PROBE, {{"LD_LIBRARY_PATH", kOldFolder}, {"NCCLTUNE_SENDRECV", "1"}});
-  EXPECT_EQ(Count(output, "\n"), kFunctions + 1 + 9) << output;
+  EXPECT_EQ(Count(output, "\n"), kFunctions + 1 + 16) << output;
   EXPECT_NE(output.find("intercepted Recv\n"), std::string::npos) << output;
   for (const char* const line :
        {"ncclCommSplit: 5\n", "pncclSend: 5\n", "ncclAlltoAllConfig: 5\n", "ncclTeamLsa: 0 0 0\n",
@@ -265,9 +281,9 @@ TEST(Shell, WhereNoneIsFoundTheLineSaysWhatWasSearched) {
 TEST(Shell, ABadSettingIsNamedOnce) {
   EXPECT_EQ(Preloaded("ncclSend ncclRecv", SHELL, {{"NCCLTUNE_SENDRECV", "dryrun"}}),
             "nccltune: NCCLTUNE_SENDRECV='dryrun' is not one of 0 1 verify dry-run; did you mean "
-            "'dry-run'? taking 0\nncclSend: forwarded\nncclRecv: forwarded\n");
+            "'dry-run'? using 0\nncclSend: forwarded\nncclRecv: forwarded\n");
   EXPECT_EQ(Preloaded("ncclSend", SHELL, {{"NCCLTUNE_SENDREVC", "1"}}),
-            "nccltune: NCCLTUNE_SENDREVC is not a setting of nccltune and is not read; did you "
+            "nccltune: NCCLTUNE_SENDREVC is not a setting of nccltune and is ignored; did you "
             "mean NCCLTUNE_SENDRECV?\nncclSend: forwarded\n");
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
 
-   Somebody else's library before NCCL: it does its part and calls NCCL's second name, as NVIDIA's
-   documentation has it. */
+   Another interposer. It traces a call and then calls NCCL's function by its pnccl name, as
+   NVIDIA's documentation describes. */
 #include <stdio.h>
 
 #include "fake_nccl.h"

@@ -16,7 +16,8 @@ std::mutex& OpenMutex() {
   return *mutex;
 }
 
-// One place in a process for the same bytes, so that the thread sanitizer sees who shares them.
+// All mappings of a memfd in a process share one address, so that the thread sanitizer recognises
+// shared bytes.
 std::map<ino_t, std::weak_ptr<Backing>>& OpenOnes() {
   static auto* const open = new std::map<ino_t, std::weak_ptr<Backing>>;
   return *open;
@@ -24,7 +25,7 @@ std::map<ino_t, std::weak_ptr<Backing>>& OpenOnes() {
 
 }  // namespace
 
-// In the last page.
+// Stored in the last page of the memfd.
 struct Backing::Trailer {
   uint64_t magic;
   uint64_t bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies and fills: in pieces, in any order, after delays. A GPU copies for its peers one after
-// another.
+// Copies and fills. They are done in pieces, in any order and after delays. A GPU runs its copies
+// for peers one after another.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -25,7 +25,7 @@ struct Span {
   size_t bytes = 0;
 };
 
-// Two rows of pieces of the same length, side by side.
+// Cuts both lists into pieces of equal lengths.
 std::vector<Span> Zip(const std::vector<Piece>& to, const std::vector<Piece>& from) {
   std::vector<Span> spans;
   size_t i = 0;
@@ -85,14 +85,14 @@ void Copy(Context& context, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   Move(Zip(ends, begins));
 }
 
-// Memory of the host that is not pinned.
+// Returns whether the address is host memory that is not pinned.
 bool Pageable(CUdeviceptr address) {
   return !Memory::Get().IsDevice(address) && !Memory::Get().FindHost(address);
 }
 
 CUresult EnqueueCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle) {
   if (bytes == 0) return kCudaSuccess;
-  // Read before the call returns, or written before it does.
+  // For pageable memory: filled before the call returns, or written back before it does.
   std::shared_ptr<std::vector<uint8_t>> staged;
   if (Pageable(from)) {
     std::string why;
@@ -125,7 +125,7 @@ CUresult EnqueueCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream ha
 
 CUresult EnqueueFill(CUdeviceptr to, std::vector<uint8_t> pattern, size_t bytes, CUstream handle) {
   if (bytes == 0) return kCudaSuccess;
-  // Copied a page at a time.
+  // Fills are done a page at a time.
   while (pattern.size() < 4096) {
     const std::vector<uint8_t> half = pattern;
     pattern.insert(pattern.end(), half.begin(), half.end());

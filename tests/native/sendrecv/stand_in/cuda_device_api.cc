@@ -96,7 +96,7 @@ void* Symbol(const std::string& name) {
   void* const library = dlopen(self.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
   if (library == nullptr) return nullptr;
   void* found = dlsym(library, (name + "_v2").c_str());
-  // Of cuGetProcAddress the newer one has an argument more.
+  // The newer version of cuGetProcAddress has one more argument.
   if (found == nullptr) found = dlsym(library, name.c_str());
   dlclose(library);
   return found;
@@ -115,8 +115,8 @@ CUresult cuDriverGetVersion(int* version) {
   return kCudaSuccess;
 }
 
-// Newest versions by plain names, as for who asks with today's version. Names with a suffix are
-// none.
+// A plain name means the newest version, as with current headers. Names with a suffix are unknown,
+// as in CUDA.
 CUresult cuGetProcAddress_v2(const char* name, void** function, int /*version*/, uint64_t /*flags*/,
                              int* status) {
   const std::string plain = name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Capture of streams, and graphs that do again what was captured: in the order of the calls, in as
-// many streams.
+// Stream capture, and graphs. A graph repeats the captured calls in their order, in as many streams
+// as were captured.
 #include <cstring>
 #include <map>
 #include <memory>
@@ -128,7 +128,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   const std::shared_ptr<SoftStream> stream = all.Find(handle);
   if (graph == nullptr) return kInvalidValue;
   if (stream == nullptr) return kInvalidHandle;
-  // Graphs in graphs are not here.
+  // Child graphs are not supported.
   if (stream->graph != nullptr) return kNotSupported;
   if (const CUresult error = stream->context().error) return error;
   std::vector<std::shared_ptr<SoftStream>> lanes = {stream};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of cuMemAlloc in other processes: found as an open file of the process that has it.
+// Legacy IPC for memory of cuMemAlloc. The importing process finds the memory as an open file of
+// its owner, through /proc.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ static_assert(sizeof(Handle) <= sizeof(CUipcMemHandle));
 
 }  // namespace
 
-// Of the whole allocation, wherever the pointer is in it.
+// The handle is of the whole allocation, for any pointer into it.
 CUresult cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
   SOFT_ENTER_CONTEXT();
   if (Machine::Get().options.Lacks("ipc")) return kNotSupported;
@@ -56,7 +57,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle in, unsigned
   if (handle.magic != kIpcMagic || flags != kIpcLazyEnablePeerAccess) return kInvalidValue;
   if (handle.process == getpid()) return kInvalidContext;
   const int gpu = Current()->gpu;
-  // Two threads get one import.
+  // Two threads that open the same handle get one import.
   static auto* const opening = new std::mutex;
   const std::scoped_lock lock(*opening);
   if ((*pointer = Memory::Get().AddReference(handle.inode, gpu)) != 0) return kCudaSuccess;
@@ -65,7 +66,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle in, unsigned
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   struct stat about = {};
   std::shared_ptr<Backing> backing;
-  // The number may be another file's by now.
+  // The descriptor's number may belong to another file by now.
   if (fd >= 0 && fstat(fd, &about) == 0 && about.st_ino == handle.inode) {
     backing = Backing::Open(fd);
   }

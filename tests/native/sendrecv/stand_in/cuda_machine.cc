@@ -18,7 +18,7 @@ std::once_flag once;
 thread_local int spared = 0;
 thread_local int capture_mode = kCaptureGlobal;
 
-// What CUDA calls unsafe while a stream is captured.
+// Functions that CUDA forbids during a capture.
 bool IsUnsafe(const std::string& function) {
   static const auto* const names = new std::set<std::string>{
       "cuMemAlloc_v2",   "cuMemFree_v2",       "cuMemHostAlloc",        "cuMemFreeHost",
@@ -28,7 +28,7 @@ bool IsUnsafe(const std::string& function) {
   return names->contains(function);
 }
 
-// A capture is over then, too.
+// Such a call also ends the capture.
 bool ForbiddenByCapture(const char* function) {
   Machine& all = Machine::Get();
   if (all.capturing == 0 || capture_mode == kCaptureRelaxed || !IsUnsafe(function)) return false;
@@ -126,7 +126,7 @@ Mark Machine::Enqueue(SoftStream& stream, Operation operation) {
     stream.graph->nodes.push_back({.lane = stream.lane, .operation = std::move(operation)});
     return {};
   }
-  // The legacy stream and those that are not non-blocking wait for each other.
+  // The legacy stream and all blocking streams wait for each other.
   Context& context = stream.context();
   if (&stream == context.legacy.get()) {
     for (const auto& each : context.streams) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a process has of the CUDA stand-in: GPUs, contexts, streams and events by their handles.
+// The state of the CUDA stand-in in one process: GPUs, contexts, and streams and events by their
+// handles.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MACHINE_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MACHINE_H_
 
@@ -19,7 +20,7 @@
 
 namespace nccltune::soft {
 
-// First come, first served.
+// A lock that threads get in the order of their requests.
 class CopyEngine {
  public:
   class Turn {
@@ -40,33 +41,33 @@ class CopyEngine {
   uint64_t serving_ = 0;
 };
 
-// The primary context of a GPU: there are no others.
+// The primary context of a GPU. Other contexts are not supported.
 struct Context {
   int gpu = 0;
-  std::atomic<CUresult> error{0};  // stays
+  std::atomic<CUresult> error{0};  // an error stays for ever, as in CUDA
   int retained = 0;
   std::shared_ptr<SoftStream> legacy;
   std::vector<std::weak_ptr<SoftStream>> streams;
-  std::vector<std::shared_ptr<Queue>> queues;  // none: each stream has its own
+  std::vector<std::shared_ptr<Queue>> queues;  // empty: each stream has its own
   size_t next_queue = 0;
-  uint64_t peers = 0;  // enabled
-  CopyEngine engine;   // for its peers
+  uint64_t peers = 0;  // GPUs to which access is enabled, as bits
+  CopyEngine engine;   // for copies to and from peers
 
-  // Says so on stderr; everything fails from now on.
+  // Logs the reason on stderr. All later calls of the context fail.
   void Fail(CUresult result, const std::string& why);
 };
 
 struct Event {
   Context* context = nullptr;
   Mark mark;
-  // Recorded under capture.
+  // Not null: recorded under capture.
   std::weak_ptr<Graph> graph;
   size_t graph_mark = 0;
 };
 
 class Machine {
  public:
-  // Lives as long as the process.
+  // Never destroyed.
   static Machine& Get();
   static bool started();
   static void Start();
@@ -74,7 +75,7 @@ class Machine {
   const CudaOptions options;
   Refusals refusals{"SOFT_CUDA_REFUSE"};
 
-  // Orders all that is enqueued, and keeps what follows.
+  // Protects the members below and orders all enqueued operations.
   std::mutex mutex;
   std::vector<std::unique_ptr<Context>> contexts;
   std::map<uint64_t, std::shared_ptr<SoftStream>> streams;
@@ -82,15 +83,15 @@ class Machine {
   std::map<uint64_t, std::shared_ptr<Graph>> graphs;
   uint64_t NextHandle() { return handles_ += 0x40; }
 
-  // Captures that forbid some calls, also to others, until they end.
+  // Captures in progress that forbid unsafe calls, also to other threads.
   std::vector<std::weak_ptr<Graph>> captures;
   std::atomic<int> capturing{0};
 
-  // With the lock. Null: no such stream. The legacy and the per-thread one are the current
-  // context's.
+  // Requires the lock. Null: no such stream. Resolves the legacy and the per-thread stream for the
+  // current context.
   std::shared_ptr<SoftStream> Find(CUstream stream);
   std::shared_ptr<SoftStream> NewStream(Context& context, unsigned flags);
-  // Into the stream, or what it captures.
+  // Enqueues in the stream, or adds to the graph that it captures.
   Mark Enqueue(SoftStream& stream, Operation operation);
 
  private:
@@ -98,24 +99,25 @@ class Machine {
   uint64_t handles_ = 0x5000'0000;
 };
 
-// The calling thread's; null: none.
+// Returns the calling thread's current context; null: none.
 Context* Current();
 std::vector<Context*>& ContextStack();
-// Null: not a context of ours.
+// Returns null if the handle is not a context of this process.
 Context* ContextOf(CUcontext context);
 inline CUcontext HandleOf(Context* context) { return reinterpret_cast<CUcontext>(context); }
 
-// Of the calling thread: CUstreamCaptureMode.
+// The calling thread's CUstreamCaptureMode.
 int& CaptureMode();
 
-// The begin of every function: cuInit was called, and this call is not to be refused.
+// Called first in every function. Fails if cuInit was not called or SOFT_CUDA_REFUSE selects the
+// call.
 CUresult Enter(const char* function);
-// And there is a context without an error.
+// Like Enter, and requires a current context without an error.
 CUresult EnterContext(const char* function);
 
-// One operation into a stream by its handle.
+// Enqueues an operation in a stream, given by its handle.
 CUresult EnqueueIn(CUstream stream, Operation operation);
-// All that was enqueued in the context.
+// Waits for all work of the context.
 CUresult SynchronizeContext(Context& context);
 
 #define SOFT_ENTER() \

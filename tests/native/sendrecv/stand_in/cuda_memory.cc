@@ -43,7 +43,8 @@ Memory::Memory() {
       mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena == MAP_FAILED) std::abort();
   first_ = reinterpret_cast<uintptr_t>(arena);
-  // An address of another process is to be none here, even in the child of one parent.
+  // Each process begins at another offset. So an address of one process is not valid in another,
+  // not even in a child of the same parent.
   arena_ = (first_ + kGranularity - 1) / kGranularity * kGranularity +
            static_cast<size_t>(getpid()) % kShifts * kShift;
 }
@@ -52,7 +53,7 @@ bool Memory::IsDevice(CUdeviceptr address) const {
   return address >= first_ && address < first_ + kArena;
 }
 
-// The first that fits, so that addresses are soon given again.
+// First fit, so that freed addresses are soon reused.
 CUdeviceptr Memory::Place(size_t bytes, size_t alignment) const {
   CUdeviceptr at = arena_ + kGranularity;
   for (const auto& [start, range] : ranges_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of GPUs in software, which several processes share: bytes in a memfd each, which dies with
-// those who have it. The CPU cannot touch what stands at a device address, as with CUDA.
+// GPU memory in software that several processes share. Each allocation is a memfd, which ends with
+// its last user. The CPU cannot access memory at a device address, as with CUDA.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MEMORY_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_MEMORY_H_
 
@@ -26,9 +26,10 @@ inline constexpr size_t kGranularity = size_t{2} << 20;
 
 class Backing {
  public:
-  // Null: the system has none.
+  // Null: the system has no memory.
   static std::shared_ptr<Backing> Create(int gpu, size_t bytes);
-  // What an fd of any process names; the fd stays the caller's. Null: no memory of ours.
+  // Opens the memory behind a descriptor of any process. The caller keeps the descriptor. Null: not
+  // memory of the stand-in.
   static std::shared_ptr<Backing> Open(int fd);
   ~Backing();
   Backing(const Backing&) = delete;
@@ -39,7 +40,7 @@ class Backing {
   int gpu() const;
   int fd() const { return fd_; }
   ino_t inode() const { return inode_; }
-  // Its owner freed it: who imported it must not use it any more.
+  // Returns whether its owner has freed it. Importers must not use it after that.
   bool freed() const;
   void SetFreed();
 
@@ -64,49 +65,49 @@ struct Mapping {
   std::shared_ptr<Backing> backing;
   Kind kind = Kind::kLegacy;
   uint64_t id = 0;       // CU_POINTER_ATTRIBUTE_BUFFER_ID
-  int gpu = 0;           // in whose context it was made
-  uint64_t readers = 0;  // kVirtual: GPUs, as bits
+  int gpu = 0;           // the GPU in whose context it was created
+  uint64_t readers = 0;  // kVirtual: GPUs with access, as bits
   uint64_t writers = 0;
-  int references = 1;   // kImported
-  uint64_t handle = 0;  // kVirtual
+  int references = 1;   // for kImported
+  uint64_t handle = 0;  // for kVirtual
 };
 
 struct HostRange {
   uintptr_t start = 0;
   size_t bytes = 0;
-  bool registered = false;  // or allocated
+  bool registered = false;  // registered host memory, not allocated by CUDA
   uint64_t id = 0;
   int gpu = 0;
 };
 
-// Bytes as a CPU reaches them, and what keeps them.
+// Bytes at an address that the CPU can access, and a reference that keeps them.
 struct Piece {
   uint8_t* data = nullptr;
   size_t bytes = 0;
-  int gpu = -1;  // -1: of the host
+  int gpu = -1;  // -1: host memory
   std::shared_ptr<Backing> keeps;
 };
 
-// Of this process. For any thread.
+// The memory of this process. Thread-safe.
 class Memory {
  public:
   static Memory& Get();
 
-  // Fills in start and id. 0: there is no room.
+  // Sets the start and the id. Returns 0 if there is no room.
   CUdeviceptr Add(Mapping mapping);
-  // A range for cuMemMap; `wanted` may be 0.
+  // Reserves a range for cuMemMap; `wanted` may be 0.
   CUdeviceptr Reserve(size_t bytes, size_t alignment, CUdeviceptr wanted);
   bool FreeReservation(CUdeviceptr start, size_t bytes);
-  // Of Kind::kVirtual, within a reservation.
+  // Maps memory of Kind::kVirtual inside a reservation.
   bool MapInto(Mapping mapping);
-  // All mappings of the range. False: it does not hold whole ones that fill it.
+  // Removes all mappings of the range. Returns false unless whole mappings fill it.
   bool Unmap(CUdeviceptr start, size_t bytes);
   bool SetAccess(CUdeviceptr start, size_t bytes, int gpu, int flags);
 
   std::optional<Mapping> Find(CUdeviceptr address) const;
-  // False: no start of a mapping of that kind.
+  // Returns false if no mapping of that kind starts there.
   bool Remove(CUdeviceptr start, Kind kind);
-  // An import of the same memory by the same GPU: one reference more or less.
+  // Add or remove a reference to an existing import of the same memory by the same GPU.
   CUdeviceptr AddReference(ino_t inode, int gpu);
   bool DropReference(CUdeviceptr start);
 
@@ -114,25 +115,26 @@ class Memory {
   std::optional<HostRange> FindHost(CUdeviceptr address) const;
   CUresult RemoveHost(uintptr_t start, bool registered);
 
-  // Where the GPU finds these bytes, in order. Empty, with a reason: it does not.
+  // Returns the bytes as pieces that the GPU can access, in order. Returns nothing, with a reason,
+  // if it cannot access all of them.
   std::vector<Piece> Reach(int gpu, CUdeviceptr address, size_t bytes, bool write,
                            std::string& why) const;
-  // Within device memory's addresses.
+  // Returns whether the address is in the range of device memory.
   bool IsDevice(CUdeviceptr address) const;
 
  private:
   struct Range {
     size_t bytes = 0;
-    bool reserved = false;  // by cuMemAddressReserve
+    bool reserved = false;  // reserved by cuMemAddressReserve
   };
   Memory();
   CUdeviceptr Place(size_t bytes, size_t alignment) const;
   const Mapping* At(CUdeviceptr address) const;
 
   mutable std::mutex mutex_;
-  CUdeviceptr first_ = 0;                // of what is kept for device addresses
-  CUdeviceptr arena_ = 0;                // of what is given
-  std::map<CUdeviceptr, Range> ranges_;  // what of the arena is taken
+  CUdeviceptr first_ = 0;                // begin of the address range of device memory
+  CUdeviceptr arena_ = 0;                // begin of the part that this process allocates from
+  std::map<CUdeviceptr, Range> ranges_;  // used ranges
   std::map<CUdeviceptr, Mapping> mappings_;
   std::map<uintptr_t, HostRange> host_;
   uint64_t ids_ = 0;

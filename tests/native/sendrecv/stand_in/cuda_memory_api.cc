@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of GPUs and pinned memory of the host, and what is known of an address.
+// GPU memory, pinned host memory, and the attributes of pointers.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -67,7 +67,7 @@ CUresult DeviceAttribute(void* data, int attribute, CUdeviceptr pointer, const M
   const bool ipc = mapping.kind == Kind::kLegacy && !Machine::Get().options.Lacks("ipc");
   switch (attribute) {
     case kPointerContext:
-      // Memory of cuMemCreate is of no context.
+      // Memory of cuMemCreate belongs to no context.
       return Set(data,
                  mapping.kind == Kind::kVirtual
                      ? nullptr
@@ -115,7 +115,7 @@ CUresult Attribute(void* data, int attribute, CUdeviceptr pointer) {
   return kInvalidValue;
 }
 
-// What cuPointerGetAttributes tells of memory that CUDA does not know.
+// The values of cuPointerGetAttributes for memory that CUDA does not know.
 void Unknown(void* data, int attribute) {
   switch (attribute) {
     case kPointerMemoryType:
@@ -147,7 +147,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
   return Allocate(pointer, bytes, *Current(), Kind::kLegacy);
 }
 
-// Waits for all that the GPU has to do, as CUDA does.
+// Waits for all work of the GPU, as CUDA does.
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
   SOFT_ENTER();
   if (pointer == 0) return kCudaSuccess;

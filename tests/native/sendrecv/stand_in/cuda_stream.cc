@@ -32,7 +32,7 @@ Mark SoftStream::Push(Operation operation) {
         {.stream = this, .sequence = sequence, .operation = std::move(operation)});
   }
   queue_->changed_.notify_all();
-  // Only idle streams outlive their last call, and those may run at the process's end.
+  // At exit only idle streams may still have a thread, and those need no cleanup.
   if (start) std::thread([self = shared_from_this()] { self->Serve(); }).detach();
   return {.stream = shared_from_this(), .sequence = sequence};
 }
@@ -72,7 +72,7 @@ void SoftStream::Serve() {
              (retired_ && idle());
     });
     if (queue_->entries_.empty() || queue_->entries_.front().stream != this) return;
-    // Stays where it is while others are put behind it.
+    // The reference stays valid while other operations are added behind it.
     Queue::Entry& head = queue_->entries_.front();
     lock.unlock();
     for (const Mark& mark : head.operation.after) mark.Wait();

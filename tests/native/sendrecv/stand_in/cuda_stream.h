@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams of the CUDA stand-in: what is enqueued, in order, with a thread that does it. A thread
-// with nothing to do sleeps.
+// Streams of the CUDA stand-in. A thread for each stream runs its operations in order, and sleeps
+// when there are none.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_STREAM_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_CUDA_STREAM_H_
 
@@ -25,9 +25,9 @@ class SoftStream;
 struct Context;
 struct Graph;
 
-// How far a stream had been told to go when the mark was made.
+// The position in a stream at which the mark was made.
 struct Mark {
-  std::shared_ptr<SoftStream> stream;  // null: nothing
+  std::shared_ptr<SoftStream> stream;  // null: nothing to wait for
   uint64_t sequence = 0;
 
   bool Done() const;
@@ -36,14 +36,14 @@ struct Mark {
 
 struct Operation {
   std::vector<Mark> after;
-  // Asked again and again at the head of its queue; null: it may run.
+  // Polled at the head of the queue; null: the operation may run at once.
   std::function<bool()> ready;
-  // Null: nothing but waiting.
+  // Null: the operation only waits.
   std::function<void()> run;
 };
 
-// Streams that share one are started in the order of their calls: what waits at its head keeps all
-// behind it waiting. What runs does not, but for its own stream.
+// A hardware queue. Operations of its streams start in the order of the calls. An operation that
+// waits at the head blocks all behind it. One that runs blocks only its own stream.
 class Queue {
  private:
   friend class SoftStream;
@@ -61,19 +61,19 @@ class SoftStream : public std::enable_shared_from_this<SoftStream> {
  public:
   SoftStream(Context& context, std::shared_ptr<Queue> queue, unsigned flags, uint64_t id);
 
-  // Not under capture. Calls are ordered by the caller.
+  // For a stream that is not under capture. The caller orders the calls.
   Mark Push(Operation operation);
   Mark Last();
   bool Done(uint64_t sequence);
   void Wait(uint64_t sequence);
-  // Its thread ends when all is done.
+  // Lets the thread end when all operations are done.
   void Retire();
 
   Context& context() const { return context_; }
   unsigned flags() const { return flags_; }
   uint64_t id() const { return id_; }
 
-  // Under capture, with the machine's lock.
+  // The graph if the stream is under capture; protected by the machine's lock.
   std::shared_ptr<Graph> graph;
   size_t lane = 0;
 
@@ -93,22 +93,23 @@ class SoftStream : public std::enable_shared_from_this<SoftStream> {
   std::atomic<bool> retired_{false};
 };
 
-// What was captured, in the order of the calls. Lane 0 is the stream that the capture began in.
+// The captured operations, in the order of the calls. Lane 0 is the stream in which the capture
+// began.
 struct Graph {
   struct Node {
     size_t lane = 0;
     Operation operation;
-    size_t records = 0;  // a mark of the graph, counted from 1
+    size_t records = 0;  // index of a mark in the graph, from 1
     size_t waits_for = 0;
   };
   std::vector<Node> nodes;
   std::vector<std::weak_ptr<SoftStream>> lanes;
   std::map<size_t, size_t> lane_of_mark;
-  std::vector<bool> joined;  // by lane: nothing since lane 0 waited for it
+  std::vector<bool> joined;  // by lane: lane 0 has waited for all of its operations
   size_t marks = 0;
   bool invalid = false;
   int mode = 0;
-  std::thread::id thread;  // that began it
+  std::thread::id thread;  // the thread that began the capture
 };
 
 }  // namespace nccltune::soft

@@ -17,7 +17,7 @@ CUresult NewStream(CUstream* handle, unsigned flags) {
   return kCudaSuccess;
 }
 
-// What must not be asked of a stream that captures. With the lock.
+// Invalidates the capture if the stream is under capture. Requires the lock.
 bool Invalidates(SoftStream& stream) {
   if (stream.graph == nullptr) return false;
   stream.graph->invalid = true;
@@ -42,7 +42,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int /*prio
   return NewStream(stream, flags);
 }
 
-// What is in it still runs.
+// Pending operations still run.
 CUresult cuStreamDestroy_v2(CUstream handle) {
   SOFT_ENTER();
   Machine& all = Machine::Get();
@@ -160,7 +160,7 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
   for (const auto& each : context->streams) {
     const auto stream = each.lock();
     if (stream == nullptr) continue;
-    // As CUDA says: all captures that it is in the way of end.
+    // As documented by CUDA, this ends all captures that the call conflicts with.
     if (Invalidates(*stream)) return kStreamCaptureUnsupported;
     behind.after.push_back(stream->Last());
   }
@@ -207,12 +207,12 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned /*fl
   if (const CUresult error = stream->context().error) return error;
   const std::shared_ptr<Graph> graph = event->graph.lock();
   if (graph == nullptr) {
-    // Under capture an event from outside it is none of its own.
+    // An event from outside of the capture is not allowed in it.
     if (Invalidates(*stream)) return kStreamCaptureUnsupported;
     all.Enqueue(*stream, {.after = {event->mark}, .ready = nullptr, .run = nullptr});
     return kCudaSuccess;
   }
-  // The stream joins the capture that the event was recorded in.
+  // The stream joins the capture in which the event was recorded.
   if (stream->graph == nullptr) {
     stream->graph = graph;
     stream->lane = graph->lanes.size();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stand-in for CUDA in one process. Each test has a process of its own.
+// Tests of the CUDA stand-in in one process. Each test has its own process.
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -64,7 +64,7 @@ TEST(SoftCuda, AStreamWaitsForAValueAndAnEventForTheStream) {
     const CUstream second = NewStream();
     CUevent event = nullptr;
     ASSERT_EQ(cuEventCreate(&event, 2), kCudaSuccess);
-    // 2 is behind 0xFFFFFFFE as numbers that go round count.
+    // The comparison is cyclic: 2 comes after 0xFFFFFFFE.
     Store(word, 0xFFFFFFFE);
     ASSERT_EQ(cuStreamWaitValue32_v2(first, At(word), 2, kWaitGeq), kCudaSuccess);
     ASSERT_EQ(cuEventRecord(event, first), kCudaSuccess);

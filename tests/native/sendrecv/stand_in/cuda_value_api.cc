@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams that wait for values in memory and write them.
+// Stream operations that write values to memory or wait for them.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -30,7 +30,7 @@ bool Satisfied(Word now, Word value, unsigned how) {
   }
 }
 
-// Null: no memory of a GPU and no pinned memory, or not aligned.
+// Returns null unless the address is aligned and in GPU memory or pinned memory.
 template <typename Word>
 std::shared_ptr<Word> WordAt(int gpu, CUdeviceptr address, bool write) {
   const Memory& memory = Memory::Get();
@@ -45,7 +45,7 @@ std::shared_ptr<Word> WordAt(int gpu, CUdeviceptr address, bool write) {
 template <typename Word>
 CUresult MakeWait(int gpu, CUdeviceptr address, Word value, unsigned flags, Operation& operation) {
   const std::shared_ptr<Word> word = WordAt<Word>(gpu, address, false);
-  // No GPU of ours can flush remote writes.
+  // Flushing remote writes is not supported.
   if (word == nullptr || (flags & ~3U) != 0) {
     return (flags & kFlush) != 0 ? kNotSupported : kInvalidValue;
   }

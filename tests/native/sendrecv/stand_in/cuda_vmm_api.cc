@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Virtual memory management: handles of memory, addresses, and which memory is where.
+// Virtual memory management: memory handles, address ranges and mappings.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -31,7 +31,8 @@ struct Allocation {
 struct Handles {
   std::mutex mutex;
   std::map<uint64_t, Allocation> by_number;
-  // What is mapped is kept without a handle, and can get one again.
+  // Mapped memory outlives its handle, and a new handle can be retained from it. Therefore its
+  // properties are kept.
   std::map<ino_t, CUmemAllocationProp> props;
   uint64_t last = 0x7000;
 
@@ -67,7 +68,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
   SOFT_ENTER();
   if (Machine::Get().options.Lacks("vmm")) return kNotSupported;
   if (flags != 0 || !Valid(*prop) || bytes == 0 || bytes % kGranularity != 0) return kInvalidValue;
-  // Fabric handles are not here.
+  // Fabric handles are not supported.
   if ((prop->requestedHandleTypes & ~kPosixFd) != 0) return kNotSupported;
   Allocation allocation;
   allocation.backing = Backing::Create(prop->location.id, bytes);

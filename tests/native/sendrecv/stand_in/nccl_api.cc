@@ -1,40 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/stand_in/nccl_api.h"
 
-#include <atomic>
 #include <utility>
 
 #include "sendrecv/stand_in/cuda_options.h"
-#include "sendrecv/stand_in/nccl_group.h"
 
 namespace nccltune::soft {
 namespace {
 
 constexpr int kVersion = 22809;
 
-std::atomic<uint64_t> all_sends{0};
-std::atomic<uint64_t> all_receives{0};
-
-ncclResult_t Add(ncclComm_t handle, Task task, size_t count, ncclDataType_t type) {
-  task.comm = ReadyComm(handle);
-  if (task.comm == nullptr) {
-    return FailGroup(Fail(kNcclInvalidArgument, "a communicator that is none, or not ready"));
-  }
-  if (task.comm->aborted) return FailGroup(kNcclInvalidUsage);
-  if (const ncclResult_t error = task.comm->error) return FailGroup(error);
-  if (SizeOf(type) == 0 || task.peer < 0 || task.peer >= task.comm->ranks) {
-    return FailGroup(Fail(kNcclInvalidArgument, "no such peer or type"));
-  }
-  task.bytes = count * SizeOf(type);
-  task.type = type;
-  if (task.kind == TaskKind::kSend) all_sends.fetch_add(1);
-  if (task.kind == TaskKind::kReceive) all_receives.fetch_add(1);
-  return AddTask(std::move(task));
-}
-
-CUdeviceptr AddressOf(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
-
-// All GPUs may use it, and other processes can import it.
+// Allocates memory that all GPUs can access and other processes can import.
 CUresult AllocateShared(CUdeviceptr* pointer, size_t bytes) {
   CUmemAllocationProp prop = {};
   prop.type = 1;
@@ -64,7 +40,7 @@ CUresult AllocateShared(CUdeviceptr* pointer, size_t bytes) {
 
 bool Refuses(const char* function) {
   static auto* const refusals = new Refusals("SOFT_NCCL_REFUSE");
-  return refusals->Refuses(*function == 'p' ? function + 1 : function);
+  return refusals->Refuses(function);
 }
 
 std::shared_ptr<Comm> ReadyComm(const ncclComm* handle) {
@@ -76,63 +52,6 @@ std::shared_ptr<Comm> ReadyComm(const ncclComm* handle) {
 SOFT_NCCL(ncclGetVersion, (int* version)) {
   *version = kVersion;
   return kNcclSuccess;
-}
-
-SOFT_NCCL(ncclGroupStart, ()) {
-  SOFT_NCCL_ENTER();
-  StartGroup();
-  return kNcclSuccess;
-}
-
-SOFT_NCCL(ncclGroupEnd, ()) {
-  SOFT_NCCL_ENTER();
-  return EndGroup();
-}
-
-SOFT_NCCL(ncclSend, (const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                     CUstream stream)) {
-  SOFT_NCCL_ENTER();
-  Task task;
-  task.kind = TaskKind::kSend;
-  task.from = AddressOf(from);
-  task.peer = peer;
-  task.stream = stream;
-  return Add(comm, std::move(task), count, type);
-}
-
-SOFT_NCCL(ncclRecv, (void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                     CUstream stream)) {
-  SOFT_NCCL_ENTER();
-  Task task;
-  task.kind = TaskKind::kReceive;
-  task.to = AddressOf(to);
-  task.peer = peer;
-  task.stream = stream;
-  return Add(comm, std::move(task), count, type);
-}
-
-SOFT_NCCL(ncclAllReduce, (const void* from, void* to, size_t count, ncclDataType_t type,
-                          ncclRedOp_t op, ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
-  if (op != kNcclSum || !CanAdd(type)) return FailGroup(kNcclInvalidArgument);
-  Task task;
-  task.kind = TaskKind::kAllReduce;
-  task.from = AddressOf(from);
-  task.to = AddressOf(to);
-  task.stream = stream;
-  return Add(comm, std::move(task), count, type);
-}
-
-SOFT_NCCL(ncclBroadcast, (const void* from, void* to, size_t count, ncclDataType_t type, int root,
-                          ncclComm_t comm, CUstream stream)) {
-  SOFT_NCCL_ENTER();
-  Task task;
-  task.kind = TaskKind::kBroadcast;
-  task.from = AddressOf(from);
-  task.to = AddressOf(to);
-  task.peer = root;
-  task.stream = stream;
-  return Add(comm, std::move(task), count, type);
 }
 
 SOFT_NCCL(ncclCommGetAsyncError, (ncclComm_t handle, ncclResult_t* error)) {
@@ -200,7 +119,7 @@ SOFT_NCCL(ncclCommDeregister, (const ncclComm_t comm, void* /*handle*/)) {
   return FindComm(comm) == nullptr ? kNcclInvalidArgument : kNcclSuccess;
 }
 
-const char* pncclGetErrorString(ncclResult_t result) {
+const char* acts::ncclGetErrorString(ncclResult_t result) {
   constexpr const char* kTexts[] = {"no error",
                                     "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
                                     "unhandled system error",
@@ -213,17 +132,6 @@ const char* pncclGetErrorString(ncclResult_t result) {
   return known ? kTexts[result] : "unknown result code";
 }
 
-const char* pncclGetLastError(ncclComm_t /*comm*/) { return LastFailure(); }
-
-extern "C" {
-const char* ncclGetErrorString(ncclResult_t result)
-    __attribute__((weak, alias("pncclGetErrorString")));
-const char* ncclGetLastError(ncclComm_t comm) __attribute__((weak, alias("pncclGetLastError")));
-}
-
-void softNcclCounts(uint64_t* sends, uint64_t* recvs) {
-  *sends = all_sends.load();
-  *recvs = all_receives.load();
-}
+const char* acts::ncclGetLastError(ncclComm_t /*comm*/) { return LastFailure(); }
 
 }  // namespace nccltune::soft

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the functions of the NCCL stand-in are written.
+// Macros and helpers for the functions of the NCCL stand-in.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_API_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_API_H_
 
@@ -9,10 +9,9 @@
 #include "sendrecv/stand_in/nccl_comm.h"
 #include "sendrecv/stand_in/soft_nccl.h"
 
-// As in NCCL the name with a p is the function, and the plain one is weak.
-#define SOFT_NCCL(name, parameters)                                                \
-  extern "C" ncclResult_t name parameters __attribute__((weak, alias("p" #name))); \
-  ncclResult_t p##name parameters
+// Defines what a function does. nccl_entries.cc defines its two public names, which trace each
+// call.
+#define SOFT_NCCL(name, parameters) ncclResult_t acts::name parameters
 
 #define SOFT_NCCL_ENTER() \
   const Spared spared;    \
@@ -20,7 +19,19 @@
 
 namespace nccltune::soft {
 
-// SOFT_CUDA_REFUSE is for others than this library.
+namespace acts {
+#define SOFT_NCCL_ACT(name, parameters, arguments) ncclResult_t name parameters;
+#define SOFT_NCCL_OTHER_ACT(type, name, parameters, arguments) type name parameters;
+SOFT_NCCL_FUNCTIONS(SOFT_NCCL_ACT)
+SOFT_NCCL_OTHER_FUNCTIONS(SOFT_NCCL_OTHER_ACT)
+#undef SOFT_NCCL_ACT
+#undef SOFT_NCCL_OTHER_ACT
+}  // namespace acts
+
+inline CUdeviceptr AddressOf(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+// While it lives, SOFT_CUDA_REFUSE ignores the calls of this thread, because they are the NCCL
+// stand-in's own.
 class Spared {
  public:
   Spared() { softCudaSpare(1); }
@@ -29,10 +40,10 @@ class Spared {
   Spared& operator=(const Spared&) = delete;
 };
 
-// SOFT_NCCL_REFUSE, with names without the p.
+// Returns whether SOFT_NCCL_REFUSE selects this call. Its names have no prefix p.
 bool Refuses(const char* function);
 
-// Null: no communicator, or one that is not ready, or is over.
+// Returns null if the handle is unknown, not ready yet or already ended.
 std::shared_ptr<Comm> ReadyComm(const ncclComm* handle);
 
 }  // namespace nccltune::soft

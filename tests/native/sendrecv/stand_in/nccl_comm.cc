@@ -22,7 +22,7 @@ Comms& AllComms() {
   return *comms;
 }
 
-// False: the communicator was aborted meanwhile.
+// Returns false if the communicator was aborted meanwhile.
 template <typename Condition>
 bool Await(const Comm& comm, const Condition& condition) {
   Patience patience;
@@ -117,6 +117,24 @@ ncclResult_t Join(Comm& comm, const Place& place, int ranks, int rank) {
   return kNcclSuccess;
 }
 
+ncclResult_t JoinGrown(Comm& parent, uint64_t round, const Place* place, int ranks, Comm& made) {
+  const auto ballot = [&](int rank) -> Ballot& { return parent.segment->member(rank).grow; };
+  int leader = parent.rank;
+  if (place != nullptr) {
+    ballot(leader).place = *place;
+    ballot(leader).placed = round;
+  } else {
+    const bool found = Await(parent, [&] {
+      for (leader = 0; leader < parent.ranks; ++leader) {
+        if (ballot(leader).placed >= round) return true;
+      }
+      return false;
+    });
+    if (!found) return kNcclInternalError;
+  }
+  return Join(made, ballot(leader).place, ranks, parent.rank);
+}
+
 ncclResult_t JoinByVote(Comm& parent, const Vote& vote, Comm& made) {
   const auto ballot = [&](int rank) -> Ballot& {
     Member& member = parent.segment->member(rank);
@@ -126,14 +144,15 @@ ncclResult_t JoinByVote(Comm& parent, const Vote& vote, Comm& made) {
     return std::ranges::all_of(vote.voters,
                                [&](int rank) { return (ballot(rank).*counter).load() >= round; });
   };
-  // Nobody still reads what was told in the round before.
+  // No rank still reads the ballots of the previous round.
   Ballot& mine = ballot(parent.rank);
   const bool free = Await(parent, [&] { return reached(&Ballot::left, vote.round - 1); });
   if (!free) return kNcclInternalError;
   mine.color = vote.color;
   mine.key = vote.key;
-  mine.told = vote.round;
-  if (!Await(parent, [&] { return reached(&Ballot::told, vote.round); })) return kNcclInternalError;
+  mine.rounds = vote.round;
+  if (!Await(parent, [&] { return reached(&Ballot::rounds, vote.round); }))
+    return kNcclInternalError;
   if (vote.color < 0) {
     mine.left = vote.round;
     return kNcclSuccess;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators of the NCCL stand-in, and how ranks meet.
+// Communicators of the NCCL stand-in, and how their ranks connect.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_COMM_H_
 
@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,36 +29,42 @@ struct Comm {
   std::atomic<bool> ready{false};
   std::atomic<bool> aborted{false};
   std::atomic<bool> finalized{false};
+  std::atomic<bool> revoked{false};
   std::atomic<ncclResult_t> error{0};
 
-  // Of the calls that enqueue.
+  // Held by the calls that enqueue.
   std::mutex mutex;
-  CUevent last = nullptr;  // its kernels run one after another
+  CUevent last = nullptr;  // the end of its last kernel: the kernels run one after another
   std::map<Kernel*, std::unique_ptr<Kernel>> kernels;
   uint64_t splits = 0;
   uint64_t shrinks = 0;
+  uint64_t grows = 0;
+  std::set<int> ops;  // operators created by the application; numbers are not reused
+  int next_op = kNcclBuiltInOps;
 };
 
-// Makes a context of the comm the thread's, as long as it lives.
-class InContext {
+// Makes a communicator's context current on this thread while the object lives.
+class ScopedCommContext {
  public:
-  explicit InContext(CUcontext context) { cuCtxPushCurrent_v2(context); }
-  ~InContext() { cuCtxPopCurrent_v2(nullptr); }
-  InContext(const InContext&) = delete;
-  InContext& operator=(const InContext&) = delete;
+  explicit ScopedCommContext(CUcontext context) { cuCtxPushCurrent_v2(context); }
+  ~ScopedCommContext() { cuCtxPopCurrent_v2(nullptr); }
+  ScopedCommContext(const ScopedCommContext&) = delete;
+  ScopedCommContext& operator=(const ScopedCommContext&) = delete;
 };
 
-// On the calling thread's GPU, which is the first where it has none. Null: there is no CUDA.
+// Creates a communicator on the calling thread's GPU, or on GPU 0 if it has none. Null: there is no
+// CUDA.
 std::shared_ptr<Comm> NewComm();
-// Null: there is no such communicator.
+// Returns null if there is no such communicator.
 std::shared_ptr<Comm> FindComm(const ncclComm* handle);
 ncclComm_t HandleOf(const std::shared_ptr<Comm>& comm);
 void ForgetComm(const std::shared_ptr<Comm>& comm);
 
-// Returns when all ranks are there.
+// Returns when all ranks have joined.
 ncclResult_t Join(Comm& comm, const Place& place, int ranks, int rank);
 
-// One vote of `voters`, in order; a color below 0 joins nothing. `made` is ready, or has no ranks.
+// The vote of each of `voters`, in order. A negative color joins no communicator. `made`: the new
+// communicator, or one without ranks.
 struct Vote {
   bool shrink = false;
   uint64_t round = 0;
@@ -65,6 +72,9 @@ struct Vote {
   int color = 0;
   int key = 0;
 };
+// Connects all ranks of `parent` in a communicator of `ranks`, each with its own number. The rank
+// that has a place shares it with the others.
+ncclResult_t JoinGrown(Comm& parent, uint64_t round, const Place* place, int ranks, Comm& made);
 ncclResult_t JoinByVote(Comm& parent, const Vote& vote, Comm& made);
 
 ncclResult_t Fail(ncclResult_t result, const std::string& why);

@@ -13,6 +13,7 @@ namespace {
 struct Joining {
   std::shared_ptr<Comm> asked;
   std::function<ncclResult_t()> join;
+  std::function<void()> begin;
   ncclResult_t result = kNcclSuccess;
 };
 
@@ -25,7 +26,7 @@ struct Group {
 
 thread_local Group group;
 
-// Ranks of one process need each other.
+// Ranks of one process join in parallel threads, because each waits for the others.
 ncclResult_t RunJoins(std::vector<Joining>& joins) {
   std::vector<std::thread> threads;
   for (size_t i = 1; i < joins.size(); ++i) {
@@ -38,7 +39,7 @@ ncclResult_t RunJoins(std::vector<Joining>& joins) {
   return fails == joins.end() ? kNcclSuccess : fails->result;
 }
 
-// By a thread of its own; whom the program asks knows when all of them are done.
+// Joins in a separate thread. The communicators count as complete when all have joined.
 ncclResult_t RunJoinsLater(std::vector<Joining> joins) {
   for (const Joining& joining : joins) joining.asked->error = kNcclInProgress;
   std::thread([own = std::move(joins)]() mutable {
@@ -63,7 +64,8 @@ ncclResult_t RunTasks(std::vector<Task> tasks) {
   return result;
 }
 
-// A little later, by a thread of its own. No communicator blocks where one does not.
+// Runs after a delay in a separate thread. If one communicator of the group is nonblocking, all are
+// treated so.
 ncclResult_t RunTasksLater(std::vector<Task> tasks) {
   std::vector<std::shared_ptr<Comm>> comms;
   for (const Task& task : tasks) {
@@ -74,7 +76,7 @@ ncclResult_t RunTasksLater(std::vector<Task> tasks) {
   cuCtxGetCurrent(&context);
   std::thread([own = std::move(tasks), comms = std::move(comms), context]() mutable {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const InContext in(context);
+    const ScopedCommContext in(context);
     const ncclResult_t result = RunTasks(std::move(own));
     for (const std::shared_ptr<Comm>& comm : comms) {
       ncclResult_t before = kNcclInProgress;
@@ -93,17 +95,24 @@ ncclResult_t FailGroup(ncclResult_t result) {
   return result;
 }
 
-ncclResult_t EndGroup() {
+ncclResult_t EndGroup(ncclSimInfo_t* info) {
   if (group.depth == 0) return Fail(kNcclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
   if (--group.depth > 0) return kNcclSuccess;
   Group ended = std::exchange(group, {});
   if (ended.error != kNcclSuccess) return ended.error;
+  if (info != nullptr && info->magic != 0x74685283) return kNcclInvalidArgument;
+  for (const Joining& joining : ended.joins) joining.begin();
   const bool waits = std::ranges::all_of(
       ended.joins, [](const Joining& joining) { return joining.asked->blocking; });
   const ncclResult_t joined = waits ? RunJoins(ended.joins) : RunJoinsLater(std::move(ended.joins));
   if (joined != kNcclSuccess && joined != kNcclInProgress) return joined;
   const bool blocks =
       std::ranges::all_of(ended.tasks, [](const Task& task) { return task.comm->blocking; });
+  // Nonblocking communicators run a simulated group as well, as in NCCL 2.22 to 2.30.
+  if (info != nullptr && blocks) {
+    info->time = 1;
+    return joined;
+  }
   const ncclResult_t ran =
       blocks ? RunTasks(std::move(ended.tasks)) : RunTasksLater(std::move(ended.tasks));
   return ran == kNcclSuccess ? joined : ran;
@@ -115,9 +124,11 @@ ncclResult_t AddTask(Task task) {
   return EndGroup();
 }
 
-ncclResult_t AddJoin(std::shared_ptr<Comm> asked, std::function<ncclResult_t()> join) {
+ncclResult_t AddJoin(std::shared_ptr<Comm> asked, std::function<ncclResult_t()> join,
+                     std::function<void()> begin) {
   StartGroup();
-  group.joins.push_back({.asked = std::move(asked), .join = std::move(join)});
+  group.joins.push_back(
+      {.asked = std::move(asked), .join = std::move(join), .begin = std::move(begin)});
   return EndGroup();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of the NCCL stand-in: what is called between start and end is done at the outermost end.
+// Groups of the NCCL stand-in. Their calls are carried out at the outermost end.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_GROUP_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_GROUP_H_
 
@@ -13,17 +13,21 @@
 namespace nccltune::soft {
 
 void StartGroup();
-ncclResult_t EndGroup();
+// `info`: see ncclGroupSimulateEnd.
+ncclResult_t EndGroup(ncclSimInfo_t* info = nullptr);
 
-// An operation, in a group of its own where there is none.
+// Adds an operation. Outside of a group it gets its own group.
 ncclResult_t AddTask(Task task);
 
-// A communicator on its way: `join` waits for other ranks. It runs at once, at the end of the
-// group, or where the one that is `asked` for it, which is its parent if it has one, is not
-// blocking in a thread of its own.
-ncclResult_t AddJoin(std::shared_ptr<Comm> asked, std::function<ncclResult_t()> join);
+// Adds the creation of a communicator. When the group ends without a failure, `begin` is called, in
+// the order of these calls. Then `join` waits for the other ranks. Outside of a group this happens
+// at once. If `asked` is nonblocking, `join` runs in its own thread; `asked` is the parent, or the
+// communicator itself if it has none.
+ncclResult_t AddJoin(
+    std::shared_ptr<Comm> asked, std::function<ncclResult_t()> join,
+    std::function<void()> begin = [] {});
 
-// The calling thread is in a group, which is to fail.
+// Makes the calling thread's group fail, if it is in one.
 ncclResult_t FailGroup(ncclResult_t result);
 
 }  // namespace nccltune::soft

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators: how they begin and end.
+// How communicators are created and ended.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -33,25 +33,30 @@ ncclResult_t Begin(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank,
 ncclResult_t BeginByVote(const std::shared_ptr<Comm>& parent, Vote vote, ncclComm_t* out,
                          const ncclConfig_t* config) {
   *out = nullptr;
-  const InContext context(parent->context);
+  const ScopedCommContext context(parent->context);
   const std::shared_ptr<Comm> comm = NewComm();
   if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
   comm->blocking = config == nullptr ? parent->blocking : IsBlocking(config);
-  const ncclResult_t added = AddJoin(parent, [parent, comm, out, vote = std::move(vote)] {
-    const ncclResult_t result = JoinByVote(*parent, vote, *comm);
-    if (vote.color < 0) {
+  const auto shared = std::make_shared<Vote>(std::move(vote));
+  const auto begin = [parent, shared] {
+    shared->round = ++(shared->shrink ? parent->shrinks : parent->splits);
+  };
+  const auto join = [parent, comm, out, shared] {
+    const ncclResult_t result = JoinByVote(*parent, *shared, *comm);
+    if (shared->color < 0) {
       ForgetComm(comm);
     } else {
-      // Not before it is complete.
+      // Written only when the communicator is complete.
       __atomic_store_n(out, HandleOf(comm), __ATOMIC_RELEASE);
     }
     return result;
-  });
-  // The program asks its parent.
+  };
+  const ncclResult_t added = AddJoin(parent, join, begin);
+  // The program polls the parent.
   return added == kNcclInProgress ? kNcclSuccess : added;
 }
 
-// What it enqueued ends first, and what it has yet to.
+// Waits for work in progress and for work that is not enqueued yet.
 ncclResult_t End(const std::shared_ptr<Comm>& comm) {
   for (Patience patience; comm->error == kNcclInProgress;) patience.Sleep();
   const CUresult result = cuEventSynchronize(comm->last);
@@ -106,7 +111,7 @@ SOFT_NCCL(ncclCommInitAll, (ncclComm_t * comms, int gpus, const int* list)) {
       FailGroup(Fail(kNcclUnhandledCudaError, "no such GPU"));
       break;
     }
-    const InContext in(context);
+    const ScopedCommContext in(context);
     Begin(&comms[rank], gpus, id, rank, nullptr);
   }
   return EndGroup();
@@ -118,7 +123,6 @@ SOFT_NCCL(ncclCommSplit,
   const std::shared_ptr<Comm> parent = ReadyComm(handle);
   if (parent == nullptr || color < kNcclNoColor) return FailGroup(kNcclInvalidArgument);
   Vote vote;
-  vote.round = ++parent->splits;
   for (int rank = 0; rank < parent->ranks; ++rank) vote.voters.push_back(rank);
   vote.color = color;
   vote.key = key;
@@ -132,7 +136,6 @@ SOFT_NCCL(ncclCommShrink, (ncclComm_t handle, int* excluded, int count, ncclComm
   if (parent == nullptr || excluded == nullptr || count < 1) return FailGroup(kNcclInvalidArgument);
   Vote vote;
   vote.shrink = true;
-  vote.round = ++parent->shrinks;
   for (int rank = 0; rank < parent->ranks; ++rank) {
     if (std::find(excluded, excluded + count, rank) == excluded + count) {
       vote.voters.push_back(rank);
@@ -143,12 +146,60 @@ SOFT_NCCL(ncclCommShrink, (ncclComm_t handle, int* excluded, int count, ncclComm
   }
   vote.key = parent->rank;
   if ((flags & kNcclShrinkAbort) != 0) {
-    // Its kernels end; the parent itself stays until it is destroyed.
+    // Ends the parent's kernels. The parent itself stays until it is destroyed.
     parent->aborted = true;
     cuEventSynchronize(parent->last);
     parent->aborted = false;
   }
   return BeginByVote(parent, std::move(vote), made, config);
+}
+
+SOFT_NCCL(ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* id)) {
+  if (ReadyComm(comm) == nullptr) return kNcclInvalidArgument;
+  return acts::ncclGetUniqueId(id);
+}
+
+SOFT_NCCL(ncclCommGrow, (ncclComm_t handle, int ranks, const ncclUniqueId* id, int rank,
+                         ncclComm_t* made, ncclConfig_t* config)) {
+  SOFT_NCCL_ENTER();
+  if (handle == nullptr) {
+    return id == nullptr ? FailGroup(kNcclInvalidArgument) : Begin(made, ranks, *id, rank, config);
+  }
+  *made = nullptr;
+  const std::shared_ptr<Comm> parent = ReadyComm(handle);
+  if (parent == nullptr || ranks <= parent->ranks || rank != -1) {
+    return FailGroup(kNcclInvalidArgument);
+  }
+  const ScopedCommContext context(parent->context);
+  const std::shared_ptr<Comm> comm = NewComm();
+  if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
+  comm->blocking = config == nullptr ? parent->blocking : IsBlocking(config);
+  Place place;
+  if (id != nullptr) std::memcpy(&place, id->internal, sizeof place);
+  const bool leads = id != nullptr;
+  const auto round = std::make_shared<uint64_t>(0);
+  const auto begin = [parent, round] { *round = ++parent->grows; };
+  const auto join = [=] {
+    const ncclResult_t result = JoinGrown(*parent, *round, leads ? &place : nullptr, ranks, *comm);
+    __atomic_store_n(made, HandleOf(comm), __ATOMIC_RELEASE);
+    return result;
+  };
+  const ncclResult_t added = AddJoin(parent, join, begin);
+  return added == kNcclInProgress ? kNcclSuccess : added;
+}
+
+SOFT_NCCL(ncclCommRevoke, (ncclComm_t handle, int flags)) {
+  SOFT_NCCL_ENTER();
+  if (handle == nullptr) return kNcclSuccess;
+  const std::shared_ptr<Comm> comm = FindComm(handle);
+  if (comm == nullptr || flags != 0 || comm->finalized || comm->revoked.exchange(true)) {
+    return kNcclInvalidArgument;
+  }
+  // Ends its kernels.
+  comm->aborted = true;
+  cuEventSynchronize(comm->last);
+  comm->aborted = false;
+  return kNcclSuccess;
 }
 
 SOFT_NCCL(ncclCommFinalize, (ncclComm_t handle)) {

@@ -23,7 +23,7 @@ void Report(Comm& comm, const std::string& what) {
                comm.rank, what.c_str());
 }
 
-// A message on its way; each has its length before it.
+// A message that is being transferred. Its length is sent first.
 class Transfer {
  public:
   Transfer(Comm& comm, const Task& task)
@@ -33,7 +33,7 @@ class Transfer {
                                            : comm.segment->Messages(task.peer, comm.rank)) {}
 
   bool Over() const { return moved_ == task_.bytes; }
-  // True: something moved.
+  // Moves what is possible now. Returns whether anything was moved.
   bool Advance() { return task_.kind == TaskKind::kSend ? Send() : Receive(); }
 
  private:
@@ -49,7 +49,7 @@ class Transfer {
     }
     const size_t part = pipe_.ToWrite(std::min(task_.bytes - moved_, kMostAtOnce), at);
     if (part == 0) return false;
-    // A GPU with an error stops: the context says so.
+    // The context has recorded the error, so the kernel stops.
     if (!softCudaRead(comm_.gpu, task_.from + moved_, at, part))
       comm_.error = kNcclUnhandledCudaError;
     pipe_.Wrote(part, true);
@@ -83,7 +83,7 @@ class Transfer {
   Comm& comm_;
   const Task& task_;
   PipeEnd pipe_;
-  size_t length_ = 0;  // bytes of it
+  size_t length_ = 0;  // bytes of the length that were moved
   uint64_t bytes_there_ = 0;
   size_t moved_ = 0;
 };
@@ -93,7 +93,7 @@ bool Stops(const Comm& comm) {
   return comm.aborted || (error != kNcclSuccess && error != kNcclInProgress);
 }
 
-// Messages with one peer in order, everything else at once.
+// Runs all messages at once, but those with one peer in order.
 void RunMessages(Comm& comm, const std::vector<Task>& tasks) {
   std::map<std::pair<int, TaskKind>, std::vector<Transfer>> rows;
   for (const Task& task : tasks) {
@@ -120,7 +120,7 @@ void RunMessages(Comm& comm, const std::vector<Task>& tasks) {
   }
 }
 
-// All of it, or false: the communicator stops.
+// Writes all bytes. Returns false if the communicator is aborted.
 bool Put(Comm& comm, int peer, const uint8_t* data, size_t bytes) {
   PipeEnd pipe = comm.segment->Collective(comm.rank, peer);
   Patience patience;
@@ -181,7 +181,7 @@ void Add(ncclDataType_t type, uint8_t* sum, const uint8_t* more, size_t bytes) {
   }
 }
 
-// In the order of ranks, so that all have the same.
+// Adds the ranks' values in the order of ranks, so that all ranks get the same sum.
 bool ReduceChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
   std::vector<uint8_t> mine(bytes);
   if (!softCudaRead(comm.gpu, task.from + at, mine.data(), bytes)) return false;
@@ -242,7 +242,7 @@ void Run(void* data) {
   comm->kernels.erase(found);
 }
 
-// `later` goes on after what is in `earlier` now.
+// Makes `later` wait for the present work of `earlier`.
 CUresult Order(CUstream later, CUstream earlier) {
   if (later == earlier) return kCudaSuccess;
   CUevent event = nullptr;
@@ -285,11 +285,14 @@ bool CanAdd(ncclDataType_t type) {
 }
 
 ncclResult_t Launch(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks) {
+  if (FindComm(HandleOf(comm)) == nullptr) {
+    return Fail(kNcclInvalidArgument, "a communicator that has ended in the group");
+  }
   std::vector<CUstream> streams;
   for (const Task& task : tasks) {
     if (std::ranges::find(streams, task.stream) == streams.end()) streams.push_back(task.stream);
   }
-  const InContext context(comm->context);
+  const ScopedCommContext context(comm->context);
   auto kernel = std::make_unique<Kernel>();
   int capturing = 0;
   if (cuStreamIsCapturing(streams.front(), &capturing) != kCudaSuccess) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a communicator of the NCCL stand-in does for one group, in a stream.
+// The work of a group for one communicator of the NCCL stand-in, in one stream.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_KERNEL_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_KERNEL_H_
 
@@ -23,20 +23,20 @@ struct Task {
   CUdeviceptr to = 0;
   size_t bytes = 0;
   ncclDataType_t type = 0;
-  int peer = 0;  // or root
+  int peer = 0;  // the peer or the root
 };
 
 struct Kernel {
   std::shared_ptr<Comm> comm;
   std::vector<Task> tasks;
-  bool captured = false;  // runs as often as its graph
+  bool captured = false;  // runs whenever its graph runs
 };
 
-// Bytes of one element; 0: no such type.
+// Returns the bytes of one element; 0: unknown type.
 size_t SizeOf(ncclDataType_t type);
 bool CanAdd(ncclDataType_t type);
 
-// All that a group has for one communicator.
+// Enqueues all tasks that a group has for one communicator.
 ncclResult_t Launch(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks);
 
 }  // namespace nccltune::soft

@@ -82,7 +82,7 @@ void PipeEnd::Read(size_t bytes, bool data) {
 bool Segment::Create(Place& place) {
   Known& known = AllKnown();
   const std::scoped_lock lock(known.mutex);
-  // Open as long as the process: others may come late.
+  // Stays open as long as the process, because other ranks may join late.
   const int fd = memfd_create("soft-nccl", MFD_CLOEXEC);
   struct stat about = {};
   if (fd < 0 || ftruncate(fd, sizeof(SegmentHeader)) != 0 || fstat(fd, &about) != 0) return false;
@@ -112,7 +112,7 @@ std::shared_ptr<Segment> Segment::Open(const Place& place, int ranks) {
   if (place.magic != kMagic || ranks < 1 || ranks > kMostRanks) return nullptr;
   Known& known = AllKnown();
   const std::scoped_lock lock(known.mutex);
-  // One place in a process for all ranks in it.
+  // All ranks of a process share one mapping.
   std::weak_ptr<Segment>& mine = known.open[place.inode];
   if (const std::shared_ptr<Segment> segment = mine.lock()) {
     return segment->ranks_ == ranks ? segment : nullptr;

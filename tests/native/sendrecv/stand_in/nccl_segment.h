@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of a communicator of the NCCL stand-in share: who is there, and a pipe of limited
-// size from each to each. A memfd of one of them, which dies with those who have it.
+// The memory that the ranks of a communicator of the NCCL stand-in share: which ranks have joined,
+// and a pipe of limited size between each two ranks. It is a memfd of one rank and ends with its
+// last user.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_SEGMENT_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_NCCL_SEGMENT_H_
 
@@ -14,59 +15,61 @@ namespace nccltune::soft {
 
 inline constexpr int kMostRanks = 64;
 
-// Where a segment is found, by any process: what a unique id holds.
+// Where any process finds a segment. A unique id contains this.
 struct Place {
   uint64_t magic = 0;
   int process = 0;
   int fd = 0;
   uint64_t inode = 0;
-  uint64_t time = 0;  // no two ids are alike
+  uint64_t time = 0;  // makes every id different
   uint64_t number = 0;
 };
 
-// One rank's word in a vote of which communicators come of this one.
+// A rank's vote on which new communicator it joins.
 struct Ballot {
-  std::atomic<uint64_t> told{0};  // rounds
+  std::atomic<uint64_t> rounds{0};  // number of rounds in which this rank has voted
   std::atomic<uint64_t> placed{0};
   std::atomic<uint64_t> left{0};
   int color = 0;
   int key = 0;
-  Place place;  // the leader's
+  Place place;  // where the first rank of the new communicator created its segment
 };
 
 struct Member {
-  std::atomic<int> joined{0};  // 1: comes, 2: is there
+  std::atomic<int> joined{0};  // 1: joining, 2: joined
   int gpu = 0;
   Ballot split;
   Ballot shrink;
+  Ballot grow;
 };
 
-// Bytes in order from one rank to another.
+// An ordered stream of bytes from one rank to another.
 struct Pipe {
   std::atomic<uint64_t> written{0};
   std::atomic<uint64_t> read{0};
-  // Without what stands before each message.
+  // Without the lengths that precede messages.
   std::atomic<uint64_t> data_written{0};
   std::atomic<uint64_t> data_read{0};
 };
 
 struct SegmentHeader {
   uint64_t magic;
-  uint64_t capacity;  // of a pipe
+  uint64_t capacity;  // of each pipe
   std::atomic<int> ranks;
   Member members[kMostRanks];
 };
 
-// An end of a pipe.
+// One end of a pipe.
 class PipeEnd {
  public:
-  // Above `capacity` a pipe has room for what stands before messages.
+  // Space for the lengths of messages, in addition to `capacity`.
   static constexpr size_t kExtra = size_t{64} << 10;
 
   PipeEnd(Pipe& pipe, uint8_t* bytes, size_t capacity)
       : pipe_(pipe), bytes_(bytes), capacity_(capacity) {}
 
-  // For `wanted` bytes: the part of them that can be moved at once, and where. Then tell.
+  // Return how many of the `wanted` bytes can be moved now, and where. Call Wrote or Read
+  // afterwards.
   size_t ToWrite(size_t wanted, uint8_t*& at) const;
   void Wrote(size_t bytes, bool data);
   size_t ToRead(size_t wanted, uint8_t*& at) const;
@@ -84,9 +87,10 @@ class Segment {
  public:
   static constexpr size_t kCollectiveCapacity = size_t{128} << 10;
 
-  // Kept by this process until it has joined. False: the system has none.
+  // Creates a segment that this process keeps open until it has joined. Returns false if the system
+  // has no memory.
   static bool Create(Place& place);
-  // Null: it is gone, is none, or has another number of ranks.
+  // Returns null if the segment has ended, is not a segment, or has another number of ranks.
   static std::shared_ptr<Segment> Open(const Place& place, int ranks);
   ~Segment();
   Segment(const Segment&) = delete;

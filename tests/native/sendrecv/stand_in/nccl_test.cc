@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stand-in for NCCL: ranks in processes, and as threads of one.
+// Tests of the NCCL stand-in, with ranks in processes and with ranks as threads of one process.
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -89,7 +89,7 @@ TEST(SoftNccl, ASendWithinTheBufferEndsBeforeItsReceive) {
   });
 }
 
-// All peers go on at once, several messages with each, in two streams.
+// Several messages between all pairs at once, in two streams.
 TEST(SoftNccl, AGroupOfAllWithAll) {
   Ranks four(4);
   four.Run([&](int rank) {
@@ -200,7 +200,7 @@ TEST(SoftNccl, ARankThatDiesLeavesOthersAbleToAbort) {
       2);
 }
 
-// Not even its first meeting needs the rank that never comes.
+// Creating a communicator can be aborted while a rank is missing.
 TEST(SoftNccl, AnAbortEndsTheWaitForOthers) {
   Ranks one(1);
   one.Run([&](int) {
@@ -216,7 +216,7 @@ TEST(SoftNccl, AnAbortEndsTheWaitForOthers) {
   });
 }
 
-// Kernels of one communicator run in the order of their calls, whatever the streams.
+// Kernels of one communicator run in the order of their calls, also in different streams.
 TEST(SoftNccl, GroupsInTwoStreamsKeepTheirOrder) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -274,7 +274,7 @@ TEST(SoftNccl, RefusesTheCallThatTheEnvironmentNames) {
   Ranks one(1);
   one.Run([&](int) {
     setenv("SOFT_NCCL_REFUSE", "ncclCommInitRank:1", 1);
-    // Not for what NCCL calls.
+    // NCCL's own calls are not counted.
     setenv("SOFT_CUDA_REFUSE", "cuEventCreate:1", 1);
     UseGpu(0);
     ncclUniqueId id;
@@ -306,7 +306,7 @@ TEST(SoftNccl, ACommunicatorThatIsNotBlockingComesLater) {
       return error;
     };
     ASSERT_TRUE(Soon([&] { return state() == kNcclSuccess; }));
-    // So does a part of it, whose handle comes when it is complete.
+    // A split communicator is nonblocking as well, and its handle is written when it is complete.
     ncclComm_t part = nullptr;
     if (rank == 1) two.Meet();
     ASSERT_EQ(ncclCommSplit(comm, 0, rank, &part, nullptr), kNcclSuccess);
@@ -325,7 +325,7 @@ TEST(SoftNccl, ACommunicatorThatIsNotBlockingComesLater) {
   });
 }
 
-// One thread drives both, and then two threads do.
+// First one thread uses both GPUs, then two threads do.
 TEST(SoftNccl, TwoGpusOfOneProcess) {
   Ranks one(1);
   one.Run([&](int) {
@@ -403,6 +403,103 @@ TEST(SoftNccl, ItsMemoryCanBeExported) {
     EXPECT_EQ(cuMemsetD8_v2(reinterpret_cast<CUdeviceptr>(pointer), 1, 100), kCudaSuccess);
     EXPECT_EQ(ncclMemFree(pointer), kNcclSuccess);
     EXPECT_EQ(ncclMemFree(pointer), kNcclUnhandledCudaError);
+  });
+}
+
+TEST(SoftNccl, CollectivesOfMessagesMoveBytes) {
+  static constexpr size_t kPart = 500;
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const CUdeviceptr from = Fill(2 * kPart, 1 + rank);
+    const CUdeviceptr to = Fill(2 * kPart, -1);
+    const auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void*>(address); };
+    const auto half = [](int sender, int which) {
+      const std::vector<uint8_t> all = Pattern(2 * kPart, 1 + sender);
+      const auto begin = all.begin() + static_cast<ptrdiff_t>(kPart) * which;
+      return std::vector<uint8_t>(begin, begin + kPart);
+    };
+    ASSERT_EQ(ncclAlltoAll(pointer(from), pointer(to), kPart, kNcclUint8, comm, stream),
+              kNcclSuccess);
+    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    EXPECT_EQ(Fetch(to, kPart), half(0, rank));
+    EXPECT_EQ(Fetch(to + kPart, kPart), half(1, rank));
+    ASSERT_EQ(ncclScatter(pointer(from), pointer(to), kPart, kNcclUint8, 1, comm, stream),
+              kNcclSuccess);
+    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    EXPECT_EQ(Fetch(to, kPart), half(1, rank));
+    ASSERT_EQ(ncclGather(pointer(from), pointer(to), kPart, kNcclUint8, 0, comm, stream),
+              kNcclSuccess);
+    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    if (rank == 0) {
+      EXPECT_EQ(Fetch(to, kPart), half(0, 0));
+      EXPECT_EQ(Fetch(to + kPart, kPart), half(1, 0));
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+TEST(SoftNccl, ACommunicatorGrows) {
+  Ranks three(3);
+  three.Run([&](int rank) {
+    UseGpu(rank);
+    ncclComm_t two = nullptr;
+    ncclUniqueId id;
+    if (rank == 0) {
+      ASSERT_EQ(ncclGetUniqueId(&three.shared().id), kNcclSuccess);
+    }
+    three.Meet();
+    if (rank < 2) {
+      ASSERT_EQ(ncclCommInitRank(&two, 2, three.shared().id, rank), kNcclSuccess);
+    }
+    three.Meet();
+    if (rank == 0) {
+      ASSERT_EQ(ncclCommGetUniqueId(two, &three.shared().id), kNcclSuccess);
+    }
+    three.Meet();
+    id = three.shared().id;
+    ncclComm_t grown = nullptr;
+    ASSERT_EQ(ncclCommGrow(two, 3, rank == 1 ? nullptr : &id, rank == 2 ? 2 : -1, &grown, nullptr),
+              kNcclSuccess);
+    int ranks = 0;
+    int mine = -1;
+    EXPECT_EQ(ncclCommCount(grown, &ranks), kNcclSuccess);
+    EXPECT_EQ(ncclCommUserRank(grown, &mine), kNcclSuccess);
+    EXPECT_EQ(ranks, 3);
+    EXPECT_EQ(mine, rank);
+    EXPECT_EQ(ncclCommDestroy(grown), kNcclSuccess);
+    EXPECT_EQ(ncclCommDestroy(two), kNcclSuccess);
+  });
+}
+
+TEST(SoftNccl, ASimulatedGroupNeverRuns) {
+  Ranks one(1);
+  one.Run([&](int) {
+    ncclComm_t comm = Init(one, 1, 0);
+    CUstream stream = NewStream();
+    const CUdeviceptr from = Fill(100, 1);
+    const CUdeviceptr to = Fill(100, -1);
+    ncclSimInfo_t info;
+    const auto exchange = [&] {
+      EXPECT_EQ(ncclGroupStart(), kNcclSuccess);
+      EXPECT_EQ(ncclSend(reinterpret_cast<void*>(from), 100, kNcclUint8, 0, comm, stream),
+                kNcclSuccess);
+      EXPECT_EQ(ncclRecv(reinterpret_cast<void*>(to), 100, kNcclUint8, 0, comm, stream),
+                kNcclSuccess);
+    };
+    exchange();
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), kNcclSuccess);
+    EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    EXPECT_EQ(Fetch(to, 100), std::vector<uint8_t>(100, 0xEE));
+    EXPECT_EQ(info.time, 1);
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), kNcclInvalidUsage);
+    // Without a struct the simulated end runs the group.
+    exchange();
+    EXPECT_EQ(ncclGroupSimulateEnd(nullptr), kNcclSuccess);
+    EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    EXPECT_EQ(Fetch(to, 100), Pattern(100, 1));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
 }
 

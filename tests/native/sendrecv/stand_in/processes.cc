@@ -31,7 +31,7 @@ void Ranks::Run(const std::function<void(int)>& body, int killed) {
   for (int rank = 0; rank < count_; ++rank) {
     const pid_t process = fork();
     if (process == 0) {
-      // What hangs ends, with the rank's number in the report.
+      // Ends a rank that hangs; its number appears in the report.
       alarm(kLimitSeconds);
       body(rank);
       std::exit(::testing::Test::HasFailure() ? 1 : 0);
@@ -84,7 +84,7 @@ CUstream NewStream() {
 std::vector<uint8_t> Pattern(size_t bytes, int seed) {
   std::vector<uint8_t> data(bytes);
   uint32_t state = static_cast<uint32_t>(seed) * 2654435761U + 1;
-  // Iterators cost more than all else where nothing is inlined.
+  // Raw pointers, because iterators are slow in builds without inlining.
   uint8_t* const to = data.data();
   for (size_t i = 0; i < bytes; ++i) {
     state = state * 1664525U + 1013904223U;

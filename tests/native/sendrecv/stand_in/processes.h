@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks of a test as processes, forked before anything of CUDA is used.
+// Runs the ranks of a test as processes. They are forked before CUDA is used.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_PROCESSES_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_PROCESSES_H_
 
@@ -17,7 +17,7 @@
 
 namespace nccltune::soft {
 
-// What the processes of one test share; zeros at first.
+// Memory that the processes of a test share. It is all zero at first.
 struct Shared {
   std::atomic<int> arrived;
   ncclUniqueId id;
@@ -25,7 +25,7 @@ struct Shared {
   CUipcMemHandle handles[4];
   int numbers[8];
   std::atomic<uint32_t> flags[64];
-  alignas(4096) uint32_t page[1024];  // for memory that CUDA pins
+  alignas(4096) uint32_t page[1024];  // memory for tests that pin it
 };
 
 class Ranks {
@@ -37,11 +37,11 @@ class Ranks {
 
   Shared& shared() { return *shared_; }
 
-  // Each in a process of its own with its number; an expectation that fails there fails here. A
-  // rank of `killed` is to die by SIGKILL.
+  // Runs `body` in a process for each rank, with the rank's number. A failed expectation there
+  // fails the test. `killed`: a rank that is expected to die by SIGKILL.
   void Run(const std::function<void(int)>& body, int killed = -1);
 
-  // In the ranks: returns when all but `without` so many have come so often.
+  // A barrier for the ranks. `without`: number of ranks that do not take part.
   void Meet(int without = 0);
 
  private:
@@ -50,22 +50,22 @@ class Ranks {
   Shared* shared_;
 };
 
-// The primary context of a GPU, for the calling thread.
+// Makes the primary context of a GPU current on this thread.
 void UseGpu(int gpu);
-// That no other one waits for.
+// Creates a nonblocking stream.
 CUstream NewStream();
 
-// Within half a minute.
+// Waits up to half a minute for the condition, and returns it.
 bool Soon(const std::function<bool()>& condition);
 
-// Bytes that differ by rank, message and place.
+// Returns bytes that depend on the seed and on their position.
 std::vector<uint8_t> Pattern(size_t bytes, int seed);
 
-// Device memory with such bytes, or 0xEE for a negative seed.
+// Allocates device memory with such bytes, or with 0xEE if the seed is negative.
 CUdeviceptr Fill(size_t bytes, int seed);
 std::vector<uint8_t> Fetch(CUdeviceptr address, size_t bytes);
 
-// Of `ranks`, the first of which makes the id.
+// Creates a communicator of the ranks. The first rank makes the unique id.
 ncclComm_t Init(Ranks& ranks, int count, int rank);
 
 }  // namespace nccltune::soft

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of the CUDA stand-in in two processes.
+// Tests of the CUDA stand-in's memory in two processes.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -81,7 +81,7 @@ TEST(SoftCudaShared, ACopyIntoFreedMemoryIsFound) {
   });
 }
 
-// A push of two processes, as send/recv does it: ready, copy, done, round and round.
+// Repeated pushes between two processes, with the flags ready and done, as send/recv uses them.
 TEST(SoftCudaShared, ValuesOrderCopiesOfTwoProcesses) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -135,7 +135,7 @@ CUmemAllocationProp OnGpu(int gpu) {
   return prop;
 }
 
-// Two allocations side by side, as an allocator with expandable segments has them.
+// Maps two allocations side by side, like an allocator with expandable segments.
 CUdeviceptr MapBoth(const CUmemGenericAllocationHandle (&handles)[2], int gpu) {
   CUdeviceptr address = 0;
   EXPECT_EQ(cuMemAddressReserve(&address, 2 * kPart, 0, 0, 0), kCudaSuccess);
@@ -196,7 +196,7 @@ TEST(SoftCudaShared, MappedMemoryGoesThroughDescriptors) {
   });
 }
 
-// Legacy IPC cannot share what a pool or cuMemCreate gave.
+// Memory of a pool or of cuMemCreate has no legacy IPC handle.
 TEST(SoftCudaShared, OnlyPlainMemoryHasIpcHandles) {
   Ranks one(1);
   one.Run([](int) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of the CUDA driver interface that the stand-in for libcuda.so.1 has, for test programs
-// that link it and for the stand-in itself. Our own declarations of public facts.
+// The part of CUDA's driver interface that the stand-in for libcuda.so.1 implements. Test programs
+// and the stand-in itself use it. These are our own declarations of public facts.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
 
@@ -87,11 +87,11 @@ struct CUipcMemHandle {
   char reserved[64];
 };
 
-// A union of one struct for each operation; those for values look alike.
+// A union of one struct for each operation. The structs of value operations have the same layout.
 struct CUstreamBatchMemOpParams {
   int operation;
   CUdeviceptr address;
-  uint64_t value;  // its low half where 32 bits are meant
+  uint64_t value;  // 32-bit operations use its low half
   unsigned flags;
   CUdeviceptr alias;
   uint64_t pad;
@@ -251,10 +251,10 @@ SOFT_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp*
 SOFT_EXPORT CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp* prop,
                                                    int option);
 
-// Not of CUDA. While a thread spares itself, SOFT_CUDA_REFUSE does not count its calls.
+// Not part of CUDA. While `more` is in effect, SOFT_CUDA_REFUSE ignores the thread's calls.
 SOFT_EXPORT void softCudaSpare(int more);
-// Not of CUDA. What a kernel on that GPU reads and writes, from a host function. False: an address
-// that it cannot reach, which is an error of the context.
+// Not part of CUDA. Reads or writes what a kernel on that GPU would, from a host function. Returns
+// false if the GPU cannot access the address; that is an error of the context.
 SOFT_EXPORT bool softCudaRead(CUdevice gpu, CUdeviceptr from, void* to, size_t bytes);
 SOFT_EXPORT bool softCudaWrite(CUdevice gpu, CUdeviceptr to, const void* from, size_t bytes);
 }

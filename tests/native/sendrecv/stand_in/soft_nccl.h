@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of NCCL's interface that the stand-in for libnccl.so.2 has, as of NCCL 2.28. Our own
+// The part of NCCL's interface that the stand-in for libnccl.so.2 implements. These are our own
 // declarations of public facts.
 #ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_NCCL_H_
 #define NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_NCCL_H_
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 
+#include "sendrecv/stand_in/nccl_functions.h"
 #include "sendrecv/stand_in/soft_cuda.h"
 
 namespace nccltune::soft {
@@ -33,6 +35,7 @@ inline constexpr ncclDataType_t kNcclUint64 = 5;
 inline constexpr ncclDataType_t kNcclFloat32 = 7;
 inline constexpr ncclDataType_t kNcclFloat64 = 8;
 inline constexpr ncclRedOp_t kNcclSum = 0;
+inline constexpr ncclRedOp_t kNcclBuiltInOps = 5;
 inline constexpr int kNcclNoColor = -1;
 inline constexpr int kNcclShrinkAbort = 1;
 
@@ -40,7 +43,7 @@ struct ncclUniqueId {
   char internal[128];
 };
 
-// What all versions of it begin with.
+// The beginning, which is the same in all versions.
 struct ncclConfig_t {
   size_t size = sizeof(ncclConfig_t);
   unsigned magic = 0xcafebeef;
@@ -48,54 +51,63 @@ struct ncclConfig_t {
   int blocking = 1;
 };
 
-// Each also as pnccl...
-#define SOFT_NCCL_FUNCTIONS(F)                                                                     \
-  F(ncclGetVersion, (int* version))                                                                \
-  F(ncclGetUniqueId, (ncclUniqueId * id))                                                          \
-  F(ncclCommInitRank, (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank))                   \
-  F(ncclCommInitRankConfig,                                                                        \
-    (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config))               \
-  F(ncclCommInitRankScalable,                                                                      \
-    (ncclComm_t * comm, int ranks, int rank, int ids, ncclUniqueId* id, ncclConfig_t* config))     \
-  F(ncclCommInitAll, (ncclComm_t * comms, int gpus, const int* list))                              \
-  F(ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config))  \
-  F(ncclCommShrink, (ncclComm_t comm, int* excluded, int count, ncclComm_t* made,                  \
-                     ncclConfig_t* config, int flags))                                             \
-  F(ncclCommFinalize, (ncclComm_t comm))                                                           \
-  F(ncclCommDestroy, (ncclComm_t comm))                                                            \
-  F(ncclCommAbort, (ncclComm_t comm))                                                              \
-  F(ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * error))                                \
-  F(ncclCommCount, (const ncclComm_t comm, int* ranks))                                            \
-  F(ncclCommUserRank, (const ncclComm_t comm, int* rank))                                          \
-  F(ncclCommCuDevice, (const ncclComm_t comm, int* gpu))                                           \
-  F(ncclGroupStart, ())                                                                            \
-  F(ncclGroupEnd, ())                                                                              \
-  F(ncclSend, (const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,     \
-               CUstream stream))                                                                   \
-  F(ncclRecv,                                                                                      \
-    (void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, CUstream stream))     \
-  F(ncclAllReduce, (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, \
-                    ncclComm_t comm, CUstream stream))                                             \
-  F(ncclBroadcast, (const void* from, void* to, size_t count, ncclDataType_t type, int root,       \
-                    ncclComm_t comm, CUstream stream))                                             \
-  F(ncclMemAlloc, (void** pointer, size_t bytes))                                                  \
-  F(ncclMemFree, (void* pointer))                                                                  \
-  F(ncclCommRegister, (const ncclComm_t comm, void* buffer, size_t bytes, void** handle))          \
-  F(ncclCommDeregister, (const ncclComm_t comm, void* handle))
+struct ncclTeam_t {
+  int ranks;
+  int rank;
+  int stride;
+};
+
+struct ncclSimInfo_t {
+  size_t size = sizeof(ncclSimInfo_t);
+  unsigned magic = 0x74685283;
+  unsigned version = 22809;
+  float time = -1;
+};
+
+struct ncclWaitSignalDesc_t {
+  int count;
+  int peer;
+  int signal;
+  int context;
+};
+
+// As of 2.32.
+struct ncclCollConfig_t {
+  size_t size = sizeof(ncclCollConfig_t);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 23203;
+  void* extensions = nullptr;
+  int unset[4] = {INT_MIN, INT_MIN, INT_MIN, INT_MIN};
+  const char* algorithms = nullptr;
+  int force = 1;
+  int policy = INT_MIN;
+  uint64_t tag = 0;
+  void* event = nullptr;
+};
 
 extern "C" {
-#define SOFT_NCCL_DECLARE(name, parameters) \
-  SOFT_EXPORT ncclResult_t name parameters; \
+// Each function also exists as pnccl..., except one.
+#define SOFT_NCCL_DECLARE(name, parameters, arguments) \
+  SOFT_EXPORT ncclResult_t name parameters;            \
   SOFT_EXPORT ncclResult_t p##name parameters;
+#define SOFT_NCCL_DECLARE_OTHER(type, name, parameters, arguments) \
+  SOFT_EXPORT type name parameters;                                \
+  SOFT_EXPORT type p##name parameters;
 SOFT_NCCL_FUNCTIONS(SOFT_NCCL_DECLARE)
+SOFT_NCCL_OTHER_FUNCTIONS(SOFT_NCCL_DECLARE_OTHER)
 #undef SOFT_NCCL_DECLARE
-SOFT_EXPORT const char* ncclGetErrorString(ncclResult_t result);
-SOFT_EXPORT const char* pncclGetErrorString(ncclResult_t result);
-SOFT_EXPORT const char* ncclGetLastError(ncclComm_t comm);
-SOFT_EXPORT const char* pncclGetLastError(ncclComm_t comm);
+#undef SOFT_NCCL_DECLARE_OTHER
 
-// Not of NCCL: how many sends and receives of this process it was given.
+// Not part of NCCL. Returns how many sends and receives of this process came to the stand-in.
 SOFT_EXPORT void softNcclCounts(uint64_t* sends, uint64_t* recvs);
+// Not part of NCCL. Returns the calls of this thread since it was last called: a line for each
+// call, with arguments and result. The first call starts the trace. The text is valid until the
+// next call. Queries are listed only if `caller` is set, because the send/recv library makes
+// queries of its own.
+SOFT_EXPORT const char* softNcclTrace();
+SOFT_EXPORT void softNcclCaller(const char* function);
+// Sets how the trace prints an address; null: like any other.
+SOFT_EXPORT void softNcclName(const void* address, const char* name);
 }
 
 }  // namespace nccltune::soft

@@ -57,7 +57,7 @@ ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, ncclComm_
   const ncclResult_t ended = ncclGroupEnd();
   if (result == kNcclSuccess) result = ended;
   if (result != kNcclSuccess) return result;
-  // A refusal at the peer ends what waits here, without its bytes.
+  // After a refusal the peer ends this rank's waits, without the bytes.
   EXPECT_TRUE(Soon([&] {
     return ncclCommGetAsyncError(comm, &result) != kNcclSuccess || result != kNcclSuccess ||
            cuStreamQuery(stream) != kNotReady;
@@ -69,6 +69,13 @@ ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, ncclComm_
     EXPECT_EQ(Fetch(pair.to, pair.bytes), Pattern(pair.bytes, seed + peer)) << "rank " << rank;
   }
   return result;
+}
+
+void Warm(Ranks& two, const Pair& pair, int rank, ncclComm_t comm, CUstream stream) {
+  for (int round = 0; round < kWarm; ++round) {
+    ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
+    two.Meet();
+  }
 }
 
 bool LearnsOfAnError(ncclComm_t comm) {
@@ -105,7 +112,7 @@ size_t CountFiles() {
   std::error_code error;
   for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) {
     const std::string file = std::filesystem::read_symlink(each.path(), error).string();
-    // Each unique id of the stand-in is one, as long as the process.
+    // The stand-in keeps one file open for each unique id, so those do not count.
     if (file.find("soft-nccl") == std::string::npos) ++count;
   }
   return count;

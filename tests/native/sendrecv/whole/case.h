@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the cases share: they are GoogleTest programs that the whole test starts with the library
-// before NCCL, in an environment of its choice.
+// Helpers of the test cases. The cases are GoogleTest programs. The whole test starts them with the
+// send/recv library, each in an environment of its own.
 #ifndef NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_
 #define NCCLTUNE_TESTS_SENDRECV_WHOLE_CASE_H_
 
@@ -13,12 +13,13 @@
 
 namespace nccltune::sendrecv {
 
-// Enough for a copy engine in these tests, and little for sanitizers.
+// Large enough for a copy engine in these tests, and small enough for sanitizers.
 inline constexpr size_t kBytes = size_t{384} << 10;
-// A direct message needs an offer, a look and the news of it.
+// Rounds until copy engines carry messages: the memory is exported, mapped and reported first.
 inline constexpr int kWarm = 4;
 
-// CASE_RANK1="NAME=value ...": the environment of that rank alone. Before its first call of NCCL.
+// Applies CASE_RANK1="NAME=value ...", the environment of rank 1 alone. Call it before the first
+// NCCL call.
 void TakeEnvironment(int rank);
 
 inline void* At(soft::CUdeviceptr address) { return reinterpret_cast<void*>(address); }
@@ -27,10 +28,10 @@ soft::ncclResult_t Send(soft::CUdeviceptr from, size_t bytes, int peer, soft::nc
 soft::ncclResult_t Receive(soft::CUdeviceptr to, size_t bytes, int peer, soft::ncclComm_t comm,
                            soft::CUstream stream);
 
-// Sends that NCCL was given so far by this process.
+// Returns how many sends of this process NCCL has got so far.
 uint64_t NativeSends();
 
-// What a rank has to exchange with.
+// The buffers with which a rank exchanges messages.
 struct Pair {
   soft::CUdeviceptr from = 0;
   soft::CUdeviceptr to = 0;
@@ -38,16 +39,21 @@ struct Pair {
 };
 Pair NewPair(size_t bytes);
 void Free(const Pair& pair);
-// One group with a send to `peer` and a receive from it, checked; its bytes are those of the round.
-// The first that is not well.
+// Runs one group with a send to `peer` and a receive from it, and checks the contents, which depend
+// on the round. Returns the first error.
 soft::ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, soft::ncclComm_t comm,
                             soft::CUstream stream);
 
-// Polls as a framework's watchdog does; false: no error within half a minute.
+// Repeats exchanges until both ranks have mapped each other's memory.
+void Warm(soft::Ranks& two, const Pair& pair, int rank, soft::ncclComm_t comm,
+          soft::CUstream stream);
+
+// Polls for an error like a framework's watchdog. Returns false if there is none within half a
+// minute.
 bool LearnsOfAnError(soft::ncclComm_t comm);
 
-// Of this process: threads, open files, mappings of the library's shared memory, and those of them
-// whose file has a name that others find.
+// Return numbers for this process: threads, open files, mappings of the library's shared memory,
+// and those of them whose file still has a name.
 size_t CountThreads();
 size_t CountFiles();
 size_t CountSegments();

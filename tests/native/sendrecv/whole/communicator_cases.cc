@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators as they come and go: split, shrunk, aborted, in groups and in threads.
+// Communicators that are created and ended: split, shrunk, aborted, in groups and in threads.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
 
-// Some of the messages were not NCCL's.
+// Exchanges messages and checks that copy engines carried some of them.
 void ExchangeSome(ncclComm_t comm, int rank, int peer, CUstream stream, const Pair& pair) {
   const uint64_t before = NativeSends();
   for (int round = 0; round < 2 * kWarm; ++round) {
@@ -38,7 +38,7 @@ TEST(Comms, SplitAndShrunk) {
       ncclComm_t half = nullptr;
       const int color = rank == 2 ? kNcclNoColor : 1;
       ASSERT_EQ(ncclCommSplit(comm, color, -rank, &half, nullptr), kNcclSuccess);
-      // The order is the other one there.
+      // In the split communicator the ranks have the opposite order.
       if (rank != 2) {
         ExchangeSome(half, 1 - rank, rank, stream, pair);
         EXPECT_EQ(ncclCommDestroy(half), kNcclSuccess);
@@ -53,7 +53,7 @@ TEST(Comms, SplitAndShrunk) {
       ExchangeSome(rest, rank / 2, 1 - rank / 2, stream, pair);
       EXPECT_EQ(ncclCommDestroy(rest), kNcclSuccess);
     }
-    // And the first one still goes.
+    // The first communicator still works.
     if (rank != 2) ExchangeSome(comm, rank, 1 - rank, stream, pair);
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
     Free(pair);
@@ -182,7 +182,7 @@ ncclComm_t InitLater(Ranks& ranks, int count, int rank) {
 
 constexpr int kRounds = 4 * kWarm;
 
-// Of a communicator that does not block. Some of the messages were not NCCL's.
+// The same for a nonblocking communicator.
 void ExchangeLater(Ranks& ranks, ncclComm_t comm, int peer, CUstream stream, const Pair& pair) {
   const uint64_t before = NativeSends();
   for (int round = 0; round < kRounds; ++round) {
@@ -198,7 +198,7 @@ void ExchangeLater(Ranks& ranks, ncclComm_t comm, int peer, CUstream stream, con
   EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(2 * kWarm));
 }
 
-// What NCCL has begun and not done is asked for, as programs have to.
+// Nonblocking communicators. The program polls NCCL until each call is complete, as it must.
 TEST(Comms, ThatDoNotBlock) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -212,7 +212,7 @@ TEST(Comms, ThatDoNotBlock) {
   });
 }
 
-// One rank is told of its part and sends before the other asks.
+// One rank gets the handle of its child and sends before the other rank polls.
 TEST(Comms, PartsOfOneThatDoesNotBlock) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -223,7 +223,7 @@ TEST(Comms, PartsOfOneThatDoesNotBlock) {
     const Pair other = NewPair(kBytes);
     for (int turn = 0; turn < 2; ++turn) {
       ncclComm_t part = nullptr;
-      // The order is the other one there.
+      // In the split communicator the ranks have the opposite order.
       if (turn == 0) {
         ASSERT_EQ(ncclCommSplit(comm, 1, -rank, &part, nullptr), kNcclSuccess);
       } else {
@@ -263,7 +263,7 @@ TEST(Comms, PartsOfOneThatDoesNotBlock) {
   });
 }
 
-// A part of a part, and one that is shrunk, of which some ranks are no members.
+// Children of a child, and a shrunk communicator that some ranks are not part of.
 TEST(Comms, PartsOfPartsThatDoNotBlock) {
   Ranks three(3);
   three.Run([&](int rank) {
@@ -281,7 +281,7 @@ TEST(Comms, PartsOfPartsThatDoNotBlock) {
       ncclConfig_t config;
       ASSERT_EQ(ncclCommSplit(half, 0, rank, &quarter, &config), kNcclSuccess);
       ASSERT_TRUE(IsDone(half));
-      // This one blocks.
+      // This communicator blocks.
       ExchangeSome(quarter, rank, 1 - rank, stream, pair);
     }
     three.Meet();
@@ -303,7 +303,8 @@ TEST(Comms, PartsOfPartsThatDoNotBlock) {
   });
 }
 
-// NCCL gives up what it was about to make, and the program has its handle, to abort it.
+// The parent is aborted while a child is being created. NCCL abandons the child, and the program
+// gets its handle to abort it.
 TEST(Comms, PartsOfOneThatIsAborted) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -320,7 +321,7 @@ TEST(Comms, PartsOfOneThatIsAborted) {
   });
 }
 
-// Only one of two ranks may want it so, and both count what is split.
+// Only one of the two ranks is nonblocking. Both must number the split communicators alike.
 TEST(Comms, ThatBlockOnOneSide) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -342,7 +343,7 @@ TEST(Comms, ThatBlockOnOneSide) {
   });
 }
 
-// In the middle of whatever NCCL does.
+// The abort may come at any point of NCCL's work.
 TEST(Comms, ThatDoNotBlockAndAreAborted) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -356,14 +357,14 @@ TEST(Comms, ThatDoNotBlockAndAreAborted) {
     for (int round = 0; round < 2 * kWarm; ++round) {
       two.Meet();
       ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-      // A small one goes by NCCL in each.
+      // NCCL carries the small message in each group.
       for (const size_t bytes : {size_t{64}, kBytes}) {
         ASSERT_EQ(Send(pair.from, bytes, 1 - rank, comm, stream), kNcclSuccess);
         ASSERT_EQ(Receive(pair.to, bytes, 1 - rank, comm, stream), kNcclSuccess);
       }
       const ncclResult_t result = ncclGroupEnd();
       if (round + 1 == 2 * kWarm) {
-        // The other one may have aborted already.
+        // The other rank may have aborted already.
         EXPECT_TRUE(result == kNcclInProgress || result == kNcclRemoteError) << result;
       } else {
         ASSERT_EQ(result, kNcclInProgress);
@@ -377,7 +378,8 @@ TEST(Comms, ThatDoNotBlockAndAreAborted) {
   });
 }
 
-// A receive that nobody sends to ends with the abort of another thread, and all can begin anew.
+// A receive without a send ends when another thread aborts. After that the program can create new
+// communicators.
 TEST(Comms, AnAbortEndsAReceiveAndThePeerLearnsOfIt) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -408,7 +410,7 @@ TEST(Comms, AnAbortEndsAReceiveAndThePeerLearnsOfIt) {
   });
 }
 
-// An abort is how some frameworks say goodbye.
+// Some frameworks end a communicator by an abort.
 TEST(Comms, AnAbortWhenAllIsOverIsNoErrorElsewhere) {
   Ranks three(3);
   three.Run([&](int rank) {
@@ -432,7 +434,7 @@ TEST(Comms, AnAbortWhenAllIsOverIsNoErrorElsewhere) {
   });
 }
 
-// Who gives up and ends at once is missed all the same.
+// The peer learns of a rank that aborts and then ends at once.
 TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -449,7 +451,7 @@ TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
       EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
       return;
     }
-    // It is a zombie, or gone, by then.
+    // By then the process is a zombie or has been reaped.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     EXPECT_TRUE(LearnsOfAnError(comm));
     EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) == kCudaSuccess; }));
@@ -457,8 +459,8 @@ TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
   });
 }
 
-// Its bytes never come: nothing behind it in the stream runs before somebody has been told, or long
-// after.
+// A dead rank's bytes never arrive. The work behind them in the stream must not run until the
+// application was told, or until 10 s have passed.
 TEST(Comms, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
   for (const bool asks : {true, false}) {
     Ranks two(2);
@@ -482,7 +484,7 @@ TEST(Comms, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
           EXPECT_TRUE(LearnsOfAnError(comm));
           EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
           EXPECT_TRUE(Soon(over));
-          std::printf("told\n");
+          std::printf("peer lost\n");
         },
         1);
   }
@@ -508,7 +510,7 @@ TEST(Comms, ComeAndGoWithoutATrace) {
         ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
         two.Meet();
       }
-      // Staged: sent alone, behind the receive.
+      // Posted after the receive as a send alone, so it is staged.
       if (rank == 1) {
         ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
       }
@@ -531,11 +533,11 @@ TEST(Comms, ComeAndGoWithoutATrace) {
       } else if (turn > 1) {
         EXPECT_EQ(now, free) << turn;
         EXPECT_LE(CountFiles(), files) << turn;
-        // Of streams that are no more they end when they like.
+        // The threads of deleted streams end a little later.
         EXPECT_TRUE(Soon([&] { return CountThreads() <= threads; })) << turn;
       }
     }
-    // Nothing of the peer's is open any more: it can be freed.
+    // No mapping of the peer's memory is left, so it can be freed.
     Free(pair);
   });
 }

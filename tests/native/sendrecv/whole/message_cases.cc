@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages between two ranks or more in processes of their own.
+// Messages between two or more ranks in separate processes.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -19,15 +19,7 @@ namespace {
 
 using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
 
-// Until memory of both is known to both.
-void Warm(Ranks& two, const Pair& pair, int rank, ncclComm_t comm, CUstream stream) {
-  for (int round = 0; round < kWarm; ++round) {
-    ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-    two.Meet();
-  }
-}
-
-// Under all kinds of circumstances: the bytes are right, and how many NCCL sent is printed.
+// Run in many environments. The bytes must be right; the number of sends that NCCL got is printed.
 TEST(Exchange, Rounds) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -42,12 +34,12 @@ TEST(Exchange, Rounds) {
     const Pair pair = NewPair(2 * kBytes);
     for (int round = 0; round < kWarm + 3; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-      // Memory of both is known to both.
+      // Now both ranks have mapped each other's memory.
       two.Meet();
     }
     std::printf("rank %d: native %d, segments %zu, threads %zu\n", rank,
                 static_cast<int>(NativeSends()), CountSegments(), CountThreads());
-    // Whatever happens now, nothing is left behind.
+    // From here on nothing can be left behind in /dev/shm.
     EXPECT_EQ(CountNamedSegments(), 0U);
     two.Meet();
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
@@ -56,7 +48,7 @@ TEST(Exchange, Rounds) {
   });
 }
 
-// Whatever is refused and when: every rank has an error or all its bytes, and nobody waits.
+// Whichever call is refused, every rank gets an error or all its bytes, and none hangs.
 TEST(Exchange, WithARefusal) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -74,7 +66,7 @@ TEST(Exchange, WithARefusal) {
     std::printf("rank %d: %s\n", rank, result == kNcclSuccess ? "all" : "error");
     const auto over = [&] { return cuStreamQuery(stream) != kNotReady; };
     if (result == kNcclSuccess) {
-      // Nobody is given up who has not received yet what is already sent.
+      // A rank must not abandon a peer that has not received a message yet.
       EXPECT_TRUE(Soon(over));
       two.Meet();
       EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
@@ -87,8 +79,8 @@ TEST(Exchange, WithARefusal) {
   });
 }
 
-// Sends that end before they are received, and whose rank leaves then: it destroys the
-// communicator, or just ends.
+// The sends complete before they are received. Then their rank destroys the communicator, or just
+// ends.
 void ReceiveLate(bool destroy) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -105,7 +97,7 @@ void ReceiveLate(bool destroy) {
       }
       two.Meet();
       if (rank == 1) {
-        // Longer than a communicator takes to end in other cases.
+        // Longer than destroying a communicator takes otherwise.
         if (round == kLast) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
         ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
         ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
@@ -122,7 +114,7 @@ void ReceiveLate(bool destroy) {
 TEST(Exchange, SendsThatAreReceivedLate) { ReceiveLate(true); }
 TEST(Exchange, SendsOfAProcessThatEndsEarly) { ReceiveLate(false); }
 
-// What rank 1 waits for is asked of both.
+// Both ranks must report the message that rank 1 waits for.
 TEST(Exchange, AReceiveThatIsAskedAbout) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -135,7 +127,7 @@ TEST(Exchange, AReceiveThatIsAskedAbout) {
     }
     two.Meet();
     ASSERT_EQ(raise(SIGUSR1), 0);
-    // The library's thread looks five times a second.
+    // The library's thread checks five times a second.
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     two.Meet();
     if (rank == 0) {
@@ -167,10 +159,10 @@ TEST(Wrong, SizesThatDifferAreAnErrorOnBothSides) {
       std::printf("refused\n");
     } else {
       EXPECT_TRUE(LearnsOfAnError(comm));
-      std::printf("told\n");
+      std::printf("peer lost\n");
     }
     EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
-    // Both have learned before one of them goes.
+    // Both ranks have seen the error before one of them ends.
     two.Meet();
     EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
   });
@@ -208,7 +200,7 @@ TEST(Memory, ThatComesAgainAtTheSameAddress) {
   });
 }
 
-// To let go of it waits for all streams of the GPU, also for those of another communicator.
+// Closing its handle waits for all streams of the GPU, including those of another communicator.
 TEST(Memory, ThatIsFreedWhileAnotherCommunicatorWaits) {
   constexpr size_t kLarge = size_t{150} << 20;
   Ranks two(2);
@@ -221,7 +213,7 @@ TEST(Memory, ThatIsFreedWhileAnotherCommunicatorWaits) {
     const Pair waiting = NewPair(kBytes);
     ASSERT_NO_FATAL_FAILURE(Warm(two, waiting, rank, other, beside));
     const auto turn = [&] {
-      // Bytes that nobody touches cost nothing here.
+      // Untouched memory costs nothing in the stand-in.
       Pair large;
       EXPECT_EQ(cuMemAlloc_v2(&large.from, kLarge), kCudaSuccess);
       EXPECT_EQ(cuMemAlloc_v2(&large.to, kLarge), kCudaSuccess);
@@ -229,7 +221,7 @@ TEST(Memory, ThatIsFreedWhileAnotherCommunicatorWaits) {
       Warm(two, large, rank, comm, stream);
       return large;
     };
-    // More than peers keep.
+    // More than peers keep mapped.
     for (int i = 0; i < 5; ++i) {
       const Pair large = turn();
       two.Meet();
@@ -246,7 +238,7 @@ TEST(Memory, ThatIsFreedWhileAnotherCommunicatorWaits) {
     ASSERT_EQ(cuStreamSynchronize(beside), kCudaSuccess);
     Free(large);
     two.Meet();
-    // Which is let go of at the first exchange that finds all streams done.
+    // It is unmapped at the first exchange that finds all streams idle.
     const uint64_t before = NativeSends();
     constexpr int kTurns = 10;
     for (int i = 0; i < kTurns; ++i) {
@@ -273,7 +265,7 @@ TEST(Memory, InTheMiddleOfAnAllocation) {
       two.Meet();
     }
     EXPECT_LT(NativeSends(), static_cast<uint64_t>(kWarm + 3));
-    // What lies before and behind is as it was.
+    // The bytes before and after the message are unchanged.
     EXPECT_EQ(Fetch(whole.to + 3 * off / 2 - 8, 8), std::vector<uint8_t>(8, 0xEE));
     EXPECT_EQ(Fetch(whole.to + 3 * off / 2 + kBytes, 8), std::vector<uint8_t>(8, 0xEE));
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
@@ -298,13 +290,13 @@ TEST(Group, OfACollectiveAndMessagesInTwoStreams) {
       ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
       for (int i = 0; i < 2; ++i) {
         ASSERT_EQ(Send(pairs[i].from, kBytes, 1 - rank, comm, streams[i]), kNcclSuccess);
-        // Two streams here need not be two there.
+        // The two ranks may use different numbers of streams.
         ASSERT_EQ(Receive(pairs[i].to, kBytes, 1 - rank, comm, streams[i ^ rank]), kNcclSuccess);
       }
       ASSERT_EQ(ncclBroadcast(At(data), At(data), 1000, kNcclUint8, 0, comm, streams[0]),
                 kNcclSuccess);
       ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
-      // All streams of a group wait for all of it.
+      // All streams of a group wait for the whole group.
       ASSERT_EQ(cuStreamSynchronize(streams[1]), kCudaSuccess);
       for (const Pair& pair : pairs) {
         EXPECT_EQ(Fetch(pair.to, kBytes), Pattern(kBytes, round * 10 + 1 - rank));
@@ -351,7 +343,7 @@ TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
         EXPECT_EQ(Fetch(pair.to, kBytes), Pattern(kBytes, turn));
       }
     }
-    // The lane from 0 to 1 is NCCL's now, the one back is not.
+    // The lane from rank 0 to rank 1 is closed now; the lane back is not.
     const uint64_t before = NativeSends();
     for (int round = 0; round < 3; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
@@ -361,8 +353,8 @@ TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
   });
 }
 
-// The first message makes a lane, another one's memory comes in, events are asked: none of it may
-// end the capture, which forbids that to everybody else.
+// A capture in CUDA's global mode forbids unsafe calls to all threads. Creating a lane, mapping
+// memory and querying events must not end it.
 TEST(Capture, OfAllThreadsGoesOnWhateverElseIsDone) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -401,7 +393,7 @@ TEST(Capture, OfAllThreadsGoesOnWhateverElseIsDone) {
   });
 }
 
-// The peer calls directly, behind it: it finds the lane closed.
+// The peer calls directly, after the captured message, and finds the lane closed.
 TEST(Capture, OnOneSideAlone) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -427,7 +419,7 @@ TEST(Capture, OnOneSideAlone) {
   });
 }
 
-// All to all in one group, captured: memory of which no peer has heard yet.
+// A captured all-to-all in one group, with memory that no peer has mapped yet.
 struct AllToAll {
   std::vector<Pair> pairs;  // by peer
   CUgraphExec exec = nullptr;
@@ -455,7 +447,7 @@ struct AllToAll {
     EXPECT_EQ(ncclGroupEnd(), kNcclSuccess);
   }
 
-  // One run with contents of its own, by the graph or directly.
+  // Runs once with new contents, by the graph or directly.
   void Run(int turn, int rank, ncclComm_t comm, CUstream stream, bool directly = false) const {
     const auto content = [&](size_t from, size_t to) {
       return Pattern(kBytes, turn * 100 + static_cast<int>(from) * 10 + static_cast<int>(to));
@@ -478,14 +470,14 @@ struct AllToAll {
   }
 };
 
-// Both ranks of each message capture it: the copies are in the graphs.
+// Both ranks of each message capture it, so the graphs contain the copies.
 TEST(Capture, OfGroupsOnAllSides) {
   constexpr int kRanks = 3;
   Ranks three(kRanks);
   three.Run([&](int rank) {
     ncclComm_t comm = Init(three, kRanks, rank);
     CUstream stream = NewStream();
-    // NCCL connects all.
+    // NCCL connects all ranks.
     AllToAll(kRanks).Call(rank, comm, stream);
     ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
     three.Meet();
@@ -500,7 +492,7 @@ TEST(Capture, OfGroupsOnAllSides) {
       third.Run(2 * turn + 1, rank, comm, stream);
     }
     EXPECT_EQ(NativeSends(), before);
-    // Direct messages go on beside them.
+    // Direct messages work at the same time.
     for (int turn = 8; turn < 8 + kWarm; ++turn) {
       second.Run(turn, rank, comm, stream, true);
       three.Meet();
@@ -511,7 +503,7 @@ TEST(Capture, OfGroupsOnAllSides) {
   });
 }
 
-// A graph that waits for a rank that is gone goes on, and the others learn of it.
+// A graph that waits for a killed rank ends its wait, and the other ranks get an error.
 TEST(Capture, OfAPeerThatIsKilled) {
   Ranks two(2);
   two.Run(
@@ -530,12 +522,12 @@ TEST(Capture, OfAPeerThatIsKilled) {
         EXPECT_TRUE(LearnsOfAnError(comm));
         EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
         EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
-        std::printf("told\n");
+        std::printf("peer lost\n");
       },
       1);
 }
 
-// The peer's direct call was first, and a copy engine's.
+// The peer posted the message first, directly and for a copy engine.
 TEST(Capture, BehindADirectCallOfThePeerIsAnError) {
   Ranks two(2);
   two.Run([&](int rank) {

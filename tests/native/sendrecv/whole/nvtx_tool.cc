@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A profiler, as far as NVTX sees one: it prints what it is told in the domain "nccltune".
+// Acts as a profiler for NVTX. It prints the ranges and marks of the domain "nccltune".
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 
 namespace {
 
-// No address of NVTX's: it looks at it for null alone.
+// Only its address is used, as a domain handle that is not null.
 int g_domain;
 thread_local int g_depth;
 

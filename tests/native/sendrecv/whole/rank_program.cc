@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks as processes that run random programs of sends and receives by NCCL's and CUDA's interfaces
-// and check every byte: with the library before NCCL or without, on stand-ins or on GPUs.
+// Runs random programs of sends and receives, with a process for each rank, and checks every byte.
+// It uses NCCL's and CUDA's public interfaces, so it runs with the send/recv library or without, on
+// the stand-ins or on GPUs.
 //
 //   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill|all] [SECONDS]
 //   [mapped] [single] [graphs] [later]
 //
-// `single`: a group has one send to a peer and one receive from it at most. NCCL itself (2.28)
-// hangs otherwise where the peer has not put the same messages into one group, as it pairs the
-// sends and receives of a group and begins the next pair when one is over. `mapped`: memory is
-// mapped in chunks, as PyTorch's expandable segments are, and chunks are given back and others
-// mapped at their addresses between rounds. `graphs`: some groups are captured, each with those
-// that it exchanges with, and their graphs run once or twice. `later`: communicators do not block.
-// Prints "well: N messages" and exits with 0; or says what is wrong and exits with 1. `kill`: one
-// rank is killed on the way, and all others must learn of it within half a minute. SECONDS: after
-// which a stream hangs.
+// `kill`: one rank is killed during the run, and all others must get an error within half a minute.
+// SECONDS: a stream that takes longer counts as hanging.
+// `mapped`: memory is mapped in chunks, as PyTorch's expandable segments do it. Between rounds some
+// chunks are unmapped and others are mapped at their addresses.
+// `single`: a group has at most one send to each peer and one receive from it. NCCL itself (2.28)
+// hangs otherwise if the peer's groups have other messages: it pairs the sends and receives of a
+// group, and begins the next pair only when one is complete.
+// `graphs`: some groups are captured together with the groups they exchange messages with. Their
+// graphs run once or twice.
+// `later`: communicators are nonblocking.
+//
+// Prints "well: N messages" and exits with 0, or prints the error and exits with 1.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -50,9 +54,10 @@ constexpr size_t kComms = 2;
 constexpr size_t kStreams = 2;
 constexpr uint64_t kChunk = uint64_t{2} << 20;
 constexpr int kMost = 8;
-// What a rank exits with that was told of another's end.
-constexpr int kTold = 3;
-constexpr auto kPatience = std::chrono::seconds(30);  // of who waits for others' ends
+// Exit status of a rank that was told that another has ended.
+constexpr int kExitPeerLost = 3;
+// how long a rank waits for the error after another was killed
+constexpr auto kPatience = std::chrono::seconds(30);
 
 struct Options {
   uint64_t seed = 1;
@@ -68,7 +73,7 @@ struct Options {
   bool later = false;
   std::chrono::seconds patience = kPatience;
 
-  // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
+  // Reads the options from the environment, such as NCCLTUNE_SENDRECV_EAGER=1M.
   Kind kind() const {
     return {.floor = uint64_t{256} << 10,
             .eager = uint64_t{1} << 20,
@@ -78,13 +83,13 @@ struct Options {
   }
 };
 
-// Of all processes.
+// Memory that all processes share.
 struct Shared {
   ncclUniqueId id;
   std::atomic<int> made;
   std::atomic<int> begun;
   std::atomic<uint64_t> rounds[kMost];
-  // What each is at, for who is told that some rank hangs.
+  // The position of each rank in the program, for the report about a hanging rank.
   std::atomic<pid_t> processes[kMost];
   std::atomic<const char*> at[kMost];
   std::atomic<uint64_t> steps[kMost];
@@ -103,7 +108,7 @@ void Must(CUresult result, const char* what) {
   if (result != kCudaSuccess) Die("%s: CUDA error %d", what, result);
 }
 
-// The content of a message: each word is this much more than the one before.
+// In a message each word is this much larger than the one before.
 constexpr uint32_t kStep = 2'654'435'761U;
 uint32_t FirstWordOf(uint64_t round, size_t message) {
   return static_cast<uint32_t>(round * 1'000'003 + message * 7919 + 1);
@@ -147,9 +152,9 @@ class Rank {
     ncclConfig_t config;
     config.blocking = options_.later ? 0 : 1;
     Well(ncclCommInitRankConfig(comms_.data(), options_.ranks, shared_.id, rank_, &config));
-    // The ranks of the second are others.
+    // The second communicator has the ranks in the opposite order.
     Well(ncclCommSplit(comms_[0], 0, -rank_, &comms_[1], nullptr));
-    // A split never says that it is in progress; the one that it is made from does.
+    // ncclCommSplit does not return that it is in progress; its parent does.
     Well(kNcclInProgress);
     for (size_t i = 0; i < kStreams; ++i) {
       streams_.emplace_back();
@@ -163,9 +168,9 @@ class Rank {
     ++shared_.begun;
   }
 
-  // NCCL connects two ranks at their first message in a direction, and both must have as many in
-  // that group to and from the other: otherwise it has an internal error, or hangs. Programs that
-  // are drawn at random do not keep to that.
+  // NCCL connects two ranks at their first message in a direction. In that group both ranks must
+  // have equally many messages with each other, or NCCL reports an internal error or hangs. Random
+  // programs do not ensure that, so connect here.
   void Connect(ncclComm_t comm) {
     int mine = 0;
     if (ncclCommUserRank(comm, &mine) != kNcclSuccess) Die("rank %d: ncclCommUserRank", rank_);
@@ -221,7 +226,7 @@ class Rank {
     Must(cuMemAddressFree(memory_, chunks_ * kChunk), "cuMemAddressFree");
   }
 
-  // Memory that comes and goes, and comes again at the same address.
+  // Frees some memory and allocates again, often at the same address.
   void Renew() {
     if (options_.mapped && random_() % 2 == 0) {
       for (uint64_t i = random_() % chunks_; i < chunks_; i += 1 + random_() % chunks_) {
@@ -234,7 +239,7 @@ class Rank {
     Allocate();
   }
 
-  // Copies to and from other memory of the host would wait for all before them.
+  // Pinned, because copies with other host memory would wait for all earlier work.
   uint32_t* Words(size_t message) const {
     return reinterpret_cast<uint32_t*>(host_ + message * place_);
   }
@@ -243,8 +248,8 @@ class Rank {
     std::mt19937_64 random(options_.seed + round * 1000);
     runs_.clear();
     Program program = RandomProgram(random, options_.messages, options_.eager, options_.kind());
-    // Programs for more ranks than there are would have to be drawn again by all. NCCL does not
-    // keep graphs and what is called directly in order across streams.
+    // Programs must not need more ranks than there are. With several streams, NCCL does not keep
+    // graphs and direct calls in order.
     while (program.ranks > static_cast<size_t>(options_.ranks) ||
            (options_.graphs && program.streams > 1)) {
       program = RandomProgram(random, options_.messages, options_.eager, options_.kind());
@@ -297,8 +302,8 @@ class Rank {
     for (const Call& call : step.calls) Take(program, call, stream, received);
   }
 
-  // By message, how often it runs in a graph; 0: it is called directly. Groups that exchange with
-  // each other are captured together, on all ranks.
+  // Draws for each message how often it runs in a graph; 0: it is called directly. Groups that
+  // exchange messages are captured together, on all ranks.
   void DrawGraphs(const Program& program, std::mt19937_64& random) {
     std::vector<size_t> group(program.messages.size());
     std::iota(group.begin(), group.end(), 0);
@@ -315,7 +320,8 @@ class Rank {
         }
       }
     }
-    // What is sent in one group and received in two comes in another order the second time.
+    // A message that is sent in one group and received in two would arrive in another order the
+    // second time.
     std::vector<int> runs(group.size());
     for (size_t i = 0; i < group.size(); ++i) {
       const int most = std::count(group.begin(), group.end(), i) == 1 ? 2 : 1;
@@ -334,7 +340,7 @@ class Rank {
     for (int i = 0; i < runs; ++i) Must(cuGraphLaunch(made, stream), "cuGraphLaunch");
   }
 
-  // What is sent is written just before and over just behind.
+  // A buffer is written just before it is sent, and overwritten just after.
   void Prepare(const Program& program, uint64_t round, const Call& call, CUstream stream) {
     const uint64_t bytes = program.messages[call.message].bytes;
     const CUdeviceptr place = memory_ + call.message * place_;
@@ -401,7 +407,7 @@ class Rank {
       usleep(100);
     }
     Must(result, "cuStreamQuery");
-    // Where another has given up, the stream goes on without its bytes.
+    // If another rank has failed, the stream continues without its bytes.
     Ask();
   }
 
@@ -415,10 +421,10 @@ class Rank {
   }
 
   [[noreturn]] void Hang(CUstream stream) {
-    // The library says what it knows of each.
+    // The library reports every incomplete message.
     if (std::getenv("NCCLTUNE_SENDRECV_SIGNAL") != nullptr) {
       for (int rank = 0; rank < options_.ranks; ++rank) kill(shared_.processes[rank], SIGUSR1);
-      // Another that hangs asks as well: a sleep would end with its signal.
+      // poll instead of sleep: the signal of another hanging rank would end a sleep.
       std::this_thread::sleep_for(std::chrono::seconds(2));
     }
     for (int rank = 0; rank < options_.ranks; ++rank) {
@@ -431,10 +437,10 @@ class Rank {
         program_ == nullptr ? "" : sendrecv::Words(*program_).c_str());
   }
 
-  // As a framework does that learned of an error.
+  // Does what a framework does after an error: aborts and exits.
   [[noreturn]] void GiveUp() {
-    std::fprintf(stderr, "rank %d was told of an error\n", rank_);
-    // All at once: each waits for its own kernels, which may be behind another's.
+    std::fprintf(stderr, "rank %d got the error\n", rank_);
+    // In parallel: each abort waits for its own kernels, which may wait behind another's.
     std::vector<std::thread> aborts;
     for (ncclComm_t comm : comms_) aborts.emplace_back([comm] { ncclCommAbort(comm); });
     for (std::thread& each : aborts) each.join();
@@ -446,7 +452,7 @@ class Rank {
         usleep(100);
       }
     }
-    _exit(kTold);
+    _exit(kExitPeerLost);
   }
 
   void End() {
@@ -463,13 +469,13 @@ class Rank {
   Shared& shared_;
   const int rank_;
   std::mt19937_64 random_;
-  const Program* program_ = nullptr;  // of the round
+  const Program* program_ = nullptr;  // of the present round
   std::vector<ncclComm_t> comms_;
   std::vector<CUstream> streams_;
-  std::vector<CUgraphExec> graphs_;  // of the round
+  std::vector<CUgraphExec> graphs_;  // of the present round
   std::vector<int> runs_;            // by message
   CUdeviceptr memory_ = 0;
-  uint64_t chunks_ = 0;  // of mapped memory
+  uint64_t chunks_ = 0;  // number of mapped chunks
   uint64_t place_ = 0;
   std::byte* host_ = nullptr;
 };
@@ -514,7 +520,7 @@ class Parent {
     for (size_t rank = 0; rank < children_.size(); ++rank) {
       int status = 0;
       while (waitpid(children_[rank], &status, WNOHANG) == 0) {
-        // Another's failure makes the rest wait for ever.
+        // After a rank has failed, the others may wait for ever, so they are killed.
         if (Clock::now() - began > limit || !well) {
           if (well) std::fprintf(stderr, "rank %zu is not over\n", rank);
           well = false;
@@ -523,8 +529,9 @@ class Parent {
         usleep(1000);
       }
       if (static_cast<int>(rank) == killed) continue;
-      const bool ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 ||
-                                               (killed >= 0 && WEXITSTATUS(status) == kTold));
+      const bool ended =
+          WIFEXITED(status) &&
+          (WEXITSTATUS(status) == 0 || (killed >= 0 && WEXITSTATUS(status) == kExitPeerLost));
       if (!ended && well) std::fprintf(stderr, "rank %zu ended with status %d\n", rank, status);
       well = well && ended;
     }
@@ -564,7 +571,7 @@ int Main(int count, char** arguments) {
   options.single = asked("single");
   options.graphs = asked("graphs");
   options.later = asked("later");
-  // Another word is no number.
+  // An argument that is a word counts as 0.
   const uint64_t seconds = number(7, 0);
   if (seconds != 0) options.patience = std::chrono::seconds(seconds);
   return Parent(options).Run();

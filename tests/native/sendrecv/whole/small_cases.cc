@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small messages of two ranks: groups that come again, and all that a thread can do in between.
+// Small messages of two ranks: groups that are repeated, and everything that can come between them.
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <functional>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,7 +34,7 @@ CUdeviceptr Word() {
   return word;
 }
 
-// A rank, with what it exchanges with the other one.
+// A rank, with the buffers for its exchanges.
 struct Rank {
   int rank = 0;
   ncclComm_t comm = nullptr;
@@ -57,7 +58,7 @@ struct Rank {
     Send(pair, where);
     Receive(pair, where);
   }
-  // While the stream beside it waits.
+  // Exchanges messages while the stream beside it waits.
   void BothAlone(const Pair& pair, CUstream where, CUstream waits) const {
     EXPECT_EQ(cuStreamWaitValue32_v2(waits, word, 1, kWaitGeq), kCudaSuccess);
     Grouped([&] { Both(pair, where); });
@@ -75,7 +76,7 @@ struct Rank {
   CUstream Where(CUstream where) const { return where == nullptr ? stream : where; }
 };
 
-// One thing to do, with how many small messages and which pairs it has.
+// One kind of group: how many small messages it has, and between which buffers.
 struct Shape {
   std::function<void(const Rank&)> run;
   int messages = 2;
@@ -104,7 +105,7 @@ std::vector<Shape> Shapes() {
       }},
       {[](const Rank& own) { own.BothAlone(own.small, own.stream, own.beside); }},
       {[](const Rank& own) { own.BothAlone(own.small, own.beside, own.stream); }},
-      // The other communicator's comes first to whom it does not matter.
+      // The receiver posts the two messages in the opposite order. They are of two communicators.
       {[](const Rank& own) {
          Rank with_other = own;
          std::swap(with_other.comm, with_other.other);
@@ -123,7 +124,7 @@ std::vector<Shape> Shapes() {
       {[](const Rank& own) {
         Grouped([&] { own.Send(own.small, own.beside), own.Receive(own.small); });
       }},
-      // Two of a size, which have become one group, and then are two.
+      // Two exchanges in one group, which has twice as many calls as the usual group.
       {[](const Rank& own) {
          Grouped([&] {
            own.Both(own.small);
@@ -132,6 +133,8 @@ std::vector<Shape> Shapes() {
        },
        4,
        {&Rank::small, &Rank::more}},
+      // Like the usual group, but with large messages.
+      {[](const Rank& own) { Grouped([&] { own.Both(own.large); }); }, 0, {&Rank::large}},
       {[&](const Rank& own) {
          Grouped([&] {
            own.Both(own.small);
@@ -160,7 +163,7 @@ std::vector<Shape> Shapes() {
           own.Both(own.small);
         });
       }},
-      // Each a group of its own.
+      // Each message in its own group.
       {[](const Rank& own) {
         if (own.rank == 0) own.Send(own.small);
         own.Receive(own.small);
@@ -177,7 +180,7 @@ std::vector<Shape> Shapes() {
         Grouped([&] { own.Both(own.small); });
         own.Broadcast();
       }},
-      // Nothing is in it that has bytes.
+      // Messages without bytes.
       {[](const Rank& own) {
          Grouped([&] {
            Pair empty = own.small;
@@ -214,7 +217,7 @@ void Check(const Rank& own, const Shape& shape, int round) {
   }
 }
 
-// How many were exchanged is printed, and counted by the library.
+// The number of exchanges is printed, and compared with the library's count.
 TEST(Small, GroupsThatComeAgainAndOthers) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -232,7 +235,7 @@ TEST(Small, GroupsThatComeAgainAndOthers) {
       }
       two.Meet();
       if (random() % 8 == 0) {
-        // The next one may have its address.
+        // The next communicator may get the same address.
         EXPECT_EQ(ncclCommDestroy(own.comm), kNcclSuccess);
         own.comm = Init(two, 2, rank);
       }
@@ -243,7 +246,7 @@ TEST(Small, GroupsThatComeAgainAndOthers) {
   });
 }
 
-// Each with a communicator of its own, side by side, three after one another.
+// Each thread has its own communicator. Three sets of threads run one after another.
 TEST(Small, GroupsOfThreadsThatEnd) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -269,7 +272,7 @@ TEST(Small, GroupsOfThreadsThatEnd) {
   });
 }
 
-// Groups without an event behind them wait for it, which has to be told all the same.
+// Repeated groups have no event, so the loss of the peer must be found without one.
 TEST(Small, GroupsWithAPeerThatIsKilled) {
   Ranks two(2);
   two.Run(
@@ -295,9 +298,41 @@ TEST(Small, GroupsWithAPeerThatIsKilled) {
         EXPECT_EQ(cuStreamQuery(stream), kNotReady);
         EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
         EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
-        std::printf("told\n");
+        std::printf("peer lost\n");
       },
       1);
+}
+
+// NCCL refuses a repeated group. Its messages never run, so they must not be counted. Both ranks
+// must still number the next large message alike. Later groups are not affected.
+TEST(Small, AGroupThatIsRefusedIsNotCounted) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair small = NewPair(kSmall);
+    const Pair large = NewPair(kBytes);
+    Warm(two, large, rank, comm, stream);
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_EQ(Exchange(small, round, rank, 1 - rank, comm, stream), kNcclSuccess);
+    }
+    if (rank == 0) {
+      ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+      EXPECT_EQ(Send(small.from, kSmall, 1, comm, stream), kNcclSuccess);
+      EXPECT_EQ(Receive(small.to, kSmall, 1, comm, stream), kNcclSuccess);
+      ncclComm_t made = nullptr;
+      EXPECT_EQ(ncclCommGrow(comm, 2, nullptr, -1, &made, nullptr), kNcclInvalidArgument);
+      EXPECT_EQ(ncclGroupEnd(), kNcclInvalidArgument);
+    }
+    const uint64_t sends = NativeSends();
+    softNcclTrace();
+    ASSERT_EQ(Exchange(large, 9, rank, 1 - rank, comm, stream), kNcclSuccess);
+    EXPECT_EQ(NativeSends(), sends);
+    const std::string trace = softNcclTrace();
+    EXPECT_EQ(trace.find("GroupEnd"), trace.rfind("GroupEnd")) << trace;
+    two.Meet();
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A made-up node: files below a root as the kernel has them, and tools that print."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nccltune.doctor.evidence.catalogue import Command
+from nccltune.doctor.evidence.catalogue import ToolCommand
+from nccltune.doctor.evidence.collect import facts_of
+from nccltune.doctor.evidence.folder import read_folder
 from nccltune.doctor.evidence.tools import Output
+from nccltune.doctor.facts import Facts
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.elves import elf
 
@@ -23,6 +26,11 @@ DEVICES = {
     FAR: ("pci0000:80/0000:80:01.0/", "0x030200", "0x10de", "0x2330", 1, "32.0 GT/s PCIe", 16),
     _GB200: ("pci0000:00/", "0x060100", "0x8086", "0x1b81", 0, "2.5 GT/s PCIe", 1),
 }
+
+
+def folder_facts(path: Path) -> Iterator[Facts]:
+    """The facts of the nodes of a folder, one after the other."""
+    return (facts_of(evidence) for evidence in read_folder(path))
 
 
 def put(root: Path, path: str, text: str | bytes) -> None:
@@ -164,7 +172,7 @@ _OUTPUTS = {
 }
 
 
-def run_made(commands: list[Command]) -> Mapping[str, Output]:
+def run_made(commands: list[ToolCommand]) -> Mapping[str, Output]:
     """Tools that print what a node of this kind has; others are not installed."""
     found = {}
     for command in commands:

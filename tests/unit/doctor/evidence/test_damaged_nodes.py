@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nccltune.doctor.evidence.collect import facts_of
 from nccltune.doctor.evidence.gather import gather
 from nccltune.doctor.evidence.kinds import INDEX, KNOWN
-from nccltune.doctor.evidence.raw import Evidence, Raw
+from nccltune.doctor.evidence.raw import NodeEvidence, Raw
 from nccltune.doctor.facts import catalogue
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import ENVIRONMENT, make_node, run_made
@@ -31,7 +31,7 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damaged_items(items: dict[str, bytes], data: st.DataObject) -> None:
-    evidence = Evidence("node", live=False)
+    evidence = NodeEvidence("node", live=False)
     changed = data.draw(st.sets(st.sampled_from(ITEMS), max_size=8))
     for name in sorted({*items, *changed}):
         text = items.get(name, b"").decode(errors="replace")
@@ -54,15 +54,15 @@ def test_damaged_items(items: dict[str, bytes], data: st.DataObject) -> None:
 def test_each_item_alone(name: str, items: dict[str, bytes]) -> None:
     """An item tells what it tells without the others, and without a value less."""
     for data in (items.get(name, b""), b""):
-        evidence = Evidence("node", live=False)
+        evidence = NodeEvidence("node", live=False)
         evidence.put(Raw(name, f"{name}.txt", data))
         facts = facts_of(evidence)
         assert all(fact.source for fact in facts.values())
 
 
 def test_nothing_at_all(tmp_path: Path) -> None:
-    assert dict(facts_of(Evidence("node", live=False))) == {}
+    assert dict(facts_of(NodeEvidence("node", live=False))) == {}
     empty = gather(tmp_path, environment={}, runner=None)
     facts = facts_of(empty)
-    assert facts.value("settings") == []
-    assert facts.value("node.sysfs_pci") is False
+    assert facts.named("settings") == []
+    assert facts.named("node.sysfs_pci") is False

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.collect import folder_facts
 from nccltune.doctor.evidence.parsers.failures import parse_failures, wrong_rows
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from tests.unit.doctor.evidence import texts
-from tests.unit.doctor.evidence.node import put
+from tests.unit.doctor.evidence.node import folder_facts, put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
-from tests.unit.formats.test_nccl_tests_json import made
+from tests.unit.formats.nccl_tests.test_json_results import made
 
 LINES = [
     ("no_gpu", "No devices were found"),
@@ -93,7 +92,7 @@ def test_wrong_elements(old: str, new: str, tmp_path: Path) -> None:
     assert "96" in row.text
     put(tmp_path, "n1/job.out", "".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines()))
     (facts,) = folder_facts(tmp_path)
-    assert [one["kind"] for one in facts.value("failures")] == ["wrong", "wrong"]
+    assert [one["kind"] for one in facts.named("failures")] == ["wrong", "wrong"]
     assert wrong_rows(TEST) == ()
 
 
@@ -102,8 +101,8 @@ def test_wrong_elements_in_json(tmp_path: Path) -> None:
     put(tmp_path, "n1/sound.json", text)
     put(tmp_path, "n2/wrong.json", text.replace('"nwrong": 0', '"nwrong": 96', 1))
     sound, wrong = folder_facts(tmp_path)
-    assert (sound.value("failures"), len(sound.value("tests"))) == ([], 1)
-    assert [one["text"] for one in wrong.value("failures")] == ["96 wrong elements"]
+    assert (sound.named("failures"), len(sound.named("tests"))) == ([], 1)
+    assert [one["text"] for one in wrong.named("failures")] == ["96 wrong elements"]
 
 
 def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -179,7 +178,7 @@ def test_a_node_without_gpus_is_known_to_have_none(tmp_path: Path) -> None:
     put(tmp_path, "n2/nvidia-smi.txt", texts.SMI_CSV)
     put(tmp_path, "n3/collected.txt", "not read\tnvidia-smi: is not installed\n")
     first, second, third = folder_facts(tmp_path)
-    assert (first.value("gpus"), len(second.value("gpus"))) == ([], 2)
-    assert [one["kind"] for one in first.value("failures")] == ["no_gpu"]
-    assert [one["kind"] for one in third.value("failures")] == ["no_smi"]
-    assert second.value("failures") == []
+    assert (first.named("gpus"), len(second.named("gpus"))) == ([], 2)
+    assert [one["kind"] for one in first.named("failures")] == ["no_gpu"]
+    assert [one["kind"] for one in third.named("failures")] == ["no_smi"]
+    assert second.named("failures") == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.collect import facts_of, folder_facts
+from nccltune.doctor.evidence.collect import facts_of
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.folder import read_folder
 from nccltune.doctor.evidence.kinds import ALIASES, KNOWN, kinds_of
@@ -16,7 +16,7 @@ from nccltune.doctor.evidence.raw import Cache
 from nccltune.doctor.facts import Facts
 from nccltune.model.errors import InputError
 from tests.unit.doctor.evidence import texts
-from tests.unit.doctor.evidence.node import put
+from tests.unit.doctor.evidence.node import folder_facts, put
 
 
 def only(path: Path) -> Facts:
@@ -87,10 +87,10 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     other, found = folder_facts(tmp_path)
     assert other.node == tmp_path.name
     assert found.node == "n1"
-    assert found.value("limits.open_files") == 1024
-    assert found.value("limits.cpus") == [0, 1, 2, 3, 8]
+    assert found.named("limits.open_files") == 1024
+    assert found.named("limits.cpus") == [0, 1, 2, 3, 8]
     # Its bytes are no text, but the setting is there all the same.
-    assert [one["name"] for one in found.value("settings")] == ["NCCL_ALGO"]
+    assert [one["name"] for one in found.named("settings")] == ["NCCL_ALGO"]
     said = "\n".join(found.unread)
     for line in (
         "n1/lspci.txt: is a binary file",
@@ -112,7 +112,7 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
 def test_an_environment_of_a_shell(tmp_path: Path) -> None:
     text = "declare -x NCCL_ALGO=\"Ring\"\nexport NCCL_DEBUG='INFO'\nNCCL_NET=IB\nHOME=/\n"
     put(tmp_path, "env.txt", text)
-    found = only(tmp_path).value("settings")
+    found = only(tmp_path).named("settings")
     assert {one["name"]: one["value"] for one in found} == {
         "NCCL_ALGO": "Ring",
         "NCCL_DEBUG": "INFO",
@@ -139,7 +139,7 @@ def test_folders_of_racks(tmp_path: Path) -> None:
     nodes = [one.host for one in read_folder(tmp_path)]
     assert nodes == ["node9", "rack1/node1", "node2", "rack2/node1", "node3"]
     (found,) = (facts for facts in folder_facts(tmp_path) if facts.node == "node9")
-    assert (len(found.value("gpus")), found.value("log.ranks")) == (2, 16)
+    assert (len(found.named("gpus")), found.named("log.ranks")) == (2, 16)
     assert found.unused == []
 
 
@@ -177,7 +177,7 @@ def test_nothing_of_it_steers_a_terminal(tmp_path: Path) -> None:
     put(tmp_path, f"n{steer}/{steer}.txt", "roses are red\n")
     found = only(tmp_path)
     assert all(fact.source.isprintable() for fact in found.values())
-    text = found.value("kernel.log")[0]["text"]
+    text = found.named("kernel.log")[0]["text"]
     assert text.isprintable()
     assert found.node.isprintable()
     assert all(line.isprintable() for line in found.unread)
@@ -203,7 +203,7 @@ def test_files_alike_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(found) == 20
     assert len(seen) == 2
     assert {facts["pci.bridges"].source for facts in found} >= {"n00/lspci.txt", "n19/lspci.txt"}
-    assert all(facts.value("pci.links") == found[0].value("pci.links") for facts in found)
+    assert all(facts.named("pci.links") == found[0].named("pci.links") for facts in found)
 
 
 def test_nodes_are_read_when_they_are_looked_into(
@@ -221,7 +221,7 @@ def test_nodes_are_read_when_they_are_looked_into(
     nodes = list(read_folder(tmp_path, cache=Cache()))
     assert [one.host for one in nodes] == ["n0", "n1", "n2"]
     assert opened == []
-    assert facts_of(nodes[1]).value("limits.open_files") == 1024
+    assert facts_of(nodes[1]).named("limits.open_files") == 1024
     assert nodes[1].problems == []
     assert opened == ["n1"]
 

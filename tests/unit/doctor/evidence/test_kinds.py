@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.collect import collect, folder_facts
+from nccltune.doctor.evidence.collect import collect
 from nccltune.doctor.evidence.kinds import kinds_of, named_part
 from tests.unit.doctor.evidence import texts
-from tests.unit.doctor.evidence.node import make_node, put, run_made
+from tests.unit.doctor.evidence.node import folder_facts, make_node, put, run_made
 from tests.unit.doctor.evidence.test_files_of_people import GRAPH, TEST, TOPOLOGY
 
 JOB = "#!/bin/bash\n#SBATCH -N 2\nexport NCCL_ALGO=Ring\nsrun ./all_reduce_perf -g 1\n"
@@ -109,8 +109,8 @@ def test_the_guides_line_in_any_order(tmp_path: Path) -> None:
         paths = [tmp_path / name for name in names]
         facts = collect(tmp_path / "root", environment={}, runner=run_made, files=paths)
         assert facts["topo.devices"].source == str(tmp_path / "topo.xml")
-        assert facts.value("log.ranks") == 16
-        jobs = [one for one in facts.value("settings") if one["kind"] == "job_file"]
+        assert facts.named("log.ranks") == 16
+        jobs = [one for one in facts.named("settings") if one["kind"] == "job_file"]
         assert [one["name"] for one in jobs] == ["NCCL_ALGO"]
         assert facts.unused == []
 
@@ -129,7 +129,7 @@ def test_files_of_which_nothing_was_used_are_named(tmp_path: Path) -> None:
     assert "XML" in unused.pop("given-topology.xml")
     assert unused == {
         "notes.txt": "its kind is not recognised",
-        "ibstat.txt": "nothing in it was understood (its name says ibstat): ibpanic: no device",
+        "ibstat.txt": "nothing in it was understood (its name suggests ibstat): ibpanic: no device",
         "lspci.txt": "is empty",
         "a-topo.xml": "n1/b-topo.xml was read in its place",
         "core.bin": "is a binary file",

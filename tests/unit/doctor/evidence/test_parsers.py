@@ -296,7 +296,10 @@ def test_nccl_log() -> None:
     assert (found.net_devices, found.relaxed_ordering) == (("mlx5_0:1", "mlx5_1:1"), True)
     assert (found.ranks, found.nodes, found.coll_channels, found.nvls_channels) == (16, 2, 2, 0)
     assert found.vias == (("receive", "NET/IB/0/GDRDMA", 2), ("send", "P2P/CUMEM", 1))
-    assert found.graphs == ((4, 2, 12.0, 12.0, "PIX", "PIX"),)
+    (graph,) = found.graphs
+    assert (graph.pattern, graph.channels) == (4, 2)
+    assert (graph.gb_per_s_intra, graph.gb_per_s_inter) == (12.0, 12.0)
+    assert (graph.type_intra, graph.type_inter) == ("PIX", "PIX")
     assert found.settings == (("NCCL_ALGO", "Ring", 3),)
     assert not any(message.text.startswith("Channel") for message in found.messages)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.doctor.evidence import tools
-from nccltune.doctor.evidence.catalogue import Command
+from nccltune.doctor.evidence.catalogue import ToolCommand
 from nccltune.doctor.evidence.gather import gather, plain
 from nccltune.doctor.evidence.interfaces import ipv4_text
 from nccltune.doctor.evidence.parsers.addresses import parse_addresses
@@ -25,8 +25,8 @@ from nccltune.doctor.evidence.tools import run_all
 from tests.unit.doctor.evidence import texts
 
 
-def sh(name: str, script: str, deadline_s: float = 30.0) -> Command:
-    return Command(name, ("/bin/sh", "-c", script), deadline_s)
+def sh(name: str, script: str, deadline_s: float = 30.0) -> ToolCommand:
+    return ToolCommand(name, ("/bin/sh", "-c", script), deadline_s)
 
 
 def has_ended(pid: int) -> bool:
@@ -55,9 +55,9 @@ def test_what_fails_says_so() -> None:
         [
             sh("bad", "echo partly; echo the reason >&2; echo more >&2; exit 3"),
             sh("quiet", "echo on stdout; exit 4"),
-            Command("fine", ("/bin/sh", "-c", "exit 1"), fine=(0, 1)),
-            Command("absent", ("no-such-tool-anywhere", "-v")),
-            Command("folder", ("/",)),
+            ToolCommand("fine", ("/bin/sh", "-c", "exit 1"), fine=(0, 1)),
+            ToolCommand("absent", ("no-such-tool-anywhere", "-v")),
+            ToolCommand("folder", ("/",)),
         ]
     )
     assert found["bad"].data == b"partly\n"

@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
-from nccltune.formats.topology_xml import read_topology
+from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.topology.lint.check import lint_files
 from nccltune.topology.lint.here import check_here
-from tests.unit.formats.test_sysfs_topology import GPU, Machine, one_switch
+from tests.unit.formats.topology.test_sysfs import GPU, Machine, one_switch
 from tests.unit.topology.samples import FOLDER
 
 FILE = (

@@ -3,9 +3,10 @@
 
 import pytest
 
-from nccltune.formats.nccl_xml_rules import refusals
+from nccltune.formats.topology.nccl_xml_rules import refusals
+from nccltune.model.finding import Severity
 from nccltune.topology.lint.check import Checked, lint_files
-from nccltune.topology.lint.issue import Issue, Severity
+from nccltune.topology.lint.issue import Issue
 from tests.unit.topology.samples import FOLDER, SHARED
 
 
@@ -91,7 +92,7 @@ def test_messages_name_devices_line_and_way_out() -> None:
     assert issue.devices == ("0000:03:00.0", "0000:04:00.0", "0000:07:00.0", "0000:08:00.0")
     assert issue.message.startswith("0000:03:00.0, 0000:04:00.0, ")
     assert "0.19 GB/s" in issue.message
-    assert "topo write" in issue.hint
+    assert "topo convert" in issue.hint
 
 
 def test_bare_speeds() -> None:

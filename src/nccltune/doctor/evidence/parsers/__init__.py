@@ -1,2 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of what tools and the kernel print: text in, records out, bad lines counted."""
+"""Parse the outputs of tools and of the kernel. Input is text, output is records.
+
+addresses.py      `ip addr`, /proc/net/if_inet6
+elf.py            symbol names of an ELF file
+ethtool.py        `ethtool -i` and `-S`
+failures.py       lines of a log that state a failure
+gids.py           `show_gids`
+gpu_query.py      `nvidia-smi -q`, XML and CSV queries
+gpu_table.py      `nvidia-smi` and `nvidia-smi -L`
+imex.py           `nvidia-imex-ctl`
+job_settings.py   settings in job files
+kernel.py         modules, cpuinfo or lscpu, process status, free memory
+kernel_log.py     `dmesg`, `journalctl -k`
+limits.py         limits of a process
+listed.py         lines in the format of `grep -n`
+lspci.py          `lspci -vvv`
+nccl_lines.py     the parts of NCCL's log that facts need (`formats.nccl_log` parses it)
+nvbandwidth.py    nvbandwidth
+nvlink.py         `nvidia-smi nvlink -s`
+p2p_matrix.py     `nvidia-smi topo -p2p`
+pci_config.py     PCI configuration space
+perftest.py       `ib_write_bw` and similar tests
+pings.py          pings between NICs
+rdma_counters.py  `rdma statistic`, `perfquery`
+rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`
+services.py       states of services
+symbols.py        plugins and the interfaces they define
+text.py           helpers: bytes to text, words to numbers, bus ids
+topo_matrix.py    `nvidia-smi topo -m`
+tree.py           small files of /sys and /proc, in the format of `grep -H`
+"""

@@ -19,7 +19,7 @@ _INET6 = re.compile(
 
 
 def parse_addresses(text: str) -> dict[str, list[str]]:
-    """Addresses with their prefix length, by interface; what is no address is left out."""
+    """Return addresses with their prefix length, by interface. Invalid addresses are omitted."""
     found: dict[str, list[str]] = {}
     name = ""
     for _, line in lines_of(text):
@@ -38,23 +38,26 @@ def parse_addresses(text: str) -> dict[str, list[str]]:
     return found
 
 
-class Interface(NamedTuple):
-    """An interface as `ip addr` and `ip link` print it; None is what they do not say."""
+class IpInterface(NamedTuple):
+    """An interface in the output of `ip addr` or `ip link`. None: the field is not printed."""
 
     name: str
     mtu: int | None
     state: str | None
 
 
-def parse_interfaces(text: str) -> tuple[Interface, ...]:
-    """Return the interfaces of `ip addr` or `ip link`, in their order; none of `ip -o -4 addr`."""
+def parse_interfaces(text: str) -> tuple[IpInterface, ...]:
+    """Return the interfaces of `ip addr` or `ip link` in their order.
+
+    The result is empty for `ip -o -4 addr`, which prints no flags.
+    """
     found = {}
     for _, line in lines_of(text):
         match = _FLAGS.match(line)
         if match is None:
             continue
         mtu, state = _MTU.search(match["rest"]), _STATE.search(match["rest"])
-        found[match["name"]] = Interface(
+        found[match["name"]] = IpInterface(
             match["name"], int(mtu[1]) if mtu else None, state[1].lower() if state else None
         )
     return tuple(found.values())

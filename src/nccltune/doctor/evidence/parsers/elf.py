@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in the dynamic symbol table of an ELF file, read without loading it.
+"""Read names from the dynamic symbol table of an ELF file without loading the file.
 
-Loading a plugin to look at it would run its constructors. Layout: System V ABI, chapter 4 and 5;
-64 and 32 bit, both byte orders.
+Loading a plugin would run its constructors. The layout is that of the System V ABI, chapters 4 and
+5; 64 and 32 bit, both byte orders.
 """
 
 import struct
@@ -18,12 +18,12 @@ _NAME_BYTES = 256
 
 
 class _Layout(NamedTuple):
-    """How a class of ELF files lays out what is read here."""
+    """Struct formats of the tables in one class of ELF files (32 or 64 bit)."""
 
     head: str
     section: str
     symbol: str
-    # Places of name, defining section and type in a symbol.
+    # Indices of the name and the defining section in a symbol.
     name: int
     defined: int
 
@@ -35,9 +35,10 @@ _LAYOUTS = {
 
 
 def exported_names(file: BinaryIO, prefix: str = "") -> list[str]:
-    """Names of symbols that the file defines and exports, those that begin with `prefix`, sorted.
+    """Return the sorted names of symbols that the file defines and exports and that begin with
+    `prefix`.
 
-    Raises InputError where it is no ELF file, or a damaged one.
+    Raises InputError if the file is no ELF file or is damaged.
     """
     try:
         return sorted(_names(file, prefix.encode()))
@@ -88,7 +89,7 @@ def _of_table(
     found = set()
     for symbol in form.iter_unpack(data[: len(data) - len(data) % form.size]):
         at = symbol[layout.name]
-        # Section 0 is "undefined": a name that the file itself looks for elsewhere.
+        # Section 0 is "undefined": the file imports this symbol from another library.
         if symbol[layout.defined] == 0 or not 0 < at < len(text):
             continue
         if text.startswith(prefix, at):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ethtool -i` and `ethtool -S` of several interfaces in one text.
+"""Parse `ethtool -i` and `ethtool -S` of several interfaces in one text.
 
-ethtool does not print the interface, so whoever collects puts a line `== NAME` before each; without
-one the name is what the caller gives.
+ethtool does not print the interface. The collector therefore writes a line `== NAME` before each
+output. Without such a line the caller gives the name.
 """
 
 import re
@@ -13,17 +13,17 @@ from nccltune.doctor.evidence.parsers.text import bus_id, lines_of
 _NAME = re.compile(r"^== (?P<name>[\w.@:-]{1,32})\s*$")
 _FIELD = re.compile(r"^(?P<label>driver|version|firmware-version|bus-info):(?P<value>.*)$")
 _COUNTER = re.compile(r"^\s+(?P<name>[\w.\[\] -]{1,64}?): +(?P<value>\d{1,20})\s*$")
-# Counters that tell of loss or congestion, in the names of mlx5, bnxt_en, ice, ena, gve.
+# Counters of loss or congestion, with the names of mlx5, bnxt_en, ice, ena, gve.
 _WANTED = re.compile(
     r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|\bcrc\b|allowance_exceeded|link_down",
     re.IGNORECASE,
 )
-# Per queue they are many, and their sum stands beside them.
+# There are many counters per queue, and their sum is a separate counter.
 _PER_QUEUE = re.compile(r"(?:^|_)(?:rx|tx|queue|q|ch)_?\d|\[\d|\d+_(?:rx|tx)|^(?:rx|tx)\d")
 
 
-class Interface(NamedTuple):
-    """What `ethtool` says of an interface."""
+class EthtoolInterface(NamedTuple):
+    """Fields of an interface that `ethtool` prints."""
 
     name: str
     line: int
@@ -43,24 +43,25 @@ class Counter(NamedTuple):
 
 
 class Ethtool(NamedTuple):
-    """Interfaces and their counters of loss and congestion."""
+    """Interfaces and their counters of loss and congestion. `unread` counts unknown lines."""
 
-    interfaces: tuple[Interface, ...]
+    interfaces: tuple[EthtoolInterface, ...]
     counters: tuple[Counter, ...]
     unread: int
 
 
 def parse_ethtool(text: str, name: str = "") -> Ethtool:
-    """Read outputs of `ethtool -i` and `-S`."""
-    found: dict[str, Interface] = {}
+    """Parse outputs of `ethtool -i` and `-S`. `name` is the interface of lines before the first
+    `== NAME`."""
+    found: dict[str, EthtoolInterface] = {}
     counters: list[Counter] = []
     unread = 0
     for number, line in lines_of(text):
         if (match := _NAME.match(line)) is not None:
             name = match["name"]
-            found.setdefault(name, Interface(name, number))
+            found.setdefault(name, EthtoolInterface(name, number))
         elif (match := _FIELD.match(line)) is not None and name:
-            before = found.setdefault(name, Interface(name, number))
+            before = found.setdefault(name, EthtoolInterface(name, number))
             found[name] = _with(before, match["label"], match["value"])
         elif (match := _COUNTER.match(line)) is not None:
             counter = match["name"].strip()
@@ -72,11 +73,11 @@ def parse_ethtool(text: str, name: str = "") -> Ethtool:
 
 
 def wanted_counter(name: str) -> bool:
-    """Whether a counter tells of loss or congestion and is none of a single queue."""
+    """Return whether a counter measures loss or congestion and is not for a single queue."""
     return _WANTED.search(name) is not None and _PER_QUEUE.search(name) is None
 
 
-def _with(interface: Interface, label: str, value: str) -> Interface:
+def _with(interface: EthtoolInterface, label: str, value: str) -> EthtoolInterface:
     value = value.strip()[:80]
     match label:
         case "driver":

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of a log that state a failure outright: of NCCL, CUDA, the driver, PyTorch, launchers.
+"""Find lines that state a failure of NCCL, CUDA, the driver, PyTorch or launchers.
 
-A line of NCCL at level INFO is left out: NCCL tries things that fail and goes on without them.
+NCCL lines of level INFO are ignored: NCCL tries operations that may fail and continues without
+them.
 """
 
 import re
@@ -10,10 +11,10 @@ from typing import NamedTuple
 
 MOST = 400
 LONGEST = 300
-# Words that only a line that states a failure holds, by what failed. The words are those of
-# nccl 2.18-2.32 (src/misc/socket.cc, include/checks.h), nccl-tests 2.0-2.17 (src/common.h), CUDA's
-# runtime error strings, nvidia-smi 450-580, PyTorch 1.13-2.9 (ProcessGroupNCCL.cpp), Open MPI 4-5
-# and PRRTE (help-*.txt), Slurm 20-25, Linux' strerror and Kubernetes' reasons of events.
+# Words that appear only in lines that state a failure, by kind of failure. Sources: nccl 2.18-2.32
+# (src/misc/socket.cc, include/checks.h) and nccl-tests 2.0-2.17 (src/common.h); CUDA's runtime
+# error strings and nvidia-smi 450-580; PyTorch 1.13-2.9 (ProcessGroupNCCL.cpp); Open MPI 4-5 and
+# PRRTE (help-*.txt), Slurm 20-25; Linux' strerror and Kubernetes' event reasons.
 _WORDS: dict[str, tuple[str, ...]] = {
     "no_gpu": (
         "No devices were found",
@@ -209,15 +210,15 @@ _KIND = {word: kind for kind, words in _WORDS.items() for word in words}
 _RANKS = {kind: number for number, kind in enumerate(_WORDS)}
 _BYTES = tuple(word.encode() for word in _KIND)
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-# Failures that somebody only speaks of: help texts, options, echoed code.
+# Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
 _INFO = "NCCL INFO"
-# Words that also stand in lines that state success.
+# Lines that contain a word of the table but state success.
 _ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
 
 
-class Failure(NamedTuple):
-    """A line that states a failure, where it first stood, how often lines like it came."""
+class FailureLine(NamedTuple):
+    """A line that states a failure, with the first line number and the count of similar lines."""
 
     kind: str
     text: str
@@ -226,21 +227,23 @@ class Failure(NamedTuple):
 
 
 def states_failure(data: bytes) -> bool:
-    """Return whether some line of a text states a failure."""
+    """Return whether a text contains a word of a failure."""
     return any(word in data for word in _BYTES)
 
 
-def parse_failures(text: str) -> tuple[Failure, ...]:
-    """Return the lines that state a failure, of lines alike but for numbers the first."""
+def parse_failures(text: str) -> tuple[FailureLine, ...]:
+    """Return the lines that state a failure. Lines that differ only in numbers are counted
+    together."""
     if _INFO in text:
         text = "\n".join("" if _INFO in line else line for line in text.split("\n"))
     at: dict[int, str] = {}
     for word, kind in _KIND.items():
         for start in _starts(text, word):
-            # A line may state several things: the cause, which comes first in the table, counts.
+            # A line may match several words. The kind that is first in the table is used: it is the
+            # cause.
             if start not in at or _RANKS[kind] < _RANKS[at[start]]:
                 at[start] = kind
-    found: dict[tuple[str, str], Failure] = {}
+    found: dict[tuple[str, str], FailureLine] = {}
     number, before = 1, 0
     for start in sorted(at):
         number += text.count("\n", before, start)
@@ -254,12 +257,12 @@ def parse_failures(text: str) -> tuple[Failure, ...]:
         if known is not None:
             found[key] = known._replace(times=known.times + 1)
         elif len(found) < MOST:
-            found[key] = Failure(at[start], line[:LONGEST], number, 1)
+            found[key] = FailureLine(at[start], line[:LONGEST], number, 1)
     return tuple(found.values())
 
 
-# A row of nccl-tests: size, elements and what else there is, then time, algbw, busbw and wrong
-# elements out of place and in place.
+# A row of nccl-tests: size, elements, further columns, then time, algbw, busbw and wrong elements,
+# out of place and in place.
 _FIGURES = r"[\d.]+(?:e[+-]?\d+)?\s+[\d.]+(?:e[+-]?\d+)?\s+[\d.]+(?:e[+-]?\d+)?\s+"
 _ROW = re.compile(
     rf"^(?:[^\n#]{{0,80}}?\s)?(?P<bytes>\d{{1,15}})\s+\d+\s+[a-z]\w*\s[^\n]{{0,40}}?{_FIGURES}"
@@ -272,18 +275,18 @@ _JSON_WRONG = re.compile(r'"nwrong"\s*:\s*"?(\d{1,15})')
 
 
 def has_rows(text: str) -> bool:
-    """Return whether a text holds a row of a table of nccl-tests."""
+    """Return whether a text contains a row of an nccl-tests table."""
     return "#wrong" in text and _ROW.search(text) is not None
 
 
-def wrong_rows(text: str) -> tuple[Failure, ...]:
-    """Return the rows of a table of nccl-tests that count wrong elements (`#wrong`), as one."""
+def wrong_rows(text: str) -> tuple[FailureLine, ...]:
+    """Return one FailureLine for all nccl-tests rows with wrong elements (`#wrong`), or none."""
     if "#wrong" not in text:
         counts = [match for match in _JSON_WRONG.finditer(text) if match[1].strip("0")]
         if not counts:
             return ()
         line = text.count("\n", 0, counts[0].start()) + 1
-        return (Failure("wrong", f"{counts[0][1]} wrong elements", line, len(counts)),)
+        return (FailureLine("wrong", f"{counts[0][1]} wrong elements", line, len(counts)),)
     found = [
         row for row in _ROW.finditer(text) if row["out"].strip("0N/A") or row["in"].strip("0N/A")
     ]
@@ -292,11 +295,11 @@ def wrong_rows(text: str) -> tuple[Failure, ...]:
     first = found[0]
     both = f"{first['out']} wrong elements out of place, {first['in']} in place"
     words = f"{first['bytes']} bytes: {both}"
-    return (Failure("wrong", words, text.count("\n", 0, first.start()) + 1, len(found)),)
+    return (FailureLine("wrong", words, text.count("\n", 0, first.start()) + 1, len(found)),)
 
 
 def _starts(text: str, word: str) -> Iterator[int]:
-    """Where the lines begin that hold `word`."""
+    """Yield the offsets of the lines that contain `word`."""
     at = text.find(word)
     while at >= 0:
         yield text.rfind("\n", 0, at) + 1

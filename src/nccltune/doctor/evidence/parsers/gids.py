@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`show_gids` of MLNX_OFED (mlnx-tools): the GIDs of RoCE ports."""
+"""Parse `show_gids` of MLNX_OFED (mlnx-tools): the GIDs of RoCE ports."""
 
 import re
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _TYPES = {"v1": "RoCE v1", "v2": "RoCE v2"}
 
 
 class Gid(NamedTuple):
-    """A GID that is not empty; `type` is that of the kernel: RoCE v1, RoCE v2."""
+    """A GID that is not empty. `type` is the kernel's name: RoCE v1, RoCE v2."""
 
     hca: str
     port: int
@@ -26,29 +26,29 @@ class Gid(NamedTuple):
 
     @property
     def is_ipv4(self) -> bool:
-        """An IPv4 address mapped into IPv6."""
+        """Whether the GID is an IPv4 address mapped into IPv6."""
         return self.gid.startswith("0000:0000:0000:0000:0000:ffff:")
 
     @property
     def is_link_local(self) -> bool:
-        """Only good on its own link: fe80::/10."""
+        """Whether the GID is valid only on its own link: fe80::/10."""
         return int(self.gid[:4], 16) & 0xFFC0 == 0xFE80
 
 
 class Gids(NamedTuple):
-    """The GIDs of an output."""
+    """GIDs of one output. `unread` counts unknown lines."""
 
     gids: tuple[Gid, ...]
     unread: int
 
 
 def is_gid(text: str) -> bool:
-    """Eight groups of four hex digits, not all zero."""
+    """Return whether `text` is eight groups of four hex digits that are not all zero."""
     return re.fullmatch(_GID, text) is not None and text.strip("0:") != ""
 
 
 def parse_show_gids(text: str) -> Gids:
-    """Read `show_gids`."""
+    """Parse the output of `show_gids`."""
     gids, unread = [], 0
     for number, line in lines_of(text):
         match = _ROW.match(line)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nvidia-smi` tells of GPUs, in one form whichever way it was asked.
+"""Parse the query outputs of `nvidia-smi` for GPUs into one record type.
 
-Three ways: `--query-gpu=... --format=csv`, `-q -x` (XML) and `-q` (text); drivers 450 to 580. The
-XML is searched for its elements, never given to an XML parser: it has no need of one, and a
-hostile file no hold on it.
+The formats are `--query-gpu=... --format=csv`, `-q -x` (XML) and `-q` (text), of drivers 450 to
+580. `gpu_table.py` parses the table and the list. The XML is searched for elements and never passed
+to an XML parser. So a hostile file cannot attack a parser.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nccltune.doctor.evidence.parsers.gpu_table import parse_gpu_table
 from nccltune.doctor.evidence.parsers.text import bus_id, lines_of, real, whole
 
-# Bits of the mask of clock event reasons that tell of a fault or a limit (nvml.h, driver 580).
+# Bits in the mask of clock event reasons that mean a fault or a limit (nvml.h, driver 580).
 _BITS = {
     0x04: "sw_power_cap",
     0x08: "hw_slowdown",
@@ -23,7 +23,7 @@ _BITS = {
 }
 _MOST_GPUS = 256
 _NO_VALUE = frozenset({"", "N/A", "[N/A]", "[Not Supported]", "Not Supported", "[Unknown Error]"})
-# Compute capability by architecture, for the ways that do not tell it.
+# Compute capability by architecture, for formats that do not print it.
 _BY_ARCHITECTURE = {"Volta": 70, "Turing": 75, "Ada Lovelace": 89, "Ada": 89, "Hopper": 90}
 _BY_NAME = (
     (re.compile(r"\b(?:A100|A800|A30)\b"), 80),
@@ -35,7 +35,7 @@ _BY_NAME = (
 
 
 class GpuState(NamedTuple):
-    """A GPU; None is what was not told."""
+    """A GPU. None marks a field that the output does not have."""
 
     line: int
     number: int | None
@@ -62,7 +62,7 @@ class GpuState(NamedTuple):
 
 
 class GpuQuery(NamedTuple):
-    """The GPUs of an output; `problem` is what nvidia-smi says where it failed."""
+    """GPUs of an output. `problem` is the message of nvidia-smi if it failed."""
 
     gpus: tuple[GpuState, ...]
     unread: int
@@ -75,14 +75,15 @@ QUERY = (
     "clocks_throttle_reasons.active,clocks.current.sm,clocks.max.sm,temperature.gpu,"
     "ecc.errors.uncorrected.volatile.total,mig.mode.current"
 )
-"""Fields that drivers 450 to 580 know; one that a driver does not know makes the query fail."""
+"""Fields that drivers 450 to 580 know. A field that a driver does not know makes the query fail."""
 QUERY_CAPABILITY = "index,compute_cap"
 QUERY_FABRIC = "index,fabric.state,fabric.status"
-"""Fields of newer drivers, asked apart since one that is not known makes a query fail."""
+"""Fields of newer drivers. They have queries of their own, because an unknown field makes a query
+fail."""
 
 
 def parse_gpu_query(text: str) -> GpuQuery:
-    """Read any of the three forms. Several CSV tables in one text are put together by index."""
+    """Parse any of the formats. Several CSV tables in one text are merged by GPU index."""
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return _xml(text)
     if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:", text, re.M):
@@ -95,7 +96,7 @@ def parse_gpu_query(text: str) -> GpuQuery:
 
 
 def _made(line: int, index: int | None, said: Callable[[str], str | None]) -> GpuState:
-    """A state from a function that gives the value of a field by its name in CSV, or None."""
+    """Return a GpuState. `said` returns the value of a field by its CSV name, or None."""
 
     def value(name: str) -> str | None:
         found = said(name)
@@ -148,7 +149,7 @@ def _slowdowns(mask: str | None) -> tuple[str, ...] | None:
     if mask is None:
         return None
     if "," in mask or not mask[:1].isdigit():
-        # The other forms come as names already.
+        # The other formats already have names.
         return tuple(name for name in mask.split(",") if name in _BITS.values())
     bits = whole(mask)
     return None if bits is None else tuple(name for bit, name in _BITS.items() if bits & bit)
@@ -165,7 +166,7 @@ def _csv(text: str) -> GpuQuery:
             header, count = names, 0
         elif header and len(cells) == len(header) and not _is_failure(line):
             row = dict(zip(header, cells, strict=True))
-            # Who asked for no index has the GPUs in their order.
+            # Without an index column the GPUs are in their order.
             index = row.get("index", str(count))
             count += 1
             if not index.isdecimal() or len(index) > 5:
@@ -181,7 +182,7 @@ def _csv(text: str) -> GpuQuery:
 
 
 def _field(cell: str) -> str:
-    """A column's name without its unit, the older names in the newer form."""
+    """Return a column's name without its unit. Older names are mapped to newer ones."""
     name = cell.partition(" [")[0].replace("clocks_throttle_reasons.", "clocks_event_reasons.")
     return {"gpu_name": "name", "gpu_bus_id": "pci.bus_id"}.get(name, name)
 
@@ -197,7 +198,7 @@ _FIELDS = frozenset(
         *("temperature.memory", "compute_mode", "clocks_event_reasons.hw_slowdown"),
     }
 )
-"""Names of columns; people ask for some of these, in any order."""
+"""Names of columns. Users query some of these, in any order."""
 
 
 def _is_failure(line: str) -> bool:
@@ -206,7 +207,7 @@ def _is_failure(line: str) -> bool:
     )
 
 
-# Where each field stands in the XML: section (empty: anywhere in the GPU), elements to try.
+# Place of each field in the XML: section ("" means anywhere in the GPU), elements to try.
 _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pci.bus_id": ("pci", ("pci_bus_id",)),
     "name": ("", ("product_name",)),
@@ -289,12 +290,12 @@ def _volatile(block: str) -> str | None:
     part = _section(block, "volatile")
     counts = [whole(_element(part, name)) for name in (*_ECC, "dram_uncorrectable")]
     if all(count is None for count in counts):
-        # Older GPUs: one sum for both kinds of memory.
+        # Older GPUs have one sum for both kinds of memory.
         return _element(_section(part, "double_bit"), "total")
     return str(sum(count or 0 for count in counts))
 
 
-# Where each field stands in the text form: titles of sections and label, joined by slashes.
+# Place of each field in the text format: titles of sections and label, joined by slashes.
 _LABELS = {
     "name": "Product Name",
     "architecture": "Product Architecture",
@@ -333,7 +334,7 @@ def _text(text: str) -> GpuQuery:
         if line.startswith("GPU "):
             done()
             start, titles = number, []
-            # Older drivers call the section's bus id alike; the title has it always.
+            # Take the bus id from the title: all drivers print it there.
             fields["PCI/Bus Id"] = line[4:].strip()
             continue
         if not start:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs in what `nvidia-smi` and `nvidia-smi -L` print for people (drivers 390 to 580)."""
+"""Parse the tables of `nvidia-smi` and `nvidia-smi -L` (drivers 390 to 580)."""
 
 import re
 
@@ -20,9 +20,10 @@ _LISTED = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>\S.*?) \(UUID: ")
 
 
 def parse_gpu_table(text: str) -> dict[int, tuple[int, dict[str, str]]]:
-    """Return by GPU its line and its fields, called as in `nvidia-smi --query-gpu`.
+    """Return line number and fields by GPU index. Fields have the names of
+    `nvidia-smi --query-gpu`.
 
-    Empty where the text is no such table or list.
+    The result is empty if the text is no such table or list.
     """
     found: dict[int, tuple[int, dict[str, str]]] = {}
     driver = _DRIVER.search(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-imex-ctl -N` and `-H`: nodes of an IMEX domain, as text or (`-j`) as JSON."""
+"""Parse `nvidia-imex-ctl -N` and `-H`: nodes of an IMEX domain, as text or (`-j`) as JSON."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _DOMAIN = re.compile(r"^Domain State:\s*(?P<state>\w+)")
 
 
 class ImexNode(NamedTuple):
-    """A node; `status` as the tool writes it (READY, UNAVAILABLE, ...)."""
+    """A node. `status` is the tool's word (READY, UNAVAILABLE, ...)."""
 
     node: str
     status: str
@@ -24,7 +24,7 @@ class ImexNode(NamedTuple):
 
 
 class Imex(NamedTuple):
-    """The domain as this node sees it."""
+    """IMEX domain as seen from this node. `unread` counts unknown entries."""
 
     nodes: tuple[ImexNode, ...]
     state: str | None
@@ -32,7 +32,7 @@ class Imex(NamedTuple):
 
 
 def parse_imex(text: str) -> Imex:
-    """Read either form."""
+    """Parse the text or the JSON format."""
     if text.lstrip()[:1] == "{":
         return _json(text)
     nodes, state, unread = [], None, 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings in job files: shell and batch scripts, mpirun and srun lines, Kubernetes manifests.
+"""Find settings in job files: shell and batch scripts, mpirun and srun lines, Kubernetes manifests.
 
-What a launcher makes of a line is the linter's subject (`launch/lint`); here each setting counts
-that stands in the file, with its line.
+Here each setting in the file counts, with its line number. The effect of a launcher on a line is
+the subject of the linter (`launch/lint`).
 """
 
 import re
@@ -15,7 +15,7 @@ _ASSIGNED = re.compile(
     r"(?:^|[\s,;'\"=(])(?P<name>[A-Z][A-Z0-9_]{2,80})="
     r"(?P<value>\"(?:[^\"\\]|\\.){0,2000}\"|'[^']{0,2000}'|(?:[^\s'\",;)]|,(?![A-Z][A-Z0-9_]*=))*)"
 )
-# hydra's -genv NAME VALUE and -env NAME VALUE.
+# Options of hydra: -genv NAME VALUE and -env NAME VALUE.
 _TWO_WORDS = re.compile(r"-g?env\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s=]+)")
 _YAML_NAME = re.compile(r"^\s*(?:-\s+)?name:\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?\s*$")
 _YAML_VALUE = re.compile(r"^\s*(?:-\s+)?value:(?P<value>.*)$")
@@ -23,7 +23,7 @@ _YAML_ENTRY = re.compile(r"^\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?:\s(?P<
 
 
 class JobSetting(NamedTuple):
-    """A setting and where it stands."""
+    """A setting and its line number."""
 
     name: str
     value: str
@@ -31,8 +31,10 @@ class JobSetting(NamedTuple):
 
 
 def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[JobSetting]:
-    """Settings of a job file whose names `kept` accepts. Comments are left out, `#SBATCH` is not
-    one."""
+    """Return the settings of a job file whose names `kept` accepts.
+
+    Comments are ignored, except `#SBATCH` lines.
+    """
     found: list[JobSetting] = []
     named: tuple[str, int] | None = None
     for number, line in lines_of(text):
@@ -51,7 +53,7 @@ def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[JobSettin
         entry = _YAML_ENTRY.match(line)
         matches = [entry] if entry is not None else []
         matches += [*_ASSIGNED.finditer(line), *_TWO_WORDS.finditer(line)]
-        # Slurm's list is parted by commas; elsewhere they belong to values.
+        # Slurm's `--export` list is separated by commas. Elsewhere commas belong to values.
         listed = "--export" in line
         found += [
             JobSetting(

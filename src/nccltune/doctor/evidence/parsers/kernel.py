@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short texts of the kernel: loaded modules, /proc/cpuinfo or lscpu, /proc/self/status, free
-memory of a file system, huge pages."""
+"""Parse short texts of the kernel: loaded modules, /proc/cpuinfo or lscpu, /proc/self/status, free
+space of a file system, huge pages."""
 
 import re
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of, whole
-from nccltune.formats.cpu_list import cpus_of
+from nccltune.formats.topology.cpu_list import cpus_of
 
 _MODULE = re.compile(r"^(?P<name>[A-Za-z0-9_-]{1,64})\s+\d+\s+(?:-|\d+)")
 _SYS_NICE = 23
@@ -14,7 +14,7 @@ SIZES = {"1K-blocks": 1024, "1024-blocks": 1024, "512-blocks": 512, "1B-blocks":
 
 
 def parse_modules(text: str) -> list[str]:
-    """Names of modules in `/proc/modules` or `lsmod`, with underscores, sorted."""
+    """Return names of modules in `/proc/modules` or `lsmod`, with underscores, sorted."""
     found = set()
     for _, line in lines_of(text):
         match = _MODULE.match(line)
@@ -24,7 +24,7 @@ def parse_modules(text: str) -> list[str]:
 
 
 class Cpus(NamedTuple):
-    """The processor; None is what the text does not say."""
+    """The processor. None marks a field that the text does not have."""
 
     vendor: str | None = None
     family: int | None = None
@@ -36,8 +36,10 @@ class Cpus(NamedTuple):
 
 
 def parse_cpus(text: str) -> Cpus:
-    """Read `/proc/cpuinfo` (all of it, or its first processor with all `physical id` lines) or
-    `lscpu` in English."""
+    """Parse `/proc/cpuinfo` or English `lscpu`.
+
+    `/proc/cpuinfo` may be complete, or its first processor and all `physical id` lines.
+    """
     if re.search(r"^(?:processor|vendor_id|CPU implementer)\s*:", text, re.M):
         return _cpuinfo(text)
     fields = _fields(text)
@@ -67,7 +69,7 @@ def _cpuinfo(text: str) -> Cpus:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """The first value of each `name: value`."""
+    """Return the first value of each `name: value`."""
     found: dict[str, str] = {}
     for _, line in lines_of(text):
         name, sign, value = line.partition(":")
@@ -81,24 +83,24 @@ def _count(text: str | None) -> int | None:
     return len(cpus) if cpus else None
 
 
-class Status(NamedTuple):
-    """Of `/proc/self/status`: CPUs allowed, whether CAP_SYS_NICE is held, whether seccomp filters
-    system calls."""
+class ProcStatus(NamedTuple):
+    """Fields of `/proc/self/status`: allowed CPUs, whether the process has CAP_SYS_NICE, whether
+    seccomp filters system calls."""
 
     cpus: list[int] | None
     sys_nice: bool | None
     seccomp: bool | None
 
 
-def parse_status(text: str) -> Status:
-    """Read `/proc/PID/status`."""
+def parse_status(text: str) -> ProcStatus:
+    """Parse `/proc/PID/status`."""
     fields = _fields(text)
     capabilities = fields.get("CapEff", "")
     held = None
     if re.fullmatch(r"[0-9a-fA-F]{1,16}", capabilities):
         held = bool(int(capabilities, 16) >> _SYS_NICE & 1)
     filters = whole(fields.get("Seccomp"))
-    return Status(
+    return ProcStatus(
         cpus_of(fields.get("Cpus_allowed_list", "")) or None,
         held,
         None if filters is None else filters == 2,
@@ -106,7 +108,7 @@ def parse_status(text: str) -> Status:
 
 
 def parse_root_type(text: str) -> str | None:
-    """The type of the root file system in `/proc/self/mounts`; the last mount counts."""
+    """Return the type of the root file system in `/proc/self/mounts`. The last mount is used."""
     found = None
     for _, line in lines_of(text):
         words = line.split(" ")
@@ -116,7 +118,7 @@ def parse_root_type(text: str) -> str | None:
 
 
 class Space(NamedTuple):
-    """Bytes of a file system, and the line that says it."""
+    """Size and free space of a file system in bytes, and the line number."""
 
     size: int
     free: int
@@ -124,8 +126,10 @@ class Space(NamedTuple):
 
 
 def parse_df(text: str, mount: str) -> Space | None:
-    """`df -P MOUNT` or `df -k`: the row whose mount point is `mount`; None without one, or where
-    the unit is not told (`df -h`)."""
+    """Return the row of `df -P MOUNT` or `df -k` whose mount point is `mount`.
+
+    Returns None if there is no such row, or if the unit is not printed (`df -h`).
+    """
     unit = None
     for number, line in lines_of(text):
         words = line.split()
@@ -135,15 +139,19 @@ def parse_df(text: str, mount: str) -> Space | None:
             size, free = whole(words[-5]), whole(words[-3])
             if size is None or free is None or size < 0:
                 continue
-            # More is no size of a file system.
+            # A larger value cannot be the size of a file system.
             if max(size, abs(free)) * unit < 1 << 63:
                 return Space(size * unit, free * unit, number)
     return None
 
 
 def parse_huge_pages(text: str) -> int | None:
-    """`HugePages_Total` of `/proc/meminfo`, plus what `nr_hugepages` of each size says where the
-    text has lines of them (`.../hugepages-1048576kB/nr_hugepages:4`)."""
+    """Return the number of huge pages, or None if the text does not have it.
+
+    It is the sum of the `nr_hugepages` lines of all sizes
+    (`.../hugepages-1048576kB/nr_hugepages:4`). If there are none, it is `HugePages_Total` of
+    `/proc/meminfo`.
+    """
     sizes = re.findall(r"hugepages-\d+kB/nr_hugepages:(\d{1,12})\s*$", text, re.M)
     if sizes:
         return sum(int(size) for size in sizes)

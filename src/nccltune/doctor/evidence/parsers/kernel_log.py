@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's log (`dmesg` in its forms, `journalctl -k`): different lines that rules may ask for.
+"""Parse the kernel's log (formats of `dmesg`, `journalctl -k`): different lines that rules may use.
 
-Addresses and numbers stay: rules read Xids, bus ids and speeds out of the text.
+Addresses and numbers are kept: rules read Xids, bus ids and speeds from the text.
 """
 
 import re
@@ -50,14 +50,14 @@ WORDS = (
     "lockup",
     "blocked for more",
 )
-"""What lines are kept for, as extended regular expressions without regard to case."""
-# Of lines in lower case: that is four times as quick as a pattern without regard to case.
+"""Patterns of lines to keep, as extended regular expressions that ignore case."""
+# Applied to lower-case lines: that is four times as fast as a pattern that ignores case.
 _WANTED = re.compile("|".join(WORDS))
 MOST = 2000
 
 
-class LogLine(NamedTuple):
-    """A line without its time, where it first stood, how often it came."""
+class KernelLogLine(NamedTuple):
+    """A line without its time, with the number of its first line and its count."""
 
     text: str
     line: int
@@ -65,16 +65,19 @@ class LogLine(NamedTuple):
 
 
 class KernelLog(NamedTuple):
-    """At most MOST different lines; `left_out` counts the rest of the wanted ones. `denied` says
-    that the kernel refused to show its log."""
+    """Different lines, at most MOST.
 
-    lines: tuple[LogLine, ...]
+    `left_out` counts the other matching lines. `denied` is true if the kernel refused to show its
+    log.
+    """
+
+    lines: tuple[KernelLogLine, ...]
     left_out: int
     denied: bool
 
 
 def parse_kernel_log(text: str) -> KernelLog:
-    """Read a kernel log."""
+    """Parse a kernel log."""
     first: dict[str, int] = {}
     counts: dict[str, int] = {}
     left_out = 0
@@ -89,12 +92,13 @@ def parse_kernel_log(text: str) -> KernelLog:
         else:
             left_out += 1
     denied = not first and "Operation not permitted" in text[:2000]
-    found = tuple(LogLine(shown, at, counts[shown]) for shown, at in first.items())
+    found = tuple(KernelLogLine(shown, at, counts[shown]) for shown, at in first.items())
     return KernelLog(found, left_out, denied)
 
 
-# What kernel lines state that failed. Xids are those of NVIDIA's catalogue that are a fault of
-# hardware or firmware, and those that mostly are a program's own; 74 has a rule of its own.
+# Failures that kernel lines state. `xid_fault` has the Xids that NVIDIA's catalogue lists as a
+# fault of hardware or firmware. `xid_program` has the Xids that a program mostly causes itself. Xid
+# 74 has its own rule.
 _FAILURES = (
     ("gpu_lost", re.compile(r"fallen off the bus|Xid .*?: 79\b|GPU is lost|GPU .*lost!")),
     (
@@ -133,7 +137,7 @@ _FAILURES = (
 )
 
 
-# Words without which a line is of no kind: nearly all lines have none of them.
+# A line without any of these words has no kind. Nearly all lines have none of them.
 _LIKELY = (
     *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
@@ -142,7 +146,7 @@ _LIKELY = (
 
 
 def failure_kinds(lines: Sequence[str]) -> list[str | None]:
-    """Return of each line of the kernel's log what it says that failed, None where nothing did."""
+    """Return the kind of failure that each line of the kernel's log states, None for no failure."""
     together = "\n".join(lines)
     likely = [word for word in _LIKELY if word in together]
     return [_failure_kind(line) if any(word in line for word in likely) else None for line in lines]
@@ -153,12 +157,12 @@ def _failure_kind(line: str) -> str | None:
 
 
 def plain_line(line: str) -> str:
-    """A line without time, host and process."""
+    """Return a line without time, host and process."""
     rest = line[_STAMP.match(line).end() :]  # type: ignore[union-attr]  # matches the empty text
     match = _JOURNAL.match(rest)
     return (rest[match.end() :] if match else rest).strip()
 
 
 def wanted(line: str) -> bool:
-    """Whether a rule may ask for a line of this kind."""
+    """Return whether a rule may use a line like this one."""
     return _WANTED.search(line.lower()) is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of a process: `/proc/PID/limits`, or `ulimit -a` of bash and dash."""
+"""Parse limits of a process: `/proc/PID/limits`, or `ulimit -a` of bash and dash."""
 
 import re
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from nccltune.doctor.evidence.parsers.text import lines_of
 UNLIMITED = -1
 _PROC = re.compile(r"^Max (?P<name>[a-z]+(?: [a-z]+)*) {2,}(?P<soft>unlimited|\d+) ")
 _SHELL = re.compile(r"^[^()]{0,20}\)\s+(?P<soft>unlimited|\d+)$")
-# dash: `locked memory(kbytes)     8192`, the same with the unit glued to the name.
+# dash prints `locked memory(kbytes)     8192`: no space between name and unit.
 _NAMES = {
     "locked memory": "memlock",
     "max locked memory": "memlock",
@@ -21,8 +21,10 @@ _NAMES = {
 
 
 class Limits(NamedTuple):
-    """Soft limits in KiB and in files; -1 is unlimited, None not told. `lines` has where each
-    stands."""
+    """Soft limits in KiB, and the limit of open files.
+
+    -1 means unlimited, None means not printed. `lines` has the line number of each limit.
+    """
 
     memlock_kib: int | None
     stack_kib: int | None
@@ -31,7 +33,7 @@ class Limits(NamedTuple):
 
 
 def parse_limits(text: str) -> Limits:
-    """Read either form."""
+    """Parse either format."""
     found: dict[str, int] = {}
     lines: dict[str, int] = {}
     for number, line in lines_of(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of files as `grep -n` prints them (`PATH:NUMBER:LINE`), and settings in them."""
+"""Parse lines of files in the format of `grep -n` (`PATH:NUMBER:LINE`), and settings in them."""
 
 import re
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class ListedLine(NamedTuple):
 
 
 def parse_listed(text: str) -> list[ListedLine]:
-    """Read such a text; lines of another form are left out."""
+    """Parse such a text. Lines of another form are ignored."""
     found = []
     for _, line in lines_of(text):
         match = _LINE.match(line)
@@ -29,8 +29,10 @@ def parse_listed(text: str) -> list[ListedLine]:
 
 
 def remove_ipc(lines: list[ListedLine]) -> tuple[bool, str]:
-    """logind's RemoveIPC and where it stands: the last line counts, yes is the default (logind.conf
-    of systemd 212 and newer)."""
+    """Return logind's RemoveIPC and where it is set.
+
+    The last line is used. The default is yes (logind.conf of systemd 212 and newer).
+    """
     value, where = True, "systemd-logind's default"
     for line in lines:
         name, sign, text = line.text.partition("=")

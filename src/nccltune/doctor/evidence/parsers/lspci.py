@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lspci -vvv` (pciutils 3.1 to 3.13), with or without -D, -n and -nn: what PCI devices are set to.
+"""Parse `lspci -vvv` (pciutils 3.1 to 3.13), with or without -D, -n and -nn.
 
-Without root rights it prints `Capabilities: <access denied>`, which is `denied` here.
+Without root rights lspci prints `Capabilities: <access denied>`. Such a device has `denied` set.
 """
 
 import re
@@ -29,8 +29,10 @@ _BRIDGE, _NVIDIA = "0604", "10de"
 
 
 class PciDevice(NamedTuple):
-    """A device; None is what the output does not say. `acs` and `acs_can` are the lines of ACSCtl
-    and ACSCap. Speeds are GT/s a lane."""
+    """A PCI device. None marks a field that the output does not have.
+
+    `acs` and `acs_can` are the lines of ACSCtl and ACSCap. Speeds are in GT/s per lane.
+    """
 
     bus_id: str
     line: int
@@ -52,7 +54,7 @@ class PciDevice(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """gpu (NVIDIA's), nic, bridge or other."""
+        """One of gpu (NVIDIA only), nic, bridge and other."""
         code = self.class_code or ""
         if code == _BRIDGE:
             return "bridge"
@@ -63,7 +65,7 @@ class PciDevice(NamedTuple):
 
 
 class Lspci(NamedTuple):
-    """Bridges, GPUs and NICs of an output; other devices are only counted."""
+    """Bridges, GPUs and NICs of an output. Other devices are only counted."""
 
     devices: tuple[PciDevice, ...]
     others: int
@@ -71,7 +73,7 @@ class Lspci(NamedTuple):
 
 
 def parse_lspci(text: str) -> Lspci:
-    """Read an output of `lspci`."""
+    """Parse an output of `lspci`."""
     devices, others, unread, line = [], 0, 0, 1
     for block in _START.split(text):
         device = _device(block.rstrip())
@@ -87,7 +89,10 @@ def parse_lspci(text: str) -> Lspci:
 
 @lru_cache(maxsize=8192)
 def _device(block: str) -> PciDevice | None:
-    """The device of a block, None where it is none; nodes of a cluster have most of them alike."""
+    """Return the device of a block, None if the block is no device.
+
+    The result is cached, because most blocks are the same on all nodes of a cluster.
+    """
     address, _, rest = block.partition("\n")[0][:400].partition(" ")
     place = bus_id(address)
     if place is None:
@@ -97,7 +102,7 @@ def _device(block: str) -> PciDevice | None:
     control = _line(block, "DevCtl:", 400)
     order = control.find("RlxdOrd") if control else -1
     if order < 0 and control:
-        # Older releases spell it without the first d.
+        # Older releases print it without the first d.
         order = control.find("RlxOrd")
     sign = control[order:].partition(" ")[0][-1:] if control and order >= 0 else ""
     request = re.search(r"MaxReadReq (\d+) bytes", control) if control else None
@@ -134,13 +139,14 @@ def _identity(rest: str) -> tuple[str | None, str | None, str | None]:
     found = list(_IDS.finditer(rest)) if "[" in rest or (match and match["bare"]) else []
     if not found:
         return code, None, None
-    # A name may hold brackets of its own: the numbers are the last.
+    # A name may contain brackets too, so the last match is used.
     last = found[-1]
     return code, last["vendor"], last["device"]
 
 
 def _line(block: str, label: str, most: int = 160) -> str | None:
-    """What stands behind a label: the rest of its line, or `most` characters of several."""
+    """Return the text after a label: the rest of its line, or `most` characters if `most` is over
+    160."""
     at = block.find(label)
     if at < 0:
         return None

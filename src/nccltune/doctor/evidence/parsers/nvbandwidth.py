@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvbandwidth (0.2 to 0.8): copies between host and each GPU, and between GPUs."""
+"""Parse nvbandwidth (0.2 to 0.8): copies between host and each GPU, and between GPUs."""
 
 import re
 from collections.abc import Iterator
@@ -24,8 +24,11 @@ _MOST_PAIRS = 4096
 
 
 class PeerCopy(NamedTuple):
-    """A copy between two GPUs: `a`, the row, reads from `b`, the column, or writes to it. (So
-    testcases_ce.cpp does it, 0.2 to 0.8; the arrows above its tables point the other way.)"""
+    """A copy between two GPUs: `a` (the row) reads from `b` (the column) or writes to it.
+
+    The code of nvbandwidth 0.2 to 0.8 does this (testcases_ce.cpp). The arrows above its tables
+    point the other way.
+    """
 
     a: int
     b: int
@@ -34,8 +37,11 @@ class PeerCopy(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """GB/s by GPU, host to device and back; the copy engine's where both were measured. `peers`
-    are copies between GPUs by the copy engine."""
+    """Rates in GB/s by GPU, host to device and device to host.
+
+    Rates of the copy engine are preferred to those of SM copies. `peers` are copies between GPUs by
+    the copy engine.
+    """
 
     h2d: dict[int, float]
     d2h: dict[int, float]
@@ -44,7 +50,10 @@ class Copies(NamedTuple):
 
 
 def parse_nvbandwidth(text: str) -> Copies:
-    """Read an output. Of several rows (host memory of several NUMA nodes) the best counts."""
+    """Parse an output.
+
+    Several rows mean host memory of several NUMA nodes; the highest rate of a GPU is used.
+    """
     found: dict[str, dict[int, float]] = {}
     lines: dict[str, int] = {}
     peers: dict[tuple[int, int, str], PeerCopy] = {}
@@ -87,8 +96,11 @@ def parse_nvbandwidth(text: str) -> Copies:
 
 
 def _peer_row(kind: str, row: str, columns: list[int], cells: list[str]) -> Iterator[PeerCopy]:
-    """The copies of one row. N/A stands where two GPUs have no access to each other; a GPU with
-    itself is N/A, in nvbandwidth's README 0.00."""
+    """Yield the copies of one row.
+
+    N/A means that two GPUs cannot access each other. A GPU with itself is N/A, or 0.00 in
+    nvbandwidth's README.
+    """
     for column, cell in zip(columns, cells, strict=True):
         rate = real(cell)
         if rate is not None and len(row) < 5 and int(row) != column:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi nvlink -s`: links of each GPU, up at a rate or inactive (drivers 396 to 580)."""
+"""Parse `nvidia-smi nvlink -s`: links of each GPU, active with a rate or inactive (drivers
+396-580)."""
 
 import re
 from typing import NamedTuple
@@ -13,7 +14,7 @@ _LINK = re.compile(
 
 
 class GpuLinks(NamedTuple):
-    """Links of one GPU: how many are up, how many it has, the lowest rate of those that are up."""
+    """Links of one GPU: active links, all links, and the lowest rate of an active link in GB/s."""
 
     gpu: int
     line: int
@@ -23,14 +24,14 @@ class GpuLinks(NamedTuple):
 
 
 class NvLinks(NamedTuple):
-    """By GPU; a GPU without NVLink is there with no links."""
+    """Links by GPU. A GPU without NVLink has 0 links."""
 
     gpus: tuple[GpuLinks, ...]
     unread: int
 
 
 def parse_nvlink_status(text: str) -> NvLinks:
-    """Read `nvidia-smi nvlink -s`."""
+    """Parse `nvidia-smi nvlink -s`."""
     found: dict[int, GpuLinks] = {}
     current: GpuLinks | None = None
     unread = 0
@@ -42,7 +43,7 @@ def parse_nvlink_status(text: str) -> NvLinks:
             continue
         match = _LINK.match(line)
         if match is None or current is None:
-            # NVML's complaint about one GPU, and lines of options asked for beside -s.
+            # Skip errors of NVML about one GPU, and lines of other options given with -s.
             unread += match is not None
             continue
         rate = float(match["rate"]) if match["rate"] else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nvidia-smi topo -p2p r|w|n|a|p`: what the driver says of peer access between two GPUs."""
+"""Parse `nvidia-smi topo -p2p r|w|n|a|p`: the driver's status of peer access between two GPUs."""
 
 import re
 from typing import NamedTuple
@@ -11,8 +11,8 @@ _NAME = re.compile(r"GPU(\d{1,4})")
 _LEGEND = re.compile(r"^Legend:")
 
 
-class Pair(NamedTuple):
-    """From GPU `a` to GPU `b`."""
+class GpuPair(NamedTuple):
+    """Status of peer access from GPU `a` to GPU `b`."""
 
     a: int
     b: int
@@ -21,16 +21,16 @@ class Pair(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """All pairs of a matrix."""
+    """All pairs of a matrix. `unread` counts unknown lines and cells."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[GpuPair, ...]
     unread: int
 
 
 def parse_p2p_matrix(text: str) -> Matrix:
-    """Read one matrix. Columns are those that the header names, in its order."""
+    """Parse one matrix. The columns are those of the header, in its order."""
     columns: list[int] = []
-    pairs: list[Pair] = []
+    pairs: list[GpuPair] = []
     unread = 0
     for number, line in lines_of(text):
         if _LEGEND.match(line):
@@ -48,7 +48,7 @@ def parse_p2p_matrix(text: str) -> Matrix:
         a = int(row[1])
         for b, cell in zip(columns, cells, strict=True):
             if cell in STATUSES:
-                pairs.append(Pair(a, b, cell, number))
+                pairs.append(GpuPair(a, b, cell, number))
             elif cell != "X":
                 unread += 1
     return Matrix(tuple(pairs), unread)

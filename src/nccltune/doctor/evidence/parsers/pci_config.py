@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PCI configuration space (`/sys/bus/pci/devices/*/config`): what `lspci -vvv` reads, without it.
+"""Parse PCI configuration space (`/sys/bus/pci/devices/*/config`), for nodes without `lspci -vvv`.
 
-Root reads 4096 bytes (256 of a device that is not PCI Express); others only the first 64, which
-hold no capability. Offsets: PCI Express
-Base Specification 6.0, 7.5.3 (PCI Express capability), 7.7.11 (ACS), 10.5.1 (ATS).
+Root reads 4096 bytes, or 256 bytes of a device that is not PCI Express. Other users read only the
+first 64 bytes, which contain no capability.
+
+Offsets are those of the PCI Express Base Specification 6.0: 7.5.3 (PCI Express capability), 7.7.11
+(ACS), 10.5.1 (ATS).
 """
 
 from typing import NamedTuple
@@ -22,8 +24,11 @@ _ACS_NAMES = (
 
 
 class PciConfig(NamedTuple):
-    """`acs` is written as lspci does, None without the capability; `complete` says whether the
-    extended capabilities could be read at all."""
+    """Fields of a configuration space.
+
+    `acs` is in lspci's format, None without the capability. `complete` is true if the extended
+    capabilities could be read.
+    """
 
     acs: str | None
     ats: bool | None
@@ -33,7 +38,7 @@ class PciConfig(NamedTuple):
 
 
 def parse_pci_config(data: bytes) -> PciConfig:
-    """Read a device's configuration space, as much of it as there is."""
+    """Parse a device's configuration space, which may be incomplete."""
     express = _capability(data, _EXPRESS)
     request = order = None
     if express is not None:
@@ -42,7 +47,7 @@ def parse_pci_config(data: bytes) -> PciConfig:
             request = 128 << (control >> 12 & 7)
             order = bool(control & 0x10)
     acs = ats = None
-    # 64 bytes are what others than root get; a device without PCI Express has 256 and no more.
+    # Users other than root get 64 bytes. A device without PCI Express has exactly 256 bytes.
     complete = len(data) > 64
     if complete:
         at = _extended(data, _ACS)
@@ -89,7 +94,7 @@ def _extended(data: bytes, wanted: int) -> int | None:
 def render_pci_config(
     place: str, class_code: str, vendor: str, device: str, config: PciConfig
 ) -> str:
-    """The same in the words of `lspci -Dnn -vvv`, so that one reader serves both."""
+    """Return the fields in the format of `lspci -Dnn -vvv`, so that one parser reads both."""
     lines = [f"{place} Device [{class_code}]: Device [{vendor}:{device}]"]
     if not config.complete:
         return "\n".join([*lines, "\tCapabilities: <access denied>", ""])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ib_write_bw`, `ib_read_bw` and `ib_send_bw` of perftest (4.x to 6.x)."""
+"""Parse `ib_write_bw`, `ib_read_bw` and `ib_send_bw` of perftest (4.x to 6.x)."""
 
 import re
 from typing import NamedTuple
@@ -12,12 +12,15 @@ _ROW = re.compile(
     r"^\s*(?P<bytes>\d{1,12})\s+\d{1,12}\s+\d{1,9}(?:\.\d{1,6})?\s+(?P<average>\d{1,9}(?:\.\d{1,6})?)"
 )
 _PEER = re.compile(r"^== (?P<peer>\S{1,255})\s*$")
-# perftest's MB are MiB, whatever it calls them.
+# perftest's MB are always MiB.
 _GIGABITS = {"Gb/sec": 1.0, "MB/sec": 8 * 1.048576 / 1000, "MiB/sec": 8 * 1.048576 / 1000}
 
 
-class Run(NamedTuple):
-    """One test: the average at its largest size. `peer` is what a line `== PEER` before it says."""
+class PerftestResult(NamedTuple):
+    """Result of one test: the average at its largest size.
+
+    `peer` is the name in a line `== PEER` before the test.
+    """
 
     hca: str
     peer: str | None
@@ -27,15 +30,15 @@ class Run(NamedTuple):
 
 
 class Perftest(NamedTuple):
-    """The tests of an output."""
+    """Tests of an output. `unread` is always 0."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PerftestResult, ...]
     unread: int
 
 
 def parse_perftest(text: str) -> Perftest:
-    """Read one output, or several one after the other."""
-    runs: list[Run] = []
+    """Parse one output, or several one after the other."""
+    runs: list[PerftestResult] = []
     hca, peer, unit, gpu = "", None, 0.0, False
     largest = -1
     for number, line in lines_of(text):
@@ -48,7 +51,7 @@ def parse_perftest(text: str) -> Perftest:
         elif (match := _HEAD.search(line)) is not None:
             unit = _GIGABITS[match["unit"]]
         elif unit and hca and (match := _ROW.match(line)) is not None:
-            run = Run(hca, peer, float(match["average"]) * unit, gpu, number)
+            run = PerftestResult(hca, peer, float(match["average"]) * unit, gpu, number)
             if largest < 0:
                 runs.append(run)
             elif int(match["bytes"]) > largest:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pings from each NIC of a node to each of another: `ping` outputs, each below a line that names
-the numbers of the two (`== 0 3`)."""
+"""Parse pings from each NIC of a node to each NIC of another node.
+
+The text has outputs of `ping`. Before each output, a line names the numbers of the two NICs
+(`== 0 3`).
+"""
 
 import re
 from typing import NamedTuple
@@ -21,14 +24,14 @@ class RailPing(NamedTuple):
 
 
 class RailPings(NamedTuple):
-    """All pairs that were tried."""
+    """All pairs that were tried. `unread` counts lines before the first pair."""
 
     pings: tuple[RailPing, ...]
     unread: int
 
 
 def parse_rail_pings(text: str) -> RailPings:
-    """Read such a text; a pair without an answer at all was not reached."""
+    """Parse such a text. A pair without any result was not reached."""
     found: list[RailPing] = []
     unread = 0
     for number, line in lines_of(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rdma statistic` and `perfquery`: counters of RDMA ports, in the kernel's names."""
+"""Parse `rdma statistic` and `perfquery`: counters of RDMA ports, with the kernel's names."""
 
 import re
 from functools import lru_cache
@@ -11,7 +11,7 @@ _STATISTIC = re.compile(r"^link (?P<name>[\w.-]{1,64})/(?P<port>\d{1,3}|-) (?P<r
 _PORT = re.compile(r"^# Port (?:extended )?counters: .*?port (?P<port>\d{1,3})")
 _PERF = re.compile(r"^(?P<label>[A-Za-z0-9]{2,40}):\.*(?P<value>\d{1,20})\s*$")
 _HEAD = re.compile(r"^== (?P<name>[\w.-]{1,64})(?:[/ ](?P<port>\d{1,3}))?\s*$")
-# perfquery's names as /sys/class/infiniband/*/ports/*/counters has them.
+# perfquery's names, and the names in /sys/class/infiniband/*/ports/*/counters.
 _NAMES = {
     "SymbolErrorCounter": "symbol_error",
     "LinkErrorRecoveryCounter": "link_error_recovery",
@@ -27,7 +27,7 @@ _NAMES = {
     "VL15Dropped": "VL15_dropped",
     "PortXmitWait": "port_xmit_wait",
 }
-# Bytes, packets and requests count traffic, not trouble.
+# Counters of bytes, packets and requests measure traffic, not problems.
 _TRAFFIC = re.compile(
     r"(?:_data|_packets|_bytes|_requests|_pkts|lifespan|resp_local_length|_cqe_flush_error)$"
     r"|^(?:rx|tx)_(?:read|write|atomic)_|^(?:unicast|multicast)_"
@@ -45,7 +45,7 @@ class RdmaCounter(NamedTuple):
 
 
 class RdmaCounters(NamedTuple):
-    """The counters of an output that tell of errors or congestion."""
+    """Counters of errors or congestion in an output. `unread` counts unknown lines."""
 
     counters: tuple[RdmaCounter, ...]
     unread: int
@@ -53,12 +53,16 @@ class RdmaCounters(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def wanted_counter(name: str) -> bool:
-    """Whether a counter tells of errors or congestion rather than of traffic."""
+    """Return whether a counter measures errors or congestion instead of traffic."""
     return _TRAFFIC.search(name) is None
 
 
 def parse_rdma_counters(text: str, hca: str = "") -> RdmaCounters:
-    """Read either. perfquery names no device: a line `== DEVICE PORT` before it does, or `hca`."""
+    """Parse either output.
+
+    perfquery does not print the device. A line `== DEVICE PORT` before its output names it, or else
+    `hca`.
+    """
     found: list[RdmaCounter] = []
     port, unread = 1, 0
     for number, line in lines_of(text):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports of RDMA devices as `ibstat`, `ibstatus`, `ibv_devinfo` and `rdma link` print them.
+"""Parse ports of RDMA devices in `ibstat`, `ibstatus`, `ibv_devinfo` and `rdma link`.
 
-`/sys/class/infiniband` says the same and more; these are for files that somebody brought.
+`/sys/class/infiniband` has the same data and more. These parsers are for files from the user.
 """
 
 import re
@@ -23,7 +23,10 @@ _PHYSICAL = re.compile(r"[^A-Za-z]")
 
 
 class RdmaPort(NamedTuple):
-    """A port; None is what the output does not say. `state` is ACTIVE, INIT, DOWN or ARMED."""
+    """A port. None marks a field that the output does not have.
+
+    `state` is ACTIVE, INIT, DOWN or ARMED.
+    """
 
     name: str
     port: int
@@ -40,26 +43,27 @@ class RdmaPort(NamedTuple):
 
 
 class RdmaPorts(NamedTuple):
-    """The ports of an output."""
+    """Ports of an output. `unread` counts unknown lines."""
 
     ports: tuple[RdmaPort, ...]
     unread: int
 
 
 def state_name(text: str) -> str | None:
-    """`4: ACTIVE`, `Active` and `ACTIVE` as ACTIVE; `Initializing` as INIT."""
+    """Return ACTIVE for `4: ACTIVE`, `Active` and `ACTIVE`, and INIT for `Initializing`."""
     name = text.rpartition(":")[2].strip().upper()
     return _STATES.get(name, name) or None
 
 
 def phys_name(text: str) -> str | None:
-    """`5: LinkUp`, `LINK_UP` and `Link Up` as LinkUp, `Polling` as it is."""
+    """Return LinkUp for `5: LinkUp`, `LINK_UP` and `Link Up`; other names capitalized
+    (`Polling`)."""
     name = _PHYSICAL.sub("", text.rpartition(":")[2])
     return {"linkup": "LinkUp"}.get(name.lower(), name.capitalize()) or None
 
 
 def parse_rdma_ports(text: str) -> RdmaPorts:
-    """Read any of them, also one after the other."""
+    """Parse any of these outputs, or several one after the other."""
     ports: list[RdmaPort] = []
     device, firmware, unread = "", None, 0
     in_port = False
@@ -93,7 +97,7 @@ def _any_port(line: str) -> re.Match[str] | None:
 def _with(port: RdmaPort, label: str, value: str) -> RdmaPort:
     match label:
         case "state":
-            # ibv_devinfo: PORT_ACTIVE (4).
+            # ibv_devinfo prints PORT_ACTIVE (4).
             words = value.partition(" (")[0].removeprefix("PORT_")
             return port._replace(state=state_name(words))
         case "physical state" | "phys state" | "phys_state":

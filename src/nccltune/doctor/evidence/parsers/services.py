@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of services: `systemctl is-active NAMES`, `systemctl show`, and lines `NAME STATE`."""
+"""Parse states of services: `systemctl is-active NAMES`, `systemctl show`, and lines
+`NAME STATE`."""
 
 import re
 
@@ -18,7 +19,7 @@ _SHOWN = re.compile(r"^(?P<key>Id|ActiveState|LoadState)=(?P<value>[\w@.-]{1,80}
 
 
 def parse_services(text: str) -> dict[str, str]:
-    """State by name without `.service`: active, inactive, failed, not-found, ..."""
+    """Return the state by name without `.service`: active, inactive, failed, not-found, ..."""
     found: dict[str, str] = {}
     shown: dict[str, str] = {}
 
@@ -33,7 +34,8 @@ def parse_services(text: str) -> dict[str, str]:
     for _, line in lines_of(text):
         match = _SHOWN.match(line)
         if match is not None:
-            # Services follow each other; a key that comes again begins the next.
+            # Services follow each other without a separator. A repeated key starts the next
+            # service.
             if match["key"] in shown:
                 done()
             shown[match["key"]] = match["value"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins of NCCL with the names of interfaces they define, one after the other in a text.
+"""Parse a list of NCCL's plugins with the interfaces that they define.
 
-Each begins with a line `== KIND<tab>NAMED BY<tab>PATH`; below it stands what `nm -D` or
-`readelf -Ws` prints of the file, or the names alone.
+Each plugin starts with a line `== KIND<tab>NAMED BY<tab>PATH`. The next lines are the output of
+`nm -D` or `readelf -Ws`, or only the names.
 """
 
 import re
@@ -16,7 +16,12 @@ _UNDEFINED = re.compile(r"^\s*U |\bUND\b")
 
 
 class Plugin(NamedTuple):
-    """A plugin: as what it would be loaded, what names it, the interfaces it defines."""
+    """A plugin file.
+
+    - `kind`: plugin kind that NCCL would load it as
+    - `named_by`: setting or folder that leads to it
+    - `symbols`: interfaces that it defines
+    """
 
     path: str
     kind: str
@@ -25,19 +30,19 @@ class Plugin(NamedTuple):
     line: int
 
     def of(self, *starts: str) -> list[str]:
-        """Symbols that begin so, sorted."""
+        """Return the symbols that start with one of `starts`, sorted."""
         return sorted(name for name in self.symbols if name.startswith(starts))
 
 
 class Plugins(NamedTuple):
-    """The plugins of a text."""
+    """Plugins of a text. `unread` counts lines before the first plugin."""
 
     plugins: tuple[Plugin, ...]
     unread: int
 
 
 def parse_plugins(text: str) -> Plugins:
-    """Read such a text."""
+    """Parse such a text."""
     found: list[Plugin] = []
     unread = 0
     for number, line in lines_of(text):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all readers here do alike: bytes to text, words to numbers, bus ids in one form."""
+"""Helpers of all parsers: bytes to text, words to numbers, bus ids in one format."""
 
 import re
 from collections.abc import Iterator
 
-from nccltune.formats.lines import encoding_of
+from nccltune.formats.text.lines import encoding_of
 
 _BUS_ID = re.compile(
     r"(?:(?P<domain>[0-9a-fA-F]{4,8}):)?(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})"
@@ -14,14 +14,17 @@ _INT = re.compile(r"[+-]?\d{1,18}")
 _FLOAT = re.compile(r"[+-]?\d{1,15}(?:\.\d{0,15})?(?:[eE][+-]?\d{1,2})?")
 LONGEST_LINE = 4096
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
-# No byte of these is a part of another character in UTF-8.
+# In UTF-8 these bytes are never part of another character.
 _CONTROLS = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n")
 
 
 def decode(data: bytes) -> str:
-    """The text of `data`: UTF-8, or what its byte order mark names; what is not valid becomes
-    U+FFFD, line ends become LF. Colours and control characters go: what is read here is shown on
-    terminals."""
+    """Return the text of `data`.
+
+    The encoding is UTF-8, or the one of the byte order mark. Invalid bytes become U+FFFD, line ends
+    become LF. Colours and control characters are removed, because the text may be printed on
+    terminals.
+    """
     encoding = encoding_of(data[:4])
     if encoding != "utf-8-sig":
         data = data.decode(encoding, errors="replace").encode(errors="replace")
@@ -33,8 +36,10 @@ def decode(data: bytes) -> str:
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that are not empty, each with its number from 1; of one over LONGEST_LINE characters
-    only the beginning. Only LF ends a line."""
+    """Yield the lines that are not empty, each with its number from 1.
+
+    A line is cut after LONGEST_LINE characters. Only LF ends a line.
+    """
     for number, line in enumerate(text.split("\n"), 1):
         shown = line[:LONGEST_LINE]
         if shown and not shown.isspace():
@@ -42,8 +47,10 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
 
 
 def whole(text: str | None) -> int | None:
-    """The number at the beginning of `text` (`16x`, `1980 MHz`, `0x1f` only alone); None without
-    one."""
+    """Return the integer at the start of `text` (`16x`, `1980 MHz`), None if there is none.
+
+    A hexadecimal number (`0x1f`) must be the whole text.
+    """
     if text is None:
         return None
     text = text.strip()
@@ -57,7 +64,7 @@ def whole(text: str | None) -> int | None:
 
 
 def real(text: str | None) -> float | None:
-    """The decimal number at the beginning of `text` (`26.562 GB/s`); None without one."""
+    """Return the decimal number at the start of `text` (`26.562 GB/s`), None if there is none."""
     if text is None:
         return None
     match = _FLOAT.match(text.strip())
@@ -65,9 +72,10 @@ def real(text: str | None) -> float | None:
 
 
 def bus_id(text: str) -> str | None:
-    """A PCI address in the form dddd:bb:dd.f, lower case; None where `text` begins with none.
+    """Return a PCI address in the format dddd:bb:dd.f, in lower case.
 
-    nvidia-smi writes eight digits of domain, lspci none where there is only one.
+    Returns None if `text` does not start with one. nvidia-smi prints eight digits of the domain.
+    lspci prints no domain if there is only one.
     """
     match = _BUS_ID.match(text.strip())
     if match is None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cells of `nvidia-smi topo -m`: how GPUs and NICs reach each other (drivers 384 to 580).
+"""Parse `nvidia-smi topo -m`: paths between GPUs and NICs (drivers 384 to 580).
 
-Names of NICs are those of the legend (`NIC0: mlx5_0`), or the columns' own in older drivers.
+Names of NICs are those of the legend (`NIC0: mlx5_0`). Older drivers print them as column names.
 """
 
 import re
@@ -9,15 +9,20 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import LONGEST_LINE
-from nccltune.formats.cpu_list import cpus_of
-from nccltune.formats.nvidia_smi_topo import find_header, looks_like_matrix, nic_names, read_row
+from nccltune.formats.topology.cpu_list import cpus_of
+from nccltune.formats.topology.nvidia_smi_matrix import (
+    find_header,
+    looks_like_matrix,
+    nic_names,
+    read_row,
+)
 from nccltune.model.errors import InputError
 
 _GPU = re.compile(r"^GPU(\d{1,4})$")
 
 
 class Cell(NamedTuple):
-    """How `a` reaches `b`: names as in the header, NICs by their own."""
+    """Path from `a` to `b`. GPUs have their names in the header, NICs their device names."""
 
     a: str
     b: str
@@ -27,7 +32,11 @@ class Cell(NamedTuple):
 
 
 class TopoMatrix(NamedTuple):
-    """All cells of different devices; `cpus` has the CPU affinity by GPU where there is one."""
+    """Cells of all pairs of different devices.
+
+    `cpus` has the CPU affinity by GPU, if it is printed. `unread` counts rows that could not be
+    parsed.
+    """
 
     cells: tuple[Cell, ...]
     cpus: dict[int, list[int]]
@@ -36,14 +45,16 @@ class TopoMatrix(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def gpu_number(name: str) -> int | None:
-    """3 for `GPU3`, None for a NIC."""
+    """Return 3 for `GPU3`, None for a NIC."""
     match = _GPU.match(name)
     return int(match[1]) if match else None
 
 
 def parse_topo_matrix(text: str) -> TopoMatrix:
-    """Read the matrix, whether its cells are parted by tabs or spaces. A row that was cut or
-    damaged costs only itself."""
+    """Parse the matrix. Its cells may be separated by tabs or spaces.
+
+    A row that is cut or damaged is skipped.
+    """
     lines = [line[:LONGEST_LINE] for line in text.split("\n")]
     try:
         at, columns, trailing = find_header(lines, "topo")

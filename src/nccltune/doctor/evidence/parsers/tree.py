@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of small files under /sys and /proc, as `grep -H . FILES` prints them (`PATH:VALUE`), and
-links as `ls -ld` prints them (`... PATH -> TARGET`)."""
+"""Parse values of small files under /sys and /proc, and links.
+
+Values have the format of `grep -H . FILES` (`PATH:VALUE`), links that of `ls -ld`
+(`... PATH -> TARGET`).
+"""
 
 import re
 from collections.abc import Iterable
@@ -10,33 +13,33 @@ from nccltune.doctor.evidence.parsers.text import LONGEST_LINE
 
 _LINK = re.compile(r"(?:^|\s)(?P<path>/\S+) -> (?P<target>\S+)$")
 _LISTED = re.compile(r"^[-dlcbps][-rwxsStT]{9}[.+@]? .* (?P<path>/\S+)$")
-# A bus id, or the name of a root bus (pci0000:3a), as a part of a path.
+# A bus id, or the name of a root bus (pci0000:3a), in a path.
 _BUS_PART = re.compile(
     r"(?:pci)?[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}\.[0-7])?(?=[/:]|$)"
 )
 
 
 class Value(NamedTuple):
-    """What a file holds (several lines are parted by LF), and its line in the collected text."""
+    """Content of a file (several lines are joined by LF), and its line in the collected text."""
 
     text: str
     line: int
 
 
 class Tree(NamedTuple):
-    """Values and links by their whole paths, in the order of the text."""
+    """Values and links by their full paths, in the order of the text. `unread` counts bad lines."""
 
     values: dict[str, Value]
     links: dict[str, Value]
     unread: int
 
     def get(self, path: str) -> str | None:
-        """The value of a file, None where it is not there."""
+        """Return the value of a file, None if it is not in the tree."""
         found = self.values.get(path)
         return None if found is None else found.text
 
     def children(self, folder: str) -> dict[str, dict[str, str]]:
-        """Values below `folder`, by the name of its entry and the rest of the path."""
+        """Return values below `folder`, by the name of its entry and the rest of the path."""
         start = folder.rstrip("/") + "/"
         found: dict[str, dict[str, str]] = {}
         for path, value in self.values.items():
@@ -46,14 +49,17 @@ class Tree(NamedTuple):
         return found
 
     def link(self, path: str) -> str | None:
-        """The last part of a link's target: the name of a driver, a group, a device."""
+        """Return the last part of a link's target: the name of a driver, a group, a device."""
         found = self.links.get(path)
         return None if found is None else found.text.rstrip("/").rpartition("/")[2]
 
 
 def parse_tree(text: str) -> Tree:
-    """Read such a text. A bus id in a path holds colons too: the value begins behind the first
-    colon that is not one of them."""
+    """Parse such a text.
+
+    A bus id in a path also contains colons. The value starts after the first colon that is not part
+    of a bus id.
+    """
     values: dict[str, Value] = {}
     links: dict[str, Value] = {}
     unread = 0
@@ -91,7 +97,7 @@ def _parted(line: str) -> tuple[str, str, str]:
 
 def _put(values: dict[str, Value], path: str, value: str, number: int) -> None:
     before = values.get(path)
-    # grep prints one line of a file at a time.
+    # grep prints the path again for each line of a file.
     if before is None:
         values[path] = Value(value, number)
     else:
@@ -99,7 +105,7 @@ def _put(values: dict[str, Value], path: str, value: str, number: int) -> None:
 
 
 def render_tree(values: Iterable[tuple[str, str]], links: Iterable[tuple[str, str]]) -> str:
-    """The text of values and links."""
+    """Return the text of values and links."""
     out = [f"{path}:{line}" for path, value in values for line in value.split("\n")]
     out += [f"{path} -> {target}" for path, target in links]
     return "".join(f"{line}\n" for line in out)

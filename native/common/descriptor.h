@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_COMMON_DESCRIPTOR_H_
+#define NCCLTUNE_COMMON_DESCRIPTOR_H_
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace nccltune {
+
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  // A negative `fd` means none.
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { Close(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    if (this != &other) {
+      Close();
+      fd_ = other.Release();
+    }
+    return *this;
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  explicit operator bool() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+  void Close() {
+    if (fd_ >= 0) close(Release());
+  }
+  // Gives up ownership: the caller must close it.
+  [[nodiscard]] int Release() { return std::exchange(fd_, -1); }
+  // Child programs do not inherit it.
+  void CloseOnExec() const {
+    if (fd_ >= 0) fcntl(fd_, F_SETFD, FD_CLOEXEC);
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace nccltune
+
+#endif  // NCCLTUNE_COMMON_DESCRIPTOR_H_

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Unsigned integers as little-endian bytes, for data that leaves the process.
+#ifndef NCCLTUNE_COMMON_LITTLE_ENDIAN_H_
+#define NCCLTUNE_COMMON_LITTLE_ENDIAN_H_
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace nccltune::little_endian {
+
+// Writes a value; `to` must have sizeof(T) bytes from `at` on.
+template <std::unsigned_integral T>
+void Put(std::span<std::byte> to, size_t at, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    to[at + i] = static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i));
+  }
+}
+
+// Reads a value; `from` must have sizeof(T) bytes from `at` on.
+template <std::unsigned_integral T>
+T Get(std::span<const std::byte> from, size_t at) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    value |= uint64_t{std::to_integer<uint8_t>(from[at + i])} << (8 * i);
+  }
+  return static_cast<T>(value);
+}
+
+template <std::unsigned_integral T>
+T Get(std::string_view from, size_t at) {
+  return Get<T>(std::as_bytes(std::span(from)), at);
+}
+
+template <std::unsigned_integral T>
+void Append(std::string* to, T value) {
+  std::array<std::byte, sizeof(T)> bytes{};
+  Put(bytes, 0, value);
+  to->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+}  // namespace nccltune::little_endian
+
+#endif  // NCCLTUNE_COMMON_LITTLE_ENDIAN_H_

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_COMMON_TOKEN_H_
+#define NCCLTUNE_COMMON_TOKEN_H_
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace nccltune {
+
+// A shared secret of 128 random bits. Only the processes of one run, or the two ends of one
+// listener, know it.
+using Token = std::array<std::byte, 16>;
+
+// Returns nothing if the kernel provides no random numbers.
+std::optional<Token> NewToken();
+
+// Parses 32 hexadecimal digits.
+std::optional<Token> ParseToken(std::string_view text);
+
+// Compares in constant time.
+bool SameToken(const Token& a, const Token& b);
+
+}  // namespace nccltune
+
+#endif  // NCCLTUNE_COMMON_TOKEN_H_

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first failure of this process, from any thread.
+#ifndef NCCLTUNE_HOST_NET_FIRST_FAILURE_H_
+#define NCCLTUNE_HOST_NET_FIRST_FAILURE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "host/net/clock.h"
+
+namespace nccltune::host::net {
+
+class FirstFailure {
+ public:
+  // Stores only the first text. Returns false, so that callers can return it.
+  bool Fail(std::string text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!failed_.load(std::memory_order_relaxed)) {
+      text_ = std::move(text);
+      at_ns_ = NowNs();
+      failed_.store(true, std::memory_order_release);
+    }
+    return false;
+  }
+
+  // Takes over a failure of the other process if it is earlier.
+  void Adopt(std::string text, int64_t at_ns) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (failed_.load(std::memory_order_relaxed) && at_ns_ <= at_ns) return;
+    text_ = std::move(text);
+    at_ns_ = at_ns;
+    failed_.store(true, std::memory_order_release);
+  }
+
+  bool ok() const { return !failed_.load(std::memory_order_acquire); }
+
+  std::string text() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return text_;
+  }
+
+  // Time of the failure on the monotonic clock, which all processes of a machine share.
+  int64_t at_ns() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return at_ns_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::atomic<bool> failed_{false};
+  std::string text_;
+  int64_t at_ns_ = 0;
+};
+
+}  // namespace nccltune::host::net
+
+#endif  // NCCLTUNE_HOST_NET_FIRST_FAILURE_H_

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of one of the two processes: its watched threads, the control connection to the other
+// process, and the first failure.
+#ifndef NCCLTUNE_HOST_NET_HOST_PROCESS_H_
+#define NCCLTUNE_HOST_NET_HOST_PROCESS_H_
+
+#include <sys/eventfd.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "abi/tuner_types.h"
+#include "common/descriptor.h"
+#include "host/net/first_failure.h"
+#include "host/net/options.h"
+#include "host/net/peer_link.h"
+
+namespace nccltune::host::net {
+
+// An eventfd that wakes a polling thread.
+class Event {
+ public:
+  Event() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  // Readable after Set, until Clear.
+  int fd() const { return event_.fd(); }
+  void Set() const {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(fd(), &one, sizeof one);
+  }
+  void Clear() const {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t n = read(fd(), &count, sizeof count);
+  }
+
+ private:
+  Descriptor event_;
+};
+
+// An error that the plugin reported after its peer was killed, was stopped, or had closed its
+// connections. It is expected.
+struct PeerLossError {
+  std::string call;
+  std::string result;
+  int64_t at_ns = 0;
+};
+
+class HostProcess {
+ public:
+  // `peer` is the process id of rank 1 if rank 0 may send it signals, else 0.
+  HostProcess(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer);
+
+  const NetCheckOptions& options() const { return options_; }
+  int rank() const { return rank_; }
+  FirstFailure& first_failure() { return first_failure_; }
+
+  // Runs each function in a thread of its own and returns when all have ended. Returns true if
+  // nothing failed in either process. If a plugin call does not return within the timeout, the
+  // process exits.
+  bool Run(const std::vector<std::function<void()>>& parts);
+
+  // Like Run. Meanwhile rank 0 kills, stops or continues the other process if the options ask for
+  // it.
+  bool RunDisturbed(const std::vector<std::function<void()>>& parts);
+
+  // Resets the state that ended the last round. Both processes have finished that round.
+  void StartRound();
+
+  // Waits until both processes have called it. Returns false if something failed in one of them.
+  bool Barrier();
+  // Waits for a message of the other process. Returns false if something failed meanwhile.
+  bool Await(PeerMessage type, std::string* text);
+  bool Send(PeerMessage type, std::string_view text) { return link_->Send(type, text); }
+
+  // For threads of Run, without blocking: Post queues a message to the other process, Received
+  // returns a message from it.
+  void Post(PeerMessage type, std::string text);
+  bool Received(PeerMessage type, std::string* text);
+
+  // Whether all threads must stop, because something failed or the other process is lost.
+  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+  // Records a failure and stops all threads. Always returns false, so that callers can return it.
+  bool Fail(std::string text);
+  // Handles an error that `call` of the plugin returned. It is a failure unless the loss of the
+  // other process explains it. Returns false.
+  bool PluginError(const std::string& where, const char* call, abi::Result result);
+
+  // Whether the other process has started to close its connections.
+  bool peer_closing() const { return peer_closing_.load(std::memory_order_acquire); }
+
+  // Whether and when the other process was killed or stopped for good, and the error the plugin
+  // reported after that.
+  bool peer_disturbed() const { return disturbed_at_ns_.load(std::memory_order_acquire) != 0; }
+  int64_t disturbed_at_ns() const { return disturbed_at_ns_.load(std::memory_order_acquire); }
+  const std::optional<PeerLossError>& loss() const { return loss_; }
+  bool peer_ended() const { return link_->ended(); }
+
+  // Ends a failed run and returns the exit status. It sends the failure to the other process. Rank
+  // 0 waits for the other side's failure, since the earlier one is reported. It prints the failure
+  // if that is this process's task.
+  int Finish();
+
+ private:
+  bool RunWatched(const std::vector<std::function<void()>>& parts, bool disturb);
+  void ReceiveFromPeer();
+  void SendPosted();
+  void Disturb(int64_t now_ns);
+  bool ExpectsLoss();
+
+  const NetCheckOptions& options_;
+  int rank_;
+  std::unique_ptr<PeerLink> link_;
+  pid_t peer_;
+  Event wake_;
+  std::mutex mail_mutex_;
+  std::vector<std::pair<PeerMessage, std::string>> outbox_;
+  std::vector<std::pair<PeerMessage, std::string>> inbox_;
+  FirstFailure first_failure_;
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> peer_closing_{false};
+  std::atomic<int64_t> disturbed_at_ns_{0};
+  int64_t disturbing_since_ns_ = 0;
+  int disturbances_ = 0;
+  bool peer_failed_ = false;
+  std::optional<PeerLossError> loss_;  // written by the progress thread and read after it has ended
+};
+
+// Exit statuses of the program.
+inline constexpr int kOk = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kCannotRun = 3;
+// A forked process that only saw the other one end. The parent, which waits for both, reports the
+// cause.
+inline constexpr int kPeerVanished = 10;
+// A forked process that completed. Not 0, because a plugin may call exit(0).
+inline constexpr int kRankSucceeded = 11;
+
+}  // namespace nccltune::host::net
+
+#endif  // NCCLTUNE_HOST_NET_HOST_PROCESS_H_

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tables that NCCL finds by symbol, one for each version of the net interface, and the
+// functions that adapt their signatures to plugin.h. A table entry has the same name in all
+// versions: its type selects the overload. All versions behave the same. A comment at each overload
+// names what its version adds.
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/net_v10.h"
+#include "abi/net_v11.h"
+#include "abi/net_v12.h"
+#include "abi/net_v6.h"
+#include "abi/net_v7.h"
+#include "abi/net_v8.h"
+#include "abi/net_v9.h"
+#include "common/export.h"
+#include "net/plugin.h"
+#include "net/profiler_event.h"
+
+namespace nccltune::net {
+namespace {
+
+// v6 to v9 (NCCL 2.13 to 2.25).
+template <int version>
+abi::Result Init(abi::LogFunction log) {
+  return plugin::Init(version, log);
+}
+
+// v10 (NCCL 2.26): adds the profiler callback.
+template <int version>
+abi::Result Init(abi::LogFunction log, abi::NetProfilerCallback profiler) {
+  TakeProfiler(profiler);
+  return plugin::Init(version, log);
+}
+
+// Since v11 (NCCL 2.28): one context for each communicator.
+template <int version>
+abi::Result Init(void** context, uint64_t /*communicator_id*/, abi::NetCommConfig* config,
+                 abi::LogFunction log, abi::NetProfilerCallback profiler) {
+  TakeProfiler(profiler);
+  return plugin::Init(version, context, config, log);
+}
+
+// NCCL does not clear `properties`: every field of every version is set here.
+template <typename Properties>
+abi::Result GetProperties(int device, Properties* properties) {
+  using Ours = plugin::Properties;
+  Ours facts = {};
+  const abi::Result result = plugin::GetProperties(device, properties, &facts);
+  if (result != abi::kSuccess) return result;
+  Properties& filled = *properties;
+  filled = {};
+  filled.name = facts.name;
+  filled.pci_path = facts.pci_path;
+  filled.guid = facts.guid;
+  filled.ptr_support = Ours::kPointerSupport;
+  filled.speed = facts.speed_mbps;
+  filled.port = Ours::kPort;
+  filled.latency = Ours::kLatency;
+  filled.max_comms = Ours::kMaxComms;
+  filled.max_recvs = Ours::kMaxReceives;
+  if constexpr (requires { filled.net_device_type; }) {  // since v7
+    filled.net_device_type = abi::kNetDeviceHost;
+    filled.net_device_version = abi::kNetDeviceNoVersion;
+  }
+  if constexpr (requires { filled.reg_is_global; }) {  // since v8
+    filled.reg_is_global = Ours::kRegIsGlobal;
+  }
+  if constexpr (requires { filled.v_device; }) {  // since v9; four members, eight since v12
+    filled.force_flush = Ours::kForceFlush;
+    filled.v_device = plugin::MembersOf<decltype(filled.v_device)>(facts);
+    filled.max_p2p_bytes = Ours::kMaxBytes;
+    filled.max_coll_bytes = Ours::kMaxBytes;
+  }
+  if constexpr (requires { filled.max_multi_request_size; }) {  // since v11
+    filled.max_multi_request_size = Ours::kMaxMultiRequestSize;
+  }
+  if constexpr (requires { filled.rail_id; }) {  // since v12
+    filled.rail_id = abi::kNetUndefined;
+    filled.plane_id = abi::kNetUndefined;
+  }
+  return abi::kSuccess;
+}
+
+// v6.
+abi::Result Connect(int device, void* handle, void** send_comm) {
+  return plugin::Connect(device, nullptr, handle, send_comm);
+}
+
+// v7 to v9: adds a device handle.
+abi::Result Connect(int device, void* handle, void** send_comm,
+                    abi::NetDeviceHandle** /*send_device*/) {
+  return plugin::Connect(device, nullptr, handle, send_comm);
+}
+
+// v10: adds the traffic class of the connection.
+abi::Result Connect(int device, abi::NetCommConfig* config, void* handle, void** send_comm,
+                    abi::NetDeviceHandle** /*send_device*/) {
+  return plugin::Connect(device, config, handle, send_comm);
+}
+
+// Since v11: the traffic class is part of the context.
+abi::Result Connect(void* context, int device, void* handle, void** send_comm,
+                    abi::NetDeviceHandle** /*send_device*/) {
+  return plugin::Connect(context, device, handle, send_comm);
+}
+
+// Since v7.
+abi::Result Accept(void* listen_comm, void** recv_comm, abi::NetDeviceHandle** /*recv_device*/) {
+  return plugin::Accept(listen_comm, recv_comm);
+}
+
+// Size is an int until v7 and a size_t since v8.
+template <typename Size>
+abi::Result RegMr(void* comm, void* /*data*/, Size /*size*/, int type, void** mhandle) {
+  return plugin::RegMr(comm, type, mhandle);
+}
+
+// v6 to v9. Size is an int until v8 and a size_t in v9, here and in Irecv.
+template <typename Size>
+abi::Result Isend(void* send_comm, void* data, Size size, int /*tag*/, void* /*mhandle*/,
+                  void** request) {
+  return plugin::Isend(send_comm, data, static_cast<size_t>(size), request);
+}
+
+// Since v10: adds the profiler's handle.
+abi::Result Isend(void* send_comm, void* data, size_t size, int /*tag*/, void* /*mhandle*/,
+                  void* phandle, void** request) {
+  return plugin::Isend(send_comm, data, size, request, phandle);
+}
+
+// v6 to v9.
+template <typename Size>
+abi::Result Irecv(void* recv_comm, int count, void** data, Size* sizes, int* /*tags*/,
+                  void** /*mhandles*/, void** request) {
+  return plugin::Irecv(recv_comm, count, data, sizes, request);
+}
+
+// Since v10.
+abi::Result Irecv(void* recv_comm, int count, void** data, size_t* sizes, int* /*tags*/,
+                  void** /*mhandles*/, void** phandles, void** request) {
+  return plugin::Irecv(recv_comm, count, data, sizes, request,
+                       phandles == nullptr ? nullptr : *phandles);
+}
+
+// Since v11. Ignored: our number of flows does not depend on the number of connections.
+abi::Result SetNetAttr(void* /*context*/, abi::NetAttr* /*attributes*/) { return abi::kSuccess; }
+
+}  // namespace
+
+extern "C" {
+
+NCCLTUNE_EXPORT extern const abi::NetV6 ncclNetPlugin_v6;
+const abi::NetV6 ncclNetPlugin_v6 = {
+    .name = plugin::kName,
+    .init = Init<6>,
+    .devices = plugin::Devices,
+    .get_properties = GetProperties,
+    .listen = plugin::Listen,
+    .connect = Connect,
+    .accept = plugin::Accept,
+    .reg_mr = RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = plugin::DeregMr,
+    .isend = Isend,
+    .irecv = Irecv,
+    .iflush = plugin::Iflush,
+    .test = plugin::Test,
+    .close_send = plugin::CloseSend,
+    .close_recv = plugin::CloseRecv,
+    .close_listen = plugin::CloseListen,
+};
+
+NCCLTUNE_EXPORT extern const abi::NetV7 ncclNetPlugin_v7;
+const abi::NetV7 ncclNetPlugin_v7 = {
+    .name = plugin::kName,
+    .init = Init<7>,
+    .devices = plugin::Devices,
+    .get_properties = GetProperties,
+    .listen = plugin::Listen,
+    .connect = Connect,
+    .accept = Accept,
+    .reg_mr = RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = plugin::DeregMr,
+    .isend = Isend,
+    .irecv = Irecv,
+    .iflush = plugin::Iflush,
+    .test = plugin::Test,
+    .close_send = plugin::CloseSend,
+    .close_recv = plugin::CloseRecv,
+    .close_listen = plugin::CloseListen,
+    .get_device_mr = nullptr,
+    .irecv_consumed = nullptr,
+};
+
+NCCLTUNE_EXPORT extern const abi::NetV8 ncclNetPlugin_v8;
+const abi::NetV8 ncclNetPlugin_v8 = {
+    .name = plugin::kName,
+    .init = Init<8>,
+    .devices = plugin::Devices,
+    .get_properties = GetProperties,
+    .listen = plugin::Listen,
+    .connect = Connect,
+    .accept = Accept,
+    .reg_mr = RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = plugin::DeregMr,
+    .isend = Isend,
+    .irecv = Irecv,
+    .iflush = plugin::Iflush,
+    .test = plugin::Test,
+    .close_send = plugin::CloseSend,
+    .close_recv = plugin::CloseRecv,
+    .close_listen = plugin::CloseListen,
+    .get_device_mr = nullptr,
+    .irecv_consumed = nullptr,
+};
+
+NCCLTUNE_EXPORT extern const abi::NetV9 ncclNetPlugin_v9;
+const abi::NetV9 ncclNetPlugin_v9 = {
+    .name = plugin::kName,
+    .init = Init<9>,
+    .devices = plugin::Devices,
+    .get_properties = GetProperties,
+    .listen = plugin::Listen,
+    .connect = Connect,
+    .accept = Accept,
+    .reg_mr = RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = plugin::DeregMr,
+    .isend = Isend,
+    .irecv = Irecv,
+    .iflush = plugin::Iflush,
+    .test = plugin::Test,
+    .close_send = plugin::CloseSend,
+    .close_recv = plugin::CloseRecv,
+    .close_listen = plugin::CloseListen,
+    .get_device_mr = nullptr,
+    .irecv_consumed = nullptr,
+    .make_v_device = plugin::MakeVDevice,
+};
+
+NCCLTUNE_EXPORT extern const abi::NetV10 ncclNetPlugin_v10;
+const abi::NetV10 ncclNetPlugin_v10 = {
+    .name = plugin::kName,
+    .init = Init<10>,
+    .devices = plugin::Devices,
+    .get_properties = GetProperties,
+    .listen = plugin::Listen,
+    .connect = Connect,
+    .accept = Accept,
+    .reg_mr = RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = plugin::DeregMr,
+    .isend = Isend,
+    .irecv = Irecv,
+    .iflush = plugin::Iflush,
+    .test = plugin::Test,
+    .close_send = plugin::CloseSend,
+    .close_recv = plugin::CloseRecv,
+    .close_listen = plugin::CloseListen,
+    .get_device_mr = nullptr,
+    .irecv_consumed = nullptr,
+    .make_v_device = plugin::MakeVDevice,
+};
+
+NCCLTUNE_EXPORT extern const abi::NetV11 ncclNetPlugin_v11;
+const abi::NetV11 ncclNetPlugin_v11 = {
+    .name = plugin::kName,
+    .init = Init<11>,
+    .devices = plugin::Devices,
+    .get_properties = GetProperties,
+    .listen = plugin::Listen,
+    .connect = Connect,
+    .accept = Accept,
+    .reg_mr = RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = plugin::DeregMr,
+    .isend = Isend,
+    .irecv = Irecv,
+    .iflush = plugin::Iflush,
+    .test = plugin::Test,
+    .close_send = plugin::CloseSend,
+    .close_recv = plugin::CloseRecv,
+    .close_listen = plugin::CloseListen,
+    .get_device_mr = nullptr,
+    .irecv_consumed = nullptr,
+    .make_v_device = plugin::MakeVDevice,
+    .finalize = plugin::Finalize,
+    .set_net_attr = SetNetAttr,
+};
+
+NCCLTUNE_EXPORT extern const abi::NetV12 ncclNetPlugin_v12;
+const abi::NetV12 ncclNetPlugin_v12 = {
+    .name = plugin::kName,
+    .init = Init<12>,
+    .devices = plugin::Devices,
+    .get_properties = GetProperties,
+    .listen = plugin::Listen,
+    .connect = Connect,
+    .accept = Accept,
+    .reg_mr = RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = plugin::DeregMr,
+    .isend = Isend,
+    .irecv = Irecv,
+    .iflush = plugin::Iflush,
+    .test = plugin::Test,
+    .close_send = plugin::CloseSend,
+    .close_recv = plugin::CloseRecv,
+    .close_listen = plugin::CloseListen,
+    .get_device_mr = nullptr,
+    .irecv_consumed = nullptr,
+    .make_v_device = plugin::MakeVDevice,
+    .finalize = plugin::Finalize,
+    .set_net_attr = SetNetAttr,
+};
+
+}  // extern "C"
+
+}  // namespace nccltune::net

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File descriptors of the process: the limit, how many are in use, and the message when they run
+// out.
+#ifndef NCCLTUNE_NET_DESCRIPTORS_H_
+#define NCCLTUNE_NET_DESCRIPTORS_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/log.h"
+#include "net/socket.h"
+
+namespace nccltune::net {
+
+// Raises the soft limit of RLIMIT_NOFILE to `wanted`, or to the hard limit if that is lower. Never
+// lowers it. Returns the new limit, or 0 if nothing changed.
+uint64_t RaiseDescriptorLimit(uint64_t wanted);
+
+struct DescriptorUse {
+  uint64_t limit = 0;
+  uint64_t used = 0;
+
+  uint64_t free() const { return used < limit ? limit - used : 0; }
+};
+// Counts the open descriptors. `used` is 0 if counting would take long (Linux before 6.2 with a
+// high limit).
+DescriptorUse ReadDescriptorUse();
+
+// Returns how many of `wanted` descriptors one new connection or thread pool may take. That is a
+// sixteenth of the free ones, so that later users get some too, but at least `least`.
+uint64_t DescriptorShare(uint64_t wanted, uint64_t least);
+
+// Returns whether `error` is EMFILE or ENFILE.
+bool IsDescriptorShortage(int error);
+
+// Returns the message, such as "accept: Too many open files: 64 file descriptors are allowed and 64
+// are in use; ...". `error` 0: few are left, but they have not run out.
+std::string ShortageText(const char* what, int error);
+
+// Logs ShortageText: as a warning the first time in the process, at INFO later.
+void ReportShortage(const Log& log, const char* what, int error) noexcept;
+// Makes the next shortage a warning again. For tests.
+void ForgetShortages();
+
+// One descriptor that all acceptors of the process keep in reserve. When no other is free, it is
+// released to accept a connection, which can then be refused with a reason.
+class SpareDescriptor {
+ public:
+  // Returns the instance that all acceptors share.
+  static std::shared_ptr<SpareDescriptor> Get();
+
+  SpareDescriptor() { Restore(); }
+
+  // Closes the reserved descriptor. Returns false if it was released already.
+  bool Release();
+  // Reserves a descriptor again. Returns whether one is reserved.
+  bool Restore();
+
+ private:
+  std::mutex mutex_;
+  Descriptor reserved_;
+};
+
+}  // namespace nccltune::net
+
+#endif  // NCCLTUNE_NET_DESCRIPTORS_H_

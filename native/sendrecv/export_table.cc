@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/export_table.h"
+
+namespace nccltune::sendrecv {
+
+// Entries are reused in a cycle. A peer that reads an entry while it is withdrawn must not find new
+// memory in it at once.
+ExportEntry* ExportTable::FindFree() {
+  for (size_t i = 0; i < Card::kExports; ++i) {
+    ExportEntry& entry = card_.exports[(next_ + i) % Card::kExports];
+    if (entry.number.load() != 0) continue;
+    next_ = (next_ + i + 1) % Card::kExports;
+    return &entry;
+  }
+  return nullptr;
+}
+
+void ExportTable::Publish(ExportEntry* entry) {
+  entry->wanted.store(0);
+  entry->imported.store(0);
+  entry->refused.store(0);
+  entry->number.store(++made_);
+}
+
+void ExportTable::Withdraw(ExportEntry* entry) {
+  entry->number.store(0);
+  NotifyPeers();
+}
+
+ExportLookup ExportTable::Request(ExportEntry* entry, uint64_t offset, size_t peer) {
+  ExportLookup lookup = {
+      .status = ExportStatus::kPending, .number = entry->number.load(), .offset = offset};
+  if ((entry->wanted.fetch_or(PlaceBit(peer)) & PlaceBit(peer)) == 0) NotifyPeers();
+  if ((entry->imported.load() & PlaceBit(peer)) != 0) lookup.status = ExportStatus::kMapped;
+  if ((entry->refused.load() & PlaceBit(peer)) != 0) lookup.status = ExportStatus::kRefused;
+  return lookup;
+}
+
+}  // namespace nccltune::sendrecv

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory of this rank that peers copy to or from. It is exported in the rank's card when it first
+// holds a message. The peer maps it at its next call. Until then NCCL carries the messages in it.
+#ifndef NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_
+#define NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "sendrecv/cuda_driver.h"
+#include "sendrecv/export_table.h"
+#include "sendrecv/mailbox.h"
+#include "sendrecv/segment.h"
+#include "sendrecv/spans.h"
+
+namespace nccltune::sendrecv {
+
+// The memory that this rank exports. Not thread-safe.
+class ExportedMemory {
+ public:
+  // `mailbox`: null if the system has none; then only memory with legacy handles is exported.
+  // `place`: of this rank.
+  ExportedMemory(const CudaDriver& driver, Card& card, Mailbox* mailbox, size_t place)
+      : driver_(driver), card_(card), table_(card), spans_(driver, table_, mailbox, place) {}
+  // Withdraws everything.
+  ~ExportedMemory();
+  ExportedMemory(const ExportedMemory&) = delete;
+  ExportedMemory& operator=(const ExportedMemory&) = delete;
+
+  // Exports the memory of a message to a peer, if that is not done yet. Returns whether the peer
+  // has mapped it.
+  ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
+
+  // Withdraws allocations that were freed. Find calls this about once a second. Until then peers
+  // keep the memory mapped.
+  void WithdrawFreed();
+  // Withdraws changed spans that no message uses. Do not call it between Find and the Post of a
+  // message.
+  void WithdrawStale(const Spans::InUse& in_use) { spans_.WithdrawStale(in_use); }
+
+ private:
+  struct KnownAllocation {
+    Allocation allocation;
+    size_t index = 0;
+  };
+  ExportEntry* Export(const Allocation& allocation);
+  void Withdraw(const KnownAllocation& known);
+
+  const CudaDriver& driver_;
+  Card& card_;
+  std::map<cu::Pointer, KnownAllocation> known_;  // by base address
+  ExportTable table_;
+  Spans spans_;
+  std::chrono::steady_clock::time_point checked_;
+};
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory mapped with cuMemMap. It consists of adjacent chunks, and each chunk is shared with other
+// processes as a file descriptor.
+#ifndef NCCLTUNE_SENDRECV_CHUNKS_H_
+#define NCCLTUNE_SENDRECV_CHUNKS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/descriptor.h"
+#include "sendrecv/cuda_driver.h"
+
+namespace nccltune::sendrecv {
+
+// The mapping of a chunk, as CUDA reports it.
+struct MappedChunk {
+  DeviceAddress base = 0;
+  uint64_t bytes = 0;
+  uint64_t id = 0;     // buffer id: identifies the mapping
+  uint64_t block = 0;  // memory block id: identifies the memory behind the mapping
+  int device = -1;
+
+  DeviceAddress end() const { return base + bytes; }
+  bool operator==(const MappedChunk&) const = default;
+};
+
+// Memory of an imported chunk, mapped or not.
+struct ChunkMemory {
+  cu::Memory memory = 0;
+  uint64_t bytes = 0;
+};
+
+// CUDA's operations on chunks. Cheap to construct.
+class MappedChunks {
+ public:
+  explicit MappedChunks(const CudaDriver& driver) : driver_(driver), api_(driver.api()) {}
+
+  // Returns whether the driver has all needed functions.
+  bool IsSupported() const;
+
+  // Returns the chunk at an address of GPU memory. Returns nothing for other memory, or if the
+  // driver cannot tell.
+  std::optional<MappedChunk> Find(DeviceAddress address) const;
+  // Returns whether the chunk was created for sharing by file descriptor.
+  bool IsShareable(const MappedChunk& chunk) const;
+  // Returns an empty descriptor if CUDA refuses.
+  Descriptor Export(const MappedChunk& chunk) const;
+
+  // Returns 0 if CUDA refuses. The caller keeps the descriptor.
+  cu::Memory Import(const Descriptor& descriptor) const;
+  void Release(cu::Memory memory) const;
+  // Maps the chunks one after the other, accessible to the driver's GPU. Returns 0 if CUDA refuses;
+  // then nothing stays mapped. The caller keeps the chunks; the mapping remains valid after they
+  // are released.
+  DeviceAddress Map(const std::vector<ChunkMemory>& chunks) const;
+  void Unmap(DeviceAddress base, uint64_t bytes) const;
+
+ private:
+  bool MapInto(DeviceAddress base, const std::vector<ChunkMemory>& chunks, uint64_t* mapped) const;
+
+  const CudaDriver& driver_;
+  const cu::Api& api_;
+};
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_CHUNKS_H_

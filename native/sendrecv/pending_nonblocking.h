@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Communicators and groups whose NCCL call has returned ncclInProgress, because a communicator is
+// nonblocking. When the application polls or makes its next call, this asks NCCL whether its part
+// is complete. Then the library does its own part.
+#ifndef NCCLTUNE_SENDRECV_PENDING_NONBLOCKING_H_
+#define NCCLTUNE_SENDRECV_PENDING_NONBLOCKING_H_
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "sendrecv/calls.h"
+#include "sendrecv/communicator.h"
+#include "sendrecv/interpose.h"
+
+namespace nccltune::sendrecv {
+
+class PendingNonblocking {
+ public:
+  // Called with a communicator that NCCL has created.
+  using Begin = std::function<void(const std::shared_ptr<Communicator>& made, nccl::Comm comm)>;
+  PendingNonblocking(const Native& native, Begin begin)
+      : native_(native), begin_(std::move(begin)) {}
+
+  // Adds a communicator that NCCL has not created yet.
+  void AddCommunicator(std::shared_ptr<Communicator> made, nccl::Comm comm);
+  // Adds a group whose NCCL part is not complete. Ignores null.
+  void AddGroup(const std::shared_ptr<PendingGroup>& group);
+
+  // Asks NCCL about the communicator. If NCCL's part is complete, begins the communicator or
+  // finishes its last group. Returns the result of that, or NCCL's state.
+  nccl::Result Progress(nccl::Comm comm);
+  // Removes a communicator that ends, and fails its pending group.
+  void Forget(nccl::Comm comm);
+
+ private:
+  bool Any() const { return count_.load(std::memory_order_relaxed) != 0; }
+  nccl::Result StateOf(nccl::Comm comm) const;
+  void Forget(const PendingGroup& group);
+
+  const Native& native_;
+  const Begin begin_;
+  std::mutex mutex_;
+  std::map<nccl::Comm, std::shared_ptr<Communicator>> new_communicators_;
+  std::map<nccl::Comm, std::shared_ptr<PendingGroup>> groups_;
+  std::atomic<size_t> count_ = 0;  // number of entries in both maps
+};
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_PENDING_NONBLOCKING_H_

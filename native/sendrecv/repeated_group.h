@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fast path of small messages. NCCL carries them, and a group of them must cost no more than
+// without the library. Programs usually repeat such groups. So a thread remembers its last group
+// and looks nothing up while the next group matches it.
+//
+// NCCL's code evicts ours from the nearest caches between two groups. So the number of cache lines
+// touched matters, not the number of instructions.
+#ifndef NCCLTUNE_SENDRECV_REPEATED_GROUP_H_
+#define NCCLTUNE_SENDRECV_REPEATED_GROUP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sendrecv/calls.h"
+#include "sendrecv/communicator.h"
+#include "sendrecv/enqueued_work.h"
+#include "sendrecv/interpose.h"
+
+namespace nccltune::sendrecv {
+
+// The last group of a thread, if it had only small messages of one blocking communicator in one
+// stream.
+class RepeatedGroup {
+ public:
+  // Returns whether the next call of the open group matches the remembered group. Then the caller
+  // passes it to NCCL. `changes`: CommunicatorTable::changes().
+  bool TryRepeat(Role role, const void* buffer, size_t count, nccl::DataType type, int peer,
+                 nccl::Comm comm, nccl::Stream stream, uint64_t changes) {
+    if (next_ >= end_) return false;
+    RememberedCall& known = calls_[next_];
+    const bool like = comm == comm_ && stream == stream_ && peer == known.peer &&
+                      role == known.role && type == known.type && count - 1 < known.small_limit &&
+                      buffer != nullptr;
+    if (!like || (next_ == 0 && !IsCurrent(changes))) return false;
+    known.count = count;
+    ++next_;
+    return true;
+  }
+  // Returns whether the open group has repeated all calls of the last one and no others.
+  bool IsFullRepeat() const { return next_ != 0 && next_ == end_; }
+
+  // End a group, or make a single call outside of a group. They return nothing and do nothing if
+  // everything has to be looked up again.
+  [[gnu::hot]] std::optional<nccl::Result> End(const Native& native, uint64_t changes);
+  [[gnu::hot]] std::optional<nccl::Result> CallAlone(const Native& native, void* buffer,
+                                                     uint64_t changes);
+
+  // Called when the open group differs from the last one. Returns its calls so far, without
+  // communicators. TryRepeat returns false until Restart.
+  std::vector<MessageCall> StopRepeating();
+  // Called when a new group begins.
+  void Restart() {
+    next_ = 0;
+    end_ = size_;
+  }
+
+  // Remembers a completed group whose messages NCCL carried. The caller holds the mutexes of its
+  // communicators and has called EnqueuedWork::Enqueued.
+  void Remember(const GroupCalls& group, uint64_t changes);
+
+ private:
+  struct RememberedCall {
+    uint64_t small_limit = 0;  // the size up to which a message stays small, in elements
+    int peer = 0;
+    nccl::DataType type = nccl::kInt8;
+    uint32_t size = 0;  // bytes of an element
+    Role role = Role::kSender;
+    LaneEnd* end = nullptr;  // null: there is no lane
+    size_t count = 0;        // of the open group
+  };
+
+  bool IsCurrent(uint64_t changes) const {
+    return changes == changes_ && !communicator_->needs_check();
+  }
+  bool Add(const MessageCall& call);
+  void Uncount();
+  template <typename Call>
+  std::optional<nccl::Result> Run(uint64_t changes, const Call& call);
+
+  nccl::Comm comm_ = nullptr;
+  nccl::Stream stream_ = nullptr;
+  uint32_t next_ = 0;
+  uint32_t end_ = 0;  // number of calls that may be repeated
+  // size of `calls_`, in the same cache line as the others; 0: no group is remembered
+  uint32_t size_ = 0;
+  Communicator* communicator_ = nullptr;  // valid as long as `changes_` is current
+  uint64_t changes_ = 0;
+  uint64_t number_ = 0;  // of the group in EnqueuedWork
+  std::vector<RememberedCall> calls_;
+  std::vector<int> peers_;
+};
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_REPEATED_GROUP_H_

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cuts messages into chunks and assigns each chunk a slot of the buffer. Calls neither CUDA nor
+// NCCL.
+#ifndef NCCLTUNE_SENDRECV_VCCL_CHUNKS_H_
+#define NCCLTUNE_SENDRECV_VCCL_CHUNKS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sendrecv/vccl/vccl.h"
+
+namespace nccltune::sendrecv::vccl {
+
+// Returns the chunk size for a message, at most a slot. VCCL's table divides a channel's buffer by
+// 1, 2, 4, 8, 16, 32 and 64 for messages of 32, 16, 8, 4, 2, 1 MiB and less, and then by the number
+// of slots.
+uint64_t ChunkBytes(const VcclSettings& settings, uint64_t bytes);
+
+struct BufferChunk {
+  size_t channel = 0;
+  uint64_t number = 0;     // on its channel, from 1
+  DeviceAddress slot = 0;  // address in the buffer
+  uint64_t offset = 0;     // offset in the message
+  uint64_t bytes = 0;
+};
+
+// The sequence of chunks of a lane, as one side counts them.
+class ChunkSequence {
+ public:
+  ChunkSequence(const VcclSettings& settings, DeviceAddress base)
+      : settings_(settings), base_(base) {}
+
+  // Returns the chunks of the next message, by channel and offset.
+  std::vector<BufferChunk> NextMessage(uint64_t bytes);
+
+ private:
+  VcclSettings settings_;
+  DeviceAddress base_;
+  std::array<uint64_t, kMaxChannels> numbers_ = {};
+};
+
+}  // namespace nccltune::sendrecv::vccl
+
+#endif  // NCCLTUNE_SENDRECV_VCCL_CHUNKS_H_

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The `vccl` policy (NCCLTUNE_SENDRECV_POLICY=vccl): messages go in chunks through a buffer in the
+// receiver's GPU memory. The sender's copy engine fills slots of the buffer and the receiver's copy
+// engine empties them, on several channels at once. This is the method of VCCL's send/recv without
+// SMs (sii-research/VCCL, psm_p2p.cc), with adjustable parameters. It exists to be compared with
+// zero copy.
+//
+// The rest of the library uses this header alone:
+//   interceptor.cc   ReadSettings
+//   communicator.cc  LaneBuffer: allocates, exports and maps the buffer of a lane
+//   lane.h           SharedState: its part of a lane's shared memory
+//   group.cc         Channels: the operations of a message; plan.cc gives each channel a stream
+// decision.cc decides which messages go this way: all that a copy engine may carry.
+#ifndef NCCLTUNE_SENDRECV_VCCL_VCCL_H_
+#define NCCLTUNE_SENDRECV_VCCL_VCCL_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sendrecv/driver.h"
+#include "sendrecv/gate.h"
+#include "sendrecv/operation.h"
+
+namespace nccltune::sendrecv {
+class CudaDriver;
+class ImportedMemory;
+class ExportedMemory;
+struct ExportLookup;
+}  // namespace nccltune::sendrecv
+
+namespace nccltune::sendrecv::vccl {
+
+inline constexpr size_t kMaxChannels = 8;
+
+// Equal on both sides.
+struct VcclSettings {
+  uint64_t channel_bytes = uint64_t{64} << 20;  // bytes of the buffer for each channel
+  uint64_t slots = 1;                           // number of slots of a channel's buffer
+  uint64_t channels = 2;
+  uint64_t chunk_bytes = 0;  // 0: use VCCL's table
+  // a message uses one channel for each such number of bytes
+  uint64_t min_channel_bytes = uint64_t{1} << 19;
+
+  uint64_t lane_bytes() const { return channels * channel_bytes; }
+};
+
+VcclSettings ReadSettings(std::vector<std::string>* problems);
+// Returns the settings that must be equal on both sides, as a text.
+std::string SharedSettingsText(const VcclSettings& settings);
+
+// The policy's part of a lane's shared memory. It is all zero at first.
+struct SharedState {
+  // The number of the receiver's buffer in its export table; 0: not exported yet.
+  alignas(64) std::atomic<uint64_t> buffer = 0;
+  // The flags count the chunks of the channel.
+  struct Channel {
+    alignas(64) Flag filled = 0;
+    alignas(64) Flag emptied = 0;
+    std::atomic<uint32_t> enqueued = 0;  // the last chunk that either side has enqueued
+  };
+  std::array<Channel, kMaxChannels> channels;
+};
+
+// Ends all waits for chunks. A peer that is still running overwrites the flags, so this is called
+// repeatedly.
+void EndWaits(SharedState& shared);
+
+class ChunkSequence;
+
+// One side of the channels of a lane.
+class Channels {
+ public:
+  // `base`: the address of the buffer on this side.
+  Channels(const VcclSettings& settings, SharedState& shared, Role role, DeviceAddress base);
+  ~Channels();
+
+  // Returns the operations of the next message, by channel. Each channel has one stream, so that
+  // its chunks stay in order. Both sides must call this for the same messages in the same order.
+  std::vector<std::vector<Operation>> NextMessage(DeviceAddress address, uint64_t bytes);
+
+ private:
+  SharedState& shared_;
+  Role role_;
+  uint64_t slots_;
+  std::unique_ptr<ChunkSequence> chunks_;
+};
+
+// The memory of a lane's buffer, on one side.
+class LaneBuffer {
+ public:
+  struct Memory {
+    CudaDriver& driver;
+    ExportedMemory& exported;        // used by the receiver
+    const ImportedMemory& imported;  // used by the sender
+  };
+  // `peer`: its rank. `place`: its place in the segment.
+  LaneBuffer(const VcclSettings& settings, SharedState& shared, Role role, const Memory& memory,
+             int peer, size_t place);
+  ~LaneBuffer();
+  LaneBuffer(const LaneBuffer&) = delete;
+  LaneBuffer& operator=(const LaneBuffer&) = delete;
+
+  // Returns where the buffer is, like the memory of a zero-copy message. The receiver allocates it
+  // at the first call.
+  ExportLookup Find();
+  // Returns null until Find has returned ExportStatus::kMapped.
+  Channels* channels() { return channels_.get(); }
+  // Frees the memory. No operation may use it any more.
+  void Free();
+
+ private:
+  ExportLookup FindOfReceiver();
+  ExportLookup FindOfSender();
+
+  const VcclSettings settings_;
+  SharedState& shared_;
+  Role role_;
+  Memory memory_;
+  int peer_;
+  size_t place_;
+  DeviceAddress allocated_ = 0;
+  bool refused_ = false;  // the allocation has failed
+  std::unique_ptr<Channels> channels_;
+};
+
+}  // namespace nccltune::sendrecv::vccl
+
+#endif  // NCCLTUNE_SENDRECV_VCCL_VCCL_H_

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tables that NCCL finds by symbol, one for each version of the tuner interface, and the
+// functions that adapt their signatures to plugin.h. A table entry has the same name in all
+// versions: its type selects the overload. Only v2 (NCCL 2.21) differs in more than signatures: it
+// has no cost table, and NCCL runs the tuner's choice unchecked.
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/tuner_v2.h"
+#include "abi/tuner_v3.h"
+#include "abi/tuner_v4.h"
+#include "abi/tuner_v5.h"
+#include "abi/tuner_v6.h"
+#include "abi/tuner_v7.h"
+#include "common/export.h"
+#include "tuner/plugin.h"
+
+namespace nccltune::tuner {
+namespace {
+
+// v2 to v4 (NCCL 2.21 to 2.27).
+template <int version>
+abi::Result Init(size_t ranks, size_t nodes, abi::LogFunction log, void** context) {
+  return Start(version, ranks, nodes, log, context);
+}
+
+// Since v5 (NCCL 2.28). The constants of the cost model are not changed; v7 has more of them.
+template <int version, typename NvlDomainInfo, typename Constants>
+abi::Result Init(void** context, uint64_t /*communicator_id*/, size_t ranks, size_t nodes,
+                 abi::LogFunction log, NvlDomainInfo* /*nvl_domains*/, Constants* /*constants*/) {
+  return Start(version, ranks, nodes, log, context);
+}
+
+// v2: no cost table, and registered buffers are not known.
+abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes,
+                        int collnet_support, int nvls_support, int pipe_ops, int* algorithm,
+                        int* protocol, int* channels) {
+  const Call call = {collective, bytes, pipe_ops, kAny};
+  return DecideDirectly(context, call, collnet_support, nvls_support, algorithm, protocol,
+                        channels);
+}
+
+// v3 (NCCL 2.22): registered buffers are not known.
+abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes, int pipe_ops,
+                        float** cost_table, int algorithms, int protocols, int* channels) {
+  const Call call = {collective, bytes, pipe_ops, kAny};
+  return DecideFromTable(context, call, cost_table, algorithms, protocols, channels);
+}
+
+// Since v4 (NCCL 2.24).
+abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes, int pipe_ops,
+                        float** cost_table, int algorithms, int protocols, int registered_buffers,
+                        int* channels) {
+  const Call call = {collective, bytes, pipe_ops, registered_buffers};
+  return DecideFromTable(context, call, cost_table, algorithms, protocols, channels);
+}
+
+// Since v6 (NCCL 2.30). `bytes` is the size of one channel's share, not of the call: see
+// granted_chunks.h.
+abi::Result GetChunkSize(void* context, abi::Collective collective, size_t /*bytes*/, int algorithm,
+                         int protocol, int /*channels*/, size_t* chunk_bytes) {
+  return DecideChunkSize(context, collective, algorithm, protocol, chunk_bytes);
+}
+
+}  // namespace
+
+extern "C" {
+
+NCCLTUNE_EXPORT extern const abi::TunerV2 ncclTunerPlugin_v2;
+const abi::TunerV2 ncclTunerPlugin_v2 = {
+    .name = kPluginName,
+    .init = Init<2>,
+    .get_coll_info = GetCollInfo,
+    .destroy = Stop,
+};
+
+NCCLTUNE_EXPORT extern const abi::TunerV3 ncclTunerPlugin_v3;
+const abi::TunerV3 ncclTunerPlugin_v3 = {
+    .name = kPluginName,
+    .init = Init<3>,
+    .get_coll_info = GetCollInfo,
+    .destroy = Stop,
+};
+
+NCCLTUNE_EXPORT extern const abi::TunerV4 ncclTunerPlugin_v4;
+const abi::TunerV4 ncclTunerPlugin_v4 = {
+    .name = kPluginName,
+    .init = Init<4>,
+    .get_coll_info = GetCollInfo,
+    .destroy = Stop,
+};
+
+NCCLTUNE_EXPORT extern const abi::TunerV5 ncclTunerPlugin_v5;
+const abi::TunerV5 ncclTunerPlugin_v5 = {
+    .name = kPluginName,
+    .init = Init<5>,
+    .get_coll_info = GetCollInfo,
+    .finalize = Stop,
+};
+
+NCCLTUNE_EXPORT extern const abi::TunerV6 ncclTunerPlugin_v6;
+const abi::TunerV6 ncclTunerPlugin_v6 = {
+    .name = kPluginName,
+    .init = Init<6>,
+    .get_coll_info = GetCollInfo,
+    .finalize = Stop,
+    .get_chunk_size = GetChunkSize,
+};
+
+NCCLTUNE_EXPORT extern const abi::TunerV7 ncclTunerPlugin_v7;
+const abi::TunerV7 ncclTunerPlugin_v7 = {
+    .name = kPluginName,
+    .init = Init<7>,
+    .get_coll_info = GetCollInfo,
+    .finalize = Stop,
+    .get_chunk_size = GetChunkSize,
+};
+
+}  // extern "C"
+
+}  // namespace nccltune::tuner

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scikit-build-core's hooks, with an error at once where there is no compiler.
+
+Without this check pip downloads and builds for a minute before CMake finds that it has none.
+"""
+
+import os
+import shutil
+import sys
+from typing import Any
+
+from scikit_build_core import build as _hooks
+from scikit_build_core.build import *  # noqa: F403
+
+COMPILERS = ("c++", "g++", "clang++")
+
+_MESSAGE = """\
+error: no C++ compiler, which the compiled parts of nccltune need
+hint:  install the wheel, which has them: nccltune-VERSION-py3-none-manylinux_2_28_ARCHITECTURE.whl
+hint:  or a compiler that knows C++20 (Debian: apt install g++), or name one: CXX=...
+hint:  or install without them: NCCLTUNE_NATIVE=off pip install .
+       (import, analyze, tune, report, doctor, topo and lint need none of them)"""
+
+
+def _check_compiler(config_settings: dict[str, Any] | None) -> None:
+    chosen = ("CMAKE_CXX_COMPILER", "CMAKE_TOOLCHAIN_FILE", "wheel.cmake")
+    words = f"{config_settings or ''} {os.environ.get('CMAKE_ARGS', '')}"
+    if os.environ.get("NCCLTUNE_NATIVE") == "off" or any(name in words for name in chosen):
+        return
+    # CXX may hold options of the compiler.
+    named = os.environ.get("CXX", "").split()[:1]
+    if not any(shutil.which(name) for name in named or COMPILERS):
+        sys.exit(_MESSAGE)
+
+
+def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
+    """Return what a wheel needs to be built; exit where that cannot work."""
+    _check_compiler(config_settings)
+    return _hooks.get_requires_for_build_wheel(config_settings)
+
+
+def get_requires_for_build_editable(config_settings: dict[str, Any] | None = None) -> list[str]:
+    """Return what an editable installation needs to be built; exit where that cannot work."""
+    _check_compiler(config_settings)
+    return _hooks.get_requires_for_build_editable(config_settings)

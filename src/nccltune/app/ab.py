@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A/B-test settings in alternating runs, and keep them only where they help beyond noise."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from nccltune.app.measuring import (
+    ExperimentProgress,
+    NoProgress,
+    hold_study,
+    refuse_file,
+    saved_when_stopped,
+)
+from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.measure.experiments.ab.experiment import TrialExperiment, TrialRunner, TrialScope
+from nccltune.measure.experiments.ab.judge import TrialVerdict, judge
+from nccltune.measure.experiments.ab.replay import ReplayRunner
+from nccltune.measure.experiments.ab.runs import SettingTrial, TrialFiles
+from nccltune.model.platform import Platform
+from nccltune.study import names
+from nccltune.study.files import Study
+
+CONF = names.AB_CONF
+RESULT = "try.json"
+
+
+def kept_settings(path: Path) -> dict[str, str | None]:
+    """Return the settings that earlier tests in the study at `path` have kept."""
+    conf = path / CONF
+    return {**read_conf(conf)} if conf.is_file() else {}
+
+
+def trial_of(path: Path, settings: dict[str, str | None], what: Sequence[str]) -> SettingTrial:
+    """Return the test of `settings` in the study at `path`. Settings that earlier tests have kept
+    are set on both sides. `what` is what is run; it distinguishes the tests of one study."""
+    baseline = {name: value for name, value in kept_settings(path).items() if name not in settings}
+    return SettingTrial(settings=settings, baseline=baseline, what=list(what))
+
+
+def ab_test(
+    path: Path,
+    runner: TrialRunner,
+    trial: SettingTrial,
+    scope: TrialScope,
+    progress: ExperimentProgress | None = None,
+    *,
+    min_gain: float,
+    anew: bool = False,
+    command: str = "",
+) -> TrialVerdict:
+    """Run processes with and without the settings of `trial` in the study at `path`.
+
+    `min_gain` is what a range of sizes must gain (0.03 is 3 %); `anew` leaves out what was measured
+    before. Writes STUDY/try.json, and STUDY/try.conf with all settings that are kept. `command`
+    resumes it. Raises InputError for a recording without these settings, LaunchError where the
+    default does not run, and what stops it early (KeyboardInterrupt, StudyError).
+    """
+    refuse_file(path)
+    if isinstance(runner, ReplayRunner):
+        runner.choose(trial.of("default"), trial.of("set"))
+    shown = progress or NoProgress()
+    with contextlib.ExitStack() as stack:
+        study = Study(path)
+        experiment = TrialExperiment(runner, TrialFiles(study), trial, scope, anew=anew)
+        with shown.watching():
+            hello = experiment.probe()
+        platform = None if hello is None else _platform(path, hello, runner)
+        if platform is not None:
+            check_same(study, platform)
+        stack.enter_context(hold_study(path, platform))
+        experiment.keep_probe()
+
+        def stop() -> None:
+            rounds = len(experiment.outcome("interrupted").rounds)
+            shown.stopped(f"all timings so far ({rounds} whole rounds)")
+
+        with saved_when_stopped(stack, stop), shown.watching() as on_status:
+            outcome = experiment.run(on_status)
+        verdict = judge(trial, TrialFiles(study).samples(), outcome, min_gain=min_gain)
+        return _save(study, trial, verdict, command)
+
+
+def _platform(path: Path, hello: Hello, runner: TrialRunner) -> Platform:
+    return platform_of(
+        hello,
+        path.resolve().name,
+        environment=os.environ,
+        today=datetime.now(UTC).date().isoformat(),
+        recording=runner.study.platform() if isinstance(runner, ReplayRunner) else None,
+    )
+
+
+def _save(study: Study, trial: SettingTrial, verdict: TrialVerdict, command: str) -> TrialVerdict:
+    """Write the result and the lines to deploy. Lines of the same settings that are no longer
+    confirmed are removed."""
+    platform = study.platform() if study.platform_path.exists() else None
+    replay = platform.replay if platform is not None else None
+    verdict = msgspec.structs.replace(verdict, command=command, replay=replay)
+    study.write_json(study.path / RESULT, verdict)
+    conf, kept = study.path / CONF, kept_settings(study.path)
+    wanted = dict(trial.baseline)
+    if verdict.decision == "keep":
+        wanted |= {name: value for name, value in trial.settings.items() if value is not None}
+    elif verdict.decision == "open":
+        wanted = kept
+    values = {name: value for name, value in wanted.items() if value is not None}
+    if values and values != kept:
+        comments = [f"Settings kept by nccltune ab: {study.platform().title}", verdict.why]
+        study.write_text(conf, render_conf(values, comments))
+    elif not values:
+        conf.unlink(missing_ok=True)
+    return verdict

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Analyse a study: curves and findings, with what its imports and its topology add."""
+
+import hashlib
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+import nccltune
+from nccltune.analyze import analyze_sorted
+from nccltune.analyze.curves import ASSUMED_NOISE
+from nccltune.analyze.expected import Expectation
+from nccltune.analyze.result import Analysis
+from nccltune.app.study import OpenStudy, open_study
+from nccltune.formats.importing.suspect import suspect_sentences
+from nccltune.model.errors import InputError, StudyError
+from nccltune.model.finding import FindingKind
+from nccltune.study import names
+from nccltune.study.files import Study
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.calibration import read_calibration
+from nccltune.topology.flows.measured import expectations
+
+CALIBRATION = names.CALIBRATION
+"""In a study: efficiencies of its platform, in place of the built-in ones."""
+
+
+class Analyzed(NamedTuple):
+    """An analysis, and warnings about parts of the study that could not be used for it."""
+
+    analysis: Analysis
+    warnings: list[str]
+
+
+SERIOUS = frozenset(
+    {
+        FindingKind.BAD_CROSSOVER,
+        FindingKind.BELOW_EXPECTED,
+        FindingKind.NOT_A_TUNING_PROBLEM,
+        FindingKind.WRONG_RESULTS,
+        FindingKind.SUSPECT_RUN,
+    }
+)
+"""Findings that ask for something to be done."""
+
+
+def analyze_path(path: Path, *, assumed_noise: float = ASSUMED_NOISE) -> tuple[Study, Analyzed]:
+    """Open the study at `path` and analyse it; write nothing."""
+    opened = open_study(path)
+    return opened.study, analyze_study(opened, assumed_noise=assumed_noise)
+
+
+def is_serious(analysis: Analysis) -> bool:
+    """Return whether a finding asks for something to be done."""
+    return any(finding.kind in SERIOUS for finding in analysis.findings)
+
+
+def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) -> Analyzed:
+    """Return curves and findings of a study; write nothing.
+
+    `assumed_noise` is the relative noise of a timing where there are too few to measure it. Where
+    the study holds a topology, findings also compare with what the links allow.
+    """
+    expected, warnings = _expectations(opened)
+    analysis = analyze_sorted(
+        opened.study.platform(),
+        opened.samples,
+        suspect=suspect_sentences(opened.study),
+        expected=expected,
+        assumed_noise=assumed_noise,
+    )
+    return Analyzed(msgspec.structs.replace(analysis, basis=_basis(opened.study)), warnings)
+
+
+def stored_analysis(opened: OpenStudy) -> tuple[Analysis | None, list[str]]:
+    """Return what STUDY/findings.json holds, if it fits the study as it is now; and warnings.
+
+    It fits if it has all samples, and platform, imports, topology and calibration are the same.
+    """
+    study = opened.study
+    if not study.findings_path.is_file():
+        return None, []
+    try:
+        stored = study.read_json(study.findings_path, Analysis)
+    except StudyError as error:
+        return None, [f"{error}; the findings shown here are new"]
+    if stored.samples == opened.samples.samples and stored.basis == _basis(study):
+        return stored, []
+    return None, [
+        "findings.json is older than the study; the findings shown here are new: "
+        f"nccltune analyze {shlex.quote(str(study.path))}"
+    ]
+
+
+def _basis(study: Study) -> str:
+    """Return a hash of what findings rest on beside the samples: files, and this release."""
+    digest = hashlib.sha256(nccltune.__version__.encode())
+    paths = (study.platform_path, study.imports_path, study.topology_path, study.path / CALIBRATION)
+    for path in paths:
+        content = path.read_bytes() if path is not None and path.is_file() else b""
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.hexdigest()[:16]
+
+
+def _expectations(opened: OpenStudy) -> tuple[list[Expectation], list[str]]:
+    """Return what the study's topology allows by collective and scale, and warnings.
+
+    A topology that cannot be read is a warning: curves can be analysed without it.
+    """
+    study = opened.study
+    path, platform = study.topology_path, study.platform()
+    if path is None or platform.emulated_nodes:
+        return [], []
+    asked = [(item.condition.collective, item.condition.scale) for item in opened.samples.timings]
+    figures = study.path / CALIBRATION
+    try:
+        calibration = read_calibration(figures) if figures.is_file() else None
+        found = expectations(load_topology(path), platform, asked, calibration)
+    except InputError as error:
+        return [], [str(error)]
+    return found.expectations, [f"{path}: {sentence}" for sentence in found.silent]

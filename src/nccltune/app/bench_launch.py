@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the bench runs on: from what a user asks for to a launch."""
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccltune.app.job import key_text, launcher_flavor, read_keys
+from nccltune.examples import recording
+from nccltune.launch.allocation import allocated
+from nccltune.launch.find import find, find_wanted, slurm_mpi
+from nccltune.launch.flavor import Launcher
+from nccltune.launch.job import BENCH, checked
+from nccltune.measure.bench.gpus import visible_gpus
+from nccltune.measure.bench.pods import Pods
+from nccltune.measure.bench.process import NO_GPU_HINT, Launch
+from nccltune.measure.bench.with_launcher import WithLauncher
+from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
+from nccltune.model.errors import InputError
+
+_PER_GPU, _PER_NODE = "per-gpu", "per-node"
+
+
+class LaunchRequest(NamedTuple):
+    """What to measure on, as the command line describes it.
+
+    `gpus` are those of each node; `settings` are KEY=VALUE of a job file: `hosts` and `processes`
+    for every launcher, any key for Kubernetes.
+    """
+
+    emulate_nodes: int | None = None
+    gpus: int | None = None
+    nodes: int | None = None
+    nccl: Path | None = None
+    replay: str | None = None
+    launcher: str | None = None
+    settings: Sequence[str] = ()
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether a launcher starts the processes."""
+        return self.launcher not in (None, "local")
+
+
+class Site(NamedTuple):
+    """What a launch needs of its caller: `note` is called with a line about the nodes or pods,
+    `on_close` with what must run at the end."""
+
+    note: Callable[[str], None]
+    on_close: Callable[[Callable[[], None]], object]
+
+
+class _Keys(NamedTuple):
+    """The settings of a request: hosts, whether a node has one process, and the others."""
+
+    hosts: tuple[str, ...]
+    per_node: bool
+    others: dict[str, Any]
+
+
+def launch_of(request: LaunchRequest, site: Site) -> Launch:
+    """Return what to launch.
+
+    Raises InputError for options that contradict each other, StudyError for a recording that is
+    none, PlatformError for a launcher that is not here.
+    """
+    keys = _keys(request)
+    under = None
+    if request.is_launched:
+        if request.emulate_nodes:
+            raise InputError("makes nodes of one machine's GPUs", where="--emulate-nodes")
+        if request.replay is not None and not request.gpus:
+            raise InputError("needs --gpus under a launcher: its processes", where="--replay")
+        under = _under(request, keys, site)
+    elif request.gpus == 1:
+        raise InputError("one GPU alone has nothing to measure", where="--gpus")
+    elif request.replay is not None and (
+        request.nccl or request.gpus or request.emulate_nodes or keys.per_node
+    ):
+        raise InputError(
+            "takes NCCL, GPUs and nodes from the recording",
+            where="--replay",
+            hint="leave out --nccl, --gpus, --emulate-nodes and --set processes",
+        )
+    return Launch(
+        replay=recording(request.replay) if request.replay else None,
+        nccl=request.nccl.absolute() if request.nccl else None,
+        gpus=request.gpus,
+        emulate_nodes=request.emulate_nodes,
+        one_process=keys.per_node,
+        with_launcher=under,
+    )
+
+
+def program_launch_of(request: LaunchRequest, site: Site) -> WithLauncher | None:
+    """Return what starts a PROGRAM of the user's; None where it is started directly.
+
+    Raises InputError for what does not go together, PlatformError for a launcher that is not here.
+    """
+    keys = _keys(request)
+    if request.launcher is not None:
+        return _under(request, keys, site)
+    for option, value in (("--nodes", request.nodes), ("--gpus", request.gpus)):
+        if value is not None:
+            raise InputError(
+                "is for --launcher",
+                where=option,
+                hint="without one the PROGRAM is started directly, with its own options",
+            )
+    return None
+
+
+def mpi_launch_of(request: LaunchRequest, site: Site) -> WithLauncher:
+    """Return a launcher that is here, for programs of MPI that are on every node.
+
+    Raises InputError for what cannot be, PlatformError for a launcher that is not here.
+    """
+    return _mpirun(request, _keys(request), site)
+
+
+def check_request(request: LaunchRequest) -> None:
+    """Raise InputError for options that need a launcher and have none."""
+    _keys(request)
+
+
+def is_per_node(request: LaunchRequest) -> bool:
+    """Return whether the request asks for one process a node."""
+    return _keys(request).per_node
+
+
+def hosts_of(request: LaunchRequest) -> tuple[str, ...]:
+    """Return the hosts that the request names."""
+    return _keys(request).hosts
+
+
+def nodes_given(launcher: Launcher, note: Callable[[str], None]) -> int | None:
+    """Return the nodes of the job of Slurm that this shell is in, and note it.
+
+    None outside of one, and under other launchers.
+    """
+    found = allocated(launcher, os.environ)
+    if found is None:
+        return None
+    note(f"nodes      {found.words}")
+    return found.nodes
+
+
+def _keys(request: LaunchRequest) -> _Keys:
+    """Read the settings. Raises InputError for options that the launcher would not see."""
+    others = read_keys(request.settings)
+    processes = others.pop("processes", _PER_GPU)
+    if processes not in (_PER_GPU, _PER_NODE):
+        raise InputError(f"processes={processes}: {_PER_GPU} or {_PER_NODE}", where="--set")
+    hosts = tuple(others.pop("hosts", ()))
+    for option, value in (("--nodes", request.nodes), ("--set hosts", hosts)):
+        if value and not request.is_launched:
+            raise InputError("is for --launcher", where=option)
+    if others and request.launcher != "kubernetes":
+        raise InputError(
+            "is for --launcher kubernetes", where=f"--set {key_text(others)[0].partition('=')[0]}"
+        )
+    return _Keys(hosts, processes == _PER_NODE, others)
+
+
+def _under(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
+    """Return any launcher, pods included."""
+    if request.launcher != "kubernetes":
+        return _mpirun(request, keys, site)
+    if keys.hosts:
+        raise InputError("Kubernetes finds the nodes itself", where="--set hosts")
+    return _pods(request, keys, site)
+
+
+def _mpirun(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
+    assert request.launcher is not None
+    wanted = launcher_flavor(request.launcher)
+    if wanted.launcher is Launcher.KUBERNETES:
+        raise InputError(
+            "starts our bench, and no COMMAND or nccl-tests of yours",
+            where="--launcher kubernetes",
+            hint="nccltune launch run and nccltune ab do: "
+            "--launcher kubernetes --set image=... -- all_reduce_perf ...",
+        )
+    found = find_wanted(wanted)
+    return WithLauncher(
+        found,
+        request.nodes or len(keys.hosts) or nodes_given(wanted.launcher, site.note) or 1,
+        request.gpus or visible_gpus(NO_GPU_HINT),
+        keys.hosts,
+        # Without a launcher there is one process.
+        keys.per_node or wanted.launcher is Launcher.LOCAL,
+        slurm_mpi() if wanted.launcher is Launcher.SLURM else None,
+    )
+
+
+def _pods(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
+    """Return pods that are held while the verb runs, and deleted when it ends."""
+    raw: dict[str, Any] = {"program": [BENCH], "name": "nccltune", "nodes": request.nodes or 1}
+    raw["processes"] = _PER_NODE if keys.per_node else _PER_GPU
+    if request.gpus is not None:
+        raw["gpus_per_node"] = request.gpus
+    raw |= keys.others
+    job = checked(raw, "--launcher kubernetes")
+    pods = Pods(job, lambda line: site.note(f"kubernetes {line}"))
+    site.on_close(pods.close)
+    found = find(Launcher.KUBERNETES)
+    return WithLauncher(found, job.nodes, job.gpus_per_node, per_node=keys.per_node, pods=pods)
+
+
+def nccl_tests_of(
+    folder: Path, request: LaunchRequest, prefix: str | None, site: Site
+) -> NcclTestsSite:
+    """Return the nccl-tests binaries in `folder`, and how a process of each GPU is started.
+
+    `prefix` are words that start the processes instead of a launcher. Raises InputError for options
+    that contradict each other, PlatformError for a launcher that is not here.
+    """
+    keys = _keys(request)
+    if prefix is not None and request.launcher is not None:
+        raise InputError("is what --launcher stands for", where="--launch-prefix")
+    if prefix is not None and request.gpus is not None:
+        raise InputError(
+            "the launcher of --launch-prefix sets the number of processes, each with one GPU",
+            where="--gpus",
+        )
+    if keys.per_node and not request.is_launched:
+        raise InputError("is for --launcher", where="--set processes")
+    under = _mpirun(request, keys, site) if request.is_launched else None
+    one_each = prefix is not None or under is not None
+    gpus = 1 if one_each else request.gpus or visible_gpus("name --gpus")
+    return NcclTestsSite(folder.absolute(), gpus, tuple(shlex.split(prefix or "")), under)

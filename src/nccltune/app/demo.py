@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Demo: the whole loop on a copy of a recorded study."""
+
+import shlex
+import time
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from nccltune.analyze.result import Analysis
+from nccltune.app.analyze import analyze_study
+from nccltune.app.report import report_study, write_page
+from nccltune.app.study import open_study
+from nccltune.app.tune import save_tuning, tune_study
+from nccltune.app.verify import VerifyProgress, VerifyRun
+from nccltune.examples import DEMO, example, examples
+from nccltune.measure.bench.process import Launch
+from nccltune.model.errors import InputError
+from nccltune.model.sample import Purpose
+from nccltune.native import bench_path, host_path, tuner_path
+from nccltune.prove.result import Proof
+from nccltune.report.data import Report
+from nccltune.study import names
+from nccltune.study.files import Study, write_whole
+from nccltune.tune.explain import check_decisions
+from nccltune.tune.result import Tuning
+
+
+def copy_recording(recording: Path, target: Path) -> Study:
+    """Copy a recording to `target` and mark it as a replay.
+
+    A study that is already at `target` is kept if it is such a copy, with what `verify` added.
+    Raises InputError where it is another study, or the recording has no timings of choices.
+    """
+    if not (recording / names.SAMPLES).is_file():
+        usable = [name for name, path in examples().items() if (path / names.SAMPLES).is_file()]
+        raise InputError(
+            f"the recording {recording.name!r} has no timings of choices to tune from",
+            hint=f"recordings that have: {' '.join(usable)}",
+        )
+    original = Study(recording)
+    platform = original.platform()
+    platform = msgspec.structs.replace(platform, replay=platform.replay or recording.name)
+    study = Study.create(target)
+    if study.platform_path.exists() and study.platform() not in (platform, original.platform()):
+        raise _another_study(target, names.PLATFORM)
+    if not study.samples_path.exists():
+        write_whole(study.samples_path, original.samples_path.read_text(encoding="utf-8"))
+    elif not _is_copy(study, original):
+        raise _another_study(target, names.SAMPLES)
+    study.write_json(study.platform_path, platform)
+    return study
+
+
+def _is_copy(study: Study, original: Study) -> bool:
+    """Whether `study` holds the samples of `original` and beyond them only those of `verify`."""
+    with study.samples_path.open("rb") as ours, original.samples_path.open("rb") as theirs:
+        if any(line != ours.readline() for line in theirs):
+            return False
+    known = sum(1 for _ in original.samples())
+    return all(
+        sample.source.purpose is Purpose.VERIFY
+        for number, sample in enumerate(study.samples())
+        if number >= known
+    )
+
+
+def _another_study(target: Path, name: str) -> InputError:
+    return InputError(
+        f"holds another study ({name} is not the recording's)",
+        where=str(target),
+        hint="name another folder with -o",
+    )
+
+
+class DemoProgress(VerifyProgress, Protocol):
+    """What a demo calls while it runs."""
+
+    def doing(self, words: str) -> None:
+        """Call with what is being done."""
+
+
+class Demo(NamedTuple):
+    """What a demo did with a copy of a recording.
+
+    The plugin, loaded as NCCL loads it, decided `agreed` of `asked` sizes as the rules
+    do; `proof` is None where there are no rules, and where the user interrupted.
+    """
+
+    study: Study
+    recording: str
+    analysis: Analysis
+    tuning: Tuning
+    agreed: int
+    asked: int
+    proof: Proof | None
+    report: Report
+    seconds: float
+
+
+class DemoRun:
+    """One run of the demo on the recording with this name, into the study at `path`."""
+
+    def __init__(self, recording: str | None, path: Path | None) -> None:
+        self.recording = recording or DEMO
+        self.path = path or Path("studies") / self.recording
+        self.kept = 0
+        """Points of the proof that the study holds."""
+
+    @property
+    def again(self) -> str:
+        """The command that goes on with an interrupted proof."""
+        return f"nccltune verify {shlex.quote(str(self.path))}"
+
+    def run(self, progress: DemoProgress) -> Demo:
+        """Analyse, tune, ask the plugin, verify in a replay and write the report.
+
+        Raises InputError for a recording that is none, PlatformError where a part is not built.
+        """
+        began = time.monotonic()
+        source = example(self.recording)
+        study = copy_recording(source, self.path)
+        # All that it starts, before anything is computed.
+        for find in (tuner_path, host_path, bench_path):
+            find()
+        progress.doing("analyzing and tuning")
+        opened = open_study(study.path)
+        analysis, _ = analyze_study(opened)
+        study.write_json(study.findings_path, analysis)
+        tuning = save_tuning(study, tune_study(opened))
+        progress.doing("asking the plugin for its decisions")
+        agreed, asked = check_decisions(study.config_path, tuning)
+        proof: Proof | None = None
+        if tuning.rules:
+            progress.doing("verifying the rules in a replay")
+            run = VerifyRun(study, Launch(replay=source), command=self.again)
+            try:
+                proof = run.run(progress)
+            finally:
+                self.kept = run.kept
+        progress.doing("writing the report")
+        report, _ = report_study(study.path)
+        write_page(report, study.report_path)
+        seconds = time.monotonic() - began
+        return Demo(study, self.recording, analysis, tuning, agreed, asked, proof, report, seconds)

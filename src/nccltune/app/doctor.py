@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doctor: check this node, or the collected files of many, against the rule base."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.collect import collect
+from nccltune.doctor.evidence.many_nodes import read_nodes
+from nccltune.doctor.evidence.script import collect_script
+from nccltune.doctor.evidence.write import collect_to
+from nccltune.doctor.examine import examine
+from nccltune.doctor.facts import Facts
+from nccltune.doctor.platform import fill_platform
+from nccltune.doctor.result import Examination
+from nccltune.doctor.rule import DoctorRule
+from nccltune.doctor.rulebase import rule_base
+from nccltune.doctor.script import fix_script
+from nccltune.model.errors import InputError
+from nccltune.report.examination import render
+from nccltune.study.files import Study, write_whole
+
+__all__ = [
+    "CheckedNodes",
+    "collect_script",
+    "collect_to",
+    "examine_paths",
+    "fix_script",
+    "keep",
+    "rule_called",
+    "write_page",
+]
+
+
+class CheckedNodes(NamedTuple):
+    """What was found, and the facts of each node."""
+
+    examination: Examination
+    nodes: Mapping[str, Facts]
+
+
+def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
+    """Examine this node, with `paths` as further evidence; or the nodes of one collected folder.
+
+    Raises InputError for a folder beside other paths, and for a folder without nodes.
+    """
+    folders = [path for path in paths if path.is_dir()]
+    if not folders:
+        facts = collect(files=paths)
+        nodes: Mapping[str, Facts] = {facts.node: facts}
+        source = f"this node ({facts.node})"
+    elif len(paths) > 1:
+        raise InputError(
+            "one folder, or files to look at besides this node",
+            where=str(folders[0]),
+            hint="put what belongs to a node into its folder",
+        )
+    else:
+        nodes, source = read_nodes(folders[0]), str(folders[0])
+    return CheckedNodes(examine(nodes, rule_base(), source), nodes)
+
+
+def rule_called(name: str) -> DoctorRule:
+    """Return a rule by its name or number. Raises InputError for another."""
+    return rule_base().rule(name)
+
+
+def keep(checked: CheckedNodes, path: Path) -> None:
+    """Write STUDY/doctor.json, and what the nodes show of the platform into STUDY/platform.json."""
+    study = Study.create(path)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    platform = fill_platform(study.platform(), checked.nodes, now)
+    study.write_json(study.platform_path, platform)
+    study.write_json(study.doctor_path, checked.examination)
+
+
+def write_page(examined: Examination, path: Path) -> None:
+    """Write an examination as one HTML page, whole or not at all."""
+    write_whole(path, render(examined))

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Env: the settings that deploy the rules of a study."""
+
+import json
+import os
+import shlex
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from nccltune.app.sendrecv_conf import CONF
+from nccltune.formats.tuner_config.csv_rules import read_rules
+from nccltune.formats.tuner_config.nccl_conf import read_conf
+from nccltune.model.errors import InputError
+from nccltune.model.scale import count
+from nccltune.native import tuner_path
+from nccltune.study import names
+
+LineFormat = Literal["shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker"]
+FORMATS: tuple[LineFormat, ...] = get_args(LineFormat)
+WITHOUT_COMMENTS = ("mpirun", "docker")
+"""These are parts of one line and have no place for what a setting means."""
+_KEPT = (names.P2P_CONF, names.AB_CONF)
+"""In a study: settings that experiments recommend, in the order in which they are printed."""
+
+
+class Deployment(NamedTuple):
+    """Settings with what each means, and what is in their way or has to be done besides. `rules`
+    is how many rules they load, where they load any."""
+
+    settings: dict[str, str]
+    meanings: dict[str, str]
+    warnings: list[str]
+    rules: int | None = None
+
+
+def rules_deployment(
+    config: Path, *, plugin: Path | None = None, config_path: Path | None = None
+) -> Deployment:
+    """Return the settings that make stock NCCL load the rules of a study or a configuration.
+
+    Settings that experiments of the study recommend come first. `plugin` and `config_path` are
+    where the two will be on the nodes. Raises InputError where there is nothing to deploy,
+    PlatformError without a plugin.
+    """
+    path = config / names.TUNER_CONF if config.is_dir() else config
+    settings: dict[str, str] = {}
+    for name in _KEPT:
+        kept = config / name
+        settings |= read_conf(kept) if kept.is_file() else {}
+    warnings = conflicts(os.environ)
+    if has_threshold(config):
+        warnings.append(
+            "the study also has a threshold for copy engines: "
+            f"nccltune sendrecv env {shlex.quote(str(config))}"
+        )
+    if not path.is_file():
+        if settings:
+            return Deployment(settings, {}, warnings, 0)
+        hint = f"make it: nccltune tune {config}"
+        if has_threshold(config):
+            hint = f"it has a threshold for copy engines: nccltune sendrecv env {config}"
+        raise InputError("no such configuration", where=str(path), hint=hint)
+    read = read_rules(path)
+    settings |= deployment(path, plugin=plugin, config_path=config_path)
+    if read.problems:
+        bad = count(len(read.problems), "bad line")
+        command = f"nccltune lint {shlex.quote(str(path))}"
+        warnings.insert(0, f"{path} has {bad} for the plugin to leave out: {command}")
+    return Deployment(settings, {}, warnings, len(read.rules))
+
+
+def has_threshold(study: Path) -> bool:
+    """Return whether sends and receives were compared in a study."""
+    return (study / CONF).is_file()
+
+
+def deployment(
+    config: Path, *, plugin: Path | None = None, config_path: Path | None = None
+) -> dict[str, str]:
+    """Return the settings that make stock NCCL load the rules in `config`.
+
+    `plugin` and `config_path` are where the two will be, if not where they are here. Raises
+    PlatformError without a plugin.
+    """
+    return {
+        "NCCL_TUNER_PLUGIN": str(plugin or tuner_path()),
+        "NCCL_TUNER_CONFIG_FILE": str(config_path or config.resolve()),
+    }
+
+
+def conflicts(environment: Mapping[str, str]) -> list[str]:
+    """Return what in `environment` would keep the rules from being used."""
+    found = []
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        if environment.get(name):
+            found.append(
+                f"{name}={environment[name]} is set: NCCL filters by it first, and rules for "
+                "anything else are passed over"
+            )
+    if environment.get("NCCL_TUNER_PLUGIN"):
+        found.append(
+            f"NCCL_TUNER_PLUGIN={environment['NCCL_TUNER_PLUGIN']} is set and will be replaced"
+        )
+    if environment.get("NCCLTUNE_CONFIG"):
+        found.append(
+            f"NCCLTUNE_CONFIG={environment['NCCLTUNE_CONFIG']} is set: our plugin reads it rather "
+            "than NCCL_TUNER_CONFIG_FILE"
+        )
+    return found
+
+
+def lines(deployed: Deployment, form: LineFormat) -> str:
+    """Return the settings as they stand in `form`, each under what it means where that is known.
+
+    Raises InputError for a value that the form cannot hold.
+    """
+    pairs = deployed.settings.items()
+    if form == "mpirun":
+        return " ".join(f"-x {shlex.quote(f'{name}={value}')}" for name, value in pairs)
+    if form == "docker":
+        return " ".join(f"-e {shlex.quote(f'{name}={value}')}" for name, value in pairs)
+    found = ["env:"] if form == "kubernetes" else []
+    for name, value in pairs:
+        if name in deployed.meanings:
+            found += textwrap.wrap(
+                deployed.meanings[name], 96, initial_indent="# ", subsequent_indent="# "
+            )
+        if form == "kubernetes":
+            found += [f"- name: {name}", f"  value: {json.dumps(value)}"]
+        elif form == "nccl.conf":
+            if "\n" in value:
+                raise InputError(f"{name}: nccl.conf cannot hold a path with a line break")
+            # NCCL takes everything behind the sign, quotes included.
+            found.append(f"{name}={value}")
+        else:
+            found.append(f"export {name}={shlex.quote(value)}")
+    return "\n".join(found)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor inside `nccltune auto`: check this node while the bench starts."""
+
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from nccltune.doctor.facts import Facts
+    from nccltune.doctor.result import Examination
+    from nccltune.measure.bench.conversation import Hello
+    from nccltune.measure.bench.process import Launch
+    from nccltune.model.platform import Platform
+    from nccltune.study.files import Study
+
+GRACE_S, END_S = 0.3, 0.2
+"""Once the bench is ready: until what still reads or runs is stopped, and until it is given up."""
+_SOURCE = "nccltune auto on "
+
+
+class ChecksLine(NamedTuple):
+    """The line of the checks; `is_wrong` where it asks for attention."""
+
+    words: str
+    is_wrong: bool
+
+
+class Examiner:
+    """Collects the facts of this node for the doctor while the bench initialises its GPUs.
+
+    To be used in a `with` statement; whatever ends it, no tool is left running. Nothing of it
+    ever fails: the line reports what went wrong.
+    """
+
+    def __init__(self, launch: "Launch") -> None:
+        # Pods may run anywhere, and a recording was made elsewhere.
+        self._is_wanted = launch.replay is None and not (
+            launch.with_launcher and launch.with_launcher.pods
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._collect_facts, name="doctor", daemon=True)
+        self._facts: Facts | None = None
+        self._trouble: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(END_S)
+
+    def begin(self) -> None:
+        """Start collecting facts if this machine may be the measured one."""
+        if self._is_wanted:
+            self._thread.start()
+
+    def checks_line(self, study: "Study", platform: "Platform", hello: "Hello") -> ChecksLine:
+        """Return what was found, kept in the study; of a recording the settings that it was made
+        with. When this returns nothing is read any more."""
+        from nccltune.doctor.facts.settings import NCCL_VERSION
+        from nccltune.measure.bench.settings import bending
+        from nccltune.report.words import printable
+
+        where = "in the recording" if platform.replay else "here"
+        found = bending(platform.settings)
+        settings = f"set {where}: {', '.join(found)}" if found else ""
+        if platform.replay:
+            nothing = f"no NCCL setting {where} filters or bends what is measured"
+            return ChecksLine(settings or nothing, bool(found))
+        parts = ["not examined, others measure: nccltune doctor on their nodes", settings]
+        hosts = list(dict.fromkeys(gpu.host_hash for gpu in hello.gpus))
+        try:
+            if self._is_wanted and _is_here(hosts):
+                facts = self._facts_in_time()
+                if hello.nccl.version is not None:
+                    # What the bench opened, whatever else is installed.
+                    place = hello.nccl.path or "nccltune-bench"
+                    facts.add(NCCL_VERSION, hello.nccl.version, place)
+                examined = _examined(facts)
+                _keep(study, examined)
+                return _of(examined, len(hosts))
+        except Exception as error:  # noqa: BLE001 - no trouble of the doctor's costs a measurement
+            words = f"{error}" or type(error).__name__
+            parts = [f"cannot tell: {words}", settings]
+        return ChecksLine(printable(" · ".join(part for part in parts if part)), bool(found))
+
+    def _collect_facts(self) -> None:
+        try:
+            from nccltune.doctor.evidence.collect import collect
+            from nccltune.doctor.rulebase import rule_base
+
+            self._facts = collect(stop=self._stop)
+            rule_base()
+        except Exception as error:  # noqa: BLE001 - reported by the thread that asks
+            self._trouble = error
+
+    def _facts_in_time(self) -> "Facts":
+        from nccltune.model.errors import PlatformError
+
+        self._thread.join(GRACE_S)
+        self._stop.set()
+        self._thread.join(END_S)
+        if self._trouble is not None:
+            raise self._trouble
+        if self._facts is None or self._thread.is_alive():
+            raise PlatformError("this node did not answer in time: nccltune doctor")
+        return self._facts
+
+
+def _is_here(hosts: "list[str | None]") -> bool:
+    """Return whether the first process is on this machine, which is the default."""
+    from nccltune.measure.bench.identity import this_host
+
+    return not hosts or hosts[0] in (None, this_host())
+
+
+def _examined(facts: "Facts") -> "Examination":
+    from nccltune.doctor.examine import examine
+    from nccltune.doctor.rulebase import rule_base
+
+    return examine({facts.node: facts}, rule_base(), f"{_SOURCE}{facts.node}")
+
+
+def _keep(study: "Study", examined: "Examination") -> None:
+    """Keep the examination in the study, replacing an earlier one of `auto`. One that a user made,
+    of more nodes or with more files, stays."""
+    from nccltune.doctor.result import Examination
+
+    path = study.doctor_path
+    if path.is_file() and not study.read_json(path, Examination).source.startswith(_SOURCE):
+        return
+    study.write_json(path, examined)
+
+
+def _of(examined: "Examination", hosts: int) -> ChecksLine:
+    from nccltune.doctor.summary import line_words
+    from nccltune.report.words import printable
+
+    words = line_words(examined)
+    if hosts > 1:
+        words = f"of the head node alone, {examined.nodes[0].name}: {words}"
+    return ChecksLine(printable(words), examined.is_wrong)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explain: what a tuner plugin decides, asked of the plugin itself."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.formats.tuner_config.csv_rules import FileRule, read_rules
+from nccltune.model.collective import TUNED, Collective
+from nccltune.model.errors import InputError, StudyError
+from nccltune.model.rule import Rule
+from nccltune.model.scale import Scale
+from nccltune.native import tuner_path
+from nccltune.study import names
+from nccltune.study.files import Study
+from nccltune.tune.explain import NEWEST_KNOWN, Explained, explain, sizes_to_ask, with_channels
+from nccltune.tune.result import Tuning
+
+
+class ExplainRequest(NamedTuple):
+    """What to ask which plugin.
+
+    `config` is a study or a configuration; without `tuner` our plugin is asked. `sizes` are the
+    first and the last one in bytes. What is None follows from the rules.
+    """
+
+    config: Path | None = None
+    tuner: Path | None = None
+    nccl_version: str | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+    collectives: Sequence[Collective] | None = None
+    sizes: tuple[int, int] = (1 << 10, 1 << 30)
+    registered: bool = False
+    pipe_ops: int = 1
+
+
+def explain_config(request: ExplainRequest) -> list[Explained]:
+    """Return what the plugin decides at each scale, size by size.
+
+    Raises InputError where there is nothing to explain or no scale is known, PlatformError without
+    a plugin, LaunchError where the plugin ends its process.
+    """
+    config, tuner = request.config, request.tuner
+    if config is None and tuner is None:
+        raise InputError("nothing to explain", hint="name a study, a configuration, or --tuner")
+    path, rules, header = _read(config)
+    low, high = request.sizes
+    high = max(high, low + 1)
+    plain = [item.rule for item in rules]
+    found = [
+        explain(
+            tuner or tuner_path(),
+            path,
+            nccl_version=request.nccl_version or header.get("nccl") or NEWEST_KNOWN,
+            scale=scale,
+            collectives=_collectives(request.collectives, rules),
+            sizes=sizes_to_ask(plain, low, high),
+            pipe_ops=request.pipe_ops,
+            registered=request.registered,
+        )
+        for scale in _scales(request.nodes, request.ranks, plain, config)
+    ]
+    if tuner is None:
+        # What a rule takes is an extra: a damaged tuning.json must not hide what is decided.
+        with contextlib.suppress(StudyError):
+            tuning = _tuning_of(config)
+            found = [with_channels(item, tuning) for item in found] if tuning else found
+    return found
+
+
+def _read(config: Path | None) -> tuple[Path | None, Sequence[FileRule], dict[str, str]]:
+    """Return the configuration's path, rules and header; without a configuration nothing."""
+    if config is None:
+        return None, [], {}
+    path = config / names.TUNER_CONF if config.is_dir() else config
+    read = read_rules(path)
+    return path, read.rules, read.header
+
+
+def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) -> list[Collective]:
+    """Return the collectives asked for; else those with rules; else all that NCCL tunes."""
+    if named:
+        return list(named)
+    return list(dict.fromkeys(item.rule.collective for item in rules)) or list(reversed(TUNED))
+
+
+def _scales(
+    nodes: int | None, ranks: int | None, rules: Sequence[Rule], config: Path | None
+) -> list[Scale]:
+    """Return the scale asked for; else all that the rules name; else all that `tune` looked at."""
+    if nodes is not None and ranks is not None:
+        return [Scale(nodes, ranks)]
+    named = [
+        Scale(rule.nodes, rule.ranks)
+        for rule in rules
+        if rule.nodes is not None and rule.ranks is not None
+    ] or _tuned_scales(config)
+    chosen = [
+        scale
+        for scale in dict.fromkeys(named)
+        if nodes in (None, scale.nodes) and ranks in (None, scale.ranks)
+    ]
+    if not chosen:
+        raise InputError("the scale is not known: no rule names it", hint="add --nodes N --ranks R")
+    return chosen
+
+
+def _tuned_scales(config: Path | None) -> list[Scale]:
+    tuning = _tuning_of(config)
+    return [] if tuning is None else [group.scale for group in tuning.groups]
+
+
+def _tuning_of(config: Path | None) -> Tuning | None:
+    """Return the tuning of a study; None for a configuration alone, or where `tune` has not run."""
+    if config is None or not config.is_dir():
+        return None
+    study = Study.open(config)
+    return study.read_json(study.tuning_path, Tuning) if study.tuning_path.is_file() else None

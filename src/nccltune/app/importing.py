@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Import: read measurements of any known format into a study."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.formats.importing.importer import Imported, ImportState, import_files
+from nccltune.formats.importing.inputs import find_inputs
+from nccltune.formats.reading.context import ReadOptions
+from nccltune.formats.reading.file_report import FileReport
+from nccltune.model.choice import parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.study.files import Study
+
+
+class ImportRequest(NamedTuple):
+    """Where measurements go, and what their files do not state themselves.
+
+    With `in_rounds` the user states that the k-th runs of all choices ran close together; with
+    `split` runs of other platforms go to studies beside `study`.
+    """
+
+    study: Path
+    choice: str | None = None
+    collective: str | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+    per_iteration: bool = False
+    in_rounds: bool = False
+    split: bool = False
+    platform_name: str | None = None
+
+
+class ImportResult(NamedTuple):
+    """What an import did, and its exit code.
+
+    1 if numbers are in doubt or rows could not be read, 2 if a file was refused or nothing could be
+    read.
+    """
+
+    imported: Imported
+    exit_code: int
+
+
+class ImportRun:
+    """One import of the files that `names` stand for: files, folders, or `-` for standard input.
+
+    Raises InputError for a choice or collective that is none, and for a name that is no file.
+    """
+
+    def __init__(self, request: ImportRequest, names: Sequence[str]) -> None:
+        self._request = request
+        self._options = ReadOptions(
+            study=Study(request.study).name,
+            choice=parse_choice(request.choice) if request.choice is not None else None,
+            collective=_collective(request.collective),
+            nodes=request.nodes,
+            ranks=request.ranks,
+            per_iteration=request.per_iteration,
+        )
+        self._found = find_inputs(names, leave_out=request.study)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all files; 0 where nobody knows."""
+        return sum(item.size for item in self._found)
+
+    def run(
+        self,
+        progress: Callable[[FileReport | None, int], None] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> ImportResult:
+        """Read the files into the study; with `dry_run` read and judge all, and write nothing.
+
+        `progress` is called with the file at hand and the bytes read of it. Raises StudyError where
+        the study cannot be read or written.
+        """
+        request = self._request
+        imported = import_files(
+            request.study,
+            self._found,
+            self._options,
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            platform_name=request.platform_name,
+            in_rounds=request.in_rounds,
+            split=request.split,
+            progress=progress,
+            dry_run=dry_run,
+        )
+        return ImportResult(imported, _exit_code(imported))
+
+
+def _collective(name: str | None) -> Collective | None:
+    if name is None:
+        return None
+    plain = name.strip().lower().replace("_", "").replace("-", "")
+    if plain not in list(Collective):
+        raise InputError(
+            f"--collective: {name!r} is not a collective", hint=nearest(plain, Collective)
+        )
+    return Collective(plain)
+
+
+def _exit_code(imported: Imported) -> int:
+    outcomes = {item.outcome for item in imported.files}
+    refused = any(
+        item.outcome is ImportState.REFUSED and item.report.asked for item in imported.files
+    )
+    if refused or not outcomes & {ImportState.IMPORTED, ImportState.ALREADY, ImportState.DUPLICATE}:
+        return 2
+    new = (item.report for item in imported.files if item.outcome is not ImportState.ALREADY)
+    return int(any(report.doubtful or report.unreadable for report in new))

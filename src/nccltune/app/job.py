@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a user asks for to a job: a file, keys over it, or keys alone."""
+
+import datetime as dt
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, checked, read_toml
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+
+_TABLES = {"slurm": SlurmOptions, "kubernetes": KubernetesOptions}
+_LISTS = ("hosts", "inherit")
+"""Keys whose value may be written as `a,b`."""
+
+
+class JobRequest(NamedTuple):
+    """A job as the command line describes it.
+
+    `words` are a job file, with a program behind it or not, or a program with its arguments.
+    `settings` are KEY=VALUE of a job file, `variables` NAME=VALUE, or NAME to inherit it.
+    """
+
+    words: Sequence[str]
+    nodes: int | None = None
+    gpus: int | None = None
+    settings: Sequence[str] = ()
+    variables: Sequence[str] = ()
+
+
+def job_of(request: JobRequest) -> tuple[Job, bool]:
+    """Return the job, and whether it names its number of nodes.
+
+    Raises InputError for what cannot be.
+    """
+    words = request.words
+    if not words:
+        raise InputError(
+            "no job: neither a file nor a program",
+            hint="nccltune launch run JOB.toml, or nccltune launch run -- all_reduce_perf -b 8 "
+            "-e 1G -f 2",
+        )
+    raw: dict[str, Any] = {}
+    where = "the job"
+    if words[0].endswith(".toml"):
+        raw, where, words = read_toml(Path(words[0])), words[0], words[1:]
+    if words:
+        raw["program"] = list(words)
+    if request.nodes is not None:
+        raw["nodes"] = request.nodes
+    if request.gpus is not None:
+        raw["gpus_per_node"] = request.gpus
+    named = put_settings(raw, request.settings, where)
+    if "hosts" in named and request.nodes is None and "nodes" not in named:
+        raw["nodes"] = len(raw["hosts"])
+    for pair in request.variables:
+        name, equals, value = pair.partition("=")
+        if equals:
+            _put(raw, f"environment.{name}", value, where)
+        else:
+            raw.setdefault("inherit", []).append(name)
+    return checked(raw, where), "nodes" in raw
+
+
+def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> list[str]:
+    """Put each KEY=VALUE in its place in `raw`; return the keys.
+
+    A key of the tables `slurm` and `kubernetes` may be named without its table where only one has
+    it. Raises InputError for what is no KEY=VALUE.
+    """
+    keys = []
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting}: KEY=VALUE")
+        key = _full_key(key)
+        found = _value(value)
+        if key in _LISTS and isinstance(found, str):
+            found = [part.strip() for part in found.split(",") if part.strip()]
+        _put(raw, key, found, where)
+        keys.append(key)
+    return keys
+
+
+def read_keys(settings: Iterable[str]) -> dict[str, Any]:
+    """Return the plain values of KEY=VALUE settings, as a job file has them."""
+    raw: dict[str, Any] = {}
+    put_settings(raw, settings, "--set")
+    return raw
+
+
+def _full_key(key: str) -> str:
+    """Return `slurm.partition` for `partition`."""
+    if "." in key or key in Job.__struct_fields__:
+        return key
+    tables = [name for name, table in _TABLES.items() if key in table.__struct_fields__]
+    if len(tables) > 1:
+        raise InputError(
+            f"--set {key}: {' and '.join(tables)} both have it",
+            hint=f"name one: {' or '.join(f'{table}.{key}' for table in tables)}",
+        )
+    return f"{tables[0]}.{key}" if tables else key
+
+
+def _put(raw: dict[str, Any], key: str, value: Any, where: str) -> None:
+    # A label or a resource has dots in its own name.
+    *tables, name = key.split(".", 2)
+    inner: Any = raw
+    for table in tables:
+        inner = inner.setdefault(table, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"{table} is no table", where=where)
+    inner[name] = value
+
+
+def _value(text: str) -> Any:
+    """Return what TOML reads, else the text: `slurm.gpus=false`, `kubernetes.shm=32Gi`.
+
+    A date or a time stays text: no key of a job is one.
+    """
+    try:
+        found = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    return text if isinstance(found, dt.date | dt.time) else found
+
+
+def launcher_flavor(text: str, known: Sequence[str] | None = None) -> Flavor:
+    """Read `openmpi`, or `openmpi:5` where a version is meant. Raises InputError for others.
+
+    `known` are the names to take: by default those that can start a job.
+    """
+    name, _, version = text.partition(":")
+    if known is None:
+        known = [item.value for item in Launcher if item is not Launcher.TORCHRUN]
+    if name not in known:
+        other = re.fullmatch(r"([a-z]+)[-=@ ]?(\d+(?:\.\d+)*)", text)
+        meant = f"{other[1]}:{other[2]}" if other is not None and other[1] in known else None
+        raise InputError(
+            f"--launcher: {text!r} is no launcher",
+            hint=f"did you mean {meant!r}?" if meant is not None else nearest(name, known),
+        )
+    try:
+        numbers = tuple(int(part) for part in version.split(".")) if version else ()
+    except ValueError:
+        raise InputError(f"--launcher: {version!r} is no version", hint="openmpi:5") from None
+    return Flavor(Launcher(name), numbers)
+
+
+def key_text(raw: Mapping[str, Any]) -> list[str]:
+    """Return nested plain values as `slurm.partition=x`, for messages."""
+    found = []
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            found += [f"{key}.{inner}" for inner in key_text(value)]
+        else:
+            found.append(f"{key}={value}")
+    return found

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launch: render a job for the launcher that is here, run it, and keep its table in a study."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from nccltune.app.bench_launch import nodes_given
+from nccltune.app.job import JobRequest, job_of, launcher_flavor
+from nccltune.formats.importing.importer import Imported
+from nccltune.launch.allocation import check_hosts, knows_hosts
+from nccltune.launch.batch import SlurmBatchJob
+from nccltune.launch.find import InstalledLauncher, choose, find, find_wanted, slurm_mpi
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.follow import Follower, differences
+from nccltune.launch.job import Job
+from nccltune.launch.judge import judged
+from nccltune.launch.keep import OUTPUT, new_folder, samples_of, started, take_in, write_job
+from nccltune.launch.kubernetes.run import ClusterJob
+from nccltune.launch.options import meanings, variable_meanings
+from nccltune.launch.render import Rendered, render
+from nccltune.launch.render.slurm import SCRIPT
+from nccltune.launch.run import run
+from nccltune.launch.state import End
+from nccltune.model.choice import AnyChoice, parse_choice
+from nccltune.model.errors import PlatformError, StudyError
+from nccltune.model.sample import Sample
+
+
+class LaunchProgress(Protocol):
+    """What a launch calls while it runs."""
+
+    def note(self, words: str) -> None:
+        """Call with a line about the nodes or the queue."""
+
+    def warn(self, sentence: str) -> None:
+        """Report what does not stop it."""
+
+    def starting(self, command: str) -> None:
+        """Call before the job starts."""
+
+    def output(self, line: str) -> None:
+        """Call with each line that the job prints."""
+
+
+class RenderedJob(NamedTuple):
+    """A job and what starts it."""
+
+    job: Job
+    rendered: Rendered
+
+    @property
+    def program_meanings(self) -> list[tuple[str, str]]:
+        """The program's options, each with what it means."""
+        return list(meanings(self.job))
+
+    @property
+    def variable_meanings(self) -> list[tuple[str, str]]:
+        """The variables of every process, each with what it means."""
+        return list(variable_meanings(self.job))
+
+    @property
+    def launcher_meanings(self) -> list[tuple[str, str]]:
+        """The launcher's options, each with what it means."""
+        program = tuple(self.job.words)
+        parts = [part for part in self.rendered.parts if part.words != program]
+        return [(" ".join(part.words), part.meaning) for part in parts]
+
+
+class LaunchResult(NamedTuple):
+    """A run that is over: how, what is in doubt, and its samples."""
+
+    rendered: Rendered
+    end: End
+    findings: list[str]
+    last_words: list[str]
+    samples: list[Sample]
+    output: Path
+
+
+def render_job(
+    request: JobRequest, launcher: str | None, progress: LaunchProgress, *, to_run: bool = False
+) -> RenderedJob:
+    """Return a job and the command or file that starts it; start nothing.
+
+    `launcher` is one that is here by default. Raises InputError for a job that cannot be,
+    PlatformError for a launcher that is not here, and with `to_run` for a program that is not.
+    """
+    job, says_nodes = job_of(request)
+    found = _launcher_for(job, launcher, progress.warn, run=to_run)
+    job = _with_mpi(job if says_nodes else _on_allocation(job, found, progress.note), found)
+    around = found.around(in_allocation="SLURM_JOB_ID" in os.environ)
+    rendered = render(job, found.flavor, around)
+    if to_run:
+        _check_can_start(job, found, os.environ)
+    elif not knows_hosts(found.flavor, job.nodes, job.hosts, os.environ):
+        progress.warn(
+            f"{job.nodes} nodes and no hosts: {found.flavor._replace(version=()).words} uses this"
+            " machine alone; --set hosts=node1,node2 names them"
+        )
+    return RenderedJob(job, rendered)
+
+
+def run_job(
+    ready: RenderedJob,
+    progress: LaunchProgress,
+    *,
+    study: Path | None = None,
+    choice: str | None = None,
+    start_within: float | None = None,
+) -> LaunchResult:
+    """Start a job, follow it to its end, and keep output, job and samples in a study.
+
+    Without a study nothing stays. `choice` is the one that the tables are made with; a job that a
+    queue has not started within `start_within` seconds is cancelled. Raises StudyError for a file
+    in the place of a study, and as the launchers do.
+    """
+    job, rendered = ready
+    chosen = parse_choice(choice) if choice is not None else None
+    if study is not None and study.is_file():
+        raise StudyError("is a file, not a study folder", where=str(study))
+    # A queue's nodes see this folder, and not this machine's /tmp.
+    scratch = None if study is not None else tempfile.mkdtemp(prefix="nccltune-launch-", dir=".")
+    try:
+        kept = Path(scratch) if scratch is not None else study
+        assert kept is not None
+        folder = new_folder(kept, datetime.now(UTC))
+        write_job(folder, job, rendered)
+        follower = Follower(progress.output)
+        progress.starting(rendered.command)
+        end = _start(job, rendered, folder, follower, start_within, progress.note)
+        return _result_of(job, rendered, end, follower, kept, folder / OUTPUT, chosen)
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _launcher_for(
+    job: Job, launcher: str | None, warn: Callable[[str], None], *, run: bool
+) -> InstalledLauncher:
+    """Return the launcher to take. To render, one that is not installed does as well."""
+    if launcher is None:
+        try:
+            return choose(job)
+        except PlatformError:
+            if run:
+                raise
+        warn("no launcher is installed: rendered for Open MPI; --launcher names another")
+        return InstalledLauncher(Flavor(Launcher.OPENMPI))
+    wanted = launcher_flavor(launcher)
+    if run:
+        return find_wanted(wanted)
+    if not wanted.version:
+        with contextlib.suppress(PlatformError):
+            return find(wanted.launcher)
+    return InstalledLauncher(wanted)
+
+
+def _on_allocation(job: Job, found: InstalledLauncher, note: Callable[[str], None]) -> Job:
+    """Return the job on as many nodes as Slurm has given to this shell, where it has."""
+    nodes = nodes_given(found.flavor.launcher, note)
+    return job if nodes is None else replace(job, nodes=nodes)
+
+
+def _with_mpi(job: Job, found: InstalledLauncher) -> Job:
+    """Return the job with srun's --mpi as it is here, where the job names none."""
+    if found.flavor.launcher is not Launcher.SLURM or found.program is None or job.slurm.mpi:
+        return job
+    return replace(job, slurm=replace(job.slurm, mpi=slurm_mpi()))
+
+
+def _check_can_start(job: Job, found: InstalledLauncher, environment: Mapping[str, str]) -> None:
+    """Raise for what is known to fail before anything is started."""
+    launcher = found.flavor.launcher
+    check_hosts(found.flavor, job.nodes, job.hosts, environment)
+    elsewhere = launcher in (Launcher.SLURM, Launcher.KUBERNETES)
+    here = job.nodes == 1 and not job.hosts and not elsewhere
+    if here and shutil.which(job.program[0]) is None:
+        raise PlatformError(
+            f"no program {job.program[0]} here",
+            hint="name it with its path; nccl-tests must be built with MPI=1 for several processes",
+        )
+
+
+def _start(
+    job: Job,
+    rendered: Rendered,
+    folder: Path,
+    follower: Follower,
+    start_within: float | None,
+    note: Callable[[str], None],
+) -> End:
+    output = folder / OUTPUT
+    words = started(rendered, folder)
+
+    def note_line(line: str) -> None:
+        note(f"{rendered.flavor.launcher.value:<10} {line}")
+
+    if rendered.flavor.launcher is Launcher.KUBERNETES:
+        return ClusterJob(job, output, follower, note_line).run(words, start_within)
+    if SCRIPT not in rendered.files:
+        return run(words, output, follower)
+    # In such a name % stands for the job's number and the like.
+    name = str(output.absolute()).replace("%", "%%")
+    words = [*words[:-1], f"--output={name}", words[-1]]
+    return SlurmBatchJob(output, follower, note_line).run(words, start_within)
+
+
+def _result_of(
+    job: Job,
+    rendered: Rendered,
+    end: End,
+    follower: Follower,
+    study: Path,
+    output: Path,
+    choice: AnyChoice | None,
+) -> LaunchResult:
+    """Read what the run printed into the study, and judge it."""
+    findings = differences(rendered.placement, follower)
+    samples: list[Sample] = []
+    imported = take_in(study, output, choice) if follower.rows else None
+    if imported is not None:
+        findings += _doubts(imported)
+        samples = samples_of(study, imported)
+    end = judged(end, job, follower, imported)
+    return LaunchResult(rendered, end, findings, follower.last_words, samples, output)
+
+
+def _doubts(imported: Imported) -> list[str]:
+    return [flag.sentence for item in imported.files for flag in item.report.flags if flag.doubtful]

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lint: recognise a file or a text by its content, and check it.
+
+Kinds: a tuner configuration (CSV), a topology or graph file (XML, or nvidia-smi's matrix), and what
+starts a job: a command line, a script, a Kubernetes manifest, or the output of nccl-tests.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.app.job import launcher_flavor, read_keys
+from nccltune.formats.text.lines import encoding_of
+from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
+from nccltune.formats.tuner_config.csv_rules import read_rules
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch_lint import manifest, source
+from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM, TORCHRUN
+from nccltune.launch_lint.read import starts_something
+from nccltune.launch_lint.words import quoted
+from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
+from nccltune.model.sizes import parse_bytes
+from nccltune.study import names
+from nccltune.topology.files.load import read_file
+from nccltune.topology.lint.check import Checked, lint_files
+from nccltune.tune.lint import LintIssue, NumberedRule, lint_rules
+
+_GPUS = 8
+_ROW = re.compile(r"[^,#]+,\s*\"?\d[^,]*(?:,[^,]*){3,}")
+"""A row of a configuration: its second cell is a size."""
+_MARKER = re.compile(r"^#+\s*nccltune:", re.M)
+_SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
+_KNOWN = (
+    "known are tuner configurations (CSV), topology and graph files (XML, nvidia-smi topo -m), "
+    "scripts, Kubernetes manifests, output of nccl-tests, and launch commands; --kind names one"
+)
+
+
+class LintKind(StrEnum):
+    """What a thing is."""
+
+    CONFIGURATION = "configuration"
+    TOPOLOGY = "topology"
+    LAUNCH = "launch"
+
+
+class LintRequest(NamedTuple):
+    """What to check.
+
+    `things` are files, folders, or a launch command as one text; `command` has the words of a
+    launch command. `kind` is what every thing is, if its content is not to decide. Of the site of a
+    launch: `nodes`, `gpus` of a node, `gpu_memory` as `80G`, `launcher` whose command it is, and
+    `settings` of a job file (`hosts=a:8,b:8`). `here` compares topologies with this machine.
+    """
+
+    things: Sequence[str]
+    command: Sequence[str] = ()
+    kind: LintKind | None = None
+    nodes: int | None = None
+    gpus: int | None = None
+    gpu_memory: str | None = None
+    launcher: str | None = None
+    settings: Sequence[str] = ()
+    here: bool = False
+
+
+class LintedConfiguration(NamedTuple):
+    """A configuration: the study or file that was named, its path, how many rules it has, and its
+    issues."""
+
+    source: Path
+    path: Path
+    rules: int
+    issues: list[LintIssue]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether anything is more than a note."""
+        return any(issue.severity is not Severity.NOTE for issue in self.issues)
+
+
+class LintedLaunch(NamedTuple):
+    """What starts a job: where it is from (None for a command line), its commands, and findings
+    that belong to no single command."""
+
+    source: str | None
+    commands: list[LaunchCheck]
+    findings: list[LaunchFinding]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether anything is more than a note."""
+        findings = any(finding.severity is not Severity.NOTE for finding in self.findings)
+        return findings or any(command.is_wrong for command in self.commands)
+
+
+class Linted(NamedTuple):
+    """Everything that was checked. Topologies are checked together: nodes against each other."""
+
+    configurations: list[LintedConfiguration]
+    topologies: Checked | None
+    launches: list[LintedLaunch]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether anything is more than a note."""
+        return (
+            any(item.is_bad for item in self.configurations)
+            or (self.topologies is not None and self.topologies.is_bad)
+            or any(item.is_bad for item in self.launches)
+        )
+
+
+def lint(request: LintRequest) -> Linted:
+    """Check every thing of a request as what it is.
+
+    Raises InputError for a thing that cannot be read, is of no known kind, or may be of several.
+    """
+    linted = Linted([], None, [])
+    site, flavors = _site(request), _flavors(request.launcher)
+    topologies: list[Path] = []
+    command = list(request.command)
+    things = list(request.things)
+    if not command and things and not Path(things[0]).exists() and _is_command(things):
+        command, things = (things, []) if len(things) > 1 else ([], things)
+    for thing in things:
+        path = Path(thing)
+        if not _exists(path):
+            linted.launches.append(_lint_text(thing, site, flavors))
+            continue
+        kind = request.kind or recognise(path)
+        if kind is LintKind.CONFIGURATION:
+            linted.configurations.append(_lint_configuration(path))
+        elif kind is LintKind.TOPOLOGY:
+            topologies += _xml_files(path)
+        else:
+            linted.launches.append(_lint_file(path, site, flavors))
+    if command:
+        found = source.from_words(command, site)
+        checks = [check(one.line, one.site, flavors) for one in found]
+        linted.launches.append(LintedLaunch(None, checks, []))
+    if topologies:
+        files = [(str(path), read_file(path)) for path in dict.fromkeys(topologies)]
+        linted = linted._replace(
+            topologies=lint_files(files, here=Path("/") if request.here else None)
+        )
+    return linted
+
+
+def recognise(path: Path) -> LintKind:
+    """Return what a file or folder holds, by its content.
+
+    A folder with tuner.conf is a study, one with XML files holds topologies. Raises InputError for
+    content of no known kind, and for content that may be a configuration or a script.
+    """
+    if path.is_dir():
+        return _recognise_folder(path)
+    text = _text_of(path)
+    if text.lstrip("\ufeff \t\r\n").startswith("<") or looks_like_matrix(text):
+        return LintKind.TOPOLOGY
+    if manifest.is_manifest(text) or source.is_output(text):
+        return LintKind.LAUNCH
+    plain = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    is_table = any(_ROW.match(line) for line in plain) or bool(_MARKER.search(text))
+    is_script = bool(_SCRIPT.search(text)) or _has_command(text)
+    if is_table and is_script:
+        raise InputError(
+            "has rows of a configuration and commands of a script",
+            where=str(path),
+            hint="name it: --kind configuration or --kind launch",
+        )
+    if is_table:
+        return LintKind.CONFIGURATION
+    if is_script:
+        return LintKind.LAUNCH
+    if not plain and path.suffix in (".conf", ".csv"):
+        return LintKind.CONFIGURATION
+    what = "is empty" if not text.strip() else "is of no known kind"
+    raise InputError(what, where=str(path), hint=_KNOWN)
+
+
+def _recognise_folder(path: Path) -> LintKind:
+    if (path / names.TUNER_CONF).is_file():
+        return LintKind.CONFIGURATION
+    if any(path.rglob("*.xml")):
+        return LintKind.TOPOLOGY
+    is_study = any((path / name).is_file() for name in (names.SAMPLES, names.PLATFORM))
+    hint = f"make it: nccltune tune {shlex.quote(str(path))}" if is_study else "name the files"
+    raise InputError("has neither tuner.conf nor *.xml", where=str(path), hint=hint)
+
+
+def _text_of(path: Path) -> str:
+    """Return a file's text. Raises InputError where it is none."""
+    data = read_file(path)
+    encoding = encoding_of(data[:4])
+    if "\0" in (text := data.decode(encoding, errors="replace")):
+        raise InputError("is a binary file", where=str(path), hint=_KNOWN)
+    return text
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        # A command may be longer than a name can be.
+        return False
+
+
+def _is_command(words: Sequence[str]) -> bool:
+    return starts_something([quoted(word) for word in words])
+
+
+def _has_command(text: str) -> bool:
+    try:
+        return bool(source.from_text(text, LaunchContext()))
+    except InputError:
+        return False
+
+
+def _lint_configuration(path: Path) -> LintedConfiguration:
+    config = path / names.TUNER_CONF if path.is_dir() else path
+    read = read_rules(config)
+    issues = [
+        LintIssue(Severity.ERROR, "unreadable", problem.line, problem.message, problem.hint)
+        for problem in read.problems
+    ]
+    issues += [
+        LintIssue(Severity.NOTE, "nvidia", note.line, note.message, note.hint)
+        for note in read.notes
+    ]
+    numbered = [NumberedRule(item.line, item.rule) for item in read.rules]
+    issues += lint_rules(numbered, read.header.get("nccl"))
+    return LintedConfiguration(path, config, len(read.rules), issues)
+
+
+def _xml_files(path: Path) -> list[Path]:
+    """Return a file itself, and the XML files of a folder."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.rglob("*.xml"))
+    if not found:
+        raise InputError("has no *.xml", where=str(path), hint="name the files themselves")
+    return found
+
+
+def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
+    """Check a command line, given as one text that is no file."""
+    if not re.search(r"\s", text) and not _is_command([text]):
+        raise InputError(
+            "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"
+        )
+    checks = [check(one.line, one.site, flavors) for one in source.from_text(text, site)]
+    return LintedLaunch(None, checks, [])
+
+
+def _lint_file(path: Path, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
+    text = source.read_text(path)
+    if source.is_output(text) and not manifest.is_manifest(text):
+        return LintedLaunch(str(path), [], source.judge_output(text))
+    findings: list[LaunchFinding] = []
+    if manifest.is_manifest(text):
+        documents = manifest.documents_of(text, str(path))
+        findings = manifest.judge_manifests(documents)
+        try:
+            found = manifest.from_manifests(documents, site, str(path))
+        except InputError:
+            if not findings:
+                raise
+            found = []
+    else:
+        found = source.from_text(text, site)
+    checks = [check(one.line, one.site, flavors) for one in found]
+    return LintedLaunch(str(path), checks, findings)
+
+
+def _site(request: LintRequest) -> LaunchContext:
+    keys = read_keys(request.settings)
+    hosts = keys.pop("hosts", [])
+    if keys:
+        raise InputError("lint takes hosts=A,B alone", where="--set")
+    memory = request.gpu_memory
+    return LaunchContext(
+        nodes=request.nodes,
+        hosts=tuple(hosts),
+        gpus_per_node=request.gpus or _GPUS,
+        gpu_memory=parse_bytes(memory) if memory is not None else None,
+    )
+
+
+def _flavors(text: str | None) -> tuple[Flavor, ...]:
+    """Return those that the linter knows of a launcher, `openmpi:5` of one version; empty for all.
+
+    Raises InputError for a launcher or a version that has no command line to check.
+    """
+    if text is None:
+        return ()
+    wanted = launcher_flavor(text, known=[item.value for item in Launcher])
+    hydra = INTEL if wanted.is_intel else HYDRA
+    known = [
+        flavor
+        for flavor in (OPENMPI_4, OPENMPI_5, hydra, SLURM, TORCHRUN)
+        if flavor.launcher is wanted.launcher
+    ]
+    if not known:
+        raise InputError(
+            f"{wanted.words} has no command line to check",
+            where="--launcher",
+            hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI), slurm or torchrun",
+        )
+    # Of the others all versions are read alike.
+    if wanted.launcher is not Launcher.OPENMPI or not wanted.version:
+        return tuple(known)
+    found = [item for item in known if item.version[:1] == wanted.version[:1]]
+    if not found:
+        raise InputError(
+            f"{wanted.words} is not one that is known here",
+            where="--launcher",
+            hint="openmpi:4 or openmpi:5",
+        )
+    return tuple(found)

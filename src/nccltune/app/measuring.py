@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every use case shares that measures into a study: the study, progress and interruption."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from nccltune.measure.engine.status import StatusCallback
+from nccltune.model.errors import LaunchError, PlatformError, StudyError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+from nccltune.study.lock import locked
+
+STOPPED_BY = (KeyboardInterrupt, LaunchError, PlatformError, StudyError)
+"""What ends a measurement early. The use case saves what is known, and raises it again."""
+
+
+class ExperimentProgress(Protocol):
+    """What an experiment of processes calls while it runs."""
+
+    def started(self, platform: Platform, library: str | None) -> None:
+        """Call once, before the first measurement. `library` is the path of NCCL."""
+
+    def watching(self) -> AbstractContextManager[StatusCallback]:
+        """Return what shows the status; it is open while the experiment measures."""
+
+    def stopped(self, kept: str) -> None:
+        """Call where the experiment ends early; `kept` is what the study holds of it."""
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def started(self, platform: Platform, library: str | None) -> None:
+        """Show nothing."""
+
+    def watching(self) -> AbstractContextManager[StatusCallback]:
+        """Return a callback that shows nothing."""
+        return contextlib.nullcontext(lambda _: None)
+
+    def stopped(self, kept: str) -> None:
+        """Show nothing."""
+
+
+def refuse_file(path: Path) -> None:
+    """Raise StudyError where `path` is a file, and so no study to measure into."""
+    if path.is_file():
+        raise StudyError("is a file, not a study folder", where=str(path))
+
+
+@contextlib.contextmanager
+def hold_study(path: Path, platform: Platform | None) -> Iterator[Study]:
+    """Create the study at `path` where there is none, and lock it.
+
+    Writes the platform of a new study. None: the study exists, and nothing is measured. Raises
+    StudyError while another measurement holds it.
+    """
+    study = Study(path) if platform is None else Study.create(path)
+    with locked(study):
+        if platform is not None and not study.platform_path.exists():
+            study.write_json(study.platform_path, platform)
+        yield study
+
+
+@contextlib.contextmanager
+def saved_when_stopped(stack: contextlib.ExitStack, save: Callable[[], object]) -> Iterator[None]:
+    """Close `stack` and call `save` where the block is stopped early, then raise the reason again.
+
+    The disk may be the reason, so saving may fail too, and is not tried again.
+    """
+    try:
+        yield
+    except STOPPED_BY:
+        stack.close()
+        with contextlib.suppress(StudyError):
+            save()
+        raise

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweep NCCL's choices with a site's own nccl-tests binaries, one process for each choice."""
+
+import contextlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.app.measuring import (
+    ExperimentProgress,
+    NoProgress,
+    hold_study,
+    refuse_file,
+    saved_when_stopped,
+)
+from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.measure.engine.budget import FIRST_GUESS_S
+from nccltune.measure.engine.record import Summary, write_summary
+from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
+from nccltune.measure.experiments.nccl_tests.experiment import (
+    NcclTestsExperiment,
+    NcclTestsOutcome,
+    NcclTestsScope,
+)
+from nccltune.model.choice import AnyChoice
+from nccltune.model.collective import Collective
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+
+
+class NcclTestsPlan(NamedTuple):
+    """What a sweep would do: the choices by collective, how many processes in how many rounds, and
+    about how long they take."""
+
+    platform: Platform
+    choices: dict[Collective, list[AnyChoice]]
+    processes: int
+    rounds: int
+    seconds: float
+
+
+class NcclTestsSwept(NamedTuple):
+    """A sweep that ended by itself or with its budget. `version` is that of nccl-tests."""
+
+    platform: Platform
+    version: str
+    outcome: NcclTestsOutcome
+    summary: Summary
+
+
+class _Probed(NamedTuple):
+    experiment: NcclTestsExperiment
+    platform: Platform
+    version: str
+
+
+def plan_nccl_tests(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> NcclTestsPlan:
+    """Return what a sweep into the study at `path` would do. Runs the default once; writes
+    nothing."""
+    probed = _probe(path, site, scope)
+    processes = len(probed.experiment.plan())
+    return NcclTestsPlan(
+        probed.platform,
+        {item: probed.experiment.choices(item) for item in scope.collectives},
+        processes,
+        scope.rounds,
+        FIRST_GUESS_S * processes,
+    )
+
+
+def sweep_nccl_tests(
+    path: Path,
+    site: NcclTestsSite,
+    scope: NcclTestsScope,
+    progress: ExperimentProgress | None = None,
+    *,
+    command: str = "",
+) -> NcclTestsSwept:
+    """Measure every choice that NCCL offers, in rounds, into the study at `path`.
+
+    Every timing is in the study at once, and STUDY/sweep.json records how the sweep ended.
+    `command` resumes it. Raises PlatformError for a missing binary, LaunchError where NCCL's
+    default does not run, and what stops it early (KeyboardInterrupt, StudyError).
+    """
+    shown = progress or NoProgress()
+    with contextlib.ExitStack() as stack:
+        with shown.watching():
+            experiment, platform, version = _probe(path, site, scope)
+        study = stack.enter_context(hold_study(path, platform))
+        shown.started(platform, f"nccl-tests {version}")
+        experiment.recall()
+
+        def save(reason: str) -> Summary:
+            summary = _summary(experiment.outcome(reason), command)
+            write_summary(study, summary)
+            return summary
+
+        def stop() -> None:
+            try:
+                save("interrupted")
+            finally:
+                outcome = experiment.outcome("interrupted")
+                shown.stopped(f"all {outcome.points + outcome.known} points so far")
+
+        with saved_when_stopped(stack, stop):
+            outcome = experiment.run(stack.enter_context(shown.watching()))
+    return NcclTestsSwept(platform, version, outcome, save(outcome.reason))
+
+
+def _probe(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> _Probed:
+    """Run the default once, to know the platform; write nothing."""
+    refuse_file(path)
+    for collective in scope.collectives:
+        site.binary(collective)
+    study = Study(path)
+    experiment = NcclTestsExperiment(site, scope, study, os.environ)
+    hello = experiment.hello()
+    platform = platform_of(
+        hello,
+        path.resolve().name,
+        environment=experiment.environment(),
+        today=datetime.now(UTC).date().isoformat(),
+        emulated_nodes=hello.nodes if experiment.emulated_nodes else None,
+    )
+    check_same(study, platform)
+    return _Probed(experiment, platform, hello.version)
+
+
+def _summary(outcome: NcclTestsOutcome, command: str) -> Summary:
+    return Summary(
+        reason=outcome.reason,
+        points=outcome.points,
+        known=outcome.known,
+        failed=len(outcome.left_out),
+        seconds=outcome.seconds,
+        gain_left=None,
+        replay=None,
+        command=command,
+    )

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings that make stock NCCL load the network plugin, by version.
+
+From NCCL's sources, all release tags from 2.13 to 2.30 (`src/net.cc`, `src/plugin/net.cc`,
+`src/plugin/plugin_open.cc`).
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from nccltune.app.env import Deployment
+from nccltune.model.errors import InputError
+from nccltune.native import net_path
+
+NAME = "nccltune"
+"""The plugin's name for NCCL_NET, and the `x` of `libnccl-net-x.so`."""
+_FIRST = (2, 13)
+_PATHS_SINCE = (2, 21)
+"""Older ones open `libnccl-net-<value>.so` and nothing else."""
+_NO_PATH = (2, 27, 3)
+"""Opens a value that begins with `lib` and ends in `.so`, and `libnccl-net-<value>.so`; a path
+begins with neither. No release before or after does."""
+_FORGETS, _REMEMBERS = (2, 28), (2, 30, 3)
+"""In between, the entry of a plugin is zeroed together with its name when it is unloaded."""
+_LONGEST = 254
+"""NCCL keeps 255 bytes of a name since 2.26."""
+
+_USE_IT = (
+    "No other network: a plugin that cannot be loaded is an error. Without this line NCCL would "
+    "take its own sockets instead and log that at NCCL_DEBUG=INFO only."
+)
+_KEEP_IT = (
+    "The plugin stays loaded: NCCL 2.28.3 to 2.29.7 forget its name when the last communicator "
+    "ends, and the next one would not get it."
+)
+
+
+def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> Deployment:
+    """Return the settings that make NCCL load and use the network plugin.
+
+    `plugin` is where it will be, if not where it is here; `nccl` the version on the nodes, without
+    which the lines are for the releases that take a path. Raises InputError for what NCCL does
+    not take, and PlatformError without a plugin. `warnings` names what this environment has in
+    the way.
+    """
+    version = None if nccl is None else _version(nccl)
+    path = plugin or net_path()
+    settings, meanings, notes = {}, {}, []
+    if version is not None and not _takes_paths(version):
+        settings["NCCL_NET_PLUGIN"] = NAME
+        meanings["NCCL_NET_PLUGIN"] = (
+            f"NCCL {nccl} takes no path here: it looks for libnccl-net-{NAME}.so where the dynamic "
+            "loader looks."
+        )
+        notes.append(
+            f"{path.parent} has to be in LD_LIBRARY_PATH when the processes start, or in the "
+            "configuration of ldconfig"
+        )
+    else:
+        settings["NCCL_NET_PLUGIN"] = _checked(path)
+        meanings["NCCL_NET_PLUGIN"] = (
+            "Loaded in place of NCCL's own TCP transport."
+            if version
+            else "Loaded in place of NCCL's own TCP transport. NCCL up to 2.20 and 2.27.3 take no "
+            "path: nccltune net env --nccl-version VERSION prints what they take."
+        )
+    settings["NCCL_NET"] = NAME
+    meanings["NCCL_NET"] = _USE_IT
+    if version is None or _FORGETS <= version < _REMEMBERS:
+        settings["NCCL_NET_PLUGIN_REF_COUNT"] = "1"
+        meanings["NCCL_NET_PLUGIN_REF_COUNT"] = _KEEP_IT
+    warnings = notes + net_conflicts(os.environ, settings)
+    return Deployment(settings, meanings, warnings)
+
+
+def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
+    """Return what in `environment` the `settings` replace, and what has no effect with them."""
+    found = [
+        f"{name}={environment[name]} is set and will be replaced"
+        for name in settings
+        if environment.get(name) and environment[name] != settings[name]
+    ]
+    found += [
+        f"{name} is set: it is for NCCL's own sockets; the plugin has {ours}"
+        for name, ours in (
+            ("NCCL_SOCKET_NTHREADS", "NCCLTUNE_NET_THREADS"),
+            ("NCCL_NSOCKS_PERTHREAD", "NCCLTUNE_NET_FLOWS"),
+        )
+        if environment.get(name)
+    ]
+    return found
+
+
+def _version(text: str) -> tuple[int, ...]:
+    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+].*)?", text)
+    if match is None:
+        raise InputError(f"--nccl-version {text!r} is not a version", hint="as in 2.28.9")
+    version = tuple(int(part) for part in match.groups() if part is not None)
+    if version < _FIRST:
+        raise InputError(
+            f"NCCL {text} cannot load the network plugin", hint="NCCL 2.13 and newer can"
+        )
+    return version
+
+
+def _takes_paths(version: tuple[int, ...]) -> bool:
+    # 2.27 alone may be 2.27.3.
+    return version >= _PATHS_SINCE and version not in (_NO_PATH, _NO_PATH[:2])
+
+
+def _checked(path: Path) -> str:
+    text = str(path)
+    if "," in text:
+        raise InputError(
+            "NCCL would read the comma as the end of the path", where=text, hint="move the plugin"
+        )
+    if len(text.encode()) > _LONGEST:
+        raise InputError(
+            f"NCCL takes {_LONGEST} bytes of a path at most", where=text, hint="move the plugin"
+        )
+    return text

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Report a study: the data that every form of the report shows, and the page."""
+
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import nccltune
+from nccltune.app.analyze import analyze_study, stored_analysis
+from nccltune.app.reproduce import measure_again
+from nccltune.app.study import OpenStudy, open_study
+from nccltune.app.tune import tune_study
+from nccltune.doctor.result import Examination
+from nccltune.formats.reading.file_report import ImportRecord
+from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.prove.run import read_proof
+from nccltune.report.build import build
+from nccltune.report.data import Checks, Commands, Report
+from nccltune.report.examination import checks_of
+from nccltune.report.html import render
+from nccltune.report.words import counted
+from nccltune.study.files import Study, write_whole
+from nccltune.tune.result import TuneOptions, Tuning
+
+
+class Reported(NamedTuple):
+    """A report, and warnings about parts of the study that it leaves out or replaces."""
+
+    report: Report
+    warnings: list[str]
+
+
+def report_study(path: Path) -> Reported:
+    """Return the report of the study at `path`; write nothing.
+
+    Findings and rules are those of STUDY/findings.json and STUDY/tuning.json if these have all
+    samples of the study; otherwise they are computed again, with a warning. Raises
+    StudyError where there is nothing to report.
+    """
+    opened = open_study(path)
+    study = opened.study
+    tuning, written, warnings = _tuning(opened)
+    proof = read_proof(study)
+    if proof is not None and not _has_hash(study, proof.config_hash):
+        warnings.append(
+            "proof.json is of another configuration and not shown: "
+            f"nccltune verify {shlex.quote(str(path))}"
+        )
+        proof = None
+    analysis, stale = stored_analysis(opened)
+    warnings += stale
+    if analysis is None:
+        analysis, missing = analyze_study(opened, assumed_noise=tuning.options.assumed_noise)
+        warnings += missing
+    report = build(
+        analysis,
+        tuning,
+        proof=proof,
+        commands=commands(opened, tuning, written=written, proven=proof is not None),
+        tool_version=nccltune.__version__,
+        sources=[_source(record) for record in study.imports(ImportRecord)],
+        checks=_checks(study),
+    )
+    return Reported(report, warnings)
+
+
+def write_page(report: Report, path: Path) -> None:
+    """Write a report as one HTML file, whole or not at all."""
+    write_whole(path, render(report))
+
+
+def _checks(study: Study) -> Checks | None:
+    """Return what the doctor found: in `auto` on the node that measured, or `doctor -o STUDY`."""
+    path = study.doctor_path
+    if not path.is_file():
+        return None
+    platform = study.platform()
+    nodes = 1 if platform.emulated_nodes else platform.nodes or 1
+    return checks_of(study.read_json(path, Examination), nodes)
+
+
+def _has_hash(study: Study, wanted: str | None) -> bool:
+    """Return whether STUDY/tuner.conf has the content with this hash."""
+    path = study.config_path
+    return path.is_file() and config_hash(path.read_bytes()) == wanted
+
+
+def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
+    """Return the study's tuning, whether STUDY/tuner.conf holds it, and warnings."""
+    study, options, warnings = opened.study, TuneOptions(), []
+    if study.tuning_path.is_file():
+        stored = study.read_json(study.tuning_path, Tuning)
+        if stored.samples == opened.samples.samples:
+            return stored, _has_hash(study, stored.config_hash), []
+        options = stored.options
+        warnings.append(
+            "tuning.json is older than the samples; the rules shown here are new, tuner.conf is "
+            f"not: nccltune tune {shlex.quote(str(study.path))}"
+        )
+    return tune_study(opened, options), False, warnings
+
+
+def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) -> Commands:
+    """Return the commands that the report offers to copy.
+
+    `written`: tuner.conf is in step with `tuning`; `proven`: the study has a proof.
+    """
+    path = shlex.quote(str(opened.study.path))
+    options = _options(tuning.options, TuneOptions())
+    search = " ".join(["nccltune tune", path, *options])
+    deploy = f"nccltune env {path}" if written else f"{search} && nccltune env {path}"
+    again = measure_again(opened.study, opened.samples, options, proven=proven)
+    return Commands(
+        reproduce=again.command,
+        reproduce_note=again.note,
+        rebuild=f"{search} && nccltune report {path}",
+        deploy=deploy if any(item.written for g in tuning.groups for item in g.rules) else None,
+    )
+
+
+def _options(options: TuneOptions, usual: TuneOptions) -> list[str]:
+    """Return the options of `nccltune tune` that differ from its defaults."""
+    found = []
+    for name, option, share in (
+        ("min_gain", "--min-gain", True),
+        ("penalty", "--penalty", False),
+        ("assumed_noise", "--assume-noise", True),
+        ("channel_tolerance", "--channel-tolerance", True),
+    ):
+        value = getattr(options, name)
+        if value != getattr(usual, name):
+            found.append(f"{option} {100 * value:.6g}%" if share else f"{option} {value:.6g}")
+    found += ["--weights", shlex.quote(options.weights)] if options.weights else []
+    found += ["--channels", options.channels] if options.channels != usual.channels else []
+    found += ["--include-unsure"] if options.include_unsure else []
+    found += ["--extend"] if options.extend else []
+    found += ["--any-scale"] if options.any_scale else []
+    return found
+
+
+def _source(record: ImportRecord) -> str:
+    """One file that was read, in a line."""
+    parts = [f"{record.file}: {record.kind.value}", counted(record.samples, "sample")]
+    if record.unreadable:
+        parts.append(f"{counted(record.unreadable, 'line')} not readable")
+    return ", ".join(parts)

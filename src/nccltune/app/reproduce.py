@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that measures a study again."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.analyze.timings import Sorted
+from nccltune.measure.engine.record import Summary
+from nccltune.model.errors import StudyError
+from nccltune.model.platform import Platform
+from nccltune.study import names
+from nccltune.study.files import Study
+
+SUFFIX = "-again"
+"""Ends the name of the study that the command makes: into the old one a sweep would measure
+nothing that is there."""
+
+
+class Reproduction(NamedTuple):
+    """A command to copy, and what to know before running it."""
+
+    command: str
+    note: str
+
+
+def measure_again(
+    study: Study, found: Sorted, tune_options: Sequence[str], *, proven: bool
+) -> Reproduction:
+    """Return the command that measures `study` again into a new study.
+
+    It is the sweep's own command where the study has one. Timings that were imported are measured
+    again by a sweep over the same collectives and sizes. `tune_options` are those of the rule
+    search, `proven` is whether a proof belongs to it.
+    """
+    target = _beside(study.path)
+    platform = study.platform()
+    recorded = _recorded_command(study)
+    if recorded is None:
+        words = _new_sweep(found, platform, target)
+        note = _new_note(study, platform, words)
+    else:
+        words = _redirected(recorded, target)
+        note = "The command that measured this study, with a new study to write."
+        if platform.replay:
+            note = f"It draws timings from the recording {platform.replay} again, in a new order."
+    settings = {} if platform.replay else platform.settings
+    before = [f"{name}={shlex.quote(value)}" for name, value in sorted(settings.items())]
+    # `auto` searches rules itself; a recorded command holds its options.
+    search = tune_options if recorded is None else ()
+    command = " ".join([*before, shlex.join(words), *search])
+    if words[1] == "auto":
+        return Reproduction(command, note)
+    new = shlex.quote(target)
+    steps = [command, " ".join(["nccltune tune", new, *tune_options])]
+    steps += [f"nccltune verify {new}"] if proven else []
+    return Reproduction(" && ".join([*steps, f"nccltune report {new}"]), note)
+
+
+def _beside(path: Path) -> str:
+    """Return a name for a new study beside the old one, which is not taken."""
+    name = str(path).rstrip("/") + SUFFIX
+    number = 2
+    while Path(name).exists():
+        name = f"{str(path).rstrip('/')}{SUFFIX}-{number}"
+        number += 1
+    return name
+
+
+def _recorded_command(study: Study) -> list[str] | None:
+    """Return the command line of the study's sweep; None where it was not made by one."""
+    path = study.path / names.SWEEP
+    if not path.is_file():
+        return None
+    try:
+        words = shlex.split(study.read_json(path, Summary).command)
+    except (StudyError, ValueError):
+        return None
+    return words if len(words) > 1 and words[0] == "nccltune" else None
+
+
+def _redirected(words: list[str], target: str) -> list[str]:
+    """Return a command line with another study to write."""
+    end = words.index("--") if "--" in words else len(words)
+    for place in range(end - 1):
+        if words[place] in ("--output", "-o"):
+            return [*words[: place + 1], target, *words[place + 2 :]]
+    return [*words[:2], "--output", target, *words[2:]]
+
+
+def _new_sweep(found: Sorted, platform: Platform, target: str) -> list[str]:
+    """Return a command that measures the collectives and sizes of `found` at their largest
+    scale."""
+    words = ["nccltune", "auto", "--output", target]
+    tuned = [item for item in found.timings if item.condition.collective.tuned]
+    if not tuned:
+        return words
+    names = dict.fromkeys(item.condition.collective.value for item in tuned)
+    sizes = [size for item in tuned for size in item.sizes]
+    words += [
+        "--collectives",
+        ",".join(names),
+        "--sizes",
+        "-".join(map(_size_option, (min(sizes), max(sizes)))),
+    ]
+    scale = max((item.condition.scale for item in tuned), key=lambda scale: scale.ranks)
+    if platform.replay:
+        words += ["--replay", platform.replay]
+    elif platform.emulated_nodes:
+        words += ["--emulate-nodes", str(scale.nodes)]
+    elif scale.nodes > 1:
+        words += ["--launcher", "slurm", "--nodes", str(scale.nodes)]
+        words += ["--gpus", str(scale.ranks // scale.nodes)]
+    return words
+
+
+def _size_option(size: int) -> str:
+    """Return a size as `--sizes` takes it: `64K`, `1000`."""
+    for unit, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if size >= factor and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def _new_note(study: Study, platform: Platform, words: Sequence[str]) -> str:
+    if platform.replay:
+        return f"It draws timings from the recording {platform.replay}, in a new order."
+    why = "The study does not name the command that measured it."
+    if study.imports_path.is_file():
+        why = "The timings were imported."
+    launcher = " For another launcher than Slurm, change --launcher." if "slurm" in words else ""
+    return f"{why} Run on the same machines, this measures the same sizes.{launcher}"

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sendrecv.conf` of a study: what its comparisons of copy engines recommend together."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
+from nccltune.measure.experiments.copies.preload import BESIDE_TRAFFIC, SENDRECV, UNDER_LOAD
+from nccltune.measure.experiments.copies.settings import CHUNK, MEANING, ON, POLICY
+from nccltune.model.platform import Platform
+from nccltune.study import names
+from nccltune.study.files import Study
+
+CONF = names.SENDRECV_CONF
+"""The lines to deploy, in a study."""
+_INTRODUCED = {
+    SENDRECV: "",
+    UNDER_LOAD: "While the GPUs compute: ",
+    BESIDE_TRAFFIC: "Beside traffic: ",
+}
+
+
+class _Result(msgspec.Struct):
+    """Of any comparison."""
+
+    settings: dict[str, int | str]
+    why: str
+
+
+def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> None:
+    """Write the lines of a comparison by size, which has just ended, in place of earlier ones.
+
+    A chunk that was found beside traffic stays.
+    """
+    values = _as_text(settings)
+    before = _before(study)
+    if CHUNK in before and POLICY not in before and values.get(ON) != "0":
+        values[CHUNK] = before[CHUNK]
+    _write(study, platform, values)
+
+
+def keep_chunk(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> str | None:
+    """Add the lines of a comparison of chunks. Return None, or why they do not fit the others."""
+    before = _before(study)
+    for name in (ON, POLICY):
+        if name in before:
+            return f"{CONF} sets {name}={before[name]}, with which a chunk is something else"
+    _write(study, platform, before | _as_text(settings))
+    return None
+
+
+def _as_text(settings: Mapping[str, int | str]) -> dict[str, str]:
+    return {name: str(value) for name, value in settings.items()}
+
+
+def _before(study: Study) -> dict[str, str]:
+    path = study.path / CONF
+    return read_conf(path) if path.is_file() else {}
+
+
+def _write(study: Study, platform: Platform, values: Mapping[str, str]) -> None:
+    comments = _comments(study, platform, values)
+    study.write_text(study.path / CONF, render_conf(values, comments))
+
+
+def _comments(study: Study, platform: Platform, values: Mapping[str, str]) -> Iterator[str]:
+    origin = f"replay of {platform.replay}" if platform.replay else platform.title
+    yield f"Settings of the library before NCCL by nccltune: {origin}"
+    for kept, introduced in _INTRODUCED.items():
+        path = study.path / kept.result
+        if path.is_file():
+            found = study.read_json(path, _Result)
+            # Not of one whose lines others have replaced.
+            if found.settings and _as_text(found.settings).items() <= values.items():
+                yield introduced + found.why
+    for name in values:
+        if name in MEANING:
+            yield f"{name}: {MEANING[name]}"

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings that load the send/recv library before NCCL."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from nccltune.app.env import Deployment, has_threshold
+from nccltune.app.sendrecv_conf import CONF
+from nccltune.formats.tuner_config.nccl_conf import read_conf
+from nccltune.measure.experiments.copies.settings import MEANING, ON
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.native import sendrecv_path
+
+_PRELOAD = "LD_PRELOAD"
+_AS_NCCL = Path("nccltune-sendrecv")
+"""The folder beside the library that holds it as libnccl.so.2."""
+
+
+def sendrecv_deployment(*, library: Path | None = None, study: Path | None = None) -> Deployment:
+    """Return the settings that load the library before NCCL and turn it on, with those that a study
+    recommends.
+
+    `library` is where it will be, if not where it is here. Raises InputError for a path that the
+    dynamic loader cannot be given and for a study's settings that are none of the library's, and
+    PlatformError without a library.
+    """
+    if study is not None:
+        _check_compared(study)
+    path = library or sendrecv_path()
+    if any(sign in str(path) for sign in ": "):
+        raise InputError(
+            "the dynamic loader would read a colon or a blank as the end of the path",
+            where=str(path),
+            hint="move the library",
+        )
+    settings = {_PRELOAD: str(path), ON: "1"}
+    meanings = {
+        _PRELOAD: "Loaded before NCCL, in programs that are linked with it, themselves or by a "
+        "module (PyTorch, nccl-tests). For those that open libnccl.so.2 by name (vLLM, CuPy, JAX) "
+        f"put {path.parent / _AS_NCCL} first in LD_LIBRARY_PATH instead.",
+        ON: "On every rank. verify compares contents, dry-run decides and counts only, 0 is off.",
+    }
+    if study is None:
+        return _deployed(settings, meanings, [])
+    found = _recommended(study / CONF)
+    meanings |= {
+        name: f"{MEANING[name][0].upper()}{MEANING[name][1:]}, by {study}." for name in found
+    }
+    notes = []
+    if found.get(ON) == "0":
+        notes.append(
+            f"{study} has found that copy engines do not pay there: {ON}=0 leaves everything to "
+            "NCCL, as without these lines"
+        )
+    return _deployed(settings | found, meanings, notes)
+
+
+def _deployed(settings: dict[str, str], meanings: dict[str, str], notes: list[str]) -> Deployment:
+    return Deployment(settings, meanings, notes + sendrecv_conflicts(os.environ, settings))
+
+
+def _check_compared(study: Path) -> None:
+    """Raise InputError where sends and receives were not compared."""
+    if not has_threshold(study):
+        raise InputError(
+            "holds no threshold of copy engines",
+            where=str(study),
+            hint=f"find it: nccltune sendrecv sweep -o {study}",
+        )
+
+
+def _recommended(conf: Path) -> dict[str, str]:
+    found = read_conf(conf)
+    for name in found:
+        if name not in MEANING:
+            raise InputError(
+                f"{name} is not a setting of the library before NCCL",
+                where=str(conf),
+                hint=nearest(name, list(MEANING)),
+            )
+    return found
+
+
+def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
+    """Return what in `environment` the `settings` replace, or what makes them useless."""
+    found = []
+    loaded = environment.get(_PRELOAD)
+    if loaded and loaded != settings[_PRELOAD]:
+        found.append(
+            f"{_PRELOAD}={loaded} is set and will be replaced: to have both, name both, "
+            f"{settings[_PRELOAD]}:{loaded}"
+        )
+    if environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
+        found.append("CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL carries everything then")
+    return found

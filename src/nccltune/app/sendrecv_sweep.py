@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the message size from which on copy engines carry send/recv faster than NCCL."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.app.measuring import ExperimentProgress, NoProgress
+from nccltune.app.sendrecv_conf import keep_threshold
+from nccltune.app.settings_experiment import default_process, run_experiment
+from nccltune.measure.bench.process import Launch
+from nccltune.measure.engine.process_record import ProcessRecord, RecordKind
+from nccltune.measure.engine.replay import replay
+from nccltune.measure.engine.settings import Settings
+from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.engine.status import StatusCallback
+from nccltune.measure.experiments.copies.experiment import (
+    CopiesExperiment,
+    CopiesScope,
+    check_scope,
+)
+from nccltune.measure.experiments.copies.preload import SENDRECV, UNDER_LOAD, on_gpus
+from nccltune.measure.experiments.copies.settings import check_environment
+from nccltune.measure.experiments.copies.verdict import CopiesVerdict
+from nccltune.model.platform import Platform
+from nccltune.native import sendrecv_path
+from nccltune.study.files import Study
+
+
+class CopiesPlan(NamedTuple):
+    """What a comparison would do: `pairs` of processes, the `policies` that it tries, about how
+    many processes that are, and about how long they take."""
+
+    platform: Platform
+    pairs: int
+    policies: list[Settings]
+    processes: int
+    seconds: float
+
+
+def plan_copies(
+    path: Path, launch: Launch, scope: CopiesScope, *, library: Path | None = None
+) -> CopiesPlan:
+    """Return what a comparison into the study at `path` would do; write nothing."""
+    kept = _kept(scope)
+    start = copies_starter(launch, library, scope.seed, kept)
+    with default_process(path, launch, start) as (first, platform, study):
+        made = CopiesExperiment(start, first, ProcessRecord(study, kept), scope)
+        return CopiesPlan(
+            platform,
+            made.order.pairs,
+            made.order.policies,
+            made.processes_to_come,
+            made.seconds_to_come,
+        )
+
+
+def compare_copies(
+    path: Path,
+    launch: Launch,
+    scope: CopiesScope,
+    progress: ExperimentProgress | None = None,
+    *,
+    library: Path | None = None,
+    command: str = "",
+) -> CopiesVerdict:
+    """Compare NCCL with copy engines by size, into the study at `path`.
+
+    `library` is libnccltune-sendrecv.so (None: the installed one). Writes the result file of the
+    study, and sendrecv.conf once it is decided; until then the lines of an earlier comparison stay.
+    `command` resumes it. Raises InputError for a scope that can decide nothing, and what stops it
+    early (KeyboardInterrupt, LaunchError, StudyError); the study then holds every timing.
+    """
+    kept = _kept(scope)
+    start = copies_starter(launch, library, scope.seed, kept)
+
+    def make(study: Study, first: BenchProcess, on_status: StatusCallback) -> CopiesExperiment:
+        return CopiesExperiment(start, first, ProcessRecord(study, kept), scope, on_status)
+
+    study, platform, verdict = run_experiment(
+        path, launch, start, make, progress or NoProgress(), result=kept.result, command=command
+    )
+    if verdict.decided:
+        keep_threshold(study, platform, verdict.settings)
+    return verdict
+
+
+def _kept(scope: CopiesScope) -> RecordKind:
+    check_scope(scope)
+    return UNDER_LOAD if scope.load else SENDRECV
+
+
+def copies_starter(
+    launch: Launch,
+    library: Path | None,
+    seed: int,
+    kept: RecordKind,
+    more: Mapping[str, str] | None = None,
+) -> Starter:
+    """Return what starts the processes of a comparison: on GPUs with the variables `more`, or of a
+    recording.
+
+    Raises InputError where the environment sets what is compared, or the library is missing.
+    """
+    if launch.replay is not None:
+        return replay(launch.replay, seed, kept)
+    check_environment(os.environ)
+    return on_gpus(launch, library or sendrecv_path(), more=more)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open a study with its samples sorted, the first step of most use cases."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.analyze.timings import Sorted, sort_samples
+from nccltune.formats.importing.suspect import platform_doubts
+from nccltune.model.errors import StudyError
+from nccltune.study.files import Study
+
+
+class OpenStudy(NamedTuple):
+    """A study and its samples, sorted by what can be compared."""
+
+    study: Study
+    samples: Sorted
+
+
+def open_study(path: Path) -> OpenStudy:
+    """Return the study at `path` with its samples.
+
+    Raises StudyError where there is no study, or none of its samples can be compared.
+    """
+    study = Study.open(path)
+    samples = sort_samples(study.samples())
+    samples.doubts += platform_doubts(study)
+    if not samples.timings:
+        why = (
+            "none of its samples can be compared (unknown scale, one rank, or wrong results)"
+            if samples.samples
+            else "it has no samples"
+        )
+        raise StudyError(
+            why, where=str(path), hint=f"add measurements: nccltune import FILES... -o {path}"
+        )
+    return OpenStudy(study, samples)

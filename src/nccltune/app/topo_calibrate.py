@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topo calibrate: what links of a platform reach, measured or taken from studies."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from nccltune.app.analyze import CALIBRATION
+from nccltune.app.sweep import SweepProgress, SweepRun, Swept
+from nccltune.examples import recording
+from nccltune.measure.adaptive.plan import Plan
+from nccltune.measure.bench.process import Launch
+from nccltune.measure.experiments.choices.experiment import SweepScope
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study, write_whole
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.calibration import Calibration, defaults
+from nccltune.topology.flows.derive import Derived, Observation, derive, observations
+
+_ROUNDS = 4
+_LOW, _HIGH = 256 << 20, 1 << 30
+
+
+class CalibrationRun:
+    """Measures a few large sizes with every choice into a study, as a sweep that can be resumed."""
+
+    def __init__(self, path: Path, launch: Launch, *, command: str) -> None:
+        scope = SweepScope(
+            collectives=[Collective.ALLREDUCE, Collective.ALLGATHER, Collective.REDUCESCATTER],
+            low=_LOW,
+            high=_HIGH,
+            rounds=_ROUNDS,
+        )
+        self._sweep = SweepRun(path, launch, scope, command=command)
+
+    @property
+    def kept(self) -> int | None:
+        """Points in the study; None before the first measurement."""
+        return self._sweep.kept
+
+    def plan(self) -> tuple[Platform, Plan]:
+        """Return what a run would measure; write nothing."""
+        return self._sweep.plan()
+
+    def run(self, progress: SweepProgress) -> Swept:
+        """Measure. Raises as `SweepRun.run` does."""
+        return self._sweep.run(progress)
+
+
+def calibrate(paths: Sequence[Path], topology: Path | None = None) -> Derived:
+    """Return the efficiencies that studies of one platform show, one node first.
+
+    `topology` is a file; by default each study's own. Raises InputError where nothing in them shows
+    what a link reaches, StudyError for a study that is none.
+    """
+    result: Derived | None = None
+    for path in paths:
+        study = Study.open(recording(str(path)))
+        found = _usable(study, observations(study.samples()))
+        hardware = load_topology(topology or study.path)
+        base = result.calibration if result else defaults()
+        platform = study.platform()
+        one = derive(
+            hardware,
+            found,
+            base,
+            name=study.name + (f", a replay of {platform.replay}" if platform.replay else ""),
+            settings=platform.settings,
+            nccl_version=_version(platform.nccl_version),
+        )
+        if result is not None:
+            one.used.update(
+                {key: value for key, value in result.used.items() if key not in one.used}
+            )
+            one.left.extend(result.left)
+        result = one
+    assert result is not None
+    if not result.used:
+        why = f": {result.left[0][1]}" if result.left else ""
+        raise InputError(
+            f"nothing in it shows what a link reaches{why}",
+            where=", ".join(map(str, paths)),
+            hint="sizes of 256 MiB and more, protocol Simple, nodes that are real: nccltune "
+            "topo calibrate -o STUDY measures them",
+        )
+    return result
+
+
+def _usable(study: Study, found: list[Observation]) -> list[Observation]:
+    """Return the observations of real links.
+
+    Raises InputError where "nodes" of one host use its loopback: no link of the file carries that.
+    """
+    if study.platform().emulated_nodes and all(one.nodes > 1 for one in found):
+        raise InputError(
+            "its nodes are one machine's GPUs, so no NIC was in the way",
+            where=str(study.path),
+            hint="a study of one node, or of real nodes",
+        )
+    return [one for one in found if one.nodes == 1 or not study.platform().emulated_nodes]
+
+
+def _version(text: str | None) -> tuple[int, int, int] | None:
+    parts = (text or "").split(".")
+    if len(parts) < 3 or not all(part.isdecimal() for part in parts[:3]):
+        return None
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def save_calibration(calibration: Calibration, output: Path) -> Path:
+    """Write the figures that were measured to a file or into a study; return the file.
+
+    Figures at their default are left out: these may change with nccltune.
+    """
+    path = output / CALIBRATION if output.is_dir() else output
+    own = {
+        name: figure
+        for name, figure in calibration.values.items()
+        if figure != defaults().values[name]
+    }
+    kept = msgspec.structs.replace(calibration, values=own)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(kept)).decode() + "\n")
+    return path

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topo convert: a topology file for NCCL, from what is known of a machine."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.formats.topology.nccl_xml_writer import write_topology
+from nccltune.formats.topology.sysfs import read_sysfs
+from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
+from nccltune.model.topology import Dialect, Topology
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.files.vm_file import (
+    even_tree,
+    parse_bus_ids,
+    parse_pcie,
+    with_bus_ids,
+    with_cpus,
+    with_links,
+)
+from nccltune.topology.hardware.machine import this_machine
+from nccltune.topology.lint.check import lint_topology
+from nccltune.topology.lint.issue import Issue
+
+
+class ConvertRequest(NamedTuple):
+    """Where the tree comes from (a file, or `cpus` and `switches`, else this machine), bus ids of
+    GPUs and NICs as `A,B`, and the links that nothing describes as `5x16`."""
+
+    path: Path | None = None
+    gpu_ids: str | None = None
+    nic_ids: str | None = None
+    cpus: int | None = None
+    switches: int | None = None
+    pcie: str | None = None
+
+
+class Converted(NamedTuple):
+    """The file's text, devices left out for want of a bus id, and what is still wrong with it."""
+
+    xml: str
+    left_out: list[str]
+    issues: list[Issue]
+
+
+def convert(request: ConvertRequest, output: Path | None = None) -> Converted:
+    """Return a file for NCCL_TOPO_FILE, and write it to `output`.
+
+    Raises InputError for what cannot be read, is no bus id or link, or cannot be written.
+    """
+    gpu_ids = parse_bus_ids(request.gpu_ids) if request.gpu_ids is not None else []
+    nic_ids = parse_bus_ids(request.nic_ids) if request.nic_ids is not None else []
+    topology, made_up = _tree(request, len(gpu_ids), len(nic_ids))
+    left_out: list[str] = []
+    if made_up or gpu_ids or nic_ids:
+        topology, left_out = with_bus_ids(topology, gpu_ids, nic_ids)
+    links = parse_pcie(request.pcie) if request.pcie is not None else None
+    topology = with_cpus(with_links(topology, links), read_sysfs(), made_up=made_up)
+    source = Path(topology.source).name
+    text = write_topology(
+        topology,
+        skeleton=True,
+        comments=[
+            f"Written by nccltune topo convert from {source}. NCCL adds GPUs, NVLinks and NICs "
+            "itself."
+        ],
+    )
+    # What is written must mean the same to a reader.
+    again = read_topology(text.encode(), str(output) if output is not None else "output")
+    issues = [one for one in lint_topology(again) if one.severity is not Severity.NOTE]
+    if output is not None:
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(
+                f"cannot be written: {error.strerror}", where=str(output), hint="name another file"
+            ) from None
+    return Converted(text, left_out, issues)
+
+
+def _tree(request: ConvertRequest, gpus: int, nics: int) -> tuple[Topology, bool]:
+    """Return the tree, and whether its devices' bus ids are made up."""
+    what, cpus, switches = request.path, request.cpus, request.switches
+    if cpus is not None or switches is not None:
+        if what is not None:
+            raise InputError("--cpus and --switches are for a tree without a file",
+                             hint="leave out either")  # fmt: skip
+        if not gpus:
+            raise InputError(
+                "no GPU is given", where="--gpu-ids", hint="list their bus ids: --gpu-ids"
+            )
+        count = cpus or 1
+        return even_tree(count, switches or count, gpus, nics), True
+    topology = load_topology(what) if what is not None else this_machine()
+    return topology, topology.dialect is Dialect.SMI

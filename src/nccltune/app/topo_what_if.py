@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topo what-if: the ceiling of a platform now, and after changes."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.model.collective import TUNED, Collective
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.model.topology import Topology
+from nccltune.study.files import Study
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.calibration import read_calibration
+from nccltune.topology.flows.expect import Expected
+from nccltune.topology.flows.settings import READ
+from nccltune.topology.flows.what_if import (
+    Case,
+    Change,
+    WhatIfResult,
+    answerable,
+    together,
+    what_if,
+    worth_asking,
+)
+from nccltune.topology.hardware.change import add_switch, move_nic
+
+
+class WhatIfRequest(NamedTuple):
+    """A platform, and the changes to answer.
+
+    `path` is a topology file or a study; `environment` are NAME=VALUE in force now. Changes:
+    `gdr_read`, `p2p_levels`, `algorithms`, `settings` (NAME=VALUE), `moves` (NIC=PLACE), `switches`
+    (PLACE=DEVICE,...) and `to_nodes`; without any, those settings that may matter.
+    """
+
+    path: Path
+    nodes: int = 1
+    gpus: int | None = None
+    collective: str = "allreduce"
+    environment: Sequence[str] = ()
+    nccl_version: str | None = None
+    calibration: Path | None = None
+    gdr_read: bool | None = None
+    p2p_levels: Sequence[str] = ()
+    algorithms: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    moves: Sequence[str] = ()
+    switches: Sequence[str] = ()
+    to_nodes: Sequence[int] = ()
+
+
+class Answers(NamedTuple):
+    """The platform, its ceiling now, and the ceiling after each change; `unanswered` are sentences
+    on settings that cannot be answered for this file."""
+
+    case: Case
+    now: Expected
+    answers: list[WhatIfResult]
+    unanswered: list[str]
+
+
+def answer(request: WhatIfRequest) -> Answers:
+    """Return what the changes of a request would do; start and write nothing.
+
+    Raises InputError for a file that cannot be read, and for names that are none.
+    """
+    case = _case(request)
+    unanswered: list[str] = []
+    changes = _changes(case.topology, request)
+    if not changes:
+        changes, unanswered = answerable(case, worth_asking(case, case.expected()))
+    elif len(changes) > 1 and len(request.to_nodes) < 2:
+        changes.append(together(changes))
+    now, answers = what_if(case, changes)
+    return Answers(case, now, answers, unanswered)
+
+
+def _case(request: WhatIfRequest) -> Case:
+    name = request.collective.lower().replace("-", "").replace("_", "")
+    if name not in TUNED:
+        raise InputError(
+            f"{request.collective!r} has no flows here",
+            where="--collective",
+            hint=nearest(name, TUNED),
+        )
+    calibration = request.calibration
+    settings, version = _of_study(request.path)
+    return Case(
+        topology=load_topology(request.path),
+        collective=Collective(name),
+        nodes=request.nodes,
+        ranks_per_node=request.gpus,
+        settings={**settings, **dict(_pair(text, "--env") for text in request.environment)},
+        calibration=None if calibration is None else read_calibration(calibration),
+        nccl_version=_version(request.nccl_version) or version,
+    )
+
+
+def _of_study(path: Path) -> tuple[dict[str, str], tuple[int, int, int] | None]:
+    """Return what was in force when a study was measured: settings that count, and the NCCL."""
+    study = Study(path)
+    if not study.platform_path.is_file():
+        return {}, None
+    platform = study.platform()
+    settings = {name: value for name, value in platform.settings.items() if name in READ}
+    text = platform.nccl_version or ""
+    known = len(text.split(".")) in (2, 3) and text.replace(".", "").isdecimal()
+    return settings, _version(text) if known else None
+
+
+def _pair(text: str, where: str | None) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise InputError(f"{text!r} is not NAME=VALUE", where=where)
+    return name, value
+
+
+def _version(text: str | None) -> tuple[int, int, int] | None:
+    if text is None:
+        return None
+    parts = text.split(".")
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
+        raise InputError(f"{text!r} is no version such as 2.28.9", where="--nccl-version")
+    numbers = [int(part) for part in parts] + [0]
+    return numbers[0], numbers[1], numbers[2]
+
+
+def _changes(topology: Topology, request: WhatIfRequest) -> list[Change]:
+    """Return one change for each that is asked for."""
+    found: list[Change] = []
+    if request.gdr_read is not None:
+        word = "on" if request.gdr_read else "off"
+        value = str(int(request.gdr_read))
+        found.append(Change(f"GPUDirect reads {word}", {"NCCL_NET_GDR_READ": value}))
+    found += [
+        Change(f"P2P up to {level}", {"NCCL_P2P_LEVEL": level}) for level in request.p2p_levels
+    ]
+    found += [Change(f"{name}", {"NCCL_ALGO": name}) for name in request.algorithms]
+    for text in request.settings:
+        name, value = _pair(text, None)
+        found.append(Change(text, {name: value}))
+    found += _hardware(topology, request)
+    found += [Change(f"{count:,} nodes", nodes=count) for count in request.to_nodes]
+    return found
+
+
+def _hardware(topology: Topology, request: WhatIfRequest) -> list[Change]:
+    """Return changes of hardware, tried once here: a wrong name is an error before the rest."""
+
+    found: list[Change] = []
+    for text in request.moves:
+        nic, place = _pair(text, "--move-nic")
+        move = partial(move_nic, nic=nic, place=place)
+        move(topology)
+        found.append(Change(f"{nic} at {place}", hardware=move))
+    for text in request.switches:
+        place, listed = _pair(text, "--add-switch")
+        names = [name for name in listed.split(",") if name]
+        add = partial(add_switch, place=place, names=names)
+        add(topology)
+        found.append(Change(f"a switch at {place} for {', '.join(names)}", hardware=add))
+    return found

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verify a stock program: run it without and with the deployed rules, and compare."""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from nccltune.analyze.stats import median
+from nccltune.app.env import conflicts, deployment
+from nccltune.formats.importing.inputs import InputFile, read_inputs
+from nccltune.formats.reading.context import ReadOptions
+from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
+from nccltune.launch.follow import Follower, differences
+from nccltune.launch.run import run
+from nccltune.launch.state import RunState
+from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
+from nccltune.model.choice import DEFAULT
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError, LaunchError
+from nccltune.native.child import Child
+from nccltune.native.line_process import ending
+from nccltune.prove.stock import (
+    LOG_SETTINGS,
+    LoggedRun,
+    StockProof,
+    Times,
+    points_of,
+    problems_of,
+)
+from nccltune.study import names
+from nccltune.study.files import Study
+
+_OURS = ("NCCLTUNE_CONFIG", "NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_STRICT", "NCCLTUNE_STALE")
+_REACH = (
+    "do the settings reach the ranks? Open MPI passes them on with -x NCCL_TUNER_PLUGIN "
+    "-x NCCL_TUNER_CONFIG_FILE -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS -x NCCL_DEBUG_FILE"
+)
+_REACH_UNDER = "is nccltune at the same path on every node, and does every node see the study?"
+
+
+class ProgramProgress(Protocol):
+    """What the verification of a program calls while it runs."""
+
+    def warn(self, sentence: str) -> None:
+        """Report what does not stop it."""
+
+    def starting(self, which: str, command: str) -> None:
+        """Call before the run `without` or `with` the plugin."""
+
+    def output(self, line: bytes) -> None:
+        """Call with each line that the program prints, with its line end."""
+
+    def last_words(self, lines: Sequence[str]) -> None:
+        """Call with the end of the output of a run that failed."""
+
+
+class ProgramProof(NamedTuple):
+    """The comparison of both runs; `reach` is what to check if the plugin was not loaded."""
+
+    proof: StockProof
+    reach: str
+
+
+def verify_program(
+    study: Study, program: Sequence[str], under: WithLauncher | None, progress: ProgramProgress
+) -> ProgramProof:
+    """Run `program` twice, under a launcher or directly, and compare NCCL's logs.
+
+    Writes nothing into the study but scratch files. Raises LaunchError where the program fails,
+    InputError where it leaves no NCCL log.
+    """
+    config = config_of(study)
+    settings = deployment(config)
+    plain = _without_ours(os.environ, settings)
+    for warning in conflicts(plain):
+        progress.warn(warning)
+    # Processes on other nodes write their logs where the study is, and not in this machine's /tmp.
+    shared = str(study.path.absolute()) if under is not None else None
+    with tempfile.TemporaryDirectory(prefix=".nccltune-verify-", dir=shared) as folder:
+        before = _run(program, under, plain, Path(folder, "without"), "without", progress)
+        after = _run(program, under, plain | settings, Path(folder, "with"), "with", progress)
+    facts = before.logged.facts(before.seconds), after.logged.facts(after.seconds)
+    hash_ = config_hash(config.read_bytes())
+    points = points_of(
+        before.logged,
+        after.logged,
+        [item.rule for item in read_rules(config).rules],
+        (before.times, after.times),
+    )
+    elsewhere = dict.fromkeys([*before.elsewhere, *after.elsewhere])
+    proof = StockProof(
+        study=study.name,
+        config_hash=hash_,
+        program=list(program),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        before=facts[0],
+        after=facts[1],
+        points=points,
+        problems=[*elsewhere, *problems_of(*facts, points, hash_)],
+    )
+    return ProgramProof(proof, _REACH if under is None else _REACH_UNDER)
+
+
+def save_program_proof(study: Study, proof: StockProof) -> None:
+    """Write STUDY/deployed.json."""
+    study.write_json(study.path / names.DEPLOYED, proof)
+
+
+def config_of(study: Study) -> Path:
+    """Return the study's configuration. Raises InputError where it has none."""
+    if not study.config_path.is_file():
+        raise InputError(
+            "no such configuration",
+            where=str(study.config_path),
+            hint=f"make it: nccltune tune {study.path}",
+        )
+    return study.config_path
+
+
+def _without_ours(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment as it would be without us; somebody else's plugin stays."""
+    plugin = Path(settings["NCCL_TUNER_PLUGIN"]).name
+    plain = {name: value for name, value in environment.items() if name not in _OURS}
+    if Path(plain.get("NCCL_TUNER_PLUGIN", "")).name == plugin:
+        del plain["NCCL_TUNER_PLUGIN"]
+    return plain
+
+
+class _Ran(NamedTuple):
+    """One run: its log, how long it took, the times that it printed, and sentences for what the
+    launcher started otherwise than asked."""
+
+    logged: LoggedRun
+    seconds: float
+    times: Times
+    elsewhere: list[str]
+
+
+def _run(
+    program: Sequence[str],
+    under: WithLauncher | None,
+    environment: Mapping[str, str],
+    folder: Path,
+    which: str,
+    progress: ProgramProgress,
+) -> _Ran:
+    """One run, with NCCL's log on."""
+    folder.mkdir()
+    variables = {
+        **environment,
+        **LOG_SETTINGS,
+        "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p.log"),
+    }
+    output = folder / "output.txt"
+    started = time.monotonic()
+    elsewhere: list[str] = []
+    if under is None:
+        _run_here(program, variables, output, which, progress)
+    else:
+        elsewhere = _run_under(program, under, variables, output, which, progress)
+    seconds = time.monotonic() - started
+    logged = LoggedRun(sorted(folder.glob("nccl.*.log")))
+    if not logged.log.lines:
+        hint = f"does it use NCCL? Then: {_REACH}"
+        if under is not None:
+            hint = f"does it use NCCL? Its first node writes the log to {folder.parent.parent}"
+        raise InputError("left no log of NCCL's", where=program[0], hint=hint)
+    return _Ran(logged, seconds, _times(output), elsewhere)
+
+
+def _run_here(
+    program: Sequence[str],
+    environment: Mapping[str, str],
+    output: Path,
+    which: str,
+    progress: ProgramProgress,
+) -> None:
+    progress.starting(which, " ".join(program))
+    try:
+        process = Child(list(program), env=environment, stdout=subprocess.PIPE)
+    except OSError as error:
+        raise InputError(
+            f"cannot be started: {error.strerror}", where=program[0], hint="check the command"
+        ) from error
+    with process, output.open("wb") as kept:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                kept.write(line)
+                progress.output(line)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise _failed(f"the command {ending(process.returncode)}", which)
+
+
+def _run_under(
+    program: Sequence[str],
+    under: WithLauncher,
+    environment: Mapping[str, str],
+    output: Path,
+    which: str,
+    progress: ProgramProgress,
+) -> list[str]:
+    rendered = program_with_launcher(program, under, environment)
+    progress.starting(which, rendered.command)
+    follower = Follower(lambda line: progress.output(line.encode() + b"\n"))
+    end = run(rendered.words, output, follower, environment)
+    if end.signal is not None:
+        raise KeyboardInterrupt(end.signal)
+    if end.state is not RunState.DONE:
+        progress.last_words(follower.last_words)
+        raise _failed(end.why, which)
+    return differences(rendered.placement, follower)
+
+
+def _failed(how: str, which: str) -> Exception:
+    return LaunchError(
+        f"{how} {which} the plugin",
+        hint="it has to work without nccltune first" if which == "without" else None,
+    )
+
+
+def _times(path: Path) -> Times:
+    """The times of nccl-tests' tables in `path`, out of place; none where it holds no table."""
+    found: dict[tuple[Collective, int], list[float]] = {}
+    options = ReadOptions(study="verify", choice=DEFAULT, started_here=True)
+    for reading in read_inputs([InputFile(path, path.name, False)], options):
+        for batch in reading.batches():
+            for sample in batch.samples:
+                if not sample.in_place:
+                    found.setdefault((sample.collective, sample.bytes), []).append(sample.time_us)
+    return {key: median(times) for key, times in found.items()}

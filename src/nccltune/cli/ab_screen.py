@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune ab` prints: the verdict, its evidence, and the line that deploys it."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nccltune.cli.output import hanging, hint, next_step, print_json, stdout, styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.measure.experiments.ab.judge import CollectiveGain, SettingGain, TrialVerdict
+    from nccltune.measure.experiments.ab.runs import SettingTrial
+
+_INDENT = 11
+_TABLE_WIDTH = 72
+"""The width of the table in columns. A narrower terminal shows only the gains."""
+_EFFECT = {"faster": "faster", "slower": "slower", "same": ""}
+_STYLE = {"keep": "bold green", "failed": "bold red", "open": "bold"}
+_LEAD = {
+    "keep": "keep",
+    "mixed": "mixed",
+    "harms": "not kept",
+    "no help": "not kept",
+    "failed": "failed",
+    "open": "open",
+}
+
+
+def show_plan(
+    trial: "SettingTrial", program: list[str], rounds: int, study: Path, *, as_json: bool
+) -> None:
+    """Print what would be run."""
+    from nccltune.measure.experiments.ab.settings import label
+
+    if as_json:
+        print_json(
+            {
+                "settings": trial.settings,
+                "baseline": trial.baseline,
+                "program": program,
+                "rounds": rounds,
+                "processes": 2 * rounds,
+                "study": str(study),
+            }
+        )
+        return
+    out = stdout()
+    hanging(out, "setting    ", _INDENT, label(trial.settings))
+    hanging(out, "program    ", _INDENT, shlex.join(program) or "our bench")
+    out.print(
+        f"Would start up to {2 * rounds} processes in {rounds} rounds, with and without it. "
+        "Nothing was measured or written.",
+        markup=False,
+    )
+
+
+def show(verdict: "TrialVerdict", study: Path) -> None:
+    """Print the verdict first, then its evidence."""
+    from nccltune.measure.experiments.ab.judge import never_read, title
+
+    out = stdout()
+    style = _STYLE.get(verdict.decision, "bold yellow")
+    lead = (f"{_LEAD[verdict.decision]:<{_INDENT}}", style)
+    hanging(out, lead, _INDENT, f"{title(verdict)}: {verdict.why}")
+    hanging(out, f"{_how(verdict):<{_INDENT}}", _INDENT, _measured(verdict))
+    unread = never_read(verdict)
+    if unread:
+        hanging(
+            out,
+            ("not read   ", "yellow"),
+            _INDENT,
+            f"NCCL's log does not show that it read {' and '.join(unread)}: misspelt, unknown to "
+            "this NCCL, not needed in this run, or not handed on to its processes",
+        )
+    for words in verdict.changed:
+        hanging(out, "changed    ", _INDENT, words)
+    for item in verdict.collectives:
+        _table(out, item)
+    if verdict.decision == "mixed":
+        hanging(
+            out, "use it     ", _INDENT, "only for jobs of the calls that it makes faster; "
+            "nothing was written to deploy"
+        )  # fmt: skip
+    if verdict.decision == "keep":
+        for name, value in verdict.settings.items():
+            line = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+            out.print(styled("deploy     ", (line, "bold")), soft_wrap=True)
+    out.print(f"study      {study}", soft_wrap=True)
+    if verdict.decision == "keep" and any(verdict.settings.values()):
+        next_step("nccltune env --format nccl.conf", study)
+    elif verdict.decision == "open":
+        hint("next: the same command goes on where it stopped")
+
+
+def _how(verdict: "TrialVerdict") -> str:
+    return "replay" if verdict.replay else "measured"
+
+
+def _measured(verdict: "TrialVerdict") -> str:
+    from nccltune.cli.progress import seconds_words
+    from nccltune.model.scale import count
+
+    before = f" ({verdict.known} from before)" if verdict.known else ""
+    ended = "; the budget is spent: the same command goes on" if verdict.reason == "budget" else ""
+    return (
+        f"{count(verdict.rounds, 'round')} with and without it in alternating order{before}, "
+        f"{count(verdict.processes, 'process')} in {seconds_words(verdict.seconds)}{ended}"
+    )
+
+
+def _table(out: "Console", item: "CollectiveGain") -> None:
+    from nccltune.model.sizes import format_bytes
+    from nccltune.report.words import significant, time_text
+
+    noise = "noise unknown" if item.noise is None else f"A/A noise {100 * item.noise:.2g} %"
+    out.print(
+        f"\n{item.collective.prose}, {item.scale}: {_interval(item.overall)} over all sizes, "
+        f"{noise}",
+        markup=False,
+    )
+    if out.is_terminal and out.width < _TABLE_WIDTH:
+        for size in item.sizes:
+            gain = size.gain
+            words = f"{gain.gain:.2f}x  {gain.low:.2f}-{gain.high:.2f}  {_EFFECT[size.effect]}"
+            out.print(f"{format_bytes(size.bytes):>10}  {words}".rstrip(), markup=False)
+        return
+    out.print(
+        f"{'size':>10}{'default':>12}{'with it':>12}{'GB/s':>8}{'gain':>8}   95 % CI", markup=False
+    )
+    for size in item.sizes:
+        told = {"faster": "  faster", "slower": "  slower", "same": ""}[size.effect]
+        gain = size.gain
+        out.print(
+            f"{format_bytes(size.bytes):>10}{time_text(size.default_us):>12}"
+            f"{time_text(size.set_us):>12}{significant(size.set_gb_per_s):>8}"
+            f"{gain.gain:>7.2f}x   {gain.low:.2f}-{gain.high:.2f}{told}",
+            markup=False,
+        )
+
+
+def _interval(gain: "SettingGain") -> str:
+    unsure = "" if gain.known else ", few rounds"
+    return f"{gain.gain:.2f}x ({gain.low:.2f}-{gain.high:.2f}{unsure})"

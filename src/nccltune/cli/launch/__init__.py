@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune launch`: tests with the launcher of a cluster.
+
+run.py             start a job and keep its table
+render.py          print the command or file that starts a job
+sweep.py           measure choices with nccl-tests binaries
+job_options.py     the options that describe a job
+run_screen.py      a rendered job, what it means, and how a run ended
+sweep_screen.py    what a sweep would do, and how much was measured
+"""
+
+import click
+
+from nccltune.cli.lazy_group import LazyGroup
+
+EPILOG = """\b
+Examples:
+  nccltune launch run job.toml --set hosts=node1,node2 -o studies/a
+  nccltune launch render --nodes 2 --launcher slurm -- all_reduce_perf -e 8G
+  nccltune launch sweep nccl-tests/build -o studies/a
+"""
+SECTIONS = {
+    "Verbs": {
+        "run": "start a test on one node or many, follow it, keep its table in a study",
+        "render": "print the command or file that starts a test, or what each option means",
+        "sweep": "measure choices with nccl-tests binaries, one process a choice",
+    }
+}
+"""Every verb with its one-line help."""
+
+
+class _LaunchGroup(LazyGroup):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a verb; the error for a job file names the verb that runs it."""
+        if args and args[0].endswith(".toml"):
+            from nccltune.model.errors import InputError
+
+            raise InputError(
+                f"no such verb: launch {args[0]!r}", hint=f"nccltune launch run {args[0]}"
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_LaunchGroup, sections=SECTIONS, package="nccltune.cli.launch", epilog=EPILOG)
+def command() -> None:
+    """Start tests with Open MPI, MPICH, Intel MPI, Slurm or Kubernetes."""

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune launch run`: start a test on a cluster with the launcher it has."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nccltune.cli.launch.job_options import LaunchScreen, job_from, job_options
+from nccltune.cli.options import choice_option, output_option
+from nccltune.cli.run_options import terminated_like_interrupted
+from nccltune.cli.verb import verb
+
+EPILOG = """\b
+Examples:
+  nccltune launch run job.toml --set hosts=node1,node2 -o studies/a
+  nccltune launch run --nodes 2 --launcher slurm -- all_reduce_perf -e 8G
+"""
+
+
+@verb(epilog=EPILOG, dry_run=True)
+@job_options
+@output_option("study", "the study that keeps output, job and samples; made if it is not there.")
+@choice_option()
+@click.option(
+    "--start-within",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Cancel a job that a queue has not started by then.  [default: wait]",
+)
+def command(
+    launcher: str | None,
+    study: Path | None,
+    choice: str | None,
+    start_within: float | None,
+    dry_run: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Start a test on one node or many: render the right command, run it, follow it, keep its
+    table in a study, and end it cleanly on Ctrl-C.
+
+    A job is a TOML file, flags, or flags over a file. Exit code 1 if something else ran than was
+    asked for or the numbers are in doubt, 4 if the job failed.
+    """
+    from nccltune.app.launch import render_job, run_job
+    from nccltune.cli.launch import run_screen
+
+    screen = LaunchScreen()
+    ready = render_job(job_from(options), launcher, screen, to_run=not dry_run)
+    if dry_run:
+        run_screen.show_rendered(ready.rendered, as_json=as_json)
+        return 0
+    with terminated_like_interrupted():
+        result = run_job(ready, screen, study=study, choice=choice, start_within=start_within)
+    return run_screen.show_result(result, study, as_json=as_json)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune launch` prints: a rendered job, what it means, and how a run ended."""
+
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nccltune.cli.output import hint, next_step, print_json, stderr, stdout, styled, write_exact
+
+if TYPE_CHECKING:
+    from nccltune.app.launch import LaunchResult, RenderedJob
+    from nccltune.launch.placement import Placement
+    from nccltune.launch.render import Rendered
+    from nccltune.model.sample import Sample
+
+
+def show_rendered(rendered: "Rendered", *, as_json: bool) -> None:
+    """Print the command or file on stdout, so that it can be redirected to a file."""
+    if as_json:
+        print_json(
+            {
+                "launcher": rendered.flavor.launcher.value,
+                "version": ".".join(map(str, rendered.flavor.version)) or None,
+                "words": rendered.words,
+                "files": rendered.files,
+                "placement": _placement(rendered.placement),
+            }
+        )
+        return
+    write_exact(rendered.text)
+    if rendered.files:
+        hint(f"start it:  {rendered.command}")
+
+
+def _placement(placement: "Placement") -> dict[str, Any]:
+    return {
+        "nodes": [node._asdict() for node in placement.nodes],
+        "processes": placement.processes,
+        "gpus_per_process": placement.gpus_per_process,
+        "ranks": placement.ranks,
+    }
+
+
+def show_meanings(ready: "RenderedJob", *, as_json: bool) -> None:
+    """Print what each option of the launcher and of the program means."""
+    rendered = ready.rendered
+    placement = rendered.placement
+    launcher, variables = ready.launcher_meanings, ready.variable_meanings
+    if as_json:
+        print_json(
+            {
+                "placement": _placement(placement),
+                "launcher": launcher,
+                "program": ready.program_meanings,
+                "variables": variables,
+            }
+        )
+        return
+    out = stdout()
+    out.print(f"starts     {words_of(placement)}", markup=False)
+    for title, pairs in (
+        (rendered.flavor.words, launcher),
+        ("program", ready.program_meanings),
+        ("variables", variables),
+    ):
+        if not pairs:
+            continue
+        out.print(f"\n{title}", style="bold", markup=False)
+        width = min(36, max(len(words) for words, _ in pairs))
+        for words, meaning in pairs:
+            if len(words) > width:
+                out.print(f"  {words}", markup=False, soft_wrap=True)
+                words = ""  # noqa: PLW2901 - the meaning has a line of its own then
+            out.print(f"  {words:<{width}}  {meaning}", markup=False, soft_wrap=True)
+
+
+def words_of(placement: "Placement") -> str:
+    """Return a placement as text: `2 nodes with 8 processes each, 1 GPU a process: 16 ranks`."""
+    from nccltune.model.scale import count
+
+    nodes, per_node = len(placement.nodes), placement.nodes[0].processes
+    return (
+        f"{count(nodes, 'node')} with {count(per_node, 'process')}{' each' if nodes > 1 else ''}, "
+        f"{count(placement.gpus_per_process, 'GPU')} a process: {count(placement.ranks, 'rank')}"
+    )
+
+
+def show_result(result: "LaunchResult", study: Path | None, *, as_json: bool) -> int:
+    """Print the table and the state. Return the exit code.
+
+    Raises LaunchError for a job that failed.
+    """
+    from nccltune.launch.state import RunState
+
+    end = result.end
+    if as_json:
+        print_json(
+            {
+                "state": end.state.value,
+                "why": end.why or None,
+                "command": result.rendered.command,
+                "placement": _placement(result.rendered.placement),
+                "findings": result.findings,
+                "output": str(result.output) if study is not None else None,
+                "last_words": result.last_words,
+                "samples": result.samples,
+            }
+        )
+    else:
+        _show(result, study)
+    if end.state is RunState.STOPPED:
+        return 128 + (end.signal or 2)
+    if end.state is not RunState.DONE:
+        _fail(result, study)
+    return int(bool(result.findings))
+
+
+def _show(result: "LaunchResult", study: Path | None) -> None:
+    from nccltune.model.scale import count
+
+    out = stdout()
+    _show_table(result.samples)
+    for finding in result.findings:
+        out.print(styled(("doubtful", "yellow"), f"   {finding}"))
+    why = f": {result.end.why}" if result.end.why else ""
+    out.print(f"{result.end.state.value:<10} {words_of(result.rendered.placement) + why}")
+    if study is not None:
+        out.print(f"output     {result.output}")
+        if result.samples:
+            out.print(f"study      {count(len(result.samples), 'sample')} in {study}")
+            next_step("nccltune analyze", study)
+
+
+def _fail(result: "LaunchResult", study: Path | None) -> None:
+    from nccltune.launch.state import RunState
+    from nccltune.model.errors import LaunchError
+
+    note = stderr()
+    if result.last_words and result.end.state is RunState.FAILED:
+        note.print("its last words:", style="dim")
+        for line in result.last_words:
+            note.print(f"  {line}", markup=False, soft_wrap=True)
+    hint = f"its output: {result.output}" if study is not None else "-o STUDY keeps its output"
+    raise LaunchError(f"the job {_STATES[result.end.state.value]}: {result.end.why}", hint=hint)
+
+
+_STATES = {"failed": "failed", "pending": "never started", "lost": "is lost"}
+
+
+def _show_table(samples: "list[Sample]") -> None:
+    """Print a row for each size with the median over rounds: time, algbw, busbw.
+
+    Each row has the values out of place and in place.
+    """
+    from nccltune.model.sizes import format_bytes
+
+    rows: dict[tuple[str, int], dict[bool, list[Sample]]] = {}
+    for sample in samples:
+        places = rows.setdefault((sample.collective.value, sample.bytes), {})
+        places.setdefault(sample.in_place, []).append(sample)
+    out = stdout()
+    before = ""
+    for (collective, size), places in rows.items():
+        if collective != before:
+            before = collective
+            group = f"{'time us':>11}{'algbw':>9}{'busbw':>9}"
+            out.print(f"\n{collective:<13}{group}   {group}  in place; GB/s", markup=False)
+        cells = "   ".join(_cells(places.get(place)) for place in (False, True))
+        out.print(f"{format_bytes(size):>13}{cells}", markup=False)
+
+
+def _cells(samples: "list[Sample] | None") -> str:
+    if not samples:
+        return f"{'-':>11}{'-':>9}{'-':>9}"
+    first = samples[0]
+    us = statistics.median(sample.time_us for sample in samples)
+    busbw = (
+        f"{first.collective.busbw_gb_per_s(first.bytes, us, first.ranks):.2f}"
+        if first.ranks
+        else "-"
+    )
+    return f"{us:>11.2f}{first.bytes / us / 1e3:>9.2f}{busbw:>9}"

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A group of verbs that imports a verb only when it runs."""
+
+import importlib
+import keyword
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nccltune.cli.help_format import HelpContext
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class LazyGroup(click.Group):
+    """A group that lists its verbs in `sections` and imports no verb until it runs.
+
+    `sections` maps each title to verbs with their one-line help. A verb's `command` is in the
+    module `package` + its name, with a trailing `_` if the name is a Python keyword. `moved` maps
+    former names and synonyms of verbs to the present full name.
+    """
+
+    context_class = HelpContext
+
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, Mapping[str, str]],
+        package: str = "nccltune.cli",
+        moved: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._sections = sections
+        self._verbs = {name: words for verbs in sections.values() for name, words in verbs.items()}
+        self._package = package
+        self._moved = moved or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the verbs in the order of the sections."""
+        return list(self._verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a verb and return its command."""
+        if cmd_name not in self._verbs:
+            return None
+        module = cmd_name.replace("-", "_")
+        module += "_" if keyword.iskeyword(module) else ""
+        command = importlib.import_module(f"{self._package}.{module}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a verb as click does; the error for an unknown verb names the nearest one."""
+        if args and args[0] not in self._verbs and not args[0].startswith("-"):
+            from nccltune.model.errors import InputError
+            from nccltune.model.names import nearest
+
+            word = args[0]
+            group = "" if ctx.parent is None else f"{ctx.info_name} "
+            now = self._moved.get(word)
+            hint = f"it is now: nccltune {now}" if now else nearest(word, self._verbs)
+            raise InputError(f"no such verb: {group}{word!r}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Complete verbs with their one-line help, and options, without importing any verb."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [
+            CompletionItem(name, help=meaning)
+            for name, meaning in self._verbs.items()
+            if name.startswith(incomplete)
+        ]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write one line for each verb, by section."""
+        widest = max(map(len, self._verbs))
+        for title, verbs in self._sections.items():
+            with formatter.section(title):
+                rows = [(name.ljust(widest), words) for name, words in verbs.items()]
+                formatter.write_dl(rows)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune lint` prints, for each kind of thing."""
+
+from typing import TYPE_CHECKING, Any
+
+from nccltune.cli.output import hanging, next_step, styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.app.lint import Linted, LintedConfiguration, LintedLaunch
+    from nccltune.launch_lint.check import LaunchCheck
+    from nccltune.launch_lint.command import Prediction
+    from nccltune.launch_lint.finding import LaunchFinding
+    from nccltune.topology.lint.check import Checked
+
+_STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
+_INDENT = 9
+
+
+def show(out: "Console", linted: "Linted") -> None:
+    """Print the results for each file and command."""
+    for configuration in linted.configurations:
+        _show_configuration(out, configuration)
+    if linted.topologies is not None:
+        _show_topologies(out, linted.topologies)
+    for number, launch in enumerate(linted.launches):
+        if number or linted.configurations or linted.topologies is not None:
+            out.print()
+        _show_launch(out, launch, named=len(linted.launches) > 1)
+    alone = linted.topologies is None and not linted.launches
+    if alone and len(linted.configurations) == 1 and not linted.is_bad:
+        next_step("nccltune explain", linted.configurations[0].source)
+
+
+def as_data(linted: "Linted") -> dict[str, Any]:
+    """Return all results in the form that `--json` prints."""
+    checked = linted.topologies
+    topologies = None
+    if checked is not None:
+        files = [one.source for one in checked.topologies]
+        files += [one.source for one in checked.graphs]
+        topologies = {"files": files, "issues": checked.issues}
+    return {
+        "configurations": [
+            {"config": str(item.path), "rules": item.rules, "issues": item.issues}
+            for item in linted.configurations
+        ],
+        "topologies": topologies,
+        "launches": [
+            {
+                "source": launch.source,
+                "commands": [_plain(check) for check in launch.commands],
+                "findings": [_finding(finding) for finding in launch.findings],
+            }
+            for launch in linted.launches
+        ],
+    }
+
+
+def _show_configuration(out: "Console", item: "LintedConfiguration") -> None:
+    from nccltune.model.scale import count
+
+    for issue in item.issues:
+        where = f"{item.path}:{issue.line}" if issue.line else str(item.path)
+        _show_issue(out, where, issue.severity.value, issue.message, issue.hint)
+    words = count(item.rules, "rule")
+    kinds = [issue.severity.value for issue in item.issues]
+    if item.is_bad:
+        counts = [count(kinds.count(kind), kind) for kind in ("error", "warning")]
+        out.print(f"{words}, {', '.join(counts)}")
+    else:
+        out.print(f"{words}, nothing wrong")
+
+
+def _show_topologies(out: "Console", checked: "Checked") -> None:
+    from nccltune.model.scale import count
+
+    for issue in checked.issues:
+        where = f"{issue.source}:{issue.line}" if issue.line else issue.source
+        _show_issue(out, where, issue.severity.value, issue.message, issue.hint)
+    words = count(checked.files, "file")
+    kinds = [issue.severity.value for issue in checked.issues]
+    counts = [count(kinds.count(kind), kind) for kind in ("error", "warning", "note")]
+    if checked.is_bad:
+        out.print(f"{words}, {', '.join(counts)}")
+    else:
+        notes = f" ({counts[2]})" if kinds else ""
+        out.print(f"{words}, nothing wrong{notes}")
+
+
+def _show_issue(out: "Console", where: str, severity: str, message: str, hint: str | None) -> None:
+    out.print(
+        styled(f"{where}: ", (severity, _STYLES[severity]), f": {message}"),
+        soft_wrap=not out.is_terminal,
+    )
+    if hint:
+        hanging(out, ("  hint: ", "cyan"), 8, hint)
+
+
+def _show_launch(out: "Console", launch: "LintedLaunch", *, named: bool) -> None:
+    if named and launch.source is not None:
+        out.print(styled((launch.source, "bold")), soft_wrap=True)
+    for number, verdict in enumerate(launch.commands):
+        if number:
+            out.print()
+        _show_command(out, verdict)
+    for finding in launch.findings:
+        _show_finding(out, finding, "")
+    if not launch.commands and not launch.findings:
+        out.print("nothing wrong with how this was started")
+
+
+def _show_command(out: "Console", verdict: "LaunchCheck") -> None:
+    from nccltune.launch_lint.check import names
+    from nccltune.launch_lint.starts import starts
+
+    for prediction, flavors in verdict.predictions:
+        words = starts(prediction, verdict.gpus)
+        hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
+    for held in verdict.findings:
+        only = held.flavors != verdict.flavors
+        _show_finding(out, held.finding, f"  ({names(held.flavors)})" if only else "")
+    if not verdict.findings:
+        hanging(out, ("ok       ", "green"), _INDENT, "nothing wrong")
+    assumed = next((p.assumed for p, _ in verdict.predictions if p.assumed), None)
+    if assumed is not None:
+        hanging(out, ("note     ", "dim"), _INDENT, assumed)
+    if verdict.fixed is not None:
+        out.print(styled(("fixed", "bold"), f"    {verdict.fixed}"), soft_wrap=True)
+
+
+def _show_finding(out: "Console", finding: "LaunchFinding", where: str) -> None:
+    severity = finding.severity.value
+    style = _STYLES[severity]
+    fix = f". {finding.fix[:1].upper()}{finding.fix[1:]}" if finding.fix else ""
+    words = finding.message + fix + where
+    lead = (severity.ljust(_INDENT), style)
+    hanging(out, lead, _INDENT, words)
+
+
+def _finding(finding: "LaunchFinding") -> dict[str, Any]:
+    return {
+        "severity": finding.severity.value,
+        "id": finding.id,
+        "message": finding.message,
+        "fix": finding.fix or None,
+    }
+
+
+def _plain(verdict: "LaunchCheck") -> dict[str, Any]:
+    return {
+        "command": verdict.command.text,
+        "launchers": [flavor.words for flavor in verdict.flavors],
+        "starts": [
+            _start(prediction, verdict.gpus) | {"launchers": [flavor.words for flavor in flavors]}
+            for prediction, flavors in verdict.predictions
+        ],
+        "findings": [
+            _finding(held.finding) | {"launchers": [flavor.words for flavor in held.flavors]}
+            for held in verdict.findings
+        ],
+        "fixed": verdict.fixed,
+    }
+
+
+def _start(prediction: "Prediction", gpus: int | None) -> dict[str, Any]:
+    placement = prediction.placement
+    return {
+        "processes": placement.processes if placement is not None else None,
+        "gpus_per_process": gpus,
+        "ranks": placement.ranks if placement is not None and gpus is not None else None,
+        "nodes": [
+            {"host": node.host, "processes": node.processes}
+            for node in (placement.nodes if placement is not None else ())
+        ],
+        "fails": prediction.fails,
+        "unknown": prediction.unknown,
+        "assumed": prediction.assumed,
+    }

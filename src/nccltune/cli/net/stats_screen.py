@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How `nccltune net stats` shows connections and their flows."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from nccltune.native.net_processes import NetProcess
+    from nccltune.native.net_stats import NetConnection, NetFlow
+
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SPEEDS = ("B/s", "kB/s", "MB/s", "GB/s")
+
+
+def screen(found: "Sequence[NetProcess]", *, brief: bool, empty: str, width: int | None) -> "Text":
+    """Return every process, its connections and, unless `brief`, their flows.
+
+    A table that is wider than `width` loses its last columns.
+    """
+    from rich.text import Text
+
+    from nccltune.model.scale import count
+
+    lines: list[Text] = []
+    for process in found:
+        line = Text(f"pid {process.pid}", style="bold")
+        line.append(f"  {count(len(process.connections), 'connection')}  {process.command}", "dim")
+        if width is not None:
+            line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+        lines += [Text(f"warning    {problem}", "yellow") for problem in process.problems]
+        for connection in process.connections:
+            lines.append(_connection(connection))
+            if not brief:
+                lines += _flows(connection, width)
+    return Text("\n").join(lines or [Text(empty, "dim")])
+
+
+def _connection(item: "NetConnection") -> "Text":
+    from rich.text import Text
+
+    way = "to" if item.role == "sends" else "from"
+    line = Text(f"{item.role:<10} {way} {item.peer} on {item.device}")
+    rate = "" if item.bytes_per_s is None else f" · {speed_text(item.bytes_per_s)}"
+    line.append(f" · {size_text(item.bytes)}{rate} · {item.outstanding} outstanding")
+    for number, words in (
+        (item.sent_twice, "sent twice"),
+        (item.sent_again, "resent"),
+        (item.duplicates, "duplicates"),
+        (item.deaths, "flow deaths"),
+    ):
+        if number:
+            line.append(f" · {number} {words}", "yellow")
+    line.append(f" · {item.messages} messages")
+    if item.kinds is not None:
+        kinds = item.kinds
+        line.append(f" ({kinds.eager} eager, {kinds.bulk} bulk)")
+    if item.uncopied_bytes:
+        line.append(f" · {size_text(item.uncopied_bytes)} without a copy")
+    return line
+
+
+def _flows(item: "NetConnection", width: int | None) -> "list[Text]":
+    from rich.text import Text
+
+    rows = [_HEADERS, *(_row(number, flow) for number, flow in enumerate(item.flows))]
+    wide = [max(len(row[i]) for row in rows) for i in range(len(_HEADERS))]
+    # Omit columns without any value at this end.
+    shown = [
+        i for i in range(len(_HEADERS)) if any(row[i] != "-" for row in rows[1:]) or i in _ALWAYS
+    ]
+    while width is not None and len(shown) > 1 and sum(wide[i] + 2 for i in shown) > width:
+        shown.pop()
+    lines = []
+    for at, row in enumerate(rows):
+        cells = [row[i].ljust(wide[i]) if i == 0 else row[i].rjust(wide[i]) for i in shown]
+        up = at == 0 or item.flows[at - 1].up
+        lines.append(Text("  ".join(cells), "dim" if at == 0 else "" if up else "red"))
+    return lines
+
+
+_HEADERS = ("  flow", "bytes", "share", "rate", "busy", "owed", "rtt", "retr", "again", "deaths")
+_ALWAYS = range(4)
+
+
+def _row(number: int, flow: "NetFlow") -> tuple[str, ...]:
+    name = "express" if flow.express else str(number)
+    ends = f"{flow.local} - {flow.peer}"
+    again = flow.duplicates if flow.taken_over is None else flow.taken_over
+    return (
+        f"  {name:>7} {ends}" + ("" if flow.up else " down"),
+        size_text(flow.bytes),
+        "-" if flow.share is None else f"{100 * flow.share:.1f} %",
+        _or_dash(flow.bytes_per_s, speed_text),
+        _or_dash(flow.busy_bytes_per_s, speed_text),
+        _or_dash(flow.undelivered_bytes, size_text),
+        _or_dash(flow.min_rtt_us, _time_text),
+        str(flow.retransmits),
+        "-" if again is None else str(again),
+        str(flow.deaths),
+    )
+
+
+def size_text(size: float) -> str:
+    """Return a size with three significant digits: `987 B`, `1.24 GiB`."""
+    return _scaled(size, 1024, _SIZES)
+
+
+def speed_text(bytes_per_s: float) -> str:
+    """Return a rate with three significant digits: `210 MB/s`, `1.21 GB/s`."""
+    return _scaled(bytes_per_s, 1000, _SPEEDS)
+
+
+def _or_dash(value: float | None, text: Callable[[float], str]) -> str:
+    return "-" if value is None else text(value)
+
+
+def _time_text(us: float) -> str:
+    return f"{us:.3g} us" if us < 1000 else f"{us / 1000:.3g} ms"
+
+
+def _scaled(value: float, step: int, units: Sequence[str]) -> str:
+    at = 0
+    while value >= step * 0.9995 and at + 1 < len(units):
+        value /= step
+        at += 1
+    decimals = 0 if at == 0 or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{decimals}f} {units[at]}"

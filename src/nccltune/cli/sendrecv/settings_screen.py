@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune sendrecv settings` prints."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from nccltune.app.sendrecv_settings import (
+    RacePlan,
+    effect_lines,
+    interval_words,
+    settings_in_force,
+)
+from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_plan
+from nccltune.cli.output import hanging, next_step, print_json, stderr, stdout, styled
+from nccltune.measure.engine.workload import RACED
+from nccltune.measure.experiments.p2p.verdict import Effects, RaceVerdict
+from nccltune.model.platform import Platform
+from nccltune.model.sizes import format_bytes
+
+
+def warn_of_settings(platform: Platform) -> None:
+    """Warn of send/recv settings in this environment."""
+    for name, value in settings_in_force(platform).items():
+        stderr().print(
+            styled(
+                ("warning", "yellow"),
+                f"    {name}={value} is set: it is part of the default here",
+            ),
+            soft_wrap=True,
+        )
+
+
+def show_race_plan(plan: RacePlan, *, as_json: bool) -> None:
+    """Print what a race would do."""
+    if as_json:
+        print_json(
+            {
+                "platform": plan.platform,
+                "first": [settings.as_dict for settings in plan.first],
+                "processes": plan.processes,
+                "total_seconds": plan.seconds,
+            }
+        )
+        return
+    lines = [("first", settings.label) for settings in plan.first]
+    more = ", a default for every two of others"
+    show_plan(plan.platform, lines, plan.processes, plan.seconds, more=more)
+
+
+def show_race(verdict: RaceVerdict, study: Path) -> None:
+    """Print a verdict and its evidence."""
+    out = stdout()
+    show_head(verdict, "race")
+    champion = verdict.champion
+    if verdict.settings:
+        for setting, value in verdict.settings.items():
+            out.print(styled("set        ", (f"{setting}={value}", "bold green")))
+        hanging(out, "because    ", INDENT, verdict.why)
+    else:
+        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+    if champion is not None:
+        if not verdict.settings:
+            out.print(f"what led   {_label(champion)}", markup=False)
+        _table(out, champion)
+        for line in effect_lines(champion):
+            out.print(line, markup=False)
+        _memory(out, verdict)
+        for part in verdict.parts:
+            hanging(out, "alone      ", INDENT, f"{_label(part)}: {_in_short(part)}")
+    show_end(verdict, study)
+    if verdict.settings:
+        next_step("nccltune env --format nccl.conf", study)
+
+
+def _label(effects: Effects) -> str:
+    return " ".join(f"{name}={value}" for name, value in effects.settings.items())
+
+
+def _table(out: Console, champion: Effects) -> None:
+    """Print the times of send/recv by size."""
+    out.print(f"{'size':>10}{'default':>12}{'settings':>12}{'GB/s':>7}{'gain':>8}   95 % CI")
+    for point in champion.sizes.get(RACED, []):
+        gain = point.gain
+        told = {"faster": "", "slower": "  slower", "same": "  within noise"}[point.effect]
+        out.print(
+            f"{format_bytes(point.bytes):>10}{point.default_us:>9.4g} us{point.time_us:>9.4g} us"
+            f"{point.bytes / point.time_us / 1e3:>7.3g}{gain.gain:>7.2f}x"
+            f"   {gain.low:.2f}-{gain.high:.2f}{told}"
+        )
+
+
+def _memory(out: Console, verdict: RaceVerdict) -> None:
+    champion = verdict.champion
+    if champion is None or champion.memory_bytes is None or verdict.default_memory_bytes is None:
+        return
+    out.print(
+        "memory     buffers for all peers on a GPU: up to "
+        f"{format_bytes(champion.memory_bytes)}, by default "
+        f"{format_bytes(verdict.default_memory_bytes)}"
+    )
+
+
+def _in_short(part: Effects) -> str:
+    """Return the effect of settings in one line."""
+    words = []
+    for collective, gain in part.overall.items():
+        ranges = [
+            f"{item.effect} {interval_words(item.gain)} at "
+            f"{format_bytes(item.from_bytes)} - {format_bytes(item.to_bytes)}"
+            for item in part.ranges
+            if item.collective is collective and item.effect != "same"
+        ]
+        told = "; ".join(ranges) or f"as before, {interval_words(gain)}"
+        words.append(f"{collective.prose} {told}")
+    return " · ".join(words)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune sendrecv sweep` prints."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from nccltune.app.sendrecv_sweep import CopiesPlan
+from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_plan
+from nccltune.cli.output import hanging, next_step, print_json, stdout, styled
+from nccltune.measure.engine.settings import Settings
+from nccltune.measure.experiments.copies.settings import label
+from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
+from nccltune.model.sizes import format_bytes
+
+_SHORT = {"native": "native", "copy engine": "copy"}
+"""Short names for the side that takes a size, for a column."""
+
+
+def show_copies_plan(plan: CopiesPlan, *, as_json: bool) -> None:
+    """Print what a comparison would do."""
+    if as_json:
+        print_json(
+            {
+                "platform": plan.platform,
+                "pairs": plan.pairs,
+                "policies": [settings.recorded for settings in plan.policies],
+                "processes": plan.processes,
+                "total_seconds": plan.seconds,
+            }
+        )
+        return
+    lines = [("pairs", f"{plan.pairs} of native and copy engine")]
+    lines += [("policy", label(settings)) for settings in plan.policies]
+    show_plan(plan.platform, lines, plan.processes, plan.seconds)
+
+
+def show_copies(verdict: CopiesVerdict, study: Path) -> None:
+    """Print a verdict and its evidence."""
+    out = stdout()
+    show_head(verdict, "compare")
+    for setting, value in verdict.settings.items():
+        out.print(
+            styled("set        ", (f"{setting}={value}", "bold green"), f"{_default(verdict)}")
+        )
+    if verdict.decided:
+        hanging(out, "because    ", INDENT, verdict.why)
+    else:
+        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+    _table(out, verdict)
+    _policies(out, verdict)
+    show_end(verdict, study, verdict.carried)
+    if verdict.decided:
+        next_step("nccltune sendrecv env", study)
+
+
+def _default(verdict: CopiesVerdict) -> str:
+    return " (the default)" if verdict.from_bytes == verdict.default_from_bytes else ""
+
+
+def _table(out: Console, verdict: CopiesVerdict) -> None:
+    """Print the times of both sides by size, and which one is taken."""
+    if not verdict.points:
+        return
+    out.print(
+        f"{'size':>10}{'native':>12}{'copy engine':>13}{'GB/s':>7}{'gain':>8}"
+        f"  95 % CI             taken{'   load slower' if verdict.load else ''}"
+    )
+    for point in verdict.points:
+        gain = point.gain
+        interval = f"{gain.low:.2f}-{gain.high:.2f}  {point.effect.value}"
+        taken = _SHORT[point.taken] if verdict.decided else "open"
+        out.print(
+            f"{format_bytes(point.bytes):>10}{point.native_us:>9.4g} us"
+            f"{point.copy_engine_us:>10.4g} us{point.bytes / point.copy_engine_us / 1e3:>7.3g}"
+            f"{gain.gain:>7.2f}x  {interval:<20}"
+            f"{taken:<8}{_loads(point)}".rstrip()
+        )
+
+
+def _loads(point: SizePoint) -> str:
+    """Return the slowdown of a load beside each side; empty without a load."""
+    both = (point.native_load_slower, point.copy_engine_load_slower)
+    if both == (None, None):
+        return ""
+    return " / ".join("-" if value is None else f"{value:.2f}x" for value in both)
+
+
+def _policies(out: Console, verdict: CopiesVerdict) -> None:
+    """Print the policies over the sizes that copy engines take, best first."""
+    if not verdict.policies:
+        return
+    out.print(f"{'policy':<34}{'starts':>7}{'over native':>13}  95 % CI    over copy engine")
+    for point in verdict.policies:
+        gain = point.over_native
+        out.print(
+            f"{label(Settings.of(point.settings)):<34}{gain.processes:>7}{gain.gain:>12.2f}x"
+            f"  {f'{gain.low:.2f}-{gain.high:.2f}':<11}{point.over_copy_engine:.2f}x",
+            markup=False,
+        )
+    if verdict.proof is not None:
+        proof = verdict.proof
+        out.print(
+            f"proof      {label(Settings.of(verdict.champion or {}))} over copy engine: "
+            f"{proof.gain:.2f}x ({proof.low:.2f}-{proof.high:.2f})",
+            markup=False,
+        )
+    elif verdict.champion is None:
+        out.print("policy     none is ahead of copy engines without one beyond noise", markup=False)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune topo`: a machine's hardware as NCCL sees it.
+
+show.py            tree, picture and paths
+what_if.py         the ceiling after a change
+calibrate.py       what this platform's links reach
+convert.py         a topology file for NCCL
+show_screen.py     tree, links and paths
+what_if_screen.py  the ceiling now and after each change
+"""
+
+import click
+
+from nccltune.cli.lazy_group import LazyGroup
+
+EPILOG = """\b
+Examples:
+  nccltune topo show                        this machine
+  nccltune topo show topo.xml --svg topo.svg
+  nccltune topo what-if topo.xml --nodes 2 --gdr-read off
+  nccltune topo convert topo.txt -o vm.xml    from nvidia-smi topo -m > topo.txt
+  nccltune lint node*.xml                   check topology files
+"""
+SECTIONS = {
+    "Verbs": {
+        "show": "show the machine as a tree and a picture: links, bandwidths, NCCL's paths",
+        "what-if": "compute what a setting, a NIC elsewhere or more nodes would change",
+        "calibrate": "measure what this platform's links reach, for `topo what-if`",
+        "convert": "write a topology file for NCCL, for a virtual machine that shows no tree",
+    }
+}
+"""Every verb with its one-line help."""
+_MOVED = {"write": "topo convert", "lint": "lint FILES"}
+
+
+@click.group(
+    cls=LazyGroup,
+    sections=SECTIONS,
+    package="nccltune.cli.topo",
+    moved=_MOVED,
+    epilog=EPILOG,
+)
+def command() -> None:
+    """Read, draw and write what NCCL takes a machine's hardware to be."""

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune topo convert`: a topology file for NCCL, from what is known."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nccltune.cli.options import output_option
+from nccltune.cli.output import hint, print_json, stderr, write_exact
+from nccltune.cli.verb import verb
+
+if TYPE_CHECKING:
+    from nccltune.app.topo_convert import Converted
+
+EPILOG = """\b
+Examples:
+  nccltune topo convert topo.txt --pcie 5 --gpu-ids 0000:05:00.0,0000:06:00.0 \\
+      --nic-ids mlx5_0=0000:07:00.0 -o vm.xml    the host's nvidia-smi topo -m, the VM's bus ids
+  nccltune topo convert dump.xml --pcie 5 -o vm.xml    a VM's own dump
+  nccltune topo convert --cpus 2 --switches 4 --pcie 4x16 --gpu-ids ... -o vm.xml
+  NCCL_TOPO_FILE=$PWD/vm.xml NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH ...    use it
+"""
+
+
+@verb(epilog=EPILOG, dry_run=True)
+@click.argument("what", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option("--gpu-ids", metavar="BUS-ID,...", help="Bus ids of GPUs in nvidia-smi's order.")
+@click.option(
+    "--nic-ids", metavar="[NAME=]BUS-ID,...", help="Bus ids of NICs, by name or in order."
+)
+@click.option(
+    "--cpus", type=click.IntRange(1, 64), metavar="N", help="NUMA nodes, where there is no FILE."
+)
+@click.option(
+    "--switches",
+    type=click.IntRange(1, 128),
+    metavar="N",
+    help="Switches, where there is no FILE.",
+)
+@click.option(
+    "--pcie", metavar="GEN[xLANES]", help="Links that FILE does not describe, such as 5x16."
+)
+@output_option("output", "the XML file  [default: stdout]", metavar="FILE")
+def command(
+    what: Path | None,
+    gpu_ids: str | None,
+    nic_ids: str | None,
+    cpus: int | None,
+    switches: int | None,
+    pcie: str | None,
+    output: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Write a file for NCCL_TOPO_FILE: the tree of switches that a virtual machine does not show.
+
+    The tree comes from FILE (the host's nvidia-smi topo -m, a topology XML whose links are
+    wrong), from --cpus and --switches, over which GPUs and NICs are spread evenly in order, or
+    from this machine. Bus ids of GPUs and NICs must be those inside the virtual machine; those of
+    switches are made up, which NCCL allows. What FILE does not describe of CPUs is taken from this
+    machine: write the file on the virtual machine it is for. Exit code 1 where `nccltune lint`
+    still finds something in what was written.
+    """
+    from nccltune.app.topo_convert import ConvertRequest, convert
+
+    request = ConvertRequest(what, gpu_ids, nic_ids, cpus, switches, pcie)
+    converted = convert(request, None if dry_run else output)
+    _talk(converted, None if dry_run else output)
+    if as_json:
+        print_json(
+            {
+                "file": str(output) if output else None,
+                "xml": converted.xml,
+                "left_out": converted.left_out,
+                "issues": converted.issues,
+            }
+        )
+    elif output is None or dry_run:
+        write_exact(converted.xml)
+    return int(bool(converted.issues))
+
+
+def _talk(converted: "Converted", output: Path | None) -> None:
+    err = stderr()
+    if converted.left_out:
+        err.print(
+            "note: left out for want of a bus id (--nic-ids NAME=BUS-ID): "
+            f"{', '.join(converted.left_out)}",
+            markup=False,
+            soft_wrap=True,
+        )
+    for issue in converted.issues:
+        err.print(f"{issue.severity.value}: {issue.message}", markup=False, soft_wrap=True)
+        err.print(f"  hint: {issue.hint}", markup=False, soft_wrap=True)
+    if output is not None:
+        hint(f"next: NCCL_TOPO_FILE={output.resolve()} and compare busbw with and without it")

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine in the terminal: its tree, its links and NCCL's paths."""
+
+from typing import TYPE_CHECKING
+
+from nccltune.cli.output import styled
+from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
+from nccltune.topology.nccl_model.settings import PathKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from nccltune.model.topology import Topology
+    from nccltune.topology.files.tree import Branch
+    from nccltune.topology.nccl_model.paths import Path, Paths
+
+_NO_LIMIT = 5000.0
+_STYLES = {
+    PathKind.LOC: "dim", PathKind.NVL: "green", PathKind.NVB: "green", PathKind.C2C: "green",
+    PathKind.PIX: "green", PathKind.PXB: "green", PathKind.P2C: "green", PathKind.PXN: "green",
+    PathKind.PHB: "yellow", PathKind.SYS: "red", PathKind.NET: "red", PathKind.DIS: "red",
+}  # fmt: skip
+_WORDS = {
+    PathKind.NVL: "NVLink", PathKind.NVB: "NVLink through one other GPU",
+    PathKind.C2C: "C2C between GPU and CPU", PathKind.PIX: "at most one PCIe bridge",
+    PathKind.PXB: "several PCIe bridges, no CPU", PathKind.P2C: "C2C to the CPU, then PCIe",
+    PathKind.PXN: "through the GPU beside the NIC", PathKind.PHB: "through a CPU",
+    PathKind.SYS: "between CPUs", PathKind.NET: "through the network",
+    PathKind.DIS: "not connected",
+}  # fmt: skip
+
+
+def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") -> None:
+    """Print the headline, the tree, the other links and the paths."""
+    from nccltune.cli.output import hanging
+    from nccltune.topology.files.tree import headline, layout
+    from nccltune.topology.hardware.fill_in import nvlink_is_open
+
+    trees, across = layout(graph)
+    title = headline(graph, detected=nvlink_is_open(topology))
+    out.print(title, style="bold", markup=False, soft_wrap=True)
+    for words in _left_open(topology, graph):
+        hanging(out, ("note  ", "dim"), 6, words)
+    out.print()
+    rows: list[tuple[str, Link | None]] = []
+    for tree in trees:
+        _rows(tree, "", "", rows)
+    wide = max((len(text) for text, _ in rows), default=0)
+    for text, link in rows:
+        _print_row(out, text, wide, link)
+    _show_across(out, across, wide)
+    _show_paths(out, graph, ways)
+    for words in topology.unread[:5]:
+        out.print(f"note: not read: {words}", style="dim", markup=False, soft_wrap=True)
+
+
+def _left_open(topology: "Topology", graph: LinkGraph) -> "Iterator[str]":
+    """Yield notes on what the file leaves to detection, and what was assumed for it."""
+    from nccltune.topology.hardware.fill_in import leaves_nvlink_out
+
+    gpus = sum(vertex.kind is NodeKind.GPU for vertex in graph.vertices)
+    yield from (f"assumed: {words}" for words in topology.assumed)
+    if not gpus:
+        yield "the file names no GPU; NCCL adds those of the job where the machine has them"
+    elif gpus > 1 and leaves_nvlink_out(topology):
+        yield (
+            "the file leaves NVLink to detection and does not show which GPUs these are; paths "
+            "between GPUs are those without NVLink"
+        )
+
+
+def label(vertex: Vertex) -> str:
+    """Return a label for a vertex: its name and the known details."""
+    if vertex.kind is NodeKind.GPU:
+        known = [vertex.bus_id or "", f"sm{vertex.sm}" if vertex.sm is not None else ""]
+        return " ".join([vertex.name, *filter(None, known)])
+    if vertex.kind is NodeKind.CPU:
+        return " ".join([vertex.name, *filter(None, [vertex.vendor or vertex.arch])])
+    if vertex.kind is NodeKind.PCI:
+        return vertex.name.replace("PCI ", "switch ", 1)
+    return vertex.name
+
+
+def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
+    name = label(branch.vertex)
+    if not branch.children:
+        # A device without children may be of any kind.
+        name = name.replace("switch ", "device ", 1)
+    rows.append((lead + name, branch.link))
+    last = len(branch.children) - 1
+    for place, child in enumerate(branch.children):
+        corner, bar = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
+        _rows(child, below + corner, below + bar, rows)
+
+
+def _print_row(out: "Console", text: str, wide: int, link: Link | None) -> None:
+    if link is None:
+        out.print(styled((text, "bold")), soft_wrap=True)
+        return
+    style = "default" if link.sure else "yellow"
+    out.print(
+        styled(
+            f"{text.ljust(wide)}  ",
+            (f"{bandwidth_words(link):>12}", style),
+            "  ",
+            (link.how, "dim"),
+        ),
+        soft_wrap=True,
+    )
+
+
+def bandwidth_words(link: Link) -> str:
+    """Return a bandwidth such as `48.0 GB/s`, with ? for a guess; "no limit" inside a chip."""
+    if link.gb_per_s >= _NO_LIMIT:
+        return "no limit  "
+    value = f"{link.gb_per_s:.1f}" if link.gb_per_s >= 10 else f"{link.gb_per_s:.2f}"
+    return f"{value} GB/s{' ' if link.sure else '?'}"
+
+
+def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
+    """Print the links outside the tree, equal ones in one line."""
+    from nccltune.topology.files.tree import nvlink_name
+
+    names = {
+        LinkKind.CPU_TO_CPU: "between CPUs", LinkKind.NVLINK: "NVLink", LinkKind.C2C: "C2C",
+        LinkKind.SWITCH_TO_SWITCH: "switch to switch", LinkKind.MEMORY: "host memory",
+    }  # fmt: skip
+    groups: dict[tuple[LinkKind, str], list[Link]] = {}
+    for kind in names:
+        for link in across:
+            if link.kind is kind:
+                groups.setdefault((kind, link.how), []).append(link)
+    texts = []
+    for (kind, _), links in groups.items():
+        more = f" (and {len(links) - 1} more)" if len(links) > 1 else ""
+        name = nvlink_name(links[0]) if kind is LinkKind.NVLINK else names[kind]
+        texts.append(f"{name:<16}  {links[0].source} - {links[0].target}{more}")
+    wide = max([wide, *map(len, texts)])
+    if groups:
+        out.print()
+    for text, links in zip(texts, groups.values(), strict=True):
+        _print_row(out, text, wide, links[0])
+
+
+def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
+    gpus = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU]
+    nets = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.NET]
+    ends = [*gpus, *nets]
+    if len(ends) < 2:
+        return
+    heads = [name.replace("NET ", "", 1) for name in ends]
+    first = max(len("from"), *(len(head) for head in heads))
+    widths = [max(3, len(head)) for head in heads]
+    out.print()
+    columns = "  ".join(head.ljust(width) for head, width in zip(heads, widths, strict=True))
+    out.print(styled(("paths", "bold"), f"  (row to column)\n{'':<{first}}  {columns}"),
+              soft_wrap=True)  # fmt: skip
+    found: dict[PathKind, Path] = {}
+    reasons: dict[str, list[Path]] = {}
+    for name, head in zip(ends, heads, strict=True):
+        cells: list[str | tuple[str, str]] = []
+        for other, width in zip(ends, widths, strict=True):
+            path = ways.between(name, other)
+            text = "X" if name == other else path.kind.name
+            cells += ["  ", (text.ljust(width), _STYLES[path.kind])]
+            if name != other:
+                found.setdefault(path.kind, path)
+                if path.why is not None and path.kind not in (PathKind.PXN, PathKind.P2C):
+                    reasons.setdefault(path.why.rpartition(": ")[0], []).append(path)
+        out.print(styled(head.ljust(first), *cells), soft_wrap=True)
+    out.print()
+    for kind in sorted(found):
+        out.print(styled((f"{kind.name}", _STYLES[kind]), f"  {_WORDS[kind]}"), soft_wrap=True)
+    for reason, paths in reasons.items():
+        more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+        words = f"{paths[0].source} to {paths[0].target}{more}: {reason}, so through the CPU"
+        out.print(words, markup=False, soft_wrap=True)
+    _show_gdr(out, gpus, nets, ways)
+
+
+def _show_gdr(out: "Console", gpus: list[str], nets: list[str], ways: "Paths") -> None:
+    """Print GPUDirect RDMA of each GPU with its nearest NIC ports, equal ones in one line."""
+    groups: dict[str, list[str]] = {}
+    if not nets:
+        return
+    for gpu in gpus:
+        for net in ways.nearest_nets(gpu)[:1]:
+            receive, send = (ways.gdr(gpu, net, read=read) for read in (False, True))
+            if receive.allowed and send.allowed:
+                words = f"receives and sends directly ({receive.why})"
+            elif receive.allowed:
+                words = f"receives directly, sends through host memory ({send.why})"
+            else:
+                words = f"goes through host memory ({receive.why})"
+            groups.setdefault(words, []).append(f"{gpu} with {net}")
+    for words, pairs in groups.items():
+        more = f" (and {len(pairs) - 1} more)" if len(pairs) > 1 else ""
+        out.print(f"GDR  {pairs[0]}{more}: {words}", markup=False, soft_wrap=True)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune topo what-if` prints."""
+
+from typing import TYPE_CHECKING
+
+from nccltune.cli.output import hanging, styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from nccltune.topology.flows.expect import Expected
+    from nccltune.topology.flows.what_if import Case, WhatIfResult
+
+_SAME = 0.005
+_TABLE_WIDTH = 72
+"""The width of the table in columns. A narrower terminal gets a list."""
+
+
+def show(
+    out: "Console",
+    case: "Case",
+    now: "Expected",
+    answers: "list[WhatIfResult]",
+    unanswered: list[str],
+) -> None:
+    """Print the ceiling now and after each change.
+
+    Then print notes, costs, and commands that verify a gain.
+    """
+    from nccltune.model.scale import count
+
+    gpus = case.ranks_per_node
+    nodes = count(case.nodes, "node")
+    size = f"{nodes} x {count(gpus, 'GPU')}" if gpus else nodes
+    whose = case.calibration.name if case.calibration else "defaults"
+    inforce = [f"{name}={value}" for name, value in case.settings.items()]
+    parts = [case.topology.source, size, case.collective.prose, f"calibration: {whose}", *inforce]
+    out.print(" · ".join(parts))
+    rows: list[tuple[str, Expected, float | None]] = [("now", now, None)]
+    rows += [(answer.change.words, answer.expected, answer.gain) for answer in answers]
+    if out.is_terminal and out.width < _TABLE_WIDTH:
+        _show_list(out, rows)
+    else:
+        _show_table(out, rows)
+    for note in [*_notes(now, answers), *unanswered]:
+        hanging(out, ("note  ", "dim"), 6, note)
+    _show_costs(out, now, answers)
+    _show_proofs(out, now, answers)
+
+
+def _show_table(out: "Console", rows: "list[tuple[str, Expected, float | None]]") -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for title in ("GB/s", ""):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("by", "full link", "carries, in GB/s of it"):
+        table.add_column(title)
+    unsure = any(not expected.sure for _, expected, _ in rows)
+    for words, expected, gain in rows:
+        mark = "" if not unsure else " " if expected.sure else "?"
+        table.add_row(
+            words,
+            _busbw(expected) + mark,
+            _gain(gain),
+            expected.algorithm.value,
+            f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g})",
+            _carries(expected),
+        )
+    out.print(table)
+
+
+def _show_list(out: "Console", rows: "list[tuple[str, Expected, float | None]]") -> None:
+    """Print the table for a narrow terminal: each row as several lines."""
+
+    for words, expected, gain in rows:
+        mark = "" if expected.sure else "?"
+        change = styled(" (", _gain(gain), ")") if gain is not None else ""
+        head = f"{words}: {_busbw(expected)}{mark} GB/s"
+        out.print(styled(head, change, f" by {expected.algorithm.value}"))
+        link = f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g} GB/s)"
+        hanging(out, "  full link ", 12, link)
+        hanging(out, "  carries   ", 12, _carries(expected))
+
+
+def _busbw(expected: "Expected") -> str:
+    return f"{expected.busbw_gb_per_s:.3g}"
+
+
+def _gain(gain: float | None) -> "Text":
+    if gain is None:
+        return styled("")
+    if abs(gain - 1) < _SAME:
+        return styled("same")
+    return styled((f"{gain - 1:+.0%}", "green" if gain > 1 else "red"))
+
+
+def _carries(expected: "Expected") -> str:
+    loads = sorted(expected.load_by_kind.items(), key=lambda item: -item[1])
+    return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in loads)
+
+
+def _notes(now: "Expected", answers: "list[WhatIfResult]") -> list[str]:
+    """Return the notes, each with the rows it belongs to.
+
+    Notes of the first row hold for the platform, so they have no row name.
+    """
+    rows: dict[str, list[str]] = {}
+    for answer in answers:
+        for note in answer.expected.notes:
+            if note not in now.notes:
+                rows.setdefault(note, []).append(answer.change.words)
+    return [*now.notes, *(f"{'; '.join(words)}: {note}" for note, words in rows.items())]
+
+
+def _show_costs(out: "Console", now: "Expected", answers: "list[WhatIfResult]") -> None:
+    """Print what a change costs besides link bandwidth: CPU time and host memory traffic."""
+
+    for answer in answers:
+        more = answer.expected.host_memory_gb_per_s - now.host_memory_gb_per_s
+        if more > _SAME * answer.expected.busbw_gb_per_s:
+            hanging(
+                out, ("cost  ", "dim"), 6,
+                f"{answer.change.words}: {more:.3g} GB/s more through host memory (written and "
+                "read) and the CPU's time for it",
+            )  # fmt: skip
+
+
+def _show_proofs(out: "Console", now: "Expected", answers: "list[WhatIfResult]") -> None:
+    """Print the commands that verify each improvement, best first, or that there is none.
+
+    Changes whose ceiling rests on assumptions are not recommended.
+    """
+
+    if not now.sure:
+        out.print("no recommendation: figures with ? rest on what the notes call assumed")
+        return
+    better = sorted((one for one in answers if one.gain > 1 + _SAME), key=lambda one: -one.gain)
+    if not better:
+        out.print("nothing asked here raises the ceiling")
+        return
+    for answer in better:
+        if not answer.confirm:
+            out.print(f"no recommendation for {answer.change.words}: its figure is not sure")
+            continue
+        out.print(styled(("prove", "bold"), f" {answer.change.words}:"))
+        for line in answer.confirm:
+            out.print(f"  {line}", markup=False, soft_wrap=True)

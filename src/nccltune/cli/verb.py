@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every verb has: `--json`, `-q`, `-v`, `--dry-run`, and `--help-advanced`."""
+
+import logging
+import platform
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+import nccltune
+from nccltune.cli.help_format import HelpContext
+from nccltune.cli.verbosity import Verbosity, is_quiet, is_verbose, set_verbosity
+
+_SHOW_ADVANCED = "nccltune.show_advanced"
+_AFTER_DASHES = "nccltune.after_dashes"
+_LOG = logging.getLogger(__name__)
+
+
+class AdvancedOption(click.Option):
+    """An option that `--help-advanced` shows and `--help` does not."""
+
+
+class Verb(click.Command):
+    """A command with advanced options, which keeps the words after `--`."""
+
+    context_class = HelpContext
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, and keep the words after the first `--`."""
+        at = args.index("--") + 1 if "--" in args else len(args)
+        ctx.meta[_AFTER_DASHES] = (at <= len(args) and "--" in args, tuple(args[at:]))
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb. With `-v` log the versions of nccltune, Python and the system."""
+        _LOG.info(
+            "nccltune %s, Python %s, %s",
+            nccltune.__version__,
+            platform.python_version(),
+            platform.platform(),
+        )
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, and the advanced options in a separate section if requested."""
+        plain, advanced = option_rows(self, ctx)
+        with formatter.section("Options"):
+            formatter.write_dl(plain)
+        if advanced and ctx.meta.get(_SHOW_ADVANCED):
+            with formatter.section("Advanced options"):
+                formatter.write_dl(advanced)
+
+
+def option_rows(
+    command: click.Command, ctx: click.Context
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the help of the normal options and of the advanced options."""
+    plain: list[tuple[str, str]] = []
+    advanced: list[tuple[str, str]] = []
+    for parameter in command.get_params(ctx):
+        # Arguments are shown in the usage line.
+        row = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+        if row is not None:
+            (advanced if isinstance(parameter, AdvancedOption) else plain).append(row)
+    return plain, advanced
+
+
+def verb(
+    name: str | None = None, *, epilog: str, dry_run: bool = False, **attributes: Any
+) -> Callable[[Callable[..., Any]], Verb]:
+    """Return a decorator that makes a function a verb.
+
+    The function gets `as_json`, and `dry_run` if the verb has this option. `-q` and `-v` set the
+    level of `nccltune.cli.verbosity`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Verb:
+        command = click.command(name, cls=Verb, epilog=epilog, **attributes)(function)
+        common = [_JSON, _QUIET, _VERBOSE]
+        if dry_run:
+            common.insert(0, _DRY_RUN)
+        if any(isinstance(item, AdvancedOption) for item in command.params):
+            common.append(_HELP_ADVANCED)
+        command.params += common
+        return command
+
+    return decorate
+
+
+def after_dashes(context: click.Context) -> tuple[str, ...] | None:
+    """Return the words after `--`; None if the command line has no `--`."""
+    found, words = context.meta.get(_AFTER_DASHES, (False, ()))
+    return words if found else None
+
+
+def _set_level(level: Verbosity) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def callback(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
+        if not value:
+            return
+        if is_quiet() or is_verbose():
+            raise click.UsageError("-q and -v contradict each other; take one", context)
+        set_verbosity(level)
+
+    return callback
+
+
+def _show_advanced(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
+    if value and not context.resilient_parsing:
+        context.meta[_SHOW_ADVANCED] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
+_DRY_RUN = click.Option(
+    ["--dry-run"], is_flag=True, help="Change nothing: print what would be done."
+)
+_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON.")
+_QUIET = click.Option(
+    ["-q", "--quiet"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_set_level(Verbosity.QUIET),
+    help="Print no progress and no hints.",
+)
+_VERBOSE = click.Option(
+    ["-v", "--verbose"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_set_level(Verbosity.VERBOSE),
+    help="Print more messages: what is read, written and started.",
+)
+_HELP_ADVANCED = click.Option(
+    ["--help-advanced"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_advanced,
+    help="Show advanced options, too.",
+)

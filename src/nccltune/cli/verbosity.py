@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much a verb writes to stderr: `-q` and `-v`."""
+
+import enum
+import logging
+import sys
+
+
+class Verbosity(enum.IntEnum):
+    """The amount of output on stderr.
+
+    `QUIET` omits progress and hints. `VERBOSE` adds messages about files and processes.
+    """
+
+    QUIET = -1
+    NORMAL = 0
+    VERBOSE = 1
+
+
+_LOGGER = logging.getLogger("nccltune")
+_state: dict[str, Verbosity] = {}
+_handlers: list[logging.Handler] = []
+
+
+def verbosity() -> Verbosity:
+    """Return the level of this command line."""
+    return _state.get("level", Verbosity.NORMAL)
+
+
+def is_quiet() -> bool:
+    """Return whether progress and hints are omitted."""
+    return verbosity() is Verbosity.QUIET
+
+
+def is_verbose() -> bool:
+    """Return whether more messages are requested."""
+    return verbosity() is Verbosity.VERBOSE
+
+
+def set_verbosity(level: Verbosity) -> None:
+    """Set the level. `VERBOSE` prints the package's log on stderr."""
+    reset_verbosity()
+    _state["level"] = level
+    if level is Verbosity.VERBOSE:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("verbose    %(message)s"))
+        _handlers.append(handler)
+        _LOGGER.addHandler(handler)
+        _LOGGER.setLevel(logging.DEBUG)
+
+
+def reset_verbosity() -> None:
+    """Reset the level to `NORMAL`."""
+    _state.clear()
+    _LOGGER.setLevel(logging.NOTSET)
+    while _handlers:
+        _LOGGER.removeHandler(_handlers.pop())

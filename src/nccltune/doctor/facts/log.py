@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of NCCL's log."""
+
+from typing import Annotated
+
+from nccltune.doctor.facts.declaration import FactRecord, fact, records
+
+
+class LogMessage(FactRecord):
+    """One entry of `log.lines`."""
+
+    text: Annotated[
+        str | None, ("the message, from 'NCCL WARN' or 'NCCL INFO' on without these words")
+    ] = None
+    line: Annotated[int | None, "where it first stood"] = None
+    count: Annotated[int | None, "how often it was seen"] = None
+
+
+LOG_LINES = records(
+    "log.lines",
+    LogMessage,
+    meaning=(
+        "different messages of the NCCL log, without host, process and time, lines of channels "
+        "and transports left out; at most 2,000, warnings first"
+    ),
+    read="NCCL_DEBUG=INFO log",
+)
+
+
+class LogWarning(FactRecord):
+    """One entry of `log.warnings`."""
+
+    text: Annotated[str | None, "the message"] = None
+    line: Annotated[int | None, "where it first stood"] = None
+    count: Annotated[int | None, "how often it was seen"] = None
+
+
+LOG_WARNINGS = records(
+    "log.warnings",
+    LogWarning,
+    meaning="different warnings of NCCL, those of log.lines with warn",
+    read="NCCL_DEBUG=WARN log or a fuller one",
+)
+
+
+class LogTransport(FactRecord):
+    """One entry of `log.vias`."""
+
+    direction: Annotated[str | None, "send, receive"] = None
+    via: Annotated[str | None, "NET/IB/0/GDRDMA, P2P/IPC, SHM/direct/direct"] = None
+    gdr: Annotated[bool | None, "GPUDirect RDMA"] = None
+    count: Annotated[int | None, "connections"] = None
+
+
+LOG_VIAS = records(
+    "log.vias",
+    LogTransport,
+    meaning="the different transports of connections",
+    read="'via' lines of the NCCL log",
+)
+LOG_NET = fact(
+    "log.net",
+    str,
+    meaning="network in use: IB, Socket, AWS Libfabric, FasTrak, or a plugin's name",
+    read="'Using network' in the NCCL log",
+)
+LOG_NET_DEVICES = fact(
+    "log.net_devices",
+    list[str],
+    meaning="devices of the network in use: mlx5_0:1",
+    read="'NET/IB : Using', 'NET/Socket : Using' in the NCCL log",
+)
+LOG_NET_RELAXED_ORDERING = fact(
+    "log.net_relaxed_ordering",
+    bool,
+    meaning="the IB transport uses relaxed ordering ([RO])",
+    read="'NET/IB : Using ... [RO]' in the NCCL log",
+)
+LOG_BOOTSTRAP = fact(
+    "log.bootstrap",
+    str,
+    meaning="interface of the bootstrap: eth0",
+    read="'Bootstrap : Using' in the NCCL log",
+)
+LOG_RANKS = fact(
+    "log.ranks",
+    int,
+    meaning="ranks of the largest communicator",
+    read="'nranks' in the NCCL log",
+)
+LOG_NODES = fact(
+    "log.nodes",
+    int,
+    meaning="nodes of the largest communicator",
+    read="'nNodes' in the NCCL log",
+)
+LOG_COLL_CHANNELS = fact(
+    "log.coll_channels",
+    int,
+    meaning="collective channels of the largest communicator",
+    read="'N coll channels' in the NCCL log",
+)
+LOG_NVLS_CHANNELS = fact(
+    "log.nvls_channels",
+    int,
+    meaning="NVLS channels of the largest communicator",
+    read="'N nvls channels' in the NCCL log",
+)
+
+
+class LogGraph(FactRecord):
+    """One entry of `log.graphs`."""
+
+    pattern: Annotated[int | None, "4 is ring; see the reference of graph files"] = None
+    channels: Annotated[int | None, "channels"] = None
+    gb_per_s_intra: Annotated[float | None, "a channel, in the node"] = None
+
+
+LOG_GRAPHS = records(
+    "log.graphs",
+    LogGraph,
+    meaning="graphs that NCCL found",
+    read="'Pattern ...' lines with NCCL_DEBUG_SUBSYS=GRAPH; graph dump",
+)

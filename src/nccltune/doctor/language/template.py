@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compile texts of rules with expressions in braces: `GPU {it.index} has {it.nvlinks} links`."""
+
+import re
+import shlex
+from typing import NamedTuple
+
+from nccltune.doctor.language.evaluation import Env
+from nccltune.doctor.language.expression import Compiled, Scope, compile_expression
+from nccltune.doctor.language.format_value import format_value
+from nccltune.model.errors import InputError
+
+_PART = re.compile(r"\{([^{}]*)\}")
+
+
+class Template(NamedTuple):
+    """A compiled text: words and expressions in their order.
+
+    `of_each` is true if an expression uses the current member (`it`).
+    """
+
+    parts: tuple[str | Compiled, ...]
+    needs: frozenset[str]
+    of_each: bool
+
+    def fill(self, env: Env, *, for_shell: bool = False) -> str:
+        """Return the text with the values of its expressions.
+
+        `for_shell` quotes the values for a shell, because they come from foreign files.
+        """
+        filled = []
+        for part in self.parts:
+            if isinstance(part, str):
+                filled.append(part)
+            else:
+                words = format_value(part.run(env))
+                filled.append(shlex.quote(words) if for_shell else words)
+        return "".join(filled)
+
+
+def compile_template(text: str, scope: Scope) -> Template:
+    """Return `text` compiled. `{{` and `}}` are literal braces.
+
+    Raises InputError if an expression is wrong, or if a brace has no partner.
+    """
+    parts: list[str | Compiled] = []
+    needs: set[str] = set()
+    of_each = False
+    at = 0
+    # Doubled braces mean one literal brace. Replace them first, so that they are not matched.
+    hidden = text.replace("{{", "\x01").replace("}}", "\x02")
+    for found in _PART.finditer(hidden):
+        parts.append(_words(hidden[at : found.start()], text))
+        compiled = compile_expression(found.group(1), scope)
+        of_each = of_each or re.search(r"\bit\b", found.group(1)) is not None
+        needs |= compiled.needs
+        parts.append(compiled)
+        at = found.end()
+    parts.append(_words(hidden[at:], text))
+    return Template(tuple(part for part in parts if part), frozenset(needs), of_each)
+
+
+def _words(hidden: str, text: str) -> str:
+    if "{" in hidden or "}" in hidden:
+        raise InputError(f"a brace without its other one: {text!r}", hint="write {{ for a brace")
+    return hidden.replace("\x01", "{").replace("\x02", "}")

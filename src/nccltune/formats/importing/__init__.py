@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Import any mix of files into a study.
+
+importer.py       the import: each run once, one platform, all or nothing
+inputs.py         find files, folders and standard input, and give each file to its reader
+detect.py         detect the kind of a file by its content
+known_runs.py     find runs that the study already holds
+platforms.py      sort the files of an import by platform
+run_times.py      when runs took place, and which runs were close together
+suspect.py        doubts that a study's imports leave
+spool.py          keep samples on disk until they are written
+writer.py         write an import completely or not at all
+hardware.py       hardware files among the inputs
+raw_csv.py        NVIDIA's raw CSV of measurements
+samples_jsonl.py  samples.jsonl of this or another study
+"""

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Detect the kind of a file by its content."""
+
+import re
+
+import msgspec
+
+from nccltune.formats.importing.raw_csv import header_of
+from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.reading.file_report import FileKind
+from nccltune.formats.text.lines import check_text, encoding_of
+from nccltune.formats.text.prefixes import strip_prefix
+from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix
+from nccltune.model.choice import ALGORITHMS, PROTOCOLS
+from nccltune.model.collective import TUNED
+
+HEAD_BYTES = 1 << 16
+_JSON_KEYS = re.compile(r'"(?:version|start_time|args|env|nccl_version|config|results)"\s*:')
+_SAMPLE_KEYS = frozenset({"collective", "bytes", "choice", "time_us", "study"})
+_RULE = re.compile(
+    rf"\s*(?:{'|'.join(item.value for item in TUNED)})\s*,\s*\d+\s*,\s*\d+\s*,"
+    rf"\s*(?:{'|'.join(ALGORITHMS)})\s*,\s*(?:{'|'.join(PROTOCOLS)})\s*,"
+)
+_NCCL_TESTS = re.compile(
+    r"# (?:nThread \d|nccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
+    r"|(?:#|^|\s)\s*size\s+count\s+type\s"
+)
+# NCCL writes no XML declaration. Files of RCCL and hand-made files have one, or comments.
+_XML = re.compile(
+    r"\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(?P<root>system|graphs)[\s>/]", re.S
+)
+_ROW_WIDTH = 4096
+_ROW = re.compile(r"\s*\d{1,20}\s+\d{1,20}\s+[a-z]\w{1,15}(?:\s+\S{1,32}){5,}\s*$")
+
+
+def kind_of(head: bytes) -> FileKind:
+    """Return the kind of a file that starts with `head`, its first HEAD_BYTES bytes.
+
+    An NCCL log may still hold nccl-tests tables after `head`. Raises InputError if the file is not
+    text.
+    """
+    check_text(head)
+    text = head.decode(encoding_of(head[:4]), errors="replace")
+    lines = [line for line in text.split("\n") if line.strip()]
+    content = next((line for line in lines if not line.startswith("#")), "").strip()
+    if content.startswith("{"):
+        return _json_kind(content, text)
+    if content.startswith("<") and (xml := _XML.match(text)) is not None:
+        return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
+    if looks_like_matrix(text):
+        return FileKind.TOPOLOGY
+    if header_of(content) is not None:
+        return FileKind.RAW_CSV
+    if any(_NCCL_TESTS.search(line) for line in lines):
+        return FileKind.NCCL_TESTS_TEXT
+    if any("# nccltune:" in line for line in lines) or _RULE.match(content):
+        return FileKind.TUNER_CSV
+    if any(_ROW.match(strip_prefix(line[:_ROW_WIDTH])[1]) for line in lines):
+        return FileKind.NCCL_TESTS_TEXT
+    if any(find_log_line(line) for line in lines):
+        return FileKind.NCCL_LOG
+    return FileKind.UNKNOWN
+
+
+def _json_kind(content: str, text: str) -> FileKind:
+    try:
+        first = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        first = None
+    if isinstance(first, dict) and len(_SAMPLE_KEYS & first.keys()) >= 3:
+        return FileKind.SAMPLES
+    if len(set(_JSON_KEYS.findall(text))) >= 2:
+        return FileKind.NCCL_TESTS_JSON
+    # A samples file of one line may be truncated in that line, so that it is not valid JSON.
+    return FileKind.SAMPLES if content.startswith('{"schema_version"') else FileKind.UNKNOWN

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the input files (also in folders and on standard input) and give each to its reader."""
+
+import hashlib
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from nccltune.formats.importing.detect import HEAD_BYTES, kind_of
+from nccltune.formats.importing.hardware import read_hardware
+from nccltune.formats.importing.raw_csv import read_raw_csv
+from nccltune.formats.importing.samples_jsonl import read_samples
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.json_results import read_json
+from nccltune.formats.nccl_tests.text import read_log, read_text
+from nccltune.formats.reading.context import Context, Progress, Reader, ReadOptions
+from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
+from nccltune.formats.reading.runs import RunSamples
+from nccltune.formats.text.lines import CHUNK_BYTES
+from nccltune.model.errors import InputError
+
+READERS: dict[FileKind, Reader] = {
+    FileKind.NCCL_TESTS_TEXT: read_text,
+    FileKind.NCCL_TESTS_JSON: read_json,
+    FileKind.RAW_CSV: read_raw_csv,
+    FileKind.SAMPLES: read_samples,
+    # A log may hold tables after the part of the file that detection reads.
+    FileKind.NCCL_LOG: read_text,
+    FileKind.TOPOLOGY: read_hardware,
+}
+STDIN = "-"
+_SPOOL_BYTES = 16 << 20
+_MAX_LOGS = 4096
+
+
+class InputFile(NamedTuple):
+    """An input file.
+
+    `path` is None for standard input. `name` is for messages, and is evidence for the choice and
+    the collective. `asked` is True if the user named the file itself, not a folder above it.
+    """
+
+    path: Path | None
+    name: str
+    asked: bool
+
+    @property
+    def size(self) -> int:
+        """Return the size in bytes, or 0 if it is unknown before reading."""
+        if self.path is None:
+            return 0
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+    @property
+    def modified(self) -> float | None:
+        """Return when a regular file was last written, in seconds since 1970; None for others."""
+        if self.path is None:
+            return None
+        try:
+            info = self.path.stat()
+        except OSError:
+            return None
+        return info.st_mtime if stat.S_ISREG(info.st_mode) else None
+
+
+class Reading:
+    """One file being read. Consume `batches` once; after that, `report` is complete."""
+
+    def __init__(
+        self,
+        report: FileReport,
+        reader: Reader | None,
+        file: BinaryIO | None,
+        context: Context,
+        found: InputFile | None = None,
+    ) -> None:
+        self.report = report
+        self.found = found or InputFile(None, report.name, report.asked)
+        self._reader = reader
+        self._file = file
+        self._context = context
+
+    def content(self) -> bytes:
+        """Return the unchanged content of the file. Raises OSError."""
+        assert self._file is not None
+        self._file.seek(0)
+        return self._file.read()
+
+    def batches(self) -> Iterator[RunSamples]:
+        """Yield the samples in batches of bounded size.
+
+        If the file turns out to be invalid as a whole, the iteration ends early and `report.error`
+        is set. The samples that it gave before must then not be used.
+        """
+        if self._reader is None or self._file is None:
+            return
+        report = self.report
+        try:
+            self._file.seek(0)
+            yield from self._reader(self._file, self._context)
+        except InputError as error:
+            line = (error.where or "").rpartition(":")[2]
+            report.refuse(
+                error.message, hint=error.hint, line=int(line) if line.isdecimal() else None
+            )
+        except OSError as error:
+            report.refuse(f"cannot be read: {error.strerror}")
+        if report.error is None and report.kind is FileKind.UNKNOWN:
+            report.refuse("nothing in it is known", hint=_KNOWN)
+        elif report.kind is FileKind.NCCL_LOG:
+            report.flag(
+                FlagKind.NOTE,
+                "an NCCL log without a table: it names what ran for tables of the same processes",
+            )
+
+
+_KNOWN = (
+    "known are output and JSON of nccl-tests, NVIDIA's raw CSV, samples of nccltune, and "
+    "topologies (NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m)"
+)
+
+
+def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) -> list[InputFile]:
+    """Return the files of `inputs` in order; a folder gives its sorted files, `-` standard input.
+
+    Hidden files, repeated files and files below `leave_out` (the study that is written) are left
+    out. Raises InputError if a name does not exist.
+    """
+    found: list[InputFile] = []
+    seen: set[Path | None] = set()
+    left_out = leave_out.resolve() if leave_out is not None else None
+    for given in inputs:
+        if str(given) == STDIN:
+            if None not in seen:
+                found.append(InputFile(None, "standard input", True))
+            seen.add(None)
+            continue
+        path = Path(given)
+        if not path.exists():
+            raise InputError("no such file or folder", where=str(path), hint="check the name")
+        for item in _files(path) if path.is_dir() else [InputFile(path, path.name, True)]:
+            assert item.path is not None
+            real = item.path.resolve()
+            if real in seen or (left_out is not None and left_out in real.parents):
+                continue
+            seen.add(real)
+            found.append(item)
+    return found
+
+
+def _files(folder: Path) -> Iterator[InputFile]:
+    above = folder.resolve().parent
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted((name for name in folders if name[:1] != "."), key=_natural)
+        for name in sorted(files, key=_natural):
+            path = Path(root, name)
+            if not name.startswith(".") and path.is_file():
+                shown = path.resolve().relative_to(above) if _below(path, above) else Path(name)
+                yield InputFile(path, str(shown), False)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts `run-2` before `run-10`."""
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part)
+        for part in re.split(r"([0-9]{1,18})", name)
+    ]
+
+
+def _below(path: Path, folder: Path) -> bool:
+    return folder in path.resolve().parents
+
+
+def read_inputs(
+    inputs: Iterable[InputFile],
+    options: ReadOptions,
+    *,
+    progress: Progress | None = None,
+    spool: Path | None = None,
+) -> Iterator[Reading]:
+    """Read files one after the other. A `Reading` is valid until the next one is requested.
+
+    `progress` is called with the number of bytes read of the current file. Input that cannot be
+    read twice (standard input, pipes) is copied to a file in `spool`.
+    """
+    found = list(inputs)
+    logs = _logs(found)
+    for item in found:
+        report = FileReport(name=item.name, asked=item.asked)
+        context = Context(
+            name=item.name,
+            options=options,
+            report=report,
+            logs=logs,
+            progress=progress,
+            modified=item.modified,
+        )
+        try:
+            with _opened(item, spool) as file:
+                reader = _prepare(file, report)
+                yield Reading(report, reader, file, context, item)
+        except OSError as error:
+            report.refuse(f"cannot be read: {error.strerror}")
+            yield Reading(report, None, None, context, item)
+
+
+def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
+    """Hash the file and return its reader; without a reader, put the reason into the report."""
+    report.size_bytes, report.file_hash = _digest(file)
+    file.seek(0)
+    head = file.read(HEAD_BYTES)
+    if not head:
+        report.refuse("is empty")
+        return None
+    try:
+        report.kind = kind_of(head)
+    except InputError as error:
+        report.refuse(error.message, hint=error.hint)
+        return None
+    if report.kind is FileKind.TUNER_CSV:
+        report.refuse(
+            "is a tuner configuration: it holds rules, not measurements",
+            hint=f"check it: nccltune lint {report.name}",
+        )
+    elif report.kind is FileKind.GRAPHS:
+        report.refuse(
+            "is a graph file: it holds NCCL's rings and trees, not measurements",
+            hint=f"look at it: nccltune topo show {report.name}",
+        )
+    elif report.kind is FileKind.UNKNOWN:
+        report.refuse("nothing in it is known", hint=_KNOWN)
+    return READERS.get(report.kind)
+
+
+def _digest(file: BinaryIO) -> tuple[int, str]:
+    """Return the size in bytes and the first 16 hex digits of the SHA-256."""
+    digest = hashlib.sha256()
+    size = 0
+    while chunk := file.read(CHUNK_BYTES):
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()[:16]
+
+
+@contextmanager
+def _opened(item: InputFile, spool: Path | None) -> Iterator[BinaryIO]:
+    """Open the file, as a copy if it is not seekable."""
+    if item.path is None:
+        with _spooled(sys.stdin.buffer, spool) as copy:
+            yield copy
+        return
+    mode = item.path.stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise OSError(0, "is a device")
+    with item.path.open("rb") as file:
+        if stat.S_ISREG(mode):
+            yield file
+            return
+        with _spooled(file, spool) as copy:
+            yield copy
+
+
+@contextmanager
+def _spooled(file: BinaryIO, spool: Path | None) -> Iterator[BinaryIO]:
+    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(spool) if spool else None) as copy:
+        while chunk := file.read(CHUNK_BYTES):
+            copy.write(chunk)
+        copy.seek(0)
+        yield copy  # type: ignore[misc]  # has the methods that readers use: read and seek
+
+
+def _logs(found: list[InputFile]) -> dict[tuple[str, int], NcclLog]:
+    """Return the NCCL logs in files of their own (`NCCL_DEBUG_FILE`), by host and process id."""
+    logs: dict[tuple[str, int], NcclLog] = {}
+    if len(found) < 2:
+        return logs
+    for item in found:
+        if item.path is None or not item.path.is_file() or len(logs) >= _MAX_LOGS:
+            continue
+        try:
+            with item.path.open("rb") as file:
+                if kind_of(file.read(HEAD_BYTES)) is FileKind.NCCL_LOG:
+                    file.seek(0)
+                    logs.update(read_log(file))
+        except (InputError, OSError):
+            continue  # reported when this file itself is read
+    return logs

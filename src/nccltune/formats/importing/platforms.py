@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sort the files of an import by platform: a study holds one platform."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from nccltune.formats.importing.run_times import START_S
+from nccltune.formats.importing.samples_jsonl import facts_of_source
+from nccltune.formats.reading.file_report import FileKind, FileReport, ImportRecord
+from nccltune.formats.reading.platform_facts import (
+    Difference,
+    PlatformFacts,
+    PlatformGroups,
+    Subject,
+    differences,
+    facts_of_platform,
+    joined,
+)
+from nccltune.formats.reading.runs import RunFound
+from nccltune.model.choice import DEFAULT
+from nccltune.model.errors import InputError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+from nccltune.study.names import PLATFORM
+
+if TYPE_CHECKING:
+    from nccltune.formats.importing.importer import FileOutcome
+
+_MOST_LINES = 12
+
+
+class File:
+    """A file that was read: its new runs and, for each run, how many samples the study has."""
+
+    def __init__(self, report: FileReport, runs: list[RunFound], path: Path | None) -> None:
+        self.report = report
+        self.runs = runs
+        self.path = path
+        self.modified: float | None = None
+        self.topology: bytes | None = None
+        self.skip: dict[RunFound, int] = {}
+        self.outcome: FileOutcome
+
+    @property
+    def seconds(self) -> float:
+        """Return a lower bound of the time that its runs took, in seconds."""
+        return sum(START_S + run.seconds for run in self.runs)
+
+
+class StudyPart:
+    """The part of an import that is written to one study: files, and which of their runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files: list[File] = []
+        self._runs: dict[int, list[RunFound]] = {}
+
+    def of(self, file: File) -> list[RunFound]:
+        """Return the runs of a file that are written to this study."""
+        return self._runs.get(id(file), [])
+
+    def add(self, file: File, run: RunFound | None) -> None:
+        """Add a run, or a file without runs (`run` is None)."""
+        if file not in self.files:
+            self.files.append(file)
+        if run is not None:
+            self._runs.setdefault(id(file), []).append(run)
+
+
+def by_platform(study: Study, files: list[File], *, split: bool) -> list[StudyPart]:
+    """Return the part of each study.
+
+    Raises InputError, without `split`, if the runs of the files, or the files and the study, show
+    different platforms.
+    """
+    for file in files:
+        _add_platform_beside(file)
+    runs = [(file, run) for file in files for run in file.runs]
+    groups = PlatformGroups()
+    _seed(groups, 0, study)
+    places = _split(groups, study, runs) if split else _one(groups, study, runs)
+    parts: dict[int, StudyPart] = {}
+    for file in files:
+        if not file.runs:
+            parts.setdefault(0, StudyPart(study.path)).add(file, None)
+        for run in file.runs:
+            place = places[run]
+            path = study.path if place == 0 else _beside(study.path, place)
+            parts.setdefault(place, StudyPart(path)).add(file, run)
+    return [parts[place] for place in sorted(parts)]
+
+
+def _subject(run: RunFound) -> Subject:
+    free = run.choice == DEFAULT
+    collective = run.collective.value if run.collective is not None else None
+    return Subject(run.facts, run.nodes, run.ranks, collective, free)
+
+
+def _one(
+    groups: PlatformGroups, study: Study, runs: list[tuple[File, RunFound]]
+) -> dict[RunFound, int]:
+    """Put all runs into group 0. Raises InputError, with the differences, if they do not fit."""
+    seeded = bool(groups.members)
+    against: dict[Difference, tuple[list[str], list[str]]] = {}
+    clashing = PlatformGroups()
+    for file, run in runs:
+        subject, name = _subject(run), file.report.name
+        fits = not groups.members or groups.fitting(subject) == [0]
+        (groups if fits else clashing).put(0, name, subject)
+    for subject, names in clashing.members[0].values() if clashing.members else ():
+        for member, others in groups.members[0].values():
+            for item in differences(member, subject):
+                first, second = against.setdefault(item, ([], []))
+                first += others
+                second += names
+    if against:
+        _refuse(study, against, seeded)
+    return dict.fromkeys((run for _, run in runs), 0)
+
+
+def _refuse(
+    study: Study, against: dict[Difference, tuple[list[str], list[str]]], seeded: bool
+) -> None:
+    lines = [
+        f"  {item.fact}: {item.first} in {joined(first)}; {item.second} in {joined(second)}"
+        for item, (first, second) in against.items()
+    ]
+    more = len(lines) - _MOST_LINES
+    shown = lines[:_MOST_LINES] + ([f"  and {more} more differences"] if more > 0 else [])
+    whose = (
+        "not of the platform of this study"
+        if seeded
+        else "of different platforms, and a study is of one"
+    )
+    raise InputError(
+        f"the files are {whose}; nothing was written\n" + "\n".join(shown),
+        where=str(study.path),
+        hint="--split writes one study for each platform; or name only the files of one",
+    )
+
+
+def _split(
+    groups: PlatformGroups, study: Study, runs: list[tuple[File, RunFound]]
+) -> dict[RunFound, int]:
+    """Put each run into the group that it fits, or into a new one.
+
+    A run that fits several groups, because it shows few facts, is put into a group of its own.
+    """
+    beside = studies_beside(study.path)
+    for place, other in enumerate(beside, 1):
+        _seed(groups, place, other)
+    places: dict[RunFound, int] = {}
+    unclear = []
+    # Runs that show the most facts come first and form the groups.
+    for file, run in sorted(runs, key=lambda item: -_shown(item[1].facts)):
+        fits = groups.fitting(_subject(run))
+        if len(fits) > 1:
+            unclear.append((file, run))
+        else:
+            place = fits[0] if fits else len(groups.members)
+            places[run] = groups.put(place, file.report.name, _subject(run))
+    apart: set[int] = set()
+    for file, run in unclear:
+        fits = [place for place in groups.fitting(_subject(run)) if place in apart]
+        place = fits[0] if fits else len(groups.members)
+        places[run] = groups.put(place, file.report.name, _subject(run))
+        apart.add(place)
+    if study.platform_path.exists() or study.samples_path.exists() or beside:
+        return places
+    # A new study: the platform of the first file goes to the study itself.
+    order = {place: at for at, place in enumerate(dict.fromkeys(places[run] for _, run in runs))}
+    return {run: order[place] for run, place in places.items()}
+
+
+def studies_beside(path: Path) -> list[Study]:
+    """Return the studies of other platforms that an earlier import with `--split` wrote."""
+    found: list[Study] = []
+    while (other := _beside(path, len(found) + 1)).is_dir():
+        found.append(Study(other))
+    return found
+
+
+def _shown(facts: PlatformFacts) -> int:
+    return len(msgspec.to_builtins(facts))
+
+
+def _beside(path: Path, number: int) -> Path:
+    """Return the path of the study of another platform: `STUDY-2` for `number` 1."""
+    return path.parent / f"{path.name}-{number + 1}"
+
+
+def _seed(groups: PlatformGroups, place: int, study: Study) -> None:
+    """Put the platform facts that a study shows into a group."""
+    runs_known = False
+    if study.platform_path.is_file():
+        platform = study.platform()
+        measured = platform.recorded_at is not None
+        facts = facts_of_platform(platform, measured=measured)
+        name = f"{study.path.name}/platform.json"
+        groups.put(place, name, Subject(facts, platform.nodes, platform.gpus))
+    for record in study.imports(ImportRecord):
+        for run in record.runs or ():
+            free = max(run.choices, key=lambda label: run.choices[label], default="") == DEFAULT
+            collective = run.collective.value if run.collective is not None else None
+            subject = Subject(run.facts, run.nodes, run.ranks, collective, free)
+            groups.put(place, record.file, subject)
+            runs_known = True
+    if study.samples_path.is_file() and not runs_known:
+        first = next(study.samples(), None)
+        if first is not None:
+            facts = facts_of_source(first.source)
+            subject = Subject(facts, first.nodes, first.ranks, first.collective.value)
+            groups.put(place, f"{study.path.name}/samples.jsonl", subject)
+
+
+def _add_platform_beside(file: File) -> None:
+    """Add to the runs of a samples file what the platform.json in its folder shows."""
+    if file.report.kind is not FileKind.SAMPLES or file.path is None:
+        return
+    path = file.path.parent / PLATFORM
+    if not path.is_file():
+        return
+    platform = Study(file.path.parent).read_json(path, Platform)
+    shown = facts_of_platform(platform, measured=platform.recorded_at is not None)
+    for run in file.runs:
+        own = {
+            name: value for name in ("nccl", "first_host") if (value := getattr(run.facts, name))
+        }
+        run.facts = msgspec.structs.replace(shown, **own)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Report the doubts that a study's imports leave."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccltune.formats.reading.file_report import ImportRecord
+from nccltune.formats.reading.platform_facts import (
+    FACT_WORDS,
+    PlatformFacts,
+    Subject,
+    facts_of_platform,
+    joined,
+    missing_facts,
+)
+from nccltune.formats.reading.runs import RunRecord
+from nccltune.model.scale import count
+from nccltune.study.files import Study
+
+
+def suspect_sentences(study: Study) -> list[str]:
+    """Return one sentence per kind of doubtful run.
+
+    It names the first file with such runs, and the number of other files.
+    """
+    files: dict[str, list[str]] = {}
+    for record in study.imports(ImportRecord):
+        for sentence in record.sentences:
+            files.setdefault(sentence, []).append(record.file)
+    return [
+        f"{names[0]}: {sentence}"
+        + (f" (and in {count(len(names) - 1, 'file')} more)" if len(names) > 1 else "")
+        for sentence, names in files.items()
+    ]
+
+
+class _Run(NamedTuple):
+    """A run that is compared with others: its file, its choices and the facts that it lacks."""
+
+    file: str
+    choices: tuple[str, ...]
+    missing: frozenset[str]
+    facts: PlatformFacts
+
+
+def platform_doubts(study: Study) -> list[str]:
+    """Return a sentence for each fact that the runs of one choice show and those of another do not.
+
+    Such runs may be of another platform. A fact that no run shows causes no doubt, and neither does
+    a fact that runs of every choice show. Facts with the same files and choices share a sentence.
+    """
+    groups: dict[tuple[object, ...], list[_Run]] = {}
+    for record in study.imports(ImportRecord):
+        for run in record.runs or ():
+            if run.samples and run.has_scale:
+                where = (run.collective, run.nodes, run.ranks)
+                groups.setdefault(where, []).append(_run(record.file, run))
+    measured = _measured(study)
+    found: dict[tuple[tuple[str, ...], tuple[str, ...], str], list[str]] = {}
+    for (_, nodes, _), runs in groups.items():
+        for fact, words in FACT_WORDS.items():
+            doubt = _doubt(fact, [*runs, *measured], one_node=nodes == 1)
+            if doubt is not None:
+                names = found.setdefault(doubt, [])
+                if words not in names:
+                    names.append(words)
+    return [_sentence(facts, *doubt) for doubt, facts in found.items()]
+
+
+def _run(file: str, run: RunRecord) -> _Run:
+    subject = Subject(run.facts, run.nodes, run.ranks)
+    return _Run(file, tuple(sorted(run.choices)), frozenset(missing_facts(subject)), run.facts)
+
+
+def _measured(study: Study) -> list[_Run]:
+    """Return the platform that a bench recorded, as a run without choices: it covers them all."""
+    if not study.platform_path.is_file():
+        return []
+    platform = study.platform()
+    if platform.recorded_at is None:
+        return []
+    facts = facts_of_platform(platform, measured=True)
+    missing = missing_facts(Subject(facts)) | {"hosts", "nics", "network", "driver"}
+    return [_Run("platform.json", (), frozenset(missing), facts)]
+
+
+def _doubt(
+    fact: str, runs: list[_Run], *, one_node: bool
+) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
+    """Return the files that show a fact, the files that do not, and the choices of the latter.
+
+    Return None for no doubt. Three facts have an exception:
+
+    - Settings cause a doubt only if the runs that show them have any.
+    - The network and the NICs cause none within one node.
+    - The driver causes none if the hosts are known to be the same.
+    """
+    if one_node and fact in ("network", "nics"):
+        return None
+    shown = [run for run in runs if fact not in run.missing]
+    if fact == "settings" and not any(run.facts.settings for run in shown):
+        return None
+    covered = {choice for run in shown for choice in run.choices}
+    bench = any(not run.choices for run in shown)
+    silent = [run for run in runs if fact in run.missing and run.choices]
+    if not bench:
+        silent = [run for run in silent if not set(run.choices) & covered]
+    if fact == "driver":
+        hosts = {run.facts.hosts for run in runs if run.choices}
+        silent = silent if len(hosts) > 1 or () in hosts else []
+    if not shown or not silent:
+        return None
+    choices = sorted({choice for run in silent for choice in run.choices})
+    return _files(shown), _files(silent), ", ".join(choices)
+
+
+def _files(runs: Iterable[_Run]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(run.file for run in runs))
+
+
+def _sentence(
+    facts: list[str], shown: tuple[str, ...], silent: tuple[str, ...], choices: str
+) -> str:
+    listed = ", ".join(facts[:-1]) + (" and " if facts[:-1] else "") + facts[-1]
+    verb = "is" if len(facts) == 1 and not facts[0].endswith("s") else "are"
+    return (
+        f"{listed} {verb} known of {joined(shown)} only, not of {joined(silent)} ({choices}), which"
+        f" may be of another platform. To settle it: run {choices} once more on this platform with"
+        " NCCL_DEBUG=INFO and import its whole output"
+    )

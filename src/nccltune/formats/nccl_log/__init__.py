@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read NCCL's log (NCCL_DEBUG=INFO, NCCL 2.18 to 2.32).
+
+There is one reader: `lines.find_log_line` finds a line and `messages.read_message` parses it. Views
+use the parsed messages: `run_settings` and `run` here, `doctor.evidence.parsers.nccl_lines` for the
+doctor.
+
+lines.py         find log lines among other text
+messages.py      parse one message
+graph.py         messages of the topology, rings and trees
+transports.py    messages of transports, NICs, GPUDirect RDMA, bootstrap
+run_settings.py  view: version, scale, settings and choices of a process
+run.py           view: hardware, graphs and connections of a run
+alarms.py        view: signs of a broken platform
+model_table.py   the table of NCCL's cost model
+diagnostics.py   NCCL_RUN_DIAGNOSTICS, NCCL_RUN_RAS_DIAGNOSTICS and ncclras
+"""

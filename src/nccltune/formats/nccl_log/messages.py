@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parse one message of NCCL's log into a typed value. Only this package knows NCCL's line formats.
+
+`read_message` parses a message once. Views (`run_settings`, `run`, the doctor's) use its result.
+Source of the formats: NCCL 2.18 to 2.32 (`debug.cc`, `enqueue.cc`, `graph/tuning.cc`,
+`plugin/tuner*`). `graph` and `transports` name their own sources.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from nccltune.formats.nccl_log import graph, transports
+from nccltune.formats.nccl_log.graph import (
+    ChannelCounts,
+    GraphFallback,
+    GraphOrder,
+    LoggedGraph,
+    NodePaths,
+    RingOrder,
+    RingStep,
+    TreeLine,
+    TreeSteps,
+)
+from nccltune.formats.nccl_log.transports import (
+    Bootstrap,
+    Connection,
+    Multicast,
+    NicGdr,
+    Nics,
+    P2pOff,
+    PairGdr,
+    PxnOff,
+)
+from nccltune.model.choice import (
+    ALGORITHMS,
+    PROTOCOLS,
+    Choice,
+    parse_algorithm,
+    parse_protocol,
+)
+from nccltune.model.errors import InputError
+
+LONGEST = 4096
+"""Characters of a message that are parsed, because the search time is quadratic in the length. NCCL
+truncates its lines at 1,024 characters (`debug.cc`, 2.18 to 2.30)."""
+
+_REMEMBERED = 2048
+"""Messages in the cache: enough for the start of a communicator, at most 8 MiB of text."""
+
+Bypass = Literal["symmetric kernel", "copy engine"]
+RanChoice = Choice | Bypass
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The version in `NCCL version 2.28.9+cuda13.0`: its three numbers."""
+
+    text: str
+
+
+class Driver(msgspec.Struct, frozen=True):
+    """The CUDA version of the driver: `cudaDriverVersion 13000`."""
+
+    version: str
+
+
+class Network(msgspec.Struct, frozen=True):
+    """The network in `Using network IB`. Names of plugins may have blanks: AWS Libfabric."""
+
+    name: str
+
+
+class TunerPlugin(msgspec.Struct, frozen=True):
+    """The plugin in `TUNER/Plugin: Using tuner plugin NAME`."""
+
+    name: str
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A setting. In `NCCL_ALGO set by environment to ring.` the `source` is `environment`."""
+
+    name: str
+    value: str
+    source: str
+
+
+class Communicator(msgspec.Struct, frozen=True):
+    """The size of a communicator.
+
+    `nodes` is None if the line does not state it. `ended` means that the line reports the end of
+    the communicator.
+    """
+
+    ranks: int
+    nodes: int | None
+    ended: bool
+
+
+class RanCall(msgspec.Struct, frozen=True):
+    """The choice that ran for a call of `size` bytes.
+
+    With `per_rank`, the size is per rank for all-gather and reduce-scatter. Otherwise it is over
+    all ranks. `function` is None if NCCL does not name the collective.
+    """
+
+    function: str | None
+    size: int
+    per_rank: bool
+    ran: RanChoice
+
+
+Message = (
+    Version
+    | Driver
+    | Network
+    | TunerPlugin
+    | Setting
+    | Communicator
+    | RanCall
+    | Bootstrap
+    | ChannelCounts
+    | Connection
+    | GraphFallback
+    | GraphOrder
+    | LoggedGraph
+    | Multicast
+    | NicGdr
+    | Nics
+    | NodePaths
+    | P2pOff
+    | PairGdr
+    | PxnOff
+    | RingOrder
+    | RingStep
+    | TreeLine
+    | TreeSteps
+)
+
+VERSION_LINE = re.compile(r"NCCL version (?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})")
+_NETWORK = re.compile(r"Using network (?P<name>\S{1,80}(?: \S{1,80}){0,8})")
+# 2.20 to 2.22 name no collective. 2.20 to 2.23 count bytes over all ranks, and print numbers.
+_CHOICE_BY_NUMBER = re.compile(
+    r"(?:(?P<func>\w+): )?(?P<bytes>\d{1,20}) Bytes -> Algo (?P<algo>\d{1,9}) "
+    r"proto (?P<proto>\d{1,9}) time "
+)
+# Since 2.24: names. Bytes are count x type size, so per rank for all-gather and reduce-scatter.
+_CHOICE_BY_NAME = re.compile(
+    r"(?P<func>\w+): (?P<bytes>\d{1,20}) Bytes -> Algo (?P<algo>\w+) proto (?P<proto>\w+)"
+    r"(?: channel\{Lo\.\.Hi\}=\{(?P<lo>\d{1,9})\.\.(?P<hi>\d{1,9})\})?"
+)
+# Since 2.27 (symmetric kernels) and 2.29 (copy engine). NCCL does not call the tuner for them.
+_BYPASSED = re.compile(
+    r"(?P<func>\w+) \[(?P<path>Symmetric|Copy Engine|Hierarchical CE)\]: "
+    r"(?P<bytes>\d{1,20}) Bytes -> "
+)
+_SETTING = re.compile(
+    r"(?P<name>NCCL_\w{1,80}) set by (?P<source>(?:\S{1,40} ){0,4}?)to (?P<value>.*?)\.?\s*$"
+)
+_COMMUNICATOR = re.compile(
+    r"\brank \d+ n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9})\b)?"
+)
+_DRIVER = re.compile(r"cudaDriverVersion (?P<version>\d{4,6})\b")
+_TUNER = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?P<name>[^\s(]+)")
+
+_Reader = Callable[[str], Message | None]
+_NODE_LINES: tuple[_Reader, ...] = (graph.read_paths, graph.read_tree_line)
+_BY_FIRST: dict[str, tuple[_Reader, ...]] = {
+    "=": (graph.read_tree_line,),
+    "+": (graph.read_tree_line,),
+    "B": (transports.read_bootstrap,),
+    "C": (
+        transports.read_connection,
+        graph.read_ring_order,
+        graph.read_fallback,
+        *_NODE_LINES,
+    ),
+    "D": _NODE_LINES,
+    "G": (*_NODE_LINES, transports.read_nic_gdr, transports.read_pair_gdr),
+    "N": (
+        transports.read_nics,
+        transports.read_nic_gdr,
+        transports.read_multicast,
+        *_NODE_LINES,
+    ),
+    "P": (
+        graph.read_graph,
+        transports.read_p2p_off,
+        transports.read_pxn_off,
+        *_NODE_LINES,
+    ),
+    "R": (graph.read_ring, *_NODE_LINES),
+    "T": (graph.read_trees,),
+    **dict.fromkeys("0123456789", (graph.read_order, graph.read_channels)),
+}
+"""Parsers by the first character of a message that is not a blank. Most messages match none."""
+
+
+def read_message(message: str) -> Message | None:
+    """Parse a message, the text after `NCCL INFO`; return None if no view uses it."""
+    message = message[:LONGEST]
+    try:
+        if "Bytes ->" in message:
+            return _read_choice(message)
+        if " set by " in message and (match := _SETTING.search(message)) is not None:
+            return Setting(match["name"], match["value"], match["source"].strip())
+        for read in _BY_FIRST.get(message.lstrip(" ")[:1], ()):
+            if (found := read(message)) is not None:
+                return found
+        return _read_start(message)
+    except ValueError:
+        # int() refuses a number of thousands of digits. NCCL prints no such number.
+        return None
+
+
+read_repeated_message = lru_cache(maxsize=_REMEMBERED)(read_message)
+"""`read_message` with a cache. Many ranks print the same messages."""
+
+
+def _read_start(message: str) -> Message | None:
+    """Parse a line of NCCL's start; other words may precede what it states."""
+    if (match := _DRIVER.match(message)) is not None:
+        return Driver(match["version"])
+    if "rank" in message:
+        if (match := _COMMUNICATOR.search(message)) is None:
+            return None
+        nodes = int(match["nodes"]) if match["nodes"] is not None else None
+        return Communicator(int(match["ranks"]), nodes, " - Destroy" in message)
+    if (match := VERSION_LINE.search(message)) is not None:
+        return Version(match["version"])
+    if (match := _TUNER.search(message)) is not None:
+        return TunerPlugin(match["name"])
+    if (match := _NETWORK.search(message)) is not None:
+        return Network(match["name"])
+    return None
+
+
+def _read_choice(message: str) -> RanCall | None:
+    if (match := _CHOICE_BY_NAME.search(message)) is not None and not match["algo"].isdigit():
+        try:
+            algorithm = parse_algorithm(match["algo"])
+            protocol = parse_protocol(match["proto"])
+        except InputError:
+            return None
+        channels = None
+        if match["lo"] is not None:
+            channels = int(match["hi"]) - int(match["lo"]) + 1
+            channels = channels if channels >= 1 else None
+        choice = Choice(algorithm, protocol, channels)
+        return RanCall(match["func"].lower(), int(match["bytes"]), True, choice)
+    if (match := _CHOICE_BY_NUMBER.search(message)) is not None:
+        algo, proto = int(match["algo"]), int(match["proto"])
+        if algo >= len(ALGORITHMS) or proto >= len(PROTOCOLS):
+            return None
+        func = match["func"].lower() if match["func"] else None
+        choice = Choice(ALGORITHMS[algo], PROTOCOLS[proto])
+        return RanCall(func, int(match["bytes"]), False, choice)
+    if (match := _BYPASSED.search(message)) is not None:
+        path: Bypass = "symmetric kernel" if match["path"] == "Symmetric" else "copy engine"
+        return RanCall(match["func"].lower(), int(match["bytes"]), True, path)
+    return None

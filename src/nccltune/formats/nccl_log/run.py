@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collect hardware, graphs and connections from the log of one run (`NCCL_DEBUG=INFO`).
+
+Many ranks write to one log, and their lines are mixed. Facts that span several lines are therefore
+assembled per writer (host, process, thread). All ranks of a node print the same facts; equal facts
+are kept once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from nccltune.formats.nccl_log.graph import (
+    ChannelCounts,
+    GraphFallback,
+    GraphOrder,
+    LoggedGraph,
+    LoggedPath,
+    NodePaths,
+    RingOrder,
+    RingStep,
+    System,
+    TreeLine,
+    TreeReader,
+    TreeStep,
+    TreeSteps,
+)
+from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.nccl_log.messages import (
+    Message,
+    Network,
+    RanCall,
+    Setting,
+    Version,
+    read_repeated_message,
+)
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_log.transports import (
+    Bootstrap,
+    Connection,
+    Multicast,
+    Nic,
+    NicGdr,
+    Nics,
+    P2pOff,
+    PairGdr,
+    PxnOff,
+)
+from nccltune.formats.text.lines import line_blocks
+from nccltune.formats.text.prefixes import strip_prefix
+from nccltune.model.errors import InputError
+
+T = TypeVar("T")
+_MOST = 65_536
+"""Limit of different items of a kind that are kept, because a log may have any size."""
+_WRITERS = 65_536
+Writer = tuple[str, str, str]
+"""The writer of a line: host, process, thread."""
+
+
+class Fallback(msgspec.Struct, frozen=True):
+    """NCCL found no graph for a pattern and used the order of ranks. `line` counts from 1."""
+
+    pattern: int
+    line: int
+
+
+class _OpenLines:
+    """The incomplete items of one writer that span several lines."""
+
+    def __init__(self) -> None:
+        self.tree = TreeReader()
+        self.graph: LoggedGraph | None = None
+        self.orders: list[tuple[str, ...]] = []
+
+
+class RunLog:
+    """The facts collected from one run. Call `take` or `observe_line` for each line, then `finish`.
+
+    `plain` gets the same lines, and collects ranks, nodes and settings. Without it, the caller sets
+    `nodes`. `named` are the settings that NCCL read, including those whose value must not be kept.
+    """
+
+    def __init__(self, plain: NcclLog | None = None) -> None:
+        self.plain = plain
+        self.lines = 0
+        self.version: str | None = None
+        self.nodes: int | None = None
+        self.systems: dict[str, System] = {}
+        self.paths: dict[tuple[str, str, str], LoggedPath] = {}
+        self.graphs: Counter[LoggedGraph] = Counter()
+        self.fallbacks: list[Fallback] = []
+        self.channels: Counter[ChannelCounts] = Counter()
+        self.rings: dict[RingStep, None] = {}
+        self.trees: dict[TreeStep, None] = {}
+        self.ring_orders: dict[int, tuple[int, ...]] = {}
+        self.connections: dict[Connection, None] = {}
+        self.nics: dict[Nic, None] = {}
+        self.no_ib = False
+        self.relaxed_ordering: bool | None = None
+        self.bootstrap: dict[str, None] = {}
+        self.networks: dict[str, None] = {}
+        self.nic_gdr: dict[NicGdr, None] = {}
+        self.pair_gdr: dict[PairGdr, None] = {}
+        self.multicast: bool | None = None
+        self.p2p_off: dict[P2pOff, None] = {}
+        self.pxn_off = False
+        self.named: dict[str, None] = {}
+        self._open: dict[Writer, _OpenLines] = {}
+
+    def observe_line(self, line: str, number: int = 0) -> bool:
+        """Process a line of a log; return whether it is a line of NCCL."""
+        if " NCCL " not in line:
+            return False
+        match = find_log_line(strip_prefix(line)[1])
+        if match is None:
+            return False
+        message = read_repeated_message(match.string[match.end() :])
+        self.take((match["host"], match["pid"], match["tid"]), message, number)
+        return True
+
+    def take(self, writer: Writer, message: Message | None, number: int = 0) -> None:
+        """Process line `number` of a writer, which states `message` (None: no view uses it)."""
+        self.lines += 1
+        if self.plain is not None:
+            self.plain.take(message)
+        lines = self._open.get(writer)
+        if lines is not None and lines.graph is not None:
+            self._continue_graph(lines, message)
+        if message is None or type(message) is RanCall:
+            return
+        if type(message) is Connection:
+            _keep(self.connections, message)
+            return
+        match message:
+            case TreeLine():
+                system = self._lines_of(writer).tree.feed(message)
+                if system is not None:
+                    self.systems.setdefault(writer[0], system)
+            case LoggedGraph():
+                self._begin_graph(self._lines_of(writer), message)
+            case NodePaths():
+                self._take_paths(writer[0], message)
+            case GraphFallback():
+                if len(self.fallbacks) < _MOST:
+                    self.fallbacks.append(Fallback(message.pattern, number))
+            case _:
+                self._take_single(message)
+
+    def _take_paths(self, host: str, message: NodePaths) -> None:
+        for path in message.paths:
+            if len(self.paths) < _MOST:
+                self.paths.setdefault((host, path.source, path.target), path)
+
+    def finish(self) -> None:
+        """End the log. Incomplete graphs are kept with the lines that they have."""
+        for lines in self._open.values():
+            self._end_graph(lines)
+        if self.plain is not None:
+            self.nodes = self.plain.nodes
+
+    @property
+    def transports(self) -> dict[str, int]:
+        """Return the number of connections of each kind (see `via`), the most frequent first."""
+        counts: Counter[str] = Counter()
+        for item in self.connections:
+            if item.way != "receive":
+                counts[via(item)] += 1
+        return dict(counts.most_common())
+
+    @property
+    def gdr_send(self) -> bool | None:
+        """Return whether all connections that send over the network use GPUDirect RDMA reads.
+
+        None if no connection sends over the network.
+        """
+        return _all_gdr(item for item in self.connections if item.way == "send")
+
+    @property
+    def gdr_receive(self) -> bool | None:
+        """Return whether all connections that receive from the network use GPUDirect RDMA."""
+        return _all_gdr(item for item in self.connections if item.way == "receive")
+
+    def _lines_of(self, writer: Writer) -> _OpenLines:
+        lines = self._open.get(writer)
+        if lines is None:
+            lines = _OpenLines()
+            if len(self._open) < _WRITERS:
+                self._open[writer] = lines
+        return lines
+
+    def _begin_graph(self, lines: _OpenLines, graph: LoggedGraph) -> None:
+        lines.graph, lines.orders = graph, []
+        if not graph.channels:
+            self._end_graph(lines)
+
+    def _continue_graph(self, lines: _OpenLines, message: Message | None) -> None:
+        """Process the next line of a writer whose graph may have more channels."""
+        assert lines.graph is not None
+        if isinstance(message, GraphOrder):
+            lines.orders.append(message.nodes)
+        if not isinstance(message, GraphOrder) or len(lines.orders) >= lines.graph.channels:
+            self._end_graph(lines)
+
+    def _end_graph(self, lines: _OpenLines) -> None:
+        if lines.graph is not None:
+            whole = msgspec.structs.replace(lines.graph, orders=tuple(lines.orders))
+            if whole in self.graphs or len(self.graphs) < _MOST:
+                self.graphs[whole] += 1
+        lines.graph, lines.orders = None, []
+
+    def _take_single(self, message: Message) -> None:
+        """Process a message that is complete in one line."""
+        match message:
+            case RingOrder():
+                self.ring_orders.setdefault(message.channel, message.ranks)
+            case ChannelCounts():
+                self.channels[message] += 1
+            case Nics():
+                self._take_nics(message)
+            case TreeSteps():
+                for step in message.steps:
+                    _keep(self.trees, step)
+            case Multicast():
+                self.multicast = message.available and self.multicast is not False
+            case PxnOff():
+                self.pxn_off = True
+            case Version():
+                self.version = message.text
+            case _:
+                self._take_listed(message)
+
+    def _take_listed(self, message: Message) -> None:
+        """Process a message of a kind of which all different messages are kept."""
+        match message:
+            case RingStep():
+                _keep(self.rings, message)
+            case NicGdr():
+                _keep(self.nic_gdr, message)
+            case PairGdr():
+                _keep(self.pair_gdr, message)
+            case P2pOff():
+                _keep(self.p2p_off, message)
+            case Bootstrap():
+                _keep(self.bootstrap, message.interface)
+            case Network():
+                _keep(self.networks, message.name)
+            case Setting(source="environment"):
+                _keep(self.named, message.name)
+
+    def _take_nics(self, message: Nics) -> None:
+        for nic in message.nics:
+            _keep(self.nics, nic)
+        self.no_ib = self.no_ib or not message.found
+        if message.relaxed_ordering is not None:
+            self.relaxed_ordering = message.relaxed_ordering
+
+
+def via(item: Connection) -> str:
+    """Return the kind of a connection: `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/GDRDMA`, ..."""
+    if item.network is None:
+        return f"{item.transport}/{item.how}" if item.how else item.transport
+    return f"{item.transport}/{item.network}" + ("/GDRDMA" if item.gdr else "")
+
+
+def read_run_log(paths: Iterable[Path]) -> RunLog:
+    """Read the log files of one run as one log (`NCCL_DEBUG_FILE` can make one file per process).
+
+    Raises InputError if a file cannot be read.
+    """
+    log = RunLog(NcclLog())
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                for first, lines in line_blocks(file):
+                    for number, line in enumerate(lines, first):
+                        log.observe_line(line, number)
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    log.finish()
+    return log
+
+
+def _all_gdr(connections: Iterable[Connection]) -> bool | None:
+    found = [item.gdr for item in connections if item.gdr is not None]
+    return all(found) if found else None
+
+
+def _keep(kept: dict[T, None], item: T) -> None:
+    if len(kept) < _MOST:
+        kept[item] = None

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collect version, scale, settings and choices of a process, or of the processes of one run."""
+
+import re
+from typing import NamedTuple
+
+from nccltune.formats.nccl_log.messages import (
+    Communicator,
+    Driver,
+    Message,
+    Network,
+    RanCall,
+    RanChoice,
+    Setting,
+    TunerPlugin,
+    Version,
+    read_message,
+)
+from nccltune.formats.nccl_log.transports import Nics
+from nccltune.formats.text.redact import keep_setting
+from nccltune.formats.text.stamps import Stamps
+from nccltune.model.choice import (
+    ALGORITHMS,
+    PROTOCOLS,
+    Algorithm,
+    Choice,
+    Protocol,
+    parse_algorithm,
+    parse_protocol,
+)
+from nccltune.model.collective import Collective
+
+PER_RANK = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
+_MAX_POINTS = 100_000
+_MAX_SETTINGS = 512
+_MAX_HOSTS = 64
+
+
+_TAKEN = frozenset({RanCall, Setting, Communicator, Nics, Driver, Version, TunerPlugin, Network})
+"""Messages that are used. Most are not, and one lookup is faster than a test for each class."""
+
+
+class NcclLog:
+    """The facts collected from the log lines of one run. Call `observe` or `take` for each line."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.version: str | None = None
+        self.ranks: int | None = None
+        self.nodes: int | None = None
+        self.algorithms: str | None = None
+        self.protocols: str | None = None
+        self.tuner: str | None = None
+        self.network: str | None = None
+        self.driver: str | None = None
+        self.nics: set[str] = set()
+        self.stamps = Stamps()
+        self.settings: dict[str, str] = {}
+        self._by_total: dict[tuple[str | None, int], RanChoice | None] = {}
+        self._by_task: dict[tuple[str | None, int], RanChoice | None] = {}
+        self.whole_environment = False
+        self.conflict: str | None = None
+        self._said_by: dict[str, str] = {}
+
+    def observe(self, message: str) -> None:
+        """Process a message, the text after `NCCL INFO`."""
+        self.take(read_message(message))
+
+    def take(self, message: Message | None) -> None:
+        """Process a line that states `message` (None: no view uses it)."""
+        self.lines += 1
+        if type(message) not in _TAKEN:
+            return
+        match message:
+            case RanCall():
+                points = self._by_task if message.per_rank else self._by_total
+                _note(points, (message.function, message.size), message.ran)
+            case Setting(source="environment"):
+                self.set(message.name, message.value)
+            case Communicator(ended=False):
+                self.ranks = message.ranks or None
+                if message.nodes is not None:
+                    self.nodes = message.nodes or None
+            case Nics():
+                self._take_nics(message)
+            case Driver():
+                self.driver = message.version
+            case Version():
+                self.version = message.text
+            case TunerPlugin():
+                self.tuner = message.name
+            case Network():
+                self.network = message.name
+
+    @property
+    def says_choices(self) -> bool:
+        """Return whether the log has any choice line."""
+        return bool(self._by_total or self._by_task)
+
+    def merge(self, other: "NcclLog", name: str) -> None:
+        """Add the facts of another process, called `name`, of the same run.
+
+        Known facts are kept. Different values of a setting that forces a choice are a `conflict`.
+        """
+        self.lines += other.lines
+        self.conflict = self.conflict or other.conflict
+        for setting, ours, theirs in (
+            ("NCCL_ALGO", self.algorithms, other.algorithms),
+            ("NCCL_PROTO", self.protocols, other.protocols),
+        ):
+            if theirs is None:
+                continue
+            if ours is None:
+                self._said_by[setting] = other._said_by.get(setting) or name
+            elif _plain(ours) != _plain(theirs) and self.conflict is None:
+                self.conflict = (
+                    f"{self._said_by.get(setting, 'one process')} has {setting}={ours},"
+                    f" {name} has {setting}={theirs}"
+                )
+        self.algorithms = self.algorithms or other.algorithms
+        self.protocols = self.protocols or other.protocols
+        self.version = self.version or other.version
+        self.ranks = self.ranks or other.ranks
+        self.nodes = self.nodes or other.nodes
+        self.tuner = self.tuner or other.tuner
+        self.network = self.network or other.network
+        self.driver = self.driver or other.driver
+        self.nics |= other.nics
+        self.stamps.fill(other.stamps)
+        self.settings = {**other.settings, **self.settings}
+        self.whole_environment = self.whole_environment or other.whole_environment
+        for ours_by, theirs_by in (
+            (self._by_total, other._by_total),
+            (self._by_task, other._by_task),
+        ):
+            for key, ran in theirs_by.items():
+                if ran is None:
+                    ours_by[key] = None
+                else:
+                    _note(ours_by, key, ran)
+
+    @property
+    def started(self) -> bool:
+        """Return whether the log has the lines of NCCL's start, which name every setting read."""
+        return bool(self.settings) or self.ranks is not None
+
+    @property
+    def would_tell(self) -> bool:
+        """Return whether a forced choice would be visible.
+
+        That is so if the log has the lines of NCCL's start, or the whole environment is known.
+        """
+        known = self.whole_environment or bool(self.settings)
+        return known or self.ranks is not None or self.says_choices
+
+    @property
+    def functions(self) -> set[Collective]:
+        """Return the collectives that choice lines name."""
+        known = {item.value: item for item in Collective}
+        names = {func for func, _ in (*self._by_total, *self._by_task) if func is not None}
+        return {known[name] for name in names if name in known}
+
+    def choices_of(self, collective: Collective) -> set[Choice]:
+        """Return the choices that ran for a collective, without channels."""
+        return {
+            ran.without_channels()
+            for points in (self._by_total, self._by_task)
+            for (func, _), ran in points.items()
+            if isinstance(ran, Choice) and func in (None, collective.value)
+        }
+
+    def points(self, ranks: int | None) -> dict[tuple[Collective, int], RanChoice | None]:
+        """Return what ran, by collective and bytes (over all ranks), if the log names both.
+
+        The value is None if the log names several choices. Per-rank sizes are multiplied by
+        `ranks`.
+        """
+        known = {item.value: item for item in Collective}
+        found: dict[tuple[Collective, int], RanChoice | None] = {}
+        for points, per_rank in ((self._by_task, True), (self._by_total, False)):
+            for (func, size), ran in points.items():
+                if func not in known:
+                    continue
+                collective = known[func]
+                times = (ranks or 1) if per_rank and collective in PER_RANK else 1
+                found[collective, size * times] = ran
+        return found
+
+    def ran(self, collective: Collective, size: int, ranks: int | None) -> RanChoice | None:
+        """Return what ran for a call of `size` bytes (over all ranks).
+
+        None if the log does not show it, or names several choices for it.
+        """
+        if not self.says_choices:
+            return None
+        name = collective.value
+        found = self._by_total.get((name, size)) or self._by_total.get((None, size))
+        if found is not None:
+            return found
+        if collective in PER_RANK:
+            if not ranks or size % ranks:
+                return None
+            size //= ranks
+        return self._by_task.get((name, size))
+
+    def _take_nics(self, message: Nics) -> None:
+        if message.nics and len(self.nics) < _MAX_HOSTS:
+            names = " ".join(dict.fromkeys(nic.name for nic in message.nics))
+            self.nics.add(f"{message.network} {names}")
+
+    def set(self, name: str, value: str) -> None:
+        """Add a setting that was in force."""
+        if name in ("NCCL_ALGO", "NCCL_PROTO"):
+            before = self.algorithms if name == "NCCL_ALGO" else self.protocols
+            if before is not None and _plain(before) != _plain(value):
+                self.conflict = f"the log has {name}={before} and {name}={value}"
+        if name == "NCCL_ALGO":
+            self.algorithms = value
+        elif name == "NCCL_PROTO":
+            self.protocols = value
+        plain = keep_setting(name, value)
+        if plain is not None and len(self.settings) < _MAX_SETTINGS:
+            self.settings[name] = plain
+
+
+def _note(
+    points: dict[tuple[str | None, int], RanChoice | None],
+    key: tuple[str | None, int],
+    ran: RanChoice,
+) -> None:
+    if key not in points:
+        if len(points) < _MAX_POINTS:
+            points[key] = ran
+        return
+    before = points[key]
+    if before == ran:
+        return
+    same = (
+        isinstance(before, Choice)
+        and isinstance(ran, Choice)
+        and before.without_channels() == ran.without_channels()
+    )
+    # Two different choices for one size: it is unknown which of them a table row measured.
+    points[key] = ran if same else None
+
+
+def _plain(value: str) -> str:
+    """Return a setting's value without case and blanks, as NCCL compares it."""
+    return re.sub(r"\s", "", value).lower()
+
+
+class Forced(NamedTuple):
+    """What `NCCL_ALGO` and `NCCL_PROTO` leave NCCL to choose from, for one collective.
+
+    - `choice`: set if one algorithm and one protocol are left.
+    - `partly`: one of the settings leaves exactly one, the other leaves several.
+    - `restricted`: the settings only exclude some.
+    - `algorithms` and `protocols`: those that are left (None: all).
+    """
+
+    choice: Choice | None
+    partly: bool
+    restricted: bool
+    algorithms: frozenset[Algorithm] | None = None
+    protocols: frozenset[Protocol] | None = None
+
+
+def forced(algorithms: str | None, protocols: str | None, collective: Collective) -> Forced:
+    """Interpret the two settings as NCCL does.
+
+    Examples are `ring`, `^nvls`, `ring,tree`, `ring;allreduce:tree` (per collective since 2.24).
+    """
+    algo = _allowed(algorithms, collective, tuple(item.value for item in ALGORITHMS))
+    proto = _allowed(protocols, collective, tuple(item.value for item in PROTOCOLS))
+    one_algo = algo is not None and len(algo) == 1
+    one_proto = proto is not None and len(proto) == 1
+    left = (
+        None if algo is None else frozenset(map(parse_algorithm, algo)),
+        None if proto is None else frozenset(map(parse_protocol, proto)),
+    )
+    choice = None
+    if algo is not None and one_algo:
+        if proto is not None and one_proto:
+            choice = Choice(parse_algorithm(algo[0]), parse_protocol(proto[0]))
+        # The other algorithms have only the simple protocol (all versions to 2.32).
+        elif algo[0] not in ("tree", "ring"):
+            choice = Choice(parse_algorithm(algo[0]), PROTOCOLS[2])
+    partly = choice is None and (one_algo or one_proto)
+    limited = algo is not None or proto is not None
+    return Forced(choice, partly, choice is None and not partly and limited, *left)
+
+
+def _allowed(
+    setting: str | None, collective: Collective, names: tuple[str, ...]
+) -> list[str] | None:
+    """Return the names that a setting allows for a collective; None if it does not concern it."""
+    if setting is None:
+        return None
+    allowed: list[str] | None = None
+    for entry in setting.strip().lower().split(";"):
+        prefix, colon, listed = entry.partition(":")
+        if not colon:
+            listed = prefix
+        elif prefix.strip() != collective.value:
+            continue
+        excluded = listed.startswith("^")
+        words = {word.strip().replace("_", "") for word in listed.removeprefix("^").split(",")}
+        allowed = [name for name in names if (name.replace("_", "") in words) is not excluded]
+    return allowed if allowed else None

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the output of nccl-tests, text and JSON.
+
+text.py                 text output, mixed with lines of launchers and NCCL
+source.py               the output of one process
+run.py                  the header: version, parameters, devices, scale
+columns.py              the columns of a table, from its header lines
+table.py                convert rows to samples
+checks.py               check that a table is consistent
+rank_bounds.py          the numbers of ranks that a table's numbers allow
+collective_evidence.py  find the collective that a table measures
+process_logs.py         NCCL's log lines by process
+json_results.py         the JSON of `-J`
+"""

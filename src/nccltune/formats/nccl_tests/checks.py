@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check that a table is consistent: bus bandwidth with size and time, the average with the rows."""
+
+from nccltune.formats.nccl_tests.columns import FlatRow
+from nccltune.formats.reading.file_report import FileReport, FlagKind
+from nccltune.model.collective import Collective
+
+OTHER_BANDWIDTH = frozenset({Collective.ALLTOALLV})
+"""Collectives whose printed bandwidth does not belong to the printed size."""
+_FIRST_TIME = 7
+# A bandwidth has 6 characters: two decimals below 1000 GB/s, one or none above.
+_QUICK = 0.0049
+
+
+class BandwidthCheck:
+    """A check of the printed bus bandwidth of a table against size and time.
+
+    If `collective` is None, or there are fewer than two ranks, it only sums up the rows.
+    """
+
+    def __init__(self, collective: Collective | None, ranks: int | None, cpu_time: bool) -> None:
+        known = collective is not None and collective not in OTHER_BANDWIDTH and not cpu_time
+        self._factor = 0.0
+        self._what = ""
+        if collective is not None and known and ranks is not None and ranks > 1:
+            self._factor = collective.bus_factor(ranks) / 1e3
+            self._what = f"{collective.prose} of {ranks} ranks"
+        self._total = 0.0
+        self._most = 0.0
+        self._count = 0
+
+    def count_empty(self, timings: int) -> None:
+        """Count timings of size 0, because nccl-tests includes them in its average."""
+        self._count += timings
+
+    @property
+    def any_rows(self) -> bool:
+        """Return whether the table had a row."""
+        return self._count > 0
+
+    def feed(self, rows: list[FlatRow], report: FileReport) -> None:
+        """Process rows; flag the first row whose printed busbw does not match size and time."""
+        factor = self._factor
+        total, count, off, first_off = 0.0, 0, 0, 0
+        most = self._most
+        for place in range(_FIRST_TIME, len(rows[0]), 3):
+            for row in rows:
+                time_us = row[place]
+                if time_us is None:
+                    continue
+                printed = row[place + 1]
+                total += printed
+                count += 1
+                if printed > most:  # noqa: PLR1730 - max() costs three times as much
+                    most = printed
+                if factor:
+                    gap = row[1] * factor / time_us - printed
+                    if not -_QUICK < gap < _QUICK and abs(gap) > _slack(time_us, printed):
+                        first_off = min(first_off or row[0], row[0])
+                        off += 1
+        self._total += total
+        self._count += count
+        self._most = most
+        if off:
+            report.flag(
+                FlagKind.BANDWIDTH_MISMATCH,
+                f"the printed busbw is not that of size and time for {self._what}: another"
+                " collective or number of ranks, or edited",
+                first_off,
+            )
+
+    def compare(self, printed: float, line: int, report: FileReport) -> None:
+        """Compare the printed average with the average of the rows; flag a difference."""
+        if not self._count:
+            return
+        mean = self._total / self._count
+        if abs(mean - printed) > _half(self._most) + 1e-5 * printed + 1e-6:
+            report.flag(
+                FlagKind.AVERAGE_MISMATCH,
+                f"the printed average bus bandwidth is {printed:g} GB/s, that of the rows"
+                f" {mean:.6g}: rows are missing, or something was edited",
+                line,
+            )
+
+
+def bus_factor_of(rows: list[FlatRow]) -> float | None:
+    """Return printed bus bandwidth over size / time, from the row with the most printed digits.
+
+    None if that row has fewer than three digits.
+    """
+    row = max(rows, key=lambda row: row[_FIRST_TIME + 1])
+    time_us, printed = row[_FIRST_TIME], row[_FIRST_TIME + 1]
+    return printed * time_us * 1e3 / row[1] if time_us and printed >= 1.0 else None
+
+
+def _half(printed: float) -> float:
+    """Return half of the last digit of a printed bandwidth."""
+    if printed < 1000:
+        return 0.005
+    # Of a value with more than six characters one digit is printed (2.17.3 and later).
+    return 0.05 if printed < 1e4 else 0.5 if printed < 999_999 else 0.5 * printed
+
+
+def _slack(time_us: float, printed: float) -> float:
+    """Return how much the rounding of time and bandwidth can change the bandwidth."""
+    # Times are rounded to 0.01 us below 100 us, and to 0.05 % or better above. From 10 s on they
+    # have two digits.
+    rough = 0.005 / time_us if time_us < 100 else 5.1e-4 if time_us < 1e7 else 0.06
+    return _half(printed) * 1.01 + 1.02 * rough * printed

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the collective that a table measures: from the user, program, columns, log or a name."""
+
+from typing import NamedTuple
+
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.columns import DTYPE_BYTES
+from nccltune.formats.reading.collective_names import collective_of_name
+from nccltune.formats.reading.context import ReadOptions
+from nccltune.model.collective import Collective
+
+_PER_RANK_COUNT = frozenset(
+    {
+        Collective.ALLGATHER,
+        Collective.REDUCESCATTER,
+        Collective.ALLTOALL,
+        Collective.GATHER,
+        Collective.SCATTER,
+        Collective.HYPERCUBE,
+    }
+)
+_REDUCING = frozenset({Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE})
+_ROOTED = frozenset(
+    {Collective.BROADCAST, Collective.REDUCE, Collective.SCATTER, Collective.GATHER}
+)
+
+
+class Shape(NamedTuple):
+    """The cells of a row that limit the possible collectives."""
+
+    size: int
+    elements: int
+    dtype: str
+    redop: str | None
+    root: int | None
+
+
+def possible_collectives(shape: Shape) -> set[Collective]:
+    """Return the collectives that print such a row if there are several ranks.
+
+    `size` is count x type size; if the count is per rank, also times the number of ranks.
+    All-to-all-v follows no rule, but every version that has it (2.19.0) also prints its name.
+    """
+    width = DTYPE_BYTES.get(shape.dtype)
+    found: set[Collective] = set()
+    for collective in Collective:
+        if collective is Collective.ALLTOALLV:
+            continue
+        reduces = collective in _REDUCING
+        # Since 2.13 sendrecv_perf also prints a reduction, although it has none.
+        if (shape.redop is not None) is not reduces and collective is not Collective.SENDRECV:
+            continue
+        if (shape.root is not None) is not (collective in _ROOTED):
+            continue
+        if width is not None:
+            each = shape.elements * width
+            per_rank = collective in _PER_RANK_COUNT
+            if per_rank and (each == 0 or shape.size % each or shape.size == each):
+                continue
+            if not per_rank and each != shape.size:
+                continue
+        found.add(collective)
+    return found
+
+
+def find_collective(
+    named: Collective | None,
+    shape: Shape,
+    log: NcclLog,
+    options: ReadOptions,
+    name: str,
+    ranks: int | None,
+    factor: float | None = None,
+) -> Collective | str:
+    """Return the collective, or the reason why it is unknown.
+
+    The evidence, the strongest first: the user's option, the program's own header, the columns if
+    they allow only one, NCCL's log, the file name. `factor` is bus bandwidth over algorithm
+    bandwidth; None if too few digits are printed.
+    """
+    one_rank = ranks == 1
+    told = options.collective or named
+    if told is not None:
+        return told
+    possible = _narrowed(possible_collectives(shape), factor, ranks)
+    if len(possible) == 1 and not one_rank:
+        return possible.pop()
+    logged = log.functions
+    if len(logged) == 1 and (one_rank or not possible or logged <= possible):
+        return logged.pop()
+    called = collective_of_name(name)
+    if called is not None:
+        if one_rank or not possible or called in possible:
+            return called
+        return f"the file's name has {called.value}, but the columns are not those of it"
+    listed = " or ".join(sorted(item.value for item in possible)) or "none that is known"
+    return f"nothing names the collective (by its columns: {listed})"
+
+
+def _narrowed(
+    possible: set[Collective], factor: float | None, ranks: int | None
+) -> set[Collective]:
+    """Return those of `possible` whose bus bandwidth is `factor` times the algorithm bandwidth.
+
+    If none fits, return all of them; the mismatch is flagged later.
+    """
+    if factor is None or ranks == 1:
+        return possible
+    if ranks is None:
+        # With an unknown number of ranks the factor is between its values for 2 and for many ranks.
+        many = 1 << 20
+        fitting = {
+            item
+            for item in possible
+            if 0.98 * item.bus_factor(2) <= factor <= 1.02 * item.bus_factor(many)
+        }
+    else:
+        fitting = {
+            item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor
+        }
+    return fitting or possible

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collect NCCL's log lines by process, and merge the facts of the processes of one run."""
+
+from collections.abc import Iterable
+
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.run import TableDevice
+
+ProcessKey = tuple[str, int]
+"""Host name without its domain, process id."""
+_MOST = 65_536
+_START = ("set by environment", "NCCL version", "Bootstrap")
+
+
+def process_key(host: str, pid: str | int) -> ProcessKey:
+    """Return the key of a process; `host` may have a domain."""
+    return host.partition(".")[0], int(str(pid)[:18])
+
+
+class RunLogs:
+    """The log lines of one run by process. `rest` gets lines that name no process."""
+
+    def __init__(self) -> None:
+        self.processes: dict[ProcessKey, NcclLog] = {}
+        self.rest = NcclLog()
+
+    def of(self, key: ProcessKey) -> NcclLog:
+        """Return the log of a process; `rest` if there are too many processes."""
+        log = self.processes.get(key)
+        if log is None:
+            if len(self.processes) >= _MOST:
+                return self.rest
+            log = self.processes[key] = NcclLog()
+        return log
+
+    @property
+    def lines(self) -> int:
+        """Return the number of lines so far."""
+        return self.rest.lines + sum(log.lines for log in self.processes.values())
+
+    def merged(self, devices: Iterable[TableDevice]) -> NcclLog:
+        """Return the merged logs of the processes of `devices`, or of all if none has a log."""
+        keys = dict.fromkeys(process_key(item.host, item.pid) for item in sorted(devices))
+        mine = {key: self.processes[key] for key in keys if key in self.processes}
+        merged = NcclLog()
+        for (host, pid), log in (mine or self.processes).items():
+            merged.merge(log, f"{host}:{pid}")
+        merged.merge(self.rest, "another line")
+        return merged
+
+
+class FileLogs:
+    """The log lines of one text, assigned to its runs.
+
+    NCCL's lines follow the header of their run. Lines before the header (settings, by a process
+    that starts NCCL first) belong to the run that follows. A process takes part in one run. If the
+    device list has its id, that decides; otherwise the position of the line decides.
+    """
+
+    def __init__(self) -> None:
+        self.current = RunLogs()
+        self.over = False
+        self._next = RunLogs()
+        self._heard: frozenset[ProcessKey] = frozenset()
+        self._devices: set[ProcessKey] = set()
+        self._hosts: dict[int, dict[str, None]] = {}
+
+    def begin_run(self, *, again: bool) -> RunLogs:
+        """Return the logs of the run whose header starts now. `again`: an earlier run has ended."""
+        if again:
+            self.current, self._next = self._next, RunLogs()
+            self.over = False
+            self._devices.clear()
+            self._hosts.clear()
+        return self.current
+
+    def end_table(self) -> None:
+        """Note that the table of the current run has its footer."""
+        if not self.over:
+            self.over = True
+            self._heard = frozenset(self.current.processes)
+
+    def note_device(self, device: TableDevice) -> None:
+        """Add a device of the current run's device list."""
+        if len(self._devices) < _MOST:
+            key = process_key(device.host, device.pid)
+            self._devices.add(key)
+            self._hosts.setdefault(key[1], {})[key[0]] = None
+
+    def log_for(self, host: str, pid: str, message: str) -> NcclLog:
+        """Return the log that a line belongs to."""
+        key = process_key(host, pid)
+        current = self.current.processes
+        if key not in current and key not in self._devices:
+            # If the line follows other text without a blank, that text is part of `host`.
+            known = self._hosts.get(key[1], {})
+            key = next(((name, key[1]) for name in known if key[0].endswith(name)), key)
+        if not self.over:
+            return self.current.of(key)
+        if key in self._next.processes:
+            return self._next.of(key)
+        mine = key in current or key in self._devices
+        # Containers use the same process ids for each run: a second start is another run.
+        restarted = key in self._heard and any(word in message for word in _START)
+        return (self._next if restarted or not mine else self.current).of(key)
+
+    @property
+    def unnamed(self) -> NcclLog:
+        """Return the log of lines that name no process."""
+        return (self._next if self.over else self.current).rest

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the header of an nccl-tests run: version, parameters, devices, and from them the scale."""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.rank_bounds import RankBounds
+from nccltune.formats.reading.collective_names import collective_of_program
+from nccltune.formats.reading.command_lines import CommandFound
+from nccltune.formats.reading.file_report import FileReport, FlagKind
+from nccltune.formats.reading.platform_facts import (
+    PlatformFacts,
+    machine_name,
+    relevant_settings,
+)
+from nccltune.formats.reading.runs import DEFAULT_ITERATIONS, DEFAULT_WARMUP
+from nccltune.formats.text.redact import host_hash
+from nccltune.formats.text.stamps import Stamps
+from nccltune.model.collective import Collective
+from nccltune.model.scale import count
+
+_VERSION = re.compile(
+    r"# nccl-tests version (?P<version>\S+)(?: \(\w+\))?"
+    r" nccl-headers=(?P<headers>\d+) nccl-library=(?P<library>\d+)"
+)
+_STARTING = re.compile(r"# Collective test starting: (?P<program>\S+)")
+_PARAMETERS = re.compile(
+    r"# nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<min>\d+) maxBytes (?P<max>\d+)"
+    r" step: \d+\(\w+\) warmup iters: (?P<warmup>\d+) iters: (?P<iters>\d+)(?P<more>.*)"
+)
+_MORE = re.compile(r"(agg iters|graph|validation): (\d+)")
+_DEVICE = re.compile(
+    r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
+    r"\s+on\s+(?P<host>\S+)\s+device\s+\d+\s+\[(?P<bus>[^\]]*)\]\s+(?P<gpu>.*\S)"
+)
+_BUS = re.compile(
+    r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
+    r"|[0-9a-fA-F]{4}(?P<packed>[0-9a-fA-F]{2})[0-9a-fA-F]{2}|0x(?P<short>[0-9a-fA-F]{2})"
+)
+_REDUCED = re.compile(r"# Reducing maxBytes to (?P<max>\d+) due to memory limitation")
+MAX_RANKS = 1 << 20
+_LEAST_OF_2_KIB = 12
+"""Least number of lines of the device list in 2 KiB, for the longest names of host and GPU."""
+
+
+class TableDevice(NamedTuple):
+    """One line of the device list."""
+
+    rank: int
+    group: int
+    pid: int
+    host: str
+    gpu: str
+    bus: str = ""
+
+
+def nccl_version_of(code: int) -> str:
+    """Return the version of a code: `2.28.9` for 22809. Before 2.9 codes were shorter (2803)."""
+    if code >= 10000:
+        return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
+    return f"{code // 1000}.{code // 100 % 10}.{code % 100}"
+
+
+_PARTS = (
+    ("device", _DEVICE),
+    ("parameters", _PARAMETERS),
+    ("version", _VERSION),
+    ("starting", _STARTING),
+    ("reduced", _REDUCED),
+)
+
+
+def header_part(line: str) -> tuple[str, re.Match[str]] | None:
+    """Return which part of a run's header a comment line is, and its match; else None."""
+    for part, pattern in _PARTS:
+        if (match := pattern.match(line)) is not None:
+            return part, match
+    return None
+
+
+class NcclTestsRun:
+    """One start of an nccl-tests program, as far as its output shows it."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.tool_version: str | None = None
+        self.nccl_version: str | None = None
+        self.collective: Collective | None = None
+        self.parameters = ""
+        self.ranks_per_process = 1
+        self.iterations: int | None = None
+        self.calls = DEFAULT_ITERATIONS + DEFAULT_WARMUP
+        self.gpus_per_process: int | None = None
+        self.stamps = Stamps()
+        self.aggregated = 1
+        self.graph = 0
+        self.registered = False
+        self.devices: list[TableDevice] = []
+        self.hosts_told = True
+        self.abridged = False
+        self.log = NcclLog()
+        self.command: CommandFound | None = None
+
+    def take(self, part: str, match: re.Match[str], number: int, report: FileReport) -> None:
+        """Process a header line that `header_part` recognised."""
+        self.seen.add(part)
+        if part == "device":
+            if len(self.devices) < MAX_RANKS:
+                self.devices.append(
+                    TableDevice(
+                        int(match["rank"]),
+                        int(match["group"] or 0),
+                        int(match["pid"]),
+                        match["host"].partition(".")[0],
+                        match["gpu"],
+                        match["bus"],
+                    )
+                )
+        elif part == "parameters":
+            self.parameters = match.group()
+            self.ranks_per_process = max(1, int(match["threads"]) * int(match["gpus"]))
+            more = {name: int(value) for name, value in _MORE.findall(match["more"])}
+            self.aggregated = max(1, more.get("agg iters", 1))
+            self.graph = more.get("graph", 0)
+            each = self.aggregated * max(1, self.graph)
+            self.iterations = int(match["iters"]) * each or None
+            self.calls = (int(match["iters"]) + int(match["warmup"])) * each
+            self.gpus_per_process = int(match["threads"]) * int(match["gpus"])
+        elif part == "version":
+            self.tool_version = match["version"]
+            self.nccl_version = nccl_version_of(int(match["library"]))
+            flag_versions(report, int(match["headers"]), int(match["library"]), number)
+        elif part == "starting":
+            self.collective = collective_of_program(match["program"])
+        elif part == "reduced":
+            report.flag(
+                FlagKind.REDUCED_SIZE,
+                f"the largest size was reduced to {match['max']} bytes for lack of memory:"
+                " what was asked for above it was not measured",
+                number,
+            )
+
+    @property
+    def group(self) -> list[TableDevice]:
+        """Return the devices of rank 0's group. Other groups run beside it (`NCCL_TESTS_SPLIT`)."""
+        if not self.devices:
+            return []
+        first = min(self.devices).group
+        return [device for device in self.devices if device.group == first]
+
+    @property
+    def list_complete(self) -> bool:
+        """Return whether the device list has every process, so that it gives ranks and hosts.
+
+        A process prints at most 2 KiB of its part, about 25 GPUs. Users also shorten the list: to
+        its last line, or in the middle.
+        """
+        if not self.devices or self.abridged:
+            return False
+        each = min(self.ranks_per_process, MAX_RANKS)
+        blocks: dict[int, set[int]] = {}
+        for device in self.devices:
+            blocks.setdefault(device.rank // each, set()).add(device.rank % each)
+        if set(blocks) != set(range(len(blocks))):
+            return False
+        return all(
+            len(block) >= min(each, _LEAST_OF_2_KIB) and max(block) == len(block) - 1
+            for block in blocks.values()
+        )
+
+    @property
+    def last_rank(self) -> int | None:
+        """Return the highest rank in the device list; None without a list."""
+        return max(device.rank for device in self.devices) if self.devices else None
+
+    @property
+    def ranks(self) -> int | None:
+        """Return the ranks of the communicator; None without a complete device list."""
+        if not self.list_complete:
+            return None
+        if len({device.group for device in self.devices}) > 1:
+            return len({device.rank for device in self.group})
+        each = min(self.ranks_per_process, MAX_RANKS)
+        return (max(self.devices).rank // each + 1) * each
+
+    @property
+    def hosts(self) -> int | None:
+        """Return the number of hosts in a complete device list; None without one.
+
+        Also None if the environment sets other host ids (NCCL_HOSTID).
+        """
+        if not self.hosts_told or not self.list_complete:
+            return None
+        return len({device.host for device in self.group}) or None
+
+    @property
+    def first_host(self) -> str | None:
+        """Return the machine of rank 0; None if it is unknown."""
+        return machine_name(min(self.devices).host) if self.devices else None
+
+    def facts(self, log: NcclLog, *, emulated: bool, restricted: bool) -> PlatformFacts:
+        """Return the platform facts in the header and in `log`, NCCL's log of the run.
+
+        `emulated` means that the nodes are parts of one host. `restricted` means that `NCCL_ALGO`
+        or `NCCL_PROTO` limit the default.
+        """
+        group = self.group
+        listed = {device.rank for device in self.devices}
+        whole = self.list_complete
+        names = [machine_name(device.host) for device in group]
+        hosts = {host_hash(name) for name in names if name is not None}
+        known = whole and self.hosts_told and None not in names
+        first = self.first_host
+        ranks = Counter(names)
+        by = "environment" if log.whole_environment else "log" if log.started else None
+        return PlatformFacts(
+            gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
+            nccl=log.version or self.nccl_version,
+            driver=log.driver,
+            network=log.network,
+            nics=tuple(sorted(log.nics)),
+            hosts=tuple(sorted(hosts)) if known else (),
+            first_host=host_hash(first) if first and self.hosts_told and listed >= {0} else None,
+            ranks_per_host="+".join(map(str, sorted(ranks.values()))) if known else None,
+            gpus=_buses(group) if whole else None,
+            gpus_per_process=self.gpus_per_process,
+            emulated=emulated if known and log.nodes is not None else None,
+            settings=relevant_settings(log.settings, restricted=restricted) if by else {},
+            settings_by=by,
+        )
+
+
+def _buses(devices: list[TableDevice]) -> str | None:
+    """Return the PCI bus numbers of GPUs by rank; None if they are unknown.
+
+    Every release of nccl-tests prints the bus number: `[0000:1b:00]`, `[00001b00]` or `[0x1b]`.
+    Older releases print 0x00 if they do not know it.
+    """
+    found = []
+    for device in sorted(devices):
+        match = _BUS.fullmatch(device.bus)
+        if match is None:
+            return None
+        found.append((match["long"] or match["packed"] or match["short"]).lower())
+    return None if set(found) == {"00"} else " ".join(found)
+
+
+def flag_versions(report: FileReport, headers: int, library: int, line: int) -> None:
+    """Flag a program that was compiled with another NCCL version than it runs with."""
+    if headers != library:
+        report.flag(
+            FlagKind.VERSION_MISMATCH,
+            f"compiled with the headers of NCCL {nccl_version_of(headers)}, run with"
+            f" {nccl_version_of(library)}",
+            line,
+        )
+
+
+class ScaleFound(NamedTuple):
+    """The numbers of nodes and ranks, and whether the nodes are parts of one host (`emulated`)."""
+
+    nodes: int | None
+    ranks: int | None
+    emulated: bool
+
+
+class ScaleEvidence(NamedTuple):
+    """The evidence of how many nodes and ranks a table has. None: no evidence.
+
+    - `listed`, `listed_hosts`: ranks and hosts of a complete device list.
+    - `last_rank`: the highest rank of an incomplete list.
+    - `logged`: (nodes, ranks) of NCCL's log.
+    - `given`: (nodes, ranks) of the user.
+    - `commanded`: the ranks that a command line starts.
+    - `bounds`: the numbers of ranks that the table's own numbers allow.
+    """
+
+    listed: int | None = None
+    listed_hosts: int | None = None
+    last_rank: int | None = None
+    logged: tuple[int | None, int | None] = (None, None)
+    given: tuple[int | None, int | None] = (None, None)
+    commanded: int | None = None
+    bounds: RankBounds | None = None
+    processes: int = 1
+
+
+def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleFound:
+    """Return nodes and ranks, and add flags for doubts to `report`.
+
+    Sources of the ranks, the first that is known:
+
+    1. a complete device list;
+    2. NCCL's log;
+    3. the table's bandwidths, if they allow only one number;
+    4. an incomplete list, the command line, the user, if the bandwidths allow the number.
+
+    Nodes are the hosts of a complete list, or NCCL's count. If NCCL counts more nodes than the list
+    has hosts (`NCCL_HOSTID`, containers), NCCL's count is used, because a tuner gets that count.
+    """
+    evidence = _without_cut_list(evidence)
+    hosts, logged, given = evidence.listed_hosts, evidence.logged, evidence.given
+    ranks = evidence.listed or logged[1] or _by_table(report, line, evidence)
+    nodes = hosts or given[0]
+    emulated = False
+    if logged[0] is not None and (evidence.listed is None or logged[1] == evidence.listed):
+        nodes = logged[0]
+        emulated = hosts is not None and hosts < logged[0]
+        if emulated:
+            report.flag(
+                FlagKind.NOTE,
+                f"NCCL counts {count(logged[0], 'node')} where the device list shows"
+                f" {count(hosts or 0, 'host')}: NCCL's count is used",
+                line,
+            )
+    for found, asked, noun in ((nodes, given[0], "node"), (ranks, given[1], "rank")):
+        if found is not None and asked is not None and found != asked:
+            report.flag(
+                FlagKind.SCALE_MISMATCH,
+                f"ran on {count(found, noun)}, not on {asked} as given",
+                line,
+            )
+    if nodes is None or ranks is None:
+        _flag_unknown(report, line, nodes, ranks, evidence)
+    if ranks == 1:
+        report.flag(
+            FlagKind.ONE_RANK,
+            "one rank only: nothing was communicated, its times mean nothing",
+            line,
+        )
+    elif nodes == 1 and evidence.processes > 1:
+        report.flag(
+            FlagKind.ONE_HOST, f"all {ranks} ranks ran on one host: nothing crossed a network", line
+        )
+    return ScaleFound(nodes, ranks, emulated)
+
+
+def _without_cut_list(evidence: ScaleEvidence) -> ScaleEvidence:
+    """Return the evidence without a truncated device list.
+
+    A list without its last lines looks complete, but then the table's numbers need more ranks.
+    """
+    listed, bounds = evidence.listed, evidence.bounds
+    if listed is None or bounds is None or bounds.rows_disagree or bounds.least <= listed:
+        return evidence
+    if evidence.logged[1] == listed:
+        return evidence
+    return evidence._replace(listed=None, listed_hosts=None, last_rank=listed - 1)
+
+
+def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | None:
+    """Return the ranks if neither a complete list nor a log has them; None if unknown."""
+    bounds, last = evidence.bounds, evidence.last_rank
+    claims = [
+        ("the last line of the device list", None if last is None else last + 1),
+        ("the command line", evidence.commanded),
+        ("--ranks", evidence.given[1]),
+    ]
+    known = [(said, ranks) for said, ranks in claims if ranks]
+    if bounds is None:
+        return known[0][1] if known else None
+    if bounds.rows_disagree:
+        report.flag(
+            FlagKind.BANDWIDTH_MISMATCH,
+            "no number of ranks gives the busbw of all rows: the table contradicts itself",
+            line,
+        )
+        return None
+    for said, ranks in known:
+        if not bounds.allow(ranks) and said != "--ranks":
+            report.flag(
+                FlagKind.SCALE_MISMATCH,
+                f"{said} states {count(ranks, 'rank')}, but size, time and busbw are those of"
+                f" {bounds.words}",
+                line,
+            )
+    fitting = next(((said, ranks) for said, ranks in known if bounds.allow(ranks)), None)
+    found = bounds.exact or (fitting[1] if fitting else None)
+    if found is not None:
+        agrees = f", as {fitting[0]} states" if fitting else ""
+        report.flag(
+            FlagKind.SCALE_INFERRED,
+            f"{count(found, 'rank')} by size, time and busbw{agrees}"
+            + ("" if bounds.exact else f" (they allow {bounds.words})"),
+            line,
+        )
+        return found
+    asked = evidence.given[1]
+    if asked is not None and not bounds.allow(asked):
+        report.flag(
+            FlagKind.SCALE_MISMATCH,
+            f"size, time and busbw are those of {bounds.words}, not of {asked} as given",
+            line,
+        )
+    return None
+
+
+def _flag_unknown(
+    report: FileReport, line: int, nodes: int | None, ranks: int | None, evidence: ScaleEvidence
+) -> None:
+    missing = [("--nodes", nodes, "nodes"), ("--ranks", ranks, "ranks")]
+    nouns = " and ".join(noun for _, value, noun in missing if value is None)
+    options = " and ".join(option for option, value, _ in missing if value is None)
+    why = "the device list is cut" if evidence.last_rank is not None else "nothing states it"
+    bounds = evidence.bounds
+    if ranks is None and bounds is not None and not bounds.rows_disagree:
+        why += f"; its bandwidths are those of {bounds.words}"
+    report.flag(
+        FlagKind.SCALE_UNKNOWN,
+        f"the number of {nouns} is unknown ({why}): give {options}, else analysis leaves it out",
+        line,
+    )

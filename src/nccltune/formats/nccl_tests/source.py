@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the nccl-tests output of one process: its run, its table, and rows that were cut in two."""
+
+import re
+from collections.abc import Callable
+
+from nccltune.formats.nccl_tests.columns import (
+    DTYPE_BYTES,
+    BadRowError,
+    Row,
+    TableColumns,
+    is_units_line,
+    labels_of,
+    labels_of_row,
+    placements_of,
+    units_fault,
+)
+from nccltune.formats.nccl_tests.process_logs import RunLogs
+from nccltune.formats.nccl_tests.run import NcclTestsRun, header_part
+from nccltune.formats.nccl_tests.table import TableReader
+from nccltune.formats.reading.context import Context
+from nccltune.formats.reading.file_report import FlagKind
+
+_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d+) (?P<verdict>\w+)")
+_AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>[\d.e+-]+)(?: (?P<verdict>OK|FAILED))?")
+_ROW_LIKE = re.compile(r"\s*-?\d+\s+-?\d+\s+\S+(?:\s+\S+){5,}\s*$")
+_NUMERIC = re.compile(r"\s*-?\.?\d")
+_START = frozenset({"version", "starting", "parameters"})
+_NO_HEADER = "a row without a column header: which column is which is unknown"
+_MAX_TESTS = 1024
+_NO_PLACEMENTS = (
+    "no line above the table states which columns are out of place: the first ones are, as every"
+    " release of nccl-tests prints them"
+)
+_NO_LABELS = "no line names the table's columns: they are those of the only layout that fits"
+_ABRIDGED = "rows of the table were left out (a line of dots): the others are read"
+_CUT = "cut in two by other output, and its rest is unknown"
+
+
+class SourceReader:
+    """A reader of the lines of one process, without launcher prefixes.
+
+    - `begin`: called at the start of each run's header with the run, and with whether an earlier
+      run of this process has ended. It returns the logs of the run.
+    - `fast`: reads ordinary rows of the current table. None if each line needs all checks.
+    - `finished`: tables that get no more rows or log lines.
+    """
+
+    def __init__(self, context: Context, begin: Callable[[NcclTestsRun, bool], RunLogs]) -> None:
+        self.context = context
+        self.report = context.report
+        self.run = NcclTestsRun()
+        self._begin = begin
+        self._logs = RunLogs()
+        self._again = False
+        self.table: TableReader | None = None
+        self.finished: list[TableReader] = []
+        self.fast: Callable[[str, int], bool] | None = None
+        self._placements: list[str] = []
+        self._quick: Callable[[str, int], bool] | None = None
+        self._accepts = False
+        self._unlabelled = False
+        self._labelled = False
+        self._cut = ""
+        self._cut_line = 0
+        self._one_rank: dict[str, set[tuple[str, int]]] = {}
+        self._copies = False
+
+    # --- header and footer ---------------------------------------------------------------------
+
+    def comment(self, text: str, number: int) -> None:
+        """Process a line that starts with `#`."""
+        body = text.lstrip()
+        words = labels_of(body[1:])
+        if words is not None:
+            self._unlabelled, self._labelled = False, True
+            self._column_header(words, text, number)
+        elif body[1:].lstrip().startswith("(B)"):
+            self._units(body[1:], text, number)
+        elif (match := _OUT_OF_BOUNDS.match(body)) is not None:
+            self._out_of_bounds(int(match["count"]), match["verdict"], number)
+        elif (match := _AVERAGE.match(body)) is not None:
+            self._average(match["value"], match["verdict"], number)
+        elif placements := placements_of(body):
+            self._placements = placements
+        elif (found := header_part(body)) is not None:
+            self._header(*found, number)
+
+    def _start(self, part: str) -> None:
+        """Note a part of a run's header. The first part begins the run."""
+        if not self.run.seen:
+            self._logs = self._begin(self.run, self._again)
+        self.run.seen.add(part)
+
+    def _header(self, part: str, match: re.Match[str], number: int) -> None:
+        seen = self.run.seen
+        # Processes that were started without MPI print their headers mixed with each other.
+        begun = part in _START and bool(seen & {"device", "table"})
+        begun = begun or (part == "device" and "table" in seen)
+        if begun:
+            self.end_run("a new run began in the middle of a row")
+        self._start(part)
+        self.run.take(part, match, number, self.report)
+        if part == "device":
+            self._watch_copies(number)
+
+    def end_run(self, why: str) -> None:
+        """End the current run and its table; `why` is the reason if a row was incomplete."""
+        self._drop_cut(why)
+        if self.table is not None:
+            self.finished.append(self.table)
+        self.table, self._labelled = None, False
+        self._again = self._again or bool(self.run.seen)
+        self.run = NcclTestsRun()
+        self._quick, self._accepts = None, False
+        self._refresh()
+
+    def _column_header(self, words: list[str], text: str, number: int) -> None:
+        if self._copies and self.table is not None and self.table.layout.labels == words:
+            return
+        self._drop_cut("a new table began in the middle of a row")
+        if "table" in self.run.seen:
+            self.end_run("")
+        self._start("table")
+        try:
+            layout = TableColumns(words, self._placements)
+        except BadRowError as error:
+            self.report.cannot_read(number, text, str(error))
+            return
+        if layout.placements_assumed:
+            self.report.flag(FlagKind.NOTE, _NO_PLACEMENTS, number)
+        layout.place(text)
+        self.report.tables += 1
+        self.table = TableReader(self.run, layout, self.context, number, self._logs)
+        self.table.copies = self._copies
+        self._quick, self._accepts = layout.fast(self.table.keep), True
+        self._refresh()
+
+    def _units(self, body: str, text: str, number: int) -> None:
+        if self.table is None or not self._accepts:
+            # After unknown labels, a row must not be matched with another layout by its shape.
+            self._unlabelled = not self._labelled and is_units_line(body)
+            return
+        fault = units_fault(self.table.layout, body)
+        if fault is not None:
+            self.report.cannot_read(number, text, fault)
+            self._quick, self._accepts = None, False
+            self._refresh()
+
+    def _out_of_bounds(self, wrong: int, verdict: str, number: int) -> None:
+        self._drop_cut("the table ended in the middle of a row")
+        if self.table is not None:
+            self.table.footer = True
+        if wrong or verdict == "FAILED":
+            self.report.flag(
+                FlagKind.OUT_OF_BOUNDS,
+                f"nccl-tests found wrong results at {wrong} sizes and placements (out of bounds)",
+                number,
+            )
+
+    def _average(self, value: str, verdict: str | None, number: int) -> None:
+        table = self.table
+        if verdict == "FAILED":
+            self.report.flag(
+                FlagKind.LOW_BANDWIDTH,
+                f"the average bus bandwidth of {value} GB/s is below NCCL_TESTS_MIN_BW",
+                number,
+            )
+        if table is None:
+            return
+        table.footer = True
+        try:
+            table.average = (float(value), number)
+        except ValueError:
+            self.report.cannot_read(number, value, "the average bus bandwidth is not a number")
+        if not self._copies:
+            self._quick, self._accepts = None, False
+            self._refresh()
+
+    def _watch_copies(self, number: int) -> None:
+        """Detect several processes that each run alone: built without MPI, but started with it."""
+        devices = self.run.devices
+        if any(device.rank for device in devices):
+            return
+        if len(self._one_rank) > _MAX_TESTS:
+            self._one_rank.clear()
+        alone = self._one_rank.setdefault(self.run.parameters, set())
+        if len(alone) < 2:
+            alone.add((devices[-1].host, devices[-1].pid))
+        if len(alone) > 1:
+            self._copies = True
+            for table in (self.table, *self.finished):
+                if table is not None:
+                    table.copies = True
+            self.report.flag(
+                FlagKind.ONE_RANK_COPIES,
+                "several processes ran the same one-rank test, each alone: nccl-tests was built"
+                " without MPI=1, or started without its launcher",
+                number,
+            )
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def other(self, text: str, number: int) -> bool:
+        """Process a line that is no comment and no log line; return whether it belongs to a row."""
+        if self._cut:
+            return self._rejoin(text, number)
+        if self._accepts and self.table is not None:
+            if not _NUMERIC.match(text):
+                return False
+            try:
+                self.table.add(self.table.layout.row(text, number))
+            except BadRowError as error:
+                self._unreadable(number, text, str(error))
+            return True
+        if not _ROW_LIKE.match(text):
+            return False
+        if self._unlabelled and (labels := labels_of_row(text)) is not None:
+            self._unlabelled = False
+            self.report.flag(FlagKind.NOTE, _NO_LABELS, number)
+            self._column_header(labels, text, number)
+            if self.table is not None:
+                return self.other(text, number)
+        self.report.cannot_read(number, text, _NO_HEADER)
+        return True
+
+    def left_out(self, number: int) -> None:
+        """Process a line of dots: the user left out rows of the table, or lines of its header."""
+        if self.table is not None and self._accepts:
+            self.table.sound = False
+            self.report.flag(FlagKind.NOTE, _ABRIDGED, number)
+        elif self.table is None:
+            self.run.abridged = True
+
+    def glued(self, text: str, start: int, host: str, hosts: set[str], number: int) -> None:
+        """Process the start of a row that a log line or comment interrupts.
+
+        The log line or comment begins at `start` in `text`. `host` is the first word of a log line;
+        it may begin with the last characters of the row.
+        """
+        if not self._accepts or self.table is None:
+            return
+        end = self._boundary(text, start, host, hosts)
+        if end is None:
+            self._unreadable(number, text, _CUT)
+            self._cut = ""
+            self._refresh()
+            return
+        piece = text[:end]
+        if not piece.strip() or not (self._cut or _NUMERIC.match(piece)):
+            return
+        self._cut_line = self._cut_line if self._cut else number
+        self._cut += piece
+        self._refresh()
+
+    def _boundary(self, text: str, start: int, host: str, hosts: set[str]) -> int | None:
+        """Return where the piece of a row ends whose last characters touch a host name.
+
+        A known host decides. Otherwise it is the only place where a column can end; None if there
+        is not exactly one.
+        """
+        if not host or host in hosts:
+            return start
+        known = [name for name in hosts if host.endswith(name)]
+        if known:
+            return start + len(host) - len(max(known, key=len))
+        if self.table is None:
+            return None
+        whole = self._cut + text
+        behind = len(self._cut)
+        edges = [edge - behind for edge in self.table.layout.cuts(whole)]
+        inside = [edge for edge in edges if start < edge < start + len(host)]
+        return inside[0] if len(inside) == 1 else None
+
+    def _rejoin(self, text: str, number: int) -> bool:
+        """Join a cut row with this line; return whether the line belongs to a row.
+
+        They are joined only if together they are a consistent row, and the line alone is not.
+        """
+        joined = self._sound(self._cut + text, self._cut_line)
+        alone = self._sound(text, number)
+        if joined is None and alone is None and not _NUMERIC.match(text):
+            return False
+        if joined is not None and alone is None and self.table is not None:
+            self._cut = ""
+            self.table.add(joined)
+        elif alone is not None and joined is None and self.table is not None:
+            self._drop_cut(_CUT)
+            self.table.add(alone)
+        else:
+            whole, self._cut = self._cut + text, ""
+            self._unreadable(self._cut_line, whole, _CUT)
+        self._refresh()
+        return True
+
+    def _sound(self, text: str, number: int) -> Row | None:
+        """Return `text` as a row whose size, count, type, time and bandwidth agree, or None."""
+        if self.table is None:
+            return None
+        try:
+            row = self.table.layout.row(text, number)
+        except BadRowError:
+            return None
+        each = row.elements * DTYPE_BYTES.get(row.dtype, 0)
+        if row.size and (not each or row.size % each):
+            return None
+        for timing in row.timings:
+            told = timing.algbw * timing.time_us * 1e3
+            # Before 2.9 all-gather and reduce-scatter printed (n-1)/n of it. -C prints CPU times.
+            most = row.size * 1.06 + 0.006 * timing.time_us * 1e3
+            least = row.size * 0.47 - 0.006 * timing.time_us * 1e3
+            if not self.table.layout.cpu_time and not least <= told <= most:
+                return None
+        return row
+
+    def _drop_cut(self, why: str) -> None:
+        if self._cut:
+            piece, self._cut = self._cut, ""
+            self._unreadable(self._cut_line, piece, why)
+            self._refresh()
+
+    def _unreadable(self, number: int, text: str, reason: str) -> None:
+        self.report.cannot_read(number, text, reason)
+        if self.table is not None:
+            self.table.sound = False
+
+    def _refresh(self) -> None:
+        self.fast = None if self._cut else self._quick

@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convert the rows of one nccl-tests table to samples: collective, scale, choice, times."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.checks import OTHER_BANDWIDTH, BandwidthCheck, bus_factor_of
+from nccltune.formats.nccl_tests.collective_evidence import Shape, find_collective
+from nccltune.formats.nccl_tests.columns import FlatRow, Row, TableColumns, Timing
+from nccltune.formats.nccl_tests.process_logs import RunLogs, process_key
+from nccltune.formats.nccl_tests.rank_bounds import rank_bounds
+from nccltune.formats.nccl_tests.run import NcclTestsRun, ScaleEvidence, ScaleFound, find_scale
+from nccltune.formats.reading.choice_evidence import Label, find_label, label_of_row
+from nccltune.formats.reading.context import Context
+from nccltune.formats.reading.file_report import FlagKind
+from nccltune.formats.reading.runs import ROWS_KEPT, RunFound, RunSamples, printed_time, text_id
+from nccltune.formats.text.redact import host_hash
+from nccltune.formats.text.stamps import stamp_of
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
+from nccltune.model.collective import Collective
+from nccltune.model.sample import Sample, Source
+
+BATCH_ROWS = 8192
+TOOL = "nccl-tests"
+# `error` (before 2.13) is a relative difference. A result is wrong if it is above this value times
+# (ranks - 1) (DeltaMaxValue in common.cu, 2.0 to 2.11). Integers must not differ at all.
+_WRONG_DELTA = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
+
+
+class _Point:
+    """The rows of one size, type, operation and root.
+
+    It has their label, and the number of passes (`-N` cycles) so far for each placement.
+    """
+
+    __slots__ = ("choice", "counted", "passes", "ran")
+
+    def __init__(self, choice: AnyChoice, ran: Choice | None, passes: list[int]) -> None:
+        self.choice = choice
+        self.ran = ran
+        self.passes = passes
+        self.counted = sum(passes)
+
+
+class TableReader:
+    """A table that is being read.
+
+    Rows are collected with `keep` or `add`, and become samples in `emit`. That happens as late as
+    bounded memory allows, because log lines after a row can still show what ran.
+    """
+
+    def __init__(
+        self,
+        run: NcclTestsRun,
+        layout: TableColumns,
+        context: Context,
+        line: int,
+        logs: RunLogs | None = None,
+    ) -> None:
+        self.run = run
+        self.layout = layout
+        self.line = line
+        self.rows: list[FlatRow] = []
+        self.keep = self.rows.append
+        self.footer = False
+        self.copies = False
+        self.sound = True
+        self.found = RunFound()
+        self._passes: dict[tuple[object, ...], list[int]] = {}
+        self.average: tuple[float, int] | None = None
+        self._context = context
+        self._empty = 0
+        self._collective: Collective | None = None
+        self._label = Label(None)
+        self._scale = ScaleFound(None, None, False)
+        self._source = Source(tool=TOOL)
+        self._logs = logs
+        self._log = run.log
+        self._log_lines = 0
+        self._check: BandwidthCheck | None = None
+
+    def add(self, row: Row) -> None:
+        """Add a row. Size 0 is only counted, and CPU times are converted to times."""
+        if row.size == 0:
+            self.count_empty(len(row.timings))
+            return
+        left = (row.line, row.size, row.elements, row.dtype, row.redop, row.root, row.at)
+        timings = [self._usable(row, timing) for timing in row.timings]
+        self.keep(left + tuple(value for timing in timings for value in timing))
+
+    def count_empty(self, timings: int) -> None:
+        """Count a row of size 0 and its timings: nccl-tests includes them in its average."""
+        self._context.report.rows += 1
+        self._context.report.rows_size_0 += 1
+        self._empty += timings
+
+    def _usable(self, row: Row, timing: Timing) -> tuple[float, float, int | None]:
+        """Return time, busbw and wrong elements of a timing.
+
+        The time is 0 if the column has a CPU time that cannot be converted to a time.
+        """
+        wrong = timing.wrong
+        if timing.delta is not None:
+            ranks = self.run.ranks
+            limit = _WRONG_DELTA.get(row.dtype, 0.0)
+            wrong = None if ranks is None else int(timing.delta > limit * (ranks - 1))
+        if not self.layout.cpu_time:
+            return timing.time_us, timing.busbw, wrong
+        # -C prints the CPU time, but the bandwidth of the call. From three digits of it the time
+        # can be computed.
+        exact = timing.algbw >= 1.0 and self.run.collective not in OTHER_BANDWIDTH
+        return row.size / (timing.algbw * 1e3) if exact else 0.0, timing.busbw, wrong
+
+    def emit(self) -> Iterator[RunSamples]:
+        """Yield the samples of the rows so far, and drop these rows."""
+        if not self.rows:
+            return
+        rows = self.rows.copy()
+        self.rows.clear()
+        if self._check is None:
+            self._check = self._prepare(rows)
+        elif self._logs is not None and self._logs.lines != self._log_lines:
+            self._log = self._joined_log()
+        report = self._context.report
+        report.rows += len(rows)
+        self._check.feed(rows, report)
+        self._note_rows(rows)
+        if self._collective is not None and (samples := self._samples(rows, self._collective)):
+            yield RunSamples(self.found, samples)
+
+    def _note_rows(self, rows: list[FlatRow]) -> None:
+        """Note what identifies the run of the rows, and a lower bound of its time."""
+        found, columns = self.found, range(7, len(rows[0]), 3)
+        total = sum(row[column] or 0.0 for row in rows for column in columns)
+        found.seconds += total * self.run.calls * 1e-6
+        for row in rows[: max(0, ROWS_KEPT - found.rows)]:
+            times = [
+                printed_time(row[column]) if row[column] else row[column] for column in columns
+            ]
+            wrong = [row[column + 2] for column in columns]
+            found.add_row([*row[1:6], *times, *wrong], times)
+            if row[6] is not None:
+                found.stamps.add(stamp_of(row[6]))
+        found.rows += max(0, len(rows) - ROWS_KEPT)
+
+    def finish(self) -> Iterator[RunSamples]:
+        """Yield the last samples, and check the whole table."""
+        yield from self.emit()
+        self._note_platform()
+        if self.found.rows and not self.found.samples:
+            # Rows of an unknown choice may be those of a known run.
+            yield RunSamples(self.found, [])
+        any_rows = self._empty or (self._check is not None and self._check.any_rows)
+        if not self.footer and not self.copies and any_rows:
+            self._context.report.flag(
+                FlagKind.ABORTED,
+                "a table ends without its footer: the run was aborted, or the file is cut",
+                self.line,
+            )
+        if self.average is not None and self._check is not None and self.sound and not self.copies:
+            self._check.count_empty(self._empty)
+            self._check.compare(*self.average, self._context.report)
+
+    def _note_platform(self) -> None:
+        """Note the platform facts of the header and the log, which may continue after the rows."""
+        found, run = self.found, self.run
+        if self._logs is not None and self._logs.lines != self._log_lines:
+            self._log = self._joined_log()
+        processes = sorted({(device.host, device.pid) for device in run.devices})
+        found.pids = text_id(str(processes))[:8] if processes else ""
+        found.stamps.fill(run.stamps)
+        found.stamps.fill(self._log.stamps)
+        free = self._label.choice == DEFAULT
+        found.facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
+
+    def _prepare(self, rows: list[FlatRow]) -> BandwidthCheck:
+        """Find collective, scale and choice of the table, once, when its first rows are emitted."""
+        run, context = self.run, self._context
+        report, options = context.report, context.options
+        log = self._log = self._joined_log()
+        host = run.first_host
+        self._source = Source(
+            tool=TOOL,
+            version=run.tool_version,
+            nccl_version=log.version or run.nccl_version,
+            host_hash=host_hash(host) if host else None,
+            file_hash=report.file_hash or None,
+        )
+        known_ranks = run.ranks or log.ranks or options.ranks
+        named = find_collective(
+            run.collective,
+            Shape(*rows[0][1:6]),
+            log,
+            options,
+            context.name,
+            known_ranks,
+            None if self.layout.cpu_time else bus_factor_of(rows),
+        )
+        self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
+        self._fill_report()
+        found = self.found
+        found.source, found.registered = self._source, run.registered or run.graph > 0
+        found.nodes, found.ranks, found.graph = self._scale.nodes, self._scale.ranks, run.graph > 0
+        if isinstance(named, Collective):
+            self._collective = found.collective = named
+            self._label = find_label(
+                named, log, run.command, options, context.name, report, self.line
+            )
+        else:
+            report.flag(FlagKind.COLLECTIVE_UNKNOWN, f"{named}: give --collective", self.line)
+        return BandwidthCheck(self._collective, self._scale.ranks, self.layout.cpu_time)
+
+    def _scale_evidence(
+        self, rows: list[FlatRow], found: Collective | str, log: NcclLog
+    ) -> ScaleEvidence:
+        run, options = self.run, self._context.options
+        bounds = None
+        if isinstance(found, Collective) and not self.layout.cpu_time:
+            bounds = rank_bounds(rows, found)
+        return ScaleEvidence(
+            listed=run.ranks,
+            listed_hosts=run.hosts,
+            last_rank=None if run.list_complete else run.last_rank,
+            logged=(log.nodes, log.ranks),
+            given=(options.nodes, options.ranks),
+            commanded=run.command.ranks if run.command is not None else None,
+            bounds=bounds,
+            processes=len({(device.host, device.pid) for device in run.group}),
+        )
+
+    def _joined_log(self) -> NcclLog:
+        """Return the log in the output, merged with log files of processes in the device list."""
+        run = self.run
+        if self._logs is None:
+            own = run.log
+        else:
+            own, self._log_lines = self._logs.merged(run.group), self._logs.lines
+        keys = dict.fromkeys(process_key(item.host, item.pid) for item in sorted(run.group))
+        others = {key: self._context.logs[key] for key in keys if key in self._context.logs}
+        if not others:
+            return own
+        joined = NcclLog()
+        joined.merge(own, "the output")
+        for (host, pid), log in others.items():
+            joined.merge(log, f"{host}:{pid}")
+        return joined
+
+    def _fill_report(self) -> None:
+        report, run, log, scale = self._context.report, self.run, self._log, self._scale
+        report.tool_version = report.tool_version or run.tool_version
+        report.nccl_version = report.nccl_version or self._source.nccl_version
+        if report.gpu is None:
+            gpus = {device.gpu for device in run.devices}
+            report.gpu = gpus.pop() if len(gpus) == 1 else None
+        if scale.ranks:
+            report.gpus = max(report.gpus or 0, scale.ranks)
+        if scale.nodes:
+            report.nodes = max(report.nodes or 0, scale.nodes)
+        report.emulated_nodes = report.emulated_nodes or scale.emulated
+        report.network = report.network or log.network
+        report.settings.update(log.settings)
+        if run.aggregated > 1:
+            report.flag(
+                FlagKind.AGGREGATED,
+                f"{run.aggregated} operations were grouped (-m): NCCL chooses by their sum",
+                self.line,
+            )
+        if self.layout.cpu_time:
+            report.flag(
+                FlagKind.CPU_TIME,
+                "-C printed CPU times: times are taken from the bandwidth where it has 3 digits",
+                self.line,
+            )
+
+    def _point(self, collective: Collective, head: tuple[object, ...]) -> _Point | None:
+        """Return label and passes of the rows that start with `head` (size to root).
+
+        None if it is unknown what ran.
+        """
+        size = head[0]
+        assert isinstance(size, int)
+        scale = self._scale
+        if self._label.refused:
+            return None
+        choice, ran = label_of_row(
+            self._label.choice,
+            self._log.ran(collective, size, scale.ranks),
+            self._context.report,
+            self.line,
+        )
+        if choice is None:
+            return None
+        passes = self._passes.setdefault((choice, *head), [0] * len(self.layout.in_place))
+        return _Point(choice, ran, passes)
+
+    def _samples(self, rows: list[FlatRow], collective: Collective) -> list[Sample]:
+        study, source = self._context.options.study, self._source
+        nodes, ranks, iterations = self._scale.nodes, self._scale.ranks, self.run.iterations
+        graph = self.run.graph > 0
+        registered = self.run.registered or graph
+        rare = registered or self.layout.stamped or rows[0][6] is not None
+        points: dict[tuple[object, ...], _Point | None] = {}
+        samples: list[Sample] = []
+        append = samples.append
+        placements = [(7 + 3 * at, at, place) for at, place in enumerate(self.layout.in_place)]
+        lost = 0
+        wrong_lines: list[int] = []
+        for row in rows:
+            head = row[1:6]
+            try:
+                point = points[head]
+            except KeyError:
+                point = points[head] = self._point(collective, head)
+            if point is None:
+                lost += 1
+                continue
+            size, _, dtype, redop, root = head
+            next_pass, choice = point.passes, point.choice
+            for column, at, in_place in placements:
+                time_us = row[column]
+                if not time_us:
+                    self._no_time(row[0], time_us)
+                    continue
+                wrong = row[column + 2]
+                if wrong:
+                    wrong_lines.append(row[0])
+                cycle = next_pass[at]
+                next_pass[at] = cycle + 1
+                # A call with more than 15 keywords is twice as slow (CPython 3.11 to 3.13).
+                sample = Sample(
+                    study=study,
+                    collective=collective,
+                    bytes=size,
+                    dtype=dtype,
+                    redop=redop,
+                    nodes=nodes,
+                    ranks=ranks,
+                    in_place=in_place,
+                    choice=choice,
+                    ran=point.ran,
+                    round=cycle,
+                    iterations=iterations,
+                    time_us=time_us,
+                    wrong=wrong,
+                    source=source,
+                )
+                if rare or root is not None:
+                    sample = replace(
+                        sample, root=root, registered=registered, graph=graph, at=row[6]
+                    )
+                append(sample)
+        self._account(points, collective, lost, rows[0][0], wrong_lines)
+        return samples
+
+    def _no_time(self, line: int, time_us: float | None) -> None:
+        if time_us is not None:
+            reason = "CPU time only: the bandwidth has too few digits to compute the time"
+            self._context.report.cannot_read(line, "", reason)
+
+    def _account(
+        self,
+        points: dict[tuple[object, ...], _Point | None],
+        collective: Collective,
+        lost: int,
+        line: int,
+        wrong_lines: list[int],
+    ) -> None:
+        """Count in the report what the rows gave."""
+        report, scale = self._context.report, self._scale
+        for head, point in points.items():
+            if point is None:
+                continue
+            number = sum(point.passes) - point.counted
+            if number and isinstance(head[0], int):
+                self.found.saw(choice_label(point.choice), number)
+                report.saw_many(collective, point.choice, scale.nodes, scale.ranks, number, head[0])
+        if wrong_lines:
+            report.flag(
+                FlagKind.WRONG_RESULTS,
+                "elements came out wrong (#wrong above 0): those timings are kept but not used",
+                wrong_lines[0],
+            )
+        if lost:
+            label = self._label
+            report.flag(label.problem_kind, label.problem, line)
+            reason = "it cannot be decided which algorithm or protocol ran"
+            report.cannot_read(line, "", reason, lost)

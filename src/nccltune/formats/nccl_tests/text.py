@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the text output of nccl-tests, mixed with the output of launchers and NCCL.
+
+Formats: nccl-tests 2.0 to 2.20 (`src/common.cu`, `src/util.cu`). They are described in
+docs/reference/file-formats.md.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nccltune.formats.nccl_log.alarms import alarms
+from nccltune.formats.nccl_log.diagnostics import DiagnosticsReader, remarks
+from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.nccl_log.messages import VERSION_LINE, read_repeated_message
+from nccltune.formats.nccl_log.run import RunLog
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.columns import DTYPE_BYTES
+from nccltune.formats.nccl_tests.process_logs import FileLogs, RunLogs, process_key
+from nccltune.formats.nccl_tests.run import NcclTestsRun
+from nccltune.formats.nccl_tests.source import SourceReader
+from nccltune.formats.nccl_tests.table import BATCH_ROWS
+from nccltune.formats.reading.command_lines import CommandLines
+from nccltune.formats.reading.context import Context
+from nccltune.formats.reading.file_report import FileKind, FlagKind
+from nccltune.formats.reading.runs import RunSamples
+from nccltune.formats.text.lines import line_blocks, visible
+from nccltune.formats.text.prefixes import strip_prefix
+from nccltune.formats.text.stamps import Stamps, stamp_of
+
+# Forms of failure lines:
+#   host: Test NCCL failure file:line 'error / last error'
+#   host: Test timeout (Ns) file:line
+#   .. host pid N: Test failure file:line
+# The sentence of the flag does not include hosts and files.
+_FAILURE = re.compile(
+    r"Test (?P<kind>CUDA failure|NCCL failure|timeout|failure)\b(?: [^'(]*'(?P<what>[^']*)')?"
+)
+_LAST_ERROR = re.compile(r"# error: (?P<what>.*)")
+_BARE_HEADER = re.compile(
+    r"size\s+count\s+type\s.*\btime\s+algbw\s+busbw\b|\(B\)\s+\(elements\)\s.*\(us\)"
+    r"|out-of-place\s+in-place\s*$"
+)
+_DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
+_ROW_WIDTH = 1024
+_ROW_INSIDE = re.compile(
+    rf"(?<![\d.])\d{{1,20}}\s{{1,32}}\d{{1,20}}\s{{1,32}}(?:{'|'.join(DTYPE_BYTES)})"
+    r"(?:\s{1,32}[^\s]{1,24}){6}"
+)
+_SUMMARY = "# NCCL_TESTS_ALLTOALLV"
+_PIECE_START = frozenset("-.0123456789")
+_MAX_SOURCES = 4096
+_MAX_HOSTS = 65536
+
+
+def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
+    """Read nccl-tests output; see `context.Reader`."""
+    reader = _TextReader(context)
+    for number, lines in line_blocks(file, too_long=reader.too_long, progress=context.progress):
+        reader.block(number, lines)
+        yield from reader.drain()
+    reader.end()
+    yield from reader.drain()
+    report = context.report
+    if report.tables or report.unreadable:
+        report.kind = FileKind.NCCL_TESTS_TEXT
+    elif reader.log_lines:
+        report.kind = FileKind.NCCL_LOG
+    else:
+        report.kind = FileKind.UNKNOWN
+
+
+class _TextReader:
+    """The state of one file: the output of each process, the known hosts, the NCCL log."""
+
+    def __init__(self, context: Context) -> None:
+        self.report = context.report
+        self.context = context
+        self.logs = FileLogs()
+        self.commands = CommandLines()
+        self.facts = RunLog()
+        self.diagnostics = DiagnosticsReader()
+        self.log_lines = 0
+        self.hosts: set[str] = set()
+        self.plain = SourceReader(context, self.begin)
+        self.sources = {"": self.plain}
+
+    def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
+        """Begin a run: give it the settings of its command line; return its part of the log."""
+        run.command = self.commands.begin_run(again=again)
+        return self.logs.begin_run(again=again)
+
+    def block(self, number: int, lines: list[str]) -> None:
+        """Process lines; the first one has this number."""
+        fast = self.plain.fast
+        for at, line in enumerate(lines, number):
+            if fast is not None and fast(line, at):
+                continue
+            if line:
+                self.line(line, at)
+                fast = self.plain.fast
+
+    def line(self, line: str, number: int) -> None:
+        """Process any line."""
+        name, text = strip_prefix(line)
+        source = self.plain if not name else self.source(name)
+        if name and source.fast is not None and source.fast(text, number):
+            return
+        if " NCCL " in text:
+            if (match := find_log_line(text)) is not None:
+                log = self.log_line(source, text, match, number)
+                self.note_time(log.stamps, line, line.find(" NCCL "))
+                return
+            if self.diagnostics.feed(text, number):
+                self.report.ignored += 1
+                return
+        body = text.lstrip()
+        if body.startswith("#"):
+            self.commands.observe(body, number)
+            source.comment(text, number)
+            self.note_time(source.run.stamps, line, line.find("#"))
+            for device in source.run.devices[-1:]:
+                self.note_host(device.host)
+                self.logs.note_device(device)
+            if source.table is not None and source.table.footer:
+                self.logs.end_table()
+            if (error := _LAST_ERROR.match(body)) is not None:
+                what = visible(error["what"], 80)
+                self.report.flag(
+                    FlagKind.FAILURE, f"NCCL's last error was: {what}", number, doubtful=False
+                )
+        elif (at := text.find(_SUMMARY)) > 0:
+            source.glued(text, at, "", self.hosts, number)
+        elif "Test " in text and (failure := _FAILURE.search(text)) is not None:
+            what = visible(failure["what"] or "", 80)
+            sentence = f"nccl-tests reports: Test {failure['kind']}" + (
+                f" ({what})" if what else ""
+            )
+            self.report.flag(FlagKind.FAILURE, sentence, number)
+        elif (version := VERSION_LINE.match(body)) is not None:
+            self.logs.unnamed.version = version["version"]
+        elif body:
+            self._other(source, text, body, number)
+
+    def _other(self, source: SourceReader, text: str, body: str, number: int) -> None:
+        """Process a line that is no comment and no log: a header without `#`, a row, or neither."""
+        self.commands.observe(body, number)
+        if _BARE_HEADER.match(body):
+            source.comment(f"#{text}", number)
+        elif source.other(text, number):
+            return
+        elif _DOTS.fullmatch(body.rstrip()):
+            source.left_out(number)
+            self.report.ignored += 1
+        elif _ROW_INSIDE.search(text[:_ROW_WIDTH]):
+            self.report.cannot_read(number, text, "a result row behind words that are not known")
+        else:
+            self.report.ignored += 1
+
+    def log_line(
+        self, source: SourceReader, text: str, match: re.Match[str], number: int
+    ) -> NcclLog:
+        """Process an NCCL log line, which may follow a piece of a row; return the log it is in."""
+        self.log_lines += 1
+        self.report.ignored += 1
+        message = text[match.end() :]
+        log = self.logs.log_for(match["host"], match["pid"], message)
+        stated = read_repeated_message(message)
+        log.take(stated)
+        self.facts.nodes = log.nodes or self.facts.nodes
+        self.facts.take((match["host"], match["pid"], match["tid"]), stated, number)
+        start, host = match.start(), "" if match["stamp"] else match["host"]
+        # A piece of a row starts with a digit. If only blanks precede the host, the piece may be
+        # part of the host's word.
+        if not text[:start].strip() and (start == 0 or host[:1] not in _PIECE_START):
+            self.note_host(match["host"])
+        elif text[:start].strip() or host not in self.hosts:
+            source.glued(text, start, host, self.hosts, number)
+        return log
+
+    def note_time(self, stamps: Stamps, line: str, end: int) -> None:
+        """Record when a run began, by a stamp before `end` in one of its first lines."""
+        if end > 0 and stamps.open:
+            stamps.add(stamp_of(line, end, latest=self.context.modified))
+
+    def note_host(self, host: str) -> None:
+        """Record a host name, to separate it from text before it. It is never stored."""
+        if len(self.hosts) < _MAX_HOSTS:
+            self.hosts.add(host)
+
+    def source(self, name: str) -> SourceReader:
+        """Return the reader of one process's lines."""
+        source = self.sources.get(name)
+        if source is None:
+            if len(self.sources) >= _MAX_SOURCES:
+                return self.plain
+            source = self.sources[name] = SourceReader(self.context, self.begin)
+        return source
+
+    def too_long(self, number: int, text: str) -> None:
+        """Report a line that is too long to be held in memory."""
+        self.report.cannot_read(number, text, "a line of more than 1 MiB")
+
+    def drain(self) -> Iterator[RunSamples]:
+        """Yield samples of the tables that are complete, and of those that are large."""
+        for source in self.sources.values():
+            while source.finished:
+                yield from source.finished.pop(0).finish()
+            if source.table is not None and len(source.table.rows) >= BATCH_ROWS:
+                yield from source.table.emit()
+
+    def end(self) -> None:
+        """End the file: finish all tables, and add the flags of NCCL's log and diagnostics."""
+        for source in self.sources.values():
+            source.end_run("the file ends in the middle of a row")
+        self.facts.finish()
+        for alarm in alarms(self.facts):
+            self.report.flag(
+                FlagKind.NOTE if alarm.chosen else FlagKind.COLLAPSED,
+                f"{alarm.sentence}. Look at: {alarm.look_at}",
+                alarm.line or 0,
+            )
+        for remark, broken in remarks(self.diagnostics.reports).items():
+            sentence = f"NCCL's diagnostics report: {remark}"
+            self.report.flag(FlagKind.DIAGNOSED, sentence, doubtful=broken)
+
+
+def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
+    """Return the NCCL logs in a file that has nothing else, by host and process id."""
+    logs: dict[tuple[str, int], NcclLog] = {}
+    for _, lines in line_blocks(file):
+        for line in lines:
+            if " NCCL " not in line:
+                continue
+            match = find_log_line(strip_prefix(line)[1])
+            if match is None:
+                continue
+            key = process_key(match["host"], match["pid"])
+            if key not in logs:
+                if len(logs) >= _MAX_SOURCES:
+                    continue
+                logs[key] = NcclLog()
+            if not logs[key].lines:
+                logs[key].stamps.add(stamp_of(line, line.find(" NCCL ")))
+            logs[key].observe(match.string[match.end() :])
+    return logs

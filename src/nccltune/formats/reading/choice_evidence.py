@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the choice that a table was made with, from all evidence.
+
+The evidence, the strongest first: NCCL's log of the run, the command line, `--choice`, the file
+name. If two pieces of evidence contradict each other, the table gets no label and is not read.
+"""
+
+from itertools import combinations
+from typing import NamedTuple, TypeVar
+
+from nccltune.formats.nccl_log.messages import RanChoice
+from nccltune.formats.nccl_log.run_settings import NcclLog, forced
+from nccltune.formats.reading.command_lines import CommandFound
+from nccltune.formats.reading.context import ReadOptions
+from nccltune.formats.reading.file_names import NamedChoice, named_choice
+from nccltune.formats.reading.file_report import FileReport, FlagKind
+from nccltune.formats.text.lines import visible
+from nccltune.model.choice import (
+    ALGORITHMS,
+    DEFAULT,
+    PROTOCOLS,
+    Algorithm,
+    AnyChoice,
+    Choice,
+    Protocol,
+    choice_label,
+)
+from nccltune.model.collective import Collective
+
+Word = TypeVar("Word", Algorithm, Protocol)
+_HINT = "give --choice, or log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING"
+
+
+class Label(NamedTuple):
+    """The choice that a table was made with.
+
+    If `choice` is None, each row needs a choice line of NCCL's log. `problem` is the reason that
+    there is no choice. With `refused`, no row gets a label at all.
+    """
+
+    choice: AnyChoice | None
+    problem: str = ""
+    problem_kind: FlagKind = FlagKind.CHOICE_UNKNOWN
+    refused: bool = False
+
+
+class _Claim(NamedTuple):
+    """The choices that one piece of evidence allows.
+
+    `said` describes the evidence in messages. `algorithms` and `protocols` are those that it allows
+    (None: no limit). `whole` is `default`, `tuned` or one choice, if the evidence names one.
+    `vague` evidence concerns the choice but does not identify it. `forces` is False for a label
+    that does not force NCCL: `--choice` and the file name.
+    """
+
+    said: str
+    algorithms: frozenset[Algorithm] | None = None
+    protocols: frozenset[Protocol] | None = None
+    whole: AnyChoice | None = None
+    vague: bool = False
+    forces: bool = True
+
+    @property
+    def one(self) -> bool:
+        """Return whether one algorithm or one protocol is left: then NCCL did not choose freely."""
+        return any(
+            some is not None and len(some) == 1 for some in (self.algorithms, self.protocols)
+        )
+
+
+def find_label(
+    collective: Collective,
+    log: NcclLog,
+    command: CommandFound | None,
+    options: ReadOptions,
+    name: str,
+    report: FileReport,
+    line: int,
+) -> Label:
+    """Return the choice of a table, and add flags for doubts to `report`.
+
+    Without any evidence the choice is the default.
+    """
+    if options.choice is not None and options.started_here:
+        return Label(options.choice)
+    if log.conflict is not None:
+        return _conflict(f"NCCL's log: {log.conflict}")
+    named = named_choice(name)
+    claims = [
+        *_of_settings("NCCL's log has", log.algorithms, log.protocols, collective),
+        *_of_command(command, collective),
+        *_of_choice("--choice is", options.choice),
+        *_of_name(named),
+    ]
+    for one, other in combinations(claims, 2):
+        if _contradict(one, other):
+            return _conflict(f"{one.said}, but {other.said}")
+    settled = _combine(claims)
+    if isinstance(settled, Choice) and not any(claim.forces for claim in claims):
+        ran = log.choices_of(collective)
+        if ran and settled.without_channels() not in ran:
+            listed = ", ".join(sorted(choice.label for choice in ran))
+            return _conflict(f"NCCL's log states that {listed} ran, but {claims[0].said}")
+        silent = log.algorithms is None and log.protocols is None and log.tuner is None
+        if silent and not ran and (log.whole_environment or log.settings):
+            where = "the environment has" if log.whole_environment else "NCCL's log lists"
+            report.flag(
+                FlagKind.CHOICE_UNCONFIRMED,
+                f"{claims[0].said}, but {where} settings without NCCL_ALGO and NCCL_PROTO",
+                line,
+            )
+    if settled is not None:
+        if not isinstance(settled, Choice):
+            _flag_limits(claims, report, line)
+        return Label(settled)
+    partial = [claim for claim in claims if claim.one]
+    if partial:
+        said = " and ".join(claim.said for claim in partial)
+        return Label(None, f"{said}: nothing names the rest, so the choice is unknown; {_HINT}")
+    vague = next((claim for claim in claims if claim.vague), None)
+    if vague is not None and not log.would_tell:
+        return Label(None, f"{vague.said}: the choice is unknown; {_HINT}")
+    _flag_limits(claims, report, line)
+    _flag_default(log, report, line)
+    return Label(DEFAULT)
+
+
+def _conflict(sentence: str) -> Label:
+    return Label(None, f"{sentence}: the table is not read", FlagKind.CHOICE_CONFLICT, True)
+
+
+def _of_settings(
+    said: str, algorithms: str | None, protocols: str | None, collective: Collective
+) -> list[_Claim]:
+    """Return the claim of `NCCL_ALGO` and `NCCL_PROTO`; no claim if they are not set."""
+    both = (("NCCL_ALGO", algorithms), ("NCCL_PROTO", protocols))
+    words = [f"{key}={visible(value, 60)}" for key, value in both if value]
+    if not words:
+        return []
+    said = f"{said} {' and '.join(words)}"
+    limits = forced(algorithms, protocols, collective)
+    if limits.choice is not None:
+        choice = limits.choice
+        return [_Claim(said, frozenset({choice.algorithm}), frozenset({choice.protocol}), choice)]
+    if limits.algorithms is None and limits.protocols is None:
+        # The words are unknown to NCCL, or they concern another collective.
+        return [] if any(":" in word for word in words) else [_Claim(said, vague=True)]
+    return [_Claim(said, limits.algorithms, limits.protocols)]
+
+
+def _of_command(command: CommandFound | None, collective: Collective) -> list[_Claim]:
+    if command is None:
+        return []
+    said = f"line {command.line} has"
+    if command.unknown:
+        return [_Claim(f"line {command.line} sets NCCL_ALGO or NCCL_PROTO", vague=True)]
+    return _of_settings(said, command.algorithms, command.protocols, collective)
+
+
+def _of_choice(said: str, choice: AnyChoice | None) -> list[_Claim]:
+    if choice is None:
+        return []
+    said = f"{said} {choice_label(choice)}"
+    if not isinstance(choice, Choice):
+        return [_Claim(said, whole=choice, forces=False)]
+    algorithms, protocols = frozenset({choice.algorithm}), frozenset({choice.protocol})
+    return [_Claim(said, algorithms, protocols, choice, forces=False)]
+
+
+def _of_name(named: NamedChoice | None) -> list[_Claim]:
+    if named is None:
+        return []
+    shown = visible(named.name, 60)
+    if named.unclear:
+        said = f"the name {shown!r} has words of a choice, and others"
+        return [_Claim(said, vague=True, forces=False)]
+    if named.choice is not None:
+        return _of_choice(f"the name {shown!r} states", named.choice)
+    algorithm, protocol = named.algorithm, named.protocol
+    return [
+        _Claim(
+            f"the name {shown!r} states {algorithm or protocol}",
+            None if algorithm is None else frozenset({algorithm}),
+            None if protocol is None else frozenset({protocol}),
+            forces=False,
+        )
+    ]
+
+
+def _contradict(one: _Claim, other: _Claim) -> bool:
+    if one.vague or other.vague:
+        return False
+    free = [claim for claim in (one, other) if claim.whole in (DEFAULT, "tuned")]
+    if len(free) == 2:
+        return one.whole != other.whole
+    if free:
+        return (other if free[0] is one else one).one
+    return _disjoint(one.algorithms, other.algorithms) or _disjoint(one.protocols, other.protocols)
+
+
+def _disjoint(one: frozenset[Word] | None, other: frozenset[Word] | None) -> bool:
+    return one is not None and other is not None and not one & other
+
+
+def _combine(claims: list[_Claim]) -> AnyChoice | None:
+    """Return the choice that consistent claims leave; None if they leave several.
+
+    Only `--choice` can name a number of channels, so a choice with channels takes precedence.
+    """
+    given = [claim.whole for claim in claims if claim.whole is not None]
+    detailed = [whole for whole in given if isinstance(whole, Choice)]
+    if detailed:
+        return next((item for item in detailed if item != item.without_channels()), detailed[0])
+    if given:
+        return given[0]
+    algorithms: frozenset[Algorithm] = frozenset(ALGORITHMS)
+    protocols: frozenset[Protocol] = frozenset(PROTOCOLS)
+    for claim in claims:
+        algorithms = algorithms if claim.algorithms is None else algorithms & claim.algorithms
+        protocols = protocols if claim.protocols is None else protocols & claim.protocols
+    if len(algorithms) == 1 and len(protocols) == 1:
+        return Choice(next(iter(algorithms)), next(iter(protocols)))
+    return None
+
+
+def _flag_limits(claims: list[_Claim], report: FileReport, line: int) -> None:
+    for claim in claims:
+        if claim.algorithms is not None or claim.protocols is not None:
+            sentence = f"{claim.said}: the default could not choose freely"
+            report.flag(FlagKind.CHOICE_RESTRICTED, sentence, line)
+
+
+def _flag_default(log: NcclLog, report: FileReport, line: int) -> None:
+    if log.tuner is not None:
+        report.flag(
+            FlagKind.TUNER_LOADED,
+            f"the tuner plugin {log.tuner!r} was loaded: what is called default here is what it"
+            " decided (give --choice tuned if that is meant)",
+            line,
+        )
+    elif not log.would_tell:
+        report.flag(
+            FlagKind.CHOICE_ASSUMED,
+            "nothing names the choice it was made with: taken as the default (else give --choice)",
+            line,
+        )
+
+
+def label_of_row(
+    label: AnyChoice | None, ran: RanChoice | None, report: FileReport, line: int
+) -> tuple[AnyChoice | None, Choice | None]:
+    """Return the label of one row, and the choice that ran (None if it is unknown).
+
+    `label` is the label of the table (None: only a part was forced). `ran` is what the log shows
+    for the row. If another choice ran than the forced one, the row gets the choice that ran.
+    Channels are returned but not compared, because NCCL uses fewer for small messages.
+    """
+    forced_one = isinstance(label, Choice)
+    if isinstance(ran, str):
+        report.flag(
+            FlagKind.TUNER_BYPASSED,
+            f"a {ran} ran, which NCCL chooses without algorithm, protocol or tuner",
+            line,
+        )
+        return (DEFAULT if label is None or forced_one else label), None
+    if ran is None:
+        return label, None
+    plain = ran.without_channels()
+    if label is None:
+        return plain, ran
+    if isinstance(label, Choice) and label.without_channels() != plain:
+        report.flag(
+            FlagKind.CHOICE_OVERRIDDEN,
+            f"{label.label} was asked for, but the log states that {plain.label} ran:"
+            " named by what ran",
+            line,
+        )
+        return plain, ran
+    return label, ran

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the collective in the name of a file or of a program."""
+
+import re
+from pathlib import PurePath
+
+from nccltune.model.collective import Collective
+
+_COLLECTIVES = (
+    (re.compile(r"all[-_ ]?reduce"), Collective.ALLREDUCE),
+    (re.compile(r"all[-_ ]?gather"), Collective.ALLGATHER),
+    (re.compile(r"reduce[-_ ]?scatter"), Collective.REDUCESCATTER),
+    (re.compile(r"all[-_ ]?to[-_ ]?all[-_ ]?v(?![a-z])"), Collective.ALLTOALLV),
+    (re.compile(r"all[-_ ]?to[-_ ]?all"), Collective.ALLTOALL),
+    (re.compile(r"broadcast|bcast"), Collective.BROADCAST),
+    (re.compile(r"send[-_ ]?recv"), Collective.SENDRECV),
+    (re.compile(r"hypercube"), Collective.HYPERCUBE),
+    (re.compile(r"scatter"), Collective.SCATTER),
+    (re.compile(r"gather"), Collective.GATHER),
+    (re.compile(r"(?<![a-z])reduce"), Collective.REDUCE),
+)
+
+
+def collective_of_name(name: str) -> Collective | None:
+    """Return the collective in a file's name, else in its nearest folder's; None if in none."""
+    for part in reversed(PurePath(name).parts):
+        rest = part.lower()
+        for pattern, collective in _COLLECTIVES:
+            if pattern.search(rest):
+                return collective
+    return None
+
+
+def collective_of_program(program: str) -> Collective | None:
+    """Return the collective of an nccl-tests binary (`all_reduce_perf_mpi`); None if unknown."""
+    stem = PurePath(program).name.partition("_perf")[0].replace("_", "")
+    return next((item for item in Collective if item.value == stem), None)

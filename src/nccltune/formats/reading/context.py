@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every reader gets: the file, the user's options, and the report to fill."""
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.reading.file_report import FileReport
+from nccltune.formats.reading.runs import RunSamples
+from nccltune.model.choice import AnyChoice
+from nccltune.model.collective import Collective
+
+Progress = Callable[[int], None]
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's options for the inputs. None: the inputs themselves decide.
+
+    - `choice` and `collective` apply to every table.
+    - `started_here`: nccltune started the program itself. Then `choice` is what it requested, and
+      it is not compared with other evidence.
+    - `per_iteration`: make a sample of each iteration in an nccl-tests JSON file, instead of one
+      sample of their mean.
+    """
+
+    study: str
+    choice: AnyChoice | None = None
+    collective: Collective | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+    per_iteration: bool = False
+    started_here: bool = False
+
+
+class Context(msgspec.Struct, kw_only=True):
+    """The context of one file that is read.
+
+    - `name`: the file's path below the folder that the user named. It is evidence for the choice
+      and the collective.
+    - `logs`: NCCL logs that were read from files of their own, by (host, process id).
+    - `modified`: the time of the file in seconds since 1970.
+    """
+
+    name: str
+    options: ReadOptions
+    report: FileReport
+    logs: dict[tuple[str, int], NcclLog] = {}
+    progress: Progress | None = None
+    modified: float | None = None
+
+
+class Reader(Protocol):
+    """A reader of one format. It reads a file to its end and yields samples in bounded batches.
+
+    Unreadable lines go to the report of the context. If the file is invalid as a whole, the reader
+    raises InputError. The file is seekable and at its start.
+    """
+
+    def __call__(self, file: BinaryIO, context: Context) -> Iterator[RunSamples]:
+        """Yield the samples of `file` in batches."""
+        ...

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the choice in a file name, if every word of the name is known.
+
+A wrong label is worse than none. So `fat_tree_simple`, `not-tree_ll` and `tree_vs_ring` give no
+choice, and not the default either.
+"""
+
+import re
+from functools import lru_cache
+from pathlib import PurePath
+from typing import NamedTuple
+
+from nccltune.model.choice import (
+    DEFAULT,
+    TUNED_RUN,
+    Algorithm,
+    AnyChoice,
+    Choice,
+    Protocol,
+)
+
+
+class NamedChoice(NamedTuple):
+    """The choice in a name: a whole `choice`, or only one of `algorithm` and `protocol`.
+
+    `unclear` marks a name that has words of a choice, but from which no choice can be read.
+    """
+
+    name: str
+    choice: AnyChoice | None = None
+    algorithm: Algorithm | None = None
+    protocol: Protocol | None = None
+    unclear: bool = False
+
+
+_ALGORITHMS = {
+    "tree": Algorithm.TREE,
+    "ring": Algorithm.RING,
+    "collnetdirect": Algorithm.COLLNET_DIRECT,
+    "collnetchain": Algorithm.COLLNET_CHAIN,
+    "nvls": Algorithm.NVLS,
+    "nvlstree": Algorithm.NVLS_TREE,
+    "pat": Algorithm.PAT,
+}
+_PROTOCOLS = {"ll": Protocol.LL, "ll128": Protocol.LL128, "simple": Protocol.SIMPLE}
+_WHOLE = ("default", "tuned")
+_CHOICE_WORDS = (*_ALGORITHMS, *_PROTOCOLS, *_WHOLE)
+# Words that carry no information about the choice, including pieces of compound words.
+_OTHER = """
+nccl tests test nt perf mpi bench benchmark benchmarks log logs out output result results res
+data raw file files txt text json jsonl csv tsv dat md err stdout stderr print console all
+reduce allreduce gather allgather scatter reducescatter broadcast bcast sendrecv send recv
+alltoall alltoallv hypercube to run runs rep reps repeat repeats round rounds iteration
+iterations iter iters sweep sweeps trial trials sample samples measurement measurements series
+pass cycle cycles attempt part algo algos algorithm proto protocol choice forced force size
+sizes bytes defaults node nodes rank ranks gpu gpus proc procs process np channels channel intra
+inter single multi internode intranode slurm job jobs host ib roce eth tcp socket sockets nvlink
+pcie nvidia dgx hgx rtx cluster cuda driver lib float half double bfloat int uint fp bf float16
+float32 float64 fp16 fp32 fp64 bf16 bfloat16 int8 uint8 int32 int64 sum prod avg max min inplace
+place jan feb mar apr may jun jul aug sep oct nov dec january february march april june july
+august september october november december mon tue wed thu fri sat sun am pm utc first second
+third last final new old one two four eight a b c d x n graph graphs registered standard input
+"""
+_OTHER_WORDS = frozenset(_OTHER.split())
+_SIZED = re.compile(
+    r"\d+(?:[bkmgt]|[kmgt]i?b|[kmgt]i|n|nn|nodes?|gpus?|ranks?|r|p|procs?|ch|channels?|ctas?|"
+    r"iters?|it|w|st|nd|rd|th|h|s|min|us|ms)?"
+    r"|(?:n|nodes?|gpus?|np|g|ranks?|r|run|rep|round|repeat|iter|try|trial|take|part|v|version|"
+    r"job|step|seed|ch|channels?|nch|rail|cycle|pass|o|e|x|b|m|t|i|w|p|f)\d+"
+    r"|\d+(?:x\d+)+|x\d+|\d+x"
+    r"|(?:\d+x)?(?:dgx|hgx|rtx|gb|gh|mi|h|a|b|v|l|p|t)\d{1,4}[a-z]?(?:x\d+)?"
+    r"|\d{8}t\d{4,6}z?|t\d{4,6}z?"
+    r"|[a-z]{1,16}\d{2,12}|(?=[a-f]*\d)[0-9a-f]{7,40}"  # hosts, job numbers, hashes
+)
+_NEGATIONS = ("no", "not", "non", "un", "anti", "without", "sans", "wo", "never", "de")
+_LONGEST_WORD = 64
+
+
+def named_choice(name: str) -> NamedChoice | None:
+    """Return the choice in a file's name, else in the name of its nearest folder.
+
+    A choice is an algorithm and a protocol (`nt_Tree-LL128.txt`), or `default`, or `tuned`. The
+    name must not have unknown words. Return None if no part of the path has a word of a choice. A
+    folder can complete a file's name: `Tree/LL128.txt`.
+    """
+    half: NamedChoice | None = None
+    for part in reversed(PurePath(name).parts):
+        found = _of_part(part)
+        if found is None:
+            continue
+        if half is None:
+            if found.choice is not None or found.unclear:
+                return found
+            half = found
+            continue
+        if found.unclear or found.choice is not None:
+            return half
+        algorithm = half.algorithm or found.algorithm
+        protocol = half.protocol or found.protocol
+        if algorithm is None or protocol is None:
+            return half
+        return NamedChoice(f"{found.name}/{half.name}", Choice(algorithm, protocol))
+    return half
+
+
+def _of_part(part: str) -> NamedChoice | None:
+    words: list[str] = []
+    unknown = suspicious = False
+    for word in re.findall(r"[a-z0-9]+", part.lower()):
+        pieces = _pieces(word)
+        if pieces is None:
+            unknown = True
+            suspicious = suspicious or _hides_choice(word)
+        else:
+            words += pieces
+    words = _joined(words)
+    algorithms = {_ALGORITHMS[word] for word in words if word in _ALGORITHMS}
+    protocols = {_PROTOCOLS[word] for word in words if word in _PROTOCOLS}
+    whole = {word for word in words if word in _WHOLE}
+    if not (algorithms or protocols or whole or suspicious):
+        return None
+    unclear = NamedChoice(part, unclear=True)
+    if unknown or suspicious or len(algorithms) > 1 or len(protocols) > 1 or len(whole) > 1:
+        return unclear
+    if whole:
+        if algorithms or protocols:
+            return unclear
+        return NamedChoice(part, DEFAULT if whole == {"default"} else TUNED_RUN)
+    algorithm = next(iter(algorithms), None)
+    protocol = next(iter(protocols), None)
+    if algorithm is not None and protocol is not None:
+        return NamedChoice(part, Choice(algorithm, protocol))
+    return NamedChoice(part, algorithm=algorithm, protocol=protocol)
+
+
+def _joined(words: list[str]) -> list[str]:
+    """Join the words of an algorithm with two words: `nvls tree`, `collnet direct`."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] + word in ("nvlstree", "collnetdirect", "collnetchain"):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined
+
+
+@lru_cache(maxsize=4096)
+def _pieces(word: str) -> list[str] | None:
+    """Split a word into its words of a choice (`ringsimple`); None if a part of it is unknown."""
+    if word in _CHOICE_WORDS or word in ("collnet", "direct", "chain"):
+        return [word]
+    if re.fullmatch(r"(?:tree|ring|nvls|pat|simple|default|tuned)\d{1,3}", word):
+        return [word.rstrip("0123456789")]
+    if word in _OTHER_WORDS or _SIZED.fullmatch(word):
+        return []
+    if len(word) > _LONGEST_WORD:
+        return None
+    # `ways[end]` is a split of the first `end` letters. One-letter pieces would match any word.
+    known = [*_CHOICE_WORDS, *(other for other in _OTHER_WORDS if len(other) > 2)]
+    ways: list[list[str] | None] = [[], *([None] * len(word))]
+    for end in range(1, len(word) + 1):
+        for piece in sorted(known, key=len, reverse=True):
+            start = end - len(piece)
+            if start >= 0 and word.startswith(piece, start) and (way := ways[start]) is not None:
+                ways[end] = [*way, piece]
+                break
+        else:
+            digits = re.search(r"(?<=[a-z])\d+$", word[:end])
+            if digits is not None and (way := ways[digits.start()]) is not None:
+                ways[end] = way
+    found = ways[len(word)]
+    return None if found is None else [piece for piece in found if piece in _CHOICE_WORDS]
+
+
+def _hides_choice(word: str) -> bool:
+    """Return whether an unknown word contains a word of a choice (`notree`, `untuned`)."""
+    for choice in _CHOICE_WORDS:
+        if word.removesuffix(choice) in _NEGATIONS:
+            return True
+        # Many English words end in `ring`, and there are networks with the name `fattree`.
+        if len(choice) < 4 or choice == "ring":
+            continue
+        if word.startswith(choice) or (choice != "tree" and word.endswith(choice)):
+            return True
+    return False

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The platform facts that a run shows, and whether two runs are of one platform.
+
+If both runs show a fact and it differs, the runs are of two platforms. A fact that only one run
+shows is no difference. If it matters, `formats.importing.suspect` reports it as a doubt.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.model.platform import Platform
+
+IRRELEVANT_SETTINGS = (
+    "NCCL_ALGO",
+    "NCCL_COMM_ID",
+    "NCCL_CONF_FILE",
+    "NCCL_DEBUG",
+    "NCCL_GRAPH_DUMP_FILE",
+    "NCCL_HOME",
+    "NCCL_HOSTID",
+    "NCCL_INCLUDE_DIR",
+    "NCCL_INSPECTOR",
+    "NCCL_LIB_DIR",
+    "NCCL_PROFILE",
+    "NCCL_PROTO",
+    "NCCL_RAS_",
+    "NCCL_ROOT",
+    "NCCL_RUN_",
+    "NCCL_TESTS_",
+    "NCCL_TOPO_DUMP_FILE",
+    "NCCL_TUNER_",
+    "NCCL_VERSION",
+)
+"""Prefixes of settings that do not make a platform different.
+
+They are of logs and dumps, settings that a sweep changes between runs (`NCCL_ALGO`, `NCCL_PROTO`,
+the tuner), addresses, and variables that are no NCCL settings. An example of the last is
+NCCL_VERSION, which CUDA's images set to the version that they contain.
+"""
+# Names that are created for each start of a container or pod do not identify a machine: Docker's
+# ids, pods of a Deployment or Job, workers of the MPI Operator and of a JobSet.
+_MADE_NAME = re.compile(
+    r"(?=[0-9a-f]*\d)[0-9a-f]{12}"
+    r"|.+-(?=[a-z0-9]*\d)(?=[a-z0-9]*[a-z])[bcdfghjklmnpqrstvwxz2456789]{5}"
+    r"|.+-worker-\d+(?:-\d+)?"
+    r"|.+-launcher"
+)
+
+
+class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The platform facts of one run. None or an empty value: the run does not show the fact.
+
+    - `nccl`: the NCCL version that ran.
+    - `driver`: the CUDA version of the driver.
+    - `nics`: one text for each list of NICs that a host logged.
+    - `hosts`: hashes of all host names.
+    - `first_host`: the hash of rank 0's host name, with the tool's name before another kind of
+      hash.
+    - `ranks_per_host`: the number of ranks on each host.
+    - `gpus`: the PCI bus numbers of the GPUs.
+    - `gpus_per_process`: the number of GPUs of one process.
+    - `settings_by`: the source of `settings`, `log` or `environment`. A log names only the settings
+      that NCCL read.
+    """
+
+    gpu: str | None = None
+    nccl: str | None = None
+    driver: str | None = None
+    network: str | None = None
+    nics: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    first_host: str | None = None
+    ranks_per_host: str | None = None
+    gpus: str | None = None
+    gpus_per_process: int | None = None
+    emulated: bool | None = None
+    replay: str | None = None
+    settings: dict[str, str] = {}
+    settings_by: str | None = None
+
+
+class Subject(NamedTuple):
+    """The facts of a run with its scale and collective. `free`: NCCL chose freely."""
+
+    facts: PlatformFacts
+    nodes: int | None = None
+    ranks: int | None = None
+    collective: str | None = None
+    free: bool = False
+
+
+class Difference(NamedTuple):
+    """A fact that differs between two runs, with both values as texts."""
+
+    fact: str
+    first: str
+    second: str
+
+
+_PLAIN = {
+    "gpu": "GPU",
+    "nccl": "NCCL",
+    "driver": "CUDA driver version",
+    "network": "network",
+    "replay": "replay of",
+}
+_AT_ONE_SCALE = {
+    "ranks_per_host": "ranks of each host",
+    "gpus": "GPUs by PCI bus",
+    "gpus_per_process": "GPUs of a process",
+}
+FACT_WORDS = {
+    **_PLAIN,
+    "hosts": "hosts",
+    "nics": "NICs",
+    "settings": "NCCL settings",
+}
+"""The facts whose absence may cause a doubt, with their names in messages."""
+
+
+def machine_name(host: str) -> str | None:
+    """Return the short name of a machine; None if it was created for one start of a container."""
+    short = host.partition(".")[0]
+    return None if not short or _MADE_NAME.fullmatch(short) else short
+
+
+def relevant_settings(settings: dict[str, str], *, restricted: bool = False) -> dict[str, str]:
+    """Return the settings that belong to the platform.
+
+    `restricted` means that `NCCL_ALGO` or `NCCL_PROTO` limit the default instead of forcing a
+    choice.
+    """
+    return {
+        name: value
+        for name, value in sorted(settings.items())
+        if not name.startswith(IRRELEVANT_SETTINGS)
+        or (restricted and name in ("NCCL_ALGO", "NCCL_PROTO"))
+    }
+
+
+def facts_of_platform(platform: Platform, *, measured: bool) -> PlatformFacts:
+    """Return the facts in platform.json.
+
+    `measured` means that a bench wrote the file; a bench sees the whole environment. Otherwise the
+    file was made from imported files.
+    """
+    emulated = True if platform.emulated_nodes else False if measured else None
+    return PlatformFacts(
+        gpu=platform.gpu,
+        nccl=platform.nccl_version,
+        network=platform.network,
+        emulated=emulated,
+        replay=platform.replay or ("no recording" if measured else None),
+        settings=relevant_settings(platform.settings),
+        settings_by="environment" if measured else "log" if platform.settings else None,
+    )
+
+
+def differences(one: Subject, other: Subject) -> list[Difference]:
+    """Return the facts that both runs show and that differ, the plainest facts first."""
+    a, b = one.facts, other.facts
+    found = [
+        Difference(words, str(first), str(second))
+        for name, words in _PLAIN.items()
+        if (first := getattr(a, name)) is not None
+        and (second := getattr(b, name)) is not None
+        and first != second
+    ]
+    same_scale = None not in (one.nodes, one.ranks) and (one.nodes, one.ranks) == (
+        other.nodes,
+        other.ranks,
+    )
+    if same_scale:
+        found += [
+            Difference(words, str(first), str(second))
+            for name, words in _AT_ONE_SCALE.items()
+            if (first := getattr(a, name)) is not None
+            and (second := getattr(b, name)) is not None
+            and first != second
+        ]
+        if a.emulated is not None and b.emulated is not None and a.emulated != b.emulated:
+            found.append(Difference("emulated nodes", _yes(a.emulated), _yes(b.emulated)))
+    if _other_hosts(a, b, same_scale):
+        found.append(Difference("hosts", _host_words(a), _host_words(b)))
+    if a.nics and b.nics and not set(a.nics) & set(b.nics):
+        found.append(Difference("NICs", "; ".join(a.nics), "; ".join(b.nics)))
+    found += _settings(one, other, same_scale)
+    return found
+
+
+def missing_facts(subject: Subject) -> set[str]:
+    """Return the names of the facts in `FACT_WORDS` that a run does not show."""
+    facts = subject.facts
+    missing = {name for name in _PLAIN if getattr(facts, name) is None} - {"replay"}
+    if not facts.hosts and facts.first_host is None:
+        missing.add("hosts")
+    if not facts.nics:
+        missing.add("nics")
+    if facts.settings_by is None:
+        missing.add("settings")
+    return missing
+
+
+def _other_hosts(a: PlatformFacts, b: PlatformFacts, same_scale: bool) -> bool:
+    """Return whether the hosts cannot be of one set of machines.
+
+    A run at a smaller scale may use some of the hosts of a larger one.
+    """
+    first, second = set(a.hosts), set(b.hosts)
+    if first and second:
+        return first != second if same_scale else not (first <= second or second <= first)
+    for whole, part in ((first, b.first_host), (second, a.first_host)):
+        if whole and part is not None and " " not in part and same_scale:
+            return part not in whole
+    if first or second or a.first_host is None or b.first_host is None:
+        return False
+    if (" " in a.first_host) != (" " in b.first_host):
+        return False
+    return same_scale and a.first_host != b.first_host
+
+
+def _host_words(facts: PlatformFacts) -> str:
+    hashes = facts.hosts or ((facts.first_host or "").rpartition(" ")[2],)
+    shown = ", ".join(item[:6] for item in hashes[:4]) + (", ..." if len(hashes) > 4 else "")
+    noun = "host" if len(hashes) == 1 else "hosts"
+    return f"{len(hashes)} {noun} (hash {shown})"
+
+
+def _settings(one: Subject, other: Subject, same_scale: bool) -> list[Difference]:
+    a, b = one.facts, other.facts
+    if a.settings_by is None or b.settings_by is None:
+        return []
+    names = sorted(a.settings.keys() | b.settings.keys())
+    found = []
+    alike = same_scale and one.collective == other.collective
+    for name in names:
+        if name in ("NCCL_ALGO", "NCCL_PROTO") and not (one.free and other.free):
+            continue
+        first, second = a.settings.get(name), b.settings.get(name)
+        if first is not None and second is not None:
+            differ = first != second
+        else:
+            # A log leaves out settings that NCCL never reads at this scale or for this collective.
+            silent = b if second is None else a
+            loud = a if second is None else b
+            by_log = silent.settings_by == "log"
+            differ = not by_log or (alike and loud.settings_by == "log")
+        if differ:
+            found.append(Difference(name, first or "not set", second or "not set"))
+    return found
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+class PlatformGroups:
+    """Runs grouped by platform. Runs of one group have no fact that differs.
+
+    `members[group]` has the different subjects of a group, each with the names of its files.
+    """
+
+    def __init__(self) -> None:
+        self.members: list[dict[bytes, tuple[Subject, list[str]]]] = []
+
+    def put(self, index: int, name: str, subject: Subject) -> int:
+        """Add the facts of a file to the group `index`, which may be a new one; return `index`."""
+        while len(self.members) <= index:
+            self.members.append({})
+        # Most runs show the same facts. They share one entry and are compared once.
+        key = msgspec.json.encode((subject[1:], subject.facts))
+        _, names = self.members[index].setdefault(key, (subject, []))
+        names.append(name)
+        return index
+
+    def fitting(self, subject: Subject) -> list[int]:
+        """Return the groups that a run may belong to."""
+        return [
+            index
+            for index, members in enumerate(self.members)
+            if not any(differences(member, subject) for member, _ in members.values())
+        ]
+
+
+def joined(texts: Sequence[str], most: int = 3) -> str:
+    """Return the first `most` different names as a list; it ends with the number of the others."""
+    unique = list(dict.fromkeys(texts))
+    more = len(unique) - most
+    return ", ".join(unique[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def common(values: Iterable[str]) -> str | None:
+    """Return the value if all values are equal; None otherwise, or if there is none."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None

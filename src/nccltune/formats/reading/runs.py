@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs: starts of a measuring program, as far as an imported file shows them.
+
+A run is the unit of replication: its rows share everything that its process had in common. Two
+files with the same rows hold the same run, also if names, line ends or prefixes differ.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from math import floor, log10
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.formats.reading.platform_facts import PlatformFacts
+from nccltune.formats.text.stamps import Stamps
+from nccltune.model.collective import Collective
+from nccltune.model.sample import Sample, Source
+
+_ROW_PRINT = 4
+"""Hex digits in the hash of a row."""
+ROWS_KEPT = 64
+"""Number of first rows of a run whose hashes are kept to identify it."""
+_LEAST_ROWS = 3
+_LEAST_DIGITS = 6.0
+"""Decimal digits from which two runs do not print the same times by chance."""
+_COMMON_DIGITS = 2.5
+"""Leading digits of a time that repeated runs have in common."""
+DEFAULT_ITERATIONS, DEFAULT_WARMUP = 20, 5
+"""Defaults of nccl-tests, for files without a header that states them."""
+
+
+class RunKey(NamedTuple):
+    """The conditions that a run measured. Runs with the same key are repeats of each other."""
+
+    collective: Collective | None
+    nodes: int | None
+    ranks: int | None
+    registered: bool
+    graph: bool
+    choice: str
+
+
+class RunFound:
+    """A run that is being read.
+
+    `samples` is the number of its samples so far. `source` is the source of all its samples; its
+    process id is set later. It is None for samples that have a process id of their own. `seconds`
+    is a lower bound of its run time, from its tables.
+    """
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+        self.process = ""
+        self.in_rounds = False
+        self.collective: Collective | None = None
+        self.nodes: int | None = None
+        self.ranks: int | None = None
+        self.registered = False
+        self.graph = False
+        self.choices: dict[str, int] = {}
+        self.samples = 0
+        self.seconds = 0.0
+        self.stamps = Stamps()
+        self.facts = PlatformFacts()
+        self.prints = ""
+        self.pids = ""
+        self.rows = 0
+        self._digits = 0.0
+
+    def add_row(self, cells: Iterable[object], times: Sequence[float | None]) -> None:
+        """Add a row: its printed cells, and the times among them."""
+        self.rows += 1
+        if self.rows > ROWS_KEPT:
+            return
+        text = "|".join(map(str, cells))
+        self.prints += hashlib.sha256(text.encode()).hexdigest()[:_ROW_PRINT]
+        self._digits += sum(_telling_digits(time) for time in times if time)
+
+    @property
+    def telling(self) -> bool:
+        """Return whether the rows identify the run: no other run has the same rows by chance."""
+        return self.rows >= _LEAST_ROWS and self._digits >= _LEAST_DIGITS
+
+    @property
+    def choice(self) -> str:
+        """Return the label of most of its samples."""
+        return max(self.choices, key=lambda label: self.choices[label], default="")
+
+    @property
+    def key(self) -> RunKey:
+        """Return the conditions that it measured."""
+        return RunKey(
+            self.collective, self.nodes, self.ranks, self.registered, self.graph, self.choice
+        )
+
+    def saw(self, label: str, number: int) -> None:
+        """Count `number` samples of a choice."""
+        self.samples += number
+        self.choices[label] = self.choices.get(label, 0) + number
+
+    def name(self, text_hash: str) -> None:
+        """Give the run its id.
+
+        `text_hash` identifies the file. It is part of the id if the rows alone could be those of
+        another run.
+        """
+        if not self.process:
+            text = self.pids if self.telling else text_hash
+            self.process = text_id(f"{self.prints} {text}")
+
+
+class RunSamples(NamedTuple):
+    """Samples of one run, in the order of its rows."""
+
+    run: RunFound
+    samples: list[Sample]
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run in `imports.jsonl`.
+
+    - `prints`: hashes of its first rows, 4 hex digits each. Empty if another run could have the
+      same rows by chance.
+    - `pids`: a hash of the process ids in its header. Runs with different `pids` are different.
+    - `at`: when it ran. `clock` is `utc` or `local`; times of the two cannot be compared.
+    - `modified`: the time of its file, in seconds since 1970.
+    - `seconds`: a lower bound of the time that the runs of that file took. Times of files that are
+      imported later are checked with this and `modified`.
+    """
+
+    process: str
+    samples: int
+    prints: str = ""
+    pids: str = ""
+    rows: int = 0
+    collective: Collective | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+    choices: dict[str, int] = {}
+    facts: PlatformFacts = msgspec.field(default_factory=PlatformFacts)
+    at: str | None = None
+    clock: str | None = None
+    modified: float | None = None
+    seconds: float = 0.0
+
+    @property
+    def has_scale(self) -> bool:
+        """Return whether nodes and ranks are known. Samples without them are not compared."""
+        return self.nodes is not None and self.ranks is not None
+
+
+def printed_time(time_us: float, width: int = 7) -> float:
+    """Return a time as nccl-tests prints it (`getFloatStr`, 2.17.3 and later).
+
+    So the rows of its JSON output and of its text output compare equal.
+    """
+    for digits in (2, 1, 0):
+        text = f"{time_us:.{digits}f}"
+        if len(text) <= width:
+            return float(text)
+    return float(f"{time_us:.1e}")
+
+
+def _telling_digits(time_us: float) -> float:
+    """Return how many digits of a printed time differ from run to run."""
+    if not 0.01 <= time_us < 1e12:
+        return 0.0
+    decimals = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
+    expected = floor(log10(time_us)) + 1 + decimals
+    # Round numbers come from a coarse clock or were written by hand.
+    shown = len(f"{time_us:.10g}".replace(".", "").strip("0")) + 1
+    return max(0.0, min(expected, shown, 6) - _COMMON_DIGITS)
+
+
+def text_id(text: str) -> str:
+    """Return an id of a text: the first 16 hex digits of its SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read any text file in bounded memory.
+
+lines.py           split bytes into lines
+cells.py           parse cells of NVIDIA's CSV files
+json_stream.py     read the members of one large JSON object one at a time
+yaml_documents.py  load YAML documents
+prefixes.py        remove prefixes that launchers, containers and log collectors add to a line
+stamps.py          read time stamps at the start of a line
+redact.py          decide which values of NCCL_* settings may be stored
+"""

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove the prefixes that launchers, containers and log collectors add to lines.
+
+| writer | prefix |
+| --- | --- |
+| Open MPI 4 `--tag-output` | `[1,0]<stdout>:` |
+| Open MPI 4 `--timestamp-output` | `Sat Nov 21 01:54:54 2026<stdout>:` |
+| Open MPI 5 `--output` | `[1,0]<stdout>: `, `[1,0][h:pid]<stdout>: `, `[run-h@1,0]<stdout>: ` |
+| `srun -l`, hydra `-l` | `0: `, `[0] ` |
+| torchrun | `[default0]:` |
+| kubectl `logs --prefix` | `[pod/name/container] ` |
+| kubectl `logs --timestamps` | `2024-05-01T12:00:00.000000000Z ` |
+| CRI log files | `2024-05-01T12:00:00.000000000Z stdout F ` |
+| stern | `pod container ` |
+| docker compose | `name-1  \\| ` |
+| `ts`, syslog, journalctl | `Nov 21 01:54:54 `, `Nov 21 01:54:54 host unit[12]: ` |
+| pdsh, clush | `host: ` |
+| Ray, SkyPilot | `(task, rank=0, pid=123) ` |
+
+Prefixes may be combined. A prefix of plain words (pdsh, stern, docker compose) is removed only
+before a line of nccl-tests or NCCL, because before other text it may be part of the text.
+"""
+
+import re
+
+_MOST = 5
+_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
+_TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
+# Prefixes that only a launcher writes: removed before any text.
+_SURE = re.compile(
+    r"[ \t]*(?:\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4} ?)?"  # ctime of --timestamp-output
+    r"(?:\[(?P<tag>[^\]\s]{1,128})\](?:\[[^\]\s]{0,128}\])?)?"
+    r"<(?:stdout|stderr|stddiag)>:"
+    r"|[ \t]*(?P<srun>\d{1,7}):(?=\s|$)"
+    r"|\[(?P<hydra>\d{1,7})\](?=\s|$)"
+    r"|[ \t]*\[(?P<torch>[A-Za-z][\w-]{0,64}\d)\]:"
+    r"|[ \t]*\[(?P<pod>pod/[^\]\s]{1,512})\](?: |$)"
+    rf"|\d{{4}}-\d\d-\d\dT{_TIME}{_ZONE}(?: (?:stdout|stderr) [FP](?= |$))?(?: |$)"
+)
+_LABEL = r"[A-Za-z0-9](?:[\w.-]{0,252}[A-Za-z0-9])?"
+# Prefixes that may also be part of the text: removed only before a line of nccl-tests or NCCL.
+_PLAIN = re.compile(
+    rf"(?:\w{{3}} [ \d]?\d {_TIME}|\d{{4}}-\d\d-\d\d {_TIME}|{_TIME}|\d{{1,12}}\.\d{{3,9}}|"
+    rf"\[\d{{4}}-\d\d-\d\d[T ]{_TIME}{_ZONE}\]|\[{_TIME}\])(?:: | - | )"
+    rf"|[ \t]*(?P<host>{_LABEL}): "
+    rf"|(?P<unit>{_LABEL} [\w@.:-]{{1,128}}\[\d{{1,10}}\]): "
+    rf"|(?P<service>{_LABEL}) {{1,64}}\| ?"
+    r"|(?P<task>\([^()]{0,200}\bpid=\d{1,10}[^()]{0,200}\)) "
+    r"|(?:> ?){1,8}"
+    rf"|(?P<stern>{_LABEL}(?: {_LABEL}){{1,2}}) "
+)
+_CONTENT = re.compile(
+    r"[ \t]{0,64}(?:"
+    r"#|-?\d{1,20}\s{1,64}-?\d{1,20}\s{1,64}[a-z]\w{1,15}(?:\s{1,64}[^\s|]{1,32}){5}"
+    r"|NCCL version \d"
+    r"|[^\s:]{1,300}:\d{1,10}:\d{1,10} (?:\S{1,200} ){0,5}?NCCL (?:INFO|WARN|TRACE) "
+    r"|[^\s:]{1,300}: Test (?:NCCL|CUDA|timeout)|\.\. \S{1,300} pid \d+: Test failure"
+    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]{0,32}\] [^\s:]{1,300}:\d{1,10}:\d{1,10} )"
+)
+_LETTER = re.compile(r"[A-Za-z]")
+# Words of table cells. Text with such a word is part of a table row, not a prefix.
+_CELLS = frozenset(
+    ("float", "half", "double", "bfloat16", "int8", "uint8", "int32", "uint32", "int64", "uint64",
+     "f8e4m3", "f8e5m2", "char", "int", "sum", "prod", "max", "min", "avg", "mulsum", "none", "N",
+     "A")
+)  # fmt: skip
+
+
+def strip_prefix(line: str) -> tuple[str, str]:
+    """Split `line` into the name of its source process (empty: unknown) and its own text.
+
+    Blanks after a prefix are kept, so that all lines of a source have the same column positions.
+    Terminal colours are removed.
+    """
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    source = ""
+    for _ in range(_MOST):
+        match = _SURE.match(line)
+        if match is not None and match.end():
+            tag = match["tag"] or match["srun"] or match["hydra"] or match["torch"] or match["pod"]
+            line = line[match.end() :]
+            if line.startswith((" [", " <")):
+                line = line[1:]
+        else:
+            found = _plain_prefix(line)
+            if found is None:
+                break
+            tag, line = found
+        if tag:
+            source = f"{source}|{tag}" if source else tag
+    return source, line
+
+
+def _plain_prefix(line: str) -> tuple[str, str] | None:
+    """Split off a prefix of plain words if a line of nccl-tests or NCCL follows.
+
+    Return the source (empty: the prefix names none) and the rest; None if there is no such prefix.
+    """
+    if line[:1] in "# \t" and not line.lstrip(" \t")[:1].isalpha():
+        return None
+    match = _PLAIN.match(line)
+    if match is None:
+        return None
+    rest = line[match.end() :]
+    if _CONTENT.match(rest) is None and not _followed(rest):
+        return None
+    words = match["host"] or match["unit"] or match["service"] or match["task"] or match["stern"]
+    if words is None:
+        return "", rest
+    parts = words.split()
+    if match["host"] is not None and rest.startswith("Test "):
+        return None
+    if any(part in _CELLS for part in parts) or not all(map(_LETTER.search, parts)):
+        return None
+    return words, rest
+
+
+def _followed(rest: str) -> bool:
+    """Return whether more prefixes and then a line of nccl-tests or NCCL follow in `rest`."""
+    for _ in range(_MOST - 1):
+        match = _SURE.match(rest)
+        if match is None or not match.end():
+            match = _PLAIN.match(rest)
+        if match is None or not match.end():
+            return False
+        rest = rest[match.end() :]
+        if _CONTENT.match(rest) is not None:
+            return True
+    return False

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the matrix of `nvidia-smi topo -m` and derive the PCI tree from it.
+
+Columns are separated by tabs, or by spaces if the text was pasted. Escape sequences may underline
+the header. Newer drivers add columns after the devices: CPU Affinity, NUMA Affinity, GPU NUMA ID.
+NICs are `NIC0` with a legend below the table. Drivers before 515 print the NICs' own names.
+"""
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from nccltune.formats.text.lines import check_text, encoding_of, visible
+from nccltune.formats.topology.cpu_list import cpus_of, mask_of
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
+
+MAX_BYTES = 1 << 20
+MAX_DEVICES = 128
+# NCCL has no equivalent of NODE: it uses PHB for paths that cross no link between CPUs.
+_DISTANCES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
+_NVLINK = re.compile(r"NV(\d{1,3})")
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_LEGEND = re.compile(r"\s*(NIC\d+)\s*:\s*(\S+)\s*")
+_TRAILING = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+_MOST_LINKS = 18
+"""NVLinks of one GPU, up to Blackwell. A higher total of a row is possible only with NVSwitches."""
+
+
+class SmiDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the matrix: the device's name (for a NIC from the legend) and its other columns."""
+
+    name: str
+    is_gpu: bool
+    index: int
+    cpu_affinity: str | None = None
+    numa: int | None = None
+
+
+class SmiMatrix(msgspec.Struct, frozen=True, kw_only=True):
+    """A matrix. `cells[i][j]` is the connection of device i to device j (`X`, `NV18`, `PIX`)."""
+
+    source: str
+    devices: tuple[SmiDevice, ...]
+    cells: tuple[tuple[str, ...], ...]
+
+
+def read_matrix(data: bytes, source: str) -> SmiMatrix:
+    """Return the matrix in the output of `nvidia-smi topo -m`.
+
+    Raises InputError, with the line, if there is no matrix or if it is truncated.
+    """
+    lines = _lines(data, source)
+    at, names, trailing = find_header(lines, source)
+    legend = nic_names(lines)
+    devices: list[SmiDevice] = []
+    cells: list[tuple[str, ...]] = []
+    for number, line in enumerate(lines[at + 1 :], at + 2):
+        words = line.split()
+        if not words or words[0] not in names:
+            if devices:
+                break
+            continue
+        if words[0] != names[len(devices)]:
+            raise InputError(
+                f"row {words[0]} stands where {names[len(devices)]} belongs",
+                where=f"{source}:{number}",
+                hint="save it whole: nvidia-smi topo -m > FILE",
+            )
+        row, rest = read_row(line, names, trailing, f"{source}:{number}")
+        cells.append(row)
+        devices.append(_device(words[0], legend, rest, devices))
+        if len(devices) == len(names):
+            break
+    if len(devices) < len(names):
+        raise InputError(
+            f"has {len(devices)} rows for {len(names)} columns",
+            where=source,
+            hint="save it whole: nvidia-smi topo -m > FILE",
+        )
+    return SmiMatrix(source=source, devices=tuple(devices), cells=tuple(cells))
+
+
+def nic_names(lines: Iterable[str]) -> dict[str, str]:
+    """Return the names of `NIC0`, ... in the legend below the table."""
+    return {
+        match.group(1): match.group(2)
+        for line in lines
+        if (match := _LEGEND.fullmatch(line)) is not None
+    }
+
+
+def looks_like_matrix(text: str) -> bool:
+    """Return whether a text may be such a matrix: it has a header that begins with GPU0."""
+    return any(_ESCAPE.sub("", line).split()[:1] == ["GPU0"] for line in text.splitlines()[:50])
+
+
+def _lines(data: bytes, source: str) -> list[str]:
+    if len(data) > MAX_BYTES:
+        raise InputError(
+            f"has {len(data)} bytes, more than {MAX_BYTES}",
+            where=source,
+            hint="the output of nvidia-smi topo -m has a few KiB: is this the right file?",
+        )
+    try:
+        check_text(data)
+    except InputError as error:
+        raise InputError(error.message, where=source, hint=error.hint) from None
+    text = data.decode(encoding_of(data[:4]), errors="replace")
+    return [_ESCAPE.sub("", line) for line in text.splitlines()]
+
+
+def find_header(lines: list[str], source: str) -> tuple[int, list[str], list[str]]:
+    """Return the header's index in `lines`, the device names, and the names of the other columns.
+
+    Raises InputError if there is no header, if two devices have the same name, or if there are more
+    than MAX_DEVICES.
+    """
+    for at, line in enumerate(lines):
+        words = line.split()
+        if words[:1] != ["GPU0"] or _is_cell(words[1] if len(words) > 1 else ""):
+            continue
+        cut = [line.find(name) for name in _TRAILING if name in line]
+        names = line[: min(cut)].split() if cut else words
+        if len(names) > MAX_DEVICES or len(set(names)) < len(names):
+            raise InputError(
+                f"the header names {len(names)} devices, not all different or over {MAX_DEVICES}",
+                where=f"{source}:{at + 1}",
+                hint="save it whole: nvidia-smi topo -m > FILE",
+            )
+        return at, names, [name for name in _TRAILING if name in line]
+    raise InputError(
+        "holds no matrix of nvidia-smi: no line begins with GPU0",
+        where=source,
+        hint="save it whole: nvidia-smi topo -m > FILE",
+    )
+
+
+def _is_cell(word: str) -> bool:
+    return word in _DISTANCES or _NVLINK.fullmatch(word) is not None
+
+
+def read_row(
+    line: str, names: list[str], trailing: list[str], where: str
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the cells of a row, and the values of the columns after them.
+
+    With tabs, empty columns keep their positions. Raises InputError if the row is truncated or has
+    unknown words.
+    """
+    # Pasted text may have kept only some of its tabs.
+    by_tabs = len(line.partition("\t")[0].split()) == 1
+    words = line.split("\t") if by_tabs else line.split()
+    words = [word.strip() for word in words]
+    cells = tuple(words[1 : len(names) + 1])
+    if len(cells) < len(names):
+        raise InputError(
+            f"row {words[0]} has {len(cells)} cells for {len(names)} devices",
+            where=where,
+            hint="a terminal may have cut it: nvidia-smi topo -m > FILE",
+        )
+    for cell in cells:
+        if not _is_cell(cell):
+            raise InputError(
+                f"'{visible(cell, 20)}' is no kind of connection",
+                where=where,
+                hint="known are X, NV1 to NV999, PIX, PXB, PHB, NODE and SYS",
+            )
+    rest = dict(zip(trailing, words[len(names) + 1 :], strict=False))
+    return cells, {name: value for name, value in rest.items() if value not in ("", "N/A")}
+
+
+def _device(
+    word: str, legend: dict[str, str], rest: dict[str, str], before: list[SmiDevice]
+) -> SmiDevice:
+    is_gpu = re.fullmatch(r"GPU\d{1,4}", word) is not None
+    index = int(word[3:]) if is_gpu else sum(not device.is_gpu for device in before)
+    numa = rest.get("NUMA Affinity", "")
+    return SmiDevice(
+        name=legend.get(word, word),
+        is_gpu=is_gpu,
+        index=index,
+        cpu_affinity=rest.get("CPU Affinity"),
+        numa=int(numa) if numa.isdecimal() and len(numa) < 7 else None,
+    )
+
+
+def smi_topology(matrix: SmiMatrix, *, sm: int | None = None) -> Topology:
+    """Return the tree that a matrix implies: which devices share a switch, and which share a CPU.
+
+    The matrix has no bus ids (invented here), no link speeds and no NIC speeds; `unread` lists
+    that. `sm` is the compute capability of the GPUs, if it is known.
+    """
+    return _Tree(matrix, sm).topology()
+
+
+class _Tree:
+    """A builder of the tree, which groups devices by distance."""
+
+    def __init__(self, matrix: SmiMatrix, sm: int | None) -> None:
+        self.matrix = matrix
+        self.sm = sm
+        self.switches = 0
+        self.uneven: list[str] = []
+
+    def distance(self, one: int, other: int) -> int:
+        """Return the PCIe distance of two devices. An NVLink cell hides it; then it is derived."""
+        cells = (self.matrix.cells[one][other], self.matrix.cells[other][one])
+        known = [_DISTANCES[cell] for cell in cells if cell in _DISTANCES]
+        if known:
+            return max(known)
+        return self._behind_nvlink(one, other)
+
+    def _behind_nvlink(self, one: int, other: int) -> int:
+        """Return the distance of two GPUs with NVLink, from a third device or the NUMA nodes."""
+        bound = _DISTANCES["SYS"]
+        for third in range(len(self.matrix.devices)):
+            pair = [self.matrix.cells[third][place] for place in (one, other)]
+            if third in (one, other) or any(cell not in _DISTANCES for cell in pair):
+                continue
+            near, far = sorted(_DISTANCES[cell] for cell in pair)
+            # In a tree, the two largest of three distances are equal.
+            if near < far:
+                return far
+            bound = min(bound, far)
+        numas = [self.matrix.devices[place].numa for place in (one, other)]
+        affinities = [self.matrix.devices[place].cpu_affinity for place in (one, other)]
+        same = numas[0] == numas[1] and affinities[0] == affinities[1]
+        return min(bound, _DISTANCES["NODE"] if same else _DISTANCES["SYS"])
+
+    def groups(self, members: list[int], limit: int) -> list[list[int]]:
+        """Return groups of members whose distance is at most `limit`, in order."""
+        found: list[list[int]] = []
+        for member in members:
+            near = [
+                group
+                for group in found
+                if any(self.distance(member, other) <= limit for other in group)
+            ]
+            joined = sorted([member, *(other for group in near for other in group)])
+            found = [group for group in found if group not in near] + [joined]
+        return sorted(found)
+
+    def topology(self) -> Topology:
+        everyone = list(range(len(self.matrix.devices)))
+        cpus = []
+        taken: set[int] = set()
+        for place, members in enumerate(self.groups(everyone, _DISTANCES["NODE"])):
+            devices = [self.matrix.devices[member] for member in members]
+            told = next((device.numa for device in devices if device.numa is not None), None)
+            numa = told if told is not None and told not in taken else place
+            while numa in taken:
+                numa += 1
+            taken.add(numa)
+            text = next((one.cpu_affinity for one in devices if one.cpu_affinity), None)
+            listed = cpus_of(text) if text is not None else None
+            cpus.append(
+                Cpu(
+                    numa=numa,
+                    affinity=mask_of(listed) if listed else None,
+                    devices=tuple(self.under_cpu(members)),
+                )
+            )
+        return Topology(
+            source=self.matrix.source,
+            dialect=Dialect.SMI,
+            cpus=tuple(cpus),
+            unread=("bus ids are made up, speeds of links and NICs are not known: "
+                    "nvidia-smi topo -m shows neither", *self.asymmetric()),
+        )  # fmt: skip
+
+    def under_cpu(self, members: list[int]) -> list[Pci]:
+        devices = []
+        for near in self.groups(members, _DISTANCES["PXB"]):
+            if len(near) == 1:
+                devices.append(self.device(near[0]))
+                continue
+            switches = [self.switch(group) for group in self.groups(near, _DISTANCES["PIX"])]
+            if len(switches) == 1:
+                devices += switches
+            else:
+                devices.append(self.bridge(tuple(switches)))
+        return devices
+
+    def switch(self, members: list[int]) -> Pci:
+        return self.bridge(tuple(self.device(member) for member in members))
+
+    def bridge(self, children: tuple[Pci, ...]) -> Pci:
+        self.switches += 1
+        bus_id = f"ffff:{0x100 - 1 - (self.switches >> 5):02x}:{self.switches & 31:02x}.0"
+        return Pci(bus_id=bus_id, class_code="0x060400", children=children)
+
+    def device(self, member: int) -> Pci:
+        device = self.matrix.devices[member]
+        if device.is_gpu:
+            gpu = Gpu(index=device.index, sm=self.sm, nvlinks=self.nvlinks(member))
+            return Pci(bus_id=gpu_bus_id(device.index), class_code="0x030200", gpu=gpu)
+        net = Net(name=device.name, index=device.index)
+        return Pci(bus_id=f"fff1:{device.index:02x}:00.0", class_code="0x020000", nets=(net,))
+
+    def nvlinks(self, member: int) -> tuple[NvLink, ...]:
+        counts = {}
+        for other, cell in enumerate(self.matrix.cells[member]):
+            found = _NVLINK.fullmatch(cell)
+            if found is not None and self.matrix.devices[other].is_gpu and other != member:
+                counts[other] = int(found.group(1))
+        if sum(counts.values()) > _MOST_LINKS:
+            most = max(counts.values())
+            return (NvLink(target="fffffff:ffff:ff", count=most, target_class="0x068000"),)
+        return tuple(
+            NvLink(
+                target=gpu_bus_id(self.matrix.devices[other].index),
+                count=count,
+                target_class="0x030200",
+            )
+            for other, count in counts.items()
+        )
+
+    def asymmetric(self) -> list[str]:
+        names = [device.name for device in self.matrix.devices]
+        cells = self.matrix.cells
+        return [
+            f"{names[i]} to {names[j]} is {cells[i][j]}, but back it is {cells[j][i]}"
+            for i in range(len(names))
+            for j in range(i)
+            if cells[i][j] != cells[j][i]
+        ][:20]
+
+
+def gpu_bus_id(index: int) -> str:
+    """Return the invented bus id of a GPU of a matrix."""
+    return f"fff0:{index & 255:02x}:{index >> 8:02x}.0"

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read and write NVIDIA's tuner CSV, the configuration file of a tuner plugin.
+
+    colltype,minBytes,maxBytes,algo,proto,channels,nNodes,nRanks[,numPipeOps[,regBuff[,chunkBytes]]]
+
+The format is that of `plugins/tuner/example` in NCCL 2.30, plus the column `chunkBytes`, which is
+ours. NVIDIA's reader stops after the tenth column, so it reads such a row without the chunk size.
+
+NVIDIA's reader silently changes invalid cells: an unknown collective becomes allreduce, NVLS
+becomes ring, 1K becomes 1. Here and in our plugin such a cell is a problem.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.text.cells import (
+    MAX_INT,
+    CellError,
+    Problem,
+    name_of,
+    number_of,
+    size_of,
+)
+from nccltune.formats.text.lines import check_text, visible
+from nccltune.model.choice import ALGORITHMS, MAX_CHANNELS, PROTOCOLS, Choice
+from nccltune.model.collective import TUNED
+from nccltune.model.errors import InputError
+from nccltune.model.rule import Rule
+
+COLUMNS = (
+    "collective",
+    "minBytes",
+    "maxBytes",
+    "algorithm",
+    "protocol",
+    "channels",
+    "nNodes",
+    "nRanks",
+    "numPipeOps",
+    "regBuff",
+    "chunkBytes",
+)
+LEAST_COLUMNS = 8
+MAX_LINE = 255
+"""Line length limit of NVIDIA's reader in bytes. It reads a longer line as several lines."""
+_LONGEST_READ = 1 << 14
+MAX_BYTES = 32 << 20
+MAX_RULES = 1 << 18
+"""Limits of a file in bytes and in rules, as in our plugin: they bound a communicator's memory."""
+
+MAX_CHUNK = 1 << 30
+"""Our plugin's limit for a chunk size in bytes."""
+
+_COLLECTIVES = {item.value: item for item in TUNED}
+_ALGORITHMS = {item.value: item for item in ALGORITHMS}
+_PROTOCOLS = {item.value: item for item in PROTOCOLS}
+_CHOICES = {
+    (algo, proto, channels): Choice(_ALGORITHMS[algo], _PROTOCOLS[proto], channels)
+    for algo in _ALGORITHMS
+    for proto in _PROTOCOLS
+    for channels in (None, *range(1, MAX_CHANNELS + 1))
+}
+_ORDINARY = re.compile(
+    rf"({'|'.join(_COLLECTIVES)}),([0-9]{{1,18}}),([0-9]{{1,18}}),({'|'.join(_ALGORITHMS)}),"
+    rf"({'|'.join(_PROTOCOLS)}),(-1|[1-9][0-9]?),(-1|[1-9][0-9]{{0,8}}),(-1|[1-9][0-9]{{0,8}})"
+    rf"(?:,(-1|[1-9][0-9]{{0,8}})(?:,(-1|0|1)(?:,(-1|[1-9][0-9]{{0,9}}))?)?)?",
+    re.ASCII,
+)
+_PAIR = re.compile(r'\s*([A-Za-z_][\w.-]*)=(?:"([^"]*)"|([^\s"]+))(?=\s|$)')
+_MARKER = re.compile(r"#+\s*nccltune:")
+_FNV_BASIS, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+
+
+class FileRule(msgspec.Struct, frozen=True):
+    """A rule and its line number (from 1)."""
+
+    line: int
+    rule: Rule
+
+
+class RuleFile(msgspec.Struct, frozen=True):
+    """The content of a configuration file.
+
+    `rules` are in file order. `header` holds the `key=value` pairs of our comment header.
+    `problems` are lines that give no rule. `notes` are lines that work but need attention.
+    """
+
+    rules: list[FileRule]
+    header: dict[str, str]
+    problems: list[Problem]
+    notes: list[Problem]
+
+
+def read_rules(path: Path, *, strict: bool = False) -> RuleFile:
+    """Read a configuration file.
+
+    Raises InputError if the file cannot be read at all, and with `strict` at its first problem.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        what = "is a folder, not a file" if path.is_dir() else f"cannot be read: {error.strerror}"
+        raise InputError(what, where=str(path), hint="name a tuner configuration") from error
+    return parse_rules(data, name=str(path), strict=strict)
+
+
+def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False) -> RuleFile:
+    """Parse the content of a configuration file; `name` is the file name for errors.
+
+    Raises InputError as `read_rules` does.
+    """
+    if isinstance(data, str):
+        data = data.encode()
+    if len(data) > MAX_BYTES:
+        raise InputError("is larger than 32 MiB, which no tuner reads", where=name)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError("is UTF-16", where=name, hint="save it as UTF-8 or plain ASCII")
+    try:
+        check_text(data[:4096])
+    except InputError as error:
+        raise InputError(error.message, where=name, hint=error.hint) from error
+    text = data.decode("utf-8-sig", errors="replace")
+    found = RuleFile([], {}, [], [])
+    for number, raw in enumerate(text.split("\n"), 1):
+        if len(raw) > _LONGEST_READ:
+            # No row or header is this long, and its cells alone could take gigabytes of memory.
+            message = f"a line of {len(raw)} characters is not read"
+            found.problems.append(Problem(number, message, "a row has 8 to 11 short columns"))
+            if strict:
+                raise found.problems[-1].error(name)
+            continue
+        line = raw.removesuffix("\r").strip(" \t")
+        if not line:
+            continue
+        if len(raw) > MAX_LINE // 4 and len(raw.removesuffix("\r").encode()) > MAX_LINE:
+            found.notes.append(_long(number))
+        problems = len(found.problems)
+        if line.startswith("#"):
+            _read_header(line, number, found)
+        else:
+            _read_row(line, number, found)
+        if strict and len(found.problems) > problems:
+            raise found.problems[-1].error(name)
+    return found
+
+
+def write_rules(rules: Sequence[Rule], header: Mapping[str, str]) -> str:
+    """Return the text of a configuration: `header` as comments, the column names, one row per rule.
+
+    A row has 8 fields; 9, 10 or 11 if `pipe_ops`, `registered` or a chunk size is set. In header
+    values, a double quote becomes a single quote and a control character becomes a blank. Raises
+    InputError for a rule that the format cannot hold: a chunk size above `MAX_CHUNK`, or a
+    collective that NCCL does not tune.
+    """
+    chunks = any(rule.choice.chunk_bytes is not None for rule in rules)
+    columns = ("colltype", *COLUMNS[1 : len(COLUMNS) if chunks else -1])
+    lines = [*_header_lines(header), "# " + ",".join(columns)]
+    lines += [_row(rule) for rule in rules]
+    return "\n".join(lines) + "\n"
+
+
+def config_hash(data: bytes) -> str:
+    """Return the 64-bit FNV-1a hash of a configuration as 16 hex digits, as our plugin logs it."""
+    value = _FNV_BASIS
+    for byte in data:
+        value = ((value ^ byte) * _FNV_PRIME) & _MASK
+    return f"{value:016x}"
+
+
+def _read_row(line: str, number: int, found: RuleFile) -> None:
+    if len(found.rules) >= MAX_RULES:
+        found.problems.append(Problem(number, f"a file has at most {MAX_RULES} rows"))
+        return
+    match = _ORDINARY.fullmatch(line)
+    if match is None:
+        result = _careful(line, number)
+        if isinstance(result, Problem):
+            found.problems.append(result)
+        else:
+            found.rules.append(FileRule(number, result))
+        return
+    func, low, high, algo, proto, channels, nodes, ranks, pipe, registered, chunk = match.groups()
+    choice = _CHOICES.get((algo, proto, _optional(channels)))
+    chunk_bytes = _optional(chunk)
+    if choice is None or int(low) > int(high) or (chunk_bytes or 0) > MAX_CHUNK:
+        result = _careful(line, number)
+        assert isinstance(result, Problem)
+        found.problems.append(result)
+        return
+    rule = Rule(
+        _COLLECTIVES[func],
+        int(low),
+        int(high),
+        _with_chunk(choice, chunk_bytes),
+        _optional(nodes),
+        _optional(ranks),
+        _optional(pipe),
+        None if registered in (None, "-1") else registered == "1",
+    )
+    found.rules.append(FileRule(number, rule))
+
+
+def _optional(cell: str | None) -> int | None:
+    return None if cell is None or cell == "-1" else int(cell)
+
+
+def _with_chunk(choice: Choice, chunk_bytes: int | None) -> Choice:
+    if chunk_bytes is None:
+        return choice
+    return Choice(choice.algorithm, choice.protocol, choice.channels, chunk_bytes)
+
+
+def _careful(line: str, number: int) -> Rule | Problem:
+    """Parse a row cell by cell; return its rule, or the first problem in it."""
+    cells = [cell.strip(" \t") for cell in line.split(",")]
+    if not LEAST_COLUMNS <= len(cells) <= len(COLUMNS):
+        few = len(cells) < LEAST_COLUMNS
+        return Problem(
+            number,
+            f"{len(cells)} column{'' if len(cells) == 1 else 's'}: too {'few' if few else 'many'}",
+            f"a row has 8 to 11: {','.join(COLUMNS[:8])}[,numPipeOps[,regBuff[,chunkBytes]]]",
+        )
+    at = 0
+    try:
+        collective = name_of(cells[0], list(_COLLECTIVES), "a collective that NCCL tunes")
+        at = 1
+        low = size_of(cells[1])
+        at = 2
+        high = size_of(cells[2])
+        if low > high:
+            raise CellError(f"{high} is less than minBytes {low}", "swap them")
+        at = 3
+        if cells[3] == "default":
+            raise CellError(
+                "'default' is not an algorithm", "for NCCL's own choice leave the row out"
+            )
+        algorithm = name_of(cells[3], list(_ALGORITHMS), "an algorithm")
+        at = 4
+        protocol = name_of(cells[4], list(_PROTOCOLS), "a protocol")
+        at = 5
+        channels = number_of(cells[5], "a number of channels", 1, MAX_CHANNELS, "leaves it to NCCL")
+        at = 6
+        nodes = number_of(cells[6], "a number of nodes", 1, MAX_INT, "matches any")
+        at = 7
+        ranks = number_of(cells[7], "a number of ranks", 1, MAX_INT, "matches any")
+        at = 8
+        pipe = registered = chunk = None
+        if len(cells) > 8:
+            pipe = number_of(cells[8], "a number of operations", 1, MAX_INT, "matches any")
+        at = 9
+        if len(cells) > 9:
+            registered = number_of(cells[9], "a registration", 0, 1, "matches any")
+        at = 10
+        if len(cells) > 10:
+            chunk = number_of(cells[10], "a chunk size", 1, MAX_CHUNK, "leaves it to NCCL")
+    except CellError as error:
+        message = f"column {at + 1} ({COLUMNS[at]}): {error.message}"
+        return Problem(number, message, error.hint, at + 1)
+    return Rule(
+        _COLLECTIVES[collective],
+        low,
+        high,
+        _with_chunk(_CHOICES[algorithm, protocol, channels], chunk),
+        nodes,
+        ranks,
+        pipe,
+        None if registered is None else bool(registered),
+    )
+
+
+def _read_header(line: str, number: int, found: RuleFile) -> None:
+    marker = _MARKER.match(line)
+    if marker is None:
+        return
+    at = marker.end()
+    while line[at:].strip():
+        pair = _PAIR.match(line, at)
+        if pair is None or not (pair[2] or pair[3]):
+            rest = visible(line[at:].strip(), 40)
+            found.problems.append(
+                Problem(number, f'header: {rest!r} is not key=value or key="value"')
+            )
+            return
+        found.header.setdefault(pair[1], pair[2] or pair[3])
+        at = pair.end()
+
+
+def _header_lines(header: Mapping[str, str]) -> list[str]:
+    lines: list[str] = []
+    for key, value in header.items():
+        plain = "".join(char if char.isprintable() else " " for char in value).replace('"', "'")
+        if not plain.strip():
+            continue
+        quoted = not re.fullmatch(r"[0-9.+-]+", plain)  # numbers, versions and dates need no quotes
+        room = MAX_LINE - len(f'# nccltune: {key}=""'.encode())
+        plain = plain.encode()[:room].decode(errors="ignore")
+        pair = f'{key}="{plain}"' if quoted else f"{key}={plain}"
+        if lines and len(f"{lines[-1]} {pair}".encode()) <= MAX_LINE:
+            lines[-1] += f" {pair}"
+        else:
+            lines.append(f"# nccltune: {pair}")
+    return lines
+
+
+def _row(rule: Rule) -> str:
+    choice = rule.choice
+    if choice.chunk_bytes is not None and not 1 <= choice.chunk_bytes <= MAX_CHUNK:
+        raise InputError(f"{choice.label}: a chunk size is 1 to {MAX_CHUNK} bytes")
+    if not rule.collective.tuned:
+        raise InputError(f"NCCL asks no tuner about {rule.collective.value}")
+    cells: list[object] = [
+        rule.collective.value,
+        rule.min_bytes,
+        rule.max_bytes,
+        choice.algorithm.value,
+        choice.protocol.value,
+        _cell(choice.channels),
+        _cell(rule.nodes),
+        _cell(rule.ranks),
+    ]
+    optional = [rule.pipe_ops, rule.registered, choice.chunk_bytes]
+    while optional and optional[-1] is None:
+        optional.pop()
+    cells += [_cell(value) for value in optional]
+    return ",".join(map(str, cells))
+
+
+def _cell(number: int | None) -> int:
+    return -1 if number is None else int(number)
+
+
+def _long(number: int) -> Problem:
+    return Problem(
+        number,
+        f"longer than {MAX_LINE} characters: NVIDIA's example plugin would cut it and read the"
+        " rest as another row",
+        "shorten it",
+    )

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check a command with every rule, for every launcher it may be for."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.program import read_program
+from nccltune.launch_lint.command import LaunchCommand, LaunchContext, Prediction, View
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.fix import apply_edits
+from nccltune.launch_lint.hosts import with_slurm_gpus
+from nccltune.launch_lint.misplaced import misplaced_options
+from nccltune.launch_lint.options import OPENMPI_4, OPENMPI_5
+from nccltune.launch_lint.placed import predict
+from nccltune.launch_lint.read import read
+from nccltune.launch_lint.rules import RULES
+from nccltune.launch_lint.typography import plain, typographic
+from nccltune.launch_lint.words import Line, split
+from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
+
+_ORDER = list(Severity)
+_ROUNDS = 24
+
+
+class Held(NamedTuple):
+    """A finding, and the launchers it holds for."""
+
+    finding: LaunchFinding
+    flavors: tuple[Flavor, ...]
+
+
+class LaunchCheck(NamedTuple):
+    """What a command starts, by launcher, and what is wrong with it.
+
+    `fixed` is the command with every error and warning fixed; None where that needs more than an
+    edit of this line.
+    """
+
+    command: LaunchCommand
+    predictions: tuple[tuple[Prediction, tuple[Flavor, ...]], ...]
+    findings: tuple[Held, ...]
+    flavors: tuple[Flavor, ...]
+    gpus: int | None
+    fixed: str | None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether there is more than notes."""
+        return any(held.finding.severity is not Severity.NOTE for held in self.findings)
+
+
+def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> LaunchCheck:
+    """Return the verdict on one command. Raises InputError where no launcher is in it."""
+    pasted = typographic(line)
+    line = plain(line)
+    commands = read(line, wanted)
+    views = {flavor: _view(command, flavor, site) for flavor, command in commands.items()}
+    found: dict[LaunchFinding, list[Flavor]] = {}
+    said: dict[tuple[str, str], LaunchFinding] = {}
+    for flavor, view in views.items():
+        for finding in (*pasted, *_findings(view)):
+            same = said.setdefault((finding.id, finding.message), finding)
+            flavors = found.setdefault(same, [])
+            if flavor not in flavors:
+                flavors.append(flavor)
+    held = [Held(finding, tuple(flavors)) for finding, flavors in found.items()]
+    held.sort(key=lambda one: _ORDER.index(one.finding.severity))
+    first, view = next(iter(views.items()))
+    text = None
+    bad = [one for one in held if one.finding.severity is not Severity.NOTE]
+    if pasted or any(one.finding.edits for one in bad):
+        text = _fixed(view.command, first, site, wanted)
+    return LaunchCheck(
+        view.command,
+        _predictions(views),
+        tuple(held),
+        tuple(views),
+        view.gpus_per_process,
+        text,
+    )
+
+
+def _findings(view: View) -> list[LaunchFinding]:
+    return [finding for rule in RULES for finding in rule(view)]
+
+
+def _bad(view: View) -> list[LaunchFinding]:
+    return [finding for finding in _findings(view) if finding.severity is not Severity.NOTE]
+
+
+def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
+    site = with_slurm_gpus(command, flavor, site)
+    words = [word.text for word in command.program]
+    misplaced = misplaced_options(words, flavor)
+    skip = {at for one in misplaced for at in range(one.at, one.at + one.length)}
+    program = read_program(words, skip)
+    gpus = program.gpus if program is not None else None
+    prediction = predict(command, flavor, site, gpus)
+    return View(command, flavor, site, program, prediction, misplaced)
+
+
+def _fixed(
+    command: LaunchCommand, flavor: Flavor, site: LaunchContext, wanted: Sequence[Flavor] = ()
+) -> str | None:
+    """Apply one finding's edits after another: the fix of one fault can hide or show another.
+
+    None where what is left is not free of errors and warnings: a fix that needs a fix is none.
+    """
+    for _ in range(_ROUNDS):
+        changed = None
+        for finding in _bad(_view(command, flavor, site)):
+            changed = apply_edits(command, finding.edits)
+            if changed.text != command.text:
+                break
+            changed = None
+        if changed is None:
+            break
+        command = read(_line_of(changed), (flavor,))[flavor]
+    text = command.text
+    try:
+        lines = split(text)
+        if len(lines) != 1:
+            return None
+        again = read(lines[0], wanted)
+    except InputError:
+        return None
+    clean = not any(_bad(_view(one, kind, site)) for kind, one in again.items())
+    return text if clean else None
+
+
+def _line_of(command: LaunchCommand) -> Line:
+    words = (*command.lead, *command.launchers)
+    for option in command.options:
+        words += option.words
+    return Line((*words, *command.end, *command.program), command.tail)
+
+
+def _predictions(
+    views: dict[Flavor, View],
+) -> tuple[tuple[Prediction, tuple[Flavor, ...]], ...]:
+    grouped: dict[tuple[object, ...], tuple[Prediction, list[Flavor]]] = {}
+    for flavor, view in views.items():
+        one = view.prediction
+        key = (one.placement, one.fails, one.unknown)
+        grouped.setdefault(key, (one, []))[1].append(flavor)
+    return tuple((one, tuple(flavors)) for one, flavors in grouped.values())
+
+
+def names(flavors: Sequence[Flavor]) -> str:
+    """Return `Open MPI 4.1 and 5.0`, `hydra`."""
+    if OPENMPI_4 in flavors and OPENMPI_5 in flavors:
+        rest = [flavor.words for flavor in flavors if flavor.launcher is not Launcher.OPENMPI]
+        return ", ".join(["Open MPI 4.1 and 5.0", *rest])
+    return ", ".join(flavor.words for flavor in flavors)

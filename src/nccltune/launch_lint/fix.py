@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Apply the edits of findings to a command."""
+
+from collections.abc import Iterable
+
+from nccltune.launch.program import read_program
+from nccltune.launch_lint.command import LaunchCommand, Option
+from nccltune.launch_lint.finding import (
+    AppendOption,
+    Edit,
+    Replace,
+    ReplaceArgument,
+    ReplaceLead,
+    SetArgument,
+    SetLead,
+)
+from nccltune.launch_lint.words import Word, quoted
+
+_SETS_VARIABLE = ("-e", "--env")
+"""Options of a container engine whose value is NAME=VALUE."""
+
+
+def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
+    """Return `command` with `edits`; the first edit of an option wins."""
+    done: set[int] = set()
+    replaced: dict[int, tuple[str, ...]] = {}
+    options: list[Option | None] = list(command.options)
+    lead, program = list(command.lead), list(command.program)
+    added: list[tuple[str, ...]] = []
+    arguments: list[SetArgument] = []
+    for edit in edits:
+        if isinstance(edit, Replace):
+            at = next(
+                (n for n, o in enumerate(command.options) if o is edit.option and n not in done),
+                None,
+            )
+            if at is not None:
+                done.add(at)
+                options[at] = _option(edit.words) if edit.words else None
+        elif isinstance(edit, AppendOption):
+            if edit.words not in added:
+                added.append(edit.words)
+        elif isinstance(edit, SetLead):
+            lead = _set_lead(lead, edit)
+        elif isinstance(edit, ReplaceLead):
+            lead = [
+                new
+                for word in lead
+                for new in ([quoted(w) for w in edit.words] if word.text == edit.word else [word])
+            ]
+        elif isinstance(edit, ReplaceArgument):
+            replaced |= dict.fromkeys(range(edit.first, edit.first + edit.length), ())
+            replaced[edit.first] = edit.words
+        else:
+            arguments.append(edit)
+    program = [
+        new
+        for at, word in enumerate(program)
+        for new in ([quoted(w) for w in replaced[at]] if at in replaced else [word])
+    ]
+    set_already: set[str] = set()
+    for argument in arguments:
+        if argument.flag not in set_already:
+            set_already.add(argument.flag)
+            program = _set(program, argument)
+    kept = [option for option in options if option is not None]
+    kept += [_option(words) for words in added]
+    return command._replace(lead=tuple(lead), options=tuple(kept), program=tuple(program))
+
+
+def _option(words: tuple[str, ...]) -> Option:
+    return Option(tuple(quoted(word) for word in words), words[0].lstrip("-"), words[1:], None)
+
+
+def _set_lead(lead: list[Word], edit: SetLead) -> list[Word]:
+    result: list[Word] = []
+    found = False
+    for word in lead:
+        if word.text.partition("=")[0] != edit.name or "=" not in word.text:
+            result.append(word)
+            continue
+        found = True
+        if edit.text is not None:
+            result.append(_assignment(edit.text))
+        elif result and result[-1].text in _SETS_VARIABLE:
+            result.pop()
+    if not found and edit.add and edit.text is not None:
+        result.append(_assignment(edit.text))
+    return result
+
+
+def _assignment(text: str) -> Word:
+    """NAME=VALUE with the name outside of the quotes, as a shell needs it."""
+    name, _, value = text.partition("=")
+    return Word(text, f"{name}={quoted(value).raw if value else ''}")
+
+
+def _set(words: list[Word], edit: SetArgument) -> list[Word]:
+    program = read_program([word.text for word in words])
+    if program is None:
+        return words
+    found = [argument for argument in program.arguments if argument.flag == edit.flag]
+    drop = {
+        place for argument in found for place in range(argument.at, argument.at + argument.length)
+    }
+    result: list[Word] = []
+    first = found[0].at if found else None
+    for place, word in enumerate(words):
+        if place == first and edit.value is not None:
+            result += [Word(f"-{edit.flag}", f"-{edit.flag}"), quoted(edit.value)]
+        if place not in drop:
+            result.append(word)
+    if first is None and edit.value is not None:
+        result += [Word(f"-{edit.flag}", f"-{edit.flag}"), quoted(edit.value)]
+    return result

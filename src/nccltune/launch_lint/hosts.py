@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the hosts that a command can use, and the slots of each."""
+
+import re
+from pathlib import Path
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
+from nccltune.launch_lint.options import OPENMPI_4
+from nccltune.model.scale import count
+
+MAX_NODES = 1 << 16
+_GPUS = re.compile(r"(?:\w+:)?0*([1-9]\d{0,4})")
+_GRES = re.compile(r"gpu:(?:[\w.-]+:)?0*([1-9]\d{0,4})(?:\(.*\))?")
+_SLURM_RANGE = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)")
+
+
+def hosts_of(
+    command: LaunchCommand,
+    flavor: Flavor,
+    site: LaunchContext,
+    total: int | None,
+    per_node: int | None,
+    gpus: int,
+) -> tuple[tuple[Host, ...], str | None]:
+    """Return the hosts in order, and a sentence about what was assumed."""
+    if flavor.launcher is Launcher.SLURM:
+        return _slurm(command, site, total, per_node, gpus)
+    named = [part for option in command.all("host") for part in option.value.split(",") if part]
+    if named:
+        return _merged(named), None
+    if (file := command.last("hostfile")) is not None:
+        found = _hostfile(Path(file.value), flavor)
+        if found is not None:
+            return found, None
+    if site.hosts:
+        return _merged(list(site.hosts), site.slots or site.gpus_per_node), None
+    slots = site.slots or site.gpus_per_node
+    if site.nodes is not None:
+        return tuple([Host(None, slots)] * min(site.nodes, MAX_NODES)), None
+    nodes = min(_nodes_for(total, per_node, gpus, site), MAX_NODES)
+    assumed = f"{count(nodes, 'node')} of {slots} slots assumed: --nodes or --set hosts=A,B"
+    return tuple([Host(None, slots)] * nodes), assumed
+
+
+def _nodes_for(total: int | None, per_node: int | None, gpus: int, site: LaunchContext) -> int:
+    if total is None:
+        return 1
+    if per_node is not None and per_node > 0:
+        # Fewer in all than on a node: who writes `-N 8 -n 2` thinks of 2 nodes.
+        return total if 1 < total < per_node else max(1, -(-total // per_node))
+    return max(1, -(-total * gpus // site.gpus_per_node))
+
+
+def _merged(named: list[str], unsaid: int | None = None) -> tuple[Host, ...]:
+    """`a:8,b:8`; a host named twice has both shares."""
+    found: dict[str, int | None] = {}
+    for part in named:
+        name, _, said = part.partition(":")
+        slots = int(said) if said.isascii() and said.isdigit() else None
+        if slots is None and said != "*":
+            slots = unsaid or 1
+        found[name] = (found.get(name) or 0) + slots if slots is not None else None
+    return tuple(Host(name, slots) for name, slots in found.items())
+
+
+def _hostfile(path: Path, flavor: Flavor) -> tuple[Host, ...] | None:
+    try:
+        text = path.read_text(encoding="utf-8") if path.is_file() else None
+    except (OSError, UnicodeDecodeError, ValueError):
+        text = None
+    if text is None:
+        return None
+    found: dict[str, int | None] = {}
+    for line in text.splitlines()[:MAX_NODES]:
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        name, _, said = words[0].partition(":")
+        slots = int(said) if said.isascii() and said.isdigit() else None
+        for word in words[1:]:
+            key, _, value = word.partition("=")
+            if key == "slots" and value.isascii() and value.isdigit():
+                slots = int(value)
+        if slots is None and (flavor == OPENMPI_4 or flavor.launcher is Launcher.HYDRA):
+            slots = 1
+        before = found.get(name)
+        found[name] = slots if slots is None or before is None else before + slots
+    return tuple(Host(name, slots) for name, slots in found.items()) or None
+
+
+def _slurm(
+    command: LaunchCommand, site: LaunchContext, total: int | None, per_node: int | None, gpus: int
+) -> tuple[tuple[Host, ...], str | None]:
+    listed = command.last("host")
+    named = expand_hosts(listed.value) if listed is not None else []
+    said = command.last("nodes") or next(
+        (o for o in reversed(site.inherited) if o.meaning == "nodes"), None
+    )
+    nodes, assumed = None, None
+    if said is not None and (match := re.match(r"(\d+)(?:-\d+)?$", said.value)):
+        nodes = int(match[1])
+    elif named:
+        nodes = len(named)
+    elif site.nodes is not None or site.hosts:
+        nodes = site.nodes or len(site.hosts)
+    if nodes is None:
+        nodes = _nodes_for(total, per_node, gpus, site)
+        assumed = f"{count(nodes, 'node')} assumed; set -N or --nodes"
+    if total is not None and 0 < total < nodes:
+        nodes = total
+    names: list[str | None] = [*named[:nodes]]
+    names += [None] * (min(nodes, MAX_NODES) - len(names))
+    return tuple(Host(name, None) for name in names), assumed
+
+
+def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> LaunchContext:
+    """Return the site with the GPUs of a node that srun or its allocation asks for."""
+    if flavor.launcher is not Launcher.SLURM:
+        return site
+    options = (*site.inherited, *command.options)
+    total = None
+    for option in options:
+        if option.meaning == "gpus_per_node" and (match := _GPUS.fullmatch(option.value)):
+            site = site._replace(gpus_per_node=int(match[1]))
+        elif option.meaning == "gres":
+            numbers = [m for part in option.value.split(",") if (m := _GRES.fullmatch(part))]
+            if numbers:
+                site = site._replace(gpus_per_node=int(numbers[0][1]))
+        elif option.meaning == "gpus" and (match := _GPUS.fullmatch(option.value)):
+            total = int(match[1])
+    nodes = next((o.value for o in reversed(options) if o.meaning == "nodes"), "")
+    if total and nodes.isdigit() and int(nodes) and total % int(nodes) == 0:
+        site = site._replace(gpus_per_node=total // int(nodes))
+    return site
+
+
+def expand_hosts(text: str) -> list[str]:
+    """`node[1-3,7],login` as names; Slurm's brackets, one pair a name."""
+    names: list[str] = []
+    for part in re.split(r",(?![^\[]*\])", text):
+        match = _SLURM_RANGE.fullmatch(part)
+        if match is None:
+            names += [part] if part else []
+            continue
+        for piece in match[2].split(","):
+            low, dash, high = piece.partition("-")
+            if not dash or not (low.isdigit() and high.isdigit()):
+                names.append(f"{match[1]}{piece}{match[3]}")
+                continue
+            numbers = range(int(low), min(int(high), int(low) + MAX_NODES) + 1)
+            names += [f"{match[1]}{number:0{len(low)}}{match[3]}" for number in numbers]
+    return names

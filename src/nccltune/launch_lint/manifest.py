@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find commands in Kubernetes manifests, their pods, and fields that do not exist."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nccltune.formats.text.yaml_documents import load_documents
+from nccltune.launch.kubernetes.schema import check_manifest
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.pods import at, gpus_of, judge_pods, variables_of
+from nccltune.launch_lint.source import FoundCommand, from_words
+from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
+
+
+def is_manifest(text: str) -> bool:
+    """Whether a file is a manifest of Kubernetes."""
+    return re.search(r"^kind:\s*\S", text, re.M) is not None and "apiVersion:" in text
+
+
+def documents_of(text: str, where: str) -> list[dict[str, Any]]:
+    """Return the documents of a YAML file. Raises InputError where it is none."""
+    return [one for one in load_documents(text, where) if isinstance(one, dict)]
+
+
+def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
+    """Return what a cluster would refuse, or drop without a word."""
+    found = []
+    for document in documents:
+        try:
+            check_manifest(document)
+        except InputError as error:
+            found.append(
+                LaunchFinding(
+                    Severity.ERROR,
+                    "manifest",
+                    f"{error.where}: {error.message}",
+                    f"kubectl explain {document.get('kind')}.spec".lower() + " lists the fields",
+                )
+            )
+        found += judge_pods(document)
+    return found
+
+
+def from_manifests(
+    documents: list[dict[str, Any]], site: LaunchContext, where: str
+) -> list[FoundCommand]:
+    """Return the commands in manifests' containers. Raises InputError where none has a launcher."""
+    found = []
+    for document in documents:
+        around = _of_kind(document, site)
+        for container in _containers(document):
+            found += _of_container(container, around)
+    if not found:
+        raise InputError(
+            "no container of this manifest starts a launcher",
+            where=where,
+            hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of"
+            " nccl-tests in command and args",
+        )
+    return found
+
+
+def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
+    """Nodes, slots and GPUs that the manifest gives to its workers."""
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        return site
+    if document.get("kind") == "MPIJob":
+        worker = at(spec, "mpiReplicaSpecs", "Worker")
+        replicas, slots = at(worker, "replicas"), at(spec, "slotsPerWorker")
+        site = site._replace(
+            nodes=replicas + (spec.get("runLauncherAsWorker") is True)
+            if isinstance(replicas, int) and replicas > 0
+            else site.nodes,
+            slots=slots if isinstance(slots, int) and slots > 0 else 1,
+        )
+    if document.get("kind") == "JobSet":
+        jobs = spec.get("replicatedJobs")
+        sizes = [
+            at(job, "template", "spec", "parallelism")
+            for job in (jobs if isinstance(jobs, list) else [])
+        ]
+        whole = [size for size in sizes if isinstance(size, int) and size > 0]
+        site = site._replace(nodes=max(whole, default=0) or site.nodes)
+    if document.get("kind") == "PyTorchJob":
+        # The operator sets torchrun's options by variables, with values of its own.
+        set_by_operator = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
+        site = site._replace(exported=(*site.exported, *((name, "") for name in set_by_operator)))
+    gpus = [gpus_of(container) for container in _containers(document)]
+    return site._replace(gpus_per_node=max(gpus)) if any(gpus) else site
+
+
+def _containers(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name in ("containers", "initContainers") and isinstance(inner, list):
+                yield from (one for one in inner if isinstance(one, dict))
+            else:
+                yield from _containers(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _containers(inner)
+
+
+def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundCommand]:
+    words = [
+        str(word)
+        for part in ("command", "args")
+        for word in (container[part] if isinstance(container.get(part), list) else [])
+    ]
+    exported = variables_of(container)
+    return from_words(words, site._replace(exported=(*site.exported, *exported)), strict=False)

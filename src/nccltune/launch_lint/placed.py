@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a launcher puts processes: what `mpirun`, hydra and `srun` do, as they were seen to do.
+
+Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2 and Intel MPI 2021.18.1 were asked for every case
+here.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.placement import NodePlacement, Placement
+from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Option, Prediction
+from nccltune.launch_lint.hosts import MAX_NODES, hosts_of
+from nccltune.launch_lint.options import OPENMPI_4
+from nccltune.model.scale import count
+
+MAX_PROCESSES = 1 << 20
+
+
+class PlacementOptions(NamedTuple):
+    """What the options ask for; None where they do not."""
+
+    total: int | None = None
+    per_node: int | None = None
+    by_node: bool = False
+    oversubscribe: bool = False
+    unknown: str | None = None
+
+
+def predict(
+    command: LaunchCommand, flavor: Flavor, site: LaunchContext, gpus: int | None
+) -> Prediction:
+    """Return what `flavor` makes of the command. `gpus` are those of a process, where known."""
+    if flavor.launcher is Launcher.LOCAL:
+        one = (Host(None, 1),)
+        return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
+    if flavor.launcher is Launcher.TORCHRUN:
+        return torchrun(command, site)
+    ask = asked(command, flavor, site)
+    hosts, assumed = hosts_of(command, flavor, site, ask.total, ask.per_node, gpus or 1)
+    if ask.unknown is None and not hosts:
+        ask = ask._replace(unknown="no host is named")
+    if ask.unknown is not None:
+        return Prediction(None, hosts, unknown=ask.unknown, assumed=assumed)
+    refused = [option.words[0].text for option in command.options if option.meaning is None]
+    if refused:
+        return Prediction(None, hosts, fails=f"{refused[0]} is refused", assumed=assumed)
+    slots = [site.gpus_per_node if host.slots is None else host.slots for host in hosts]
+    if flavor.launcher is Launcher.OPENMPI:
+        counts = openmpi(ask, slots, flavor == OPENMPI_4)
+    elif flavor.is_intel and ask.per_node is None and len(hosts) > 1 and not slots_count(command):
+        why = "Intel MPI puts as many on a node as it has cores, and reads no ':8'; set -ppn"
+        return Prediction(None, hosts, unknown=why, assumed=assumed)
+    elif flavor.launcher is Launcher.HYDRA:
+        plain = [1 if host.slots is None else host.slots for host in hosts]
+        counts = hydra(ask, plain)
+    else:
+        counts = slurm(ask, len(hosts))
+    if isinstance(counts, str):
+        return Prediction(None, hosts, fails=counts, assumed=assumed)
+    nodes = tuple(
+        NodePlacement(host.name, number)
+        for host, number in zip(hosts, counts, strict=True)
+        if number
+    )
+    return Prediction(Placement(nodes, gpus or 1), hosts, assumed=assumed)
+
+
+def asked(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> PlacementOptions:
+    """Return the numbers of processes that the options set."""
+    unknown = next(
+        (
+            f"{option.words[0].text} is given, which this does not read"
+            for meaning in ("per_socket", "rankfile", "multi_prog")
+            for option in command.all(meaning)
+        ),
+        None,
+    )
+    total = _number(command.last("total") or _inherited(site, "total", flavor))
+    per_node = _number(command.last("per_node") or _inherited(site, "per_node", flavor))
+    if command.last("one_per_node"):
+        per_node = 1
+    of_gpu = _number(command.last("ntasks_per_gpu") or _inherited(site, "ntasks_per_gpu", flavor))
+    if total is None and per_node is None and isinstance(of_gpu, int):
+        per_node = of_gpu * site.gpus_per_node
+    by_node, over = bool(command.last("by_node")), bool(command.last("oversubscribe"))
+    if flavor.launcher is Launcher.OPENMPI and (mapping := command.last("map_by")) is not None:
+        policy, _, more = mapping.value.lower().partition(":")
+        over = over or "oversubscribe" in more.split(":")
+        if policy == "ppr":
+            match = re.fullmatch(r"(\d+):(\w+)(?::.*)?", more)
+            if match is None or match[2] != "node":
+                unknown = f"{mapping.value} depends on sockets and cores"
+            else:
+                per_node = int(match[1])
+        elif policy in ("node", "seq", "rankfile"):
+            by_node = policy == "node"
+            unknown = unknown or (None if by_node else f"{mapping.value} reads a file")
+    for number, what in ((total, "processes"), (per_node, "processes per node")):
+        if isinstance(number, str):
+            unknown = f"the number of {what} is {number!r}"
+        elif number is not None and not 0 <= number <= MAX_PROCESSES:
+            unknown = f"the number of {what} is {number}"
+    if unknown is not None:
+        return PlacementOptions(unknown=unknown)
+    assert not isinstance(total, str)
+    assert not isinstance(per_node, str)
+    return PlacementOptions(total, per_node, by_node, over)
+
+
+def torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
+    """Return the processes of a torchrun that is started on each of --nnodes nodes; torchrun's
+    default is 1 node and 1 process."""
+    nodes_said = command.last("nodes")
+    text = nodes_said.value if nodes_said is not None else "1"
+    # MIN:MAX of an elastic job: it starts with as many as there are.
+    nodes = text.rpartition(":")[2]
+    per_node = command.last("per_node")
+    each = per_node.value if per_node is not None else "1"
+    if each in ("gpu", "auto"):
+        each = str(site.gpus_per_node)
+    for value, what in ((nodes, "nodes"), (each, "processes per node")):
+        if not value.isascii() or not value.isdigit() or not 0 < int(value) <= MAX_PROCESSES:
+            return Prediction(None, (), unknown=f"the number of {what} is {value!r}")
+    hosts = (Host(None, int(each)),) * min(int(nodes), MAX_NODES)
+    placed = tuple(NodePlacement(None, int(each)) for _ in hosts)
+    return Prediction(Placement(placed, 1), hosts)
+
+
+def _inherited(site: LaunchContext, meaning: str, flavor: Flavor) -> Option | None:
+    if flavor.launcher is not Launcher.SLURM:
+        return None
+    return next((o for o in reversed(site.inherited) if o.meaning == meaning), None)
+
+
+def _number(option: Option | None) -> int | str | None:
+    if option is None:
+        return None
+    try:
+        return int(option.value)
+    except ValueError:
+        return option.value
+
+
+def openmpi(ask: PlacementOptions, slots: Sequence[int], is_4: bool) -> list[int] | str:
+    """Return the processes of each host, or why Open MPI refuses."""
+    all_slots = sum(slots)
+    if ask.per_node is not None:
+        return _openmpi_per_node(ask, ask.per_node, slots, is_4)
+    total = all_slots if ask.total is None else ask.total
+    if total > all_slots and not ask.oversubscribe:
+        return not_enough(total, all_slots)
+    if total > all_slots:
+        # Beyond the slots everyone gets the same; the first get what is left.
+        share, rest = divmod(total - all_slots, len(slots))
+        return [own + share + (at < rest) for at, own in enumerate(slots)]
+    return _dealt(total, slots) if ask.by_node else _filled(total, slots)
+
+
+def _openmpi_per_node(
+    ask: PlacementOptions, per_node: int, slots: Sequence[int], is_4: bool
+) -> list[int] | str:
+    most = per_node * len(slots)
+    total = most if ask.total is None else ask.total
+    if not is_4 and total > sum(slots) and not ask.oversubscribe:
+        return not_enough(total, sum(slots))
+    if total > most:
+        return f"{total} processes are more than {per_node} on each of {count(len(slots), 'node')}"
+    counts, left = [], total
+    for own in slots:
+        # Open MPI 4 wants the whole share free on each node it uses; 5 takes what there is.
+        if left and is_4 and own < per_node and not ask.oversubscribe:
+            return not_enough(per_node, own, " on a node")
+        take = min(left, per_node if ask.oversubscribe else min(per_node, own))
+        counts.append(take)
+        left -= take
+    return not_enough(total, total - left) if left else counts
+
+
+def not_enough(wanted: int, slots: int, where: str = "") -> str:
+    """Open MPI's most frequent complaint."""
+    return f"there are not enough slots: {wanted} wanted{where}, {slots} there"
+
+
+def _filled(total: int, slots: Sequence[int]) -> list[int]:
+    counts = []
+    for own in slots:
+        counts.append(min(own, total))
+        total -= counts[-1]
+    return counts
+
+
+def _dealt(total: int, slots: Sequence[int]) -> list[int]:
+    counts = [0] * len(slots)
+    while total:
+        for at, own in enumerate(slots):
+            if total and counts[at] < own:
+                counts[at] += 1
+                total -= 1
+    return counts
+
+
+def slots_count(command: LaunchCommand) -> bool:
+    """Whether Intel MPI takes numbers of processes from its file of hosts: -machinefile's counts,
+    those of -f and -hostfile do not."""
+    return any(option.name in ("machinefile", "machine") for option in command.all("hostfile"))
+
+
+def hydra(ask: PlacementOptions, slots: Sequence[int]) -> list[int] | str:
+    """Return the processes of each host: blocks, round robin; never a refusal."""
+    blocks = [ask.per_node] * len(slots) if ask.per_node is not None else list(slots)
+    if not sum(blocks):
+        return "no host takes a process"
+    total = sum(blocks) if ask.total is None else ask.total
+    rounds, left = divmod(total, sum(blocks))
+    counts = [block * rounds for block in blocks]
+    return [own + more for own, more in zip(counts, _filled(left, blocks), strict=True)]
+
+
+def slurm(ask: PlacementOptions, nodes: int) -> list[int]:
+    """Return the tasks of each node: even, unless the options set them (which needs equal
+    nodes)."""
+    total = ask.total
+    if total is None:
+        return [1 if ask.per_node is None else ask.per_node] * nodes
+    # More than --ntasks-per-node allows: srun (22.05) warns, forgets that option and goes on.
+    share, rest = divmod(total, nodes)
+    return [share + (at < rest) for at in range(nodes)]

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pods of a manifest lack: GPUs, shared memory, names, locked memory."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from nccltune.launch.program import is_nccl_test, read_program
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.read import is_launcher
+from nccltune.launch_lint.variables import PREFIX
+from nccltune.model.finding import Severity
+from nccltune.model.scale import count
+
+SHM = "/dev/shm"  # noqa: S108 - a mount point to look for
+_MPI_LAUNCHERS = ("mpirun", "mpiexec", "prterun", "orterun")
+
+
+def mapping(value: Any) -> dict[Any, Any]:
+    """Return a mapping, empty where the value is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def at(value: Any, *names: str) -> Any:
+    """Return the value at a path of names; None where it is not there."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+class PodSpec(NamedTuple):
+    """A pod's `spec` with its role in the job (`Worker`, `launcher`) and how many there are."""
+
+    role: str
+    spec: dict[Any, Any]
+    number: int = 1
+
+    @property
+    def containers(self) -> list[dict[Any, Any]]:
+        """Its containers, without those that only prepare it."""
+        found = self.spec.get("containers")
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    @property
+    def words(self) -> list[str]:
+        """The words of all commands, scripts split at blanks."""
+        return [word for one in self.containers for word in words_of(one)]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that its containers are given."""
+        return sum(gpus_of(container) for container in self.containers)
+
+    @property
+    def starts_mpi(self) -> bool:
+        """Whether a container starts processes in other pods."""
+        return any(word.rpartition("/")[2].startswith(_MPI_LAUNCHERS) for word in self.words)
+
+
+def words_of(container: dict[Any, Any]) -> list[str]:
+    """Return the words of a container's command and arguments, scripts split at blanks."""
+    parts = [
+        str(word)
+        for key in ("command", "args")
+        for word in (container[key] if isinstance(container.get(key), list) else [])
+    ]
+    return [word for part in parts for word in part.split()]
+
+
+def is_gpu(resource: Any) -> bool:
+    """Whether a resource name is one of GPUs: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
+    name = str(resource)
+    return name.endswith("/gpu") or name.startswith(("nvidia.com/", "gpu.nvidia.com/"))
+
+
+def gpus_of(container: dict[Any, Any]) -> int:
+    """Return the GPUs that a container's limits give it."""
+    limits = mapping(at(container, "resources", "limits"))
+    return sum(
+        int(str(value))
+        for name, value in limits.items()
+        if is_gpu(name) and str(value).isascii() and str(value).isdigit()
+    )
+
+
+def pods_of(document: dict[str, Any]) -> list[PodSpec]:
+    """Return the pods of a workload; none for kinds that are not known."""
+    kind, spec = document.get("kind"), mapping(document.get("spec"))
+    if kind == "Pod":
+        return [PodSpec("Pod", spec)]
+    if kind in ("Job", "Deployment", "StatefulSet", "DaemonSet"):
+        number = spec.get("parallelism") or spec.get("replicas")
+        return [PodSpec(str(kind), mapping(at(spec, "template", "spec")), _count(number))]
+    if kind in ("MPIJob", "PyTorchJob"):
+        name = "mpiReplicaSpecs" if kind == "MPIJob" else "pytorchReplicaSpecs"
+        return [
+            PodSpec(str(role), mapping(at(one, "template", "spec")), _count(at(one, "replicas")))
+            for role, one in mapping(spec.get(name)).items()
+        ]
+    if kind == "JobSet":
+        jobs = spec.get("replicatedJobs")
+        return [
+            PodSpec(
+                str(at(job, "name")),
+                mapping(at(job, "template", "spec", "template", "spec")),
+                _count(at(job, "replicas")) * _count(at(job, "template", "spec", "parallelism")),
+            )
+            for job in (jobs if isinstance(jobs, list) else [])
+        ]
+    return []
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 1
+
+
+def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
+    """Yield what the pods of one document lack."""
+    pods = pods_of(document)
+    for pod in pods:
+        yield from _gpus(document, pod, pods)
+        yield from _shared_memory(pod)
+        yield from _locked_memory(pod)
+        yield from _host_network(document, pod)
+    if document.get("kind") == "MPIJob":
+        yield from _mpi_job(document, pods)
+    if document.get("kind") == "PyTorchJob":
+        yield from _pytorch_job(pods)
+
+
+def _needs_gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> bool:
+    if document.get("kind") == "MPIJob":
+        runs = at(document, "spec", "runLauncherAsWorker") is True
+        return pod.role == "Worker" or runs or len(pods) == 1
+    if document.get("kind") == "PyTorchJob":
+        return True
+    others = [one for one in pods if one is not pod]
+    if pod.starts_mpi:
+        return not others
+    if any(other.starts_mpi for other in others):
+        return True
+    return any(is_nccl_test(word) or is_launcher(word) for word in pod.words)
+
+
+def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+    where = f"{document.get('kind')}, {pod.role}"
+    for container in pod.containers:
+        limits = mapping(at(container, "resources", "limits"))
+        requests = mapping(at(container, "resources", "requests"))
+        for name, value in {**requests, **limits}.items():
+            if not is_gpu(name):
+                continue
+            if not str(value).isascii() or not str(value).isdigit():
+                yield LaunchFinding(
+                    Severity.ERROR,
+                    "pod-gpus",
+                    f"{where}: {name}: {value} is no whole number",
+                    f"write {name}: 8, the GPUs of the pod",
+                )
+            elif name in requests and name in limits and str(requests[name]) != str(limits[name]):
+                yield LaunchFinding(
+                    Severity.ERROR,
+                    "pod-gpus",
+                    f"{where}: {name} has the request {requests[name]} and the limit"
+                    f" {limits[name]}, which have to be equal",
+                    "leave out the request",
+                )
+    if not _needs_gpus(document, pod, pods) or pod.gpus or _otherwise(pod):
+        return
+    yield LaunchFinding(
+        Severity.ERROR,
+        "pod-without-gpus",
+        f"{where}: no container has a limit of nvidia.com/gpu, so that the pod gets no GPU",
+        "add resources: {limits: {nvidia.com/gpu: 8}}",
+    )
+
+
+def _otherwise(pod: PodSpec) -> bool:
+    """Whether the pod may get GPUs in another way: claims, a runtime, all devices."""
+    if at(pod.spec, "resourceClaims"):
+        return True
+    for container in pod.containers:
+        limits = mapping(at(container, "resources", "limits"))
+        if any(is_gpu(name) and str(value) != "0" for name, value in limits.items()):
+            return True
+        if at(container, "resources", "claims") or at(container, "securityContext", "privileged"):
+            return True
+        if any(name == "NVIDIA_VISIBLE_DEVICES" for name, _ in variables_of(container)):
+            return True
+    return False
+
+
+def variables_of(container: dict[Any, Any]) -> list[tuple[str, str]]:
+    """Return the variables of a container with a value in the manifest."""
+    environment = container.get("env")
+    return [
+        (str(one["name"]), str(one["value"]))
+        for one in (environment if isinstance(environment, list) else [])
+        if isinstance(one, dict) and "name" in one and "value" in one
+    ]
+
+
+def _shared_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
+    if pod.gpus < 2 or pod.spec.get("hostIPC") is True:
+        return
+    for container in pod.containers:
+        mounts = container.get("volumeMounts")
+        mounted = [at(mount, "mountPath") for mount in (mounts if isinstance(mounts, list) else [])]
+        if gpus_of(container) and SHM not in [str(path).rstrip("/") for path in mounted]:
+            yield LaunchFinding(
+                Severity.WARNING,
+                "pod-shm",
+                f"{pod.role}: the pod has 64 MiB of {SHM}, which NCCL's shared buffers exceed",
+                f"mount an emptyDir of medium Memory at {SHM}",
+            )
+            return
+
+
+def _locked_memory(pod: PodSpec) -> Iterator[LaunchFinding]:
+    for container in pod.containers:
+        limits = mapping(at(container, "resources", "limits"))
+        security = mapping(container.get("securityContext"))
+        added = at(security, "capabilities", "add")
+        is_allowed = security.get("privileged") is True or (
+            isinstance(added, list) and {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, added))
+        )
+        if any(str(name).startswith("rdma/") for name in limits) and not is_allowed:
+            yield LaunchFinding(
+                Severity.WARNING,
+                "pod-memlock",
+                f"{pod.role}: RDMA locks memory, which the container may not do",
+                "add securityContext: {capabilities: {add: [IPC_LOCK]}}",
+            )
+
+
+def _host_network(document: dict[str, Any], pod: PodSpec) -> Iterator[LaunchFinding]:
+    if pod.spec.get("hostNetwork") is not True or document.get("kind") == "Pod":
+        return
+    if document.get("kind") == "MPIJob" and pod.role != "Launcher":
+        return
+    if pod.spec.get("dnsPolicy") == "ClusterFirstWithHostNet" or pod.number == 1 == len(
+        pods_of(document)
+    ):
+        return
+    yield LaunchFinding(
+        Severity.WARNING,
+        "pod-names",
+        f"{pod.role}: with hostNetwork the pod asks the node's name server, which does not know"
+        " the names of the other pods",
+        "add dnsPolicy: ClusterFirstWithHostNet",
+    )
+
+
+def _mpi_job(document: dict[str, Any], pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+    launcher = next((pod for pod in pods if pod.role == "Launcher"), None)
+    workers = next((pod for pod in pods if pod.role == "Worker"), None)
+    if launcher is None or workers is None:
+        return
+    slots = at(document, "spec", "slotsPerWorker")
+    slots = slots if isinstance(slots, int) and slots > 0 else 1
+    program = read_program(launcher.words)
+    gpus = program.gpus if program is not None else None
+    if gpus is not None and workers.gpus and slots * gpus < workers.gpus:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "idle-gpus",
+            f"slotsPerWorker: {slots} with {count(gpus, 'GPU')} each uses {slots * gpus} of"
+            f" {workers.gpus} GPUs of a worker",
+            f"write slotsPerWorker: {workers.gpus // gpus}",
+        )
+    passed = set(launcher.words)
+    given = {word.partition("=")[0] for word in passed}
+    for container in workers.containers:
+        for name, _ in variables_of(container):
+            if name.startswith(PREFIX) and name not in given:
+                yield LaunchFinding(
+                    Severity.WARNING,
+                    "worker-env",
+                    f"{name} of the Worker's env does not arrive: its processes are started over"
+                    " SSH, which does not pass it",
+                    f"add -x {name}=VALUE to the launcher's mpirun",
+                )
+
+
+def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
+    nodes = sum(pod.number for pod in pods)
+    for pod in pods:
+        if pod.role == "Master" and pod.number != 1:
+            yield LaunchFinding(
+                Severity.ERROR, "pytorch-master", f"Master has {pod.number} replicas, not 1"
+            )
+        if pod.containers and not any(one.get("name") == "pytorch" for one in pod.containers):
+            yield LaunchFinding(
+                Severity.ERROR,
+                "pytorch-container",
+                f"{pod.role}: no container is called pytorch, which the operator requires",
+                "write name: pytorch",
+            )
+        words = pod.words
+        for place, word in enumerate(words):
+            name, sign, value = word.lstrip("-").partition("=")
+            if not word.startswith("-") or name.replace("_", "-") != "nnodes":
+                continue
+            said = value if sign else (words[place + 1] if place + 1 < len(words) else "")
+            if said.isdigit() and int(said) != nodes:
+                yield LaunchFinding(
+                    Severity.ERROR,
+                    "pytorch-nodes",
+                    f"{pod.role}: --nnodes={said}, and the job has {count(nodes, 'pod')}",
+                    f"write --nnodes={nodes}",
+                )

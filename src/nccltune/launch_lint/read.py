@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a command: where the launcher's options end, and which launcher it can be."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.program import is_nccl_test, nearest_nccl_test
+from nccltune.launch_lint.command import LaunchCommand, Option
+from nccltune.launch_lint.options import (
+    HYDRA,
+    INTEL,
+    LOCAL,
+    OPENMPI_4,
+    OPENMPI_5,
+    SLURM,
+    TABLES,
+    TORCHRUN,
+    Spec,
+)
+from nccltune.launch_lint.words import Line, Word, listed
+from nccltune.model.errors import InputError
+
+_OPENMPI = (OPENMPI_4, OPENMPI_5)
+_BY_NAME: dict[str, tuple[Flavor, ...]] = {
+    "mpirun": (*_OPENMPI, HYDRA, INTEL),
+    "mpiexec": (*_OPENMPI, HYDRA, INTEL),
+    "mpirun.openmpi": _OPENMPI,
+    "mpiexec.openmpi": _OPENMPI,
+    "orterun": (OPENMPI_4,),
+    "prterun": (OPENMPI_5,),
+    "mpirun.mpich": (HYDRA,),
+    "mpiexec.mpich": (HYDRA,),
+    "mpiexec.hydra": (HYDRA, INTEL),
+    "srun": (SLURM,),
+    "torchrun": (TORCHRUN,),
+}
+_PYTHON = re.compile(r"python[\d.]*")
+_TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_WRAPPERS = frozenset(
+    listed("""
+env numactl taskset time timeout sudo nohup nsys ncu docker podman singularity apptainer stdbuf
+exec chrt nice
+""")
+)
+_INTELS = re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_")
+_SHORT = 3
+_GLUED = re.compile(r"-([a-zA-Z])(.+)")
+
+
+def no_launcher() -> InputError:
+    """Return the error for a text that starts nothing that is known."""
+    return InputError(
+        "there is no launcher in this command",
+        hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of nccl-tests;"
+        " for a file, give its path",
+    )
+
+
+def joined(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the words with `python -m torch.distributed.run` as one, which is torchrun."""
+    result: list[Word] = []
+    at = 0
+    while at < len(words):
+        part = words[at : at + 3]
+        name = PurePosixPath(part[0].text).name
+        if (
+            len(part) == 3
+            and _PYTHON.fullmatch(name)
+            and part[1].text == "-m"
+            and part[2].text in _TORCH_MODULES
+        ):
+            result.append(Word("torchrun", " ".join(word.raw for word in part)))
+            at += 3
+        else:
+            result.append(part[0])
+            at += 1
+    return tuple(result)
+
+
+def launcher_at(words: Sequence[Word]) -> int | None:
+    """Return the place of the launcher among the words, or None."""
+    for at, word in enumerate(words):
+        if is_launcher(word.text):
+            return at
+        if is_nccl_test(word.text):
+            return None
+    return None
+
+
+def is_launcher(word: str) -> bool:
+    """Whether a word names a launcher."""
+    return PurePosixPath(word).name in _BY_NAME
+
+
+def program_at(words: Sequence[Word]) -> int | None:
+    """Return the place of an nccl-tests binary that a line starts without a launcher, or None."""
+    is_wrapped = False
+    for at, word in enumerate(words):
+        name, sign, _ = word.text.partition("=")
+        if sign and name.isidentifier():
+            continue
+        if is_nccl_test(word.text) or nearest_nccl_test(word.text) is not None:
+            return at
+        if PurePosixPath(word.text).name in _WRAPPERS:
+            is_wrapped = True
+        elif not is_wrapped:
+            return None
+    return None
+
+
+def starts_something(words: Sequence[Word]) -> bool:
+    """Whether a line of a script starts a job: a launcher, or a program of nccl-tests."""
+    words = joined(words)
+    return launcher_at(words) is not None or program_at(words) is not None
+
+
+def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchCommand]:
+    """Return the command as each launcher that it may be for reads it. `wanted`: only these.
+
+    Raises InputError where no launcher is in the line or it is for several programs.
+    """
+    line = Line(joined(line.words), line.tail)
+    at = launcher_at(line.words)
+    if at is None:
+        at = program_at(line.words)
+        if at is None:
+            raise no_launcher()
+        if wanted and LOCAL not in wanted:
+            raise InputError(
+                f"there is no launcher in this command, not {wanted[0].words}",
+                where="--launcher",
+                hint="leave --launcher out",
+            )
+        words = line.words
+        return {LOCAL: LaunchCommand(words[:at], Word("", ""), (), words[at:], line.tail)}
+    intels = any(_INTELS.search(word.text) for word in line.words)
+    flavors = _flavors(line.words[at].text, wanted, intels=intels)
+    found = {flavor: _read(line, at, flavor) for flavor in flavors}
+    if wanted:
+        return found
+    # What a launcher does not know is evidence for the others.
+    faults = {flavor: _faults(command, flavor) for flavor, command in found.items()}
+    by_family: dict[Launcher, int] = {}
+    for flavor, number in faults.items():
+        family = flavor.launcher
+        by_family[family] = min(number, by_family.get(family, number))
+    fewest = min(by_family.values())
+    kept = [flavor for flavor in found if by_family[flavor.launcher] == fewest]
+    if len(by_family) > 1 and fewest and len({flavor.launcher for flavor in kept}) > 1:
+        # Something of each: the more usual one, and its complaint.
+        kept = [flavor for flavor in kept if flavor.launcher is kept[0].launcher]
+    # A line that only one version takes is for that version; `only_one_version` reports it.
+    least = {
+        family: min(faults[f] for f in kept if f.launcher is family)
+        for family in by_family
+        if any(f.launcher is family for f in kept)
+    }
+    kept = [flavor for flavor in kept if faults[flavor] == least[flavor.launcher]]
+    if HYDRA in kept:
+        # A hydra without a sign of Intel's (a path, a variable, an option) is MPICH's.
+        kept = [flavor for flavor in kept if flavor != INTEL]
+    return {flavor: found[flavor] for flavor in kept}
+
+
+def _flavors(launcher: str, wanted: Sequence[Flavor], *, intels: bool) -> tuple[Flavor, ...]:
+    path = PurePosixPath(launcher)
+    possible = _BY_NAME[path.name]
+    if any(part in launcher for part in ("mpich", "hydra")):
+        possible = tuple(flavor for flavor in possible if flavor.launcher is Launcher.HYDRA)
+    if not wanted:
+        return (INTEL,) if intels and INTEL in possible else possible
+    kept = tuple(flavor for flavor in wanted if flavor in possible)
+    if not kept:
+        raise InputError(
+            f"{path.name} is not a launcher of {wanted[0].words}",
+            where="--launcher",
+            hint="leave --launcher out",
+        )
+    return kept
+
+
+def _faults(command: LaunchCommand, flavor: Flavor) -> int:
+    unknown = sum(option.meaning is None for option in command.options)
+    # MPICH reads -N as -n, which is never intended: such a line is for Open MPI.
+    return unknown + int(
+        flavor.launcher is Launcher.HYDRA and any(o.name == "N" for o in command.options)
+    )
+
+
+def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
+    words, options = line.words, []
+    place = at + 1
+    end: tuple[Word, ...] = ()
+    while place < len(words) and words[place].text.startswith("-") and words[place].text != "-":
+        if words[place].text == "--":
+            end, place = words[place : place + 1], place + 1
+            break
+        option, place = _option(words, place, flavor)
+        options.append(option)
+    program = words[place:]
+    if any(word.text == ":" for word in program):
+        raise InputError(
+            "several programs in one command (':') are not read",
+            hint="check the part for each by itself",
+        )
+    return LaunchCommand(words[:at], words[at], tuple(options), program, line.tail, end)
+
+
+def read_options(words: Sequence[Word], flavor: Flavor) -> tuple[Option, ...]:
+    """Options alone, as a `#SBATCH` line has them."""
+    options, place = [], 0
+    while place < len(words):
+        option, place = _option(words, place, flavor)
+        options.append(option)
+    return tuple(options)
+
+
+def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int]:
+    word = words[at]
+    name, sign, value = word.text.lstrip("-").partition("=")
+    table = TABLES[flavor]
+    spec = table.get(name)
+    # srun would read -ppn as the partition `pn`, which is never intended.
+    foreign = any(name in other for other in TABLES.values())
+    if spec is None and not foreign and flavor == SLURM and (match := _GLUED.fullmatch(word.text)):
+        glued = table.get(match[1])
+        if glued is not None and glued.words:
+            value = match[2].removeprefix("=")
+            return Option((word,), match[1], (value,), glued.meaning), at + 1
+    if spec is None and flavor.launcher is Launcher.HYDRA and name == "N":
+        spec = table["n"]
+    if spec is None and flavor == TORCHRUN:
+        spec = table.get(name.replace("_", "-"))
+    meaning = spec.meaning if spec is not None else None
+    if sign:
+        return Option((word,), name, (value,), meaning), at + 1
+    count = spec.words if spec is not None else _guess(words, at, name, flavor)
+    is_hydra = flavor.launcher is Launcher.HYDRA
+    if spec is not None and name in ("genv", "env") and count == 2 and is_hydra:
+        # hydra also takes NAME=VALUE in one word.
+        count = 1 if "=" in (words[at + 1].text if at + 1 < len(words) else "=") else 2
+    if meaning == "mca" and "=" in (words[at + 1].text if at + 1 < len(words) else ""):
+        # `--mca NAME=VALUE` is wrong, and what follows is not meant as its value.
+        count = 1
+    taken = words[at : at + 1 + count]
+    return Option(tuple(taken), name, tuple(w.text for w in taken[1:]), meaning), at + len(taken)
+
+
+def nearest_option(name: str, flavor: Flavor) -> str | None:
+    """Return the launcher's option that is nearest to a name, or None where none is near.
+
+    Short names are near to everything, so those of fewer than four letters are not compared.
+    """
+    plain = name.lower().replace("_", "-")
+    long = [known for known in TABLES[flavor] if len(known) > _SHORT]
+    if len(name) <= _SHORT:
+        return None
+    squeezed = {known.replace("-", ""): known for known in long}
+    if (same := squeezed.get(plain.replace("-", ""))) is not None:
+        return same
+    close = difflib.get_close_matches(plain, long, n=1, cutoff=0.84)
+    return close[0] if close else None
+
+
+def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:
+    """Return how many words an unknown option takes: as for another launcher, or the
+    option that is nearest to it."""
+    following = words[at + 1].text if at + 1 < len(words) else "-"
+    for table in TABLES.values():
+        if name in table:
+            return _of_other(table[name], following)
+    near = nearest_option(name, flavor)
+    if near is not None:
+        return _of_other(TABLES[flavor][near], following)
+    return 0 if following.startswith("-") or "/" in following or is_nccl_test(following) else 1
+
+
+def _of_other(spec: Spec, following: str) -> int:
+    return 1 if spec.words == 2 and "=" in following else spec.words

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for launch commands. Each checks a command as one launcher reads it.
+
+options.py      options that the launcher lacks, or that have no effect on NCCL
+launchers.py    values of options; launchers inside launchers and containers
+misplaced.py    options on the wrong side of the program
+arguments.py    arguments of nccl-tests that it refuses, ignores or misreads
+torchrun.py     torchrun: processes, GPUs, rendezvous
+slurm.py        Slurm: unused GPUs, environment that is not exported
+placement.py    too few or too many processes, wrong nodes, missing GPUs or cores
+variables.py    variables and values that NCCL does not know
+environment.py  variables that only one node sees, or that are set twice
+settings.py     NCCL settings that contradict each other
+sizes.py        sizes that will not be measured
+"""
+
+from collections.abc import Callable, Iterator
+
+from nccltune.launch_lint.command import View
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.rules import (
+    arguments,
+    environment,
+    launchers,
+    misplaced,
+    options,
+    placement,
+    settings,
+    sizes,
+    slurm,
+    torchrun,
+    variables,
+)
+
+Rule = Callable[[View], Iterator[LaunchFinding]]
+
+RULES: tuple[Rule, ...] = (
+    *options.RULES,
+    *launchers.RULES,
+    *misplaced.RULES,
+    *arguments.RULES,
+    *torchrun.RULES,
+    *slurm.RULES,
+    *placement.RULES,
+    *variables.RULES,
+    *environment.RULES,
+    *settings.RULES,
+    *sizes.RULES,
+)
+"""What makes a command unreadable comes first: fixes are applied in this order."""

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of nccl-tests that it refuses, ignores or reads as something else."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+
+from nccltune.launch.program import LETTERS, LONG_NAMES, Program, bare_collective, nearest_nccl_test
+from nccltune.launch_lint.command import View
+from nccltune.launch_lint.finding import LaunchFinding, ReplaceArgument, SetArgument
+from nccltune.launch_lint.words import listed
+from nccltune.model.finding import Severity
+
+_USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
+_WHOLE = "tginmwNpcGCaRzyTxDVSMuIKf"
+_TYPES = listed("""
+int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 all
+""")
+_TYPE_MEANT = {
+    **dict.fromkeys(("bf16", "bfloat", "brain", "b16"), "bfloat16"),
+    **dict.fromkeys(("fp16", "float16", "f16", "__half"), "half"),
+    **dict.fromkeys(("fp32", "float32", "f32", "single"), "float"),
+    **dict.fromkeys(("fp64", "float64", "f64"), "double"),
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8e4m3", "e4m3", "float8_e4m3", "f8_e4m3"), "f8e4m3"),
+    **dict.fromkeys(("fp8_e5m2", "fp8e5m2", "e5m2", "float8_e5m2", "f8_e5m2"), "f8e5m2"),
+    **dict.fromkeys(("int", "i32"), "int32"),
+    **dict.fromkeys(("char", "byte", "i8"), "int8"),
+    **dict.fromkeys(("long", "i64"), "int64"),
+}
+_OPERATIONS = listed("""
+sum prod max min avg mulsum all
+""")
+_OPERATION_MEANT = {
+    **dict.fromkeys(("add", "plus"), "sum"),
+    **dict.fromkeys(("average", "mean"), "avg"),
+    **dict.fromkeys(("product", "mul", "multiply"), "prod"),
+    "maximum": "max",
+    "minimum": "min",
+}
+_RANGES = {
+    "t": (1, None),
+    "g": (1, None),
+    "n": (1, None),
+    "m": (1, None),
+    "w": (0, None),
+    "N": (0, None),
+    "p": (0, 1),
+    "z": (0, 3),
+    "y": (0, 1),
+    "a": (0, 3),
+    "R": (0, 2),
+    "x": (0, 2),
+    "C": (0, 1),
+    "S": (0, 1),
+    "M": (0, 1),
+    "I": (0, 1),
+    "V": (1, 128),
+    "G": (0, None),
+    "D": (0, None),
+    "c": (0, None),
+    "T": (0, None),
+}
+"""Values that each option takes (nccl-tests 2.19.6); None: no upper limit."""
+_UNITS = re.compile(r"[kKmMgG]i?[bB]?")
+_NUMERIC = "tgbeifnmwNpIKcrzyTGCaRxDVSMu"
+
+
+def wrong_binary(view: View) -> Iterator[LaunchFinding]:
+    """`allreduce_perf`: the binaries' names have a `_` between words."""
+    if view.program is not None:
+        return
+    for at, word in enumerate(view.command.program):
+        right = nearest_nccl_test(word.text)
+        if right is not None:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "binary-unknown",
+                f"{word.raw} is no binary of nccl-tests",
+                f"write {right}",
+                (ReplaceArgument(at, 1, (right,)),),
+            )
+            return
+    bare = bare_collective([word.text for word in view.command.program])
+    if bare is not None:
+        place, right = bare
+        yield LaunchFinding(
+            Severity.ERROR,
+            "binary-unknown",
+            f"{view.command.program[place].raw} is no binary of nccl-tests",
+            f"write {right}",
+            (ReplaceArgument(place, 1, (right,)),),
+        )
+
+
+def one_hyphen(view: View) -> Iterator[LaunchFinding]:
+    """`-minbytes 8` is -m with the value `inbytes`."""
+    if view.program is None:
+        return
+    for argument in view.program.arguments:
+        word = view.command.program[argument.at].text
+        name = word.removeprefix("-").partition("=")[0]
+        if not word.startswith("--") and len(name) > 1 and name in LONG_NAMES:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "argument-unknown",
+                f"{word} is read as -{argument.flag} {argument.value}: long names have two hyphens",
+                f"write -{word}",
+                (ReplaceArgument(argument.at, 1, (f"-{word}",)),),
+            )
+
+
+def unknown(view: View) -> Iterator[LaunchFinding]:
+    """nccl-tests prints its usage and exits with 0, as if all were well."""
+    if view.program is None:
+        return
+    words = view.command.program
+    for at, word in view.program.unknown:
+        known = len(word) > 1 and word[1] != "-" and word[1] in LETTERS
+        if (known or word.startswith("--")) and at == len(words) - 1 and _is_option(word):
+            yield LaunchFinding(
+                Severity.ERROR,
+                "argument-without-value",
+                f"{word} needs a value: {_USAGE}",
+                "give it one, or leave it out",
+                (ReplaceArgument(at, 1),),
+            )
+            continue
+        name, sign, value = word.lstrip("-").partition("=")
+        close = _near_long(word, name)
+        if close is not None:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "argument-unknown",
+                f"{word} is no option of nccl-tests: {_USAGE}",
+                f"write --{close}",
+                (ReplaceArgument(at, 1, (f"--{close}{sign}{value}",)),),
+            )
+            continue
+        count = 1
+        if at + 1 < len(words) and not words[at + 1].text.startswith("-") and "=" not in word:
+            count = 2
+        yield LaunchFinding(
+            Severity.ERROR,
+            "argument-unknown",
+            f"{word} is no option of nccl-tests: {_USAGE}",
+            "leave it out",
+            (ReplaceArgument(at, count),),
+        )
+
+
+def _is_option(word: str) -> bool:
+    name = word.removeprefix("--")
+    return not word.startswith("--") or any(long.startswith(name) for long in LONG_NAMES)
+
+
+def _near_long(word: str, name: str) -> str | None:
+    """Return the long option that a misspelt one means."""
+    if not word.startswith("--"):
+        return None
+    plain = name.replace("-", "_")
+    if plain in LONG_NAMES:
+        return plain
+    close = difflib.get_close_matches(plain, sorted(LONG_NAMES), n=1, cutoff=0.8)
+    return close[0] if close else None
+
+
+def without_value(view: View) -> Iterator[LaunchFinding]:
+    """`-b -e 8G`: -b takes the next word, whatever it is."""
+    program = view.program
+    if program is None:
+        return
+    for argument in program.arguments:
+        if argument.flag not in _NUMERIC or argument.length != 2:
+            continue
+        if _is_flag(argument.value):
+            flag = view.command.program[argument.at].text
+            yield LaunchFinding(
+                Severity.ERROR,
+                "argument-without-value",
+                f"{flag} needs a value: it takes {argument.value!r} for one",
+                f"give {flag} a value, or leave it out",
+                (ReplaceArgument(argument.at, 1),),
+            )
+
+
+def ignored(view: View) -> Iterator[LaunchFinding]:
+    """Words that belong to no option: nccl-tests does not look at them."""
+    program = view.program
+    if program is None:
+        return
+    words = view.command.program
+    for at, word in program.ignored:
+        if "$" in word or any(at - 1 == other for other, _ in program.unknown):
+            continue
+        before = next((a for a in program.arguments if a.at + a.length == at), None)
+        if before is not None and _is_flag(before.value):
+            continue  # It belongs to the option that was taken for a value.
+        if before is not None and before.flag in "bei" and _UNITS.fullmatch(word):
+            size = before.value + word[0]
+            yield LaunchFinding(
+                Severity.ERROR,
+                "argument-ignored",
+                f"-{before.flag} {before.value} {word}: a size is one word; this one is"
+                f" {before.value} bytes",
+                f"write -{before.flag} {size}",
+                (ReplaceArgument(before.at, at + 1 - before.at, (f"-{before.flag}", size)),),
+            )
+            continue
+        yield LaunchFinding(
+            Severity.WARNING,
+            "argument-ignored",
+            f"{words[at].raw} belongs to no option: nccl-tests ignores it",
+            "leave it out",
+            (ReplaceArgument(at, 1),),
+        )
+
+
+def not_whole(view: View) -> Iterator[LaunchFinding]:
+    """Numbers are read up to the first character that is no digit."""
+    program = view.program
+    if program is None:
+        return
+    for flag in _WHOLE:
+        value = program.value(flag)
+        if value is None or "$" in value or flag == "i" or _is_flag(value):
+            continue
+        if flag == "f" and re.fullmatch(r"\d*\.\d+", value):
+            yield LaunchFinding(
+                Severity.ERROR,
+                "factor-not-whole",
+                f"-f {value} is read as {program.number('f', 1)}: the factor is a whole number",
+                "write -f 2; finer curves need several runs",
+                (SetArgument("f", "2"),),
+            )
+        elif not re.fullmatch(r"[+-]?(\d+|0[xX][0-9a-fA-F]+)", value):
+            yield LaunchFinding(
+                Severity.ERROR,
+                "argument-not-a-number",
+                f"-{flag} {value} is read as {program.number(flag, 0)}",
+                "write a whole number, or leave it out",
+                (SetArgument(flag, "2" if flag == "f" else None),),
+            )
+
+
+def _is_flag(value: str) -> bool:
+    return re.fullmatch(r"-{1,2}[A-Za-z_]+", value) is not None
+
+
+def out_of_range(view: View) -> Iterator[LaunchFinding]:
+    """`-n 0`, `-g 0`, `-R 3`: numbers that nccl-tests does not check, or replaces."""
+    program = view.program
+    if program is None:
+        return
+    for flag, (low, high) in _RANGES.items():
+        value = program.value(flag)
+        if value is None or not re.fullmatch(r"[+-]?\d+", value):
+            continue
+        number = int(value)
+        if number < low or (high is not None and number > high):
+            takes = f"{low} to {high}" if high is not None else f"{low} or more"
+            right = None
+            if flag == "g":
+                right = str(_gpus(view))
+            yield LaunchFinding(
+                Severity.ERROR,
+                "argument-range",
+                f"-{flag} {value}: nccl-tests takes {takes}",
+                f"write -{flag} {right}" if right is not None else f"leave out -{flag}",
+                (SetArgument(flag, right),),
+            )
+    if program.value("w") == "0":
+        yield LaunchFinding(
+            Severity.WARNING,
+            "no-warm-up",
+            "-w 0 has no warm-up: connections are made within the first timing",
+            "leave it out",
+            (SetArgument("w", None),),
+        )
+    if program.value("N") == "0":
+        yield LaunchFinding(
+            Severity.WARNING,
+            "endless",
+            "-N 0 repeats the test without end",
+            "write -N 1",
+            (SetArgument("N", "1"),),
+        )
+
+
+def _gpus(view: View) -> int:
+    """GPUs of each process, so that a node's processes use all of them."""
+    placement = view.prediction.placement
+    most = max((node.processes for node in placement.nodes), default=1) if placement else 1
+    return max(1, view.site.gpus_per_node // max(1, most))
+
+
+def _word(flag: str, given: str, known: Sequence[str], meant: dict[str, str]) -> str | None:
+    plain = given.lower().removeprefix("nccl").strip("'\"")
+    if plain in known:
+        return plain
+    if plain in meant:
+        return meant[plain]
+    close = difflib.get_close_matches(plain, known, n=1, cutoff=0.7 if flag == "d" else 0.6)
+    return close[0] if close else None
+
+
+def names(view: View) -> Iterator[LaunchFinding]:
+    """`-d bf16`, `-o average`: nccl-tests measures its default in place of a name it lacks."""
+    program = view.program
+    if program is None:
+        return
+    for flag, what, known, meant, default in (
+        ("d", "type", _TYPES, _TYPE_MEANT, "float"),
+        ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
+    ):
+        value = program.value(flag)
+        if value is None or "$" in value or value in known:
+            continue
+        right = _word(flag, value, known, meant)
+        yield LaunchFinding(
+            Severity.ERROR,
+            "argument-name",
+            f"-{flag} {value} is no {what} of nccl-tests, which measures {default} in its place;"
+            f" it has {', '.join(known)}",
+            f"write -{flag} {right}" if right is not None else f"leave out -{flag}",
+            (SetArgument(flag, right),),
+        )
+
+
+def root(view: View) -> Iterator[LaunchFinding]:
+    """`-r 16` of 16 ranks: they are 0 to 15."""
+    program, placement = view.program, view.prediction.placement
+    value = program.value("r") if program is not None else None
+    if value is None or placement is None or not re.fullmatch(r"-?\d+", value):
+        return
+    if -1 <= int(value) < max(placement.ranks, 1):
+        return
+    yield LaunchFinding(
+        Severity.ERROR,
+        "root",
+        f"-r {value}: the ranks are 0 to {placement.ranks - 1} (-1: each, one after the other)",
+        "leave it out",
+        (SetArgument("r", None),),
+    )
+
+
+def steps(view: View) -> Iterator[LaunchFinding]:
+    """`-f 1` multiplies nothing; -i beside -f is not used."""
+    program = view.program
+    if program is None:
+        return
+    factor, step = program.value("f"), program.value("i")
+    if factor is None or not re.fullmatch(r"[+-]?\d+", factor):
+        return
+    if int(factor) > 1 and step is not None:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "step-ignored",
+            f"-i {step} is not used: with -f {factor} sizes are multiplied",
+            "leave out -i or -f",
+            (SetArgument("i", None),),
+        )
+    elif int(factor) <= 1 and step is None and not _single(program):
+        yield LaunchFinding(
+            Severity.WARNING,
+            "factor-one",
+            f"-f {factor} does not multiply: sizes go in steps of 1 MiB",
+            "write -f 2",
+            (SetArgument("f", "2"),),
+        )
+
+
+def _single(program: Program) -> bool:
+    sizes = program.sizes
+    return sizes is not None and sizes.first == sizes.last
+
+
+def device_implementation(view: View) -> Iterator[LaunchFinding]:
+    """-D needs symmetric memory."""
+    program = view.program
+    if program is None or program.number("D", 0) <= 0 or program.number("R", 0) == 2:
+        return
+    yield LaunchFinding(
+        Severity.ERROR,
+        "device-needs-symmetric",
+        f"-D {program.value('D')} needs symmetric memory: nccl-tests refuses it without -R 2",
+        "add -R 2",
+        (SetArgument("R", "2"),),
+    )
+
+
+def unchecked(view: View) -> Iterator[LaunchFinding]:
+    """Wrong results can be fast."""
+    if view.program is not None and view.program.value("c") == "0":
+        yield LaunchFinding(
+            Severity.WARNING,
+            "check-off",
+            "-c 0 checks no result: wrong answers can be fast (nccl#2408)",
+            "leave it out; checking is outside the timing",
+            (SetArgument("c", None),),
+        )
+
+
+def json_name(view: View) -> Iterator[LaunchFinding]:
+    """-J takes `.json` and ignores other names in silence."""
+    if view.program is None:
+        return
+    value = view.program.value("J")
+    if value is not None and not value.endswith(".json") and "$" not in value:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "json-name",
+            f"-J {value} is ignored in silence: the name must end in .json",
+            f"write -J {value}.json",
+            (SetArgument("J", f"{value}.json"),),
+        )
+
+
+RULES = (
+    wrong_binary,
+    one_hyphen,
+    without_value,
+    ignored,
+    unknown,
+    not_whole,
+    out_of_range,
+    names,
+    root,
+    steps,
+    device_implementation,
+    unchecked,
+    json_name,
+)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables: set where only one node sees them, or set twice."""
+
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch_lint.command import CommandVariable, View
+from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetLead
+from nccltune.model.finding import Severity
+
+_FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_")
+
+
+def not_exported(view: View) -> Iterator[LaunchFinding]:
+    """`VAR=x mpirun`: Open MPI hands on only its own variables and those of -x."""
+    if len(view.prediction.hosts) < 2:
+        return
+    launcher = view.flavor.launcher
+    handed = {variable.name for variable in view.variables if variable.option is not None}
+    if launcher is Launcher.HYDRA:
+        if not view.command.last("env_none") and not view.command.last("env_list"):
+            return
+        listed = view.command.last("env_list")
+        handed |= set(listed.value.split(",")) if listed is not None else set()
+    elif launcher is Launcher.SLURM:
+        export = view.command.last("export")
+        parts = export.value.split(",") if export is not None else ["ALL"]
+        if "ALL" in parts:
+            return
+        handed |= {part.partition("=")[0] for part in parts}
+    alone: dict[str, CommandVariable] = {}
+    for variable in view.variables:
+        if variable.option is None and variable.name.startswith(_FOR_PROCESSES):
+            alone[variable.name] = variable
+    for name, variable in alone.items():
+        if name in handed:
+            continue
+        edits, fix = _export(view, variable)
+        yield LaunchFinding(
+            Severity.WARNING,
+            "env-not-exported",
+            f"{name} is set for {view.command.launcher.text} only: processes on other nodes do not"
+            " get it",
+            fix,
+            edits,
+        )
+
+
+def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], str]:
+    name = variable.name
+    if view.flavor.launcher is Launcher.OPENMPI:
+        return (AppendOption(("-x", name)),), f"add -x {name}"
+    if view.flavor.launcher is Launcher.HYDRA:
+        return (
+            AppendOption(("-genv", name, variable.value or "")),
+        ), f"add -genv {name} {variable.value}"
+    export = view.command.last("export")
+    assert export is not None
+    said = f"--export=ALL,{export.value}" if export.value != "NONE" else "--export=ALL"
+    return (Replace(export, (said,)),), f"write {said}"
+
+
+def twice(view: View) -> Iterator[LaunchFinding]:
+    """Find the same variable with two values: which one wins depends on the launcher."""
+    seen: dict[str, CommandVariable] = {}
+    for variable in view.variables:
+        before = seen.get(variable.name)
+        seen[variable.name] = variable
+        if before is None or before.value is None or variable.value in (None, before.value):
+            continue
+        drop: Edit = (
+            Replace(before.option, ()) if before.option is not None else SetLead(before.name)
+        )
+        yield LaunchFinding(
+            Severity.ERROR,
+            "env-twice",
+            f"{variable.name} is set to {before.value} and to {variable.value}",
+            f"keep one: {variable.name}={variable.value} is the later",
+            (drop,),
+        )
+
+
+RULES = (twice, not_exported)

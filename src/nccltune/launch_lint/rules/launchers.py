@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of the launchers' options, and launchers inside of launchers and containers."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch.program import is_nccl_test
+from nccltune.launch_lint.command import Option, View
+from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceLead
+from nccltune.launch_lint.options import TABLES
+from nccltune.launch_lint.read import is_launcher
+from nccltune.launch_lint.words import listed
+from nccltune.model.finding import Severity
+
+_BIND = listed("""
+none hwthread hwthr core l1cache l2cache l3cache socket package numa board cpu-list
+""")
+_HYDRA_BIND = (*_BIND, *listed("rr user machine pcidev gpu ib en hca l1 l2 l3 l1dcache l1icache"))
+_MAP = listed("""
+slot hwthread hwthr core l1cache l2cache l3cache socket package numa board node seq dist ppr
+rankfile pe-list
+""")
+_RESOURCES = listed("""
+node socket package numa board l3cache l2cache l1cache core hwthread slot
+""")
+_MPI = listed("""
+none openmpi pmi2 pmix cray_shasta list
+""")
+_MCA = listed("""
+btl_tcp_if_include btl_tcp_if_exclude oob_tcp_if_include oob_tcp_if_exclude plm_rsh_agent
+plm_ssh_agent plm_rsh_args plm_ssh_args plm_rsh_no_tree_spawn plm_rsh_num_concurrent
+btl_openib_allow_ib btl_openib_if_include btl_openib_warn_no_device_params_found
+btl_openib_warn_default_gid_prefix btl_vader_single_copy_mechanism coll_hcoll_enable
+coll_ucc_enable pml_ucx_tls orte_base_help_aggregate orte_keep_fqdn_hostnames
+opal_warn_on_missing_libcuda opal_cuda_support rmaps_base_mapping_policy
+rmaps_base_oversubscribe hwloc_base_binding_policy mca_base_env_list prte_if_include
+prte_if_exclude btl_base_warn_component_unused
+""")
+_MPI_TYPE = re.compile(r"pmix(_v\d+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
+_SHARED_MEMORY = ("--ipc", "--shm-size")
+_CLOSE = 0.93
+
+
+def without_value(view: View) -> Iterator[LaunchFinding]:
+    """`-np -H a,b`, `--hostfile all_reduce_perf`: an option takes the next word, whatever it is."""
+    for option in view.command.options:
+        taken = swallowed_at(option, view)
+        if taken is None:
+            continue
+        word = option.words[0].text
+        yield LaunchFinding(
+            Severity.ERROR,
+            "option-without-value",
+            f"{word} needs a value: it takes {option.values[taken]!r} for one",
+            f"give {word} a value, or leave it out",
+            (Replace(option, option.values[taken:]),),
+        )
+
+
+def swallowed_at(option: Option, view: View) -> int | None:
+    """Return the place of a value that is another option or the program; None where none is."""
+    for place, value in enumerate(option.values):
+        name = value.lstrip("-")
+        if is_nccl_test(value) or (value.startswith("-") and name in TABLES[view.flavor]):
+            return place
+    return None
+
+
+def numbers(view: View) -> Iterator[LaunchFinding]:
+    """`-np 8x`: numbers of processes and nodes."""
+    for option in view.command.options:
+        if option.meaning not in ("total", "per_node") or swallowed_at(option, view) is not None:
+            continue
+        if view.flavor.launcher is Launcher.TORCHRUN or "$" in option.value:
+            continue
+        if not option.value.isascii() or not option.value.isdigit() or int(option.value) < 1:
+            word = option.words[0].text.partition("=")[0]
+            yield LaunchFinding(
+                Severity.ERROR,
+                "option-value",
+                f"{word} takes a number of processes, not {option.value!r}",
+                f"write {word} {view.site.gpus_per_node}",
+            )
+
+
+def bindings(view: View) -> Iterator[LaunchFinding]:
+    """`--bind-to all`, `--map-by node:8`: the launcher refuses values it does not know."""
+    launcher = view.flavor.launcher
+    if launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
+        return
+    for option in view.command.all("bind_to"):
+        known = _BIND if launcher is Launcher.OPENMPI else _HYDRA_BIND
+        head = option.value.partition(":")[0].lower()
+        if head and head not in known and "$" not in head:
+            yield _value(option, known, head, "none")
+    if launcher is Launcher.OPENMPI:
+        for option in view.command.all("map_by"):
+            yield from _mapping(option)
+
+
+def _mapping(option: Option) -> Iterator[LaunchFinding]:
+    value = option.value.lower()
+    head, _, rest = value.partition(":")
+    if not value or "$" in value:
+        return
+    if head == "":
+        return  # `:OVERSUBSCRIBE`: modifiers of the default.
+    if head != "ppr":
+        if head not in _MAP:
+            swapped = re.fullmatch(r"(\d+):(\w+)", value)
+            if swapped is not None and swapped[2] in _RESOURCES:
+                yield _wrong(option, f"ppr:{value}")
+            else:
+                yield _value(option, _MAP, head, None)
+        elif re.fullmatch(r"\d+", rest) and head in _RESOURCES:
+            yield _wrong(option, f"ppr:{rest}:{head}")
+        return
+    match = re.fullmatch(r"(\d+):([\w]+)(:.*)?", rest)
+    if match is not None and match[2] in _RESOURCES:
+        return
+    swapped = re.fullmatch(r"([a-z]\w*):(\d+)", rest)
+    if swapped is not None and swapped[1] in _RESOURCES:
+        yield _wrong(option, f"ppr:{swapped[2]}:{swapped[1]}")
+    elif re.fullmatch(r"\d+", rest):
+        yield _wrong(option, f"ppr:{rest}:node")
+    elif match is not None:
+        close = difflib.get_close_matches(match[2], _RESOURCES, n=1)
+        yield _wrong(option, f"ppr:{match[1]}:{close[0] if close else 'node'}")
+    else:
+        yield _wrong(option, None)
+
+
+def _wrong(option: Option, right: str | None) -> LaunchFinding:
+    word = option.words[0].text
+    return LaunchFinding(
+        Severity.ERROR,
+        "option-value",
+        f"{word} {option.value}: the form is ppr:NUMBER:RESOURCE, such as ppr:8:node",
+        f"write {word} {right}" if right is not None else f"leave out {word}",
+        (Replace(option, (word, right) if right is not None else ()),),
+    )
+
+
+def _value(option: Option, known: Sequence[str], given: str, default: str | None) -> LaunchFinding:
+    word = option.words[0].text.partition("=")[0]
+    close = difflib.get_close_matches(given, known, n=1)
+    right = close[0] if close else default
+    rest = option.value.partition(":")[1:]
+    new = f"{right}{''.join(rest)}" if right is not None else None
+    return LaunchFinding(
+        Severity.ERROR,
+        "option-value",
+        f"{word} {option.value}: {given!r} is none of {', '.join(known)}",
+        f"write {word} {new}" if new is not None else f"leave out {word}",
+        (Replace(option, (word, new) if new is not None else ()),),
+    )
+
+
+def mca(view: View) -> Iterator[LaunchFinding]:
+    """`--mca btl_tcp_if_inclde eth0`: Open MPI takes any name and ignores those it lacks."""
+    for option in view.command.all("mca"):
+        word, name = option.words[0].text, option.value
+        if "=" in name:
+            key, _, value = name.partition("=")
+            # The second word is another option or the program.
+            rest = option.values[1:]
+            yield LaunchFinding(
+                Severity.ERROR,
+                "mca-form",
+                f"{word} {name}: it takes two words, a name and a value",
+                f"write {word} {key} {value}",
+                (Replace(option, (word, key, value, *rest)),),
+            )
+            continue
+        close = difflib.get_close_matches(name, _MCA, n=1, cutoff=_CLOSE)
+        if name not in _MCA and close:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "mca-unknown",
+                f"Open MPI ignores {name}, a name that it does not have",
+                f"write {word} {close[0]} {option.values[-1]}",
+                (Replace(option, (word, close[0], *option.values[1:])),),
+            )
+
+
+def as_root(view: View) -> Iterator[LaunchFinding]:
+    """Open MPI does not start for root: `sudo mpirun`, or a container's user."""
+    command = view.command
+    if view.flavor.launcher is not Launcher.OPENMPI or command.last("root"):
+        return
+    lead = [word.text for word in command.lead]
+    if any(v.name == "OMPI_ALLOW_RUN_AS_ROOT" for v in view.variables):
+        return
+    names = [PurePosixPath(word).name for word in lead]
+    is_container = _engine(names) is not None
+    user = any(word in ("-u", "--user", "-U") or word.startswith("--user=") for word in lead)
+    if ("sudo" in names or is_container) and not user:
+        who = "a container's user is root" if is_container else "sudo makes it root"
+        yield LaunchFinding(
+            Severity.ERROR,
+            "root-refused",
+            f"{who}: Open MPI does not start for root",
+            "add --allow-run-as-root",
+            (AppendOption(("--allow-run-as-root",)),),
+        )
+
+
+def _engine(names: list[str]) -> int | None:
+    return next(
+        (
+            at
+            for at, name in enumerate(names)
+            if name in ("docker", "podman", "nerdctl") and "run" in names[at + 1 :]
+        ),
+        None,
+    )
+
+
+def container(view: View) -> Iterator[LaunchFinding]:
+    """`docker run` without GPUs, or with the 64 MiB of shared memory that it gives."""
+    lead = [word.text for word in view.command.lead]
+    names = [PurePosixPath(word).name for word in lead]
+    if _engine(names) is None:
+        return
+    heads = {word.partition("=")[0] for word in lead}
+    text = " ".join(lead)
+    gpus = "--gpus" in heads or "nvidia" in text or "--privileged" in heads
+    if not gpus:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "container-without-gpus",
+            "the container gets no GPU",
+            "add --gpus all after run",
+            (ReplaceLead("run", ("run", "--gpus", "all")),),
+        )
+    placement = view.prediction.placement
+    several = placement is None or placement.most_gpus > 1
+    if several and not heads.intersection(_SHARED_MEMORY) and "/shm" not in text:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "container-shm",
+            "the container has 64 MiB of /dev/shm, which NCCL's shared buffers exceed",
+            "add --ipc=host (or --shm-size=8g) after run",
+            (ReplaceLead("run", ("run", "--ipc=host")),),
+        )
+
+
+def nested(view: View) -> Iterator[LaunchFinding]:
+    """`srun --ntasks-per-node=8 mpirun ...`: each task starts a whole job."""
+    if view.flavor.launcher is Launcher.LOCAL:
+        return
+    words = view.command.program
+    at = next((at for at, word in enumerate(words) if is_launcher(word.text)), None)
+    if at is None or any(is_nccl_test(word.text) for word in words[:at]):
+        return
+    inner = PurePosixPath(words[at].text).name
+    outer = view.command.launcher.text
+    placement = view.prediction.placement
+    most = max((node.processes for node in placement.nodes), default=1) if placement else 1
+    if inner == "torchrun":
+        if most > 1:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "nested-launcher",
+                f"{outer} starts {most} torchruns on a node, and each starts all of its processes",
+                "start one process on each node",
+            )
+        return
+    if placement is not None and placement.processes == 1:
+        return
+    yield LaunchFinding(
+        Severity.ERROR,
+        "nested-launcher",
+        f"{outer} starts {inner} once for each process, and each of them starts a job of its own",
+        f"leave out {outer} or {inner}",
+    )
+
+
+def mpi_type(view: View) -> Iterator[LaunchFinding]:
+    """`srun --mpi=pmx`; with none the processes do not find each other."""
+    option = view.command.last("mpi")
+    if view.flavor.launcher is not Launcher.SLURM or option is None or "$" in option.value:
+        return
+    value = option.value
+    if value == "none":
+        placement = view.prediction.placement
+        if view.program is None or placement is None or placement.processes < 2:
+            return
+        edits: tuple[Edit, ...] = (Replace(option, ("--mpi=pmix",)),)
+        why = "with it the processes do not find each other: each is rank 0 of its own test"
+        yield LaunchFinding(
+            Severity.ERROR, "mpi-type", f"--mpi=none: {why}", "write --mpi=pmix", edits
+        )
+    elif not re.fullmatch(
+        r"pmix(_v\d+)?|openmpi|pmi2|pmi1|cray_shasta|list|hydra|lam|mpich\w*", value
+    ):
+        close = difflib.get_close_matches(value, _MPI, n=1)
+        right = close[0] if close else "pmix"
+        yield LaunchFinding(
+            Severity.ERROR,
+            "mpi-type",
+            f"--mpi={value} is none of srun's: {', '.join(_MPI[:-1])} (srun --mpi=list)",
+            f"write --mpi={right}",
+            (Replace(option, (f"--mpi={right}",)),),
+        )
+
+
+RULES = (without_value, numbers, bindings, mca, as_root, container, nested, mpi_type)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options on the wrong side of the program."""
+
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch_lint.command import View
+from nccltune.launch_lint.finding import (
+    AppendOption,
+    Edit,
+    LaunchFinding,
+    Replace,
+    ReplaceArgument,
+    SetArgument,
+    SetLead,
+)
+from nccltune.launch_lint.misplaced import Misplaced
+from nccltune.launch_lint.options import TABLES
+from nccltune.launch_lint.translate import translated
+from nccltune.model.finding import Severity
+
+
+def behind_program(view: View) -> Iterator[LaunchFinding]:
+    """`all_reduce_perf -np 16`: nccl-tests reads -n with the value `p`, the launcher nothing."""
+    if view.program is None:
+        return
+    given = view.command.program
+    for one in view.misplaced:
+        words = [word.text for word in given[one.at : one.at + one.length]]
+        text = " ".join(words)
+        edits: list[Edit] = [ReplaceArgument(one.at, one.length)]
+        if view.flavor.launcher is Launcher.LOCAL:
+            yield _without_launcher(one, text)
+            continue
+        before = _before(one, view)
+        fix = f"write {text} before {view.program.binary}"
+        if before:
+            edits.append(before)
+        elif view.command.last(one.meaning) is not None and one.meaning in _SINGLE:
+            fix = f"leave it out: {view.command.launcher.text} already has the like of it"
+        yield LaunchFinding(
+            Severity.ERROR,
+            "option-behind-program",
+            f"{text} stands behind the program, which gets it; {view.command.launcher.text} does"
+            " not",
+            fix,
+            tuple(edits),
+        )
+
+
+def _without_launcher(one: Misplaced, text: str) -> LaunchFinding:
+    edits: list[Edit] = [ReplaceArgument(one.at, one.length)]
+    fix = "leave it out, or start the program with mpirun or srun"
+    if one.meaning == "env" and one.values and "=" in one.values[0]:
+        edits.append(SetLead(one.values[0].partition("=")[0], one.values[0], add=True))
+        fix = f"write {one.values[0]} before the program"
+    return LaunchFinding(
+        Severity.ERROR,
+        "option-behind-program",
+        f"{text} is an option of a launcher, and this command has none",
+        fix,
+        tuple(edits),
+    )
+
+
+def iterations_for_processes(view: View) -> Iterator[LaunchFinding]:
+    """`mpirun -H a:8,b:8 all_reduce_perf -n 16 -N 8`: both mean something else to nccl-tests."""
+    program, command = view.program, view.command
+    if program is None or view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
+        return
+    if any(command.last(m) for m in ("total", "per_node", "one_per_node", "map_by")):
+        return
+    total, cycles = program.value("n"), program.value("N")
+    slots = [host.slots for host in view.prediction.hosts]
+    full = sum(slot or 0 for slot in slots)
+    if total is None or not total.isdigit() or len(slots) < 2:
+        return
+    if cycles is None and int(total) != full:
+        return
+    edits: list[Edit] = [SetArgument("n", None), AppendOption(("-n", total))]
+    text = f"-n {total}"
+    if cycles is not None:
+        text += f" -N {cycles}"
+        word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
+        edits += [SetArgument("N", None), AppendOption((word, cycles))]
+    yield LaunchFinding(
+        Severity.WARNING,
+        "option-behind-program",
+        f"{text} behind the program is its iterations{' and cycles' if cycles else ''}; the number"
+        " of processes is not given",
+        f"write {text} before {program.binary}",
+        tuple(edits),
+    )
+
+
+_SINGLE = ("total", "per_node", "map_by", "bind_to", "hostfile", "nodes", "root")
+
+
+def _before(one: Misplaced, view: View) -> Edit | None:
+    """Return the edit that gives the option to the launcher; None where it has the like of it."""
+    known = one.name in TABLES[view.flavor]
+    written = view.command.program[one.at].text.partition("=")[0]
+    words = (written, *one.values)
+    if not known:
+        words = translated(one.name, one.values, view.flavor)
+        if not words:
+            return None
+    existing = view.command.last(one.meaning) if one.meaning in _SINGLE else None
+    if existing is not None:
+        return (
+            None
+            if existing.values == one.values or one.meaning == "root"
+            else Replace(existing, words)
+        )
+    if any(
+        option.name == one.name and option.values == one.values for option in view.command.options
+    ):
+        return None
+    return AppendOption(words)
+
+
+RULES = (behind_program, iterations_for_processes)

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that the launcher lacks, or that do nothing for NCCL."""
+
+import re
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch.program import is_nccl_test, nearest_nccl_test
+from nccltune.launch_lint.command import Option, View
+from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument
+from nccltune.launch_lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
+from nccltune.launch_lint.read import is_launcher, nearest_option
+from nccltune.launch_lint.translate import translated
+from nccltune.model.finding import Severity
+
+_CONTROL = ("btl", "pml", "mtl", "osc", "coll")
+
+
+def unknown(view: View) -> Iterator[LaunchFinding]:
+    """`-x` under hydra, `-ppn` under Open MPI: the launcher refuses the line."""
+    if any(is_nccl_test(value) for o in view.command.options for value in o.values):
+        return  # An option took the program for its value: what follows are its arguments.
+    for option in view.command.options:
+        if option.meaning is not None:
+            continue
+        word = option.words[0].text
+        others = [f.words for f, table in TABLES.items() if option.name in table]
+        whose = f"; it is an option of {' and '.join(others)}" if others else ""
+        words = translated(option.name, option.values, view.flavor)
+        near = nearest_option(option.name, view.flavor) if not words else None
+        if near is not None:
+            hyphens = "--" if option.words[0].text.startswith("--") else "-"
+            words = (f"{hyphens}{near}", *option.values)
+        way = f"write {' '.join(words)}" if words else "leave it out"
+        yield LaunchFinding(
+            Severity.ERROR,
+            "option-unknown",
+            f"{_name(view)} has no {word}{whose}: nothing starts",
+            way,
+            (Replace(option, words),),
+        )
+
+
+def _name(view: View) -> str:
+    flavor = view.flavor
+    return "Intel MPI" if flavor.is_intel else flavor._replace(version=()).words
+
+
+def deprecated(view: View) -> Iterator[LaunchFinding]:
+    """Find what Open MPI 5 takes with a complaint."""
+    if view.flavor != OPENMPI_5:
+        return
+    for option in view.command.options:
+        if (new := DEPRECATED_5.get(option.name)) is not None:
+            yield LaunchFinding(
+                Severity.NOTE,
+                "option-deprecated",
+                f"{option.words[0].text} is deprecated in Open MPI 5; its name there is {new}",
+            )
+
+
+def only_one_version(view: View) -> Iterator[LaunchFinding]:
+    """`--output tag` is Open MPI 5's; a 4 refuses it."""
+    if view.flavor.launcher is not Launcher.OPENMPI:
+        return
+    other = OPENMPI_4 if view.flavor == OPENMPI_5 else OPENMPI_5
+    for option in view.command.options:
+        if option.meaning is not None and option.name not in TABLES[other]:
+            yield LaunchFinding(
+                Severity.NOTE,
+                "option-of-one-version",
+                f"{option.words[0].text} is for {view.flavor.words}; {other.words} refuses it",
+            )
+
+
+def total_and_iterations(view: View) -> Iterator[LaunchFinding]:
+    """`-n` has two meanings, before and after the binary."""
+    program = view.program
+    if program is None or program.value("n") is None:
+        return
+    yield LaunchFinding(
+        Severity.NOTE,
+        "n-after-program",
+        f"-n {program.value('n')} after the binary is nccl-tests' iterations, not processes",
+    )
+
+
+def no_effect(view: View) -> Iterator[LaunchFinding]:
+    """MPI carries nccl-tests' control messages only; its transports do not touch NCCL's."""
+    for option in view.command.all("mca"):
+        name = option.value
+        if view.flavor == OPENMPI_5 and name.startswith("btl_openib"):
+            yield LaunchFinding(
+                Severity.NOTE,
+                "mca-removed",
+                f"{name} does nothing: Open MPI 5.0 removed openib and ignores it in silence",
+                "leave it out",
+            )
+        elif name.partition("_")[0] in _CONTROL:
+            yield LaunchFinding(
+                Severity.NOTE,
+                "mca-no-effect",
+                f"{name} has no effect on NCCL: MPI only carries the test's control messages",
+                "leave it out, unless MPI itself does not start without it",
+            )
+        elif view.flavor == OPENMPI_5 and name.startswith(("orte_", "plm_rsh_")):
+            new = name.replace("orte_", "prte_").replace("plm_rsh_", "plm_ssh_")
+            yield LaunchFinding(
+                Severity.NOTE, "mca-renamed", f"{name} is called {new} in Open MPI 5.0"
+            )
+    for variable in view.variables:
+        if variable.name.startswith("UCX_") or variable.name.startswith("OMPI_MCA_btl"):
+            yield LaunchFinding(
+                Severity.NOTE,
+                "ucx-no-effect",
+                f"{variable.name} is for MPI's transport: no effect on NCCL, unless NCCL uses the"
+                " UCX plugin",
+            )
+
+
+def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
+    """Options that another launcher reads as something else."""
+    launcher = view.flavor.launcher
+    for option in view.command.options:
+        if launcher is Launcher.HYDRA and option.name == "N":
+            yield LaunchFinding(
+                Severity.ERROR,
+                "hydra-N",
+                "hydra has no -N: MPICH's reads it as -n, the total; Intel MPI's refuses it",
+                f"write -ppn {option.value}",
+                (Replace(option, ("-ppn", option.value)),),
+            )
+        if launcher is Launcher.SLURM and option.meaning == "exclude" and "=" in option.value:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "srun-x",
+                f"srun -x excludes hosts: {option.value} is no host. srun hands on the whole"
+                " environment by itself",
+                f"write --export=ALL,{option.value}",
+                (Replace(option, (f"--export=ALL,{option.value}",)),),
+            )
+
+
+def swallowed(view: View) -> Iterator[LaunchFinding]:
+    """`-x NAME VALUE`: the value would be started as the program."""
+    words = view.command.program
+    last = view.command.options[-1] if view.command.options else None
+    if not words or view.program is None or view.program.at == 0 or last is None:
+        return
+    if last.meaning == "host":
+        yield from _split_hosts(last, view)
+    if last.meaning != "env" or "=" in last.value or view.flavor.launcher is Launcher.HYDRA:
+        return
+    before = [word.text for word in words[: view.program.at]]
+    # `NAME = VALUE` and `NAME =VALUE` too.
+    length = 2 if before[0] == "=" and len(before) > 1 else 1
+    value = before[length - 1].removeprefix("=")
+    edits: tuple[Edit, ...] = (
+        Replace(last, ("-x", f"{last.value}={value}")),
+        ReplaceArgument(0, length),
+    )
+    yield LaunchFinding(
+        Severity.ERROR,
+        "value-as-program",
+        f"{last.words[0].text} takes one word: {before[0]!r} would be started as the program",
+        f"write -x {last.value}={value}",
+        edits,
+    )
+
+
+def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
+    """`-H a:8, b:8`: hosts are one word."""
+    assert view.program is not None
+    rest = [word.text for word in view.command.program[: view.program.at]]
+    if not option.value.endswith(",") and not all(re.fullmatch(r"[\w.-]+:\d+,?", w) for w in rest):
+        return
+    hosts = ",".join(part for word in (option.value, *rest) for part in word.split(",") if part)
+    yield LaunchFinding(
+        Severity.ERROR,
+        "hosts-split",
+        f"{option.words[0].text} takes one word: {rest[0]!r} would be started as the program",
+        f"write {option.words[0].text} {hosts}",
+        (Replace(option, (option.words[0].text, hosts)), ReplaceArgument(0, len(rest))),
+    )
+
+
+def no_program(view: View) -> Iterator[LaunchFinding]:
+    """Nothing to check behind the launcher."""
+    if any(is_nccl_test(value) for o in view.command.options for value in o.values):
+        return
+    if not view.command.program:
+        yield LaunchFinding(Severity.ERROR, "no-program", "the command names no program to start")
+    elif view.program is None and view.flavor.launcher is not Launcher.TORCHRUN:
+        words = [word.text for word in view.command.program]
+        if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
+            return
+        word = view.command.program[0].text
+        yield LaunchFinding(
+            Severity.NOTE,
+            "program-unknown",
+            f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
+        )
+
+
+RULES = (
+    swallowed,
+    unknown,
+    only_one_version,
+    wrong_meaning,
+    no_program,
+    total_and_iterations,
+    no_effect,
+    deprecated,
+)

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes: too few, too many, on the wrong nodes, without GPUs or cores."""
+
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch_lint.command import Host, Option, View
+from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetArgument
+from nccltune.launch_lint.placed import PlacementOptions, asked
+from nccltune.model.finding import Severity
+from nccltune.model.scale import count
+
+
+def total_below_per_node(view: View) -> Iterator[LaunchFinding]:
+    """`-N 8 -n 2`: two processes on one node, though it names two."""
+    ask = _ask(view)
+    if ask.total is None or ask.per_node is None or not 0 < ask.total < ask.per_node:
+        return
+    nodes = len(view.prediction.hosts)
+    if nodes < 2 or view.flavor.launcher is Launcher.SLURM:
+        return
+    total, cap = _total(view), view.command.last("per_node") or view.command.last("map_by")
+    if total is None or cap is None:
+        return
+    right = ask.per_node * nodes
+    yield LaunchFinding(
+        Severity.ERROR,
+        "total-below-per-node",
+        f"{_said(total)} is the total number of processes; {_said(cap)} only caps a node",
+        f"for {count(nodes, 'node')} x {ask.per_node}: {_said(cap)} -n {right}",
+        (Replace(total, ("-n", str(right))),),
+    )
+
+
+def fails(view: View) -> Iterator[LaunchFinding]:
+    """Find a placement that the launcher refuses."""
+    why = view.prediction.fails
+    if why is None or any(option.meaning is None for option in view.command.options):
+        return
+    ask, hosts = _ask(view), view.prediction.hosts
+    bare = [option for option in view.command.all("host") if ":" not in option.value]
+    edits: tuple[Edit, ...] = ()
+    fix = "ask for fewer processes or name more nodes"
+    if bare and view.flavor.launcher is Launcher.OPENMPI:
+        each = ask.per_node or -(-(ask.total or 1) // len(hosts))
+        named = ",".join(f"{host.name}:{each}" for host in hosts)
+        why += "; a host without ':' and a number takes one process"
+        fix = f"write --host {named}"
+        edits = (
+            Replace(bare[0], ("--host", named)),
+            *[Replace(option, ()) for option in bare[1:]],
+        )
+    elif ask.total is not None and (total := _total(view)) is not None:
+        room = min(_slots(host, view) for host in hosts)
+        each = min(ask.per_node or room, room)
+        per_node = view.command.last("per_node")
+        if each != ask.per_node and per_node is not None:
+            edits = (Replace(per_node, (per_node.words[0].text, str(each))),)
+        right = each * len(hosts)
+        fix = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
+        edits = (*edits, Replace(total, ("-n", str(right))))
+    yield LaunchFinding(Severity.ERROR, "too-few-slots", f"nothing starts: {why}", fix, edits)
+
+
+def wraps(view: View) -> Iterator[LaunchFinding]:
+    """hydra starts more than -ppn on a node where -n asks for it."""
+    ask, placement = _ask(view), view.prediction.placement
+    total = _total(view)
+    if view.flavor.launcher is not Launcher.HYDRA or placement is None or total is None:
+        return
+    blocks = sum(ask.per_node or host.slots or 1 for host in view.prediction.hosts)
+    if ask.total is None or ask.total <= blocks:
+        return
+    if ask.per_node is None and all((host.slots or 1) == 1 for host in view.prediction.hosts):
+        return
+    most = max(node.processes for node in placement.nodes)
+    yield LaunchFinding(
+        Severity.ERROR,
+        "hydra-wraps",
+        f"{_said(total)} is more than the hosts' {blocks}: hydra begins again with the first host,"
+        f" up to {most} processes on a node, without a warning",
+        f"write -n {blocks}",
+        (Replace(total, ("-n", str(blocks))),),
+    )
+
+
+def per_node_forgotten(view: View) -> Iterator[LaunchFinding]:
+    """srun forgets --ntasks-per-node where -n asks for more than that."""
+    ask, total = _ask(view), _total(view)
+    if view.flavor.launcher is not Launcher.SLURM or total is None:
+        return
+    nodes = len(view.prediction.hosts)
+    if ask.total is None or ask.per_node is None or ask.total <= ask.per_node * nodes:
+        return
+    right = ask.per_node * nodes
+    yield LaunchFinding(
+        Severity.ERROR,
+        "srun-per-node-forgotten",
+        f"{_said(total)} is more than {ask.per_node} on each of {count(nodes, 'node')}: srun warns,"
+        " forgets --ntasks-per-node and starts all of them",
+        f"for {count(nodes, 'node')} x {ask.per_node}: -n {right}",
+        (Replace(total, ("-n", str(right))),),
+    )
+
+
+def per_node_unsaid(view: View) -> Iterator[LaunchFinding]:
+    """`srun -N 2 -n 16`: where cores are counted, Slurm fills the first node."""
+    ask, nodes = _ask(view), len(view.prediction.hosts)
+    if view.flavor.launcher is not Launcher.SLURM or ask.total is None or ask.per_node is not None:
+        return
+    if nodes < 2 or ask.total <= nodes or ask.total % nodes:
+        return
+    each = ask.total // nodes
+    yield LaunchFinding(
+        Severity.NOTE,
+        "srun-per-node-unsaid",
+        f"whether each of {count(nodes, 'node')} gets {each} depends on the site (where cores are"
+        f" counted, the first node is filled); set --ntasks-per-node={each}",
+    )
+
+
+def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
+    """More GPUs asked for than a node has: `invalid device ordinal`."""
+    placement, program = view.prediction.placement, view.program
+    have = view.site.gpus_per_node
+    if placement is None or program is None or program.gpus is None:
+        return
+    if placement.most_gpus <= have:
+        return
+    most = max(node.processes for node in placement.nodes)
+    fit = have // most if have % most == 0 else 0
+    edits: tuple[Edit, ...] = ()
+    fix = "start fewer processes on a node"
+    if fit:
+        fix = f"write -g {fit}, or one process on each node"
+        edits = (SetArgument("t", None), SetArgument("g", str(fit)))
+    elif program.gpus > have:
+        fix = f"write -g {have}"
+        edits = (SetArgument("t", None), SetArgument("g", str(have)))
+    elif view.flavor.launcher is Launcher.SLURM:
+        each = max(1, have // program.gpus)
+        fix = f"write --ntasks-per-node={each}"
+        tasks = (f"--ntasks-per-node={each}",)
+        own = view.command.last("per_node")
+        edits = (Replace(own, tasks) if own is not None else AppendOption(tasks),)
+        if (total := _total(view)) is not None:
+            edits = (*edits, Replace(total, ("-n", str(each * len(view.prediction.hosts)))))
+    elif (total := _total(view)) is not None:
+        each = max(1, have // program.gpus)
+        right = each * len(view.prediction.hosts)
+        fix = f"write -n {right} and {each} on each node"
+        per_node = view.command.last("per_node")
+        word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
+        said = (word, str(each))
+        edits = (
+            Replace(total, ("-n", str(right))),
+            Replace(per_node, said) if per_node is not None else AppendOption(said),
+        )
+    yield LaunchFinding(
+        Severity.ERROR,
+        "too-many-gpus",
+        f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"
+        f" {placement.most_gpus}; the node has {have} (--gpus)",
+        fix,
+        edits,
+    )
+
+
+def idle_nodes(view: View) -> Iterator[LaunchFinding]:
+    """Find a node that is named and gets nothing."""
+    placement, hosts = view.prediction.placement, view.prediction.hosts
+    if placement is None or not placement.nodes or len(placement.nodes) >= len(hosts):
+        return
+    if any(finding.severity is Severity.ERROR for finding in total_below_per_node(view)):
+        return
+    idle = len(hosts) - len(placement.nodes)
+    total = _total(view)
+    edits: tuple[Edit, ...] = ()
+    fix = "name only the nodes that are to work"
+    if total is not None and _ask(view).total:
+        each = _ask(view).per_node or _slots(hosts[0], view)
+        fix = f"for {count(len(hosts), 'node')}: -n {each * len(hosts)}"
+        edits = (Replace(total, ("-n", str(each * len(hosts)))),)
+    yield LaunchFinding(
+        Severity.WARNING,
+        "idle-nodes",
+        f"{count(idle, 'node')} of {len(hosts)} get{'s' if idle == 1 else ''} no process",
+        fix,
+        edits,
+    )
+
+
+def uneven(view: View) -> Iterator[LaunchFinding]:
+    """NCCL with fewer GPUs on one node than on another measures the smaller one's limits."""
+    placement = view.prediction.placement
+    if placement is None or len({node.processes for node in placement.nodes}) < 2:
+        return
+    ask, hosts = _ask(view), view.prediction.hosts
+    total = _total(view)
+    edits: tuple[Edit, ...] = ()
+    fix = "give every node as many"
+    if total is not None and (each := ask.per_node or max(n.processes for n in placement.nodes)):
+        right = each * len(hosts)
+        fix, edits = f"write -n {right}", (Replace(total, ("-n", str(right))),)
+    yield LaunchFinding(
+        Severity.WARNING,
+        "uneven-nodes",
+        "nodes get different numbers of processes: "
+        + ", ".join(str(node.processes) for node in placement.nodes[:8]),
+        fix,
+        edits,
+    )
+
+
+def one_rank(view: View) -> Iterator[LaunchFinding]:
+    """One rank alone has no peer: nothing is communicated."""
+    placement = view.prediction.placement
+    if placement is None or view.program is None or view.program.gpus is None:
+        return
+    if placement.ranks != 1:
+        return
+    yield LaunchFinding(
+        Severity.WARNING,
+        "one-rank",
+        "only 1 rank: nothing is sent, busbw is 0",
+        f"write -g {view.site.gpus_per_node} for the GPUs of this node, or start more processes",
+        (SetArgument("g", str(view.site.gpus_per_node)),),
+    )
+
+
+def total_unsaid(view: View) -> Iterator[LaunchFinding]:
+    """Without a number Open MPI and hydra fill every slot."""
+    ask, placement = _ask(view), view.prediction.placement
+    if ask.unknown or placement is None or ask.total is not None:
+        return
+    if view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
+        return
+    what = "-n is not given: as many processes as slots are started"
+    if ask.per_node is not None:
+        what = f"-n is not given: {ask.per_node} on every node that the launcher is given"
+    yield LaunchFinding(Severity.NOTE, "total-unsaid", what)
+
+
+def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
+    """`srun -N 8 -n 2`: -N is nodes."""
+    nodes, total = view.command.last("nodes"), view.command.last("total")
+    if view.flavor.launcher is not Launcher.SLURM or nodes is None or total is None:
+        return
+    if not (nodes.value.isdigit() and total.value.isdigit()):
+        return
+    number, tasks = int(nodes.value), int(total.value)
+    if not 0 < tasks < number:
+        return
+    yield LaunchFinding(
+        Severity.ERROR,
+        "srun-N-is-nodes",
+        f"srun's {_said(nodes)} means nodes (processes per node are --ntasks-per-node): with"
+        f" {count(tasks, 'task')} it uses {count(tasks, 'node')}, 1 process each",
+        f"for {count(tasks, 'node')} x {number}: -N {tasks} --ntasks-per-node={number}",
+        (
+            Replace(nodes, ("-N", str(tasks))),
+            Replace(total, (f"--ntasks-per-node={number}",)),
+        ),
+    )
+
+
+_TO_CORE = 2
+
+
+def bound(view: View) -> Iterator[LaunchFinding]:
+    """Open MPI binds a process to one core, which then has to drive all its GPUs."""
+    program, launcher = view.program, view.flavor.launcher
+    if program is None or program.gpus is None or program.gpus < 2:
+        return
+    if any(too_many_gpus(view)):
+        return
+    given = view.command.last("bind_to")
+    if launcher is Launcher.OPENMPI:
+        if view.command.last("bind_none") or view.command.last("cpus"):
+            return
+        if given is not None and not given.value.startswith(("core", "hwthread")):
+            return
+        mapping = view.command.last("map_by")
+        if mapping is not None and ":pe=" in mapping.value.lower():
+            return
+        why = f"{_said(given)} binds" if given is not None else "Open MPI binds by default"
+        edit = (
+            Replace(given, ("--bind-to", "none"))
+            if given is not None
+            else AppendOption(("--bind-to", "none"))
+        )
+        placement = view.prediction.placement
+        # Of more than 2 processes each gets a package or a NUMA node by default: no mistake.
+        is_wide = given is None and placement is not None and placement.processes > _TO_CORE
+        yield LaunchFinding(
+            Severity.NOTE if is_wide else Severity.WARNING,
+            "default-binding",
+            f"{why} each process to cores (with up to {_TO_CORE} processes, to one core), which"
+            f" then drives {program.gpus} GPUs",
+            "add --bind-to none",
+            (edit,),
+        )
+    elif launcher is Launcher.SLURM and given is None and view.command.last("cpus") is None:
+        if view.command.last("exclusive") or any(
+            o.meaning in ("cpus", "exclusive") for o in view.site.inherited
+        ):
+            return
+        yield LaunchFinding(
+            Severity.NOTE,
+            "srun-cpus",
+            f"without -c srun gives a task 1 CPU, which then drives {program.gpus} GPUs, unless the"
+            " whole node is allocated",
+            "add -c CORES --cpu-bind=none",
+        )
+
+
+def intel_pinning(view: View) -> Iterator[LaunchFinding]:
+    """Intel MPI gives each process its share of the cores, and takes -bind-to without obeying."""
+    if not view.flavor.is_intel or any(v.name == "I_MPI_PIN" for v in view.variables):
+        return
+    words = ("-genv", "I_MPI_PIN", "off")
+    given = view.command.last("bind_to")
+    if given is not None:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "intel-bind-to",
+            f"Intel MPI takes {_said(given)} and does nothing for it: each process keeps its share"
+            " of the node's cores",
+            f"write {' '.join(words)}",
+            (Replace(given, words),),
+        )
+        return
+    placement = view.prediction.placement
+    if placement is not None and any(node.processes > 1 for node in placement.nodes):
+        yield LaunchFinding(
+            Severity.NOTE,
+            "intel-pinning",
+            "Intel MPI gives each process its share of the node's cores, wherever its GPU is;"
+            f" {' '.join(words)} leaves it all",
+        )
+
+
+def _ask(view: View) -> PlacementOptions:
+    return asked(view.command, view.flavor, view.site)
+
+
+def _total(view: View) -> Option | None:
+    return view.command.last("total")
+
+
+def _said(option: Option) -> str:
+    return " ".join(word.raw for word in option.words)
+
+
+def _slots(host: Host, view: View) -> int:
+    return view.site.gpus_per_node if host.slots is None else host.slots
+
+
+RULES = (
+    total_below_per_node,
+    slurm_nodes,
+    fails,
+    wraps,
+    per_node_forgotten,
+    per_node_unsaid,
+    too_many_gpus,
+    idle_nodes,
+    uneven,
+    one_rank,
+    total_unsaid,
+    bound,
+    intel_pinning,
+)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL's settings that contradict each other or that NCCL cannot read."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from nccltune.launch_lint.command import View
+from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
+from nccltune.model.finding import Severity
+
+Values = Mapping[str, str]
+
+
+def _is(name: str, value: str) -> Callable[[Values], bool]:
+    return lambda values: values.get(name) == value
+
+
+def _with(name: str) -> Callable[[Values], bool]:
+    return lambda values: bool(values.get(name))
+
+
+def _algorithm(word: str) -> Callable[[Values], bool]:
+    def asks(values: Values) -> bool:
+        names = re.split(r"[,;:]", values.get("NCCL_ALGO", "").lower())
+        return any(name.startswith(word) for name in names)
+
+    return asks
+
+
+def _net(word: str) -> Callable[[Values], bool]:
+    return lambda values: values.get("NCCL_NET", "").lower() == word
+
+
+_PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool], str], ...] = (
+    *[
+        (
+            "NCCL_IB_DISABLE",
+            _is("NCCL_IB_DISABLE", "1"),
+            name,
+            _with(name),
+            f"InfiniBand is off, so that {name} has no effect",
+        )
+        for name in (
+            "NCCL_IB_HCA",
+            "NCCL_IB_GID_INDEX",
+            "NCCL_IB_TC",
+            "NCCL_IB_SL",
+            "NCCL_IB_QPS_PER_CONNECTION",
+            "NCCL_NET_GDR_LEVEL",
+        )
+    ],
+    (
+        "NCCL_IB_DISABLE",
+        _is("NCCL_IB_DISABLE", "1"),
+        "NCCL_NET",
+        _net("ib"),
+        "NCCL_NET asks for InfiniBand, which NCCL_IB_DISABLE turns off",
+    ),
+    (
+        "NCCL_IB_HCA",
+        _with("NCCL_IB_HCA"),
+        "NCCL_NET",
+        _net("socket"),
+        "NCCL_NET=Socket leaves InfiniBand out, so that NCCL_IB_HCA has no effect",
+    ),
+    (
+        "NCCL_NVLS_ENABLE",
+        _is("NCCL_NVLS_ENABLE", "0"),
+        "NCCL_ALGO",
+        _algorithm("nvls"),
+        "NCCL_ALGO asks for NVLS, which NCCL_NVLS_ENABLE turns off",
+    ),
+    (
+        "NCCL_COLLNET_ENABLE",
+        _is("NCCL_COLLNET_ENABLE", "0"),
+        "NCCL_ALGO",
+        _algorithm("collnet"),
+        "NCCL_ALGO asks for CollNet, which NCCL_COLLNET_ENABLE turns off",
+    ),
+    (
+        "NCCL_ALGO",
+        _with("NCCL_ALGO"),
+        "NCCL_TUNER_PLUGIN",
+        _with("NCCL_TUNER_PLUGIN"),
+        "a forced NCCL_ALGO beats the tuner plugin",
+    ),
+    (
+        "NCCL_PROTO",
+        _with("NCCL_PROTO"),
+        "NCCL_TUNER_PLUGIN",
+        _with("NCCL_TUNER_PLUGIN"),
+        "a forced NCCL_PROTO beats the tuner plugin",
+    ),
+    (
+        "NCCL_P2P_DISABLE",
+        _is("NCCL_P2P_DISABLE", "1"),
+        "NCCL_P2P_LEVEL",
+        _with("NCCL_P2P_LEVEL"),
+        "peer-to-peer is off, so that NCCL_P2P_LEVEL has no effect",
+    ),
+    (
+        "NCCL_P2P_DISABLE",
+        _is("NCCL_P2P_DISABLE", "1"),
+        "NCCL_NVLS_ENABLE",
+        _is("NCCL_NVLS_ENABLE", "1"),
+        "NVLS needs peer-to-peer, which NCCL_P2P_DISABLE turns off",
+    ),
+)
+
+
+def contradictions(view: View) -> Iterator[LaunchFinding]:
+    """Two settings of which one makes the other void."""
+    values = _values(view)
+    for first, is_first, second, is_second, why in _PAIRS:
+        if is_first(values) and is_second(values):
+            yield LaunchFinding(
+                Severity.WARNING,
+                "settings-contradict",
+                f"{first}={values[first]} and {second}={values[second]}: {why}",
+                f"leave out {first} or {second}",
+                _drop(view, first),
+            )
+    for low, high in _LIMITS:
+        least, most = values.get(low, ""), values.get(high, "")
+        if least.isdigit() and most.isdigit() and int(least) > int(most):
+            yield LaunchFinding(
+                Severity.WARNING,
+                "settings-contradict",
+                f"{low}={least} is more than {high}={most}",
+                f"leave out {low}",
+                _drop(view, low),
+            )
+
+
+_LIMITS = (
+    ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
+    ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS"),
+    ("NCCL_MIN_CTAS", "NCCL_MAX_NCHANNELS"),
+    ("NCCL_MIN_NCHANNELS", "NCCL_MAX_CTAS"),
+    ("NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"),
+    ("NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS"),
+)
+
+
+def sockets(view: View) -> Iterator[LaunchFinding]:
+    """NCCL opens at most 64 sockets for a connection."""
+    values = _values(view)
+    threads, each = values.get("NCCL_SOCKET_NTHREADS", ""), values.get("NCCL_NSOCKS_PERTHREAD", "")
+    if threads.isdigit() and each.isdigit() and int(threads) * int(each) > _MAX_SOCKETS:
+        yield LaunchFinding(
+            Severity.WARNING,
+            "settings-contradict",
+            f"NCCL_SOCKET_NTHREADS={threads} times NCCL_NSOCKS_PERTHREAD={each} is more than"
+            f" {_MAX_SOCKETS} sockets of a connection",
+            "make one of them smaller",
+            _drop(view, "NCCL_NSOCKS_PERTHREAD"),
+        )
+
+
+_MAX_SOCKETS = 64
+
+
+def _values(view: View) -> dict[str, str]:
+    return {v.name: v.value for v in view.variables if v.value is not None}
+
+
+def _drop(view: View, name: str) -> tuple[Edit, ...]:
+    edits: list[Edit] = []
+    for variable in view.variables:
+        if variable.name != name:
+            continue
+        option = variable.option
+        if option is None:
+            edits.append(SetLead(name))
+        elif option.meaning == "env":
+            edits.append(Replace(option, ()))
+        elif option.meaning == "export":
+            parts = [part for part in option.value.split(",") if part.partition("=")[0] != name]
+            edits.append(Replace(option, (f"--export={','.join(parts)}",)))
+    return tuple(edits)
+
+
+RULES = (contradictions, sockets)

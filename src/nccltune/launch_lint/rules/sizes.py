@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes that the command names and that will not be measured."""
+
+import re
+from collections.abc import Iterator
+
+from nccltune.launch.program import Program, Sizes, parse_size
+from nccltune.launch_lint.command import View
+from nccltune.launch_lint.finding import LaunchFinding, SetArgument
+from nccltune.model.finding import Severity
+from nccltune.model.sizes import format_bytes
+
+_SHOWN = 6
+
+
+def unreadable(view: View) -> Iterator[LaunchFinding]:
+    """nccl-tests ends with `invalid size specified`."""
+    for flag in "bei":
+        value = view.program.value(flag) if view.program is not None else None
+        if value is None or "$" in value or re.fullmatch(r"-{1,2}[A-Za-z_]+", value):
+            continue
+        if parse_size(value) is None:
+            right = _readable(value)
+            yield LaunchFinding(
+                Severity.ERROR,
+                "size-unreadable",
+                f"-{flag} {value} is not a size: nccl-tests takes bytes, or K, M or G of them",
+                f"write -{flag} {right}" if right is not None else "write it as 64K or 8G",
+                (SetArgument(flag, right),) if right is not None else (),
+            )
+
+
+def _readable(value: str) -> str | None:
+    """Return the size that is meant by a unit that nccl-tests lacks."""
+    match = re.fullmatch(r"(\d+)\s*([bBtT])([iI]?[bB])?", value)
+    if match is None:
+        return None
+    return match[1] if match[2] in "bB" else f"{int(match[1]) << 10}G"
+
+
+def backwards(view: View) -> Iterator[LaunchFinding]:
+    """-b is above -e: no size is measured."""
+    program, sizes = _both(view)
+    if program is None or sizes is None or sizes.first <= sizes.last:
+        return
+    first = program.value("b") or "32M"
+    last = program.value("e") or "32M"
+    unsaid = (
+        " (32M is the default)" if program.value("b") is None or program.value("e") is None else ""
+    )
+    yield LaunchFinding(
+        Severity.ERROR,
+        "sizes-backwards",
+        f"-b {first} is larger than -e {last}{unsaid}: no size is measured",
+        f"write -b {last} -e {first}" if not unsaid else f"write -b {first} -e {first}",
+        (SetArgument("b", last), SetArgument("e", first))
+        if not unsaid
+        else (SetArgument("b", first), SetArgument("e", first))
+        if program.value("e") is None
+        else (SetArgument("b", last),),
+    )
+
+
+def end_not_reached(view: View) -> Iterator[LaunchFinding]:
+    """`-b 1G -e 10G -f 2` measures 1, 2, 4 and 8 GiB."""
+    program, sizes = _both(view)
+    if program is None or sizes is None or sizes.end is None or sizes.end == sizes.last:
+        return
+    if program.value("e") is None or _no_factor(program):
+        return
+    if sizes.factor == 1 and format_bytes(sizes.end) == format_bytes(sizes.last):
+        return
+    how = f"-f {sizes.factor}" if sizes.factor > 1 else f"steps of {format_bytes(sizes.step)}"
+    yield LaunchFinding(
+        Severity.WARNING,
+        "end-not-reached",
+        f"-e {program.value('e')} with {how} from {format_bytes(sizes.first)} measures"
+        f" {_listed(sizes)}; {format_bytes(sizes.last)} is never reached",
+        f"write -e {short(sizes.end)}",
+        (SetArgument("e", short(sizes.end)),),
+    )
+
+
+def many_steps(view: View) -> Iterator[LaunchFinding]:
+    """Without a factor the step is 1 MiB."""
+    program, sizes = _both(view)
+    if program is None or sizes is None or sizes.factor > 1 or program.value("i") is not None:
+        return
+    if sizes.number > 1000 and not _no_factor(program):
+        yield LaunchFinding(
+            Severity.WARNING,
+            "many-steps",
+            f"without -f sizes go in steps of 1 MiB: {sizes.number} of them",
+            "write -f 2",
+            (SetArgument("f", "2"),),
+        )
+
+
+def too_small(view: View) -> Iterator[LaunchFinding]:
+    """Find counts that are cut to whole elements on each rank: small sizes become 0."""
+    program, sizes = _both(view)
+    if program is None or sizes is None or sizes.first >= 8:
+        return
+    yield LaunchFinding(
+        Severity.WARNING,
+        "size-below-8",
+        f"-b {program.value('b')} is below 8 bytes: rows of size 0, several times",
+        "write -b 8",
+        (SetArgument("b", "8"),),
+    )
+
+
+def beyond_memory(view: View) -> Iterator[LaunchFinding]:
+    """nccl-tests cuts -e to what fits: 3 buffers with checks, 2 without, 1 GiB left free."""
+    program, sizes = _both(view)
+    memory = view.site.gpu_memory
+    if program is None or sizes is None or memory is None:
+        return
+    buffers = 2 if program.value("c") == "0" else 3
+    limit = max(0, memory - (1 << 30)) // buffers
+    if sizes.last <= limit:
+        return
+    fits = max((size for size in _some(sizes) if size <= limit), default=sizes.first)
+    yield LaunchFinding(
+        Severity.WARNING,
+        "beyond-memory",
+        f"-e {program.value('e') or '32M'} needs {buffers} buffers of {format_bytes(sizes.last)};"
+        f" a GPU of {format_bytes(memory)} takes {format_bytes(limit)}: larger sizes are left out",
+        f"write -e {short(fits)}",
+        (SetArgument("e", short(fits)),),
+    )
+
+
+def _no_factor(program: Program) -> bool:
+    """Whether the factor is wrong, which another rule reports."""
+    value = program.value("f")
+    if value is None:
+        return False
+    return not value.isdigit() or (int(value) <= 1 and program.value("i") is None)
+
+
+def _some(sizes: Sizes) -> Iterator[int]:
+    for number, size in enumerate(sizes.each()):
+        if number > 1 << 16:
+            return
+        yield size
+
+
+def _both(view: View) -> tuple[Program | None, Sizes | None]:
+    return view.program, view.program.sizes if view.program is not None else None
+
+
+def _listed(sizes: Sizes) -> str:
+    shown = []
+    for size in sizes.each():
+        shown.append(format_bytes(size))
+        if len(shown) > _SHOWN:
+            break
+    if len(shown) > _SHOWN:
+        assert sizes.end is not None
+        return f"{', '.join(shown[:2])}, ... {format_bytes(sizes.end)}"
+    return ", ".join(shown)
+
+
+def short(size: int) -> str:
+    """As nccl-tests takes it: `8G`, `64K`, or plain bytes."""
+    for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
+        if size and size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
+
+
+RULES = (unreadable, backwards, end_not_reached, many_steps, too_small, beyond_memory)

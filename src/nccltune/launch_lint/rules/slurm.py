@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm: GPUs that are asked for and not used, and an environment that does not arrive."""
+
+import re
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch_lint.command import Option, View
+from nccltune.launch_lint.finding import (
+    AppendOption,
+    Edit,
+    LaunchFinding,
+    Replace,
+    SetArgument,
+    SetLead,
+)
+from nccltune.launch_lint.options import SLURM
+from nccltune.launch_lint.read import nearest_option
+from nccltune.launch_lint.words import listed
+from nccltune.model.finding import Severity
+from nccltune.model.scale import count
+
+
+def _option(view: View, meaning: str) -> Option | None:
+    """Return the command's own option, else that of the allocation."""
+    own = view.command.last(meaning)
+    if own is not None:
+        return own
+    return next((o for o in reversed(view.site.inherited) if o.meaning == meaning), None)
+
+
+def allocation(view: View) -> Iterator[LaunchFinding]:
+    """`#SBATCH --ntask-per-node=8`: sbatch refuses the script."""
+    for option in view.site.inherited:
+        near = nearest_option(option.name, SLURM) if option.meaning is None else None
+        if near is not None and option.name not in _SBATCH_ONLY:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "option-unknown",
+                f"Slurm has no {option.words[0].text}: sbatch refuses the script",
+                f"write --{near}",
+            )
+
+
+_SBATCH_ONLY = frozenset(
+    listed("""
+bb bbf burst-buffer cluster-constraint core-spec delay-boot ignore-pbs kill-on-invalid-dep
+oom-kill-step power priority reboot segment spread-job stepmgr test-only thread-spec use-min-nodes
+wckey
+""")
+)
+
+
+def export(view: View) -> Iterator[LaunchFinding]:
+    """`--export=NCCL_DEBUG=INFO` without ALL: the rest of the environment is left behind."""
+    if view.flavor.launcher is not Launcher.SLURM:
+        return
+    option = _option(view, "export")
+    if option is None or not option.value or "$" in option.value:
+        return
+    own = option in view.command.options
+    parts = option.value.split(",")
+    cut = [at for at, part in enumerate(parts) if "=" not in part and not _is_name(part)]
+    if cut and any("=" in part for part in parts[: cut[0]]):
+        yield from _cut_by_comma(option, parts, own=own)
+        return
+    if "ALL" in parts:
+        return
+    rest = [part for part in parts if part not in ("NONE", "NIL")]
+    said = ",".join(["ALL", *rest])
+    yield LaunchFinding(
+        Severity.WARNING,
+        "export-drops",
+        f"--export={option.value}: processes get no other variable of this environment, neither"
+        " PATH and LD_LIBRARY_PATH nor NCCL's",
+        f"write --export={said}",
+        (Replace(option, (f"--export={said}",)),)
+        if own
+        else (AppendOption((f"--export={said}",)),),
+    )
+
+
+def _is_name(part: str) -> bool:
+    return re.fullmatch(r"[A-Z_][A-Z0-9_]*", part) is not None
+
+
+def _cut_by_comma(option: Option, parts: list[str], *, own: bool) -> Iterator[LaunchFinding]:
+    """`--export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1`: the comma ends the value."""
+    whole: list[str] = []
+    for part in parts:
+        if "=" not in part and not _is_name(part) and whole and "=" in whole[-1]:
+            whole[-1] += f",{part}"
+        else:
+            whole.append(part)
+    assigned = [part for part in whole if "=" in part and "," in part]
+    kept = ",".join(part for part in whole if part not in assigned)
+    edits: tuple[Edit, ...] = ()
+    if own:
+        edits = (
+            Replace(option, (f"--export={kept or 'ALL'}",)),
+            *[SetLead(part.partition("=")[0], part, add=True) for part in assigned],
+        )
+    yield LaunchFinding(
+        Severity.ERROR,
+        "export-comma",
+        f"--export={option.value}: srun ends a value at ',', so that"
+        f" {assigned[0].partition(',')[0]} is all of it",
+        f"write {' '.join(assigned)} before srun",
+        edits,
+    )
+
+
+def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
+    """`srun -N 2 --gpus-per-node=8 ... -g 1`: 1 task on each node uses 1 of 8 GPUs."""
+    program, placement = view.program, view.prediction.placement
+    if view.flavor.launcher is not Launcher.SLURM or program is None or placement is None:
+        return
+    if program.gpus is None or not placement.nodes:
+        return
+    have = view.site.gpus_per_node
+    used = max(node.processes for node in placement.nodes) * program.gpus
+    asked = any(_option(view, meaning) for meaning in ("gpus_per_node", "gres", "gpus"))
+    said = _option(view, "total") or _option(view, "per_node") or _option(view, "ntasks_per_gpu")
+    if used >= have or (said is not None and not asked):
+        return
+    if have % program.gpus or len(placement.nodes) * used == 1:
+        return
+    each = have // program.gpus
+    nodes = len(placement.nodes)
+    total, per_node = view.command.last("total"), view.command.last("per_node")
+    words = (f"--ntasks-per-node={each}",)
+    edits: list[Edit] = [Replace(per_node, words) if per_node is not None else AppendOption(words)]
+    if total is not None:
+        edits.append(Replace(total, ("-n", str(each * nodes))))
+    unsaid = (
+        "without -n and --ntasks-per-node srun starts 1 task on each node: " if not said else ""
+    )
+    yield LaunchFinding(
+        Severity.WARNING,
+        "idle-gpus",
+        f"{'' if said else unsaid}{count(placement.ranks, 'rank')} use {used} of {have} GPUs on"
+        f" each of {count(nodes, 'node')}",
+        f"add --ntasks-per-node={each}, or write -g {have} for one task on each node",
+        tuple(edits),
+    )
+
+
+def task_gpus(view: View) -> Iterator[LaunchFinding]:
+    """`--gpus-per-task=1 ... -g 8`: a task sees the GPUs that are its own, and no others."""
+    program, placement = view.program, view.prediction.placement
+    if view.flavor.launcher is not Launcher.SLURM or program is None or placement is None:
+        return
+    if program.gpus is None or not placement.nodes:
+        return
+    bound = _option(view, "gpu_bind")
+    if bound is not None and bound.value.startswith("none"):
+        return
+    seen = _seen(view)
+    if seen is None:
+        return
+    number, option = seen
+    said = " ".join(word.text for word in option.words)
+    processes = max(node.processes for node in placement.nodes)
+    if program.gpus > number:
+        own = option in view.command.options
+        if (
+            option.meaning == "gpus_per_task"
+            and own
+            and processes * program.gpus <= max(view.site.gpus_per_node, program.gpus)
+        ):
+            right = f"{option.words[0].text.partition('=')[0]}={program.gpus}"
+            edits: tuple[Edit, ...] = (Replace(option, (right,)),)
+            fix = f"write {right}, or -g {number}"
+        else:
+            edits = (SetArgument("t", None), SetArgument("g", str(number)))
+            fix = f"write -g {number}"
+        yield LaunchFinding(
+            Severity.ERROR,
+            "task-gpus",
+            f"{said} shows {count(number, 'GPU')} to each task, which is to use"
+            f" {program.gpus}: invalid device ordinal",
+            fix,
+            edits,
+        )
+    elif processes > 1 and processes * program.gpus > number:
+        yield LaunchFinding(
+            Severity.NOTE,
+            "task-gpus-bound",
+            f"with {said} Slurm 21.08 and newer show each task its own GPUs only, and nccl-tests"
+            " counts from 0 over all tasks of a node; if it fails with invalid device ordinal, use"
+            " --gpus-per-node, or add --gpu-bind=none",
+        )
+
+
+def _seen(view: View) -> tuple[int, Option] | None:
+    per_task = _option(view, "gpus_per_task")
+    if per_task is not None and (match := re.fullmatch(r"(?:\w+:)?(\d+)", per_task.value)):
+        return int(match[1]), per_task
+    bound = _option(view, "gpu_bind")
+    if bound is not None and (
+        match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):(\d+)", bound.value)
+    ):
+        # `single:N` gives N tasks one GPU.
+        return (1 if "single" in bound.value else int(match[1])), bound
+    return None
+
+
+RULES = (allocation, export, tasks_unsaid, task_gpus)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torchrun: processes against GPUs, and how nodes find each other."""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch.program import is_nccl_test
+from nccltune.launch_lint.command import LaunchCommand, LaunchContext, View
+from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceArgument
+from nccltune.launch_lint.options import TORCHRUN
+from nccltune.launch_lint.read import is_launcher, read
+from nccltune.launch_lint.words import Line
+from nccltune.model.finding import Severity
+from nccltune.model.scale import count
+
+_BACKENDS = ("static", "c10d", "etcd", "etcd-v2", "zeus")
+_LOCAL = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound
+_PORT = 29500
+
+
+def _inner(view: View) -> tuple[LaunchCommand, LaunchContext] | None:
+    """Return the torchrun of the line: its own, or the one that mpirun or srun starts on each
+    node."""
+    if view.flavor.launcher is Launcher.TORCHRUN:
+        return view.command, view.site
+    words = view.command.program
+    at = next((n for n, word in enumerate(words) if is_launcher(word.text)), None)
+    if at is None or PurePosixPath(words[at].text).name != "torchrun":
+        return None
+    return read(Line(words[at:], ""), (TORCHRUN,))[TORCHRUN], view.site
+
+
+def _is_set(view: View, *names: str) -> bool:
+    """Whether a variable gives torchrun the option."""
+    return any(variable.name in names for variable in view.variables)
+
+
+def processes(view: View) -> Iterator[LaunchFinding]:
+    """`--nproc-per-node=16` on 8 GPUs."""
+    inner = _inner(view)
+    if inner is None:
+        return
+    command, site = inner
+    own = view.flavor.launcher is Launcher.TORCHRUN
+    option = command.last("per_node")
+    have = site.gpus_per_node
+    if option is None:
+        if have > 1 and not _behind(command) and not _is_set(view, "PET_NPROC_PER_NODE"):
+            yield LaunchFinding(
+                Severity.WARNING,
+                "torchrun-one-process",
+                f"without --nproc-per-node torchrun starts 1 process, which uses 1 of {have} GPUs",
+                f"add --nproc-per-node={have}",
+                (AppendOption((f"--nproc-per-node={have}",)),) if own else (),
+            )
+        return
+    value = option.value
+    if "$" in value or value in ("gpu", "auto", "cpu", "xpu"):
+        return
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        right = f"--nproc-per-node={have}"
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-processes",
+            f"--nproc-per-node takes a number, gpu or auto, not {value!r}",
+            f"write {right}",
+            (Replace(option, (right,)),) if own else (),
+        )
+    elif int(value) > have:
+        right = f"--nproc-per-node={have}"
+        yield LaunchFinding(
+            Severity.ERROR,
+            "too-many-gpus",
+            f"{count(int(value), 'process')} on a node with 1 GPU each need {value}; the node has"
+            f" {have} (--gpus)",
+            f"write {right}",
+            (Replace(option, (right,)),) if own else (),
+        )
+
+
+def rendezvous(view: View) -> Iterator[LaunchFinding]:
+    """Nodes that wait for each other at an address that only one of them has."""
+    inner = _inner(view)
+    if inner is None:
+        return
+    command, _ = inner
+    own = view.flavor.launcher is Launcher.TORCHRUN
+    nodes = command.last("nodes")
+    number = nodes.value.rpartition(":")[2] if nodes is not None else "1"
+    several = "$" in number or (number.isdigit() and int(number) > 1)
+    backend = command.last("rdzv_backend")
+    standalone = command.last("standalone")
+    if backend is not None and "$" not in backend.value and backend.value not in _BACKENDS:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-backend",
+            f"--rdzv-backend={backend.value}: torchrun has {', '.join(_BACKENDS[:-1])}; nccl and"
+            " gloo are for init_process_group",
+            "write --rdzv-backend=c10d",
+            (Replace(backend, ("--rdzv-backend=c10d",)),) if own else (),
+        )
+        return
+    if not several:
+        return
+    if standalone is not None:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-standalone",
+            f"--standalone is for one node: with --nnodes={number} each waits for the others",
+            "leave out --standalone, and name a node that all reach: --rdzv-backend=c10d"
+            " --rdzv-endpoint=HOST:29500",
+        )
+        return
+    endpoint, master = command.last("rdzv_endpoint"), command.last("master_addr")
+    address = endpoint or master
+    if address is None:
+        if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
+            return
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-endpoint",
+            f"--nnodes={number} without --rdzv-endpoint or --master-addr: each node waits at"
+            f" its own 127.0.0.1:{_PORT}",
+            f"add --rdzv-backend=c10d --rdzv-endpoint=HOST:{_PORT}, with one host for all nodes",
+        )
+        return
+    host = address.value
+    host = host.rpartition(":")[0] if endpoint is not None and host.count(":") == 1 else host
+    if host in _LOCAL:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-endpoint",
+            f"{' '.join(word.text for word in address.words)}: each node waits at its own address",
+            "name one host that all nodes reach",
+        )
+        return
+    rank = command.last("node_rank")
+    if (
+        rank is not None
+        and rank.value.isdigit()
+        and number.isdigit()
+        and int(rank.value) >= int(number)
+    ):
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-node-rank",
+            f"--node-rank={rank.value}: of {number} nodes the ranks are 0 to {int(number) - 1}",
+            "number the nodes from 0",
+        )
+        return
+    is_static = backend is None or backend.value == "static"
+    if is_static and command.last("node_rank") is None:
+        if _is_set(view, "PET_NODE_RANK"):
+            return
+        edits: tuple[Edit, ...] = ()
+        if own and endpoint is not None:
+            words = ("--rdzv-backend=c10d",)
+            edits = (Replace(backend, words) if backend is not None else AppendOption(words),)
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-node-rank",
+            "without --rdzv-backend=c10d torchrun does not number the nodes: each is node 0",
+            "add --rdzv-backend=c10d"
+            if endpoint is not None
+            else "add --node-rank=N, another on each node",
+            edits,
+        )
+
+
+def script(view: View) -> Iterator[LaunchFinding]:
+    """torchrun starts Python scripts: nccl-tests need an MPI launcher."""
+    inner = _inner(view)
+    if inner is None:
+        return
+    command, _ = inner
+    own = view.flavor.launcher is Launcher.TORCHRUN
+    words = command.program
+    if not words or command.last("module") is not None:
+        return
+    first = words[0].text
+    if is_nccl_test(first):
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-binary",
+            "torchrun starts Python scripts, and nccl-tests finds its other processes by MPI alone",
+            "start it with mpirun or srun",
+        )
+        return
+    no_python = command.last("no_python") is not None
+    if PurePosixPath(first).name.startswith("python") and not no_python:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "torchrun-python",
+            f"torchrun starts Python itself: it would run {first!r} as a script",
+            f"leave out {first}",
+            (ReplaceArgument(0, 1),) if own else (),
+        )
+    behind = _behind(command)
+    if behind and command.last("per_node") is None:
+        yield LaunchFinding(
+            Severity.ERROR,
+            "option-behind-program",
+            f"{behind[0]} stands behind the script, which gets it; torchrun does not",
+            f"write it before {first}",
+            _moved(command, first) if own else (),
+        )
+
+
+_ONLY_TORCHRUN = frozenset(["nproc-per-node", "nnodes", "rdzv-endpoint", "rdzv-backend"])
+
+
+def _behind(command: LaunchCommand) -> list[str]:
+    """Options of torchrun behind the script."""
+    return [
+        word.text
+        for word in command.program[1:]
+        if word.text.lstrip("-").partition("=")[0].replace("_", "-") in _ONLY_TORCHRUN
+        and word.text.startswith("--")
+    ]
+
+
+def _moved(command: LaunchCommand, first: str) -> tuple[Edit, ...]:
+    """Return the edits that give torchrun's options behind the script to torchrun."""
+    edits: list[Edit] = []
+    words = command.program
+    for at, word in enumerate(words):
+        name, sign, _ = word.text.lstrip("-").partition("=")
+        if at == 0 or word.text == first or name.replace("_", "-") not in _ONLY_TORCHRUN:
+            continue
+        length = 1 if sign or at + 1 >= len(words) else 2
+        edits.append(ReplaceArgument(at, length))
+        edits.append(AppendOption(tuple(w.text for w in words[at : at + length])))
+    return tuple(edits)
+
+
+RULES = (script, processes, rendezvous)

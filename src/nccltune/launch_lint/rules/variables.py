@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables that NCCL does not know, and values that it does not take."""
+
+import re
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch_lint.command import CommandVariable, View
+from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
+from nccltune.launch_lint.variables import (
+    PREFIX,
+    enabled,
+    fault,
+    is_foreign,
+    nearest_variable,
+    table,
+)
+from nccltune.model.finding import Severity
+
+_JOINED = re.compile(r"[,;\s]\s*([A-Z][A-Z0-9_]{2,}=)")
+_SUPPORTED = {
+    "all_reduce": {"tree", "ring", "collnet", "collnetdirect", "collnetchain", "nvls", "nvlstree"},
+    "all_gather": {"ring", "pat", "nvls", "collnet", "collnetdirect"},
+    "reduce_scatter": {"ring", "pat", "nvls", "collnet", "collnetdirect"},
+    "broadcast": {"ring"},
+    "reduce": {"ring"},
+}
+"""Algorithms of each collective (NCCL `src/graph/tuning.cc`)."""
+_ANY_PROTOCOL = {"tree", "ring"}
+"""Algorithms that have other protocols than Simple."""
+_ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}(/\d+)?|[0-9a-fA-F]*:[0-9a-fA-F:]+(/\d+)?")
+_RDMA = re.compile(r"(mlx[45]|bnxt_re|irdma|efa|hns|qedr|cxgb4|hfi1|rocep|rxe)_?\w*")
+_ETHERNET = re.compile(r"(eth|eno|ens|enp|em|bond|lo|docker|br|wlan)\d\w*|lo|ib\d+")
+_BRIDGES = ("docker", "virbr", "cni", "veth", "br-", "flannel", "cali", "lxc")
+
+
+def edits_of(
+    variable: CommandVariable, name: str | None, value: str | None = None
+) -> tuple[Edit, ...]:
+    """Return the edits that rename a variable or change its value; name None drops it."""
+    option = variable.option
+    value = variable.value if value is None else value
+    text = name if value is None else f"{name}={value}"
+    if option is None:
+        return (SetLead(variable.name, text if name is not None else None),)
+    word = option.words[0].text
+    if option.meaning == "env":
+        if name is None:
+            return (Replace(option, ()),)
+        if len(option.values) == 2:
+            return (Replace(option, (word, name, value or "")),)
+        return (Replace(option, (word, text or name)),)
+    if option.meaning == "export":
+        parts = [
+            (text if name is not None else None)
+            if part.partition("=")[0] == variable.name
+            else part
+            for part in option.value.split(",")
+        ]
+        kept = ",".join(part for part in parts if part is not None)
+        return (Replace(option, (f"--export={kept}",)),)
+    return ()
+
+
+def names(view: View) -> Iterator[LaunchFinding]:
+    """`NCCL_ALG`, `NCCL_SOCKET_IFNAMES`: NCCL never looks at a name that it does not know."""
+    for variable in view.variables:
+        if not variable.name or variable.name in table() or _is_joined(variable):
+            continue
+        name, colon, value = variable.name.partition(":")
+        if colon and name in table():
+            yield LaunchFinding(
+                Severity.ERROR,
+                "variable-unknown",
+                f"{variable.name} sets nothing: a name and its value are joined by '='",
+                f"write {name}={value}",
+                edits_of(variable, name, value),
+            )
+            continue
+        right = nearest_variable(variable.name)
+        if right is not None and not is_foreign(variable.name):
+            yield LaunchFinding(
+                Severity.ERROR,
+                "variable-unknown",
+                f"there is no variable {variable.name}: it has no effect"
+                if not right.startswith(PREFIX)
+                else f"NCCL has no variable {variable.name}: it has no effect",
+                f"write {right}",
+                edits_of(variable, right),
+            )
+        elif variable.name.startswith(PREFIX) and not is_foreign(variable.name):
+            yield LaunchFinding(
+                Severity.NOTE,
+                "variable-unlisted",
+                f"{variable.name} is no variable of NCCL 2.3 to 2.30: only a plugin could read it",
+            )
+
+
+def removed(view: View) -> Iterator[LaunchFinding]:
+    """Variables of old releases, still in scripts."""
+    for variable in view.variables:
+        known = table().get(variable.name)
+        if known is None or not known.last or int(known.last.split(".")[1]) > _RECENT:
+            continue
+        instead = f"use {known.instead}, or leave it out" if known.instead else "leave it out"
+        yield LaunchFinding(
+            Severity.WARNING,
+            "variable-removed",
+            f"NCCL reads {variable.name} up to {known.last} only: newer releases ignore it",
+            instead,
+            edits_of(variable, None),
+        )
+
+
+_RECENT = 20
+"""Minor release: what was removed later may be what the user runs."""
+
+
+def values(view: View) -> Iterator[LaunchFinding]:
+    """`NCCL_ALGO=Treee`, `NCCL_IB_DISABLE=true`, `NCCL_BUFFSIZE=4M`."""
+    for variable in view.variables:
+        known = table().get(variable.name)
+        if known is None or variable.value is None or _is_joined(variable):
+            continue
+        found = fault(known, variable.value)
+        if found is None:
+            continue
+        why, right = found
+        yield LaunchFinding(
+            Severity.ERROR,
+            "setting-not-a-number" if "reads" in why else "variable-value",
+            f"{variable.name}={variable.value}: {why}",
+            f"write {variable.name}={right}" if right is not None else f"leave out {variable.name}",
+            edits_of(variable, variable.name if right is not None else None, right),
+        )
+
+
+def joined(view: View) -> Iterator[LaunchFinding]:
+    """`-x A=1,B=2`: one variable with the value `1,B=2`."""
+    for variable in view.variables:
+        if not _is_joined(variable) or variable.value is None:
+            continue
+        text = f"{variable.name}={variable.value}"
+        parts = _JOINED.sub(r"\n\1", text).split("\n")
+        edits: tuple[Edit, ...] = ()
+        option = variable.option
+        if option is not None and option.meaning == "env" and len(option.values) == 1:
+            word = option.words[0].text
+            edits = (Replace(option, tuple(w for part in parts for w in (word, part))),)
+        yield LaunchFinding(
+            Severity.ERROR,
+            "variables-joined",
+            f"{text} is one variable, {variable.name}: variables are not joined by ',' or ';'",
+            f"give each its own: {' '.join(parts)}",
+            edits,
+        )
+
+
+def _is_joined(variable: CommandVariable) -> bool:
+    option = variable.option
+    if variable.value is None or (option is not None and option.meaning != "env"):
+        return False
+    return variable.name.isidentifier() and _JOINED.search(variable.value) is not None
+
+
+def interfaces(view: View) -> Iterator[LaunchFinding]:
+    """Interfaces that lead to no other node, and what is no interface."""
+    for variable in view.variables:
+        if variable.name not in ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"):
+            continue
+        value = variable.value or ""
+        if not value or "$" in value or value.startswith("^"):
+            continue
+        if re.search(r"[\s;]|:\D", value) and not _ADDRESS.fullmatch(value):
+            parts = re.split(r"[\s;:,]+", value.removeprefix("="))
+            right = ("=" if value.startswith("=") else "") + ",".join(filter(None, parts))
+            yield LaunchFinding(
+                Severity.ERROR,
+                "interface",
+                f"{variable.name}={value}: names are separated by ',' without blanks",
+                f"write {variable.name}={right}",
+                edits_of(variable, variable.name, right),
+            )
+            continue
+        named = value.removeprefix("=").split(",")
+        why = _interface_fault(named, view)
+        if why is not None:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "interface",
+                f"{variable.name}={value}: {why}",
+                f"leave out {variable.name}, or name the interface that all nodes reach",
+                edits_of(variable, None),
+            )
+
+
+def _interface_fault(names: list[str], view: View) -> str | None:
+    if any(_ADDRESS.fullmatch(name) for name in names):
+        return "NCCL takes names of interfaces such as eth0, not addresses"
+    if any(_RDMA.fullmatch(name) for name in names):
+        return "this is an RDMA device (NCCL_IB_HCA takes it), not an IP interface"
+    if nodes_of(view) < 2:
+        return None
+    if all(name == "lo" for name in names):
+        return "the loopback interface reaches no other node"
+    if all(name.startswith(_BRIDGES) for name in names):
+        return "this is a bridge inside each node, which reaches no other node"
+    return None
+
+
+def nodes_of(view: View) -> int:
+    """Return how many nodes the command uses, as far as that is known."""
+    placement = view.prediction.placement
+    return max(len(view.prediction.hosts), len(placement.nodes) if placement is not None else 0)
+
+
+def devices(view: View) -> Iterator[LaunchFinding]:
+    """`NCCL_IB_HCA` takes RDMA devices, by prefix."""
+    for variable in view.variables:
+        value = variable.value or ""
+        if variable.name != "NCCL_IB_HCA" or not value or "$" in value:
+            continue
+        if re.search(r"[\s;]", value):
+            parts = [part for part in re.split(r"[\s;,]+", value) if part]
+            yield LaunchFinding(
+                Severity.ERROR,
+                "hca",
+                f"NCCL_IB_HCA={value}: devices are separated by ',' without blanks",
+                f"write NCCL_IB_HCA={','.join(parts)}",
+                edits_of(variable, variable.name, ",".join(parts)),
+            )
+            continue
+        named = [part.partition(":")[0] for part in value.lstrip("^=").split(",")]
+        if value.startswith("^"):
+            continue
+        if any(_ETHERNET.fullmatch(name) for name in named):
+            yield LaunchFinding(
+                Severity.ERROR,
+                "hca",
+                f"NCCL_IB_HCA={value}: this is an IP interface (for NCCL_SOCKET_IFNAME), not an"
+                " RDMA device such as mlx5_0",
+                "name the devices that ibv_devices lists, or leave it out",
+                edits_of(variable, None),
+            )
+        elif "=" not in value[:1] and any(name == "mlx5_1" for name in named):
+            yield LaunchFinding(
+                Severity.NOTE,
+                "hca-prefix",
+                "NCCL_IB_HCA takes prefixes: mlx5_1 is mlx5_10 to mlx5_19 as well;"
+                f" ={value} takes exact names",
+            )
+
+
+def networks(view: View) -> Iterator[LaunchFinding]:
+    """`NCCL_NET` is the name of a network: Socket, IB, or a plugin's."""
+    meant = {
+        **dict.fromkeys(("sockets", "soket", "tcp", "ethernet", "eth", "ip", "tcpip"), "Socket"),
+        **dict.fromkeys(("infiniband", "verbs", "roce", "rdma", "ibverbs", "ib_verbs"), "IB"),
+    }
+    for variable in view.variables:
+        right = meant.get((variable.value or "").lower())
+        if variable.name != "NCCL_NET" or right is None:
+            continue
+        yield LaunchFinding(
+            Severity.ERROR,
+            "variable-value",
+            f"NCCL_NET={variable.value}: NCCL has Socket and IB, others are names of plugins; it"
+            " does not start with another",
+            f"write NCCL_NET={right}",
+            edits_of(variable, "NCCL_NET", right),
+        )
+
+
+def left_over(view: View) -> Iterator[LaunchFinding]:
+    """Find debugging settings that cost most of the bandwidth."""
+    given = {v.name: v for v in view.variables if v.value is not None}
+    placement = view.prediction.placement
+    several = placement is None or placement.most_gpus > 1
+    costs = {
+        "NCCL_P2P_DISABLE": (
+            several,
+            "GPUs of a node exchange data through host memory instead of NVLink or PCIe",
+        ),
+        "NCCL_IB_DISABLE": (
+            nodes_of(view) > 1
+            and not any(
+                (
+                    name.startswith(("NCCL_SOCKET_", "NCCL_NET", "NCCL_IB_"))
+                    and name != "NCCL_IB_DISABLE"
+                )
+                or name.startswith(("NCCL_NSOCKS", "NCCL_FASTRAK", "NCCL_TCPX", "NCCL_CROSS"))
+                for name in given
+            ),
+            "nodes exchange data by TCP instead of InfiniBand or RoCE",
+        ),
+        "NCCL_SHM_DISABLE": (several, "GPUs of a node without peer access use the network"),
+        "CUDA_LAUNCH_BLOCKING": (True, "every launch waits for its end, so that nothing overlaps"),
+    }
+    for name, (holds, cost) in costs.items():
+        variable = given.get(name)
+        other = {"NCCL_P2P_DISABLE": ("NCCL_P2P_LEVEL", "NCCL_NVLS_ENABLE")}.get(name, ())
+        if variable is None or not holds or variable.value != "1":
+            continue
+        if any(given[one].value != "0" for one in other if one in given):
+            continue  # The contradiction is reported instead.
+        yield LaunchFinding(
+            Severity.WARNING,
+            "setting-left-over",
+            f"{name}=1: {cost}",
+            f"leave out {name}, unless this is what you measure",
+            edits_of(variable, None),
+        )
+    level = given.get("NCCL_P2P_LEVEL")
+    if level is not None and several and level.value in ("LOC", "0"):
+        yield LaunchFinding(
+            Severity.WARNING,
+            "setting-left-over",
+            f"NCCL_P2P_LEVEL={level.value}: no GPU reaches another one directly",
+            "leave out NCCL_P2P_LEVEL, unless this is what you measure",
+            edits_of(level, None),
+        )
+
+
+def no_algorithm(view: View) -> Iterator[LaunchFinding]:
+    """`NCCL_ALGO=Tree` with broadcast: since 2.24 NCCL does not fall back to Ring but fails."""
+    program = view.program
+    if program is None or program.collective not in _SUPPORTED:
+        return
+    collective = program.collective
+    given = {v.name: v for v in view.variables if v.value is not None}
+    left = set(_SUPPORTED[collective])
+    algorithms, protocols = given.get("NCCL_ALGO"), given.get("NCCL_PROTO")
+    for variable in (algorithms, protocols):
+        value = variable.value if variable is not None else None
+        if variable is None or value is None:
+            continue
+        if not value or "$" in value or fault(table()[variable.name], value) is not None:
+            continue
+        choices = enabled(table()[variable.name], value, collective)
+        if variable is algorithms:
+            left &= choices
+            if nodes_of(view) == 1 and view.prediction.placement is not None:
+                left.discard("nvlstree")
+        elif "simple" not in choices:
+            left &= _ANY_PROTOCOL if choices else set()
+        if not left:
+            yield LaunchFinding(
+                Severity.WARNING,
+                "no-algorithm",
+                f"{variable.name}={value} leaves nothing that {collective} can use here: NCCL 2.24"
+                " and newer fail, older ones use Ring",
+                f"leave out {variable.name}",
+                edits_of(variable, None),
+            )
+            return
+
+
+def visible_devices(view: View) -> Iterator[LaunchFinding]:
+    """`CUDA_VISIBLE_DEVICES=0` for 8 ranks of a node."""
+    given = [v for v in view.variables if v.name == "CUDA_VISIBLE_DEVICES"]
+    placement = view.prediction.placement
+    if not given or given[-1].value is None or placement is None or not placement.nodes:
+        return
+    variable, value = given[-1], given[-1].value or ""
+    if "$" in value or any(v.name == "NCCL_TESTS_DEVICE" for v in view.variables):
+        return
+    entries = [part.strip() for part in value.split(",")] if value.strip() else []
+    processes = max(node.processes for node in placement.nodes)
+    gpus = view.gpus_per_process
+    need = processes * (gpus if gpus is not None else 1)
+    indexes = [int(entry) for entry in entries if entry.isdigit()]
+    why = None
+    if entries and any(entry.startswith("-") for entry in entries):
+        entries = entries[: next(n for n, e in enumerate(entries) if e.startswith("-"))]
+    if len(set(entries)) < len(entries):
+        why = "a device is named twice, so that CUDA shows none"
+    elif len(entries) < need:
+        shown = f"{len(entries)} GPU{'' if len(entries) == 1 else 's'}"
+        why = f"a node shows {shown}, and its processes use {need}"
+    elif any(index >= view.site.gpus_per_node for index in indexes):
+        why = f"the node has GPUs 0 to {view.site.gpus_per_node - 1} (--gpus)"
+    if why is None or (gpus is None and view.flavor.launcher is Launcher.LOCAL):
+        return
+    yield LaunchFinding(
+        Severity.ERROR,
+        "visible-devices",
+        f"CUDA_VISIBLE_DEVICES={value}: {why}",
+        "leave it out, or name as many GPUs as a node's processes use",
+        edits_of(variable, None),
+    )
+
+
+RULES = (
+    joined,
+    names,
+    removed,
+    values,
+    interfaces,
+    devices,
+    networks,
+    no_algorithm,
+    left_over,
+    visible_devices,
+)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of what a user has: a line, a script, or a test's output."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.formats.nccl_tests.run import header_part
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.options import SLURM
+from nccltune.launch_lint.read import no_launcher, read_options, starts_something
+from nccltune.launch_lint.words import Line, Word, expanded, quoted, split
+from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
+
+MAX_BYTES = 16 << 20
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+
+
+class FoundCommand(NamedTuple):
+    """A command, its place in the source, and its context."""
+
+    line: Line
+    site: LaunchContext
+
+
+def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
+    """Return the commands with a launcher in a shell text. Raises InputError where there is
+    none."""
+    values: dict[str, str] = {}
+    exported: dict[str, str] = {}
+    inherited = read_options(tuple(_sbatch_words(text)), SLURM)
+    site = site._replace(inherited=(*site.inherited, *inherited))
+    site = _allocated(site)
+    found = []
+    for line in split(text):
+        words = expanded(line.words, values)
+        if starts_something(words):
+            around = site._replace(exported=(*site.exported, *exported.items()))
+            found.append(FoundCommand(Line(words, line.tail), around))
+            continue
+        inner = _inner(words, site)
+        if inner is not None:
+            with contextlib.suppress(InputError):
+                found += from_text(*inner)
+            continue
+        is_export = words[0].text == "export"
+        for word in words[1:] if is_export else words:
+            match = _ASSIGNMENT.fullmatch(word.text)
+            if match is None:
+                if is_export and word.text in values:
+                    exported[word.text] = values[word.text]
+                    continue
+                break
+            values[match[1]] = match[2]
+            if is_export or match[1] in exported:
+                exported[match[1]] = match[2]
+    if not found:
+        raise no_launcher()
+    return found
+
+
+def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
+    """Return the script that a line gives to another shell, `bash -c TEXT` or `sbatch --wrap TEXT`,
+    with the values of its options; None for other lines."""
+    names = [word.text.rpartition("/")[2] for word in words]
+    if names[0] == "sbatch":
+        options = read_options(words[1:], SLURM)
+        wrapped = next((option.value for option in options if option.name == "wrap"), None)
+        if wrapped is None:
+            return None
+        return wrapped, _allocated(site._replace(inherited=(*site.inherited, *options)))
+    for at, name in enumerate(names[:-2]):
+        if name in _SHELLS and _is_c(names[at + 1]) and " " in words[at + 2].text:
+            return words[at + 2].text, site
+    return None
+
+
+def _sbatch_words(text: str) -> Iterator[Word]:
+    for line in text.splitlines():
+        if line.startswith("#SBATCH"):
+            for part in split(line.removeprefix("#SBATCH")):
+                yield from part.words
+
+
+def _allocated(site: LaunchContext) -> LaunchContext:
+    """Apply the nodes of `#SBATCH` to an mpirun in the script."""
+    by_meaning = {option.meaning: option.value for option in site.inherited}
+
+    def number(meaning: str) -> int | None:
+        value = by_meaning.get(meaning, "")
+        return int(value) if value.isascii() and value.isdigit() and int(value) > 0 else None
+
+    nodes = number("nodes") or site.nodes
+    slots = number("per_node") or site.slots
+    total = number("total")
+    if slots is None and total is not None:
+        slots = -(-total // (nodes or 1))
+    gpus = re.fullmatch(r"(?:\w+:)?([1-9]\d*)", by_meaning.get("gpus_per_node", ""))
+    return site._replace(
+        nodes=nodes, slots=slots, gpus_per_node=int(gpus[1]) if gpus else site.gpus_per_node
+    )
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text. Raises InputError where it is none."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if b"\0" in raw:
+        raise InputError("is not text", where=str(path))
+    return raw.decode(errors="replace")
+
+
+def is_output(text: str) -> bool:
+    """Whether a file is what nccl-tests printed."""
+    return any(
+        (part := header_part(_bare(line))) is not None and part[0] == "parameters"
+        for line in text.splitlines()
+    )
+
+
+def _bare(line: str) -> str:
+    """Return a line from its `#` on: launchers put prefixes before it."""
+    at = line.find("#")
+    return line[at:] if at >= 0 else line
+
+
+def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) -> list[FoundCommand]:
+    """Return the commands of an argument list; of the text that it gives to a shell."""
+    if words and words[0].rpartition("/")[2] in _SHELLS:
+        scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if _is_c(word)]
+        try:
+            return from_text(scripts[0], site) if scripts else []
+        except InputError:
+            if strict:
+                raise
+            return []
+    line = Line(tuple(quoted(word) for word in words), "")
+    if not starts_something(line.words):
+        if strict:
+            return from_text(" ".join(words), site)
+        return []
+    return [FoundCommand(line, site)]
+
+
+def _is_c(word: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+
+
+def judge_output(text: str) -> list[LaunchFinding]:
+    """Find out from a test's output how it was started: tables of processes that do not know of
+    each other."""
+    tables = done = before_end = 0
+    ranks: list[int] = []
+    for line in text.splitlines():
+        part = header_part(_bare(line))
+        if part is not None and part[0] == "parameters":
+            tables += 1
+            before_end += done == 0
+        elif part is not None and part[0] == "device":
+            ranks.append(int(part[1]["rank"]))
+        elif "Avg bus bandwidth" in line:
+            done += 1
+    alone = bool(ranks) and set(ranks) == {0}
+    if tables > 1 and (alone or before_end > 1):
+        each = "of rank 0 alone" if alone else "that begin with rank 0 before the first has ended"
+        return [
+            LaunchFinding(
+                Severity.ERROR,
+                "no-mpi-build",
+                f"{tables} tables {each}: the processes did not know of each other, as when"
+                " nccl-tests was built without MPI",
+                "build it with make MPI=1 MPI_HOME=..., with the MPI whose mpirun starts it",
+            )
+        ]
+    if tables == 1 and alone:
+        return [
+            LaunchFinding(
+                Severity.WARNING,
+                "one-rank",
+                "only 1 rank: nothing is sent, busbw is 0",
+                "give -g the GPUs of this node, or start more processes",
+            )
+        ]
+    return []

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dashes and quotes that a word processor or a web page has replaced."""
+
+from collections.abc import Iterator
+
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.words import Line, Word
+from nccltune.model.finding import Severity
+
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+_QUOTES = "\u201c\u201d\u2018\u2019\u201e"
+
+
+def typographic(line: Line) -> tuple[LaunchFinding, ...]:
+    """Return a finding for each word with such a dash or quote."""
+    return tuple(_findings(line))
+
+
+def _findings(line: Line) -> Iterator[LaunchFinding]:
+    for word in line.words:
+        if word.text[:1] and word.text[0] in _DASHES:
+            yield LaunchFinding(
+                Severity.ERROR,
+                "dash",
+                f"{word.raw} begins with the character U+{ord(word.text[0]):04X}, which is no"
+                " hyphen: it is not read as an option",
+                f"write {_plain(word).raw}",
+            )
+        elif any(quote in word.text for quote in _QUOTES):
+            quote = next(char for char in word.text if char in _QUOTES)
+            yield LaunchFinding(
+                Severity.ERROR,
+                "quote",
+                f"{word.raw} has the character U+{ord(quote):04X}, which is no quote for a shell",
+                "write ' or \"",
+            )
+
+
+def plain(line: Line) -> Line:
+    """Return the line with hyphens for other dashes at the beginning of words."""
+    return Line(tuple(_plain(word) for word in line.words), line.tail)
+
+
+def _plain(word: Word) -> Word:
+    if not word.text or word.text[0] not in _DASHES:
+        return word
+    # A long dash is what became of two hyphens.
+    rest = word.text.lstrip(_DASHES + "-")
+    hyphens = "--" if len(rest.partition("=")[0]) > 2 else "-"
+    return Word(hyphens + rest, hyphens + word.raw.lstrip(_DASHES + "-"))

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variables that NCCL reads and the values that each takes: `variables.csv`.
+
+Names and value ranges are those of NCCL 2.3 to 2.30 (its source, release by release, and its
+documentation of environment variables). `since` is the first release with the variable (empty:
+2.3 or older), `last` the last one (empty: still read), `instead` what does its work today.
+"""
+
+import csv
+import difflib
+import functools
+import re
+from importlib.resources import files
+from typing import NamedTuple
+
+from nccltune.launch_lint.words import listed
+from nccltune.model.names import distance
+
+PREFIX = "NCCL_"
+_OTHERS = listed("""
+TESTS_ FASTRAK_ GPUVIZ_ SHARP_ IBEXT_ UCX_ INSPECTOR_ PROFILE_ PROFILER_ RCCL_ TCPX_
+GPUDIRECTTCPX_ SPECTRUM_ NVRX_ RAIL_ GRPC_ FT_ GIN_ RMA_ SYM_ PLUGIN_ PARAM_
+""")
+"""Beginnings of names that plugins, nccl-tests and NCCL's newest features read."""
+_OTHER_NAMES = frozenset(
+    listed("""
+VERSION HOME ROOT ROOT_DIR DIR LIB LIB_DIR LIBRARY LIBRARIES INCLUDE INCLUDE_DIR PATH
+INSTALL_PATH BLOCKING_WAIT ASYNC_ERROR_HANDLING DESYNC_DEBUG AVOID_RECORD_STREAMS ENABLE_TIMING
+TRACE_BUFFER_SIZE TUNER_CONFIG_PATH TUNER_CONFIG TIMEOUT TEST TESTS TESTS_HOME TESTS_DIR
+TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY BIN
+""")
+)
+"""Names that others read: PyTorch's old ones, build systems, containers, scripts of their own."""
+_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
+_CLOSE = 0.84
+_SHORT, _LONG = 4, 6
+"""Letters of a name from which on one letter, and two, may be wrong."""
+
+
+class NcclVariable(NamedTuple):
+    """One row of the table. `values` depends on `kind`: words, or a range `LOW..HIGH`."""
+
+    name: str
+    kind: str
+    values: tuple[str, ...]
+    since: str
+    last: str
+    instead: str
+
+
+@functools.cache
+def table() -> dict[str, NcclVariable]:
+    """Return every variable of NCCL by its name."""
+    text = files("nccltune.launch_lint").joinpath("variables.csv").read_text(encoding="utf-8")
+    return {
+        row["name"]: NcclVariable(
+            row["name"],
+            row["kind"],
+            tuple(row["values"].split()),
+            row["since"],
+            row["last"],
+            row["instead"],
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a name with NCCL's prefix is known to be read by something else than NCCL."""
+    rest = name.removeprefix(PREFIX)
+    return name.startswith(PREFIX) and (rest in _OTHER_NAMES or rest.startswith(_OTHERS))
+
+
+def nearest_variable(name: str) -> str | None:
+    """Return the variable that a misspelt name means; None where none is near.
+
+    Looked at: spelling, the order of the words in a name, words left out and added.
+    """
+    if name in table() or not name:
+        return None
+    rest = _rest(name)
+    if rest is None:
+        return _nearest_other(name)
+    known = {variable.removeprefix(PREFIX): variable for variable in _current()}
+    if rest in known:
+        return known[rest]
+    squeezed = {word.replace("_", ""): full for word, full in known.items()}
+    if (same := squeezed.get(rest.replace("_", ""))) is not None:
+        return same
+    tokens = rest.split("_")
+    for word, full in known.items():
+        if sorted(word.split("_")) == sorted(tokens):
+            return full
+    close = difflib.get_close_matches(rest, known, n=1, cutoff=_CLOSE)
+    if close:
+        return known[close[0]]
+    for word, full in known.items():
+        limit = 2 if len(word) >= _LONG else 1
+        if len(word) >= _SHORT and distance(rest, word, limit) <= limit:
+            return full
+    return _by_tokens(set(tokens), known)
+
+
+_OTHERS_KNOWN = listed("""
+CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_DEVICE_MAX_CONNECTIONS
+LD_LIBRARY_PATH DYLD_LIBRARY_PATH LD_PRELOAD UCX_NET_DEVICES FI_PROVIDER FI_EFA_USE_DEVICE_RDMA
+OMP_NUM_THREADS
+""")
+"""Variables of others that launch commands set: a misspelt one has no effect either."""
+
+
+def _nearest_other(name: str) -> str | None:
+    if name in _OTHERS_KNOWN:
+        return None
+    return next((known for known in _OTHERS_KNOWN if distance(name, known, 2) <= 2), None)
+
+
+def _rest(name: str) -> str | None:
+    """Return what follows the prefix, which may be misspelt itself; None for other variables."""
+    upper = name.upper().replace("-", "_")
+    if upper.startswith(PREFIX):
+        return upper.removeprefix(PREFIX)
+    first, sign, rest = upper.partition("_")
+    known = {variable.removeprefix(PREFIX) for variable in _current()}
+    if sign and rest in known and sorted(set(first)) in (["C", "L", "N"], ["C", "N"], ["C", "L"]):
+        return rest
+    return None
+
+
+def _by_tokens(tokens: set[str], known: dict[str, str]) -> str | None:
+    """`IFNAME` is `SOCKET_IFNAME`, `PROTOCOL` is `PROTO`: words left out, added or cut."""
+    for word, full in known.items():
+        own = set(word.split("_"))
+        if len(own) == 1 and len(tokens) == 1:
+            (one,), (other,) = own, tokens
+            if min(len(one), len(other)) >= 4 and (one.startswith(other) or other.startswith(one)):
+                return full
+    candidates = [
+        full
+        for word, full in known.items()
+        if (own := set(word.split("_"))) > tokens and len(own) == len(tokens) + 1
+    ]
+    return candidates[0] if len(candidates) == 1 else _PREFERRED.get("_".join(sorted(tokens)))
+
+
+_PREFERRED = {
+    "IFNAME": "NCCL_SOCKET_IFNAME",
+    "INTERFACE": "NCCL_SOCKET_IFNAME",
+    "HCA": "NCCL_IB_HCA",
+    "GDR_LEVEL": "NCCL_NET_GDR_LEVEL",
+    "GDR_READ": "NCCL_NET_GDR_READ",
+    "NVLS": "NCCL_NVLS_ENABLE",
+    "LEVEL": "NCCL_DEBUG",
+    "DEBUG_LEVEL": "NCCL_DEBUG",
+    "LOG_LEVEL": "NCCL_DEBUG",
+    "TUNER": "NCCL_TUNER_PLUGIN",
+    "PLUGIN": "NCCL_NET_PLUGIN",
+    "GID_INDEX": "NCCL_IB_GID_INDEX",
+    "GID_IB": "NCCL_IB_GID_INDEX",
+    "CHANNELS_MAX": "NCCL_MAX_NCHANNELS",
+    "CHANNELS_MIN": "NCCL_MIN_NCHANNELS",
+    "TOPOLOGY_FILE": "NCCL_TOPO_FILE",
+    "COLLNET": "NCCL_COLLNET_ENABLE",
+    "PXN": "NCCL_PXN_DISABLE",
+    "SOCKET": "NCCL_SOCKET_IFNAME",
+    "PROTOCOL": "NCCL_PROTO",
+    "ALGORITHM": "NCCL_ALGO",
+    "ALGOS": "NCCL_ALGO",
+    "NCHANNELS": "NCCL_MIN_NCHANNELS",
+    "CHANNELS": "NCCL_MIN_NCHANNELS",
+}
+"""What a short name means that several variables could be; its words in alphabetical order."""
+
+
+def _current() -> list[str]:
+    return [name for name, variable in table().items() if not variable.last]
+
+
+def fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
+    """Return what is wrong with a value, and a value that is right (None: leave the variable out).
+
+    None where the value is one that NCCL takes.
+    """
+    if not value or "$" in value or "{" in value:
+        return None
+    if variable.kind in ("switch", "number", "bytes"):
+        return _number_fault(variable, value)
+    if variable.kind in ("algorithms", "protocols"):
+        return _list_fault(variable, value)
+    words = variable.values
+    if variable.kind == "level":
+        if value in words or value.isdigit():
+            return None
+        right = _near(value, words)
+        return f"NCCL takes {', '.join(words)} (upper case) and ignores other words", right
+    if variable.kind == "word":
+        if value.upper() in words:
+            return None
+        return f"NCCL takes {', '.join(words)}", _near(value, words)
+    if variable.kind == "policy":
+        if value.upper() in ("AUTO", "ALL") or re.fullmatch(r"MAX:\d+", value.upper()):
+            return None
+        return "NCCL takes AUTO, ALL or MAX:N", None
+    if variable.kind in ("words", "policies"):
+        parts = value.removeprefix("^").split("," if variable.kind == "words" else "|")
+        bad = [part for part in parts if part.upper() not in words]
+        if not bad:
+            return None
+        nearer = [_near(part, words) if part in bad else part for part in parts]
+        lead = "^" if value.startswith("^") else ""
+        sign = "," if variable.kind == "words" else "|"
+        right = lead + sign.join(str(part) for part in nearer) if all(nearer) else None
+        return f"{bad[0]!r} is none of {', '.join(words)}", right
+    return None
+
+
+def _number_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
+    match = _NUMBER.match(value.strip())
+    if match is None or match[0] != value.strip():
+        read = int(match[0], 0) if match is not None and not _octal(match[0]) else 0
+        if variable.kind == "switch" or variable.values == ("0..2",):
+            return f"NCCL reads a number: {value!r} is {read}", _switch(value)
+        if variable.kind == "bytes":
+            return f"NCCL reads a number of bytes without a unit: {value!r} is {read}", _bytes(
+                value
+            )
+        return f"NCCL reads a number: {value!r} is {read}", None
+    if _octal(match[0]):
+        return None
+    number = int(match[0], 0)
+    if variable.kind == "switch" and number not in (-2, -1, 0, 1):
+        return "NCCL takes 0 or 1", "1"
+    for limits in variable.values:
+        low, _, high = limits.partition("..")
+        if not int(low) <= number <= int(high):
+            near = low if number < int(low) else high
+            # Below the range stand NCCL's own marks for `not set`.
+            if number in (-2, -1):
+                return None
+            return f"NCCL takes {low} to {high}", near
+    return None
+
+
+def _octal(text: str) -> bool:
+    digits = text.lstrip("+-")
+    return len(digits) > 1 and digits.startswith("0") and digits[1] not in "xX"
+
+
+def _switch(value: str) -> str | None:
+    word = value.strip().lower().strip("'\"")
+    if word in ("1", "true", "on", "yes", "enable", "enabled", "t", "y"):
+        return "1"
+    if word in ("0", "false", "off", "no", "disable", "disabled", "f", "n"):
+        return "0"
+    return None
+
+
+def _bytes(value: str) -> str | None:
+    match = re.fullmatch(r"(\d+)\s*([kKmMgG])i?[bB]?", value.strip())
+    if match is None:
+        return None
+    return str(int(match[1]) << {"k": 10, "m": 20, "g": 30}[match[2].lower()])
+
+
+def _near(word: str, words: tuple[str, ...]) -> str | None:
+    plain = word.strip().upper().strip("'\"")
+    if plain in words:
+        return plain
+    if plain in ("ERROR", "ERR", "WARNING"):
+        plain = "WARN"
+    elif plain in ("DEBUG", "VERBOSE", "1", "TRUE", "ON"):
+        plain = "INFO"
+    if plain in words:
+        return plain
+    close = difflib.get_close_matches(plain, words, n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+_COLLECTIVES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
+
+
+def _list_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
+    """NCCL 2.24 and newer refuse to start for a token they do not know; older ones ignore it."""
+    what = "an algorithm" if variable.kind == "algorithms" else "a protocol"
+    known = {word.lower(): word for word in variable.values}
+    parts = [part for part in re.split(r"[+|/:;,\s]+", value) if part]
+    is_list = bool(parts) and all(part.lower() in known for part in parts)
+    if is_list and re.search(r"[+|/:;\s]", value):
+        return f"{value!r} is not a list: its words are separated by ','", ",".join(parts)
+    entries = []
+    reason = None
+    for number, entry in enumerate(value.split(";")):
+        head, sign, listed = entry.rpartition(":")
+        if sign and head.lower() not in _COLLECTIVES:
+            close = difflib.get_close_matches(head.lower().replace("_", ""), _COLLECTIVES, n=1)
+            reason = f"{head!r} is no collective that NCCL has choices for"
+            if not close:
+                return reason, None
+            head = close[0]
+        if not sign and number:
+            return "every entry but the first begins with a collective and ':'", None
+        lead = "^" if listed.startswith("^") else ""
+        parts = []
+        for part in listed.removeprefix("^").split(","):
+            if part.lower() in known:
+                parts.append(part)
+                continue
+            reason = f"{part!r} is not {what}: {', '.join(variable.values)}"
+            close = difflib.get_close_matches(
+                part.strip().strip("'\"^").lower(), known, n=1, cutoff=0.5
+            )
+            if not close:
+                return reason, None
+            parts.append(known[close[0]])
+        entries.append(head + sign + lead + ",".join(parts))
+    return (reason, ";".join(entries)) if reason is not None else None
+
+
+def enabled(variable: NcclVariable, value: str, collective: str) -> frozenset[str]:
+    """Return the algorithms or protocols (lower case) that a value leaves for a collective
+    (`all_reduce`)."""
+    everything = frozenset(word.lower() for word in variable.values)
+    left = everything
+    for entry in value.lower().split(";"):
+        head, sign, listed = entry.rpartition(":")
+        if sign and _COLLECTIVES.get(head) != collective:
+            continue
+        named = frozenset(listed.removeprefix("^").split(","))
+        left = everything - named if listed.startswith("^") else everything & named
+    return left

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words of a shell line that remember how they were written."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from nccltune.model.errors import InputError
+
+_OPERATORS = frozenset("|&;<>")
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return the words of a list that is written as text."""
+    return tuple(text.split())
+
+
+class Word(NamedTuple):
+    """A word as the program gets it, and as it was written. Variables are not expanded."""
+
+    text: str
+    raw: str
+
+
+class Line(NamedTuple):
+    """The words of one command, and what the shell does with it (a pipe, a redirection)."""
+
+    words: tuple[Word, ...]
+    tail: str
+
+
+def quoted(text: str) -> Word:
+    """Return a word that is written so that a shell reads `text`."""
+    return Word(text, shlex.quote(text))
+
+
+def split(text: str) -> list[Line]:
+    """Return the commands of a shell text, in order. Raises InputError for a quote without its
+    end."""
+    lines: list[Line] = []
+    words: list[Word] = []
+    text = text.replace("\\\r\n", " ").replace("\\\n", " ")
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char in "\n;" or text.startswith(("&&", "||"), at):
+            _end(lines, words, "")
+            at += 2 if text.startswith(("&&", "||"), at) else 1
+        elif char in " \t\r":
+            at += 1
+        elif char == "#":
+            at = _to_line_end(text, at)
+        elif char in _OPERATORS or _is_redirection(text, at):
+            stop = _tail_end(text, at)
+            _end(lines, words, text[at:stop].rstrip())
+            at = stop
+        else:
+            word, at = _word(text, at)
+            words.append(word)
+    _end(lines, words, "")
+    return lines
+
+
+def _end(lines: list[Line], words: list[Word], tail: str) -> None:
+    if words:
+        lines.append(Line(tuple(words), tail))
+        words.clear()
+
+
+def _to_line_end(text: str, at: int) -> int:
+    stop = text.find("\n", at)
+    return len(text) if stop < 0 else stop
+
+
+def _is_redirection(text: str, at: int) -> bool:
+    """`2>file`: digits before a redirection belong to it."""
+    stop = at
+    while stop < len(text) and text[stop].isdigit():
+        stop += 1
+    return stop > at and stop < len(text) and text[stop] in "<>"
+
+
+def _tail_end(text: str, at: int) -> int:
+    """Where what follows a pipe or a redirection ends: the next command starts there."""
+    while at < len(text) and text[at] not in "\n;":
+        if text.startswith("&&", at) or text.startswith("||", at):
+            break
+        at = _word(text, at)[1] if text[at] in "'\"" else at + 1
+    return at
+
+
+def _word(text: str, at: int) -> tuple[Word, int]:
+    start, out = at, ""
+    while at < len(text):
+        char = text[at]
+        if char in " \t\r\n" or char in _OPERATORS:
+            break
+        if char == "'":
+            stop = text.find("'", at + 1)
+            if stop < 0:
+                raise _unended(text, at)
+            out, at = out + text[at + 1 : stop], stop + 1
+        elif char == '"':
+            part, at = _double(text, at)
+            out += part
+        elif char == "\\":
+            out, at = out + text[at + 1 : at + 2], at + 2
+        elif text.startswith(("$(", "${"), at):
+            stop = text.find(")" if text[at + 1] == "(" else "}", at)
+            stop = len(text) - 1 if stop < 0 else stop
+            out, at = out + text[at : stop + 1], stop + 1
+        else:
+            out, at = out + char, at + 1
+    return Word(out, text[start:at]), at
+
+
+def _double(text: str, at: int) -> tuple[str, int]:
+    out, start = "", at
+    at += 1
+    while at < len(text):
+        if text[at] == '"':
+            return out, at + 1
+        if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "\\", "`"):
+            at += 1
+        out, at = out + text[at], at + 1
+    raise _unended(text, start)
+
+
+def _unended(text: str, at: int) -> InputError:
+    return InputError(
+        f"the quote that starts at {text[at : at + 20]!r} has no end", hint="close it"
+    )
+
+
+def expanded(words: Iterable[Word], values: Mapping[str, str]) -> tuple[Word, ...]:
+    """Return the words with `$NAME` and `${NAME}` of `values` filled in; single quotes keep
+    theirs."""
+    result = []
+    for word in words:
+        text = word.text
+        if "$" in text and not word.raw.startswith("'"):
+            for name in sorted(values, key=len, reverse=True):
+                text = text.replace(f"${{{name}}}", values[name]).replace(f"${name}", values[name])
+        result.append(quoted(text) if text != word.text else word)
+    return tuple(result)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL's own tables, read before anything is measured: what it can run, and what it predicts."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nccltune.measure.adaptive.grid import Grid
+from nccltune.measure.adaptive.plan import EXHAUSTIVE_FACTOR
+from nccltune.measure.adaptive.time_estimate import Predictions
+from nccltune.measure.bench.conversation import TableRequest, TableRow
+from nccltune.measure.bench.process import Bench
+from nccltune.model.choice import AnyChoice, Choice, parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError, PlatformError
+from nccltune.model.names import nearest
+
+
+class CollectiveTables(NamedTuple):
+    """NCCL's own tables of one collective: what it can run, what it would pick, and its predicted
+    times."""
+
+    grid: Grid
+    legal: list[Choice]
+    predicted: dict[int, Choice]
+    costs: Predictions
+
+
+def ask_tables(
+    bench: Bench, collectives: Sequence[Collective], low: int, high: int
+) -> list[CollectiveTables]:
+    """Ask NCCL for its own tables: what it can run, what it would pick, and the times it predicts.
+
+    Raises InputError for a collective that the bench cannot measure, PlatformError where NCCL
+    offers no choice.
+    """
+    able = bench.hello.can.collectives
+    found = []
+    for collective in collectives:
+        if collective.value not in able:
+            raise InputError(
+                f"{collective.value} cannot be measured here",
+                where="--collectives",
+                hint=nearest(collective.value, able),
+            )
+        grid = Grid(collective, bench.hello.ranks, low, high)
+        # The largest size comes first, so that the bench allocates its buffers only once.
+        sizes = sorted(grid.every(EXHAUSTIVE_FACTOR), reverse=True)
+        request = TableRequest(id=0, collective=collective, bytes=sizes)
+        found.append(_collective_tables(grid, bench.tables(request)))
+    if not any(item.legal for item in found):
+        raise PlatformError(
+            f"NCCL {bench.hello.nccl.version} offers no choice: it gave the tuner plugin no table",
+            hint="NCCL 2.22 or later is needed, and neither NCCL_ALGO nor NCCL_PROTO may be set",
+        )
+    return found
+
+
+def _collective_tables(grid: Grid, rows: Sequence[TableRow]) -> CollectiveTables:
+    legal: dict[Choice, None] = {}
+    predicted: dict[int, Choice] = {}
+    costs: dict[int, Mapping[str, float]] = {}
+    for row in rows:
+        choices = {label: choice for label in row.costs if (choice := _choice(label)) is not None}
+        legal.update(dict.fromkeys(choices.values()))
+        known = {label: cost for label, cost in row.costs.items() if cost and label in choices}
+        if known:
+            costs[row.bytes] = known
+        if row.predicted is not None and row.predicted.algorithm and row.predicted.protocol:
+            choice = _choice(f"{row.predicted.algorithm}/{row.predicted.protocol}")
+            if choice is not None:
+                predicted[row.bytes] = choice
+    return CollectiveTables(grid, sorted(legal, key=lambda choice: choice.label), predicted, costs)
+
+
+def _choice(label: str) -> Choice | None:
+    """Return the choice with this label; None for a combination of a newer NCCL that no rule can
+    name."""
+    try:
+        choice: AnyChoice = parse_choice(label)
+    except InputError:
+        return None
+    return choice if isinstance(choice, Choice) else None

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long measuring takes: the cost of one request, and an estimate of the remaining time."""
+
+import math
+from collections.abc import Mapping
+
+from nccltune.analyze.timings import Timings
+from nccltune.measure.adaptive.collective_plan import CollectivePlan
+from nccltune.measure.adaptive.refine import BOUNDARY_RATIO, Curves
+from nccltune.measure.bench.ask import Ask
+from nccltune.model.choice import DEFAULT, AnyChoice
+
+Predictions = Mapping[int, Mapping[str, float]]
+"""NCCL's own predictions in us, by bytes and `algorithm/protocol`."""
+
+TARGET_US = 1500.0
+"""Target for the total time of the timed calls of one timing, in us."""
+MOST_ITERATIONS = 50
+"""The most timed calls of one timing. Inside a node a mean of 20 calls already repeats within
+0.3 %."""
+_SMALL_BYTES = 1 << 20
+_UNTIMED_CALLS = 3
+"""Untimed calls of each timing up to `_SMALL_BYTES`: one whose result the bench checks, one that
+synchronises the ranks, and one just before the timed ones. Larger sizes have only the first."""
+_UNKNOWN_US = 20.0
+_UNKNOWN_BYTES_PER_US = 25e3
+"""Speed of a call without a timing or a prediction: between sockets and NVLink."""
+_OVERHEAD_US = 300.0
+"""Time of one timing besides its calls: switching the choice, synchronising, reporting."""
+_ROUNDS_TO_COME = 3
+"""Rounds that a new size typically takes until it is settled."""
+_MOST_ROUNDS_AHEAD = 8
+_AFTER_EXPLORING = 1.5
+"""Time of the later stages as a multiple of the time of exploring, before anything is known."""
+
+
+class Clock:
+    """Time estimates for one collective, from its own timings or, without them, NCCL's
+    predictions."""
+
+    def __init__(
+        self,
+        timings: Timings,
+        predictions: Predictions,
+        decided: Mapping[int, int] | None = None,
+    ) -> None:
+        self._curves = Curves(timings)
+        self._predictions = predictions
+        self._decided = decided or {}
+
+    def call_us(self, size: int, choice: AnyChoice) -> float:
+        """Return about how long one call takes, in us."""
+        log = self._curves.log_time(size, choice)
+        if log is not None:
+            return math.exp(log)
+        near = self._curves.nearest(size, choice) or self._predicted(size, choice)
+        if near is None and choice != DEFAULT:
+            near = self._curves.nearest(size, DEFAULT)
+        if near is None:
+            return _UNKNOWN_US + size / _UNKNOWN_BYTES_PER_US
+        at, log = near
+        # Latency does not grow with the size and bandwidth time does; the square root is halfway.
+        return math.exp(log) * math.sqrt(max(1.0, size / at))
+
+    def seconds(self, ask: Ask) -> float:
+        """Return about how long a request takes on the GPUs, in seconds."""
+        iterations = {size: self.iterations(size) for size in ask.sizes}
+        return 1e-6 * math.fsum(
+            point_us(key.bytes, self.call_us(key.bytes, key.choice), iterations[key.bytes])
+            for key in ask.points()
+        )
+
+    def iterations(self, size: int) -> int:
+        """Return how many calls make one timing, the same for every choice at a size.
+
+        A number that was decided before is kept.
+        """
+        if size in self._decided:
+            return self._decided[size]
+        return min(math.ceil(TARGET_US / self.call_us(size, DEFAULT)), MOST_ITERATIONS)
+
+    def _predicted(self, size: int, choice: AnyChoice) -> tuple[int, float] | None:
+        if not self._predictions:
+            return None
+        near = min(self._predictions, key=lambda other: abs(math.log(other / size)))
+        costs = self._predictions[near]
+        cost = (
+            min(costs.values(), default=0.0)
+            if isinstance(choice, str)
+            else costs.get(choice.without_channels().label, 0.0)
+        )
+        return (near, math.log(cost)) if cost > 0 else None
+
+
+def point_us(size: int, call_us: float, iterations: int) -> float:
+    """Return how long one timing takes with all its calls, in us, where one call takes
+    `call_us`."""
+    untimed = _UNTIMED_CALLS if size <= _SMALL_BYTES else 1
+    return call_us * (untimed + iterations) + _OVERHEAD_US
+
+
+def seconds_left(plan: CollectivePlan, clock: Clock) -> float:
+    """Return about how long a plan still takes, in seconds.
+
+    This is rough, because the results decide what is measured.
+    """
+    exploring = math.fsum(
+        clock.seconds(Ask(plan.collective, (size,), (DEFAULT, *plan.legal), 0, check=True))
+        for size in plan.unexplored
+    )
+    if exploring:
+        return exploring * (1 + _AFTER_EXPLORING)
+    threshold = plan.threshold
+    total = 0.0
+    if plan.stage == "done":
+        return 0.0
+    unsettled = set(plan.unsettled())
+    for state in plan.states.values():
+        if state.unsure or state.bytes in unsettled:
+            needed = math.ceil(state.rounds * ((state.stake / threshold) ** 2 - 1))
+            rounds = min(max(1, needed), _MOST_ROUNDS_AHEAD)
+            choices: tuple[AnyChoice, ...] = (DEFAULT, *plan.worth_repeating(state))
+            ask = Ask(plan.collective, (state.bytes,), choices, 0)
+            total += rounds * clock.seconds(ask)
+    for left, right in plan.open_gaps():
+        ratio = math.log(right.bytes / left.bytes) / math.log(BOUNDARY_RATIO)
+        pair = tuple(dict.fromkeys((DEFAULT, left.best, right.best)))
+        ask = Ask(plan.collective, (right.bytes,), pair, 1)
+        total += max(1, math.ceil(math.log2(ratio))) * _ROUNDS_TO_COME * clock.seconds(ask)
+    return total

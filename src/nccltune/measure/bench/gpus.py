@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts from the GPU driver: the number of GPUs, and the driver's version."""
+
+import ctypes
+import os
+from pathlib import Path
+
+from nccltune.model.errors import PlatformError
+
+LIBRARY = "libcuda.so.1"
+NVML = "libnvidia-ml.so.1"
+DRIVER_VERSION = Path("/sys/module/nvidia/version")
+
+
+def visible_gpus(hint: str) -> int:
+    """Return the number of GPUs that CUDA sees; CUDA_VISIBLE_DEVICES limits it.
+
+    NVML is used where it gives the same number, because CUDA takes half a second to start. Raises
+    PlatformError, with `hint`, where there is no GPU or no driver.
+    """
+    if "CUDA_VISIBLE_DEVICES" not in os.environ and (count := _whole_gpus()):
+        return count
+    try:
+        cuda = ctypes.CDLL(LIBRARY)
+    except OSError:
+        raise PlatformError(f"no GPU: {LIBRARY} could not be opened", hint=hint) from None
+    number = ctypes.c_int(0)
+    status = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(number))
+    if status != 0:
+        raise PlatformError(f"no GPU: the CUDA driver answers with error {status}", hint=hint)
+    if number.value == 0:
+        raise PlatformError("no GPU: CUDA sees none", hint=hint)
+    return number.value
+
+
+def _whole_gpus() -> int | None:
+    """Return the number of GPUs by NVML; None where NVML does not work or a GPU is split (MIG).
+
+    CUDA sees another number of devices with MIG.
+    """
+    try:
+        nvml = ctypes.CDLL(NVML)
+    except OSError:
+        return None
+    if nvml.nvmlInit_v2() != 0:
+        return None
+    try:
+        count = ctypes.c_uint(0)
+        if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+            return None
+        for index in range(count.value):
+            device, now, later = ctypes.c_void_p(), ctypes.c_uint(0), ctypes.c_uint(0)
+            if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
+                return None
+            # This fails on GPUs without MIG.
+            asked = nvml.nvmlDeviceGetMigMode(device, ctypes.byref(now), ctypes.byref(later))
+            if asked == 0 and now.value != 0:
+                return None
+        return count.value
+    finally:
+        nvml.nvmlShutdown()
+
+
+def driver_version() -> str | None:
+    """Return the version of the kernel driver, such as 580.159.04, not that of CUDA. Return None
+    where unknown."""
+    try:
+        return DRIVER_VERSION.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None

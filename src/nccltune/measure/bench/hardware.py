@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The topology that NCCL writes while it starts, kept in the study."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nccltune.formats.importing.hardware import kept
+from nccltune.measure.bench.process import Launch
+from nccltune.study.files import Study
+
+DUMP = "NCCL_TOPO_DUMP_FILE"
+
+
+@contextmanager
+def written_by_nccl(launch: Launch) -> Iterator[Path | None]:
+    """Yield the file that NCCL writes a node's topology to.
+
+    It is the file that the user has set, or a temporary one that is deleted at the end. Yield None
+    in a replay, with emulated nodes, and in pods.
+    """
+    with_launcher = launch.with_launcher
+    far = with_launcher is not None and with_launcher.pods is not None
+    if launch.replay is not None or launch.emulate_nodes or far:
+        yield None
+        return
+    if named := os.environ.get(DUMP):
+        yield Path(named)
+        return
+    with TemporaryDirectory(prefix="nccltune-") as folder:
+        yield Path(folder) / "topology.xml"
+
+
+def settings_for(file: Path | None) -> Mapping[str, str]:
+    """Return the settings that make NCCL write its topology to `file`."""
+    return {DUMP: str(file)} if file is not None else {}
+
+
+def keep_hardware(study: Study, launch: Launch, file: Path | None) -> None:
+    """Copy the topology into the study if the study has none.
+
+    The source is the file that NCCL wrote, or the replayed study. A missing file is no error,
+    because process 0 may be on another node.
+    """
+    if launch.replay is not None:
+        file = Study(launch.replay).topology_path
+    if study.topology_path is not None or file is None or not file.is_file():
+        return
+    name, content = kept(file.read_bytes())
+    study.write_text(study.path / name, content.decode("utf-8", errors="replace"))

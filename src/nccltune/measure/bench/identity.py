@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The platform that a bench runs on, and whether a study is of the same platform."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.bench.gpus import driver_version
+from nccltune.model.errors import StudyError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+
+_SAME = {
+    "gpu": "GPU",
+    "gpus": "number of GPUs",
+    "nodes": "number of nodes",
+    "emulated_nodes": "emulated nodes",
+    "nccl_version": "NCCL",
+    "replay": "replay of",
+    "settings": "NCCL settings",
+}
+"""Fields that must be equal for two platforms to be the same, with their names in messages."""
+_OF_ONE_RUN = (
+    "NCCL_DEBUG",
+    "NCCL_GRAPH_DUMP_FILE",
+    "NCCL_HOSTID",
+    "NCCL_TOPO_DUMP_FILE",
+    "NCCL_TUNER_CONFIG_FILE",
+    "NCCL_TUNER_PLUGIN",
+    "NCCL_VERSION",
+)
+"""Prefixes of settings that do not change what is measured, or that the bench itself sets.
+NCCL_VERSION is not a setting: CUDA's container images set it to the version that they ship."""
+
+
+def platform_of(
+    hello: Hello,
+    name: str,
+    *,
+    environment: Mapping[str, str],
+    today: str,
+    emulated_nodes: int | None = None,
+    recording: Platform | None = None,
+) -> Platform:
+    """Return the platform of a run, from the bench's first answer or from the recording that it
+    replays."""
+    if recording is not None:
+        return msgspec.structs.replace(
+            recording,
+            name=name,
+            nodes=hello.nodes,
+            nccl_version=hello.nccl.version,
+            replay=hello.replay or recording.name,
+            recorded_at=today,
+            notes=[f"a replay: timings are drawn from the recording {recording.name}"],
+        )
+    models = list(dict.fromkeys(gpu.name for gpu in hello.gpus if gpu.name))
+    return Platform(
+        name=name,
+        gpu=" and ".join(models) or None,
+        gpus=hello.ranks,
+        nodes=hello.nodes,
+        emulated_nodes=bool(emulated_nodes),
+        nccl_version=hello.nccl.version,
+        driver_version=driver_version(),
+        settings={
+            key: value
+            for key, value in sorted(environment.items())
+            if key.startswith("NCCL_") and not key.startswith(_OF_ONE_RUN)
+        },
+        recorded_at=today,
+    )
+
+
+def check_same(
+    study: Study,
+    now: Platform,
+    *,
+    hint: str = "timings of two platforms must not be mixed; name another study with -o",
+) -> None:
+    """Raise StudyError, with `hint`, if the study holds measurements of another platform than
+    `now`."""
+    if not study.platform_path.exists():
+        if study.samples_path.exists():
+            raise StudyError(
+                "holds measurements, but does not name their platform",
+                where=str(study.path),
+                hint="name another study with -o",
+            )
+        return
+    before = study.platform()
+    differences = [
+        f"{words} {_told(then)} there, {_told(here)} here"
+        for field, words in _SAME.items()
+        if (then := getattr(before, field)) != (here := getattr(now, field))
+    ]
+    if differences:
+        raise StudyError(
+            f"is a study of another platform: {'; '.join(differences)}",
+            where=str(study.path),
+            hint=hint,
+        )
+
+
+def this_host() -> str:
+    """Return the hash of this host, as in a bench's answer (`HostHash` of native/bench/nccl)."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    words = boot.read_text(encoding="ascii").split() if boot.exists() else []
+    return config_hash((os.uname().nodename + "".join(words[:1])).encode())
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key}={item}" for key, item in value.items()) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "unknown" if value is None else str(value)

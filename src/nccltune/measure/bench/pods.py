@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of a Kubernetes cluster. They are kept for all the bench conversations and program runs of
+one nccltune command."""
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.follow import Follower
+from nccltune.launch.job import BENCH, Job, check
+from nccltune.launch.kubernetes.run import ClusterJob
+from nccltune.launch.kubernetes.seen import LAUNCHER, Pod
+from nccltune.launch.render import Around, render
+from nccltune.launch.render.kubernetes import ALIVE, MANIFEST, inner
+from nccltune.launch.render.rendered import words_of
+from nccltune.model.errors import InputError, LaunchError
+
+CONFIG = "/dev/shm/nccltune-tuner.conf"  # noqa: S108 - in a container
+# These hold paths of this machine, which are wrong in a pod.
+_NOT_HANDED_ON = frozenset({"NCCLTUNE_NATIVE_DIR"})
+_OURS = ("NCCL_", "NCCLTUNE_")
+# Variables are read first, one per line, so that no secret is on a command line. The touch keeps
+# the pods alive.
+_VARIABLES = """\
+while IFS= read -r line && [ -n "$line" ]; do export "$line"; done
+"""
+_ALIVE = f"""\
+(while touch {ALIVE}; do sleep 20; done) </dev/null >/dev/null 2>&1 &
+"""
+_TALK = """\
+{variables}bench=$(command -v {bench} || python3 -c {find}) || {{
+  echo "error: the image has no nccltune" >&2
+  echo "hint: pip install nccltune in it, and python3 on its PATH" >&2
+  exit 3
+}}
+{alive}trap "kill $!" EXIT
+{wait}{mpirun}
+"""
+# A command in a pod receives no signal from this machine, but its input ends when the connection
+# does. The script then kills the program, so that no run continues beside the next one.
+_RUN = """\
+{variables}{alive}alive=$!
+trap "kill $alive" EXIT
+{wait}exec 3<&0
+{mpirun} </dev/null 3<&- &
+program=$!
+(while read -r line; do :; done; kill "$program") <&3 >/dev/null 2>&1 &
+trap "kill $alive $! 2>/dev/null" EXIT
+wait "$program"
+"""
+_FIND = "from nccltune.native import bench_path; print(bench_path())"
+
+
+class Pods:
+    """A job whose pods wait for commands.
+
+    Nothing is created before the first conversation. `close` deletes the job; it may be called
+    without a conversation.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        on_line: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Check the job; `job.program` is not used. Raises InputError for an invalid job."""
+        self._job = replace(job, program=[BENCH])
+        check(self._job, "--launcher kubernetes")
+        self._around = Around(conversation=True)
+        self._rendered = render(self._job, Flavor(Launcher.KUBERNETES), self._around)
+        self._on_line = on_line
+        self._environment = environment
+        self._folder: Path | None = None
+        self._cluster: ClusterJob | None = None
+        self._launcher = ""
+        self._workers: list[Pod] = []
+
+    def command(
+        self, options: Sequence[str], port: int, environment: Mapping[str, str]
+    ) -> tuple[list[str], list[bytes]]:
+        """Return the command that starts the bench in the pods, and the lines to send it first.
+
+        Every process gets the variables of NCCL and of nccltune from this environment, and the file
+        of NCCLTUNE_CONFIG. Raises LaunchError or PlatformError where the cluster provides no pods.
+        """
+        cluster = self._open()
+        variables = self._variables(cluster, environment)
+        program = [BENCH, *options, f"--rendezvous={self._workers[0].address}:{port}"]
+        wait, parts = inner(
+            replace(self._job, program=program, inherit=sorted(variables)), self._around
+        )
+        words = words_of(parts)
+        at = words.index(BENCH)
+        mpirun = f'{shlex.join(words[:at])} "$bench" {shlex.join(words[at + 1 :])}'
+        find = shlex.quote(_FIND)
+        script = _TALK.format(
+            variables=_VARIABLES, alive=_ALIVE, bench=BENCH, find=find, wait=wait, mpirun=mpirun
+        )
+        return self._exec(cluster, script), _lines(variables)
+
+    def program(
+        self, program: Sequence[str], environment: Mapping[str, str], also: Collection[str] = ()
+    ) -> tuple[list[str], list[bytes]]:
+        """Return the command that runs an MPI program in the pods, and the lines to send it first.
+
+        For a program of nccl-tests, -g is set to the GPUs of a process. The program runs until its
+        input ends. Every process gets the variables of NCCL and of nccltune from this environment,
+        and those that `also` names. Raises InputError for a program that sets its GPUs itself,
+        LaunchError or PlatformError where the cluster provides no pods.
+        """
+        job = replace(self._job, program=list(program))
+        check(job, "--launcher kubernetes")
+        cluster = self._open()
+        variables = self._variables(cluster, environment, also)
+        wait, parts = inner(replace(job, inherit=sorted(variables)), Around())
+        mpirun = shlex.join(words_of(parts))
+        script = _RUN.format(variables=_VARIABLES, alive=_ALIVE, wait=wait, mpirun=mpirun)
+        return self._exec(cluster, script), _lines(variables)
+
+    def take(self, pattern: str) -> bytes:
+        """Return the content of the files that match a shell pattern in the pod of process 0, and
+        delete them.
+
+        Return nothing where no file matches or the pod does not answer.
+        """
+        if self._cluster is None:
+            return b""
+        answer = self._cluster.kubectl.take(self._workers[0].name, pattern)
+        return answer.out if answer.status == 0 else b""
+
+    def _exec(self, cluster: ClusterJob, script: str) -> list[str]:
+        command = ["exec", "-i", self._launcher, "-c", LAUNCHER, "--", "sh", "-c", script]
+        return list(cluster.kubectl.words(*command))
+
+    def _variables(
+        self, cluster: ClusterJob, environment: Mapping[str, str], also: Collection[str] = ()
+    ) -> dict[str, str]:
+        """Return the variables that every process gets. Copies the file of NCCLTUNE_CONFIG into the
+        pods."""
+        variables = {
+            name: value
+            for name, value in environment.items()
+            if (name.startswith(_OURS) or name in also) and name not in _NOT_HANDED_ON
+        }
+        if config := variables.get("NCCLTUNE_CONFIG"):
+            self._copy(cluster, Path(config))
+            variables["NCCLTUNE_CONFIG"] = CONFIG
+        for name, value in variables.items():
+            if "\n" in value:
+                raise InputError("a value of several lines cannot be handed to pods", where=name)
+        return variables
+
+    def close(self) -> None:
+        """Delete the pods, if there are any."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None and (left := cluster.release()):
+            self._on_line(left)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _open(self) -> ClusterJob:
+        if self._cluster is not None:
+            return self._cluster
+        self._folder = Path(tempfile.mkdtemp(prefix="nccltune-pods-"))
+        manifest = self._folder / MANIFEST
+        manifest.write_text(self._rendered.files[MANIFEST], encoding="utf-8")
+        cluster = ClusterJob(
+            self._job, self._folder / "output", Follower(), self._on_line, self._environment
+        )
+        words = [str(manifest) if word == MANIFEST else word for word in self._rendered.words]
+        pods = cluster.hold(words)
+        self._cluster = cluster
+        (self._launcher,) = [pod.name for pod in pods if pod.role == LAUNCHER]
+        # Sort by number: worker 10 must not follow worker 1.
+        workers = [pod for pod in pods if pod.role != LAUNCHER]
+        self._workers = sorted(workers, key=lambda pod: (len(pod.name), pod.name))
+        return cluster
+
+    def _copy(self, cluster: ClusterJob, config: Path) -> None:
+        try:
+            data = config.read_bytes()
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=str(config)) from error
+        for pod in self._workers:
+            answer = cluster.kubectl.write(pod.name, CONFIG, data)
+            if answer.status != 0:
+                raise LaunchError(f"{config.name} does not reach {pod.name}: {answer.errors}")
+
+
+def _lines(variables: Mapping[str, str]) -> list[bytes]:
+    """Return the variables as the scripts read them, with an empty line at the end."""
+    return [*(f"{name}={value}".encode() for name, value in sorted(variables.items())), b""]

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune-bench` on this machine: start it, send requests, and leave no process behind."""
+
+import itertools
+import os
+import secrets
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+
+import msgspec
+
+from nccltune.launch.follow import Follower
+from nccltune.launch.kubernetes.kubectl import EXEC_FAILED
+from nccltune.measure.bench.conversation import (
+    SCHEMA_VERSION,
+    BenchPoint,
+    Hello,
+    Measure,
+    Op,
+    TableRequest,
+    TableRow,
+)
+from nccltune.measure.bench.gpus import visible_gpus
+from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+from nccltune.model.scale import count
+from nccltune.native import bench_path
+from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
+
+if TYPE_CHECKING:
+    from nccltune.measure.bench.with_launcher import WithLauncher
+
+START_LIMIT_S = 150.0
+"""Seconds until the first answer. The bench gives its processes 120 s to connect and to make the
+communicator."""
+END_LIMIT_S = 40.0
+_BEYOND_TIMEOUT_S = 30.0
+"""Seconds between two answers, in addition to a point's own time limit, which the bench
+enforces."""
+NO_GPU_HINT = "try the whole loop on a recording: nccltune auto --replay h200x4-as-4-nodes"
+_T = TypeVar("_T")
+
+
+class Launch(NamedTuple):
+    """What to run: a replay of the study `replay`, or NCCL on `gpus` GPUs (None: all visible ones).
+
+    There is one process for each GPU, or a single one with `one_process`. `with_launcher` is the
+    site's launcher, if one starts the processes. `config` holds the rules that the choice `tuned`
+    applies; without it the environment decides.
+    """
+
+    replay: Path | None = None
+    nccl: Path | None = None
+    gpus: int | None = None
+    emulate_nodes: int | None = None
+    one_process: bool = False
+    config: Path | None = None
+    with_launcher: "WithLauncher | None" = None
+
+
+class Bench:
+    """A running bench, for use in a `with` statement. Entering starts it and requests its hello.
+
+    No process is left at the end of the `with`, whatever ends it. If this process is killed, the
+    processes of the bench end themselves. Raises PlatformError where this machine cannot run it,
+    LaunchError where it failed or died, InputError for unusable input.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        *,
+        program: Sequence[str] | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare a bench; entering starts it.
+
+        `program` replaces the installed bench. `meanwhile` is called while the bench starts, which
+        takes seconds on GPUs. `settings` are additional environment variables for it.
+        """
+        self._launch = launch
+        self._program = program
+        self._meanwhile = meanwhile
+        self._settings = settings or {}
+        self._process: LineProcess | None = None
+        self._ids = itertools.count(1)
+        self._asked: deque[Measure] = deque()
+        self._lines: deque[bytes] = deque()
+        self._trouble: Op | None = None
+        self._hello: Hello | None = None
+        self._said = ""
+
+    @property
+    def said(self) -> str:
+        """Return the last part of what its processes wrote to standard error. Set after they have
+        ended."""
+        return self._said
+
+    @property
+    def hello(self) -> Hello:
+        """Return the first answer of the bench."""
+        assert self._hello is not None, "the bench is used outside of its with statement"
+        return self._hello
+
+    def __enter__(self) -> Self:
+        program = list(self._program or [str(bench_path())])
+        environment = {**os.environ, **self._settings, "NCCLTUNE_TOKEN": secrets.token_hex(16)}
+        if self._launch.config is not None:
+            # These rules must apply, whatever this shell sets.
+            environment |= {
+                "NCCLTUNE_CONFIG": str(self._launch.config.absolute()),
+                "NCCLTUNE_STRICT": "0",
+                "NCCLTUNE_STALE": "warn",
+            }
+        others: list[list[str]] = []
+        lines: list[bytes] = []
+        if self._launch.with_launcher is None:
+            first, *others = command_lines(program, self._launch, free_port())
+        else:
+            from nccltune.measure.bench.with_launcher import command
+
+            program += options_of(self._launch)
+            first, lines = command(program, self._launch.with_launcher, free_port(), environment)
+        self._process = LineProcess(first, environment, others=others, apart=True)
+        try:
+            for line in lines:
+                self._process.send(line)
+            self._send({"op": "hello", "schema_version": SCHEMA_VERSION})
+            self._meanwhile()
+            self._hello = self._await("hello", Hello, START_LIMIT_S)
+        except BaseException:
+            self._process.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        process, self._process = self._process, None
+        with process:
+            if kind is None:
+                process.send(b'{"op":"quit"}')
+                process.finish(END_LIMIT_S)
+                self._said = process.stderr
+
+    def tables(self, request: TableRequest) -> list[TableRow]:
+        """Return NCCL's predictions. Sizes without a prediction are left out."""
+        request.id = next(self._ids)
+        self._send(request)
+        limit = _BEYOND_TIMEOUT_S * (1 + len(request.bytes))
+        return [row for row in self._await("table", Op, limit).rows if row.costs]
+
+    def ask(self, request: Measure) -> None:
+        """Send a request. `answer` returns its results. Several requests may be sent before the
+        first answer."""
+        request.id = next(self._ids)
+        self._asked.append(request)
+        self._send(request)
+
+    def answer(self) -> tuple[list[BenchPoint], bool]:
+        """Return the points of the oldest request that have arrived, and whether they are its last
+        ones.
+
+        If a point ends the bench, it is returned first; the next call raises the error.
+        """
+        if not self._lines:
+            self._lines.extend(self._receive(self._asked[0].timeout_s + _BEYOND_TIMEOUT_S))
+        points: list[BenchPoint] = []
+        while self._lines:
+            line = self._lines.popleft()
+            op = _decode(line, Op)
+            if op.op == "point":
+                points.append(_decode(line, BenchPoint))
+            elif op.op == "done":
+                self._asked.popleft()
+                return points, True
+            else:
+                self._unexpected(op)
+        return points, False
+
+    def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
+        """Send a request, and yield its points as they arrive, all available ones at a time."""
+        self.ask(request)
+        done = False
+        while not done:
+            points, done = self.answer()
+            if points:
+                yield points
+
+    def _receive(self, limit_s: float) -> list[bytes]:
+        """Return the lines that have arrived, at least one."""
+        assert self._process is not None, "the bench is used outside of its with statement"
+        try:
+            return self._process.receive_all(limit_s)
+        except NoAnswer:
+            raise LaunchError(
+                f"the bench gave no answer within {limit_s:.0f} s and was killed",
+                hint=_last_words(self._process.stderr) or "NCCL_DEBUG=INFO shows where it stands",
+            ) from None
+        except ProcessEnded as end:
+            raise self._ended(end.status, end.stderr) from None
+
+    def _await(self, op: str, kind: type[_T], limit_s: float) -> _T:
+        for line in self._receive(limit_s):
+            answer = _decode(line, Op)
+            if answer.op == op:
+                return _decode(line, kind)
+            self._unexpected(answer)
+        return self._await(op, kind, limit_s)
+
+    def _unexpected(self, answer: Op) -> None:
+        """Handle an answer that was not expected.
+
+        An error of a kind other than "request" is the reason for the end of the bench, which
+        follows; it is stored. Anything else is our bug and is raised.
+        """
+        if answer.op == "error" and answer.kind != "request":
+            self._trouble = answer
+            return
+        raise NccltuneError(f"the bench did not understand: {answer.text or answer.op}")
+
+    def _ended(self, status: int, stderr: str) -> NccltuneError:
+        text, hint = None, None
+        if self._trouble is not None:
+            text, hint = self._trouble.text, self._trouble.hint
+        for line in stderr.splitlines():
+            if line.startswith("error:"):
+                text = text or line.removeprefix("error:").strip()
+            elif line.startswith("hint:"):
+                hint = hint or line.removeprefix("hint:").strip()
+        text = text or _lost(stderr)
+        # kubectl exec exits with status 0 when its connection is lost.
+        text = text or (
+            f"the bench {ending(status)}" if status else "the bench was gone before its answer"
+        )
+        if status == 2:
+            return InputError(text, hint=hint)
+        if status == 3:
+            return PlatformError(text, hint=hint or NO_GPU_HINT)
+        return LaunchError(text, hint=hint or _last_words(stderr))
+
+    def _send(self, request: object) -> None:
+        assert self._process is not None, "the bench is used outside of its with statement"
+        self._process.send(msgspec.json.encode(request))
+
+
+def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[list[str]]:
+    """Return the command of every process. The first one is the process that answers requests.
+
+    Raises InputError for options that cannot be combined, PlatformError where there is no GPU.
+    """
+    # nccltune itself may run under a launcher, whose variables do not describe these processes.
+    common = [*program, "--launcher=none", *options_of(launch)]
+    if launch.replay is not None:
+        return [common]
+    gpus = launch.gpus or visible_gpus(NO_GPU_HINT)
+    processes = 1 if launch.one_process else gpus
+    if launch.emulate_nodes:
+        if launch.emulate_nodes > processes:
+            raise InputError(
+                f"{launch.emulate_nodes} nodes cannot be emulated with "
+                f"{count(processes, 'process')}",
+                hint="a process is on one node: at least one process, and GPU, a node",
+            )
+        common.append(f"--emulate-nodes={launch.emulate_nodes}")
+    if processes == 1:
+        return [[*common, f"--gpus-per-process={gpus}"]]
+    common.append(f"--rendezvous=127.0.0.1:{port}")
+    return [[*common, f"--rank={rank}", f"--size={processes}"] for rank in range(processes)]
+
+
+def options_of(launch: Launch) -> list[str]:
+    """Return the bench's options for what to measure."""
+    if launch.replay is not None:
+        return [f"--replay={launch.replay}"]
+    return [f"--nccl={launch.nccl}"] if launch.nccl is not None else []
+
+
+def free_port() -> int:
+    """Return a port of this host that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _decode(line: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.MsgspecError as error:
+        raise NccltuneError(f"the bench gave an answer that cannot be read: {error}") from error
+
+
+def _lost(stderr: str) -> str | None:
+    """Return the message of a launcher that could not start the bench on a node, or lost it
+    there."""
+    follower = Follower()
+    follower.feed(stderr.encode())
+    return follower.lost
+
+
+def _last_words(stderr: str) -> str | None:
+    """Return the line of standard error that explains the end, as a hint.
+
+    After a lost node this is the first line, because a launcher prints guesses after the reason.
+    Otherwise it is the last line.
+    """
+    lines = [line for line in stderr.splitlines() if line.strip(" \t-=*")]
+    lines = [line for line in lines if not line.startswith(EXEC_FAILED)]
+    if not lines:
+        return None
+    return f"it began with: {lines[0]}" if _lost(stderr) else f"its last words: {lines[-1]}"

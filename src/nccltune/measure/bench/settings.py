@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL settings that restrict or distort what is measured, each with its effect."""
+
+from collections.abc import Mapping
+
+FILTERING = ("NCCL_ALGO", "NCCL_PROTO")
+"""With these set, NCCL offers a tuner only the combinations that they allow (all versions)."""
+_BENDING = {
+    "NCCL_ALGO": "only these algorithms can be chosen",
+    "NCCL_PROTO": "only these protocols can be chosen",
+    "NCCL_BUFFSIZE": "the buffers of the simple protocol",
+    "NCCL_LL_BUFFSIZE": "the buffers of the ll protocol",
+    "NCCL_LL128_BUFFSIZE": "the buffers of the ll128 protocol",
+    "NCCL_MIN_NCHANNELS": "no fewer channels than this",
+    "NCCL_MAX_NCHANNELS": "no more channels than this",
+    "NCCL_MIN_CTAS": "no fewer channels than this",
+    "NCCL_MAX_CTAS": "no more channels than this",
+    "NCCL_NTHREADS": "threads a channel",
+    "NCCL_TOPO_FILE": "the topology is read from a file",
+    "NCCL_GRAPH_FILE": "rings and trees are read from a file",
+    "NCCL_CROSS_NIC": "whether rings cross NICs",
+    "NCCL_NET": "which network is used",
+    "NCCL_NET_PLUGIN": "which network plugin is used",
+    "NCCL_IB_HCA": "which InfiniBand or RoCE devices are used",
+}
+_OFF = {
+    ("NCCL_NVLS_ENABLE", "0"): "NVLink SHARP is off",
+    ("NCCL_P2P_DISABLE", "1"): "no direct transfers between GPUs",
+    ("NCCL_P2P_LEVEL", "LOC"): "no direct transfers between GPUs",
+    ("NCCL_SHM_DISABLE", "1"): "no transfers through shared memory",
+    ("NCCL_IB_DISABLE", "1"): "InfiniBand and RoCE are off",
+    ("NCCL_NET_GDR_LEVEL", "LOC"): "GPUDirect RDMA is off",
+    ("NCCL_COLLNET_ENABLE", "0"): "SHARP in the network is off",
+    ("NCCL_GRAPH_REGISTER", "0"): "buffers of CUDA graphs are not registered",
+}
+
+
+def bending(settings: Mapping[str, str]) -> list[str]:
+    """Return a text such as `NCCL_P2P_DISABLE=1 (no direct transfers between GPUs)` for every such
+    setting."""
+    found = []
+    for name, value in sorted(settings.items()):
+        meaning = _BENDING.get(name) or _OFF.get((name, value.strip().upper()))
+        if meaning is not None:
+            found.append(f"{name}={value} ({meaning})")
+    return found

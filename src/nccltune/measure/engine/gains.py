@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gains of every process over the defaults that ran before and after it.
+
+A process counts as one value, because its calls share the memory placement and the connections of
+that process. Gains are natural logs of default time over candidate time, as in the rest of
+nccltune.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.analyze.stats import Interval, estimate, median, normal_z
+from nccltune.measure.engine.process_record import ProcessRun
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.workload import RACED, Call
+
+CONFIDENCE = 0.99
+"""Confidence of the bounds that drop settings. A race makes this decision some dozen times."""
+_PRIOR_NOISE = 0.02
+"""Standard deviation of one process's mean gain before there are defaults to estimate it from. It
+keeps the weight of `_PRIOR_WEIGHT` defaults in later estimates."""
+_PRIOR_WEIGHT = 2.0
+LEAST_NOISE = 0.002
+
+
+class Score(NamedTuple):
+    """The mean gain over all raced sizes of `n` processes, with its standard error."""
+
+    gain: float
+    error: float
+    n: int
+
+    @property
+    def low(self) -> float:
+        """Return the lower confidence bound of the gain."""
+        return self.gain - normal_z(CONFIDENCE) * self.error
+
+    @property
+    def high(self) -> float:
+        """Return the upper confidence bound of the gain."""
+        return self.gain + normal_z(CONFIDENCE) * self.error
+
+
+Gains = Sequence[Mapping[Call, float]]
+"""Gains by call, one mapping for each process with the settings."""
+
+
+class ProcessGain(msgspec.Struct, frozen=True):
+    """A gain: default time over settings time (1.4 is 1.4 times as fast), with its 95 % interval.
+
+    It comes from `processes` processes with the settings. `known` is False where these are too few
+    to estimate their noise.
+    """
+
+    gain: float
+    low: float
+    high: float
+    processes: int
+    known: bool
+
+
+class NeighbourGains:
+    """The results of all processes so far, in the order in which they ran."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self.calls = tuple(calls)
+        self.raced = [call for call in calls if call[0] is RACED]
+        self._runs: dict[int, ProcessRun] = {}
+        self._failed: dict[Settings, str] = {}
+
+    def add(self, run: ProcessRun) -> None:
+        """Add a process that ran to its end."""
+        missing = [call for call in self.calls if call not in run.times_us]
+        if run.error is None and not missing:
+            self._runs[run.process] = run
+        elif run.settings != DEFAULT:
+            what = f"{missing[0][0].value} of {missing[0][1]} bytes failed" if missing else ""
+            self._failed[run.settings] = run.error or what
+
+    @property
+    def failed(self) -> Mapping[Settings, str]:
+        """Return the settings with which NCCL did not run, each with the reason."""
+        return self._failed
+
+    def candidates_since_default(self) -> int | None:
+        """Return how many candidates have run since the last default; None before the first
+        default."""
+        newest_first = [self._runs[process] for process in sorted(self._runs, reverse=True)]
+        return next(
+            (count for count, run in enumerate(newest_first) if run.settings == DEFAULT), None
+        )
+
+    def of(self, settings: Settings) -> list[ProcessRun]:
+        """Return the processes with these settings, in order."""
+        return [self._runs[p] for p in sorted(self._runs) if self._runs[p].settings == settings]
+
+    def gains(self, settings: Settings) -> list[dict[Call, float]]:
+        """Return, for each process with these settings, the gain of each call.
+
+        The gain is over the defaults just before and just after the process.
+        """
+        found = []
+        for run in self.of(settings):
+            beside = self._beside(run)
+            if beside:
+                found.append({call: _gain(run, beside, call) for call in self.calls})
+        return found
+
+    @property
+    def end(self) -> int:
+        """Return a process number above that of every process so far."""
+        return max(self._runs, default=-1) + 1
+
+    def pairs(
+        self, settings: Settings, since: int, *, over: Settings = DEFAULT
+    ) -> list[dict[Call, float]]:
+        """Return the gains of pairs of neighbouring processes, from process number `since` on.
+
+        A pair is one process with `settings` and one with `over`, in either order. The gain is that
+        of `settings`. No process is in two pairs, so the gains are independent.
+        """
+        runs = [self._runs[process] for process in sorted(self._runs) if process >= since]
+        found = []
+        at = 0
+        while at + 1 < len(runs):
+            one, other = runs[at], runs[at + 1]
+            if one.session == other.session and {one.settings, other.settings} == {over, settings}:
+                run, beside = (other, one) if one.settings == over else (one, other)
+                found.append({call: _gain(run, [beside], call) for call in self.calls})
+                at += 1
+            at += 1
+        return found
+
+    def score(self, settings: Settings, first: int | None = None) -> Score:
+        """Return the score of the processes with these settings, or of only the `first` of them."""
+        return self.score_of(self.gains(settings)[:first])
+
+    def score_of(self, gains: Sequence[Mapping[Call, float]]) -> Score:
+        """Return the score of processes with these gains."""
+        if not gains:
+            return Score(0.0, math.inf, 0)
+        means = [_mean([gain[call] for call in self.raced]) for gain in gains]
+        return Score(_mean(means), self.noise(self.raced) / math.sqrt(len(means)), len(means))
+
+    def noise(self, calls: Sequence[Call]) -> float:
+        """Return the standard deviation of one process's mean gain over `calls`.
+
+        It is estimated from how far each default is from the defaults before and after it.
+        """
+        squares = [
+            _mean([_gain(run, beside, call) for call in calls]) ** 2
+            for run, beside in self._defaults_with_neighbours()
+        ]
+        total = _PRIOR_WEIGHT * _PRIOR_NOISE**2 + math.fsum(squares)
+        return max(LEAST_NOISE, math.sqrt(total / (_PRIOR_WEIGHT + len(squares))))
+
+    def default_us(self, call: Call) -> float:
+        """Return the median time of the defaults, in us."""
+        return median([run.times_us[call] for run in self.of(DEFAULT)])
+
+    def _defaults_with_neighbours(self) -> list[tuple[ProcessRun, list[ProcessRun]]]:
+        by_session: dict[int, list[ProcessRun]] = defaultdict(list)
+        for run in self.of(DEFAULT):
+            by_session[run.session].append(run)
+        return [
+            (runs[at], [runs[at - 1], runs[at + 1]])
+            for runs in by_session.values()
+            for at in range(1, len(runs) - 1)
+        ]
+
+    def _beside(self, run: ProcessRun) -> list[ProcessRun]:
+        """Return the defaults just before and just after a process, from the same session.
+
+        A gain over both cancels slow drift.
+        """
+        defaults = [other for other in self.of(DEFAULT) if other.session == run.session]
+        before = [other for other in defaults if other.process < run.process]
+        after = [other for other in defaults if other.process > run.process]
+        return before[-1:] + after[:1]
+
+
+def pooled(
+    results: NeighbourGains,
+    gains: Gains,
+    calls: Sequence[Call],
+    confidence: float = 0.95,
+) -> Interval:
+    """Return the mean gain (log) over calls, one value per process.
+
+    `gains` and `calls` have at least one item each. Fewer than four processes use the noise of the
+    defaults.
+    """
+    values = [math.fsum(gain[call] for call in calls) / len(calls) for gain in gains]
+    found = estimate(values, assumed_sd=results.noise(calls), confidence=confidence)
+    assert found is not None
+    return found
+
+
+def _gain(run: ProcessRun, beside: Sequence[ProcessRun], call: Call) -> float:
+    return _mean([math.log(other.times_us[call]) for other in beside]) - math.log(
+        run.times_us[call]
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sweep writes to its study, and which recorded points the next run can reuse.
+
+samples.jsonl   every timing
+tables.jsonl    NCCL's own predictions, where it gives them
+sweep.jsonl     every point without a timing, and why
+sweep.json      how the last run ended
+
+`verify` records its points in the same way but separately: its samples have another purpose, and
+its failed points are in verify.jsonl.
+"""
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from nccltune.measure.bench.ask import DEFAULT_REPEATS, Key
+from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, conditions
+from nccltune.measure.bench.conversation import BenchPoint, Hello, PointError, Ran
+from nccltune.measure.engine.record import LineFile, timestamp
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.collective import Collective
+from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample, Source
+from nccltune.model.scale import Scale
+from nccltune.study import names
+from nccltune.study.files import Study
+
+NOT_RUN = "not run"
+"""The reason where NCCL ran something else than the forced choice."""
+_TO_DISK_EVERY_S = 1.0
+
+
+class FailedPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A point without a timing.
+
+    It is not tried again. A choice that hangs therefore stops a sweep only once, not after every
+    resumption.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    collective: Collective
+    nodes: int
+    ranks: int
+    bytes: int
+    choice: AnyChoice
+    round: int
+    repeat: int
+    kind: str
+    text: str = ""
+    rank: int | None = None
+    at: str | None = None
+
+
+class TableLine(msgspec.Struct, frozen=True, kw_only=True):
+    """NCCL's predictions at one size, in us by `algorithm/protocol`."""
+
+    schema_version: int = SCHEMA_VERSION
+    collective: Collective
+    nodes: int
+    ranks: int
+    bytes: int
+    costs: Mapping[str, float]
+
+
+class PointRecord:
+    """The points of a sweep in its study. Appends new points and returns recorded ones.
+
+    One record belongs to one start of the bench: all its timings have the same process id.
+    """
+
+    def __init__(self, study: Study, hello: Hello, *, verifying: bool = False) -> None:
+        self.study = study
+        self._samples = LineFile(study, study.samples_path.name, Sample)
+        self._failures = LineFile(
+            study, "verify.jsonl" if verifying else "sweep.jsonl", FailedPoint
+        )
+        self._tables = LineFile(study, names.TABLES, TableLine)
+        self._to_disk = 0.0
+        self._scale = Scale(hello.nodes, hello.ranks)
+        hosts = [gpu.host_hash for gpu in hello.gpus if gpu.host_hash]
+        self._source = Source(
+            tool=REPLAY_TOOL if hello.replay else TOOL,
+            version=hello.version,
+            nccl_version=hello.nccl.version,
+            host_hash=hosts[0] if hosts else None,
+            process=secrets.token_hex(8),
+            purpose=Purpose.VERIFY if verifying else Purpose.TUNE,
+        )
+
+    def known(self) -> dict[Key, BenchPoint]:
+        """Return every point that a sweep at this scale has measured before."""
+        found: dict[Key, BenchPoint] = {}
+        for sample in self._samples.stream():
+            if self._is_ours(sample):
+                key = Key(
+                    sample.collective, sample.bytes, sample.choice, sample.round, sample.repeat
+                )
+                found.setdefault(key, _as_point(sample))
+        for failure in self._failures.stream():
+            if Scale(failure.nodes, failure.ranks) != self._scale:
+                continue
+            key = Key(
+                failure.collective, failure.bytes, failure.choice, failure.round, failure.repeat
+            )
+            found[key] = BenchPoint(
+                bytes=failure.bytes,
+                choice=failure.choice,
+                round=failure.round,
+                repeat=failure.repeat,
+                applied=failure.kind != NOT_RUN,
+                error=None if failure.kind == NOT_RUN else PointError(failure.kind, failure.text),
+            )
+        return found
+
+    def append(self, points: Iterable[tuple[Key, BenchPoint]]) -> None:
+        """Record points.
+
+        When this returns, they survive the end of this process; within a second they survive a
+        crash of the machine. Raises StudyError for a failed write.
+        """
+        at = timestamp()
+        samples, failures = [], []
+        for key, point in points:
+            if point.time_us is not None and point.error is None:
+                samples.append(self._sample(key, point, at))
+            if not point.ok and point.lasts:
+                failures.append(self._failure(key, point, at))
+        # Syncing to disk takes milliseconds, as long as several timings.
+        to_disk = time.monotonic() - self._to_disk > _TO_DISK_EVERY_S
+        if samples:
+            self._samples.append(samples, to_disk=to_disk)
+        if failures:
+            self._failures.append(failures, to_disk=to_disk)
+        if to_disk:
+            self._to_disk = time.monotonic()
+
+    def keep_tables(self, tables: Mapping[Collective, Mapping[int, Mapping[str, float]]]) -> None:
+        """Record NCCL's predictions by collective and size, except those that the study already
+        has."""
+        known = {
+            (Scale(line.nodes, line.ranks), line.collective, line.bytes)
+            for line in self._tables.stream()
+        }
+        lines = [
+            TableLine(
+                collective=collective,
+                nodes=self._scale.nodes,
+                ranks=self._scale.ranks,
+                bytes=size,
+                costs=costs,
+            )
+            for collective, sizes in tables.items()
+            for size, costs in sorted(sizes.items())
+            if (self._scale, collective, size) not in known
+        ]
+        if lines:
+            self._tables.append(lines)
+
+    def close(self) -> None:
+        """Write everything recorded to disk."""
+        for file in (self._samples, self._failures):
+            if file.path.exists():
+                file.append([])
+
+    def _is_ours(self, sample: Sample) -> bool:
+        """Return whether this sweep would measure the point of a sample.
+
+        Imported samples do not count, because their rounds differ.
+        """
+        return (
+            (sample.source.tool, sample.source.purpose) == (self._source.tool, self._source.purpose)
+            and (sample.nodes, sample.ranks) == (self._scale.nodes, self._scale.ranks)
+            and (sample.dtype, sample.redop, sample.root) == conditions(sample.collective)
+            and not (sample.in_place or sample.registered or sample.graph)
+        )
+
+    def _sample(self, key: Key, point: BenchPoint, at: str) -> Sample:
+        dtype, redop, root = conditions(key.collective)
+        choice, repeat = key.choice, key.repeat
+        ran = point.ran.choice() if point.ran else None
+        if not point.applied and isinstance(choice, Choice):
+            choice, repeat = _what_it_was(choice, ran), DEFAULT_REPEATS
+        return Sample(
+            study=self.study.name,
+            collective=key.collective,
+            bytes=key.bytes,
+            dtype=dtype,
+            redop=redop,
+            root=root,
+            nodes=self._scale.nodes,
+            ranks=self._scale.ranks,
+            choice=choice,
+            ran=ran,
+            round=key.round,
+            repeat=repeat,
+            iterations=point.iterations,
+            time_us=point.time_us or 0.0,
+            wrong=point.wrong,
+            source=self._source,
+            at=at,
+        )
+
+    def _failure(self, key: Key, point: BenchPoint, at: str) -> FailedPoint:
+        return FailedPoint(
+            collective=key.collective,
+            nodes=self._scale.nodes,
+            ranks=self._scale.ranks,
+            bytes=key.bytes,
+            choice=key.choice,
+            round=key.round,
+            repeat=key.repeat,
+            kind=point.error.kind if point.error else NOT_RUN if not point.applied else "wrong",
+            text=point.error.text if point.error else "",
+            rank=point.error.rank if point.error else None,
+            at=at,
+        )
+
+
+def _as_point(sample: Sample) -> BenchPoint:
+    return BenchPoint(
+        bytes=sample.bytes,
+        choice=sample.choice,
+        ran=msgspec.convert(sample.ran, Ran, from_attributes=True) if sample.ran else None,
+        round=sample.round,
+        repeat=sample.repeat,
+        iterations=sample.iterations,
+        time_us=sample.time_us,
+        wrong=sample.wrong,
+    )
+
+
+def _what_it_was(choice: Choice, ran: Choice | None) -> AnyChoice:
+    """Return the choice to record for a timing where NCCL did not apply the forced choice.
+
+    It is the choice without the refused channel count or chunk size, or else NCCL's default.
+    """
+    bare = choice.without_channels()
+    if choice != bare and ran is not None and ran.without_channels() == bare:
+        return bare
+    return DEFAULT

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of processes: candidates run next to defaults, so that drift cancels."""
+
+import random
+from collections.abc import Generator, Iterator, Sequence
+from typing import Protocol
+
+from nccltune.measure.engine.gains import NeighbourGains
+from nccltune.measure.engine.settings import DEFAULT, Settings
+
+_SPACING = 2
+"""Candidates between two defaults."""
+
+ProcessSteps = Generator[Settings, None, None]
+"""Yields the settings of the process to start next. Its results are known when the next one is
+requested."""
+
+
+class ProcessPlan(Protocol):
+    """A plan that returns which process to start next. `stage` is the stage that process belongs
+    to."""
+
+    results: NeighbourGains
+    stage: str
+
+    def steps(self) -> ProcessSteps:
+        """Yield the settings of every process, until nothing is left to decide."""
+
+    def still_to_start(self) -> int:
+        """Return about how many processes are still to be started."""
+
+
+def heat(
+    results: NeighbourGains, settings: Sequence[Settings], starts: int, order: random.Random
+) -> ProcessSteps:
+    """Yield processes until each of `settings` has run `starts` times, in an order shuffled by
+    `order`.
+
+    A default runs before and after every two candidates.
+    """
+    missing = [item for item in settings for _ in range(starts - len(results.of(item)))]
+    order.shuffle(missing)
+    for item in missing:
+        if item in results.failed:
+            continue
+        since = results.candidates_since_default()
+        if since is None or since >= _SPACING:
+            yield DEFAULT
+        yield item
+    if results.candidates_since_default():
+        yield DEFAULT
+
+
+def alternating(one: Settings, other: Settings, most: int) -> Iterator[tuple[Settings, Settings]]:
+    """Yield `most` pairs of neighbours. `one` is first in every other pair, so that drift
+    cancels."""
+    for number in range(most):
+        yield (one, other) if number % 2 == 0 else (other, one)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a program to its end, or stop it and everything that it started."""
+
+import contextlib
+import ctypes
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import IO, NamedTuple
+
+from nccltune.formats.text.prefixes import strip_prefix
+from nccltune.launch.kubernetes.kubectl import EXEC_FAILED
+from nccltune.launch.run import MARK, kill_marked
+from nccltune.native.child import Child, start
+from nccltune.native.line_process import ending
+
+_PR_SET_PDEATHSIG = 1
+_KEPT_BYTES = 64 * 1024
+_PATIENCE_S = 5.0
+_libc = ctypes.CDLL(None)
+
+
+class ProgramResult(NamedTuple):
+    """How a program ended. `status` is as in `Popen.returncode`; None where it exceeded the time
+    limit."""
+
+    status: int | None
+    output: bytes
+    errors: str
+
+    @property
+    def well(self) -> bool:
+        """Return whether it ended with exit status 0."""
+        return self.status == 0
+
+    def words(self) -> str:
+        """Return a sentence on how it ended, with the last line that it printed."""
+        how = "took too long and was killed" if self.status is None else ending(self.status)
+        errors = [line for line in self.errors.splitlines() if not line.startswith(EXEC_FAILED)]
+        said = errors or self.output.decode(errors="replace").splitlines()
+        lines = [strip_prefix(line) for line in said if line.strip(" \t-=*")]
+        # A launcher tags only the program's lines. Its own report of a dead process comes last.
+        own = [text for source, text in lines if source] or [text for _, text in lines]
+        return f"{how}; its last words: {own[-1].strip()}" if own else how
+
+
+class InterruptedProgram(KeyboardInterrupt):
+    """An interruption while a program ran. `output` is what the program had written."""
+
+    def __init__(self, reason: KeyboardInterrupt, output: bytes) -> None:
+        super().__init__(*reason.args)
+        self.output = output
+
+
+def run_program(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    limit_s: float,
+    *,
+    lines: Sequence[bytes] = (),
+) -> ProgramResult:
+    """Run a program for at most `limit_s` seconds, in its own session: Ctrl-C reaches only
+    nccltune.
+
+    `lines` are written to its standard input, which stays open until the program has ended. A
+    launcher gets time to end its processes before it is killed. Raises PlatformError where the
+    program cannot be started.
+    """
+    mark = secrets.token_hex(16)
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = start(
+            arguments,
+            {**environment, MARK: mark},
+            stdin=subprocess.PIPE if lines else subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            before_exec=_end_with_parent,
+        )
+        status: int | None = None
+        try:
+            _send(process, lines)
+            status = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            pass
+        except KeyboardInterrupt as reason:
+            _end(process, mark)
+            raise InterruptedProgram(reason, _content(output)) from reason
+        finally:
+            _end(process, mark)
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
+        return ProgramResult(
+            status, _content(output), _content(errors)[-_KEPT_BYTES:].decode(errors="replace")
+        )
+
+
+def _send(process: Child, lines: Sequence[bytes]) -> None:
+    if process.stdin is None:
+        return
+    # The program may have ended already; waiting for it finds that.
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(b"".join(line + b"\n" for line in lines))
+        process.stdin.flush()
+
+
+def _end_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end(process: Child, mark: str) -> None:
+    """End its whole session, including processes that it left behind.
+
+    A launcher that is killed ends nothing on other nodes, so it is asked to terminate first.
+    """
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if process.poll() is None:
+            process.terminate()
+            process.wait(_PATIENCE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # Open MPI gives each process a process group of its own.
+    kill_marked(mark)
+    process.wait()
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()

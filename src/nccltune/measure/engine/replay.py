@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded processes instead of GPUs.
+
+A replayed process is drawn from the recorded processes with its settings. Each of its timings is
+drawn from the timings of the same call in that process.
+"""
+
+import contextlib
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from nccltune.measure.bench.conversation import (
+    SCHEMA_VERSION,
+    Abilities,
+    BenchGpu,
+    BenchPoint,
+    Hello,
+    Measure,
+    Nccl,
+    PointError,
+)
+from nccltune.measure.engine.effective import Effective
+from nccltune.measure.engine.process_record import (
+    P2P,
+    ProcessLine,
+    ProcessRecord,
+    ProcessSample,
+    RecordKind,
+)
+from nccltune.measure.engine.settings import Settings
+from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.engine.workload import Call
+from nccltune.model.collective import Collective
+from nccltune.model.errors import LaunchError, StudyError
+from nccltune.study.files import Study
+
+
+class _Replayed:
+    """One recorded process."""
+
+    def __init__(
+        self, hello: Hello, run: ProcessLine, times: dict[Call, list[ProcessSample]], seed: str
+    ) -> None:
+        self.hello = hello
+        self._run = run
+        self._times = times
+        self._seed = seed
+
+    @property
+    def recorded_s(self) -> float | None:
+        """Return how long the process took when it was recorded, in seconds."""
+        return self._run.seconds
+
+    @property
+    def carried(self) -> dict[str, int] | None:
+        """Return the messages by carrier, counted when the process was recorded."""
+        return self._run.carried
+
+    def effective(self) -> Effective | None:
+        """Return the effective settings of NCCL."""
+        return self._run.effective
+
+    def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
+        """Yield a drawn timing of every call. A call that was not recorded is unsupported."""
+        yield [self._draw(request, size) for size in request.bytes]
+
+    def _draw(self, request: Measure, size: int) -> BenchPoint:
+        recorded = self._times.get((request.collective, size))
+        if not recorded:
+            error = PointError("unsupported", "this size was not recorded")
+            return BenchPoint(bytes=size, round=request.first_round, error=error)
+        name = f"{self._seed} {request.collective} {size} {request.first_round}"
+        sample = random.Random(name).choice(recorded)  # noqa: S311 - a draw, not a secret
+        return BenchPoint(
+            bytes=size,
+            round=request.first_round,
+            time_us=sample.time_us,
+            load_us=sample.load_slower,
+            load_alone_us=None if sample.load_slower is None else 1.0,
+            traffic_us=sample.traffic_us,
+            traffic_alone_us=sample.traffic_alone_us,
+            iterations=sample.iterations,
+            wrong=sample.wrong,
+        )
+
+
+def replay(recording: Path, seed: int, kept: RecordKind = P2P) -> Starter:
+    """Return a starter that draws from the processes recorded in a study.
+
+    Settings that were not recorded cannot be started. Raises StudyError where the study holds no
+    recording of this kind.
+    """
+    study = Study.open(recording)
+    runs = ProcessRecord(study, kept)
+    samples = runs.samples()
+    lines = [line for line in runs.lines() if line.error is None]
+    if not samples or not lines:
+        raise StudyError(
+            f"holds no recorded {kept.what}",
+            where=str(recording),
+            hint=f"record one on a machine with GPUs: nccltune {kept.verb} -o STUDY",
+        )
+    times: dict[int, dict[Call, list[ProcessSample]]] = defaultdict(lambda: defaultdict(list))
+    for sample in samples:
+        if sample.time_us is not None:
+            times[sample.process][sample.collective, sample.bytes].append(sample)
+    recorded: dict[Settings, list[ProcessLine]] = defaultdict(list)
+    for line in lines:
+        recorded[Settings.of(line.settings)].append(line)
+    hello = _hello(study, samples)
+
+    @contextlib.contextmanager
+    def start(settings: Settings, process: int) -> Iterator[BenchProcess]:
+        found = [line for line in recorded[settings] if line.process in times]
+        if not found:
+            raise LaunchError(f"{settings.label} was not recorded")
+        name = f"{seed} {process}"
+        line = random.Random(name).choice(found)  # noqa: S311 - a draw, not a secret
+        yield _Replayed(hello, line, times[line.process], name)
+
+    return start
+
+
+def _hello(study: Study, samples: list[ProcessSample]) -> Hello:
+    first = samples[0]
+    platform = study.platform()
+    collectives = {sample.collective for sample in samples}
+    return Hello(
+        schema_version=SCHEMA_VERSION,
+        version=first.source.version or "unknown",
+        backend="replay",
+        replay=study.name,
+        nccl=Nccl(version=first.source.nccl_version, came_from="recording"),
+        nodes=first.nodes,
+        ranks=first.ranks,
+        gpus=[BenchGpu(rank, platform.gpu) for rank in range(first.ranks)],
+        can=Abilities(
+            collectives=[item.value for item in Collective if item in collectives],
+            load=any(sample.load is not None for sample in samples),
+            traffic=any(sample.traffic is not None for sample in samples),
+        ),
+    )

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler that all experiments share.
+
+It starts tasks in the order in which an experiment requests them, until no task is left or the
+budget is spent. A task is anything that an executor can run: one request to a running bench, one
+process, or one round of processes. The scheduler knows only how long a task should take.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, Protocol
+
+from nccltune.measure.engine.budget import Budget
+
+EndReason = Literal["done", "budget"]
+
+
+class Task(Protocol):
+    """One piece of work. It is started once, then advanced until it is finished."""
+
+    @property
+    def expected_s(self) -> float:
+        """Return about how long it takes, in seconds."""
+
+    def start(self) -> None:
+        """Begin without waiting for results."""
+
+    def advance(self) -> bool:
+        """Wait for the next results and record them. Return True after the last ones.
+
+        An exception ends the run; everything recorded before stays in the study.
+        """
+
+
+class CallTask:
+    """A task that calls a function once, for example to run a process to its end."""
+
+    def __init__(self, expected_s: float, run: Callable[[], None]) -> None:
+        self.expected_s = expected_s
+        self._run = run
+
+    def start(self) -> None:
+        """Do nothing: the work is done in `advance`."""
+
+    def advance(self) -> bool:
+        """Do all the work."""
+        self._run()
+        return True
+
+
+TaskSource = Callable[[], Sequence[Task] | None]
+"""Returns the tasks to run next, or None when there are no more. It is called again after all its
+tasks are finished. An empty sequence means that the study already had all results."""
+
+
+def one_after_the_other(steps: Iterator[Sequence[Task]]) -> TaskSource:
+    """Return a source that takes its tasks from an iterator."""
+    return lambda: next(steps, None)
+
+
+class Scheduler:
+    """Runs the tasks of several sources. Sources do not wait for each other.
+
+    At most `ahead` tasks run at a time. With more than one, an executor already has its next task
+    while the results of the last one are analysed.
+    """
+
+    def __init__(self, budget: Budget, *, ahead: int = 1) -> None:
+        self._budget = budget
+        self._ahead = ahead
+        self._waiting: deque[tuple[TaskSource, Task]] = deque()
+        self._running: deque[tuple[TaskSource, Task]] = deque()
+
+    def run(self, sources: Sequence[TaskSource]) -> EndReason:
+        """Run until no source has a task left ("done") or the next task would exceed the budget
+        ("budget").
+
+        Running tasks are finished in both cases.
+        """
+        idle = deque(sources)
+        while True:
+            if not self._start_waiting():
+                while self._running:
+                    self._advance()
+                return "budget"
+            if idle:
+                source = idle.popleft()
+                tasks = source()
+                if tasks is not None:
+                    self._waiting.extend((source, task) for task in tasks)
+                    if not tasks:
+                        idle.append(source)
+            elif self._running:
+                source, _ = self._running[0]
+                self._advance()
+                if all(other is not source for other, _ in (*self._running, *self._waiting)):
+                    idle.append(source)
+            else:
+                return "done"
+
+    def _start_waiting(self) -> bool:
+        """Start as many waiting tasks as may run now. Return False where the next task exceeds the
+        budget."""
+        while self._waiting and len(self._running) < self._ahead:
+            _, task = self._waiting[0]
+            ahead_s = math.fsum(other.expected_s for _, other in self._running)
+            if not self._budget.affords(ahead_s + task.expected_s):
+                return False
+            # A task that fails to start is neither waiting nor running.
+            source, _ = self._waiting.popleft()
+            task.start()
+            self._running.append((source, task))
+        return True
+
+    def _advance(self) -> None:
+        _, task = self._running[0]
+        if task.advance():
+            self._running.popleft()

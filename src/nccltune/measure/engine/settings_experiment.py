@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of experiments that compare settings, each in processes of its own.
+
+An experiment defines what a process measures (`_workload`), which process comes next (`_new_plan`),
+and what the results mean (its `verdict`). Everything else is here: the budget, the resumption of an
+earlier session, the status, and the estimate of the time left.
+"""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, TypedDict
+
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.engine.budget import Budget
+from nccltune.measure.engine.process_order import ProcessPlan
+from nccltune.measure.engine.process_record import ProcessRecord
+from nccltune.measure.engine.scheduler import CallTask, EndReason, Scheduler, one_after_the_other
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings_processes import BenchProcess, SettingsProcesses, Starter
+from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
+from nccltune.measure.engine.workload import Workload
+
+
+class RunFacts(TypedDict):
+    """The fields of every verdict that describe how the run went."""
+
+    reason: str
+    failed: dict[str, str]
+    noise: float
+    nodes: int
+    ranks: int
+    processes: int
+    known: int
+    seconds: float
+    replay: str | None
+
+
+class SettingsExperiment(ABC):
+    """One experiment in one study.
+
+    `first` is a running process with the default settings, whose hello describes this machine.
+    `now` is a clock in seconds. Raises InputError for a scope that cannot lead to a decision, and
+    PlatformError for a machine that cannot measure it.
+    """
+
+    retry: ClassVar[bool] = False
+    """Whether processes that failed in an earlier session are started again."""
+    reports_gains: ClassVar[bool] = True
+    """Whether the status has gains over the default."""
+
+    def __init__(
+        self,
+        start: Starter,
+        first: BenchProcess,
+        files: ProcessRecord,
+        *,
+        seed: int,
+        budget_s: float | None,
+        on_status: StatusCallback = ignore_status,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._check(first.hello)
+        self._on_status = on_status
+        # NCCL's log is deleted when the process ends, so it is read now.
+        self._default_effective = first.effective()
+        self._processes = SettingsProcesses(
+            start,
+            first,
+            files,
+            self._workload(first.hello),
+            seed=seed,
+            retry=self.retry,
+            now=now,
+        )
+        self._scheduler = Scheduler(Budget(budget_s, lambda: self._processes.times.spent_s))
+        self._plan = self._new_plan()
+
+    @property
+    def processes_to_come(self) -> int:
+        """Return about how many processes are still to be started."""
+        return self._plan.still_to_start()
+
+    @property
+    def seconds_to_come(self) -> float:
+        """Return about how long the rest takes, in seconds."""
+        return self._plan.still_to_start() * self._processes.times.expected_s
+
+    def measure(self) -> EndReason:
+        """Measure until the result is decided or the budget is spent.
+
+        All results are in the study when this returns or raises.
+        """
+        return self._scheduler.run([one_after_the_other(self._tasks())])
+
+    def _tasks(self) -> Iterator[Sequence[CallTask]]:
+        if self._processes.probe is None:
+            yield [CallTask(self._processes.times.expected_s, self._probe)]
+        for settings in self._plan.steps():
+            recorded = self._processes.recorded(settings)
+            for run in recorded:
+                self._plan.results.add(run)
+            if recorded:
+                self._report(settings)
+                continue
+            for item in self._processes.to_measure(settings):
+                yield [self._task(item, report=item == settings)]
+
+    def _task(self, settings: Settings, *, report: bool) -> CallTask:
+        def run() -> None:
+            self._plan.results.add(self._processes.measure(settings))
+            if report:
+                self._report(settings)
+
+        return CallTask(self._processes.times.expected_s, run)
+
+    def _probe(self) -> None:
+        self._processes.measure_probe()
+        self._plan = self._new_plan()
+
+    def _report(self, settings: Settings) -> None:
+        score = self._plan.results.score(settings)
+        times = self._processes.times
+        known = self.reports_gains and settings != DEFAULT and score.n > 0
+        self._on_status(
+            ExperimentStatus(
+                process=times.processes + self._processes.known,
+                processes=None,
+                what=self._label(settings),
+                spent_s=times.spent_s,
+                left_s=self.seconds_to_come,
+                stage=self._plan.stage,
+                gain=math.exp(score.gain) if known else None,
+            )
+        )
+
+    def _facts(self, reason: str) -> RunFacts:
+        results, hello = self._plan.results, self._processes.hello
+        return RunFacts(
+            reason=reason,
+            failed={item.label: text for item, text in results.failed.items()},
+            noise=results.noise(results.raced),
+            nodes=hello.nodes,
+            ranks=hello.ranks,
+            processes=self._processes.times.processes,
+            known=self._processes.known,
+            seconds=self._processes.times.spent_s,
+            replay=hello.replay,
+        )
+
+    def _label(self, settings: Settings) -> str:
+        """Return settings as text for display."""
+        return settings.label
+
+    def _check(self, hello: Hello) -> None:  # noqa: B027 - not every experiment refuses any
+        """Raise InputError for a scope that cannot lead to a decision, PlatformError for the
+        machine."""
+
+    @abstractmethod
+    def _workload(self, hello: Hello) -> Workload:
+        """Return what a process measures."""
+
+    @abstractmethod
+    def _new_plan(self) -> ProcessPlan:
+        """Return the plan of an experiment without results. It is called again after the probe."""

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executor: one process for each set of settings.
+
+`SettingsProcesses` starts processes one after the other and records every timing. It returns the
+results of earlier sessions before it starts a new process. The experiment decides which settings
+come next.
+"""
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
+from nccltune.measure.engine.budget import ProcessTimes
+from nccltune.measure.engine.effective import Effective
+from nccltune.measure.engine.process_record import (
+    COMPUTE,
+    ProcessLine,
+    ProcessRecord,
+    ProcessRun,
+    ProcessSample,
+    as_run,
+    sample_of,
+)
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.workload import RACED, Workload
+from nccltune.model.errors import InputError, LaunchError, PlatformError
+
+
+class BenchProcess(Protocol):
+    """A bench that runs with some settings."""
+
+    @property
+    def hello(self) -> Hello:
+        """Return the first answer of the bench."""
+
+    @property
+    def recorded_s(self) -> float | None:
+        """Return how long it took when it was recorded, in seconds; None for a real process."""
+
+    @property
+    def carried(self) -> Mapping[str, int] | None:
+        """Return the messages by carrier, once it has ended; None where nothing counts them."""
+
+    def effective(self) -> Effective | None:
+        """Return the effective settings of NCCL, as far as its log has them."""
+
+    def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
+        """Yield the points of a request, as `Bench.measure`."""
+
+
+Starter = Callable[[Settings, int], AbstractContextManager[BenchProcess]]
+"""Starts a bench with some settings, as the process with this number."""
+
+
+class SettingsProcesses:
+    """The processes of one study.
+
+    `first` is a running process with the default settings. `seed` orders sizes, `now` is a clock in
+    seconds. With `retry`, processes that failed in an earlier session are started again. Raises
+    PlatformError for a workload that the bench cannot measure.
+    """
+
+    def __init__(
+        self,
+        start: Starter,
+        first: BenchProcess,
+        files: ProcessRecord,
+        workload: Workload,
+        *,
+        seed: int,
+        retry: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.hello = first.hello
+        _check_workload(workload, first.hello)
+        self.known = 0
+        """The number of processes of earlier sessions that were reused."""
+        self._start = start
+        self._first: BenchProcess | None = first
+        self._files = files
+        self._seed = seed
+        self._now = now
+        before = files.finished()
+        self._recorded: dict[Settings, list[ProcessRun]] = defaultdict(list)
+        for run in before:
+            if not run.probe and not (retry and run.error is not None):
+                self._recorded[run.settings].append(run)
+        self._session = max((run.session for run in before), default=0) + 1
+        self._next = files.next_process()
+        self.times = ProcessTimes([run.seconds for run in before])
+        self.probe = next((run for run in before if run.probe and run.error is None), None)
+        """The first process of the study, which is not compared. It shows how long each call
+        takes."""
+        self.workload = workload if self.probe is None else workload.only(self.probe.times_us)
+
+    def measure_probe(self) -> None:
+        """Run the first process of a study. It shows how long each call takes, and which sizes
+        fail.
+
+        Raises LaunchError where no size of send/recv could be measured.
+        """
+        run = self.measure(DEFAULT, probe=True)
+        self.workload = self.workload.only(run.times_us)
+        if not self.workload.sizes[RACED]:
+            raise LaunchError("no size of send/recv could be measured", hint="try smaller --sizes")
+        self.probe = run
+
+    def recorded(self, settings: Settings) -> list[ProcessRun]:
+        """Return the next recorded process with these settings from an earlier session; empty if
+        none is left.
+
+        The result also holds the defaults that ran before it without a request.
+        """
+        left = self._recorded[settings]
+        if not left:
+            return []
+        run = left.pop(0)
+        found = []
+        while settings != DEFAULT and (defaults := self._recorded[DEFAULT]):
+            # After an interruption a default was started first. It belongs to the candidate that
+            # follows it.
+            if defaults[0].process > run.process:
+                break
+            found.append(defaults.pop(0))
+        found.append(run)
+        self.known += len(found)
+        return found
+
+    def to_measure(self, settings: Settings) -> list[Settings]:
+        """Return the processes to start for one with these settings.
+
+        The first process of a session is always a default, because processes before an interruption
+        are no neighbours of those after it.
+        """
+        first = settings != DEFAULT and self._first is not None
+        return [DEFAULT, settings] if first else [settings]
+
+    def measure(self, settings: Settings, *, probe: bool = False) -> ProcessRun:
+        """Run one process to its end, and record it. For settings that fail, the failure is the
+        result.
+
+        Raises LaunchError where the default does not run or computes wrong results.
+        """
+        process, self._next = self._next, self._next + 1
+        began = self._now()
+        samples: list[ProcessSample] = []
+        made: Effective | None = None
+        carried: Mapping[str, int] | None = None
+        error: str | None = None
+        recorded_s: float | None = None
+        try:
+            with self._started(settings, process) as bench:
+                recorded_s = bench.recorded_s
+                self._measure_calls(bench, settings, process, samples)
+                made = bench.effective()
+            carried = bench.carried
+        except (LaunchError, PlatformError, InputError) as failure:
+            if settings == DEFAULT:
+                raise
+            error = failure.message
+        seconds = self._now() - began if recorded_s is None else recorded_s
+        self.times.add(seconds)
+        line = ProcessLine(
+            process=process,
+            session=self._session,
+            settings=settings.recorded,
+            load=COMPUTE if self.workload.load else None,
+            traffic=self.workload.traffic or None,
+            probe=probe,
+            effective=made,
+            carried=dict(carried) if carried is not None else None,
+            seconds=seconds,
+            error=error,
+        )
+        self._files.end(line)
+        run = as_run(line, samples)
+        if settings == DEFAULT and run.error is not None:
+            raise LaunchError(f"with default settings {run.error}", hint="this is not NCCL's speed")
+        return run
+
+    def _measure_calls(
+        self, bench: BenchProcess, settings: Settings, process: int, samples: list[ProcessSample]
+    ) -> None:
+        known_us = self.probe.times_us if self.probe is not None else {}
+        for request in self.workload.requests(known_us, self._seed + process):
+            for points in bench.measure(request):
+                kept = [
+                    sample_of(point, request, self.hello, self._files.study.name, process, settings)
+                    for point in points
+                ]
+                self._files.keep(kept)
+                samples += kept
+
+    def _started(self, settings: Settings, process: int) -> AbstractContextManager[BenchProcess]:
+        if settings == DEFAULT and self._first is not None:
+            first, self._first = self._first, None
+            return contextlib.nullcontext(first)
+        return self._start(settings, process)
+
+
+def _check_workload(workload: Workload, hello: Hello) -> None:
+    if RACED.value not in hello.can.collectives:
+        raise PlatformError("the bench cannot measure send/recv here")
+    if workload.load and not hello.can.load:
+        raise PlatformError(
+            "the bench cannot compute beside the calls here", hint="leave --load out"
+        )
+    if workload.traffic and not hello.can.traffic:
+        raise PlatformError(
+            "the bench cannot keep messages going beside the calls here",
+            hint="update the bench: nccltune sendrecv fairness needs a newer one",
+        )

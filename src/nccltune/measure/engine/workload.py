@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every process of a race measures: the same calls, whatever its settings are."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from nccltune.measure.adaptive.time_estimate import MOST_ITERATIONS, TARGET_US
+from nccltune.measure.bench.conditions import conditions
+from nccltune.measure.bench.conversation import Measure
+from nccltune.model.choice import DEFAULT
+from nccltune.model.collective import Collective
+
+RACED = Collective.SENDRECV
+ELSEWHERE = (Collective.ALLTOALL, Collective.ALLREDUCE)
+"""Collectives that the settings may slow down: all-to-all uses send/recv, and all collectives share
+the buffer."""
+REPEATS = 3
+"""Timings of every call in one process. Their median counts as one value, because processes differ
+more than calls do."""
+_LEAST_ITERATIONS = 3
+_WARMUP = 1
+_FIRST_WARMUP = 3
+"""Untimed calls at the first timing of a size: connections are made, and buffers are mapped."""
+_ELEMENT_BYTES = 4
+_VECTOR_BYTES = 16
+_GUESS_US = 10.0
+_GUESS_BYTES_PER_US = 100e3
+"""Speed of a call on NVLink before anything is known of it; the probe uses it."""
+_TIMEOUT_S = 60.0
+_TRAFFIC_TARGET_US = 5000.0
+_TRAFFIC_MOST_ITERATIONS = 100
+"""Beside traffic, one timing is as long as several exchanges of messages, because the calls run
+between them."""
+
+Call = tuple[Collective, int]
+
+
+class Workload(NamedTuple):
+    """Sizes in bytes by collective.
+
+    With `load` they are timed while the GPUs compute, with `traffic` while the ranks exchange
+    messages of that many bytes.
+    """
+
+    sizes: Mapping[Collective, Sequence[int]]
+    load: bool = False
+    traffic: int = 0
+
+    def calls(self) -> Iterator[Call]:
+        """Yield every call."""
+        for collective, sizes in self.sizes.items():
+            for size in sizes:
+                yield collective, size
+
+    def requests(self, known_us: Mapping[Call, float], seed: int) -> Iterator[Measure]:
+        """Yield the requests to the bench.
+
+        `known_us` is the time of each call in us. It decides how many calls make one timing. The
+        number is the same in every process, so that processes can be compared.
+        """
+        target_us = _TRAFFIC_TARGET_US if self.traffic else TARGET_US
+        most = _TRAFFIC_MOST_ITERATIONS if self.traffic else MOST_ITERATIONS
+        for collective, sizes in self.sizes.items():
+            dtype, redop, root = conditions(collective)
+            grouped: dict[int, list[int]] = {}
+            for size in sizes:
+                call_us = known_us.get((collective, size), _GUESS_US + size / _GUESS_BYTES_PER_US)
+                wanted = min(max(round(target_us / call_us), _LEAST_ITERATIONS), most)
+                grouped.setdefault(wanted, []).append(size)
+            for repeat in range(REPEATS):
+                for iterations, group in grouped.items():
+                    yield Measure(
+                        id=0,
+                        collective=collective,
+                        bytes=group,
+                        choices=[DEFAULT],
+                        dtype=dtype,
+                        redop=redop or "sum",
+                        root=root or 0,
+                        load=self.load,
+                        traffic=self.traffic,
+                        first_round=repeat,
+                        default_repeats=1,
+                        warmup=_WARMUP if repeat else _FIRST_WARMUP,
+                        iterations=iterations,
+                        seed=seed,
+                        check=repeat == 0,
+                        timeout_s=_TIMEOUT_S,
+                    )
+
+    def only(self, calls: Mapping[Call, float]) -> "Workload":
+        """Return this workload with only the sizes in `calls`: those that could be measured."""
+        return self._replace(
+            sizes={
+                collective: [size for size in sizes if (collective, size) in calls]
+                for collective, sizes in self.sizes.items()
+            }
+        )
+
+
+def workload(
+    low: int,
+    high: int,
+    ranks: int,
+    able: Sequence[str],
+    elsewhere: Sequence[Collective] = ELSEWHERE,
+    *,
+    factor: int = 2,
+    load: bool = False,
+    traffic: int = 0,
+) -> Workload:
+    """Return a workload of send/recv and of the collectives `elsewhere` that the bench can measure.
+
+    Send/recv has sizes from `low` to `high` bytes by powers of `factor`, the collectives by powers
+    of four. With `load` they are timed while the GPUs compute, with `traffic` while the ranks
+    exchange messages of that many bytes.
+    """
+    raced = _sizes(low, high, factor, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
+    found = {RACED: raced}
+    for collective in elsewhere:
+        if collective.value in able:
+            step = ranks * _VECTOR_BYTES if collective is Collective.ALLTOALL else _VECTOR_BYTES
+            found[collective] = _sizes(max(low, step), max(high, step), 4, step)
+    return Workload(found, load, traffic)
+
+
+def _sizes(low: int, high: int, factor: int, step: int) -> list[int]:
+    sizes = []
+    size = low
+    while size < high:
+        sizes.append(size)
+        size *= factor
+    return sorted({max(1, round(size / step)) * step for size in (*sizes, high)})

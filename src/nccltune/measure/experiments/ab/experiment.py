@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial of settings: rounds of two processes, one with the settings and one without.
+
+The order is drawn at random for every other round, and reversed in the next, so that drift affects
+both equally. The first process of a trial is a probe and not compared.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.engine.budget import Budget, ProcessTimes
+from nccltune.measure.engine.record import timestamp
+from nccltune.measure.engine.scheduler import CallTask, Scheduler, one_after_the_other
+from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
+from nccltune.measure.experiments.ab.facts import StartFacts
+from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
+from nccltune.measure.experiments.ab.settings import SettingChanges
+from nccltune.model.choice import DEFAULT
+from nccltune.model.errors import InputError, LaunchError, PlatformError
+from nccltune.model.sample import Purpose, Sample
+
+
+class ProcessResult(NamedTuple):
+    """The result of a process: what it ran on, the effective settings, and an error if it does not
+    count.
+
+    `recorded_s` is how long it took when it was recorded, in seconds.
+    """
+
+    hello: Hello | None
+    facts: StartFacts | None = None
+    error: str | None = None
+    recorded_s: float | None = None
+
+
+class TrialRunner(Protocol):
+    """Runs one process from its start to its end."""
+
+    def run(
+        self, settings: SettingChanges, number: int, keep: Callable[[Iterable[Sample]], None]
+    ) -> ProcessResult:
+        """Run one process with these settings. Call `keep` with its timings when they arrive.
+
+        `number // 2` is the same for both processes of a round. Raises LaunchError, PlatformError
+        or InputError where it cannot be started. For the default this ends the trial; for the
+        settings it is their result.
+        """
+
+
+class TrialScope(NamedTuple):
+    """How long to measure: a number of rounds, and a limit in seconds."""
+
+    rounds: int
+    budget_s: float | None = None
+    seed: int = 1
+
+
+class TrialOutcome(NamedTuple):
+    """How a trial ended: `reason` is `done`, `budget`, `failed` or `interrupted`.
+
+    `rounds` are the rounds in which both sides ran, `known` how many of them are from earlier
+    sessions. `error` is the error with the settings.
+    """
+
+    reason: str
+    rounds: list[int]
+    known: int
+    processes: int
+    seconds: float
+    error: str | None = None
+    default_facts: StartFacts | None = None
+    set_facts: StartFacts | None = None
+
+
+class TrialExperiment:
+    """One trial in one study.
+
+    With `anew`, rounds of earlier sessions are ignored. `now` is a clock in seconds.
+    """
+
+    def __init__(
+        self,
+        runner: TrialRunner,
+        runs: TrialFiles,
+        trial: SettingTrial,
+        scope: TrialScope,
+        *,
+        anew: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runner = runner
+        self._runs = runs
+        self._trial = trial
+        self._scope = scope
+        self._now = now
+        every = runs.lines()
+        self._lines = [] if anew else [line for line in every if line.trial == trial.key]
+        used = [line.round for line in every] + [sample.round for sample in runs.samples()]
+        self._next_round = max(used, default=-1) + 1
+        self._known = len(self._rounds())
+        self._times = ProcessTimes([line.seconds for line in self._lines if not line.error])
+        budget = Budget(scope.budget_s, lambda: self._times.spent_s)
+        self._scheduler = Scheduler(budget)
+        self._probed: list[Sample] = []
+
+    def probe(self) -> Hello | None:
+        """Run a default first, and return what it ran on; None where nothing is left to measure.
+
+        It is not compared; `keep_probe` writes it. Raises LaunchError where it does not run or
+        prints no timing, InputError where it has only one rank.
+        """
+        if len(self._rounds()) >= self._scope.rounds or self._error() is not None:
+            return None
+        number = self._take_round()
+        ran, seconds = self._run("default", number, self._probed.extend)
+        if ran.error is None and not self._probed:
+            ran = ran._replace(error="gave no timing: is it a program of nccl-tests?")
+        self._check_default(ran)
+        if all(sample.ranks == 1 for sample in self._probed):
+            raise InputError(
+                "it ran as one rank, which has no peer to communicate with",
+                hint="give the program its GPUs (-g 4), or name a --launcher",
+            )
+        self._lines.append(self._line("default", number, ran, seconds, probe=True))
+        return ran.hello
+
+    def keep_probe(self) -> None:
+        """Write the timings of `probe` to the study, which must exist by now."""
+        if self._probed:
+            line = self._lines[-1]
+            self._keep(self._probed, line.round, "default")
+            self._runs.end(line)
+
+    def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
+        """Measure until there are enough rounds. All timings are in the study when this returns or
+        raises."""
+        reason = self._scheduler.run([one_after_the_other(self._tasks(on_status))])
+        return self.outcome("failed" if reason == "done" and self._error() else reason)
+
+    def outcome(self, reason: str) -> TrialOutcome:
+        """Return the result so far."""
+        return TrialOutcome(
+            reason=reason,
+            rounds=self._rounds(),
+            known=self._known,
+            processes=self._times.processes,
+            seconds=self._times.spent_s,
+            error=self._error(),
+            default_facts=self._facts("default"),
+            set_facts=self._facts("set"),
+        )
+
+    @property
+    def seconds_to_come(self) -> float:
+        """Return about how long the rest takes, in seconds."""
+        return 2 * (self._scope.rounds - len(self._rounds())) * self._times.expected_s
+
+    def order(self, index: int) -> tuple[Side, Side]:
+        """Return the order of the two sides in the round with this index in the trial."""
+        # An order, not a secret.
+        flip = random.Random(f"{self._scope.seed} {index // 2}").random() < 0.5  # noqa: S311
+        return (SIDES[1], SIDES[0]) if flip ^ (index % 2 == 1) else SIDES
+
+    def _round(self, on_status: StatusCallback) -> None:
+        """Run both processes of the next round.
+
+        An interrupted round is not completed later, because only neighbours in time are compared.
+        """
+        number = self._take_round()
+        for side in self.order(len(self._rounds())):
+            on_status(self._status(side))
+            ran, seconds = self._run(side, number, lambda new: self._keep(new, number, side))  # noqa: B023
+            if side == "default":
+                self._check_default(ran)
+            line = self._line(side, number, ran, seconds)
+            self._lines.append(line)
+            self._runs.end(line)
+            if ran.error is not None:
+                return
+
+    def _tasks(self, on_status: StatusCallback) -> Iterator[Sequence[CallTask]]:
+        while len(self._rounds()) < self._scope.rounds and self._error() is None:
+            yield [CallTask(2 * self._times.expected_s, partial(self._round, on_status))]
+
+    def _take_round(self) -> int:
+        number, self._next_round = self._next_round, self._next_round + 1
+        return number
+
+    def _run(
+        self, side: Side, number: int, keep: Callable[[Iterable[Sample]], None]
+    ) -> tuple[ProcessResult, float]:
+        """Run one process of round `number`. Return its result, and how long it took in seconds."""
+        began = self._now()
+        start = 2 * (number + 1) + SIDES.index(side)
+        try:
+            ran = self._runner.run(self._trial.of(side), start, keep)
+        except (LaunchError, PlatformError, InputError) as failure:
+            if side == "default":
+                raise
+            ran = ProcessResult(None, error=failure.message)
+        seconds = self._now() - began if ran.recorded_s is None else ran.recorded_s
+        self._times.add(seconds)
+        return ran, seconds
+
+    def _keep(self, samples: Iterable[Sample], number: int, side: Side) -> None:
+        at = timestamp()
+        self._runs.keep(
+            msgspec.structs.replace(
+                sample,
+                study=self._runs.study.name,
+                choice=DEFAULT,
+                settings=self._trial.of(side),
+                round=number,
+                source=msgspec.structs.replace(sample.source, purpose=Purpose.AB, file_hash=None),
+                at=at,
+            )
+            for sample in samples
+        )
+
+    def _check_default(self, ran: ProcessResult) -> None:
+        if ran.error is not None:
+            raise LaunchError(
+                f"without the settings it {ran.error}",
+                hint="make the program work without them first",
+            )
+
+    def _line(
+        self, side: Side, number: int, ran: ProcessResult, seconds: float, *, probe: bool = False
+    ) -> TrialRun:
+        return TrialRun(
+            trial=self._trial.key,
+            settings=self._trial.of(side),
+            side=side,
+            round=number,
+            probe=probe,
+            seconds=seconds,
+            facts=ran.facts,
+            error=ran.error,
+            at=timestamp(),
+        )
+
+    def _rounds(self) -> list[int]:
+        """Return the rounds in which both sides ran to their end."""
+        done = {
+            side: {line.round for line in self._compared() if line.side == side} for side in SIDES
+        }
+        return sorted(done["default"] & done["set"])
+
+    def _compared(self) -> Sequence[TrialRun]:
+        return [line for line in self._lines if not line.probe and line.error is None]
+
+    def _error(self) -> str | None:
+        """Return the error with the settings, or None. It is their result, so they are not tried
+        again."""
+        return next((line.error for line in self._lines if line.side == "set" and line.error), None)
+
+    def _facts(self, side: Side) -> StartFacts | None:
+        return next((line.facts for line in self._lines if line.side == side and line.facts), None)
+
+    def _status(self, side: Side) -> ExperimentStatus:
+        return ExperimentStatus(
+            process=self._times.processes + 1,
+            processes=2 * self._scope.rounds + 1,
+            what="with it" if side == "set" else "without it",
+            spent_s=self._times.spent_s,
+            left_s=self.seconds_to_come,
+        )

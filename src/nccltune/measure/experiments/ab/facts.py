@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The effective settings of NCCL, from its log at the start. NCCL logs nothing while it runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.nccl_log.alarms import alarms
+from nccltune.formats.nccl_log.run import RunLog, read_run_log
+from nccltune.measure.experiments.ab.settings import SettingChanges
+
+STEM = "nccl."
+LOG = f"{STEM}*"
+"""Glob pattern of the files of a start's log."""
+
+
+class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The start of one process.
+
+    `read` are the tried settings that NCCL reports as read. `transports` counts connections by
+    kind. The two `gdr_...` are whether GPUDirect RDMA is used; None where nothing crosses a
+    network.
+    """
+
+    nccl_version: str | None = None
+    read: list[str] = []
+    channels: int | None = None
+    nvls_channels: int | None = None
+    transports: dict[str, int] = {}
+    network: str | None = None
+    gdr_send: bool | None = None
+    gdr_receive: bool | None = None
+    alarms: list[str] = []
+
+
+def read_facts(folder: Path, tried: SettingChanges) -> StartFacts | None:
+    """Return the facts of the logs in `folder`; None where there are no logs.
+
+    There are none if the first process was on another machine, or the program does not use NCCL.
+    """
+    files = sorted(folder.glob(LOG))
+    log = read_run_log(files) if files else None
+    return facts_of(log, tried) if log is not None and log.lines else None
+
+
+def facts_of(log: RunLog, tried: SettingChanges) -> StartFacts:
+    """Return the facts of a log."""
+    counts = min(log.channels, key=lambda item: item.coll, default=None)
+    return StartFacts(
+        nccl_version=log.version or (log.plain.version if log.plain is not None else None),
+        read=[name for name in log.named if name in tried],
+        channels=None if counts is None else counts.coll,
+        nvls_channels=None if counts is None else counts.nvls,
+        transports=log.transports,
+        network=next(iter(log.networks), None),
+        gdr_send=log.gdr_send,
+        gdr_receive=log.gdr_receive,
+        alarms=[alarm.sentence for alarm in alarms(log) if not alarm.chosen],
+    )
+
+
+def differences(before: StartFacts, after: StartFacts) -> Iterator[str]:
+    """Yield what the settings changed, as text: `channels 24 -> 2`."""
+    for words, name in (("channels", "channels"), ("NVLS channels", "nvls_channels")):
+        one, other = getattr(before, name), getattr(after, name)
+        if one is not None and other is not None and one != other:
+            yield f"{words} {one} -> {other}"
+    if before.network and after.network and before.network != after.network:
+        yield f"network {before.network} -> {after.network}"
+    kinds = [", ".join(facts.transports) for facts in (before, after)]
+    if all(kinds) and set(before.transports) != set(after.transports):
+        yield f"{kinds[0]} -> {kinds[1]}"
+    for words, name in (("send", "gdr_send"), ("receive", "gdr_receive")):
+        one, other = getattr(before, name), getattr(after, name)
+        if one is not None and other is not None and one != other:
+            yield f"GPUDirect RDMA to {words} {_told(one)} -> {_told(other)}"
+    yield from (sentence for sentence in after.alarms if sentence not in before.alarms)
+
+
+def _told(used: bool) -> str:
+    return "on" if used else "off"

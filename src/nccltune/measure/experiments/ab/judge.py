@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where settings help, where they harm, and whether they are worth keeping.
+
+Gains are natural logs of default time over settings time, one for each round and size
+(docs/design/statistics.md). In-place and out-of-place timings of one process count as one value.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Literal
+
+import msgspec
+
+from nccltune.analyze.curves import ASSUMED_NOISE, noise
+from nccltune.analyze.result import Noise
+from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate, median
+from nccltune.analyze.timings import Series, Timings, sort_samples
+from nccltune.measure.experiments.ab.experiment import TrialOutcome
+from nccltune.measure.experiments.ab.facts import differences
+from nccltune.measure.experiments.ab.runs import SettingTrial
+from nccltune.measure.experiments.ab.settings import label
+from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice
+from nccltune.model.collective import Collective
+from nccltune.model.sample import SCHEMA_VERSION, Purpose, Sample
+from nccltune.model.scale import Scale, count
+from nccltune.model.sizes import format_bytes
+
+Effect = Literal["faster", "slower", "same"]
+Decision = Literal["keep", "mixed", "harms", "no help", "failed", "open"]
+LEAST_EFFECT = 0.01
+"""A smaller relative difference at one size counts as none, however certain it is."""
+
+
+class SettingGain(msgspec.Struct, frozen=True):
+    """Default time over settings time (1.4: 1.4 times as fast), with its 95 % interval.
+
+    `known` is False where the rounds are too few to estimate their noise.
+    """
+
+    gain: float
+    low: float
+    high: float
+    rounds: int
+    known: bool
+
+
+class SizeGain(msgspec.Struct, frozen=True):
+    """One size: median times in us, bus bandwidths of both sides, and the gain."""
+
+    bytes: int
+    default_us: float
+    set_us: float
+    default_gb_per_s: float
+    set_gb_per_s: float
+    gain: SettingGain
+    effect: Effect
+
+
+class RangeGain(msgspec.Struct, frozen=True):
+    """Neighbouring sizes with the same effect, and their mean gain."""
+
+    from_bytes: int
+    to_bytes: int
+    effect: Effect
+    gain: SettingGain
+
+
+class CollectiveGain(msgspec.Struct, frozen=True, kw_only=True):
+    """One collective at one scale.
+
+    `noise` is how far apart two medians of the default are (A/A), as a fraction; None where it
+    cannot be estimated. `overall` is the mean over all sizes.
+    """
+
+    collective: Collective
+    scale: Scale
+    noise: float | None
+    overall: SettingGain
+    ranges: list[RangeGain]
+    sizes: list[SizeGain]
+
+
+class TrialVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `try.json`.
+
+    decision  `keep`, `mixed` (faster at some sizes, slower at others), `harms`, `no help`, `failed`
+              (did not run with the settings) or `open` (too few rounds); `why` explains it
+    read      settings that NCCL reports as read; None without its log
+    changed   what the settings changed, as text
+    reason    how measuring ended
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    decision: Decision
+    why: str
+    settings: dict[str, str | None]
+    baseline: dict[str, str | None] = {}
+    collectives: list[CollectiveGain] = []
+    read: list[str] | None = None
+    changed: list[str] = []
+    reason: str
+    rounds: int
+    known: int
+    processes: int
+    seconds: float
+    min_gain: float
+    replay: str | None = None
+    what: list[str] = []
+    command: str = ""
+
+
+def judge(
+    trial: SettingTrial, samples: Iterable[Sample], outcome: TrialOutcome, *, min_gain: float
+) -> TrialVerdict:
+    """Return the verdict on the rounds of a trial.
+
+    `min_gain` is a fraction (0.03: 3 %). A range of sizes with a smaller gain does not count as
+    help.
+    """
+    measured = list(_gains(trial, samples, outcome.rounds))
+    decision, why = _decide(measured, outcome, min_gain)
+    before, after = outcome.default_facts, outcome.set_facts
+    changed = list(differences(before, after)) if before and after else []
+    return TrialVerdict(
+        decision=decision,
+        why=why,
+        settings=trial.settings,
+        baseline=trial.baseline,
+        collectives=measured,
+        read=None if after is None else after.read,
+        changed=changed,
+        reason=outcome.reason,
+        rounds=len(outcome.rounds),
+        known=outcome.known,
+        processes=outcome.processes,
+        seconds=outcome.seconds,
+        min_gain=min_gain,
+        what=trial.what,
+    )
+
+
+def never_read(verdict: TrialVerdict) -> list[str]:
+    """Return the proposed settings of NCCL that its log does not report as read."""
+    if verdict.read is None:
+        return []
+    return [
+        name
+        for name, value in verdict.settings.items()
+        if value is not None and name.startswith("NCCL_") and name not in verdict.read
+    ]
+
+
+def _gains(
+    trial: SettingTrial, samples: Iterable[Sample], rounds: Sequence[int]
+) -> Iterator[CollectiveGain]:
+    counted = frozenset(rounds)
+    found = sort_samples(_as_choice(sample, trial) for sample in samples if sample.round in counted)
+    groups: dict[tuple[Collective, Scale], list[Timings]] = defaultdict(list)
+    for timings in found.timings:
+        groups[timings.condition.collective, timings.condition.scale].append(timings)
+    sizes = sum(len({size for t in group for size in t.sizes}) for group in groups.values())
+    # The confidence that makes the intervals hold for all sizes together (Bonferroni).
+    strict = 1 - 0.05 / max(1, sizes)
+    for (collective, scale), group in groups.items():
+        yield _collective(collective, scale, group, strict)
+
+
+def _as_choice(sample: Sample, trial: SettingTrial) -> Sample:
+    """Return an ordinary sample with the settings as its choice."""
+    mine = sample.settings == trial.of("set")
+    return msgspec.structs.replace(
+        sample,
+        choice=TUNED_RUN if mine else DEFAULT,
+        settings={},
+        # A round is the unit of replication, although its two sides ran in different processes.
+        source=msgspec.structs.replace(sample.source, purpose=Purpose.TUNE, process="rounds"),
+    )
+
+
+def _collective(
+    collective: Collective, scale: Scale, group: list[Timings], strict: float
+) -> CollectiveGain:
+    noises = [_noise(timings) for timings in group]
+    known = [item for item in noises if item.known]
+    floor = max(LEAST_EFFECT, *(item.typical for item in known)) if known else LEAST_EFFECT
+    by_size = {
+        size: gains
+        for size in sorted({size for timings in group for size in timings.sizes})
+        if (gains := _by_round(group, size))
+    }
+    sizes = [
+        _size(collective, scale, group, size, gains, strict, floor)
+        for size, gains in by_size.items()
+    ]
+    return CollectiveGain(
+        collective=collective,
+        scale=scale,
+        noise=max((item.typical for item in known), default=None),
+        overall=SettingGain(*_pooled(list(by_size.values())).ratio),
+        ranges=list(_ranges(sizes, by_size)),
+        sizes=sizes,
+    )
+
+
+def _by_round(group: Iterable[Timings], size: int) -> dict[int, float]:
+    """Return, by round, the mean gain over conditions (in place and out of place)."""
+    values: dict[int, list[float]] = defaultdict(list)
+    for timings in group:
+        for round_, gain in timings.log_gains(size, TUNED_RUN).items():
+            values[round_].append(gain)
+    return {round_: math.fsum(gains) / len(gains) for round_, gains in values.items()}
+
+
+def _pooled(sizes: Sequence[Mapping[int, float]], confidence: float = 0.95) -> Interval:
+    """Return the mean gain over sizes, one value per round."""
+    rounds = set(sizes[0]).intersection(*sizes[1:]) if sizes else set()
+    values = [math.fsum(gains[at] for gains in sizes) / len(sizes) for at in sorted(rounds)]
+    found = estimate(
+        values or [0.0], assumed_sd=math.sqrt(2) * ASSUMED_NOISE, confidence=confidence
+    )
+    assert found is not None
+    return found
+
+
+def _size(
+    collective: Collective,
+    scale: Scale,
+    group: Iterable[Timings],
+    size: int,
+    gains: Mapping[int, float],
+    strict: float,
+    floor: float,
+) -> SizeGain:
+    plain, sure = _pooled([gains]), _pooled([gains], strict)
+    effect: Effect = "same"
+    if plain.n >= MIN_ROUNDS and sure.low > 0 and plain.value >= math.log1p(floor):
+        effect = "faster"
+    elif plain.n >= MIN_ROUNDS and sure.high < 0 and plain.value <= -math.log1p(floor):
+        effect = "slower"
+    default_us, set_us = (_median(group, size, choice) for choice in (DEFAULT, TUNED_RUN))
+    return SizeGain(
+        bytes=size,
+        default_us=default_us,
+        set_us=set_us,
+        default_gb_per_s=collective.busbw_gb_per_s(size, default_us, scale.ranks),
+        set_gb_per_s=collective.busbw_gb_per_s(size, set_us, scale.ranks),
+        gain=SettingGain(*plain.ratio),
+        effect=effect,
+    )
+
+
+def _median(group: Iterable[Timings], size: int, choice: AnyChoice) -> float:
+    return median([time for timings in group for time in timings.series(size, choice).values()])
+
+
+def _noise(timings: Timings) -> Noise:
+    """Return the A/A noise of the default between processes.
+
+    Repeats within one process count as one value.
+    """
+    cells: dict[int, dict[AnyChoice, Series]] = {}
+    for size in timings.sizes:
+        by_round: dict[int, list[float]] = defaultdict(list)
+        for (round_, _), time_us in timings.series(size, DEFAULT).items():
+            by_round[round_].append(time_us)
+        cells[size] = {DEFAULT: {(at, 0): median(times) for at, times in by_round.items()}}
+    return noise(Timings(timings.condition, cells))
+
+
+def _ranges(
+    sizes: Sequence[SizeGain], by_size: Mapping[int, Mapping[int, float]]
+) -> Iterator[RangeGain]:
+    for effect, group in groupby(sizes, key=lambda item: item.effect):
+        members = [item.bytes for item in group]
+        pooled = _pooled([by_size[size] for size in members])
+        yield RangeGain(members[0], members[-1], effect, SettingGain(*pooled.ratio))
+
+
+def _decide(
+    measured: Sequence[CollectiveGain], outcome: TrialOutcome, min_gain: float
+) -> tuple[Decision, str]:
+    if outcome.error is not None:
+        return "failed", f"the run with it failed: {outcome.error}"
+    if len(outcome.rounds) < MIN_ROUNDS:
+        rounds = count(len(outcome.rounds), "round")
+        return "open", f"{rounds} so far: at least {MIN_ROUNDS} are needed to estimate the noise"
+    if not measured:
+        return "open", "no size was measured with and without it"
+    helps = [_words(item, part) for item, part in _parts(measured, "faster", 1 + min_gain)]
+    harms = [_words(item, part) for item, part in _parts(measured, "slower")]
+    if helps and not harms:
+        return "keep", f"{'; '.join(helps)}; slower nowhere"
+    if helps:
+        return "mixed", f"{'; '.join(helps)}; but {'; '.join(harms)}"
+    if harms:
+        return "harms", "; ".join(harms)
+    best = max(measured, key=lambda item: item.overall.gain)
+    return "no help", (
+        f"nothing is faster by {100 * min_gain:.2g} % beyond noise: "
+        f"{best.collective.prose} {best.overall.gain:.3f}x "
+        f"({best.overall.low:.3f}-{best.overall.high:.3f}) over all sizes"
+    )
+
+
+def _parts(
+    measured: Iterable[CollectiveGain], effect: Effect, least: float = 0.0
+) -> Iterator[tuple[CollectiveGain, RangeGain]]:
+    for item in measured:
+        for part in item.ranges:
+            if part.effect == effect and part.gain.gain >= least:
+                yield item, part
+
+
+def _words(item: CollectiveGain, part: RangeGain) -> str:
+    low, high = format_bytes(part.from_bytes), format_bytes(part.to_bytes)
+    where = f"at {low}" if low == high else f"from {low} to {high}"
+    how = part.gain.gain if part.effect == "faster" else 1 / part.gain.gain
+    return f"{item.collective.prose} is {how:.2f}x {part.effect} {where}"
+
+
+def title(verdict: TrialVerdict) -> str:
+    """Return a title such as `NCCL_A=1, on top of NCCL_B=2`."""
+    base = f", on top of {label(verdict.baseline)}" if verdict.baseline else ""
+    return f"{label(verdict.settings)}{base}"

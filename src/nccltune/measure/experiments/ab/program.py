@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial of a program that prints tables of nccl-tests, with or without a launcher."""
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.formats.nccl_tests.text import read_log, read_text
+from nccltune.formats.reading.context import Context, ReadOptions
+from nccltune.formats.reading.file_report import FileReport, FlagKind
+from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello, Nccl
+from nccltune.measure.bench.with_launcher import WithLauncher, program_command
+from nccltune.measure.engine.program import InterruptedProgram, run_program
+from nccltune.measure.experiments.ab.experiment import ProcessResult
+from nccltune.measure.experiments.ab.facts import LOG, read_facts
+from nccltune.measure.experiments.ab.logs import logs_of_start
+from nccltune.measure.experiments.ab.settings import SettingChanges, applied
+from nccltune.model.choice import DEFAULT
+from nccltune.model.sample import Sample
+
+TOOL = "nccl-tests"
+LIMIT_S = 1800.0
+"""A process that takes longer than this is stuck."""
+
+
+class ProgramRunner:
+    """Runs `program` with the environment `base`. `tried` are the settings to look for in NCCL's
+    log."""
+
+    def __init__(
+        self,
+        program: Sequence[str],
+        base: Mapping[str, str],
+        tried: SettingChanges,
+        *,
+        with_launcher: WithLauncher | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        self._program = list(program)
+        self._base = base
+        self._tried = tried
+        self._with_launcher = with_launcher
+        self._limit_s = limit_s
+
+    def run(
+        self,
+        settings: SettingChanges,
+        number: int,  # noqa: ARG002 - every start is like the other
+        keep: Callable[[Iterable[Sample]], None],
+    ) -> ProcessResult:
+        """Run one process, as `TrialRunner.run`."""
+        with logs_of_start(self._with_launcher) as logs:
+            variables = applied(self._base, settings) | logs.settings
+            words, lines = self._command(variables, settings)
+            try:
+                ended = run_program(words, variables, self._limit_s, lines=lines)
+            except InterruptedProgram as stop:
+                keep(_read(stop.output, {})[0])
+                raise
+            logs.fetch()
+            samples, report = _read(ended.output, _logs(logs.folder))
+            keep(samples)
+            facts = read_facts(logs.folder, self._tried)
+        error = None
+        wrong = sum(bool(sample.wrong) for sample in samples)
+        if wrong:
+            error = f"gave wrong results: {wrong} timings with wrong elements"
+        elif not ended.well:
+            error = ended.words()
+        elif not samples or any(flag.kind is FlagKind.ABORTED for flag in report.flags):
+            error = "ended well, but printed no whole table of nccl-tests"
+        return ProcessResult(_hello(report, samples), facts, error)
+
+    def _command(
+        self, variables: Mapping[str, str], settings: SettingChanges
+    ) -> tuple[list[str], list[bytes]]:
+        """Return the command, and the lines to send it first."""
+        if self._with_launcher is None:
+            return self._program, []
+        names = {*self._tried, *settings}
+        return program_command(self._program, self._with_launcher, variables, also=names)
+
+
+def _read(
+    output: bytes, logs: Mapping[tuple[str, int], NcclLog]
+) -> tuple[list[Sample], FileReport]:
+    """Return the samples of an output as those of one start: several tables are repeats."""
+    report = FileReport(name=TOOL)
+    context = Context(
+        name=TOOL,
+        options=ReadOptions(study="", choice=DEFAULT, started_here=True),
+        report=report,
+        logs=dict(logs),
+    )
+    samples = []
+    repeats: Counter[tuple[object, ...]] = Counter()
+    for batch in read_text(io.BytesIO(output), context):
+        for sample in batch.samples:
+            # The reader counts consecutive tables as runs; here they are repeats of one start.
+            point = (sample.collective, sample.bytes, sample.dtype, sample.redop, sample.in_place)
+            samples.append(msgspec.structs.replace(sample, repeat=repeats[point], round=0))
+            repeats[point] += 1
+    return samples, report
+
+
+def _logs(folder: Path) -> dict[tuple[str, int], NcclLog]:
+    logs: dict[tuple[str, int], NcclLog] = {}
+    for path in sorted(folder.glob(LOG)):
+        with path.open("rb") as file:
+            logs |= read_log(file)
+    return logs
+
+
+def _hello(report: FileReport, samples: Sequence[Sample]) -> Hello:
+    first = next(iter(samples), None)
+    ranks = (first.ranks if first is not None else None) or report.gpus or 1
+    return Hello(
+        schema_version=SCHEMA_VERSION,
+        version=report.tool_version or "unknown",
+        backend=TOOL,
+        nccl=Nccl(version=report.nccl_version),
+        nodes=(first.nodes if first is not None else None) or report.nodes or 1,
+        ranks=ranks,
+        gpus=[BenchGpu(rank, report.gpu) for rank in range(ranks)],
+    )

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proposed changes of settings: read from words, put into an environment, formatted for display.
+
+A value of None removes the setting.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from nccltune.model.errors import InputError
+
+SettingChanges = Mapping[str, str | None]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)", re.S)
+_OURS = {
+    "NCCL_DEBUG": "what NCCL logs is needed to see whether it read the setting",
+    "NCCL_DEBUG_SUBSYS": "what NCCL logs is needed to see whether it read the setting",
+    "NCCL_DEBUG_FILE": "what NCCL logs is needed to see whether it read the setting",
+    "NCCL_HOSTID": "it changes what a node is: measure that as a platform of its own",
+    "NCCL_COMM_ID": "it names a host, and changes no speed",
+}
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the leading NAME=VALUE words, and the program after them."""
+    at = 0
+    while at < len(words) and _WORD.fullmatch(words[at]) and "/" not in words[at].partition("=")[0]:
+        at += 1
+    return list(words[:at]), list(words[at:])
+
+
+def read_settings(
+    words: Iterable[str], unset: Iterable[str], environment: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Return the changes proposed by NAME=VALUE words and by names to unset.
+
+    Raises InputError for an invalid setting, for one that nccltune needs itself, and where the
+    environment already has all the values.
+    """
+    found: dict[str, str | None] = {}
+    for word in words:
+        match = _WORD.fullmatch(word)
+        if match is None:
+            raise InputError(f"{word!r} is no NAME=VALUE", hint="NCCL_NET_GDR_READ=0")
+        _add(found, match["name"], match["value"])
+    for name in unset:
+        if not _NAME.fullmatch(name):
+            raise InputError(f"--unset: {name!r} is no name of a setting")
+        if name not in environment:
+            raise InputError(f"--unset: {name} is not set here, so there is nothing to take away")
+        _add(found, name, None)
+    if not found:
+        raise InputError(
+            "no setting to test", hint="nccltune ab NCCL_NET_GDR_READ=0 -- all_reduce_perf ..."
+        )
+    if all(environment.get(name) == value for name, value in found.items()):
+        raise InputError(
+            f"{label(found)} is how it is already in this shell: there is nothing to compare",
+            hint=f"--unset {next(iter(found))} tries it without",
+        )
+    return found
+
+
+def _add(found: dict[str, str | None], name: str, value: str | None) -> None:
+    if name in found:
+        raise InputError(f"{name} is there twice")
+    if name in _OURS:
+        raise InputError(f"{name} cannot be tried: {_OURS[name]}")
+    if name.upper().startswith("NCCL_") and name != name.upper():
+        raise InputError(
+            f"{name}: NCCL's settings are upper case", hint=f"did you mean {name.upper()}?"
+        )
+    if value is not None and not value.isprintable():
+        raise InputError(f"{name}: its value has characters that no setting holds")
+    found[name] = value
+
+
+def label(settings: SettingChanges) -> str:
+    """Return a label such as `NCCL_A=1 NCCL_B=2` or `without NCCL_C`; `default` for no settings."""
+    words = [f"{name}={value}" for name, value in settings.items() if value is not None]
+    words += [f"without {name}" for name, value in settings.items() if value is None]
+    return " ".join(words) or "default"
+
+
+def applied(environment: Mapping[str, str], settings: SettingChanges) -> dict[str, str]:
+    """Return a copy of the environment with the settings applied."""
+    plain = {name: value for name, value in environment.items() if name not in settings}
+    return plain | {name: value for name, value in settings.items() if value is not None}

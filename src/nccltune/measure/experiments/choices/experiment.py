@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sweep of NCCL's choices: its scope, its plan and its summary.
+
+`measure/adaptive` decides what is measured next, and when the sweep stops.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nccltune.measure.adaptive.collective_plan import CollectivePlan, Decide, PlanOptions
+from nccltune.measure.adaptive.nccl_tables import CollectiveTables, ask_tables
+from nccltune.measure.adaptive.plan import ExhaustivePlan, Plan
+from nccltune.measure.bench.process import Bench
+from nccltune.measure.engine.communicator import PlanRun, SweepOutcome, Watcher
+from nccltune.measure.engine.point_record import PointRecord
+from nccltune.measure.engine.record import Summary
+from nccltune.model.collective import Collective
+from nccltune.model.scale import Scale
+from nccltune.study.files import Study
+
+
+class SweepScope(NamedTuple):
+    """What to sweep: sizes from `low` to `high` bytes of the collectives.
+
+    `rounds` is the number of rounds of a full grid, None for an adaptive plan. `threshold` is a
+    gain (0.01 is 1 %).
+    """
+
+    collectives: Sequence[Collective]
+    low: int
+    high: int
+    threshold: float = 0.01
+    rounds: int | None = None
+    budget_s: float | None = None
+    seed: int = 1
+
+
+def make_plan(
+    tables: Sequence[CollectiveTables],
+    scope: SweepScope,
+    scale: Scale,
+    decide: Decide,
+    *,
+    chunks: bool,
+) -> Plan:
+    """Return the plan of a sweep. `decide` runs the rule search on some timings."""
+    plans = [
+        CollectivePlan(
+            item.grid,
+            scale,
+            item.legal,
+            decide,
+            PlanOptions(threshold=scope.threshold, chunks=chunks),
+            predicted=item.predicted,
+        )
+        for item in tables
+    ]
+    costs = {item.grid.collective: item.costs for item in tables}
+    if scope.rounds is not None:
+        return ExhaustivePlan(plans, costs, rounds=scope.rounds)
+    return Plan(plans, costs)
+
+
+class ChoicesExperiment:
+    """One sweep with a running bench.
+
+    NCCL is asked for its tables at once; `record` and `run` write to a study. `decide` runs the
+    rule search on some timings. Raises InputError for a collective that the bench cannot measure,
+    PlatformError where NCCL offers no choice.
+    """
+
+    def __init__(self, bench: Bench, scope: SweepScope, decide: Decide) -> None:
+        self._bench = bench
+        self._scope = scope
+        self._run: PlanRun[Plan] | None = None
+        tables = ask_tables(bench, scope.collectives, scope.low, scope.high)
+        hello = bench.hello
+        self.plan = make_plan(
+            tables, scope, Scale(hello.nodes, hello.ranks), decide, chunks=hello.can.chunk
+        )
+        self._tables = {item.grid.collective: item.costs for item in tables}
+
+    def record(self, study: Study) -> PointRecord:
+        """Return the record of this sweep in `study`, after writing NCCL's tables to it."""
+        record = PointRecord(study, self._bench.hello)
+        record.keep_tables(self._tables)
+        return record
+
+    def run(self, record: PointRecord, watcher: Watcher[Plan]) -> SweepOutcome:
+        """Measure until nothing more is worth measuring, or the budget is spent."""
+        scope = self._scope
+        self._run = PlanRun(
+            self.plan, self._bench, record, watcher, budget_s=scope.budget_s, seed=scope.seed
+        )
+        return self._run.run()
+
+    @property
+    def outcome(self) -> SweepOutcome:
+        """Return the result so far. Only after `run` was called."""
+        assert self._run is not None, "the sweep has not begun"
+        return self._run.outcome
+
+    def summary(self, reason: str, command: str) -> Summary:
+        """Return the content of STUDY/sweep.json. `command` is the command that resumes the
+        sweep."""
+        outcome = self.outcome
+        return Summary(
+            reason=reason,
+            points=outcome.points,
+            known=outcome.known,
+            failed=len(outcome.failures),
+            seconds=outcome.seconds,
+            gain_left=self.plan.gain_left,
+            replay=self._bench.hello.replay,
+            command=command,
+        )

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of NCCL with copy engines by size."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nccltune.analyze.stats import MIN_ROUNDS
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.engine.gains import NeighbourGains
+from nccltune.measure.engine.process_record import COMPUTE, ProcessRecord
+from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.engine.status import StatusCallback, ignore_status
+from nccltune.measure.engine.workload import Workload, workload
+from nccltune.measure.experiments.copies.comparison import CopyComparison
+from nccltune.measure.experiments.copies.order import CopyOrder
+from nccltune.measure.experiments.copies.settings import check_sizes, policies
+from nccltune.measure.experiments.copies.verdict import (
+    CopiesVerdict,
+    carried,
+    decide,
+    leader,
+    points,
+    policy_points,
+    proof_gain,
+)
+from nccltune.model.errors import InputError
+
+PAIRS = 6
+LEAST_PAIRS = MIN_ROUNDS
+"""The least number of pairs: with fewer, the noise cannot be estimated."""
+NOISE_FLOOR = 0.02
+
+
+class CopiesScope(NamedTuple):
+    """The scope of a comparison: sizes from `low` to `high` bytes, and `pairs` pairs of processes.
+
+    With `policies`, the library's policies are tried as well. With `load`, everything is timed
+    while the GPUs compute. Differences of less than `noise_floor` (0.02 is 2 %) count as none.
+    """
+
+    low: int
+    high: int
+    pairs: int = PAIRS
+    policies: bool = False
+    load: bool = False
+    noise_floor: float = NOISE_FLOOR
+    budget_s: float | None = None
+    seed: int = 1
+
+
+def check_scope(scope: CopiesScope) -> None:
+    """Raise InputError for a scope that cannot lead to a decision."""
+    check_sizes(scope.low, scope.high)
+    if scope.pairs < LEAST_PAIRS:
+        raise InputError(
+            f"{LEAST_PAIRS} pairs at least are needed to estimate the noise", where="--rounds"
+        )
+
+
+class CopiesExperiment(CopyComparison):
+    """The comparison of NCCL with copy engines by size."""
+
+    def __init__(
+        self,
+        start: Starter,
+        first: BenchProcess,
+        files: ProcessRecord,
+        scope: CopiesScope,
+        on_status: StatusCallback = ignore_status,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scope = scope
+        super().__init__(
+            start,
+            first,
+            files,
+            noise_floor=scope.noise_floor,
+            seed=scope.seed,
+            budget_s=scope.budget_s,
+            on_status=on_status,
+            now=now,
+        )
+
+    @property
+    def order(self) -> CopyOrder:
+        """Return the order of the processes, with their results."""
+        return self._order
+
+    def run(self) -> CopiesVerdict:
+        """Measure, and return the verdict."""
+        return self.verdict(self.measure())
+
+    def verdict(self, reason: str) -> CopiesVerdict:
+        """Return the verdict on the results so far."""
+        order = self._order
+        decision = decide(order, self._floor)
+        champion = order.champion.recorded if order.champion is not None else None
+        return CopiesVerdict(
+            **self._facts(reason),
+            settings=decision.settings,
+            decided=decision.decided,
+            from_bytes=decision.from_bytes,
+            why=decision.why,
+            load=COMPUTE if self._scope.load else None,
+            noise_floor=self._scope.noise_floor,
+            points=points(order, self._floor, decision.from_bytes),
+            policies=policy_points(order, decision.from_bytes),
+            champion=champion,
+            proof=proof_gain(order, decision.from_bytes),
+            carried=carried(order.results),
+        )
+
+    def _check_scope(self) -> None:
+        check_scope(self._scope)
+
+    def _workload(self, hello: Hello) -> Workload:
+        return workload(
+            self._scope.low,
+            self._scope.high,
+            hello.ranks,
+            hello.can.collectives,
+            elsewhere=(),
+            load=self._scope.load,
+        )
+
+    def _new_plan(self) -> CopyOrder:
+        self._order = CopyOrder(
+            NeighbourGains(list(self._processes.workload.calls())),
+            policies() if self._scope.policies else [],
+            lambda: leader(self._order, self._floor),
+            pairs=self._scope.pairs,
+            seed=self._scope.seed,
+        )
+        return self._order

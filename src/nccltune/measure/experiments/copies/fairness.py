@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on chunks: whether to split copies so that other messages run between them.
+
+It weighs the gain of messages beside traffic against the cost for the traffic.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.analyze.stats import Interval, estimate, median, relative_spread
+from nccltune.measure.engine.gains import ProcessGain
+from nccltune.measure.engine.process_record import ProcessRun
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.experiments.copies.rounds import RoundsBesideTraffic
+from nccltune.measure.experiments.copies.settings import CHUNK, COPY_ENGINE
+from nccltune.measure.experiments.copies.threshold import Effect, effect_of
+from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.model.sizes import format_bytes
+
+_SURE = 0.99
+"""Confidence for calling messages faster or traffic slower, because several chunks are compared."""
+
+
+class FairnessOutcome(StrEnum):
+    """The outcome of a comparison of chunks.
+
+    CHUNK    a chunk size is recommended
+    DEFAULT  whole messages stay the default
+    TRADE    a chunk size makes messages faster and traffic slower; only the user can weigh that
+    OPEN     nothing is decided yet
+    """
+
+    CHUNK = "chunk"
+    DEFAULT = "default"
+    TRADE = "trade"
+    OPEN = "open"
+
+
+class SizeTime(msgspec.Struct, frozen=True):
+    """One size beside traffic: the median time over processes in us, and its relative spread.
+
+    `spread` is a fraction (0.02 is 2 %); None for fewer than two processes.
+    """
+
+    bytes: int
+    time_us: float
+    spread: float | None
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """The effects of one setting.
+
+    chunk             bytes of a chunk; None for NCCL itself, 0 for whole messages
+    traffic_alone_us  time of one exchange of traffic without messages
+    traffic_us        time of one exchange of traffic while messages were sent
+    messages          mean gain of messages over all sizes, relative to whole messages
+    traffic           gain of an exchange without messages, relative to whole messages
+    """
+
+    name: str
+    chunk: int | None
+    processes: int
+    sizes: list[SizeTime]
+    traffic_alone_us: float | None
+    traffic_us: float | None
+    messages: ProcessGain | None = None
+    traffic: ProcessGain | None = None
+    messages_effect: Effect | None = None
+    traffic_effect: Effect | None = None
+
+
+class FairnessVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `sendrecv-fairness.json`: how the comparison ended.
+
+    reason    `done`, `budget` or `interrupted`
+    settings  the recommended settings; empty unless the outcome is `chunk`
+    trade     settings that the user may choose, the cheapest for traffic first
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    reason: str
+    outcome: FairnessOutcome
+    settings: dict[str, int | str]
+    trade: list[dict[str, int | str]]
+    decided: bool
+    why: str
+    traffic_bytes: int
+    noise_floor: float
+    candidates: list[Candidate]
+    failed: dict[str, str] = {}
+    carried: dict[str, int] | None = None
+    noise: float
+    nodes: int
+    ranks: int
+    processes: int
+    known: int
+    seconds: float
+    replay: str | None = None
+    command: str = ""
+
+
+class ChunkDecision(NamedTuple):
+    """The settings to use, and the reason."""
+
+    outcome: FairnessOutcome
+    why: str
+    settings: dict[str, int | str]
+    trade: list[dict[str, int | str]]
+
+
+def decide(rounds: RoundsBesideTraffic, floor: float) -> ChunkDecision:
+    """Return the recommendation after the rounds so far.
+
+    Differences below `floor` (log) count as none.
+    """
+    if (error := rounds.results.failed.get(COPY_ENGINE)) is not None:
+        why = f"copy engines did not run here: {error}. The same command tries again"
+        return ChunkDecision(FairnessOutcome.OPEN, why, {}, [])
+    if not rounds.compared:
+        return ChunkDecision(
+            FairnessOutcome.OPEN, "not all rounds have run: nothing is decided yet", {}, []
+        )
+    faster = [one for one in candidates(rounds, floor) if one.messages_effect is Effect.FASTER]
+    free = [one for one in faster if one.traffic_effect in (Effect.FASTER, Effect.SAME)]
+    if free:
+        best = max(free, key=lambda one: _value(one.messages))
+        why = f"{_words(best)}: no cost beyond {_percent(floor)}"
+        return ChunkDecision(FairnessOutcome.CHUNK, why, _lines(best), [])
+    if not faster:
+        least = _percent(floor)
+        why = f"the default stays: no chunk makes messages beside traffic faster by {least}"
+        return ChunkDecision(FairnessOutcome.DEFAULT, why, {}, [])
+    faster.sort(key=lambda one: -_value(one.traffic))
+    why = "; ".join(_words(one) for one in _ends(faster))
+    return ChunkDecision(
+        FairnessOutcome.TRADE,
+        f"{why}. The default stays unless the former counts more for you",
+        {},
+        [_lines(one) for one in faster],
+    )
+
+
+def candidates(rounds: RoundsBesideTraffic, floor: float) -> list[Candidate]:
+    """Return the effects of each setting that has not failed. Return none where copy engines did
+    not run."""
+    complete = rounds.complete()
+    if not complete or COPY_ENGINE in rounds.results.failed:
+        return []
+    found = []
+    for item in (DEFAULT, COPY_ENGINE, *rounds.chunks):
+        if item in rounds.results.failed:
+            continue
+        runs = [one[item] for one in complete]
+        candidate = Candidate(
+            name=_name(item),
+            chunk=None if item == DEFAULT else item.as_dict.get(CHUNK, 0),
+            processes=len(runs),
+            sizes=[
+                SizeTime(
+                    call[1],
+                    median(times := [run.times_us[call] for run in runs]),
+                    relative_spread(times),
+                )
+                for call in rounds.results.calls
+            ],
+            traffic_alone_us=_median(runs, alone_us),
+            traffic_us=_median(runs, _beside_us),
+        )
+        if item in rounds.chunks:
+            candidate = _compared(candidate, item, rounds, floor)
+        found.append(candidate)
+    return found
+
+
+def _compared(
+    candidate: Candidate, item: Settings, rounds: RoundsBesideTraffic, floor: float
+) -> Candidate:
+    """Return the candidate with its gains over whole messages, one value per round."""
+    complete, calls = rounds.complete(), rounds.results.calls
+    messages = [
+        math.fsum(
+            math.log(one[COPY_ENGINE].times_us[call] / one[item].times_us[call]) for call in calls
+        )
+        / len(calls)
+        for one in complete
+    ]
+    traffic = [
+        math.log(whole / cut)
+        for one in complete
+        if (whole := alone_us(one[COPY_ENGINE])) and (cut := alone_us(one[item]))
+    ]
+    noise = rounds.results.noise(calls)
+    mean, sure = (estimate(messages, assumed_sd=noise, confidence=c) for c in (0.95, _SURE))
+    assert mean is not None
+    assert sure is not None
+    faster = sure.low > 0 and sure.value >= floor
+    cost, sure_cost = (estimate(traffic, assumed_sd=noise, confidence=c) for c in (0.95, _SURE))
+    return msgspec.structs.replace(
+        candidate,
+        messages=ProcessGain(*mean.ratio),
+        messages_effect=Effect.FASTER if faster else _no_gain(mean, sure, floor),
+        traffic=ProcessGain(*cost.ratio) if cost is not None else None,
+        traffic_effect=effect_of(cost, sure_cost, floor)
+        if cost is not None and sure_cost is not None
+        else Effect.UNCLEAR,
+    )
+
+
+def _no_gain(mean: Interval, sure: Interval, floor: float) -> Effect:
+    """Return the effect of a gain that is not certain enough to be called faster.
+
+    The confidence needed is 99 %, because every chunk is tested.
+    """
+    effect = effect_of(mean, sure, floor)
+    return Effect.UNCLEAR if effect is Effect.FASTER else effect
+
+
+def alone_us(run: ProcessRun) -> float | None:
+    """Return the median time of an exchange of traffic without messages, in one process; None if
+    unknown."""
+    return median(list(run.traffic_alone_us.values())) if run.traffic_alone_us else None
+
+
+def _beside_us(run: ProcessRun) -> float | None:
+    return median(list(run.traffic_us.values())) if run.traffic_us else None
+
+
+def _median(runs: Sequence[ProcessRun], what: Callable[[ProcessRun], float | None]) -> float | None:
+    known = [value for run in runs if (value := what(run)) is not None]
+    return median(known) if known else None
+
+
+def _name(item: Settings) -> str:
+    if item == DEFAULT:
+        return "native"
+    chunk = item.as_dict.get(CHUNK)
+    return "whole messages" if chunk is None else format_bytes(chunk)
+
+
+def _lines(candidate: Candidate) -> dict[str, int | str]:
+    return {CHUNK: candidate.chunk or 0}
+
+
+def _ends(sorted_by_cost: Sequence[Candidate]) -> list[Candidate]:
+    """Return the cheapest candidate, and the fastest one if it is not the same."""
+    fastest = max(sorted_by_cost, key=lambda one: _value(one.messages))
+    cheapest = sorted_by_cost[0]
+    return [cheapest] if fastest is cheapest else [cheapest, fastest]
+
+
+def _value(gain: ProcessGain | None) -> float:
+    return gain.gain if gain is not None else 0.0
+
+
+def _words(candidate: Candidate) -> str:
+    """Return a sentence on the gain and cost of a chunk."""
+    return (
+        f"with {CHUNK}={candidate.chunk} messages beside traffic are "
+        f"{_value(candidate.messages):.2f}x as fast, and traffic by itself goes at "
+        f"{100 * _value(candidate.traffic):.3g} % of its rate"
+    )
+
+
+def _percent(floor: float) -> str:
+    return f"{100 * math.expm1(floor):.2g} %"

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of processes in the comparison by size.
+
+1. pairs     NCCL and copy engines as neighbours, in alternating order; these decide the threshold
+2. policies  the requested policies, with a default before and after every two of them
+3. proof     the best policy, if it led, against copy engines without a policy, in pairs; only
+             these processes count for calling it faster
+"""
+
+import random
+from collections.abc import Callable, Sequence
+
+from nccltune.measure.engine.gains import NeighbourGains
+from nccltune.measure.engine.process_order import ProcessSteps, alternating, heat
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.workload import Call
+from nccltune.measure.experiments.copies.settings import COPY_ENGINE
+
+POLICY_STARTS = 3
+PROOF_PAIRS = 6
+
+
+class CopyOrder:
+    """The order of the processes.
+
+    `leader` returns the policy that is worth a proof, from the results of all policies.
+    """
+
+    def __init__(
+        self,
+        results: NeighbourGains,
+        policies: Sequence[Settings],
+        leader: Callable[[], Settings | None],
+        *,
+        pairs: int,
+        seed: int,
+    ) -> None:
+        self.results = results
+        self.policies = list(policies)
+        self.pairs = pairs
+        self.proof_pairs = PROOF_PAIRS
+        self.stage = "pairs"
+        self.champion: Settings | None = None
+        """The policy to prove, if one led."""
+        self._leader = leader
+        self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
+
+    def steps(self) -> ProcessSteps:
+        """Yield the settings of every process to start, until nothing is left to decide."""
+        # An interruption can split a pair, which is then lost; hence twice the pairs.
+        for pair in alternating(DEFAULT, COPY_ENGINE, 2 * self.pairs):
+            if self.compared or COPY_ENGINE in self.results.failed:
+                break
+            yield from pair
+        if self.policies and self.compared:
+            self.stage = "policies"
+            yield from heat(self.results, self.policies, POLICY_STARTS, self._random)
+            self.champion = self._leader()
+        if self.champion is not None:
+            self.stage = "proof"
+            for pair in alternating(COPY_ENGINE, self.champion, 2 * self.proof_pairs):
+                if len(self.proof()) >= self.proof_pairs or self.champion in self.results.failed:
+                    break
+                yield from pair
+        self.stage = "done"
+
+    @property
+    def compared(self) -> bool:
+        """Return whether all pairs have run."""
+        return len(self.gains()) >= self.pairs
+
+    def gains(self) -> list[dict[Call, float]]:
+        """Return the gains of copy engines over NCCL, one for each pair."""
+        return self.results.pairs(COPY_ENGINE, 0)[: self.pairs]
+
+    def proof(self) -> list[dict[Call, float]]:
+        """Return the gains of the champion over copy engines without a policy, one for each
+        pair."""
+        if self.champion is None:
+            return []
+        return self.results.pairs(self.champion, 0, over=COPY_ENGINE)
+
+    def still_to_start(self) -> int:
+        """Return about how many processes are still to be started."""
+        pairs = 2 * max(0, self.pairs - len(self.gains()))
+        missing = sum(
+            POLICY_STARTS - len(self.results.of(item))
+            for item in self.policies
+            if item not in self.results.failed
+        )
+        proof = 2 * self.proof_pairs - 2 * len(self.proof()) if self.stage == "proof" else 0
+        # There is a default for every two policies. The proof is unknown until the policies have
+        # run.
+        return pairs + (3 * missing + 1) // 2 + proof

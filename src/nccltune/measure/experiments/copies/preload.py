@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start a bench that uses the send/recv library, and read the library's message counts."""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from nccltune.measure.bench.conversation import BenchPoint, Hello, Measure
+from nccltune.measure.bench.process import Bench, Launch
+from nccltune.measure.engine.process_record import RecordKind
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.experiments.copies.settings import ON
+from nccltune.model.errors import InputError, LaunchError
+
+SENDRECV = RecordKind("sendrecv", "comparison of NCCL with copy engines", "sendrecv sweep")
+UNDER_LOAD = RecordKind(
+    "sendrecv-load", "comparison of NCCL with copy engines under load", "sendrecv sweep --load"
+)
+BESIDE_TRAFFIC = RecordKind(
+    "sendrecv-fairness", "comparison of chunks beside traffic", "sendrecv fairness"
+)
+CONNECTIONS = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+"""Variables of all processes of a comparison beside traffic. Streams that share a connection wait
+for each other. With traffic in one stream, ranks could wait for each other in a cycle. The library
+itself requests as many connections where it is loaded with the program."""
+BY_COPY_ENGINE = "copy engine"
+"""Prefix of the library's names for messages by copy engine."""
+_WARNING = re.compile(r"nccltune sendrecv WARN (.+)")
+_COUNT = re.compile(r"nccltune sendrecv: process \d+: (.+): (\d+) messages, \d+ bytes")
+
+
+class _Running:
+    """A bench of this machine."""
+
+    recorded_s = None
+    carried: Mapping[str, int] | None = None
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    @property
+    def hello(self) -> Hello:
+        return self._bench.hello
+
+    def effective(self) -> None:
+        """Return None: the library does not change NCCL's own settings."""
+
+    def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
+        return self._bench.measure(request)
+
+
+def on_gpus(
+    launch: Launch,
+    library: Path,
+    *,
+    program: Sequence[str] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> Starter:
+    """Return a starter of `nccltune-bench` with the options in `launch`.
+
+    `library` is preloaded unless the settings are the default. `program` replaces the bench, `more`
+    are variables of all processes. The first process is a default and reports the path of NCCL.
+    Raises InputError for a missing library.
+    """
+    if not library.is_file():
+        raise InputError(
+            "no such library",
+            where=str(library),
+            hint="--library names libnccltune-sendrecv.so; left out, it is the installed one",
+        )
+    library = library.absolute()
+    nccl: str | None = str(launch.nccl) if launch.nccl is not None else None
+    always = dict(more or {})
+
+    @contextlib.contextmanager
+    def start(settings: Settings, process: int) -> Iterator[BenchProcess]:  # noqa: ARG001
+        nonlocal nccl
+        if settings == DEFAULT:
+            # The default is NCCL alone, even if the shell preloads the library.
+            with Bench(launch, program=program, settings={**always, ON: "0"}) as bench:
+                nccl = nccl or bench.hello.nccl.path
+                yield _Running(bench)
+            return
+        with tempfile.TemporaryDirectory(prefix="nccltune-") as name:
+            counts = Path(name) / "messages"
+            # The bench opens NCCL by path and uses only symbols of that object, so it gets the
+            # library's path instead. The library is also preloaded, as for programs that are linked
+            # with NCCL.
+            variables = {**always, **preloaded(library, nccl, os.environ), **settings.environment}
+            variables["NCCLTUNE_SENDRECV_STATS"] = str(counts)
+            ours = launch._replace(nccl=library)
+            with Bench(ours, program=program, settings=variables) as bench:
+                running = _Running(bench)
+                yield running
+            running.carried = _carried(counts, bench.said, settings)
+
+    return start
+
+
+def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that make `library` interpose on NCCL.
+
+    `nccl` is the path of NCCL; with None the library finds it.
+    """
+    others = environment.get("LD_PRELOAD")
+    variables = {"LD_PRELOAD": f"{library}:{others}" if others else str(library)}
+    if nccl is not None:
+        variables["NCCLTUNE_SENDRECV_NCCL"] = nccl
+    return variables
+
+
+def _carried(counts: Path, said: str, settings: Settings) -> dict[str, int]:
+    """Return the number of messages by carrier.
+
+    Raises LaunchError where copy engines carried none or a setting was refused, because the
+    comparison would then be of something else.
+    """
+    warnings = list(dict.fromkeys(_WARNING.findall(said)))
+    for warning in warnings:
+        if any(re.search(rf"\b{name}\b", warning) for name in settings.environment):
+            raise LaunchError(f"the library refused a setting: {warning}")
+    if not counts.is_file():
+        raise LaunchError("the library reported no messages: the bench did not load it")
+    found = count_messages(counts.read_text(encoding="utf-8", errors="replace"))
+    if not any(way.startswith(BY_COPY_ENGINE) for way in found):
+        ways = [f"{way}: {messages}" for way, messages in found.items()]
+        raise LaunchError(
+            f"copy engines carried no message ({'; '.join([*ways, *warnings]) or 'none at all'})"
+        )
+    return found
+
+
+def count_messages(text: str) -> dict[str, int]:
+    """Return the number of messages by carrier, summed over the processes.
+
+    `text` is the content of the file that `NCCLTUNE_SENDRECV_STATS` names.
+    """
+    found: dict[str, int] = {}
+    for way, messages in _COUNT.findall(text):
+        found[way] = found.get(way, 0) + int(messages)
+    return found

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the send/recv library (`docs/reference/sendrecv.md`), and which of them are
+compared."""
+
+from collections.abc import Iterator, Mapping
+
+from nccltune.measure.engine.settings import Settings
+from nccltune.model.errors import InputError
+from nccltune.model.sizes import format_bytes
+
+ON = "NCCLTUNE_SENDRECV"
+FROM = "NCCLTUNE_SENDRECV_FROM"
+POLICY = "NCCLTUNE_SENDRECV_POLICY"
+BUFFER = "NCCLTUNE_SENDRECV_BUFFER"
+STEPS = "NCCLTUNE_SENDRECV_STEPS"
+CHANNELS = "NCCLTUNE_SENDRECV_CHANNELS"
+CHUNK = "NCCLTUNE_SENDRECV_CHUNK"
+MEANING = {
+    ON: "sends and receives by the GPUs' copy engines (0: never)",
+    FROM: "bytes from which on a message is worth a copy engine",
+    POLICY: "how a message goes by copy engines (vccl: a send may wait for its receive)",
+    BUFFER: "bytes of the receiver's buffer for each channel of each peer",
+    STEPS: "slots of a channel's buffer",
+    CHANNELS: "parts of a message that go side by side",
+    CHUNK: "bytes that are copied at once",
+}
+DEFAULT_FROM = 2 << 20
+LEAST_FROM = 4 << 10
+MOST_FROM = 1 << 30
+"""Default and legal values of `FROM`, in bytes."""
+FAIR_CHUNKS = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
+"""Chunk sizes to try, in bytes. Other messages can run between the chunks of a large one."""
+_DEFAULT_BUFFER = 64 << 20
+_CHUNKS = (16 << 20, 64 << 20, 128 << 20)
+_STEPS = (2, 4, 8)
+_CHANNELS = (1, 4)
+"""Values to try besides the defaults of one slot and two channels. Only the policy uses them."""
+
+COPY_ENGINE = Settings.of({ON: 1, FROM: LEAST_FROM})
+"""Settings that send every size by copy engine, so that the curves of NCCL and of copy engines are
+both known."""
+
+
+def chunks() -> list[Settings]:
+    """Return settings that send every size by copy engine, for each chunk size."""
+    return [Settings.of({**COPY_ENGINE.recorded, CHUNK: chunk}) for chunk in FAIR_CHUNKS]
+
+
+def policies() -> list[Settings]:
+    """Return VCCL's policy with its defaults, then with each of its settings varied alone."""
+    return [_policy({}), *(_policy(values) for values in _varied())]
+
+
+def _varied() -> Iterator[dict[str, int]]:
+    for chunk in _CHUNKS:
+        # A chunk larger than its buffer would not be what runs.
+        more = {BUFFER: chunk} if chunk > _DEFAULT_BUFFER else {}
+        yield {CHUNK: chunk, **more}
+    for steps in _STEPS:
+        yield {STEPS: steps}
+    for channels in _CHANNELS:
+        yield {CHANNELS: channels}
+
+
+def _policy(values: Mapping[str, int]) -> Settings:
+    return Settings.of({**COPY_ENGINE.recorded, POLICY: "vccl", **values})
+
+
+def label(settings: Settings) -> str:
+    """Return `native`, `copy engine`, or a policy with its settings: `vccl chunk=16MiB`."""
+    if not settings.recorded:
+        return "native"
+    if settings == COPY_ENGINE:
+        return "copy engine"
+    values = settings.recorded
+    words = [
+        f"{name.removeprefix(f'{ON}_').lower()}={_value(name, values[name])}"
+        for name in (CHUNK, STEPS, CHANNELS, BUFFER)
+        if name in values
+    ]
+    return " ".join([str(values.get(POLICY, "copy engine")), *words])
+
+
+def _value(name: str, value: int | str) -> str:
+    if name in (BUFFER, CHUNK) and isinstance(value, int):
+        return format_bytes(value).replace(" ", "")
+    return str(value)
+
+
+def check_sizes(low: int, high: int) -> None:
+    """Raise InputError for sizes that cannot decide the threshold.
+
+    The threshold is one of the sizes. The default threshold, which it is compared with, must be
+    among them.
+    """
+    check_bounds(low, high)
+    if not low <= DEFAULT_FROM <= high:
+        raise InputError(
+            f"must have the default threshold, {format_bytes(DEFAULT_FROM)}, among them",
+            where="--sizes",
+            hint="leave out --sizes, or write 256K-64M",
+        )
+
+
+def check_bounds(low: int, high: int) -> None:
+    """Raise InputError for sizes that the library never sends by copy engine."""
+    bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
+    if low < LEAST_FROM or high > MOST_FROM:
+        raise InputError(f"a threshold is {bounds}, and so are sizes", where="--sizes")
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Raise InputError for variables that would override the candidates' settings or prevent the
+    comparison."""
+    for name in (POLICY, BUFFER, STEPS, CHANNELS, CHUNK):
+        if name in environment:
+            raise InputError(
+                f"{name}={environment[name]} is set, which is one of what is compared",
+                where="environment",
+                hint=f"unset {name}",
+            )
+    for name, value, why in (
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "NCCL carries everything then"),
+        ("NCCL_COMM_BLOCKING", "0", "calls return before they have begun what is timed"),
+    ):
+        if environment.get(name) == value:
+            raise InputError(
+                f"{name}={value} is set: {why}, there is nothing to compare",
+                where="environment",
+                hint=f"unset {name}",
+            )

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One threshold from the effects at each size: larger messages use copy engines."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from nccltune.analyze.stats import Interval
+from nccltune.model.sizes import format_bytes
+
+
+class Effect(StrEnum):
+    """The effect of a copy engine at one size, compared with NCCL.
+
+    `SAME` is proven not slower beyond the noise floor. `UNCLEAR` is neither proven slower nor
+    proven not slower.
+    """
+
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    UNCLEAR = "unclear"
+
+
+class MessageSizeGain(NamedTuple):
+    """The effect at one message size."""
+
+    bytes: int
+    effect: Effect
+
+
+class CopyThreshold(NamedTuple):
+    """The size in bytes from which copy engines carry messages (None: never), and the reason."""
+
+    from_bytes: int | None
+    why: str
+
+
+def effect_of(interval: Interval, sure: Interval, floor: float) -> Effect:
+    """Return the effect of a gain (log of native time over copy engine time) at one size.
+
+    `interval` is the gain's 95 % interval. `sure` is a wider one that decides whether it is slower.
+    Differences below `floor` (log) count as none.
+
+    Sizes are tested for "not slower" from the largest down to the first that fails. A confidence of
+    95 % for each is therefore 95 % for all. Every size is tested for "slower".
+    """
+    if interval.low > 0 and interval.value >= floor:
+        return Effect.FASTER
+    if interval.low > -floor:
+        return Effect.SAME
+    if sure.high < 0 and interval.value <= -floor:
+        return Effect.SLOWER
+    return Effect.UNCLEAR
+
+
+def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThreshold:
+    """Return the smallest size from which no larger size is slower, as far as that is proven.
+
+    Otherwise return `default`, which must be within the range of `sizes` (ascending, at least one).
+    """
+    not_slower = _not_slower_from(sizes)
+    slower = next((at for at in reversed(range(len(sizes))) if _slower(sizes[at])), None)
+    if not_slower is not None and sizes[not_slower].bytes <= default:
+        return _proven(sizes, not_slower)
+    if slower is None or sizes[slower].bytes < default:
+        return CopyThreshold(default, f"the default stays: {_not_proven(sizes)}")
+    if slower == len(sizes) - 1:
+        return CopyThreshold(None, _never(sizes))
+    if slower + 1 == not_slower:
+        return _proven(sizes, not_slower)
+    above = sizes[slower + 1 :]
+    unclear = sum(size.effect is Effect.UNCLEAR for size in above)
+    return CopyThreshold(
+        above[0].bytes,
+        f"a copy engine is slower at {format_bytes(sizes[slower].bytes)}; of {len(above)} larger "
+        f"sizes it is so at none, as far as is known: {unclear} may be slower or not",
+    )
+
+
+def _not_slower_from(sizes: Sequence[MessageSizeGain]) -> int | None:
+    """Return the index of the first size from which all sizes are proven not slower; None if the
+    last is not."""
+    found = None
+    for at in reversed(range(len(sizes))):
+        if sizes[at].effect not in (Effect.FASTER, Effect.SAME):
+            break
+        found = at
+    return found
+
+
+def _slower(size: MessageSizeGain) -> bool:
+    return size.effect is Effect.SLOWER
+
+
+def _proven(sizes: Sequence[MessageSizeGain], at: int) -> CopyThreshold:
+    taken = sizes[at:]
+    faster = sum(size.effect is Effect.FASTER for size in taken)
+    why = (
+        f"from {format_bytes(sizes[at].bytes)} on a copy engine is slower at no size, and faster "
+        f"at {faster} of {len(taken)}"
+    )
+    if at > 0:
+        below = sizes[at - 1]
+        effect = "is slower" if _slower(below) else "may be slower"
+        why += f"; at {format_bytes(below.bytes)} it {effect}"
+    return CopyThreshold(sizes[at].bytes, why)
+
+
+def _not_proven(sizes: Sequence[MessageSizeGain]) -> str:
+    unclear = [size for size in sizes if size.effect is Effect.UNCLEAR]
+    if not unclear:
+        return "nothing measured beside it contradicts"
+    return f"at {format_bytes(unclear[-1].bytes)} a copy engine may be slower or not"
+
+
+def _never(sizes: Sequence[MessageSizeGain]) -> str:
+    faster = [size.bytes for size in sizes if size.effect is Effect.FASTER]
+    why = f"a copy engine is slower at {format_bytes(sizes[-1].bytes)}, the largest size"
+    if not faster:
+        return f"{why}, and faster at none"
+    return (
+        f"{why}, though faster between {format_bytes(faster[0])} and {format_bytes(faster[-1])}: "
+        "a threshold cannot express that"
+    )

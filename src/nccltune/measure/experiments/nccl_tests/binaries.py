@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nccl-tests binary of each collective, and the command and environment that run it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
+from nccltune.model.choice import DEFAULT, Algorithm, AnyChoice, Choice, Protocol
+from nccltune.model.collective import Collective
+from nccltune.model.errors import PlatformError
+
+_STEM = {
+    Collective.ALLREDUCE: "all_reduce",
+    Collective.ALLGATHER: "all_gather",
+    Collective.REDUCESCATTER: "reduce_scatter",
+    Collective.BROADCAST: "broadcast",
+    Collective.REDUCE: "reduce",
+}
+_FORCING = ("NCCL_ALGO", "NCCL_PROTO")
+_NOT_OURS = (*_FORCING, "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
+"""Variables that would replace NCCL's own choice as the default."""
+_EVERYWHERE = (Algorithm.RING,)
+_SIMPLE_ONLY = {
+    Collective.ALLREDUCE: (
+        Algorithm.COLLNET_DIRECT,
+        Algorithm.COLLNET_CHAIN,
+        Algorithm.NVLS,
+        Algorithm.NVLS_TREE,
+    ),
+    Collective.ALLGATHER: (Algorithm.COLLNET_DIRECT, Algorithm.NVLS, Algorithm.PAT),
+    Collective.REDUCESCATTER: (Algorithm.COLLNET_DIRECT, Algorithm.NVLS, Algorithm.PAT),
+}
+FACTOR = 2
+"""Ratio of one size to the one before. nccl-tests accepts only whole factors."""
+
+
+class NcclTestsSite(NamedTuple):
+    """The folder of the binaries, and how they are started.
+
+    They are started by `with_launcher`, or by the command `prefix`, which starts a process for each
+    GPU. Without both, a single process drives `gpus` GPUs.
+    """
+
+    folder: Path
+    gpus: int
+    prefix: tuple[str, ...] = ()
+    with_launcher: WithLauncher | None = None
+
+    def binary(self, collective: Collective) -> Path:
+        """Return the binary of a collective. Its name may have a suffix (`all_reduce_perf_mpi`).
+
+        Raises PlatformError where there is none.
+        """
+        stem = f"{_STEM[collective]}_perf"
+        exact = self.folder / stem
+        found = [exact] if exact.is_file() else sorted(self.folder.glob(f"{stem}*"))
+        runnable = [path for path in found if path.is_file() and os.access(path, os.X_OK)]
+        if not runnable:
+            raise PlatformError(
+                f"holds no {stem} that can be run",
+                where=str(self.folder),
+                hint="name the folder of nccl-tests' binaries, usually .../nccl-tests/build",
+            )
+        return runnable[0].absolute()
+
+    def command(
+        self,
+        collective: Collective,
+        low: int,
+        high: int,
+        *options: str,
+        variables: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Return the command for sizes from `low` to `high` bytes by FACTOR.
+
+        `variables` are the environment of the command. Raises InputError for a launcher whose nodes
+        are unknown.
+        """
+        words = [str(self.binary(collective)), "-b", str(low), "-e", str(high), "-f", str(FACTOR)]
+        if self.with_launcher is not None:
+            return list(
+                program_with_launcher([*words, *options], self.with_launcher, variables or {}).words
+            )
+        return [*self.prefix, *words, "-g", str(self.gpus), *options]
+
+
+def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:
+    """Return `base` with the variables that make NCCL run `choice`, and without others that affect
+    it."""
+    plain = {name: value for name, value in base.items() if name not in _NOT_OURS}
+    if choice == DEFAULT or not isinstance(choice, Choice):
+        return plain
+    # Every NCCL accepts plain names; `allreduce:tree` only works since 2.24 (`parseList`).
+    return plain | {
+        "NCCL_ALGO": choice.algorithm.value.replace("_", ""),
+        "NCCL_PROTO": choice.protocol.value,
+    }
+
+
+def possible(collective: Collective) -> Sequence[Choice]:
+    """Return all choices that NCCL has for a collective (`graph/tuning.cc`, 2.23 to 2.30).
+
+    This is used where NCCL's log does not list the choices. NCCL refuses choices that it cannot
+    run. The exception is LL128: when forced, NCCL also runs it where it would not choose it itself.
+    """
+    several = [*_EVERYWHERE, *([Algorithm.TREE] if collective is Collective.ALLREDUCE else [])]
+    found = [Choice(algorithm, protocol) for algorithm in several for protocol in Protocol]
+    found += [Choice(algorithm, Protocol.SIMPLE) for algorithm in _SIMPLE_ONLY.get(collective, ())]
+    return found

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The race of settings of NCCL's send/recv: its scope, what it measures, and its verdict."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.engine.gains import NeighbourGains
+from nccltune.measure.engine.process_record import ProcessRecord
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.settings_experiment import SettingsExperiment
+from nccltune.measure.engine.settings_processes import BenchProcess, Starter
+from nccltune.measure.engine.status import StatusCallback, ignore_status
+from nccltune.measure.engine.workload import Workload, workload
+from nccltune.measure.experiments.p2p.race import Race
+from nccltune.measure.experiments.p2p.settings import memory_bytes, moves
+from nccltune.measure.experiments.p2p.verdict import RaceVerdict, default_effective, effects, judge
+
+
+class RaceScope(NamedTuple):
+    """The scope of a race: sizes from `low` to `high` bytes.
+
+    `threshold` is the mean gain over them (0.01 is 1 %) that settings must have.
+    """
+
+    low: int
+    high: int
+    threshold: float = 0.01
+    budget_s: float | None = None
+    seed: int = 1
+
+
+class RaceExperiment(SettingsExperiment):
+    """One race. The arguments are those of `SettingsExperiment`."""
+
+    def __init__(
+        self,
+        start: Starter,
+        first: BenchProcess,
+        files: ProcessRecord,
+        scope: RaceScope,
+        on_status: StatusCallback = ignore_status,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scope = scope
+        super().__init__(
+            start,
+            first,
+            files,
+            seed=scope.seed,
+            budget_s=scope.budget_s,
+            on_status=on_status,
+            now=now,
+        )
+
+    def first_moves(self) -> list[Settings]:
+        """Return the settings that are tried first."""
+        return [move.settings for move in self._race.moves]
+
+    def run(self) -> RaceVerdict:
+        """Measure, and return the verdict."""
+        return self.verdict(self.measure())
+
+    def verdict(self, reason: str) -> RaceVerdict:
+        """Return the verdict on the results so far."""
+        race, results = self._race, self._race.results
+        ranks = self._processes.hello.ranks
+        worth, why = judge(race, reason, math.log1p(self._scope.threshold))
+        champion = race.champion
+        gains = race.proof() or (results.gains(champion) if champion is not None else [])
+        parts = []
+        if champion is not None:
+            parts = [
+                effects(results, move.settings, alone, ranks)
+                for move in race.moves
+                if move.settings != champion
+                and set(move.settings.values) <= set(champion.values)
+                and (alone := results.gains(move.settings))
+            ]
+        made = default_effective(results)
+        return RaceVerdict(
+            **self._facts(reason),
+            settings=champion.as_dict if worth and champion else {},
+            why=why,
+            champion=effects(results, champion, gains, ranks) if champion and gains else None,
+            parts=parts,
+            default_effective=made,
+            default_memory_bytes=memory_bytes(DEFAULT, made, ranks),
+        )
+
+    def _workload(self, hello: Hello) -> Workload:
+        return workload(self._scope.low, self._scope.high, hello.ranks, hello.can.collectives)
+
+    def _new_plan(self) -> Race:
+        probe = self._processes.probe
+        made = (probe.effective if probe is not None else None) or self._default_effective
+        self._race = Race(
+            NeighbourGains(list(self._processes.workload.calls())),
+            moves(self._processes.hello.nodes, made),
+            threshold=math.log1p(self._scope.threshold),
+            seed=self._scope.seed,
+        )
+        return self._race

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of processes in a race.
+
+1. alone     every move once; moves that can no longer reach the threshold are dropped, and at most
+             half stay; the survivors run again, up to three times in all
+2. together  the winners of different settings, combined
+3. without   the best combination without each of its settings: one that adds nothing is left out
+4. proof     the best against the default in pairs of neighbours, in alternating order; only these
+             processes count for the verdict, because the earlier ones chose the best
+
+The default runs before and after every two candidates. In the proof it runs as often as the
+candidate.
+"""
+
+import random
+from collections.abc import Sequence
+from itertools import combinations
+
+from nccltune.measure.engine.gains import NeighbourGains, Score
+from nccltune.measure.engine.process_order import ProcessSteps, alternating, heat
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.workload import Call
+from nccltune.measure.experiments.p2p.settings import Move, merged, problem
+
+PROOF_PAIRS = 6
+_ALONE_STARTS = 3
+_TOGETHER_STARTS = 3
+_MOST_TOGETHER = 4
+
+
+class Race:
+    """A race of `moves`.
+
+    `threshold` is the gain (log, mean over the raced sizes) that settings must have to be
+    recommended.
+    """
+
+    def __init__(
+        self, results: NeighbourGains, moves: Sequence[Move], *, threshold: float, seed: int = 1
+    ) -> None:
+        self.results = results
+        self.stage = "alone"
+        self.moves = list(moves)
+        self.champion: Settings | None = None
+        self.proof_from: int | None = None
+        """The number of the first process of the proof; None before the proof."""
+        self._threshold = threshold
+        self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
+
+    def steps(self) -> ProcessSteps:
+        """Yield the settings of every process to start, until nothing is left to decide."""
+        alive = self.moves
+        for starts in range(1, _ALONE_STARTS + 1):
+            yield from self._heat([move.settings for move in alive], starts)
+            alive = self._survivors(alive, starts)
+        winners = self._winners(alive)
+        if not winners:
+            self.stage = "done"
+            return
+        self.champion = winners[0].settings
+        self.stage = "together"
+        yield from self._join(winners)
+        self.stage = "without"
+        yield from self._prune()
+        self.stage = "proof"
+        yield from self._prove()
+        self.stage = "done"
+
+    def proof(self) -> list[dict[Call, float]]:
+        """Return the gains of the champion in its proof, one for each pair."""
+        if self.champion is None or self.proof_from is None:
+            return []
+        return self.results.pairs(self.champion, self.proof_from)
+
+    def still_to_start(self) -> int:
+        """Return about how many processes are still to be started. This is rough, because results
+        decide."""
+        proof = 2 * PROOF_PAIRS
+        if self.stage == "alone":
+            begun = sum(bool(self.results.of(move.settings)) for move in self.moves)
+            return 3 * (len(self.moves) - begun) // 2 + len(self.moves) // 2 + 10 + proof
+        ahead = {"together": 10 + proof, "without": 6 + proof, "proof": proof}
+        return max(0, ahead.get(self.stage, 0) - 2 * len(self.proof()))
+
+    def _heat(self, settings: Sequence[Settings], starts: int) -> ProcessSteps:
+        """Yield processes until each of `settings` has run `starts` times, shuffled, with defaults
+        between."""
+        yield from heat(self.results, settings, starts, self._random)
+
+    def _survivors(self, moves: Sequence[Move], starts: int) -> list[Move]:
+        """Return at most half of the moves: those that may still reach the threshold and be the
+        best of their setting."""
+        scored = [
+            (move, self.results.score(move.settings, starts))
+            for move in moves
+            if move.settings not in self.results.failed
+        ]
+        lead: dict[str, Score] = {}
+        for move, score in scored:
+            if move.of not in lead or score.gain > lead[move.of].gain:
+                lead[move.of] = score
+        open_ = [
+            (move, score)
+            for move, score in scored
+            if score.high > self._threshold and score.high >= lead[move.of].low
+        ]
+        open_.sort(key=lambda item: -item[1].gain)
+        return [move for move, _ in open_[: max(1, (len(moves) + 1) // 2)]]
+
+    def _winners(self, moves: Sequence[Move]) -> list[Move]:
+        """Return the best move of every setting that is faster than the default, the best first."""
+        best: dict[str, tuple[float, Move]] = {}
+        for move in moves:
+            gain = self.results.score(move.settings, _ALONE_STARTS).gain
+            if gain > 0 and (move.of not in best or gain > best[move.of][0]):
+                best[move.of] = (gain, move)
+        return [move for _, move in sorted(best.values(), key=lambda item: -item[0])]
+
+    def _join(self, winners: Sequence[Move]) -> ProcessSteps:
+        joined = joins([move.settings for move in winners])
+        for starts in range(2, _TOGETHER_STARTS + 1):
+            yield from self._heat(joined, starts)
+            joined = self._may_lead(joined, starts)
+        self._crown([winners[0].settings, *joined], _TOGETHER_STARTS)
+
+    def _may_lead(self, settings: Sequence[Settings], starts: int) -> list[Settings]:
+        """Return the settings that may still beat the champion."""
+        assert self.champion is not None
+        least = self.results.score(self.champion, _ALONE_STARTS).low
+        return [
+            item
+            for item in settings
+            if item not in self.results.failed and self.results.score(item, starts).high > least
+        ]
+
+    def _crown(self, settings: Sequence[Settings], starts: int) -> None:
+        ran = [item for item in settings if item not in self.results.failed]
+        self.champion = max(ran, key=lambda item: self.results.score(item, starts).gain)
+
+    def _prune(self) -> ProcessSteps:
+        assert self.champion is not None
+        while len(self.champion.values) > 1:
+            champion = self.champion
+            fewer = [champion.without(name) for name, _ in champion.values]
+            fewer = [item for item in fewer if not problem(item)]
+            yield from self._heat(fewer, _TOGETHER_STARTS)
+            ran = [item for item in fewer if item not in self.results.failed]
+            if not ran:
+                return
+            best = max(ran, key=lambda item: self.results.score(item, _TOGETHER_STARTS).gain)
+            lost = (
+                self.results.score(champion, _TOGETHER_STARTS).gain
+                - self.results.score(best, _TOGETHER_STARTS).gain
+            )
+            if lost > self._threshold:
+                return
+            self.champion = best
+
+    def _prove(self) -> ProcessSteps:
+        assert self.champion is not None
+        self.proof_from = self.results.end
+        # An interruption can split a pair, which is then lost; hence twice the pairs.
+        for pair in alternating(DEFAULT, self.champion, 2 * PROOF_PAIRS):
+            if len(self.proof()) >= PROOF_PAIRS or self.champion in self.results.failed:
+                return
+            yield from pair
+
+
+def joins(winners: Sequence[Settings]) -> list[Settings]:
+    """Return combinations of the winners, which are given the best first.
+
+    The first combines all winners that are compatible; the others are pairs.
+    """
+    found: list[Settings] = []
+    whole = winners[0]
+    for item in winners[1:]:
+        whole = merged(whole, item) or whole
+    pairs = [merged(one, other) for one, other in combinations(winners, 2)]
+    for both in (whole, *pairs):
+        if both is not None and both not in found and both not in winners:
+            found.append(both)
+    return found[:_MOST_TOGETHER]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of native send/recv: legal values, their effect, and which are worth a try.
+
+Taken from NCCL 2.21 to 2.30.7 (`graph/paths.cc`, `init.cc`, `enqueue.cc`); numbers are those of
+2.28.9.
+"""
+
+from dataclasses import dataclass
+
+from nccltune.measure.engine.effective import Effective
+from nccltune.measure.engine.settings import Settings
+from nccltune.model.choice import MAX_CHANNELS
+
+MIN_CHANNELS = "NCCL_MIN_P2P_NCHANNELS"
+MAX_P2P_CHANNELS = "NCCL_MAX_P2P_NCHANNELS"
+PER_NET_PEER = "NCCL_NCHANNELS_PER_NET_PEER"
+CHUNK = "NCCL_P2P_NVL_CHUNKSIZE"
+BUFFER = "NCCL_BUFFSIZE"
+STEPS = 8
+"""`NCCL_STEPS`. A chunk may be at most 1/STEPS of the buffer; NCCL silently reduces a larger
+one."""
+DEFAULT_BUFFER = 4 << 20
+DEFAULT_CHUNK = 512 << 10
+_LL_BYTES = 512 << 10
+_LL128_BYTES = 120 * 640 * 8 * STEPS
+"""Bytes of the LL128 buffer. Every connection also has the LL and LL128 buffers (`init.cc`)."""
+MEANING = {
+    MIN_CHANNELS: "at least so many channels for send/recv",
+    MAX_P2P_CHANNELS: "at most so many channels for send/recv",
+    PER_NET_PEER: "channels to one peer on another node",
+    CHUNK: "bytes of one step of send/recv over NVLink",
+    BUFFER: "bytes of a connection's buffer, of all collectives",
+}
+_MIN_VALUES = (4, 8, 16, 32, 64)
+_MAX_VALUES = (2, 4, 8, 16, 32)
+_NET_VALUES = (1, 2, 4, 8, 16, 32)
+_CHUNK_VALUES = (64 << 10, 128 << 10, 256 << 10, 1 << 20, 2 << 20)
+_BUFFER_VALUES = (1 << 20, 2 << 20, 8 << 20, 16 << 20)
+
+
+@dataclass(frozen=True)
+class Move:
+    """One candidate: a value of the setting `of`, with the other settings that this value needs."""
+
+    of: str
+    settings: Settings
+
+
+def merged(one: Settings, other: Settings) -> Settings | None:
+    """Return both sets of settings together; None where they conflict or would have no effect."""
+    mine, theirs = one.recorded, other.recorded
+    if any(mine.get(name, value) != value for name, value in theirs.items()):
+        return None
+    both = Settings.of({**mine, **theirs})
+    return None if problem(both) else both
+
+
+def problem(settings: Settings) -> str | None:
+    """Return why settings would not have the stated effect, or None."""
+    values = settings.as_dict
+    for name, value in values.items():
+        if name not in MEANING:
+            return f"{name} is not a setting of send/recv"
+        # NCCL rounds channel counts up to a power of two (`ncclTopoComputeP2pChannels`).
+        if value < 1 or value & (value - 1):
+            return f"{name} must be a power of two"
+    for name in (MIN_CHANNELS, MAX_P2P_CHANNELS, PER_NET_PEER):
+        if values.get(name, 1) > MAX_CHANNELS:
+            return f"{name} is at most {MAX_CHANNELS}"
+    if values.get(MIN_CHANNELS, 1) > values.get(MAX_P2P_CHANNELS, MAX_CHANNELS):
+        return f"{MIN_CHANNELS} is above {MAX_P2P_CHANNELS}: NCCL would take the former"
+    # A buffer that is too small for the default chunk is legal: lowering the chunk is its effect. A
+    # chunk that is set explicitly must be what runs.
+    if CHUNK in values and values[CHUNK] * STEPS > values.get(BUFFER, DEFAULT_BUFFER):
+        return f"{CHUNK} is more than an eighth of {BUFFER}: NCCL would take less"
+    return None
+
+
+def moves(nodes: int, now: Effective | None) -> list[Move]:
+    """Return the candidates on `nodes` nodes, one setting at a time.
+
+    `now` are the effective settings of the default; values that equal them are left out. Without
+    it, return everything that could have an effect.
+    """
+    found = [_one(MIN_CHANNELS, value) for value in _MIN_VALUES if _raises(value, now)]
+    found += [_one(MAX_P2P_CHANNELS, value) for value in _MAX_VALUES if _lowers(value, now)]
+    if nodes > 1:
+        # This only applies to peers that are reached over the network (`ncclTopoGetNchannels`).
+        found += [_per_net_peer(value, now) for value in _NET_VALUES if _differs(value, now)]
+    elif now is None or now.chunk_bytes in (None, DEFAULT_CHUNK):
+        # NCCL uses this chunk size on one node whose GPUs are all connected by NVLink. Otherwise it
+        # uses NCCL_P2P_NET_CHUNKSIZE or NCCL_P2P_PCI_CHUNKSIZE (`computeBuffSizes`).
+        found += [_chunk(value) for value in _CHUNK_VALUES]
+    found += [_one(BUFFER, value) for value in _BUFFER_VALUES]
+    return found
+
+
+def _one(name: str, value: int) -> Move:
+    return Move(name, Settings.of({name: value}))
+
+
+def _raises(value: int, now: Effective | None) -> bool:
+    return now is None or now.p2p_channels is None or value > now.p2p_channels
+
+
+def _lowers(value: int, now: Effective | None) -> bool:
+    return now is None or now.p2p_channels is None or value < now.p2p_channels
+
+
+def _differs(value: int, now: Effective | None) -> bool:
+    return now is None or now.channels_per_peer is None or value != now.channels_per_peer
+
+
+def _per_net_peer(value: int, now: Effective | None) -> Move:
+    """Return a move of the channels to one peer.
+
+    NCCL limits them to the total number of channels, so a larger value also raises the total.
+    """
+    values = {PER_NET_PEER: value}
+    if value > 1 and now is not None and now.p2p_channels is not None and value > now.p2p_channels:
+        values[MIN_CHANNELS] = value
+    return Move(PER_NET_PEER, Settings.of(values))
+
+
+def _chunk(value: int) -> Move:
+    values = {CHUNK: value}
+    if value * STEPS > DEFAULT_BUFFER:
+        values[BUFFER] = value * STEPS
+    return Move(CHUNK, Settings.of(values))
+
+
+def memory_bytes(settings: Settings, made: Effective | None, ranks: int) -> int | None:
+    """Return the largest memory that buffers of send/recv take on one GPU, in bytes.
+
+    This is with every channel to every peer in use; NCCL makes a connection at its first use.
+    Return None where the number of channels per peer is unknown.
+    """
+    if made is None or made.channels_per_peer is None:
+        return None
+    each = settings.as_dict.get(BUFFER, DEFAULT_BUFFER) + _LL_BYTES + _LL128_BYTES
+    return (ranks - 1) * made.channels_per_peer * each

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict of a race: the recommended settings, their gains by size, and their costs for other
+collectives."""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from nccltune.measure.engine.effective import Effective
+from nccltune.measure.engine.gains import Gains, NeighbourGains, ProcessGain, pooled
+from nccltune.measure.engine.settings import DEFAULT, Settings
+from nccltune.measure.engine.workload import RACED, Call
+from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, Race
+from nccltune.measure.experiments.p2p.settings import memory_bytes
+from nccltune.model.collective import Collective
+from nccltune.model.sample import SCHEMA_VERSION
+
+LEAST_EFFECT = math.log1p(0.01)
+"""Log time. A smaller difference at one size counts as none, however certain it is."""
+_LABEL_CONFIDENCE = 0.99
+"""Confidence for calling a size faster or slower; a race does this for some dozen sizes."""
+_PROOF_CONFIDENCE = 0.99
+"""Confidence for a recommendation."""
+
+
+class SizeEffect(msgspec.Struct, frozen=True):
+    """One size: the default's time, the time with the settings, and the gain."""
+
+    bytes: int
+    default_us: float
+    time_us: float
+    gain: ProcessGain
+    effect: str
+
+
+class RangeEffect(msgspec.Struct, frozen=True):
+    """Neighbouring sizes with the same effect (`faster`, `slower`, `same`), and their mean gain."""
+
+    collective: Collective
+    from_bytes: int
+    to_bytes: int
+    effect: str
+    gain: ProcessGain
+
+
+class Effects(msgspec.Struct, frozen=True):
+    """The effects of settings on everything that was measured.
+
+    `overall` is the mean over all sizes, by collective. `memory_bytes` is the largest memory that
+    buffers of send/recv take on a GPU.
+    """
+
+    settings: dict[str, int]
+    overall: dict[Collective, ProcessGain]
+    ranges: list[RangeEffect]
+    sizes: dict[Collective, list[SizeEffect]]
+    effective: Effective | None = None
+    memory_bytes: int | None = None
+
+
+class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `p2p.json`: how a race ended.
+
+    reason    `done`, `budget` or `interrupted`
+    settings  the recommended settings, empty where the default is best
+    champion  the effects of the settings that were proven, or that led at the end
+    parts     the effects of each of the champion's settings alone, as far as it ran alone
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    reason: str
+    settings: dict[str, int]
+    why: str
+    champion: Effects | None = None
+    parts: list[Effects] = []
+    failed: dict[str, str] = {}
+    default_effective: Effective | None = None
+    default_memory_bytes: int | None = None
+    noise: float
+    nodes: int
+    ranks: int
+    processes: int
+    known: int
+    seconds: float
+    replay: str | None = None
+    command: str = ""
+
+
+def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
+    """Return whether the champion is recommended, and the reason as text.
+
+    `threshold` is that of the race.
+    """
+    results, champion = race.results, race.champion
+    if champion is None:
+        if reason != "done":
+            return False, "the race is not over: nothing is decided yet"
+        return False, "no setting beats the default beyond noise"
+    if race.proof_from is None or reason != "done":
+        return False, "the race is not over: what leads is not proven yet"
+    gains = race.proof()
+    if len(gains) < PROOF_PAIRS:
+        return False, "what led did not run reliably"
+    raced = pooled(results, gains, _calls(results, RACED), _PROOF_CONFIDENCE)
+    if raced.low <= 0 or raced.value < threshold:
+        return False, (
+            "what led does not beat the default beyond noise in starts of its own: "
+            f"{raced.ratio.value:.3f}x ({raced.ratio.low:.3f}-{raced.ratio.high:.3f})"
+        )
+    for collective in _collectives(results):
+        other = pooled(results, gains, _calls(results, collective))
+        if collective is not RACED and other.high < 0 and other.value + raced.value < 0:
+            return False, (
+                f"it costs {collective.prose} more ({math.exp(other.value):.2f}x) than send/recv "
+                f"gains ({math.exp(raced.value):.2f}x)"
+            )
+    return True, "it beats the default beyond noise in starts that had no part in choosing it"
+
+
+def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: int) -> Effects:
+    """Return the effects of `settings` from their gains, of which there is at least one."""
+    runs = results.of(settings)
+    made = next((run.effective for run in runs if run.effective is not None), None)
+    sizes = {
+        collective: [_size(results, gains, call) for call in _calls(results, collective)]
+        for collective in _collectives(results)
+    }
+    return Effects(
+        settings=settings.as_dict,
+        overall={
+            collective: ProcessGain(*pooled(results, gains, _calls(results, collective)).ratio)
+            for collective in sizes
+        },
+        ranges=[
+            _range(results, gains, collective, group)
+            for collective, points in sizes.items()
+            for group in _groups(points)
+        ],
+        sizes=sizes,
+        effective=made,
+        memory_bytes=memory_bytes(settings, made, ranks),
+    )
+
+
+def default_effective(results: NeighbourGains) -> Effective | None:
+    """Return the effective settings of NCCL with the default."""
+    return next((run.effective for run in results.of(DEFAULT) if run.effective is not None), None)
+
+
+def _collectives(results: NeighbourGains) -> list[Collective]:
+    return list(dict.fromkeys(collective for collective, _ in results.calls))
+
+
+def _calls(results: NeighbourGains, collective: Collective) -> list[Call]:
+    return [call for call in results.calls if call[0] is collective]
+
+
+def _size(results: NeighbourGains, gains: Gains, call: Call) -> SizeEffect:
+    interval = pooled(results, gains, [call])
+    sure = pooled(results, gains, [call], _LABEL_CONFIDENCE)
+    effect = "same"
+    if sure.low > 0 and interval.value >= LEAST_EFFECT:
+        effect = "faster"
+    elif sure.high < 0 and interval.value <= -LEAST_EFFECT:
+        effect = "slower"
+    default_us = results.default_us(call)
+    return SizeEffect(
+        bytes=call[1],
+        default_us=default_us,
+        time_us=default_us / math.exp(interval.value),
+        gain=ProcessGain(*interval.ratio),
+        effect=effect,
+    )
+
+
+def _groups(points: Sequence[SizeEffect]) -> list[list[SizeEffect]]:
+    groups: list[list[SizeEffect]] = []
+    for point in points:
+        if groups and groups[-1][-1].effect == point.effect:
+            groups[-1].append(point)
+        else:
+            groups.append([point])
+    return groups
+
+
+def _range(
+    results: NeighbourGains,
+    gains: Gains,
+    collective: Collective,
+    points: Sequence[SizeEffect],
+) -> RangeEffect:
+    calls = [(collective, point.bytes) for point in points]
+    return RangeEffect(
+        collective=collective,
+        from_bytes=points[0].bytes,
+        to_bytes=points[-1].bytes,
+        effect=points[0].effect,
+        gain=ProcessGain(*pooled(results, gains, calls).ratio),
+    )

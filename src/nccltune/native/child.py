@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start child processes: `start` for one that is followed, `run_tool` for one that is awaited.
+
+Every process that nccltune starts is started here.
+"""
+
+import contextlib
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, NamedTuple
+
+from nccltune.model.errors import PlatformError
+
+Stream = int | IO[bytes]
+"""A standard stream of a child: a file, or what `subprocess` names PIPE, DEVNULL, STDOUT."""
+
+_FIRST_STEP_S = 0.0005
+_LONGEST_STEP_S = 0.05
+_LOG = logging.getLogger(__name__)
+
+
+class Child(subprocess.Popen[bytes]):
+    """A `Popen` whose `poll` and `wait` may be interrupted. Where a signal handler raises in those
+    of `Popen` itself, as Ctrl-C does, their lock may stay taken (seen with Python 3.11: between its
+    `acquire` and the `try` behind it), and the next waiter waits forever."""
+
+    def poll(self) -> int | None:
+        """Return the status, as `returncode` has it; None while it runs."""
+        return self._status(os.WNOHANG)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the status once it has ended. Raises TimeoutExpired after `timeout` seconds."""
+        if timeout is None:
+            status = self._status(0)
+            assert status is not None
+            return status
+        until = time.monotonic() + timeout
+        step_s = _FIRST_STEP_S
+        while (status := self.poll()) is None:
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            time.sleep(min(step_s, left_s))
+            step_s = min(2 * step_s, _LONGEST_STEP_S)
+        return status
+
+    def _status(self, how: int) -> int | None:
+        if self.returncode is not None:
+            return self.returncode
+        # It is collected once its status is known here, so that an interruption loses none.
+        try:
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | how)
+        except ChildProcessError:
+            # Another part of this process has collected it, or SIGCHLD is ignored; Popen reports 0,
+            # too.
+            self.returncode = 0
+            return self.returncode
+        if ended is None:
+            return None
+        exited = ended.si_code == os.CLD_EXITED
+        self.returncode = ended.si_status if exited else -ended.si_status
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        return self.returncode
+
+
+class ToolOutput(NamedTuple):
+    """What a tool that has ended printed."""
+
+    status: int
+    out: bytes
+    errors: bytes
+
+
+def start(
+    words: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    stdin: Stream = subprocess.DEVNULL,
+    stdout: Stream = subprocess.PIPE,
+    stderr: Stream | None = subprocess.PIPE,
+    own_session: bool = True,
+    before_exec: Callable[[], None] | None = None,
+) -> Child:
+    """Start a command; `environment` None is that of this process.
+
+    With `own_session` Ctrl-C does not reach it: the caller decides how it ends. `before_exec` is
+    called in the child. Raises PlatformError where it cannot be started.
+
+    >>> start(["echo", "ready"]).communicate()
+    (b'ready\\n', b'')
+    """
+    _LOG.info("start %s", shlex.join(words))
+    try:
+        return Child(
+            words,
+            env=None if environment is None else dict(environment),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=own_session,
+            preexec_fn=before_exec,
+        )
+    except OSError as error:
+        raise PlatformError(f"cannot be started: {error.strerror}", where=words[0]) from error
+
+
+def run_tool(
+    words: Sequence[str], limit_s: float, environment: Mapping[str, str] | None = None
+) -> ToolOutput | None:
+    """Run a tool to its end; None where it cannot be started, or takes longer than `limit_s`
+    seconds. Such a one is killed with all that it started.
+    """
+    try:
+        child = start(words, environment)
+    except PlatformError:
+        return None
+    try:
+        out, errors = child.communicate(timeout=limit_s)
+    except BaseException as reason:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        # One that waits in a driver is left behind.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=1)
+        if isinstance(reason, subprocess.TimeoutExpired):
+            return None
+        raise
+    assert child.returncode is not None
+    return ToolOutput(child.returncode, out, errors)

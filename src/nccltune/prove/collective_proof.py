@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proof of one collective: its timings, what ran, and what is still to be measured.
+
+Rounds are counted from the start of a pass, so that sizes of an earlier pass, whose rule has not
+changed since, count together with those of this one.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from nccltune.analyze.curves import noise
+from nccltune.analyze.result import Condition
+from nccltune.analyze.timings import Timings
+from nccltune.measure.adaptive.size_state import shares
+from nccltune.measure.bench.ask import Ask, Key
+from nccltune.measure.bench.conversation import BenchPoint, Ran
+from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.scale import Scale
+from nccltune.model.sizes import format_bytes
+from nccltune.prove.judge import (
+    FIRST_LOOK,
+    LEAST_FLOOR,
+    MOST_ROUNDS,
+    STEP,
+    ProofState,
+    Strictness,
+    interval,
+    rule_state,
+    size_state,
+)
+from nccltune.prove.result import ProofGroup, ProvenSize, SizeVerdict
+from nccltune.prove.sizes import taken
+
+_HARMLESS = frozenset({"unsupported", "memory"})
+"""Kinds of failure that are no fault of a rule."""
+
+
+class CollectiveProof:
+    """One collective at one scale. `measured` are the sizes that the rules were made from."""
+
+    def __init__(
+        self,
+        collective: Collective,
+        scale: Scale,
+        sizes: Sequence[int],
+        rules: Sequence[Rule],
+        measured: Collection[int],
+    ) -> None:
+        self.collective = collective
+        self.scale = scale
+        self.sizes = list(sizes)
+        self.timings = Timings(Condition(collective, scale))
+        self.at = {size: taken(rules, collective, size, scale) for size in sizes}
+        self.strict = Strictness(0.95, 0.95)
+        self._rules = rules
+        self._measured = frozenset(measured)
+        self._asked = dict.fromkeys(sizes, 0)
+        self._lost: dict[int, str] = {}
+        self._harm: dict[int, str] = {}
+        self._ran: dict[tuple[int, AnyChoice], Ran] = {}
+
+    def feed(self, key: Key, point: BenchPoint) -> None:
+        """Take a point; its round counts from the start of its pass."""
+        if key.bytes not in self._asked:
+            return
+        self._asked[key.bytes] = max(self._asked[key.bytes], key.round + 1)
+        if point.ran is not None:
+            self._ran[key.bytes, key.choice] = point.ran
+        if point.ok and point.time_us is not None:
+            cell = self.timings.cells.setdefault(key.bytes, {}).setdefault(key.choice, {})
+            cell[key.round, key.repeat] = point.time_us
+        else:
+            self.note_failure(key, point)
+
+    def note_failure(self, key: Key, point: BenchPoint) -> None:
+        """Take a point without a timing: nothing more is measured at its size."""
+        kind = point.error.kind if point.error else "wrong"
+        if kind in _HARMLESS or key.choice == DEFAULT:
+            self._lost[key.bytes] = point.error.text if point.error else "wrong results"
+        else:
+            self._harm[key.bytes] = "wrong results" if kind == "wrong" else f"fails ({kind})"
+
+    def asks(self, first_round: int) -> list[Ask]:
+        """Return what to measure next; empty when all is known."""
+        wanted = {
+            size: FIRST_LOOK
+            for size in self.sizes
+            if self._asked[size] < FIRST_LOOK and not (size in self._lost or size in self._harm)
+        }
+        if not wanted:
+            wanted = self._further()
+        asks = []
+        for round_ in range(min(self._asked.values(), default=0), MOST_ROUNDS):
+            sizes = tuple(size for size, end in wanted.items() if self._asked[size] <= round_ < end)
+            if sizes:
+                both = (DEFAULT, TUNED_RUN)
+                asks.append(
+                    Ask(self.collective, sizes, both, first_round + round_, check=round_ == 0)
+                )
+        self._asked.update(wanted)
+        return asks
+
+    def left(self) -> list[Ask]:
+        """About what is still to come, for guessing how long it takes."""
+        new = [size for size in self.sizes if len(self.gains(size)) < FIRST_LOOK]
+        sizes = tuple(size for size in new or self._further() if size not in self._lost)
+        return [Ask(self.collective, sizes, (DEFAULT, TUNED_RUN), 0)] * STEP if sizes else []
+
+    def _further(self) -> dict[int, int]:
+        """By size: up to which round it is to be measured, where it is, or its rule is, open."""
+        wanted: dict[int, int] = {}
+        for index in {index for index in self.at.values() if index is not None}:
+            usable = self.of_rule(index)
+            if not usable or any(size in self._harm for size in usable):
+                continue
+            if self.state_of_rule(usable) is ProofState.OPEN:
+                end = min(MOST_ROUNDS, min(self._asked[size] for size in usable) + STEP)
+                wanted |= {size: end for size in usable if self._asked[size] < end}
+            for size in usable:
+                if self.state(size) is ProofState.OPEN and self._asked[size] < MOST_ROUNDS:
+                    end = min(MOST_ROUNDS, self._asked[size] + STEP)
+                    wanted[size] = max(wanted.get(size, 0), end)
+        return dict(sorted(wanted.items()))
+
+    @property
+    def noise(self) -> float:
+        """The distance of two medians of the default, a fraction."""
+        return noise(self.timings).typical
+
+    @property
+    def floor(self) -> float:
+        """How much slower a size may be, a fraction."""
+        return max(LEAST_FLOOR, self.noise)
+
+    @property
+    def harm(self) -> Mapping[int, str]:
+        """Sizes at which a rule gives wrong results or fails, and how."""
+        return self._harm
+
+    @property
+    def lost(self) -> Mapping[int, str]:
+        """Sizes that could not be measured, and why."""
+        return self._lost
+
+    def of_rule(self, index: int) -> list[int]:
+        """Return the sizes that rule `index` decides about and that could be measured."""
+        return [size for size in self.sizes if self.at[size] == index and size not in self._lost]
+
+    def gains(self, size: int) -> list[float]:
+        """Return the log gain of every round."""
+        return list(self.timings.log_gains(size, TUNED_RUN).values())
+
+    def pooled(self, sizes: Sequence[int]) -> list[float]:
+        """By round: the mean log gain over `sizes`, each with its share of the size axis."""
+        share = shares(sizes)
+        by_size = {size: self.timings.log_gains(size, TUNED_RUN) for size in sizes}
+        common = set.intersection(*(set(gains) for gains in by_size.values())) if sizes else set()
+        return [
+            math.fsum(share[size] * by_size[size][round_] for size in sizes)
+            for round_ in sorted(common)
+        ]
+
+    def state(self, size: int) -> ProofState:
+        """Whether a size in a rule is slower."""
+        return size_state(self.gains(size), self.floor, self.strict.size)
+
+    def state_of_rule(self, sizes: Sequence[int]) -> ProofState:
+        """Whether a rule over `sizes` is faster."""
+        return rule_state(self.pooled(sizes), self.noise, self.strict.rule)
+
+    def acted(self, index: int, sizes: Iterable[int]) -> str | None:
+        """Return what ran instead where rule `index` never had its way; None where it had
+        somewhere, or nobody knows."""
+        wanted = self._rules[index].choice.without_channels()
+        ran = {choice.label for size in sizes if (choice := self._plain(size, TUNED_RUN))}
+        return None if not ran or wanted.label in ran else " and ".join(sorted(ran))
+
+    def words(self, size: int) -> str:
+        """Return the gain at a size: `0.93x at 64 KiB (0.91-0.95)`."""
+        found = interval(self.gains(size))
+        if found is None:
+            return f"at {format_bytes(size)}"
+        low, high = math.exp(found.low), math.exp(found.high)
+        return f"{math.exp(found.value):.2f}x at {format_bytes(size)} ({low:.2f}-{high:.2f})"
+
+    def group(self) -> ProofGroup:
+        """Return what is known, as data."""
+        return ProofGroup(
+            collective=self.collective,
+            scale=self.scale,
+            noise=self.noise,
+            floor=self.floor,
+            rounds=max((len(self.gains(size)) for size in self.sizes), default=0),
+            sizes=[self._proven(size) for size in self.sizes],
+        )
+
+    def _proven(self, size: int) -> ProvenSize:
+        index = self.at[size]
+        gains = self.gains(size)
+        found = interval(gains)
+        ran = self._ran.get((size, TUNED_RUN))
+        choice = ran.choice() if ran else None
+        return ProvenSize(
+            bytes=size,
+            choice=None if index is None else self._rules[index].choice.label,
+            between=size not in self._measured,
+            verdict=self._verdict(size),
+            rounds=len(gains),
+            default_us=self.timings.median(size, DEFAULT),
+            tuned_us=self.timings.median(size, TUNED_RUN),
+            gain=None if found is None else math.exp(found.value),
+            gain_low=None if found is None else math.exp(found.low),
+            gain_high=None if found is None else math.exp(found.high),
+            ran=choice.label if choice else None,
+            note=self._lost.get(size) or self._harm.get(size),
+        )
+
+    def _verdict(self, size: int) -> SizeVerdict:
+        found = interval(self.gains(size))
+        if size in self._harm:
+            return "slower"
+        if size in self._lost:
+            return "unverified"
+        if self.at[size] is None:
+            default, tuned = self._plain(size, DEFAULT), self._plain(size, TUNED_RUN)
+            if default is not None and tuned is not None and default != tuned:
+                return "not alike"
+            return "open" if found is None else "left alone"
+        state = self.state(size)
+        if found is None or state is ProofState.OPEN:
+            return "open"
+        if state is ProofState.BAD:
+            return "slower"
+        return "faster" if found.low > 0 else "alike"
+
+    def _plain(self, size: int, choice: AnyChoice) -> Choice | None:
+        """Algorithm and protocol that ran, as far as they are known."""
+        ran = self._ran.get((size, choice))
+        found = ran.choice() if ran else None
+        return found.without_channels() if found else None

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove rules from a configuration and nothing else: comments and the other rows do not change,
+and a removed rule becomes a comment with the reason."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.tuner_config.csv_rules import MAX_LINE, config_hash, parse_rules, write_rules
+from nccltune.model.rule import Rule
+from nccltune.prove.result import Dropped
+from nccltune.study.files import Study, write_whole
+from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
+from nccltune.tune.search import gain_of
+
+BEFORE_SUFFIX = ".before-verify"
+
+
+def before_path(config: Path) -> Path:
+    """Where the configuration is kept as it was before `verify` changed it."""
+    return config.with_name(config.name + BEFORE_SUFFIX)
+
+
+def without(text: str, dropped: Sequence[Dropped]) -> str:
+    """Return a configuration without some of its rules, or with narrower ones in their place."""
+    lines = text.split("\n")
+    rows = {item.line: item.rule for item in parse_rules(text).rules}
+    for number, rule in rows.items():
+        found = next((item for item in dropped if item.rule == rule), None)
+        if found is None:
+            continue
+        row = lines[number - 1].removesuffix("\r").strip()
+        what = "narrowed" if found.narrowed else "removed"
+        note = f"# {what} by nccltune verify ({_plain(found.reason)}): {row}"
+        new = [note if len(note.encode()) <= MAX_LINE else f"# {what} by nccltune verify: {row}"]
+        if found.narrowed is not None:
+            new.append(_row(found.narrowed))
+        lines[number - 1] = "\n".join(new)
+    return "\n".join(lines)
+
+
+def apply(study: Study, dropped: Sequence[Dropped], *, keep_before: bool) -> None:
+    """Take rules out of `tuner.conf`, and out of `tuning.json` where the two are in step.
+
+    With `keep_before` the file as it is now is kept beside.
+    """
+    config = study.config_path
+    text = config.read_text(encoding="utf-8")
+    if keep_before:
+        write_whole(before_path(config), text)
+    new = without(text, dropped)
+    tuning = None
+    if study.tuning_path.is_file():
+        tuning = study.read_json(study.tuning_path, Tuning)
+    write_whole(config, new)
+    if tuning is not None and tuning.config_hash == config_hash(text.encode()):
+        study.write_json(study.tuning_path, reduced(tuning, dropped, config_hash(new.encode())))
+
+
+def reduced(tuning: Tuning, dropped: Sequence[Dropped], new_hash: str) -> Tuning:
+    """Return a tuning without the rules that were dropped; their sizes are left alone, with the
+    reason."""
+    groups = []
+    for group in tuning.groups:
+        ours = {item.rule: item for item in dropped}
+        if any(evidence.rule in ours for evidence in group.rules):
+            groups.append(_reduced(group, ours))
+        else:
+            groups.append(group)
+    return msgspec.structs.replace(tuning, groups=groups, config_hash=new_hash)
+
+
+def _reduced(group: TunedGroup, dropped: dict[Rule, Dropped]) -> TunedGroup:
+    rules: list[RuleEvidence] = []
+    left = list(group.left_alone)
+    gone: set[int] = set()
+    for evidence in group.rules:
+        found = dropped.get(evidence.rule)
+        if found is None:
+            rules.append(evidence)
+            continue
+        narrow = found.narrowed
+        kept = [
+            size
+            for size in evidence.sizes
+            if narrow is not None and narrow.min_bytes <= size <= narrow.max_bytes
+        ]
+        if narrow is not None:
+            rules.append(
+                _narrowed(evidence, narrow, [row for row in group.decisions if row.bytes in kept])
+            )
+        out = [size for size in evidence.sizes if size not in kept]
+        gone |= set(out)
+        for part in _runs(out, [row.bytes for row in group.decisions]):
+            reason = f"{evidence.rule.choice.label} did not hold in verify: {found.reason}"
+            left.append(LeftAlone(part[0], part[-1], len(part), reason))
+    decisions = [
+        msgspec.structs.replace(
+            row,
+            choice=None,
+            tuned_us=row.default_us or row.tuned_us,
+            gain=None,
+            gain_low=None,
+            gain_high=None,
+        )
+        if row.bytes in gone
+        else row
+        for row in group.decisions
+    ]
+    expected_gain, recovered = gain_of(decisions)
+    return msgspec.structs.replace(
+        group,
+        rules=rules,
+        left_alone=sorted(left, key=lambda item: item.min_bytes),
+        decisions=decisions,
+        expected_gain=expected_gain,
+        recovered=recovered,
+    )
+
+
+def _narrowed(evidence: RuleEvidence, rule: Rule, kept: Sequence[Decision]) -> RuleEvidence:
+    """Return the evidence of a rule for a part of its sizes; what the interval would be is not
+    known."""
+    gains = [row.gain for row in kept if row.gain is not None]
+    return msgspec.structs.replace(
+        evidence,
+        rule=rule,
+        sizes=[row.bytes for row in kept],
+        gain=gain_of(kept)[0],
+        gain_low=None,
+        gain_high=None,
+        least=min(gains, default=None),
+        most=max(gains, default=None),
+    )
+
+
+def _runs(sizes: Sequence[int], every: Sequence[int]) -> list[list[int]]:
+    """`sizes` in runs of neighbours within `every`."""
+    runs: list[list[int]] = []
+    for place, size in enumerate(every):
+        if size not in sizes:
+            continue
+        if runs and place and runs[-1][-1] == every[place - 1]:
+            runs[-1].append(size)
+        else:
+            runs.append([size])
+    return runs
+
+
+def _row(rule: Rule) -> str:
+    return write_rules([rule], {}).strip().rpartition("\n")[2]
+
+
+def _plain(text: str) -> str:
+    return text.encode("ascii", "replace").decode()

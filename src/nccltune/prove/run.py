@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prove a study's configuration: passes over the bench until every remaining rule holds.
+
+Each pass loads `tuner.conf` as it then is. What does not hold is taken out of it, and what changed
+by that is measured in the next pass. Everything stands in the study at once: samples.jsonl has the
+timings, verify.jsonl what gave none, proof.json which rounds belong to which rules.
+"""
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from nccltune.analyze.timings import sort_samples
+from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
+from nccltune.measure.bench.ask import Key
+from nccltune.measure.bench.conversation import BenchPoint, Hello
+from nccltune.measure.bench.process import Bench, Launch
+from nccltune.measure.engine.communicator import PlanRun, Watcher
+from nccltune.measure.engine.point_record import PointRecord
+from nccltune.model.collective import Collective
+from nccltune.model.errors import LaunchError, StudyError
+from nccltune.model.rule import Rule
+from nccltune.model.scale import Scale
+from nccltune.prove import edit
+from nccltune.prove.plan import ProofPlan
+from nccltune.prove.result import ROUNDS_OF_A_PASS, Dropped, Pass, Proof
+from nccltune.study import names
+from nccltune.study.files import Study
+from nccltune.study.lock import locked
+from nccltune.tune.result import Tuning
+
+PROOF = names.PROOF
+_SEED = 1001
+"""Far from a sweep's, so that a replay does not draw the timings that led to the rules again."""
+
+
+class Hooks(NamedTuple):
+    """Callbacks of a running proof. `start` is called with every bench that sent its hello and may
+    refuse it by raising; `dropped` with the rules that a pass took out, before the next one."""
+
+    start: Callable[[Bench], None]
+    watching: Callable[[Hello], AbstractContextManager[Watcher[ProofPlan]]]
+    dropped: Callable[[list[Dropped]], None]
+
+
+class Verification:
+    """One run of `verify`. `command` is what resumes it; `anew` measures everything again."""
+
+    def __init__(
+        self,
+        study: Study,
+        launch: Launch,
+        hooks: Hooks,
+        *,
+        command: str,
+        budget_s: float | None = None,
+        anew: bool = False,
+        seed: int = _SEED,
+    ) -> None:
+        self._study = study
+        self._launch = launch._replace(config=study.config_path)
+        self._hooks = hooks
+        self._command = command
+        self._budget_s = budget_s
+        self._seed = seed
+        self._before = None if anew else read_proof(study)
+        self._passes: list[Pass] = []
+        self._dropped: list[Dropped] = []
+        self._points = self._known = 0
+        self._seconds = 0.0
+        self._now: tuple[ProofPlan, Hello] | None = None
+
+    @property
+    def kept(self) -> int:
+        """How many points of it are in the study."""
+        return self._points + self._known
+
+    @property
+    def proof(self) -> Proof | None:
+        """Return how far it is; None before the first hello of a bench."""
+        return None if self._now is None else self._proof("interrupted", *self._now)
+
+    def run(self) -> Proof:
+        """Measure until every rule that is left holds, or the budget is spent.
+
+        `proof.json` is written after each pass. Raises as `Bench` and `Study` do; what was measured
+        is in the study then, too.
+        """
+        with locked(self._study):
+            try:
+                proof = self._pass()
+                while self._take_out():
+                    proof = self._pass()
+                return proof
+            except (KeyboardInterrupt, LaunchError, StudyError):
+                # The disk may be why it stopped.
+                with contextlib.suppress(StudyError):
+                    if (proof_so_far := self.proof) is not None:
+                        write_proof(self._study, proof_so_far)
+                raise
+
+    def _pass(self) -> Proof:
+        rules = rules_of(self._study)
+        with contextlib.ExitStack() as stack:
+            bench = stack.enter_context(Bench(self._launch))
+            hello = bench.hello
+            self._hooks.start(bench)
+            scale = Scale(hello.nodes, hello.ranks)
+            record = PointRecord(self._study, hello, verifying=True)
+            known = record.known()
+            self._begin_pass(rules, known)
+            plan = ProofPlan(
+                rules, scale, measured(self._study, scale), self._passes[-1].first_round
+            )
+            plan.carry(known, self._passes)
+            self._now = plan, hello
+            # An interruption finds its way back by the passes.
+            write_proof(self._study, self._proof("interrupted", plan, hello))
+            watcher = stack.enter_context(self._hooks.watching(hello))
+            left = None if self._budget_s is None else max(0.0, self._budget_s - self._seconds)
+            run = PlanRun(plan, bench, record, watcher, budget_s=left, seed=self._seed)
+            before = self._points, self._known, self._seconds
+            try:
+                reason = run.run().reason
+            finally:
+                outcome = run.outcome
+                self._points = before[0] + outcome.points
+                self._known = before[1] + outcome.known
+                self._seconds = before[2] + outcome.seconds
+        proof = self._proof(reason, plan, hello)
+        write_proof(self._study, proof)
+        return proof
+
+    def _begin_pass(self, rules: list[Rule], known: dict[Key, BenchPoint]) -> None:
+        """Continue the pass in which these rules were measured before, else begin a new one."""
+        earlier = self._before.passes if self._before is not None else []
+        number = next((n for n, item in enumerate(earlier) if item.rules == rules), None)
+        if number is None:
+            last = max((key.round for key in known), default=-1)
+            first_round = (last // ROUNDS_OF_A_PASS + 1) * ROUNDS_OF_A_PASS
+        else:
+            first_round = earlier[number].first_round
+            if not self._passes:
+                self._passes = earlier[:number]
+                self._dropped = earlier[number].dropped
+        self._passes.append(Pass(first_round, rules, self._dropped))
+
+    def _take_out(self) -> bool:
+        """Take out what does not hold; whether there was anything."""
+        assert self._now is not None
+        plan, _ = self._now
+        narrowed = [item.narrowed for item in self._dropped if item.narrowed is not None]
+        bad = plan.bad(narrowed)
+        if bad:
+            edit.apply(self._study, bad, keep_before=not self._dropped)
+            self._dropped = [*self._dropped, *bad]
+            self._hooks.dropped(bad)
+        return bool(bad)
+
+    def _proof(self, reason: str, plan: ProofPlan, hello: Hello) -> Proof:
+        groups = plan.groups()
+        return Proof(
+            study=self._study.name,
+            config_hash=config_hash(self._study.config_path.read_bytes()),
+            reason=reason,
+            points=self._points,
+            known=self._known,
+            seconds=self._seconds,
+            noise=max((group.noise for group in groups), default=0.0),
+            replay=hello.replay,
+            nccl_version=hello.nccl.version,
+            command=self._command,
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            rules=plan.verdicts(expected_gains(self._study)),
+            dropped=self._dropped,
+            groups=groups,
+            passes=self._passes,
+        )
+
+
+def rules_of(study: Study) -> list[Rule]:
+    """Return the rules of `tuner.conf`, in order. Raises InputError where it cannot be read."""
+    return [item.rule for item in read_rules(study.config_path).rules]
+
+
+def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:
+    """Return the sizes that were measured of every tuned collective at this scale, by rising
+    size."""
+    found: dict[Collective, set[int]] = {}
+    if study.samples_path.is_file():
+        for timings in sort_samples(study.samples()).timings:
+            condition = timings.condition
+            if condition.scale == scale and condition.collective.tuned:
+                found.setdefault(condition.collective, set()).update(timings.sizes)
+    return {collective: sorted(sizes) for collective, sizes in found.items()}
+
+
+def expected_gains(study: Study) -> dict[Rule, float]:
+    """Return the gain that the search expected of each rule, from tuning.json."""
+    if not study.tuning_path.is_file():
+        return {}
+    groups = study.read_json(study.tuning_path, Tuning).groups
+    return {
+        evidence.rule: evidence.gain
+        for group in groups
+        for evidence in group.rules
+        if evidence.gain is not None
+    }
+
+
+def read_proof(study: Study) -> Proof | None:
+    """Return the study's proof; None where there is none."""
+    path = study.path / PROOF
+    return study.read_json(path, Proof) if path.is_file() else None
+
+
+def write_proof(study: Study, proof: Proof) -> None:
+    """Write `proof.json`."""
+    study.write_json(study.path / PROOF, proof)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the sizes that a proof measures."""
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+
+from nccltune.measure.adaptive.grid import Grid
+from nccltune.measure.adaptive.refine import BOUNDARY_RATIO
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.scale import Scale
+from nccltune.model.sizes import MAX_BYTES
+
+UNMEASURED_FACTOR = 2
+LEAST_BYTES = 1 << 10
+MOST_BYTES = 1 << 26
+"""Where a rule is for a collective that nobody measured, it is looked at between these."""
+
+
+def applies(rule: Rule, scale: Scale) -> bool:
+    """Whether a rule may match an ordinary call at this scale: unregistered, one operation."""
+    return (
+        rule.nodes in (None, scale.nodes)
+        and rule.ranks in (None, scale.ranks)
+        and rule.pipe_ops in (None, 1)
+        and not rule.registered
+    )
+
+
+def taken(rules: Sequence[Rule], collective: Collective, size: int, scale: Scale) -> int | None:
+    """Return the index of the rule that a call takes, the first that matches; None without one."""
+    for index, rule in enumerate(rules):
+        if rule.matches(collective, size, scale.nodes, scale.ranks):
+            return index
+    return None
+
+
+def sizes_to_prove(
+    collective: Collective, scale: Scale, measured: Collection[int], rules: Iterable[Rule]
+) -> list[int]:
+    """Every measured size, the middle between two of them, and both sides of every edge of a rule.
+
+    Nothing beyond the smallest and largest measured size, as nothing is known there; of a
+    collective that nobody measured, powers of two in its rules.
+    """
+    own = [rule for rule in rules if rule.collective is collective and applies(rule, scale)]
+    grid = Grid(collective, scale.ranks, 1, MAX_BYTES)
+    known = sorted(measured) or _unmeasured(grid, own)
+    if not known:
+        return []
+    found = set(known)
+    for left, right in pairwise(known):
+        middle = grid.middle(left, right)
+        if middle is not None and right > BOUNDARY_RATIO * left:
+            found.add(middle)
+    for rule in own:
+        found.update(grid.around(rule.min_bytes))
+        if rule.max_bytes < known[-1]:
+            found.update(grid.around(rule.max_bytes + 1))
+    return sorted(size for size in found if known[0] <= size <= known[-1])
+
+
+def _unmeasured(grid: Grid, rules: Iterable[Rule]) -> list[int]:
+    found: set[int] = set()
+    for rule in rules:
+        low, high = max(rule.min_bytes, LEAST_BYTES), min(rule.max_bytes, MOST_BYTES)
+        if low <= high:
+            found.update(Grid(grid.collective, grid.ranks, low, high).every(UNMEASURED_FACTOR))
+    return sorted(found)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stock program run twice, without and with the plugin: compare both runs by NCCL's own log."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.nccl_log.run_settings import NcclLog
+from nccltune.model.choice import Choice
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.model.scale import Scale
+from nccltune.prove.sizes import taken
+
+LOG_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
+"""What makes NCCL log the tuner that it loads and (2.20 and later) the choice of every call."""
+# Our plugin's line at init (docs/reference/tuner-plugin.md), one a communicator and rank.
+_LOADED = re.compile(
+    r"TUNER/nccltune: .* \(content (?P<hash>[0-9a-f]{16})\): (?P<apply>\d+) of (?P<rules>\d+) rule"
+)
+PointVerdict = Literal["as the rule says", "not as the rule says", "left alone", "changed"]
+Times = Mapping[tuple[Collective, int], float]
+"""Time in us by collective and bytes."""
+
+
+class StockRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run by NCCL's log. `config_hashes` are those of the configurations that our
+    plugin loaded, `applying` of `rules` rules at this scale."""
+
+    seconds: float
+    logs: int
+    nccl_version: str | None
+    nodes: int | None
+    ranks: int | None
+    tuner: str | None
+    config_hashes: list[str] = []
+    applying: int | None = None
+    rules: int | None = None
+
+
+class StockPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One collective and size that both runs called. `rule` is that of the configuration (None:
+    none); `before` and `after` are what ran, as far as the log shows, with channels; times are
+    those that the program printed, one run each, not paired."""
+
+    collective: Collective
+    bytes: int
+    rule: str | None
+    before: str | None
+    after: str | None
+    verdict: PointVerdict | None
+    before_us: float | None = None
+    after_us: float | None = None
+
+
+class StockProof(msgspec.Struct, frozen=True, kw_only=True):
+    """`deployed.json`: whether the deployed configuration works. `problems` are empty if so."""
+
+    schema_version: int = SCHEMA_VERSION
+    study: str
+    config_hash: str
+    program: list[str]
+    at: str
+    before: StockRun
+    after: StockRun
+    points: list[StockPoint]
+    problems: list[str]
+
+    @property
+    def followed(self) -> int:
+        """At how many points a rule was followed."""
+        return sum(point.verdict == "as the rule says" for point in self.points)
+
+    @property
+    def ruled(self) -> int:
+        """At how many points there is a rule."""
+        return sum(point.rule is not None for point in self.points)
+
+
+class LoggedRun:
+    """The log files of one run."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self.log = NcclLog()
+        self.files = 0
+        self.hashes: dict[str, None] = {}
+        self.applying: int | None = None
+        self.rules: int | None = None
+        for path in files:
+            self.files += 1
+            with path.open(encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    self._observe(line)
+
+    def _observe(self, line: str) -> None:
+        match = find_log_line(line)
+        if match is None:
+            return
+        message = line[match.end() :].rstrip("\n")
+        self.log.observe(message)
+        loaded = _LOADED.search(message)
+        if loaded is not None:
+            self.hashes[loaded["hash"]] = None
+            self.applying, self.rules = int(loaded["apply"]), int(loaded["rules"])
+
+    def facts(self, seconds: float) -> StockRun:
+        """Return what is known of the run."""
+        return StockRun(
+            seconds=seconds,
+            logs=self.files,
+            nccl_version=self.log.version,
+            nodes=self.log.nodes,
+            ranks=self.log.ranks,
+            tuner=self.log.tuner,
+            config_hashes=list(self.hashes),
+            applying=self.applying,
+            rules=self.rules,
+        )
+
+
+def points_of(
+    before: LoggedRun,
+    after: LoggedRun,
+    rules: Sequence[Rule],
+    times: tuple[Times, Times],
+) -> list[StockPoint]:
+    """Every call that the run with the plugin made of a collective that a tuner is asked about."""
+    nodes, ranks = after.log.nodes, after.log.ranks
+    scale = Scale(nodes, ranks) if nodes and ranks else None
+    first, second = before.log.points(ranks), after.log.points(ranks)
+    found = []
+    for key in sorted(second, key=lambda key: (-key[0].nccl_id if key[0].tuned else 1, key[1])):
+        collective, size = key
+        if not collective.tuned:
+            continue
+        index = taken(rules, collective, size, scale) if scale else None
+        rule = None if index is None else rules[index].choice
+        ran, then = second[key], first.get(key)
+        found.append(
+            StockPoint(
+                collective=collective,
+                bytes=size,
+                rule=None if rule is None else rule.label,
+                before=_label(then),
+                after=_label(ran),
+                verdict=_verdict(rule, then, ran),
+                before_us=times[0].get(key),
+                after_us=times[1].get(key),
+            )
+        )
+    return found
+
+
+def problems_of(
+    before: StockRun, after: StockRun, points: Sequence[StockPoint], config_hash: str
+) -> list[str]:
+    """Return what keeps the deployed configuration from being proven."""
+    found = []
+    if not after.config_hashes:
+        found.append("NCCL did not load our plugin with this configuration")
+    elif after.config_hashes != [config_hash]:
+        others = " and ".join(after.config_hashes)
+        found.append(f"another configuration was loaded (content {others}, not {config_hash})")
+    if before.config_hashes:
+        found.append("the run without the plugin loaded it, too: nccl.conf may name it already")
+    if after.config_hashes and not points:
+        found.append("NCCL's log names no choice, so what ran is not known")
+    other = [point for point in points if point.verdict == "not as the rule says"]
+    if other:
+        found.append(
+            f"at {len(other)} of {_ruled(points)} points NCCL did not run the choice of the rule"
+        )
+    changed = sum(point.verdict == "changed" for point in points)
+    if changed:
+        found.append(f"at {changed} points without a rule something else ran than before")
+    return found
+
+
+def _ruled(points: Sequence[StockPoint]) -> int:
+    return sum(point.rule is not None for point in points)
+
+
+def _label(ran: object) -> str | None:
+    return ran.label if isinstance(ran, Choice) else None if ran is None else str(ran)
+
+
+def _verdict(rule: Choice | None, before: object, after: object) -> PointVerdict | None:
+    """Channels are not compared: NCCL takes fewer for small messages."""
+    if after is None:
+        return None
+    ran = after.without_channels() if isinstance(after, Choice) else after
+    if rule is not None:
+        return "as the rule says" if ran == rule.without_channels() else "not as the rule says"
+    if before is None:
+        return None
+    then = before.without_channels() if isinstance(before, Choice) else before
+    return "left alone" if ran == then else "changed"

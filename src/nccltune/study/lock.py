@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lock of a study: at most one measurement writes into it at a time."""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+
+from nccltune.model.errors import StudyError
+from nccltune.study.files import Study
+
+
+@contextlib.contextmanager
+def locked(study: Study) -> Iterator[None]:
+    """Hold a study for one measurement. Raises StudyError while another one holds it."""
+    path = study.path / ".sweep.lock"
+    try:
+        file = path.open("w")
+    except OSError as error:
+        raise StudyError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StudyError(
+                "another sweep is running on this study",
+                where=str(study.path),
+                hint="wait for it, or name another study with -o",
+            ) from None
+        yield

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a file of any kind that describes a node's hardware."""
+
+import re
+from pathlib import Path
+
+from nccltune.formats.topology.graph_xml import Graphs, read_graphs
+from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.formats.topology.nvidia_smi_matrix import looks_like_matrix, read_matrix, smi_topology
+from nccltune.formats.topology.xml_tree import MAX_BYTES, blank_comments
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Topology
+from nccltune.study.files import TOPOLOGY_FILES
+
+_HEAD = 1 << 16
+_HOW = "NCCL writes one: NCCL_TOPO_DUMP_FILE=topo.xml; or nvidia-smi topo -m > topo.txt"
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file, but at most one byte more than the limit.
+
+    Raises InputError.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint=_HOW) from None
+
+
+def load(data: bytes, source: str) -> Topology | Graphs:
+    """Return a topology or NCCL's graphs.
+
+    A topology is the XML of NCCL, RCCL or FlagCX, or the matrix of `nvidia-smi`. Raises InputError
+    if the data is none of these.
+    """
+    head = data[:_HEAD].decode("utf-8", errors="replace")
+    if looks_like_matrix(head):
+        return smi_topology(read_matrix(data, source))
+    if re.search(r"<graphs[\s>/]", blank_comments(head)):
+        return read_graphs(data, source)
+    return read_topology(data, source)
+
+
+def load_topology(path: Path) -> Topology:
+    """Return the topology in a file or in a study folder. Raises InputError."""
+    if path.is_dir():
+        for name in TOPOLOGY_FILES:
+            if (path / name).is_file():
+                return load_topology(path / name)
+        *others, last = TOPOLOGY_FILES
+        raise InputError(f"has no {', '.join(others)} or {last}", where=str(path), hint=_HOW)
+    found = load(read_file(path), str(path))
+    if isinstance(found, Graphs):
+        raise InputError(
+            "is a graph file: it has channels and no hardware", where=str(path), hint=_HOW
+        )
+    return found

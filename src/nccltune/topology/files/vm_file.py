@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A topology file for a virtual machine, from known facts about the host's PCI tree."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from nccltune.formats.topology.cpu_list import all_of
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Cpu, Dialect, Gpu, Net, Pci, Topology
+from nccltune.topology.hardware import bandwidth
+
+SPEEDS = {
+    1: "2.5 GT/s PCIe", 2: "5.0 GT/s PCIe", 3: "8.0 GT/s PCIe",
+    4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe",
+}  # fmt: skip
+"""Link speeds by PCIe generation, in the spelling of NCCL's table."""
+_BUS_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_SLOWEST_SWITCH_GB_PER_S = 3.0
+
+
+class Pcie(msgspec.Struct, frozen=True):
+    """A PCIe link: its generation and number of lanes."""
+
+    generation: int
+    width: int = 16
+
+
+def parse_pcie(text: str) -> Pcie:
+    """Return the link in a text such as `5`, `gen5` or `5x16`.
+
+    Raises InputError.
+    """
+    found = re.fullmatch(r"(?:gen)?([1-6])(?:\s*x\s*(1|2|4|8|12|16|32))?", text.strip().lower())
+    if found is None:
+        raise InputError(f"'{text}' is no PCIe link", hint="write it as 4, 5 or 5x16")
+    return Pcie(int(found.group(1)), int(found.group(2) or 16))
+
+
+def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
+    """Return a name (None if it is missing) and a bus id for each entry of a list.
+
+    A list is `0000:05:00.0,mlx5_0=0000:06:00.0`. Raises InputError.
+    """
+    found: list[tuple[str | None, str]] = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        name, sign, bus_id = word.rpartition("=")
+        bus_id = bus_id.lower()
+        bus_id = bus_id if bus_id.count(":") == 2 else f"0000:{bus_id}"
+        if _BUS_ID.fullmatch(bus_id) is None:
+            raise InputError(
+                f"'{word}' is no bus id", hint="write it as lspci -D does: 0000:05:00.0"
+            )
+        found.append((name if sign else None, bus_id))
+    taken = [bus_id for _, bus_id in found]
+    if len(set(taken)) < len(taken):
+        raise InputError("a bus id stands twice in the list", hint="each device has its own")
+    return found
+
+
+def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
+    """Return a topology with GPUs and NICs spread evenly over switches, and switches over CPUs.
+
+    Bus ids are placeholders; `with_bus_ids` replaces them. Raises InputError if the numbers do not
+    divide evenly.
+    """
+    for what, number, over, whom in (
+        ("switches", switches, cpus, "CPUs"), ("GPUs", gpus, switches, "switches"),
+    ):  # fmt: skip
+        if number < over or number % over:
+            raise InputError(
+                f"{number} {what} cannot be spread evenly over {over} {whom}",
+                hint="write the tree by hand, or give the matrix of nvidia-smi topo -m",
+            )
+    trees = []
+    for place in range(switches):
+        devices = [
+            Pci(bus_id=f"fff0:{index:02x}:00.0", class_code="0x030200", gpu=Gpu(index=index))
+            for index in _share(gpus, switches, place)
+        ] + [
+            Pci(
+                bus_id=f"fff1:{index:02x}:00.0", class_code="0x020000",
+                nets=(Net(name=f"nic{index}", index=index),),
+            )
+            for index in _share(nics, switches, place)
+        ]  # fmt: skip
+        bus_id = f"ffff:ff:{place + 1 & 31:02x}.{place + 1 >> 5}"
+        trees.append(Pci(bus_id=bus_id, class_code="0x060400", children=tuple(devices)))
+    return Topology(
+        source="options",
+        dialect=Dialect.SMI,
+        cpus=tuple(
+            Cpu(numa=numa, devices=tuple(trees[place] for place in _share(switches, cpus, numa)))
+            for numa in range(cpus)
+        ),
+    )
+
+
+def _share(number: int, parts: int, place: int) -> range:
+    """Return the indexes, in order, that one of `parts` equal groups has out of `number`."""
+    return range(number * place // parts, number * (place + 1) // parts)
+
+
+def with_bus_ids(
+    topology: Topology,
+    gpus: Sequence[tuple[str | None, str]],
+    nics: Sequence[tuple[str | None, str]],
+) -> tuple[Topology, list[str]]:
+    """Return the tree with real bus ids, and the names of NICs removed because they have none.
+
+    GPUs are matched by index (`nvidia-smi` and NCCL number them by bus id), NICs by name or else by
+    order. Raises InputError if a GPU has no bus id.
+    """
+    by_gpu = _by_number(_indices(topology), gpus, "GPU")
+    names = [net.name or "" for net in _nets(topology)]
+    by_name = {name: bus_id for name, bus_id in nics if name is not None}
+    unknown = sorted(set(by_name) - set(names))
+    if unknown:
+        raise InputError(
+            f"no NIC is called {unknown[0]!r}", hint=f"there are {', '.join(names) or 'none'}"
+        )
+    unnamed = [bus_id for name, bus_id in nics if name is None]
+    for name in names:
+        if name not in by_name and unnamed:
+            by_name[name] = unnamed.pop(0)
+    if unnamed:
+        raise InputError(
+            f"{len(nics)} NICs are given, and the tree has {len(names)}", hint="leave some out"
+        )
+
+    def changed(device: Pci) -> Pci | None:
+        if device.gpu is not None:
+            bus_id = by_gpu[device.gpu.index or 0]
+            return msgspec.structs.replace(device, bus_id=bus_id)
+        if device.nets:
+            found = by_name.get(device.nets[0].name or "")
+            return msgspec.structs.replace(device, bus_id=found) if found is not None else None
+        children = tuple(new for child in device.children if (new := changed(child)) is not None)
+        return msgspec.structs.replace(device, children=children) if children else None
+
+    return _map(topology, changed), [name for name in names if name not in by_name]
+
+
+def _by_number(
+    indices: Sequence[int], given: Sequence[tuple[str | None, str]], what: str
+) -> Mapping[int, str]:
+    if len(given) != len(indices):
+        raise InputError(
+            f"{len(given)} bus ids are given for {len(indices)} {what}s",
+            where="--gpus",
+            hint="nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader prints them in order",
+        )
+    ids = [bus_id for _, bus_id in given]
+    return dict(zip(sorted(indices), ids, strict=True))
+
+
+def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
+    """Return the tree with a speed and a width for every link.
+
+    Values of the file are kept if NCCL understands them; `pcie` replaces the others. Switches at
+    2.5 GT/s x1 belong to a virtual machine and get `pcie` too. Raises InputError if `pcie` is
+    needed and None.
+    """
+
+    def changed(device: Pci) -> Pci:
+        has_speed = bandwidth.pci_generation(device.speed) is not None
+        width = device.width if device.width and 0 < device.width <= 32 else None
+        made_up = bool(device.children) and (
+            bandwidth.pci(device).gb_per_s < _SLOWEST_SWITCH_GB_PER_S
+        )
+        if (not has_speed or width is None or made_up) and pcie is None:
+            raise InputError(
+                f"the link of {device.bus_id} is not known",
+                where=topology.source,
+                hint="say what links have that the file does not tell of: --pcie 5x16",
+            )
+        speed = device.speed
+        if pcie is not None and (not has_speed or made_up):
+            speed = SPEEDS[pcie.generation]
+        if pcie is not None and (width is None or made_up):
+            width = pcie.width
+        return msgspec.structs.replace(
+            device, speed=speed, width=width, class_code=_class(device),
+            children=tuple(changed(child) for child in device.children),
+        )  # fmt: skip
+
+    return _map(topology, changed)
+
+
+def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topology:
+    """Return the tree with the kind and affinity of every CPU.
+
+    The kind is that of `machine` if the tree has none and does not contradict it. NCCL adds the
+    kind only to CPUs above a rank's own GPUs. If ranks differ in it, each counts the other's CPU as
+    one more CPU. With a NIC that is no PCI device, no rank starts then (2.28.9, "internal error").
+
+    A NUMA node that the machine does not have gets the affinity of all CPUs. With `made_up` the
+    affinity in the tree is ignored, because it belongs to another machine.
+    """
+    if not machine.cpus:
+        return topology
+    affinities = {cpu.numa: cpu.affinity for cpu in machine.cpus}
+    every = all_of(mask for mask in affinities.values() if mask)
+    kind = machine.cpus[0]
+    cpus = []
+    for cpu in topology.cpus:
+        fits = cpu.arch == kind.arch and cpu.vendor in (None, kind.vendor)
+        known = kind if lacks_kind(cpu) and (cpu.arch is None or fits) else cpu
+        own = None if made_up else cpu.affinity
+        cpus.append(
+            msgspec.structs.replace(
+                cpu,
+                affinity=own or affinities.get(cpu.numa) or every,
+                arch=known.arch,
+                vendor=known.vendor,
+                family=known.family,
+                model=known.model,
+            )
+        )
+    return msgspec.structs.replace(topology, cpus=tuple(cpus))
+
+
+def lacks_kind(cpu: Cpu) -> bool:
+    """Return whether `ncclTopoAddCpu` misses an attribute of the CPU's kind (NCCL 2.28.9)."""
+    if cpu.arch != "x86_64":
+        return cpu.arch is None
+    numbers = cpu.family is None or cpu.model is None
+    return cpu.vendor is None or (cpu.vendor == "GenuineIntel" and numbers)
+
+
+def _class(device: Pci) -> str:
+    """Return a device's class. NCCL needs one for a device that is not in sysfs."""
+    if device.class_code is not None:
+        return device.class_code
+    if device.gpu is not None:
+        return "0x030200"
+    return "0x020000" if device.nets else "0x060400"
+
+
+def _map(topology: Topology, change: Callable[[Pci], Pci | None]) -> Topology:
+    cpus = []
+    for cpu in topology.cpus:
+        devices = tuple(new for device in cpu.devices if (new := change(device)) is not None)
+        cpus.append(msgspec.structs.replace(cpu, devices=devices))
+    return msgspec.structs.replace(topology, cpus=tuple(cpus))
+
+
+def _walk(topology: Topology) -> list[Pci]:
+    found = []
+    waiting = [device for cpu in topology.cpus for device in cpu.devices]
+    while waiting:
+        device = waiting.pop(0)
+        found.append(device)
+        waiting += device.children
+    return found
+
+
+def _indices(topology: Topology) -> list[int]:
+    return [device.gpu.index or 0 for device in _walk(topology) if device.gpu is not None]
+
+
+def _nets(topology: Topology) -> list[Net]:
+    """Return the first port of each NIC, by number."""
+    nets = [device.nets[0] for device in _walk(topology) if device.nets]
+    return sorted(nets, key=lambda net: net.index if net.index is not None else 1 << 30)

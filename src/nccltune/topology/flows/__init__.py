@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flows of a collective, and the link that limits it.
+
+expect.py       expected bandwidth of a collective, and its limiting link
+flows.py        amounts that each channel sends over each link
+loads.py        load that flows put on the links
+solve.py        max-min fair shares
+ceiling.py      from loads to the ceiling
+settings.py     settings that change flows
+calibration.py  cost of each kind of flow (calibration.json)
+derive.py       calibration from measurements
+measured.py     ceilings for the collectives and scales of a study
+what_if.py      effect of a hardware or settings change on the ceiling
+"""

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of a byte of each kind of flow on a link; every figure has a source.
+
+An efficiency is the share of a link's bandwidth, as NCCL books it, that a kind of flow reaches
+alone. Two figures are costs instead: GB/s of the other direction for each GB/s read. The defaults
+are in calibration.json. A calibration file of a user needs only the figures that it changes.
+"""
+
+import functools
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.topology.hardware.links import Link, LinkKind
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+
+Share = Annotated[float, msgspec.Meta(gt=0, le=2)]
+
+COSTS = ("read_request", "read_beside_peer_writes")
+"""The figures that are costs and not efficiencies."""
+
+
+class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A figure with its source.
+
+    `value` is above 1 only where NCCL books a link too low. `samples` is the number of timings
+    behind it; 0 if it was not measured with nccltune.
+    """
+
+    value: Share
+    source: str
+    samples: int = 0
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures by name. `name` identifies the calibration."""
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    values: dict[str, Figure]
+
+    def __getitem__(self, name: str) -> float:
+        """Return the value of a figure."""
+        return self.values[name].value
+
+    def cost(self, flow: FlowKind, link: LinkKind, *, through_intel: bool = False) -> float:
+        """Return GB/s of a link for each GB/s of a flow."""
+        return 1.0 / self._efficiency(flow, link, through_intel)
+
+    def _efficiency(self, flow: FlowKind, link: LinkKind, through_intel: bool) -> float:
+        name = _figure_of(flow, link)
+        value = 1.0 if name is None else self[name]
+        return value * (self["p2p_through_intel"] if through_intel and link in _PCI else 1.0)
+
+    def with_figures(self, name: str, figures: dict[str, Figure]) -> "Calibration":
+        """Return a calibration called `name` with some figures replaced."""
+        return Calibration(name=name, values={**self.values, **figures})
+
+
+_PCI = (LinkKind.PCI, LinkKind.SWITCH_TO_SWITCH)
+_BY_LINK = {
+    LinkKind.NVLINK: "nvlink",
+    LinkKind.CPU_TO_CPU: "between_cpus",
+    LinkKind.MEMORY: "host_memory",
+    LinkKind.NET: "network",
+}
+
+
+def _figure_of(flow: FlowKind, link: LinkKind) -> str | None:
+    if link in _PCI:
+        return None if flow in (FlowKind.NVLINK, FlowKind.NETWORK) else flow.value
+    return _BY_LINK.get(link)
+
+
+def figure_of(flow: FlowKind, link: Link) -> str:
+    """Return the name of the figure for a flow on a link; the flow's own name if there is none."""
+    return _figure_of(flow, link.kind) or flow.value
+
+
+@functools.cache
+def defaults() -> Calibration:
+    """Return the figures that ship with nccltune."""
+    data = resources.files("nccltune.topology.flows").joinpath("calibration.json").read_bytes()
+    return msgspec.json.decode(data, type=Calibration)
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Return the defaults, with the figures of a calibration file applied.
+
+    Raises InputError if the file cannot be read or names an unknown figure.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    try:
+        own = msgspec.json.decode(data, type=Calibration)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(
+            f"is no calibration: {error}",
+            where=str(path),
+            hint="make one: nccltune topo calibrate --from STUDY -o FILE",
+        ) from error
+    if own.schema_version > SCHEMA_VERSION:
+        raise InputError(
+            f"was written by a newer nccltune (schema {own.schema_version})",
+            where=str(path),
+            hint="update nccltune",
+        )
+    for name in own.values:
+        if name not in defaults().values:
+            raise InputError(
+                f"{name!r} is no figure of a calibration",
+                where=str(path),
+                hint=nearest(name, defaults().values),
+            )
+    return defaults().with_figures(own.name, own.values)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From flows to the ceiling of a collective: the full link and its loads."""
+
+from collections import defaultdict
+
+import msgspec
+
+from nccltune.model.choice import Algorithm
+from nccltune.topology.flows.calibration import Calibration
+from nccltune.topology.flows.flows import Flows
+from nccltune.topology.flows.loads import loads_of
+from nccltune.topology.flows.solve import Demand, max_min
+from nccltune.topology.hardware.links import Link
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.reach import Reach
+
+_DIGITS = 9
+_Place = tuple[int, str]
+"""The number of a role and the name of a link."""
+Channels = list[dict[_Place, dict[FlowKind, float]]]
+"""For each channel, by link and kind: GB/s of the link for each GB/s of the channel's rate."""
+
+
+class FullLink(msgspec.Struct, frozen=True, kw_only=True):
+    """The load of a link at the ceiling: GB/s by kind of flow, in the node called `role`."""
+
+    link: Link
+    role: str
+    by_kind: dict[FlowKind, float]
+
+    @property
+    def used(self) -> float:
+        """Return the load as a share of the bandwidth, where 1 is full."""
+        return sum(self.by_kind.values()) / self.link.gb_per_s if self.link.gb_per_s else 1.0
+
+
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
+    """The bandwidth that the links allow.
+
+    `channel_rates` are max-min fair. NCCL gives every channel the same share of the bytes, so the
+    slowest channel determines `busbw_gb_per_s`.
+    """
+
+    busbw_gb_per_s: float
+    algorithm: Algorithm
+    channels: int
+    channel_rates: tuple[float, ...]
+    bottleneck: FullLink
+    links: tuple[FullLink, ...]
+    """All links with a load, fullest first."""
+
+
+def ceiling(reach: Reach, flows: Flows, calibration: Calibration, *, pattern: int = 0) -> Ceiling:
+    """Return the ceiling of `flows`.
+
+    `pattern` is that of the tree search; 3 (plain tree) costs bandwidth. The nodes of a role are
+    equal, so one of each is solved. Channels with the same loads form one demand.
+    """
+    by_name = {link.name: link for link in reach.links}
+    loads: Channels = [{} for _ in range(flows.channels)]
+    for number, role in enumerate(flows.roles):
+        found = loads_of(role.parts, flows.channels, reach.links, calibration)
+        for channel, links in enumerate(found):
+            loads[channel].update({(number, name): kinds for name, kinds in links.items()})
+    alike: dict[tuple[tuple[_Place, float], ...], list[int]] = defaultdict(list)
+    for channel, places in enumerate(loads):
+        totals = {place: round(sum(kinds.values()), _DIGITS) for place, kinds in places.items()}
+        alike[tuple(sorted(totals.items()))].append(channel)
+    demands = [
+        Demand({_key(place): load for place, load in totals}, len(members))
+        for totals, members in alike.items()
+    ]
+    capacity = {_key(place): by_name[place[1]].gb_per_s for totals in alike for place, _ in totals}
+    shares = max_min(demands, capacity)
+    rates = [0.0] * flows.channels
+    for rate, members in zip(shares.rates, alike.values(), strict=True):
+        for channel in members:
+            rates[channel] = rate
+    slowest = min(range(len(demands)), key=lambda place: shares.rates[place])
+    pace = shares.rates[slowest] * _algorithm_efficiency(flows.algorithm, pattern, calibration)
+    full = _full_links(flows, loads, by_name, pace)
+    held = shares.held_by[slowest]
+    return Ceiling(
+        busbw_gb_per_s=pace * flows.channels,
+        algorithm=flows.algorithm,
+        channels=flows.channels,
+        channel_rates=tuple(rates),
+        bottleneck=full[held],
+        links=tuple(sorted(full.values(), key=lambda one: (-round(one.used, 6), one.link.name))),
+    )
+
+
+def _key(place: _Place) -> str:
+    """Return the solver's name for a link in a role."""
+    return f"{place[0]} {place[1]}"
+
+
+def _algorithm_efficiency(algorithm: Algorithm, pattern: int, calibration: Calibration) -> float:
+    if algorithm is Algorithm.TREE:
+        return calibration["tree"] * (calibration["plain_tree"] if pattern == 3 else 1.0)
+    return calibration["nvls"] if algorithm is Algorithm.NVLS else 1.0
+
+
+def _full_links(
+    flows: Flows, loads: Channels, by_name: dict[str, Link], pace: float
+) -> dict[str, FullLink]:
+    """Return every link's load by kind if all channels run at `pace` GB/s."""
+    totals: dict[_Place, dict[FlowKind, float]] = defaultdict(lambda: defaultdict(float))
+    for channel in loads:
+        for place, kinds in channel.items():
+            for kind, load in kinds.items():
+                totals[place][kind] += load * pace
+    return {
+        _key(place): FullLink(
+            link=by_name[place[1]], role=flows.roles[place[0]].words, by_kind=dict(kinds)
+        )
+        for place, kinds in totals.items()
+    }

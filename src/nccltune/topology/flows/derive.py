@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Efficiencies from measurements: the figures with which the model predicts what was measured.
+
+A ceiling is a maximum, so the best of several measurements counts: a link that carried a load once
+can carry it. Each measurement changes one figure, that of the kind which fills most of the
+bottleneck. The other figures are unchanged.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+import msgspec
+
+from nccltune.model.choice import Algorithm, Choice, Protocol
+from nccltune.model.collective import TUNED, Collective
+from nccltune.model.sample import Purpose, Sample
+from nccltune.model.topology import Topology
+from nccltune.topology.flows.calibration import Calibration, Figure
+from nccltune.topology.flows.expect import Expected, expect
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+
+LEAST_BYTES = 64 << 20
+"""Below this size latency matters too, so a bandwidth is no evidence about links."""
+_CREDIBLE = (0.5, 1.2)
+"""A figure outside this range is no efficiency: the limit was something else, or no link of the
+file."""
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """The best bus bandwidth of a collective with one algorithm at a scale, protocol Simple.
+
+    `samples` is the number of timings at `bytes`.
+    """
+
+    collective: Collective
+    algorithm: Algorithm
+    nodes: int
+    ranks: int
+    bytes: int
+    busbw_gb_per_s: float
+    samples: int
+
+    @property
+    def words(self) -> str:
+        """Return a description such as `all-reduce ring/simple at 1,024 MiB on 1 node`."""
+        nodes = f"{self.nodes} node" + ("s" if self.nodes > 1 else "")
+        size = f"{self.bytes >> 20:,} MiB"
+        return f"{self.collective.prose} {self.algorithm.value}/simple at {size} on {nodes}"
+
+
+class Derived(msgspec.Struct, frozen=True, kw_only=True):
+    """`calibration` with the derived figures.
+
+    `used` maps each derived figure to its observation. `left` lists the unused observations, each
+    with the reason.
+    """
+
+    calibration: Calibration
+    used: dict[str, Observation]
+    left: list[tuple[Observation, str]]
+
+
+def observations(samples: Iterable[Sample]) -> list[Observation]:
+    """Return the best bus bandwidth at large sizes for each collective, algorithm and scale.
+
+    Samples with wrong results and samples of proofs are left out.
+    """
+    times: dict[tuple[Collective, Algorithm, int, int], dict[int, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for sample in samples:
+        ran = sample.ran or (sample.choice if isinstance(sample.choice, Choice) else None)
+        if (
+            ran is None
+            or ran.protocol is not Protocol.SIMPLE
+            or sample.collective not in TUNED
+            or sample.bytes < LEAST_BYTES
+            or sample.nodes is None
+            or sample.ranks is None
+            or sample.ranks < 2
+            or sample.wrong
+            or sample.source.purpose is Purpose.VERIFY
+        ):
+            continue
+        key = (sample.collective, ran.algorithm, sample.nodes, sample.ranks)
+        times[key][sample.bytes].append(sample.time_us)
+    found = []
+    for (collective, algorithm, nodes, ranks), by_size in times.items():
+        best = max(
+            by_size,
+            key=lambda size: collective.busbw_gb_per_s(size, median(by_size[size]), ranks),
+        )
+        found.append(
+            Observation(
+                collective=collective,
+                algorithm=algorithm,
+                nodes=nodes,
+                ranks=ranks,
+                bytes=best,
+                busbw_gb_per_s=collective.busbw_gb_per_s(best, median(by_size[best]), ranks),
+                samples=len(by_size[best]),
+            )
+        )
+    return found
+
+
+def derive(
+    topology: Topology,
+    found: Sequence[Observation],
+    base: Calibration,
+    *,
+    name: str,
+    settings: Mapping[str, str] | None = None,
+    nccl_version: Version | None = None,
+) -> Derived:
+    """Return `base`, renamed to `name`, with the figures that follow from `found`.
+
+    Rings come first, because they depend on links alone. Then come trees and NVLS, whose own
+    efficiency explains the remaining difference. Fewer nodes come first, because they have fewer
+    kinds of flows.
+    """
+    result = base
+    used: dict[str, Observation] = {}
+    left: list[tuple[Observation, str]] = []
+    own = {key: value for key, value in (settings or {}).items() if key != "NCCL_ALGO"}
+
+    def predicted(one: Observation) -> Expected | None:
+        if one.ranks % one.nodes:
+            return None
+        answer = expect(
+            topology,
+            collective=one.collective,
+            nodes=one.nodes,
+            ranks_per_node=one.ranks // one.nodes,
+            settings={**own, "NCCL_ALGO": one.algorithm.value},
+            calibration=result,
+            nccl_version=nccl_version,
+        )
+        return answer if answer.algorithm is one.algorithm else None
+
+    for one in sorted(found, key=_order):
+        answer = predicted(one)
+        if answer is None:
+            left.append((one, "the model does not know it"))
+            continue
+        figure = _figure(one.algorithm, answer, used)
+        if figure in used and one.busbw_gb_per_s <= answer.busbw_gb_per_s:
+            left.append((one, f"below what {figure} allows already"))
+            continue
+        value = _value(figure, answer, one.busbw_gb_per_s, result)
+        if value is None or not _CREDIBLE[0] <= value <= _CREDIBLE[1]:
+            shown = "too far" if value is None else f"{value:.2f} would be no efficiency"
+            left.append((one, f"{shown}: something else sets the limit"))
+            continue
+        told = f"measured: {one.words} reached {one.busbw_gb_per_s:.4g} GB/s ({name})"
+        own_figure = Figure(round(value, 4), told, one.samples)
+        result = result.with_figures(name, {figure: own_figure})
+        used[figure] = one
+    return Derived(calibration=result, used=used, left=left)
+
+
+def _order(one: Observation) -> tuple[bool, int, int, float]:
+    return (one.algorithm is not Algorithm.RING, one.nodes, one.ranks, -one.busbw_gb_per_s)
+
+
+def _figure(algorithm: Algorithm, answer: Expected, used: Mapping[str, Observation]) -> str:
+    """Return the name of the figure that an observation determines."""
+    if algorithm is Algorithm.TREE:
+        return "plain_tree" if answer.plain_tree and "tree" in used else "tree"
+    if algorithm is Algorithm.NVLS:
+        return "nvls"
+    return answer.calibrated_by
+
+
+def _value(figure: str, answer: Expected, measured: float, base: Calibration) -> float | None:
+    """Return the value with which the model predicts `measured`; None if no value does."""
+    if figure in ("tree", "plain_tree", "nvls"):
+        return base[figure] * measured / answer.busbw_gb_per_s
+    ratio = measured / answer.busbw_gb_per_s
+    dominant = max(answer.load_by_kind, key=lambda kind: answer.load_by_kind[kind])
+    others = sum(load for kind, load in answer.load_by_kind.items() if kind is not dominant)
+    room = answer.capacity_gb_per_s - others * ratio
+    if room <= 0 or dominant is FlowKind.READ_REQUEST:
+        return None
+    return base[figure] * answer.load_by_kind[dominant] * ratio / room

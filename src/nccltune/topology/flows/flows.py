@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flows of a collective: the amount each channel sends over each link, for every role of node.
+
+Amounts are GB/s for each GB/s of bus bandwidth that a channel contributes. They hold for large
+sizes, where only bandwidth counts. All nodes have the same hardware. Nodes with the same traffic
+form one *role*, so the work does not grow with the number of nodes.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.formats.topology.graph_xml import Pattern
+from nccltune.model.choice import Algorithm
+from nccltune.model.collective import Collective
+from nccltune.topology.flows.loads import FlowLoad
+from nccltune.topology.hardware.links import LinkKind
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.reach import Leg, Reach, Route
+from nccltune.topology.nccl_model.search import Searched, SearchResult
+from nccltune.topology.nccl_model.search_goal import Ring
+from nccltune.topology.nccl_model.trees import Place, places
+
+
+class Role(msgspec.Struct, frozen=True):
+    """Nodes with the same traffic: a description, their number, and the loads of their links."""
+
+    words: str
+    count: int
+    parts: tuple[FlowLoad, ...]
+
+
+class Flows(msgspec.Struct, frozen=True):
+    """A collective with one algorithm, in the nodes of each role.
+
+    `channels` is the number of channels, which have equal shares.
+    """
+
+    algorithm: Algorithm
+    channels: int
+    roles: tuple[Role, ...]
+
+
+def algorithms(
+    collective: Collective, reach: Reach, nodes: int, *, nvls: bool | None
+) -> list[Algorithm]:
+    """Return the algorithms that NCCL may use and this model knows.
+
+    Ring for all five collectives, tree for all-reduce, and NVLS for all-reduce within one node of
+    Hopper or later GPUs with NVSwitches (since NCCL 2.17).
+    """
+    found = [Algorithm.RING]
+    if collective is Collective.ALLREDUCE:
+        found.append(Algorithm.TREE)
+        hopper = all(gpu.sm >= 90 for gpu in reach.gpus)
+        if nodes == 1 and nvls is not False and reach.nvswitch and hopper and len(reach.gpus) > 2:
+            found.append(Algorithm.NVLS)
+    return found
+
+
+def flows(
+    reach: Reach,
+    searched: Searched,
+    *,
+    collective: Collective,
+    algorithm: Algorithm,
+    nodes: int,
+    channels: int,
+) -> Flows:
+    """Return the flows of `collective` on `nodes` nodes with `channels` connected channels.
+
+    `algorithm` must be one of `algorithms`. All flows of a channel run at one rate, and every
+    channel has the same share of the bytes.
+    """
+    ranks = nodes * len(reach.gpus)
+    if algorithm is Algorithm.NVLS:
+        return _nvls(reach, ranks, channels)
+    if algorithm is Algorithm.TREE:
+        return _tree(reach, searched.tree, nodes, channels, collective.bus_factor(ranks))
+    return _ring(reach, searched.ring, nodes, channels)
+
+
+def _ring(reach: Reach, found: SearchResult, nodes: int, channels: int) -> Flows:
+    """Return the flows of a ring. Each hop carries the bus bandwidth, for all five collectives.
+
+    In broadcast and reduce one hop carries nothing; this does not change the maximum over the hops.
+    """
+    rings = [found.rings[number % found.channels] for number in range(channels)]
+    if nodes == 1:
+        parts = [
+            part
+            for number, ring in enumerate(rings)
+            for a, b in zip(ring.gpus, (*ring.gpus[1:], ring.gpus[0]), strict=True)
+            for part in _parts(number, reach.gpu_gpu[a][b], 1.0)
+        ]
+        return Flows(Algorithm.RING, channels, (Role("node", 1, tuple(parts)),))
+    swaps = found.cross_nic == 2 and channels % 2 == 0
+    if not swaps:
+        return Flows(Algorithm.RING, channels, (Role("node", nodes, _through(reach, rings)),))
+    # With crossed NICs every second node swaps its channels in pairs (`connect.cc`).
+    swapped = [rings[number ^ 1] for number in range(channels)]
+    roles = [Role("even node", (nodes + 1) // 2, _through(reach, rings))]
+    roles.append(Role("odd node", nodes // 2, _through(reach, swapped)))
+    return Flows(Algorithm.RING, channels, tuple(roles))
+
+
+def _through(reach: Reach, rings: Sequence[Ring]) -> tuple[FlowLoad, ...]:
+    """Return the flows from the NIC in, through all GPUs, to the NIC out."""
+    parts: list[FlowLoad] = []
+    for number, ring in enumerate(rings):
+        assert ring.net_in is not None
+        assert ring.net_out is not None
+        parts += _parts(number, reach.net_gpu[ring.net_in][ring.gpus[0]], 1.0)
+        for a, b in zip(ring.gpus, ring.gpus[1:], strict=False):
+            parts += _parts(number, reach.gpu_gpu[a][b], 1.0)
+        parts += _parts(number, reach.gpu_net[ring.gpus[-1]][ring.net_out], 1.0)
+    return tuple(parts)
+
+
+class _Ends(NamedTuple):
+    """Chain positions of the GPUs that connect to the parent, first and second child node."""
+
+    parent: int
+    first: int
+    second: int
+
+
+def _ends(pattern: Pattern) -> _Ends:
+    """Return the positions that `ncclTopoPreset` uses (`connect.cc`)."""
+    first = 0 if pattern is Pattern.TREE else 1
+    return _Ends(0, first, 1 if pattern is Pattern.SPLIT_TREE else 0)
+
+
+def _tree(reach: Reach, found: SearchResult, nodes: int, channels: int, factor: float) -> Flows:
+    """Return the flows of a tree: reduce up, broadcast down. Edges carry the buffer once each way.
+
+    The first half of the channels uses one tree of nodes, the second half the other tree.
+    """
+    amount = 1.0 / factor
+    rings = [found.rings[number % found.channels] for number in range(channels)]
+    chain = [
+        part
+        for number, ring in enumerate(rings)
+        for a, b in zip(ring.gpus, ring.gpus[1:], strict=False)
+        for way in (reach.gpu_gpu[a][b], reach.gpu_gpu[b][a])
+        for part in _parts(number, way, amount)
+    ]
+    if nodes == 1:
+        return Flows(Algorithm.TREE, channels, (Role("node", 1, tuple(chain)),))
+    ends = _ends(found.pattern)
+    roles = []
+    for (one, other), count in places(nodes).items():
+        outside = [
+            part
+            for number, ring in enumerate(rings)
+            for part in _edges(
+                reach, number, ring, one if number < channels / 2 else other, ends, amount
+            )
+        ]
+        words = f"node ({one.words} and {other.words})"
+        roles.append(Role(words, count, (*chain, *outside)))
+    return Flows(Algorithm.TREE, channels, tuple(roles))
+
+
+def _edges(
+    reach: Reach, number: int, ring: Ring, place: Place, ends: _Ends, amount: float
+) -> list[FlowLoad]:
+    """Return a node's flows to other nodes in one channel, in both directions.
+
+    The first GPU of the chain uses the channel's first NIC, other GPUs the second
+    (`ncclTopoGetNetDev`).
+    """
+    parts: list[FlowLoad] = []
+    for is_there, end in zip(place, ends, strict=True):
+        if not is_there:
+            continue
+        gpu = ring.gpus[min(end, len(ring.gpus) - 1)]
+        net = ring.net_in if end == 0 else ring.net_out
+        assert net is not None
+        parts += _parts(number, reach.gpu_net[gpu][net], amount)
+        parts += _parts(number, reach.net_gpu[net][gpu], amount)
+    return parts
+
+
+def _nvls(reach: Reach, ranks: int, channels: int) -> Flows:
+    """Return the flows of NVLS, where the NVSwitches reduce and multicast.
+
+    Every GPU sends its whole buffer, and then the reduced part that it owns. It receives that part
+    and then the whole buffer (`all_reduce.h`, NVLS).
+    """
+    amount = (1.0 + 1.0 / ranks) / (2 * (ranks - 1) / ranks)
+    parts = tuple(
+        FlowLoad(channel, Leg(FlowKind.NVLINK, (number,)), amount)
+        for channel in range(channels)
+        for number, link in enumerate(reach.links)
+        if link.kind is LinkKind.NVLINK
+    )
+    return Flows(Algorithm.NVLS, channels, (Role("node", 1, parts),))
+
+
+def _parts(channel: int, way: Route, amount: float) -> list[FlowLoad]:
+    return [FlowLoad(channel, leg, amount) for leg in way.legs if leg.links]

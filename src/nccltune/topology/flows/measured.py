@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ceilings of each collective and scale of a study, from its topology."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from nccltune.analyze.expected import Expectation
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError, NccltuneError
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from nccltune.model.topology import Topology
+from nccltune.topology.flows.calibration import Calibration
+from nccltune.topology.flows.expect import Expected, expect
+from nccltune.topology.flows.settings import READ
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+
+
+class TopologyExpectations(NamedTuple):
+    """The ceilings, and sentences on why other collectives and scales have none."""
+
+    expectations: list[Expectation]
+    silent: list[str]
+
+
+def expectations(
+    topology: Topology,
+    platform: Platform,
+    asked: Iterable[tuple[Collective, Scale]],
+    calibration: Calibration | None = None,
+) -> TopologyExpectations:
+    """Return the ceiling of every collective and scale with the settings of the platform.
+
+    `calibration` None is the default efficiencies. Emulated nodes have no expectation, because the
+    file does not describe them. Left out are scales whose nodes have different numbers of ranks,
+    and collectives that consist of send and receive.
+    """
+    found: list[Expectation] = []
+    silent: dict[str, None] = {}
+    if platform.emulated_nodes:
+        return TopologyExpectations([], [])
+    settings = {name: value for name, value in platform.settings.items() if name in READ}
+    for collective, scale in dict.fromkeys(asked):
+        if not collective.tuned or scale.ranks % scale.nodes:
+            continue
+        try:
+            made = expect(
+                topology,
+                collective=collective,
+                nodes=scale.nodes,
+                ranks_per_node=scale.ranks // scale.nodes,
+                settings=settings,
+                calibration=calibration,
+                nccl_version=version_of(platform.nccl_version),
+            )
+        except InputError as error:
+            silent[_sentence(error)] = None
+            continue
+        found.append(
+            Expectation(
+                collective=collective,
+                scale=scale,
+                busbw_gb_per_s=made.busbw_gb_per_s,
+                limit=limit(made),
+                hoped_gb_per_s=made.nccl_busbw_gb_per_s,
+                sure=made.sure,
+            )
+        )
+    return TopologyExpectations(found, list(silent))
+
+
+def limit(made: Expected) -> str:
+    """Return the limiting link: `GPU0 -> NVS (360 GB/s) is full with GPU to GPU over NVLink`."""
+    state = "full" if made.used > 0.995 else f"{100 * made.used:.0f} % full"
+    return f"{made.bottleneck} ({made.capacity_gb_per_s:.3g} GB/s) is {state} with {_kinds(made)}"
+
+
+def _kinds(made: Expected) -> str:
+    kinds = sorted(made.load_by_kind.items(), key=lambda item: -item[1])
+    shown = [item for item in kinds if item[1] >= 0.02 * made.capacity_gb_per_s] or kinds[:1]
+    return " and ".join(_words(shown))
+
+
+def _words(kinds: list[tuple[FlowKind, float]]) -> Iterator[str]:
+    for kind, rate in kinds:
+        yield kind.prose if len(kinds) == 1 else f"{kind.prose} ({rate:.3g})"
+
+
+def version_of(text: str | None) -> tuple[int, int, int] | None:
+    """Return the numbers of a version such as `2.28.9`; None if it is unknown."""
+    parts = (text or "").split(".")
+    if len(parts) < 3 or not all(part.isdecimal() for part in parts[:3]):
+        return None
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def _sentence(error: NccltuneError) -> str:
+    return error.message

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The effect of a change on the ceiling, and the commands that verify it."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from nccltune.model.choice import Algorithm
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Topology
+from nccltune.topology.flows.calibration import Calibration
+from nccltune.topology.flows.expect import Expected, expect
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.rebuild import nets_of
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change of NCCL settings, hardware or the number of nodes; `words` describe it."""
+
+    words: str
+    settings: dict[str, str] = {}
+    hardware: Callable[[Topology], Topology] | None = None
+    nodes: int | None = None
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """The platform as it is now, and the collective in question."""
+
+    topology: Topology
+    collective: Collective = Collective.ALLREDUCE
+    nodes: int = 1
+    ranks_per_node: int | None = None
+    settings: dict[str, str] = {}
+    calibration: Calibration | None = None
+    nccl_version: Version | None = None
+
+    def expected(self) -> Expected:
+        """Return the ceiling of the case."""
+        return expect(
+            self.topology,
+            collective=self.collective,
+            nodes=self.nodes,
+            ranks_per_node=self.ranks_per_node,
+            settings=self.settings,
+            calibration=self.calibration,
+            nccl_version=self.nccl_version,
+        )
+
+    def changed(self, change: Change) -> "Case":
+        """Return the case with a change applied."""
+        return msgspec.structs.replace(
+            self,
+            topology=change.hardware(self.topology) if change.hardware else self.topology,
+            settings={**self.settings, **change.settings},
+            nodes=change.nodes or self.nodes,
+        )
+
+
+class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The ceiling after a change.
+
+    `gain` is the new ceiling over the present one. `confirm` are the commands that verify it. It is
+    empty if either ceiling rests on assumptions, because such a gain is no recommendation.
+    """
+
+    change: Change
+    expected: Expected
+    gain: float
+    confirm: tuple[str, ...]
+
+
+def what_if(case: Case, changes: Sequence[Change]) -> tuple[Expected, list[WhatIfResult]]:
+    """Return the present ceiling, and the result of each change alone.
+
+    Raises InputError as `expect` does.
+    """
+    now = case.expected()
+    answers = []
+    for change in changes:
+        after = case.changed(change)
+        found = after.expected()
+        answers.append(
+            WhatIfResult(
+                change=change,
+                expected=found,
+                gain=found.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0,
+                confirm=commands(case, change, now.ranks_per_node)
+                if now.sure and found.sure
+                else (),
+            )
+        )
+    return now, answers
+
+
+def answerable(case: Case, changes: Sequence[Change]) -> tuple[list[Change], list[str]]:
+    """Return the changes that have an answer, and sentences with the reason for the others."""
+    fine: list[Change] = []
+    reasons: dict[str, list[str]] = {}
+    for change in changes:
+        try:
+            case.changed(change).expected()
+        except InputError as error:
+            reasons.setdefault(error.message, []).append(change.words)
+        else:
+            fine.append(change)
+    return fine, [f"{'; '.join(words)}: no answer, {why}" for why, words in reasons.items()]
+
+
+def together(changes: Sequence[Change]) -> Change:
+    """Return one change that applies all changes in their order."""
+    changes = tuple(changes)
+
+    def hardware(topology: Topology) -> Topology:
+        for change in changes:
+            topology = change.hardware(topology) if change.hardware else topology
+        return topology
+
+    settings: dict[str, str] = {}
+    for change in changes:
+        settings.update(change.settings)
+    nodes = next((change.nodes for change in reversed(changes) if change.nodes), None)
+    plugged = any(change.hardware for change in changes)
+    return Change("all of these", settings, hardware if plugged else None, nodes)
+
+
+def worth_asking(case: Case, now: Expected) -> list[Change]:
+    """Return the settings that could matter on this platform, for a user who names none."""
+    found: list[Change] = []
+    nets = [net for net in nets_of(case.topology) if net.index is not None or net.name]
+    if case.nodes > 1 and any(net.gdr for net in nets):
+        reads = FlowKind.GDR_READ in now.flows_gb_per_s
+        words = "GPUDirect reads off" if reads else "GPUDirect reads on"
+        found.append(Change(words, {"NCCL_NET_GDR_READ": "0" if reads else "1"}))
+    kinds = now.flows_gb_per_s.keys()
+    if kinds & {FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET}:
+        found.append(Change("no P2P: through host memory", {"NCCL_P2P_LEVEL": "LOC"}))
+    if kinds & {FlowKind.GPU_TO_HOST} and FlowKind.HOST_TO_GPU in kinds:
+        found.append(Change("P2P at any distance", {"NCCL_P2P_LEVEL": "SYS"}))
+    if case.collective is Collective.ALLREDUCE:
+        found += [
+            Change(f"{one.value} instead of {now.algorithm.value}", {"NCCL_ALGO": one.value})
+            for one in now.alternatives
+            if one in (Algorithm.RING, Algorithm.TREE)
+        ]
+    names = list(dict.fromkeys(net.name for net in nets if net.name and net.gdr))
+    if case.nodes > 1 and len(names) > 1:
+        half = names[: len(names) // 2]
+        found.append(Change(f"{len(half)} of {len(names)} NICs", {"NCCL_IB_HCA": _exactly(half)}))
+    return found
+
+
+def _exactly(names: Sequence[str]) -> str:
+    return "=" + ",".join(names)
+
+
+def commands(case: Case, change: Change, gpus: int) -> tuple[str, ...]:
+    """Return the shell commands that verify a change.
+
+    Settings are A/B-tested in alternating runs of one command. Hardware has to be changed by hand,
+    so it is measured before and after. Several nodes are started by Slurm, with `gpus` ranks on
+    each; users of another launcher replace that option.
+    """
+
+    def started(nodes: int) -> str:
+        return f" --launcher slurm --nodes {nodes} --gpus {gpus}" if nodes > 1 else ""
+
+    if change.hardware or change.nodes:
+        sizes = f"--collectives {case.collective.value} --sizes 256M-1G"
+        after = change.nodes or case.nodes
+        return (
+            f"nccltune sweep -o studies/before {sizes}{started(case.nodes)}",
+            f"nccltune sweep -o studies/after {sizes}{started(after)}",
+        )
+    words = shlex.join(f"{name}={value}" for name, value in change.settings.items())
+    alone = f" -g {gpus}" if case.nodes == 1 else ""
+    program = f"{PROGRAMS[case.collective]} -b 1G -e 4G -f 2{alone}"
+    return (f"nccltune ab {words}{started(case.nodes)} -- {program}",)
+
+
+PROGRAMS: Mapping[Collective, str] = {
+    Collective.ALLREDUCE: "all_reduce_perf",
+    Collective.ALLGATHER: "all_gather_perf",
+    Collective.REDUCESCATTER: "reduce_scatter_perf",
+    Collective.BROADCAST: "broadcast_perf",
+    Collective.REDUCE: "reduce_perf",
+}
+"""The nccl-tests program of each collective."""

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hardware changes for what-if: move a NIC, add a switch."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Cpu, Pci, Topology
+from nccltune.topology.hardware.rebuild import devices_of, rebuilt
+
+NEW_SWITCH = "new-switch"
+"""The bus id of an added switch. The second one is `new-switch-2`."""
+
+
+def move_nic(topology: Topology, nic: str, place: str) -> Topology:
+    """Return the topology with a NIC (a port's name or a bus id) at another place.
+
+    `place` is a switch's bus id, a CPU (`CPU0`), or a GPU (`GPU0`) for the place beside it. Raises
+    InputError for a device that the file does not have.
+    """
+    device = _device(topology, nic)
+    if not device.nets:
+        raise InputError(f"{nic} is no NIC", where=topology.source, hint=_names(topology))
+    taken = _without(topology, [device])
+    return _placed(taken, [device], _parent_of(topology, place))
+
+
+def add_switch(topology: Topology, place: str, names: Sequence[str]) -> Topology:
+    """Return the topology with a new PCIe switch at `place` and the devices `names` below it.
+
+    Its uplink is as fast as the fastest of their links. Raises InputError as `move_nic` does.
+    """
+    devices = [_device(topology, name) for name in names]
+    if not devices:
+        raise InputError("a switch with nothing below it changes nothing", where=place)
+    fastest = max(devices, key=lambda one: (_rate(one), one.width or 0))
+    taken = {one.bus_id for one in devices_of(topology)}
+    number = 1
+    name = NEW_SWITCH
+    while name in taken:
+        number += 1
+        name = f"{NEW_SWITCH}-{number}"
+    switch = Pci(
+        bus_id=name,
+        class_code="0x060400",
+        speed=fastest.speed,
+        width=fastest.width,
+        children=tuple(devices),
+    )
+    return _placed(_without(topology, devices), [switch], _parent_of(topology, place))
+
+
+def _rate(device: Pci) -> float:
+    """Return the number before GT/s in a link speed."""
+    text = (device.speed or "").partition(" ")[0]
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _names(topology: Topology) -> str:
+    nets = [net.name or device.bus_id for device in devices_of(topology) for net in device.nets]
+    return "NICs here: " + (" ".join(nets) or "none")
+
+
+def _device(topology: Topology, name: str) -> Pci:
+    """Return a device by bus id, `GPUn` or port name."""
+    for device in devices_of(topology):
+        ports = [net.name for net in device.nets]
+        index = device.gpu.index if device.gpu is not None else None
+        if name in (device.bus_id, *ports) or (index is not None and name == f"GPU{index}"):
+            return device
+    known = [
+        f"GPU{device.gpu.index}" if device.gpu is not None else port
+        for device in devices_of(topology)
+        for port in [*(net.name or device.bus_id for net in device.nets), ""]
+        if device.gpu is not None or port
+    ]
+    raise InputError(
+        f"no device {name!r}", where=topology.source, hint="devices here: " + " ".join(known)
+    )
+
+
+class _Parent(msgspec.Struct, frozen=True):
+    """The parent of a device: a switch, or the CPU at an index."""
+
+    bus_id: str | None = None
+    cpu: int | None = None
+
+
+def _parent_of(topology: Topology, place: str) -> _Parent:
+    """Return the parent that `place` names."""
+    for number, cpu in enumerate(topology.cpus):
+        if place == f"CPU{number if cpu.numa is None or cpu.numa < 0 else cpu.numa}":
+            return _Parent(cpu=number)
+    for device in devices_of(topology):
+        if device.bus_id == place and device.gpu is None and not device.nets:
+            return _Parent(bus_id=place)
+    if not place.startswith("GPU"):
+        switches = [
+            device.bus_id
+            for device in devices_of(topology)
+            if device.gpu is None and not device.nets
+        ]
+        raise InputError(
+            f"{place!r} is no place for a device",
+            where=topology.source,
+            hint=" ".join([*switches, "CPU0", "GPU0 (beside it)"]),
+        )
+    beside = _device(topology, place)
+    for number, cpu in enumerate(topology.cpus):
+        if beside in cpu.devices:
+            return _Parent(cpu=number)
+    for device in devices_of(topology):
+        if beside in device.children:
+            return _Parent(bus_id=device.bus_id)
+    raise AssertionError("a device of the tree has a parent")
+
+
+def _without(topology: Topology, devices: Sequence[Pci]) -> Topology:
+    gone = {device.bus_id for device in devices}
+    return rebuilt(topology, lambda one: None if one.bus_id in gone else one)
+
+
+def _placed(topology: Topology, devices: Sequence[Pci], parent: _Parent) -> Topology:
+    replace = msgspec.structs.replace
+    if parent.cpu is not None:
+        cpus = list(topology.cpus)
+        cpu: Cpu = cpus[parent.cpu]
+        cpus[parent.cpu] = replace(cpu, devices=(*cpu.devices, *devices))
+        return replace(topology, cpus=tuple(cpus))
+
+    def each(one: Pci) -> Pci:
+        if one.bus_id != parent.bus_id:
+            return one
+        return replace(one, children=(*one.children, *devices))
+
+    return rebuilt(topology, each)

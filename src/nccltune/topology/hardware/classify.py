@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL's kind of a PCI device, from its class and ids (`graph/topo.cc`)."""
+
+from enum import StrEnum
+
+from nccltune.model.topology import NvLink, Pci
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.gpu_models import model_of
+from nccltune.topology.hardware.links import NodeKind
+
+_GPU_CLASSES = ("0x03", "0x1200")
+_GPU_VENDORS = (None, "0x10de", "0x1002")
+
+
+class PciKind(StrEnum):
+    """The kind of a PCI device. NCCL ignores devices of kind `OTHER`."""
+
+    SWITCH = "switch"
+    GPU = "GPU"
+    NIC = "NIC"
+    OTHER = "other"
+
+
+def device_of(device: Pci, has_gpus: bool) -> PciKind:
+    """Return the kind of a device.
+
+    `has_gpus` is True if the file names its GPUs, as a dump does. Then other devices of their class
+    are `OTHER`, because NCCL ignores GPUs that it does not use.
+    """
+    if device.gpu is not None:
+        return PciKind.GPU
+    if device.nets:
+        return PciKind.NIC
+    code = device.class_code or ""
+    if code.startswith(_GPU_CLASSES):
+        # RCCL also drives class 0x1200, processing accelerators.
+        is_gpu = not has_gpus and device.vendor in _GPU_VENDORS
+        return PciKind.GPU if is_gpu else PciKind.OTHER
+    if code.startswith("0x02"):
+        # In a dump a NIC without a port is one that NCCL does not use.
+        return PciKind.OTHER if has_gpus else PciKind.NIC
+    if code.startswith("0x0680"):
+        return PciKind.OTHER
+    if not code and not device.children:
+        # NCCL asks the machine for the class; here the device id stands in for it.
+        if model_of(device) is not None:
+            return PciKind.OTHER if has_gpus else PciKind.GPU
+        if _is_nic(device):
+            return PciKind.OTHER if has_gpus else PciKind.NIC
+    # NCCL treats a device of unknown class as a switch.
+    return PciKind.SWITCH
+
+
+def _is_nic(device: Pci) -> bool:
+    """Return whether a device id is that of an RDMA NIC: NVIDIA (Mellanox) or AWS EFA."""
+    vendor, number = (device.vendor or "").lower(), (device.device or "").lower()
+    return vendor == "0x15b3" or (vendor == "0x1d0f" and number.startswith("0xefa"))
+
+
+def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:
+    """Return the kind of device at the other end of an NVLink.
+
+    Without a class it is a GPU if a GPU has the target's bus id, else a switch. NCCL asks the
+    machine instead, and treats a target that it does not find as a switch.
+    """
+    code = link.target_class
+    if code is None:
+        return NodeKind.GPU if is_gpu else NodeKind.NVS
+    if code.startswith(_GPU_CLASSES):
+        return NodeKind.GPU
+    return NodeKind.CPU if code.startswith("0x068001") else NodeKind.NVS
+
+
+def broadcom_level(device: Pci, level: int, version: Version | None = None) -> int:
+    """Return the generation of a Broadcom switch that appears as two levels (`getBcmGen`).
+
+    `level` is the level that `device` is tested for: upper (0) or lower (1). The result is 0 for
+    any other device.
+    """
+    ids = [
+        _hex(text)
+        for text in (
+            device.vendor, device.device, device.subsystem_vendor, device.subsystem_device
+        )
+    ]  # fmt: skip
+    if any(value is None for value in ids) or device_of(device, True) is not PciKind.SWITCH:
+        return 0
+    vendor, chip, sub_vendor, sub_device = (value or 0 for value in ids)
+    if vendor != 0x1000:
+        return 0
+    page = sub_device & 0xF000
+    if chip == 0xC010 and sub_vendor == 0x1000 and page == 0xA000:
+        return 4
+    gen5 = version is None or version >= (2, 20, 0)
+    if gen5 and chip == 0xC030 and sub_vendor == 0x1000 and page == level * 0x1000:
+        return 5
+    return 0
+
+
+def _hex(text: str | None) -> int | None:
+    try:
+        return int(text, 16) if text is not None else None
+    except ValueError:
+        return None

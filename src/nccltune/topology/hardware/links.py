@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directed links of one or more nodes, each with its bandwidth and its derivation."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class NodeKind(StrEnum):
+    """The kind of a vertex, with NCCL's names (`graph/topo.h`)."""
+
+    GPU = "GPU"
+    PCI = "PCI"
+    NVS = "NVS"
+    CPU = "CPU"
+    NIC = "NIC"
+    NET = "NET"
+    MEMORY = "MEM"
+    """Host memory of a CPU. NCCL's search does not book it, but transfers through the host load
+    it."""
+
+
+class LinkKind(StrEnum):
+    """The kind of a link."""
+
+    PCI = "PCI"
+    NVLINK = "NVL"
+    C2C = "C2C"
+    SWITCH_TO_SWITCH = "PCILINK"
+    CPU_TO_CPU = "SYS"
+    MEMORY = "MEM"
+    NET = "NET"
+    FABRIC = "FABRIC"
+
+
+class Vertex(msgspec.Struct, frozen=True, kw_only=True):
+    """A device of a node.
+
+    `name` is unique in its LinkGraph and readable: `GPU0`, `PCI 0000:0a:00.0`, `CPU0`, `NET
+    mlx5_0`; with several nodes `node1/GPU0`.
+    """
+
+    name: str
+    kind: NodeKind
+    node: int = 0
+    """The number of its host in the graph, from 0."""
+    bus_id: str | None = None
+    numa: int | None = None
+    index: int | None = None
+    sm: int | None = None
+    """The compute capability of a GPU; 90 is 9.0."""
+    gdr: bool | None = None
+    """Whether a GPU or a NIC port supports GPUDirect RDMA; None if unknown."""
+    arch: str | None = None
+    """The architecture and vendor of a CPU, in the spelling of the file."""
+    vendor: str | None = None
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """One direction of a link.
+
+    `how` describes how the bandwidth was derived: "Gen5 x16", "width 0 read as 16", "link_speed ''
+    read as Gen3". `sure` is False where NCCL guesses.
+    """
+
+    source: str
+    target: str
+    kind: LinkKind
+    gb_per_s: float
+    how: str
+    sure: bool = True
+    upper_bound: bool = False
+    """The bandwidth is a guess and may be too high: an unknown width or NIC speed."""
+
+    @property
+    def name(self) -> str:
+        """Return `GPU0 -> PCI 0000:0a:00.0`, unique in the graph.
+
+        A C2C link has the suffix ` (C2C)`, because it may join the same vertices as a PCI link.
+        """
+        kind = " (C2C)" if self.kind is LinkKind.C2C else ""
+        return f"{self.source} -> {self.target}{kind}"
+
+
+class LinkGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """Vertices and directed links. Every link has a twin in the other direction."""
+
+    vertices: tuple[Vertex, ...]
+    links: tuple[Link, ...]

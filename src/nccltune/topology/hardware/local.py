@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The assignment of NICs to GPUs, as in NCCL (`ncclTopoGetLocalNet`, 2.19 to 2.30.7)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from nccltune.model.choice import MAX_CHANNELS
+
+
+class Reaching(Protocol):
+    """A route: its path type and its bandwidth."""
+
+    @property
+    def kind(self) -> int: ...  # noqa: D102
+    @property
+    def gb_per_s(self) -> float: ...  # noqa: D102
+
+
+def nearest(ways: Sequence[Reaching]) -> list[int]:
+    """Return the indexes of the best routes: highest bandwidth first, then the lowest path type."""
+    if not ways:
+        return []
+    best = max(ways, key=lambda way: (way.gb_per_s, -way.kind))
+    return [
+        number
+        for number, way in enumerate(ways)
+        if way.gb_per_s == best.gb_per_s and way.kind == best.kind
+    ]
+
+
+def local_nets(
+    gpu: int,
+    gpu_net: Sequence[Sequence[Reaching]],
+    net_gpu: Sequence[Sequence[Reaching]],
+    indexes: Sequence[int],
+    *,
+    among_sharing: bool = True,
+) -> list[int]:
+    """Return the NICs of a GPU in the order of its channels, each once.
+
+    `indexes` are the NVML indexes of the GPUs. GPUs that share NICs distribute them among each
+    other (`NCCL_NETDEVS_POLICY=AUTO`), each from its own start. The start is the GPU's NVML index,
+    and since NCCL 2.30.7 that index modulo the number of sharing GPUs (`among_sharing`).
+    """
+    near = nearest(gpu_net[gpu])
+    if not near:
+        return []
+    sharing = len(nearest(net_gpu[near[0]]))
+    each = -(-len(near) // sharing)
+    start = indexes[gpu] % sharing if among_sharing else indexes[gpu]
+    if len(near) & (len(near) - 1) == 0:
+        start = _mirrored(start, len(near))
+    return list(dict.fromkeys(near[(start + channel) % len(near)] for channel in range(each)))
+
+
+def local_gpu(
+    net: int,
+    gpu_net: Sequence[Sequence[Reaching]],
+    net_gpu: Sequence[Sequence[Reaching]],
+    indexes: Sequence[int],
+    *,
+    among_sharing: bool = True,
+) -> int | None:
+    """Return the GPU that a NIC belongs to; None if no near GPU uses it as its own."""
+    near = nearest(net_gpu[net])
+    owned = {
+        gpu: local_nets(gpu, gpu_net, net_gpu, indexes, among_sharing=among_sharing) for gpu in near
+    }
+    for channel in range(MAX_CHANNELS):
+        for gpu in near:
+            if owned[gpu] and owned[gpu][channel % len(owned[gpu])] == net:
+                return gpu
+    return None
+
+
+def _mirrored(value: int, power: int) -> int:
+    """Return the lowest bits of `value` in reverse order.
+
+    `power` is the power of two above them.
+    """
+    bits = power.bit_length() - 1
+    return int(f"{value % power:0{bits}b}"[::-1], 2) if bits else 0

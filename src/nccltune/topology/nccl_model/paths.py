@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The path that NCCL uses between any two devices, for given settings and version.
+
+Follows `ncclTopoComputePaths` and `ncclTopoCheckGdr` (`graph/paths.cc`, NCCL 2.19 to 2.31):
+
+1. Direct paths are computed. 2. GPUs without P2P are connected through the CPU. 3. C2C and PCIe
+together become P2C. 4. A NIC near another GPU is reached through that GPU (PXN). 5. A NIC without
+GPUDirect RDMA is reached through the CPU.
+
+The P2P status and the containers of a running machine are not known here. P2P is assumed to work.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.topology.hardware import bandwidth
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.links import LinkGraph, NodeKind
+from nccltune.topology.nccl_model.path_search import Hardware, Path
+from nccltune.topology.nccl_model.settings import PathKind, PathRules, PathSettings, rules_of
+
+__all__ = ["Gdr", "Path", "PathKind", "Paths", "paths"]
+
+_MAX_CHANNELS = 64
+DEFAULT_SETTINGS = PathSettings()
+
+
+class Gdr(NamedTuple):
+    """Whether NCCL uses GPUDirect RDMA between a GPU and a NIC, and the reason."""
+
+    allowed: bool
+    why: str
+
+
+def paths(
+    graph: LinkGraph,
+    *,
+    settings: PathSettings = DEFAULT_SETTINGS,
+    nccl_version: Version | None = None,
+) -> "Paths":
+    """Return the paths of a graph. They are computed lazily, per connected part of the graph."""
+    return Paths(graph, settings, rules_of(nccl_version))
+
+
+class Paths:
+    """The paths between any two vertices of a graph, computed lazily."""
+
+    def __init__(self, graph: LinkGraph, settings: PathSettings, rules: PathRules) -> None:
+        self._hardware = Hardware(graph, c2c_as_nvlink=rules.c2c_as_nvlink)
+        self._settings = settings
+        self._rules = rules
+        self._domains = self._hardware.domains()
+        self._members: dict[int, list[str]] = {}
+        for name in self._hardware.vertices:
+            self._members.setdefault(self._domains[name], []).append(name)
+        self._found: dict[int, _Domain] = {}
+
+    def between(self, source: str, target: str) -> Path:
+        """Return the path between two vertices.
+
+        Its kind is NET if only the network connects them. It is DIS if nothing connects two
+        vertices of the same node. Raises KeyError for an unknown name.
+        """
+        if self._domains[source] != self._domains[target]:
+            nodes = [self._hardware.vertices[name].node for name in (source, target)]
+            kind = PathKind.NET if nodes[0] != nodes[1] else PathKind.DIS
+            return Path(source=source, target=target, kind=kind, gb_per_s=0.0)
+        return self._domain(source).between(source, target)
+
+    def p2p(self, gpu: str, peer: str) -> bool:
+        """Return whether one GPU accesses the memory of the other directly."""
+        same = self._domains[gpu] == self._domains[peer]
+        return same and self._domain(gpu).p2p(gpu, peer)
+
+    def gdr(self, gpu: str, net: str, *, read: bool) -> Gdr:
+        """Return whether NCCL uses GPUDirect RDMA between a GPU and a port of a NIC.
+
+        `read` is True for sending (the NIC reads GPU memory) and False for receiving.
+        """
+        if self._domains[gpu] != self._domains[net]:
+            return Gdr(False, "not in the same node")
+        return self._domain(gpu).gdr(gpu, net, read=read)
+
+    def nearest_nets(self, gpu: str) -> list[str]:
+        """Return the NIC ports with the most bandwidth to a GPU.
+
+        If several have the same bandwidth, only those with the best path kind are returned.
+        """
+        return self._domain(gpu).nearest(gpu, self._domain(gpu).nets)
+
+    def _domain(self, name: str) -> "_Domain":
+        number = self._domains[name]
+        if number not in self._found:
+            members = self._members[number]
+            self._found[number] = _Domain(self._hardware, members, self._settings, self._rules)
+        return self._found[number]
+
+
+class _Domain:
+    """The vertices that links connect: one node, or several nodes that share NVLink."""
+
+    def __init__(
+        self, hardware: Hardware, members: list[str], settings: PathSettings, rules: PathRules
+    ) -> None:
+        self._hardware = hardware
+        self._settings = settings
+        self._rules = rules
+        self.gpus = [name for name in members if hardware.is_a(name, NodeKind.GPU)]
+        self.nets = [name for name in members if hardware.is_a(name, NodeKind.NET)]
+        self.cpus = [name for name in members if hardware.is_a(name, NodeKind.CPU)]
+        self._direct: dict[str, dict[str, Path]] = {}
+        self._changed: dict[tuple[str, str], Path] = {}
+        self._near: dict[tuple[str, int], list[str]] = {}
+        self._owners: dict[str, str | None] = {}
+        self._change_gpu_paths()
+        if rules.p2c:
+            self._mark_p2c()
+        self._change_net_paths()
+
+    def between(self, source: str, target: str) -> Path:
+        memory = self._hardware.memory
+        if source == target:
+            return Path(source=source, target=target, kind=PathKind.LOC, gb_per_s=bandwidth.local())
+        if target in memory:
+            down = memory[target][0]
+            return self._join(
+                self.between(source, down.source),
+                Path(
+                    source=down.source, target=target, kind=PathKind.LOC,
+                    gb_per_s=down.gb_per_s, links=(down,),
+                ),
+            )  # fmt: skip
+        if source in memory:
+            up = memory[source][1]
+            first = Path(
+                source=source, target=up.target, kind=PathKind.LOC,
+                gb_per_s=up.gb_per_s, links=(up,),
+            )  # fmt: skip
+            return self._join(first, self.between(up.target, target))
+        changed = self._changed.get((source, target))
+        if changed is not None:
+            return changed
+        if target not in self._direct:
+            self._direct[target] = self._hardware.paths_to(
+                target, by_kind=self._rules.by_kind, nvb=self._settings.nvb
+            )
+        found = self._direct[target].get(source)
+        if found is None:
+            return Path(source=source, target=target, kind=PathKind.DIS, gb_per_s=0.0)
+        return found
+
+    def _join(self, first: Path, second: Path, why: str | None = None) -> Path:
+        """Return one path made of two consecutive paths (`addInterStep`)."""
+        kinds = {first.kind, second.kind}
+        kind = max(kinds)
+        if kinds == {PathKind.PHB, PathKind.C2C} and self._rules.p2c:
+            kind = PathKind.P2C
+        return Path(
+            source=first.source,
+            target=second.target,
+            kind=kind,
+            gb_per_s=min(first.gb_per_s, second.gb_per_s),
+            links=first.links + second.links,
+            why=why,
+        )
+
+    def _change(self, path: Path) -> None:
+        """Replace the direct path by `path`, and drop the cached results of the old path."""
+        self._changed[path.source, path.target] = path
+        self._owners.clear()
+        for among in (self.gpus, self.nets, self.cpus):
+            self._near.pop((path.source, id(among)), None)
+
+    def nearest(self, source: str, among: list[str]) -> list[str]:
+        """Return the devices of `among` with the most bandwidth.
+
+        If several have the same bandwidth, only those with the best path kind are returned. `among`
+        is the list of GPUs, NICs or CPUs of this domain.
+        """
+        key = (source, id(among))
+        if key not in self._near:
+            self._near[key] = self._nearest(source, among)
+        return self._near[key]
+
+    def _nearest(self, source: str, among: list[str]) -> list[str]:
+        found = [(self.between(source, name), name) for name in among]
+        ranks = [(-path.gb_per_s, path.kind) for path, _ in found if path.kind < PathKind.DIS]
+        if not ranks:
+            return []
+        best = min(ranks)
+        return [name for path, name in found if (-path.gb_per_s, path.kind) == best]
+
+    def _cpu_of(self, gpu: str) -> str | None:
+        near = self.nearest(gpu, self.cpus) if self._rules.widest_cpu else self.cpus
+        near = [cpu for cpu in near if self.between(gpu, cpu).kind < PathKind.DIS]
+        return min(near, key=lambda cpu: self.between(gpu, cpu).hops) if near else None
+
+    def p2p_level(self) -> PathKind:
+        """Return the worst kind of path that P2P still uses."""
+        if self._settings.p2p_level is not None:
+            return self._settings.p2p_level
+        first = self._hardware.vertices[self.cpus[0]] if self.cpus else None
+        if first is None:
+            return PathKind.PXB
+        is_x86 = first.arch == "x86_64"
+        if self._rules.amd_pairs_only:
+            pair = is_x86 and first.vendor == "AuthenticAMD" and len(self.gpus) <= 2
+            return PathKind.SYS if pair else PathKind.PXB
+        known = ("GenuineIntel", "CentaurHauls", "  Shanghai  ")
+        kept = first.arch == "arm64" or (is_x86 and first.vendor in known)
+        return PathKind.PXB if kept else PathKind.SYS
+
+    def p2p(self, gpu: str, peer: str) -> bool:
+        """Return whether P2P works. Only the direct path counts, not the path that replaced it."""
+        if gpu == peer:
+            return True
+        found = self._direct[peer].get(gpu)
+        return found is not None and found.kind <= self.p2p_level()
+
+    def _change_gpu_paths(self) -> None:
+        level = self.p2p_level()
+        for gpu in self.gpus:
+            cpu = self._cpu_of(gpu)
+            for peer in self.gpus:
+                path = self.between(peer, gpu)
+                if peer == gpu or path.kind <= level or cpu is None:
+                    continue
+                told = path.kind.name if path.kind < PathKind.DIS else "no path"
+                why = f"no P2P ({told} is beyond {level.name}): through {cpu}"
+                self._change(self._join(self.between(peer, cpu), self.between(cpu, gpu), why))
+
+    def _mark_p2c(self) -> None:
+        """Mark the NICs that a GPU reaches over C2C to the CPU and PCIe from there."""
+        for gpu in self.gpus:
+            cpu = self._cpu_of(gpu)
+            nearest = self._rules.p2c_nearest_only
+            for net in self.nearest(gpu, self.nets) if nearest else self.nets:
+                if cpu is None:
+                    continue
+                kinds = {self.between(gpu, cpu).kind, self.between(net, cpu).kind}
+                if kinds != {PathKind.C2C, PathKind.PHB}:
+                    continue
+                for ends in ((gpu, net), (net, gpu)):
+                    path = self.between(*ends)
+                    if path.kind > PathKind.P2C:
+                        why = "C2C to the CPU, PCIe from there"
+                        self._change(msgspec.structs.replace(path, kind=PathKind.P2C, why=why))
+
+    def _change_net_paths(self) -> None:
+        for net in self.nets:
+            for gpu in self.gpus:
+                if self._settings.pxn:
+                    self._try_pxn(gpu, net)
+                is_far = self.between(gpu, net).kind >= PathKind.PHB
+                if is_far and not self._rules.far_nics_bounce:
+                    continue
+                gdr = self.gdr(gpu, net, read=False)
+                cpu = self._cpu_of(gpu)
+                if gdr.allowed or cpu is None:
+                    continue
+                why = f"no GPUDirect RDMA ({gdr.why}): through {cpu}"
+                for ends in ((net, gpu), (gpu, net)):
+                    self._change(
+                        self._join(self.between(ends[0], cpu), self.between(cpu, ends[1]), why)
+                    )
+
+    def _try_pxn(self, gpu: str, net: str) -> None:
+        """Route a GPU through the GPU beside the NIC if that is better for sending."""
+        peer = self._gpu_of(net)
+        if peer is None or peer == gpu:
+            return
+        mine, theirs = self.between(gpu, net), self.between(peer, net)
+        c2c = self._settings.pxn_c2c
+        level = PathKind.P2C if (self._rules.pxn_c2c if c2c is None else c2c) else PathKind.PXB
+        vertices = self._hardware.vertices
+        if (
+            theirs.kind <= level
+            and (not self._rules.pxn_needs_gdr or self.gdr(peer, net, read=True).allowed)
+            and self.between(peer, gpu).kind <= PathKind.NVL
+            and vertices[peer].node == vertices[gpu].node
+            and (theirs.gb_per_s > mine.gb_per_s or mine.kind > PathKind.PXN)
+        ):
+            joined = self._join(self.between(gpu, peer), theirs, f"PXN: through {peer}")
+            self._change(msgspec.structs.replace(joined, kind=PathKind.PXN))
+
+    def _gpu_of(self, net: str) -> str | None:
+        """Return the GPU that uses a NIC as its own (`ncclTopoGetLocalGpu`)."""
+        if net not in self._owners:
+            self._owners[net] = self._find_gpu_of(net)
+        return self._owners[net]
+
+    def _find_gpu_of(self, net: str) -> str | None:
+        near = self.nearest(net, self.gpus)
+        for channel in range(_MAX_CHANNELS):
+            for gpu in near:
+                if self._net_of(gpu, channel) == net:
+                    return gpu
+        return None
+
+    def _net_of(self, gpu: str, channel: int) -> str | None:
+        """Return the NIC that a GPU uses for a channel (`ncclTopoGetLocalNet`, default policy)."""
+        nets = self.nearest(gpu, self.nets)
+        if not nets:
+            return None
+        sharing = max(1, len(self.nearest(nets[0], self.gpus)))
+        each = -(-len(nets) // sharing)
+        start = (self._hardware.vertices[gpu].index or 0) % sharing
+        if len(nets) & (len(nets) - 1) == 0:
+            start = _mirror(start, len(nets))
+        return nets[(start + channel % each) % len(nets)]
+
+    def gdr(self, gpu: str, net: str, *, read: bool) -> Gdr:
+        vertices = self._hardware.vertices
+        for name in (net, gpu):
+            if vertices[name].gdr is False:
+                return Gdr(False, f"{name} does not support it")
+        if read:
+            off = self._read_off(gpu)
+            if off is not None:
+                return Gdr(False, off)
+        path = self.between(gpu, net)
+        if path.kind is PathKind.PXN:
+            peer = next(name for name in path.stops[1:] if self._hardware.is_a(name, NodeKind.GPU))
+            path = self.between(peer, net)
+        c2c = self._settings.gdr_c2c
+        through_c2c = self._rules.gdr_c2c if c2c is None else c2c
+        level = self._settings.gdr_level
+        if level is None:
+            level = PathKind.P2C if through_c2c else PathKind.PXB
+        as_c2c = self._rules.p2c_as_c2c and through_c2c and path.kind is PathKind.P2C
+        if path.kind > level and not (as_c2c and level >= PathKind.C2C):
+            return Gdr(False, f"{path.kind.name} is beyond {level.name}")
+        return Gdr(True, f"{path.kind.name} is within {level.name}")
+
+    def _read_off(self, gpu: str) -> str | None:
+        """Return why a NIC does not read from a GPU; None if it does."""
+        if self._settings.gdr_read is not None:
+            return None if self._settings.gdr_read else "NCCL_NET_GDR_READ=0"
+        sm = self._hardware.vertices[gpu].sm
+        if (self._rules.read_from_sm80 and (sm is None or sm >= 80)) or len(self.gpus) == 1:
+            return None
+        if any(self.between(gpu, peer).kind is PathKind.NVL for peer in self.gpus if peer != gpu):
+            return None
+        told = f"sm{sm}" if sm is not None else "its compute capability is not known"
+        return f"reading is off by default without NVLink ({told})"
+
+
+def _mirror(value: int, power: int) -> int:
+    """Return `value` with its bits in reverse order.
+
+    `power` is the power of two above all values.
+    """
+    mirrored = 0
+    low, high = 1, power >> 1
+    while low < power:
+        if value & low:
+            mirrored |= high
+        low, high = low << 1, high >> 1
+    return mirrored

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The routes from each GPU to its peers and NICs: what NCCL books, and where the bytes travel.
+
+`topology.nccl_model.paths` computes what NCCL books. The real route is a list of legs; each leg has
+one kind of flow. The two differ if GPUDirect reads are off: a send goes through host memory to the
+NIC, but NCCL's search still books the direct path (`transport/net.cc` decides after the search;
+NCCL 2.19 to 2.30).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Net, Topology
+from nccltune.topology.hardware.bandwidth import Version, nvlink
+from nccltune.topology.hardware.build import link_graph
+from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
+from nccltune.topology.hardware.rebuild import devices_of, nets_of
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.paths import Path, Paths, paths
+from nccltune.topology.nccl_model.settings import PathKind, PathSettings
+
+_UNKNOWN_SM = 80
+
+
+class Leg(NamedTuple):
+    """A section of a route with one kind of flow; `links` are indexes into `Reach.links`.
+
+    `through_intel` marks P2P through an Intel root complex, which splits it into small packets.
+    """
+
+    kind: FlowKind
+    links: tuple[int, ...]
+    through_intel: bool = False
+
+
+class Route(NamedTuple):
+    """A route between two devices.
+
+    NCCL's search books `links`, with path type `kind` and `gb_per_s`. The bytes travel over `legs`.
+    """
+
+    kind: PathKind
+    gb_per_s: float
+    links: tuple[int, ...]
+    legs: tuple[Leg, ...]
+
+
+class GpuSpot(msgspec.Struct, frozen=True):
+    """A GPU that takes part in the job."""
+
+    name: str
+    index: int
+    sm: int
+    own_nvlink_gb_per_s: float = 0.0
+    """Bandwidth of NVLinks that lead back to this GPU, as in the files of some clouds. They are no
+    route, but NCCL counts them in the GPU's `totalBw`."""
+
+
+class NetSpot(msgspec.Struct, frozen=True):
+    """A port of a NIC.
+
+    Under `NCCL_CROSS_NIC=0` NICs with different `asic` count as different NICs.
+    """
+
+    name: str
+    label: str
+    index: int
+    gb_per_s: float
+    asic: str
+    port: int
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]` and `net_gpu[n][g]`.
+
+    `links` are all directed links. `intel` and `amd` are True if a CPU is of that vendor. `notes`
+    lists the assumptions made.
+    """
+
+    gpus: tuple[GpuSpot, ...]
+    nets: tuple[NetSpot, ...]
+    links: tuple[Link, ...]
+    gpu_gpu: tuple[tuple[Route, ...], ...]
+    gpu_net: tuple[tuple[Route, ...], ...]
+    net_gpu: tuple[tuple[Route, ...], ...]
+    nvswitch: bool
+    intel: bool
+    amd: bool
+    notes: tuple[str, ...] = ()
+
+
+def reach(
+    topology: Topology, settings: PathSettings | None = None, *, version: Version | None = None
+) -> Reach:
+    """Return the routes between all GPUs and NICs of a node.
+
+    Apply `topology.hardware.subset` first to use fewer devices. `version` is the NCCL version; None
+    is the newest known. Raises InputError if the topology has no GPU.
+    """
+    graph = link_graph([topology], nccl_version=version)
+    found = paths(graph, settings=settings or PathSettings(), nccl_version=version)
+    return _Finder(topology, graph, found, version).reach()
+
+
+def twins(links: Sequence[Link]) -> list[int]:
+    """Return for each link the index of its reverse link; its own index if it has none."""
+    place = {_key(link): number for number, link in enumerate(links)}
+    return [
+        place.get((link.target, link.source, link.kind), number)
+        for number, link in enumerate(links)
+    ]
+
+
+class _Finder:
+    def __init__(
+        self, topology: Topology, graph: LinkGraph, found: Paths, version: Version | None
+    ) -> None:
+        self.topology = topology
+        self.version = version
+        self.graph = graph
+        self.paths = found
+        self.place = {_key(link): number for number, link in enumerate(graph.links)}
+        self.kinds = {vertex.name: vertex.kind for vertex in graph.vertices}
+        self.memory = {
+            link.source: link for link in graph.links if self.kinds[link.target] is NodeKind.MEMORY
+        }
+        self.notes: list[str] = [f"assumed: {words}" for words in topology.assumed]
+        vendors = {vertex.vendor for vertex in self._vertices(NodeKind.CPU)}
+        self.intel = "GenuineIntel" in vendors
+        self.amd = "AuthenticAMD" in vendors
+        self.gpus = self._gpus()
+        self.nets = self._nets()
+        self.home = {gpu.name: self._home(gpu.name) for gpu in self.gpus}
+
+    def reach(self) -> Reach:
+        return Reach(
+            gpus=self.gpus,
+            nets=self.nets,
+            links=self.graph.links,
+            gpu_gpu=tuple(tuple(self._to_gpu(a, b) for b in self.gpus) for a in self.gpus),
+            gpu_net=tuple(tuple(self._to_net(g, n) for n in self.nets) for g in self.gpus),
+            net_gpu=tuple(tuple(self._from_net(n, g) for g in self.gpus) for n in self.nets),
+            nvswitch=any(kind is NodeKind.NVS for kind in self.kinds.values()),
+            intel=self.intel,
+            amd=self.amd,
+            notes=tuple(self.notes),
+        )
+
+    def _vertices(self, kind: NodeKind) -> list[Vertex]:
+        return [vertex for vertex in self.graph.vertices if vertex.kind is kind]
+
+    def _gpus(self) -> tuple[GpuSpot, ...]:
+        found = []
+        loops = {
+            device.bus_id: sum(
+                link.count * nvlink(device.gpu, self.version).gb_per_s
+                for link in device.gpu.nvlinks
+                if link.target == device.bus_id and link.count > 0
+            )
+            for device in devices_of(self.topology)
+            if device.gpu is not None
+        }
+        unknown = [vertex.name for vertex in self._vertices(NodeKind.GPU) if not _sm(vertex)]
+        if unknown:
+            self.notes.append(
+                f"the file names no compute capability of {unknown[0]}"
+                + (f" (and {len(unknown) - 1} more)" if unknown[1:] else "")
+                + ": taken as 8.0"
+            )
+        for number, vertex in enumerate(self._vertices(NodeKind.GPU)):
+            index = number if vertex.index is None else vertex.index
+            own = loops.get(vertex.bus_id or "", 0.0)
+            found.append(GpuSpot(vertex.name, index, _sm(vertex) or _UNKNOWN_SM, own))
+        if not found:
+            raise InputError(
+                "names no GPU, so there is nothing to send from",
+                where=self.topology.source,
+                hint="have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+            )
+        return tuple(sorted(found, key=lambda gpu: gpu.index))
+
+    def _nets(self) -> tuple[NetSpot, ...]:
+        told = {net.name: net for net in nets_of(self.topology)}
+        spots = []
+        for number, vertex in enumerate(self._vertices(NodeKind.NET)):
+            label = vertex.name.removeprefix("NET ")
+            net = told.get(label, Net())
+            speed = max(
+                (link.gb_per_s for link in self.graph.links if link.source == vertex.name),
+                default=0.0,
+            )
+            index = number if vertex.index is None else vertex.index
+            known = net.guid is not None and net.guid.strip("0x") != ""
+            asic = str(net.guid) if known else vertex.name
+            spots.append(NetSpot(vertex.name, label, index, speed, asic, net.port or 0))
+        return tuple(sorted(spots, key=lambda spot: spot.index))
+
+    def _home(self, gpu: str) -> str:
+        """Return the CPU of a GPU: the one with the fewest hops (`ncclGetLocalCpu`)."""
+        ways = [self.paths.between(gpu, cpu.name) for cpu in self._vertices(NodeKind.CPU)]
+        near = [way for way in ways if way.kind < PathKind.NET and way.links]
+        if not near:
+            raise InputError(f"{gpu} is attached to no CPU", where=self.topology.source)
+        return min(near, key=lambda way: len(way.links)).target
+
+    def _places(self, links: Sequence[Link]) -> tuple[int, ...]:
+        return tuple(self.place[_key(link)] for link in links)
+
+    def _into_memory(self, source: str, cpu: str) -> tuple[int, ...]:
+        return self._places(self.paths.between(source, self.memory[cpu].target).links)
+
+    def _out_of_memory(self, cpu: str, target: str) -> tuple[int, ...]:
+        return self._places(self.paths.between(self.memory[cpu].target, target).links)
+
+    def _way(self, path: Path, *legs: Leg) -> Route:
+        return Route(path.kind, path.gb_per_s, self._places(path.links), legs)
+
+    def _to_gpu(self, a: GpuSpot, b: GpuSpot) -> Route:
+        if a == b:
+            return Route(PathKind.LOC, float("inf"), (), ())
+        path = self.paths.between(a.name, b.name)
+        if not self.paths.p2p(a.name, b.name):
+            cpu = self.home[b.name]
+            up = Leg(FlowKind.GPU_TO_HOST, self._into_memory(a.name, cpu))
+            down = Leg(FlowKind.HOST_TO_GPU, self._out_of_memory(cpu, b.name))
+            return self._way(path, up, down)
+        kinds = {link.kind for link in path.links}
+        if kinds <= {LinkKind.NVLINK}:
+            return self._way(path, Leg(FlowKind.NVLINK, self._places(path.links)))
+        flow = FlowKind.INTER_SOCKET if LinkKind.CPU_TO_CPU in kinds else FlowKind.P2P_WRITE
+        return self._way(path, Leg(flow, self._places(path.links), self._through_intel(path)))
+
+    def _through_intel(self, path: Path) -> bool:
+        return self.intel and any(self.kinds[stop] is NodeKind.CPU for stop in path.stops[1:-1])
+
+    def _to_net(self, gpu: GpuSpot, net: NetSpot) -> Route:
+        path = self.paths.between(gpu.name, net.name)
+        sender = self._sender(path)
+        first: tuple[Leg, ...] = ()
+        last = path
+        if sender != gpu.name:
+            hop = self.paths.between(gpu.name, sender)
+            first = (Leg(FlowKind.NVLINK, self._places(hop.links)),)
+            last = self.paths.between(sender, net.name)
+        if self.paths.gdr(sender, net.name, read=True).allowed:
+            legs = self._split(FlowKind.GDR_READ, last.links, self._through_intel(last))
+        else:
+            cpu = self.home[sender]
+            up = Leg(FlowKind.GPU_TO_HOST, self._into_memory(sender, cpu))
+            out = self.paths.between(self.memory[cpu].target, net.name)
+            legs = (up, *self._split(FlowKind.HOST_TO_NIC, out.links))
+        return self._way(path, *first, *legs)
+
+    def _sender(self, path: Path) -> str:
+        """Return the GPU that the NIC reads from. Under PXN this is another GPU."""
+        if path.kind is not PathKind.PXN:
+            return path.source
+        return next(stop for stop in path.stops[1:] if self.kinds[stop] is NodeKind.GPU)
+
+    def _from_net(self, net: NetSpot, gpu: GpuSpot) -> Route:
+        path = self.paths.between(net.name, gpu.name)
+        if self.paths.gdr(gpu.name, net.name, read=False).allowed:
+            through = self._through_intel(path)
+            return self._way(path, *self._split(FlowKind.GDR_WRITE, path.links, through))
+        cpu = self.home[gpu.name]
+        into = self.paths.between(net.name, self.memory[cpu].target)
+        up = Leg(FlowKind.HOST_TO_GPU, self._out_of_memory(cpu, gpu.name))
+        return self._way(path, *self._split(FlowKind.NIC_TO_HOST, into.links), up)
+
+    def _split(
+        self, kind: FlowKind, links: Sequence[Link], through_intel: bool = False
+    ) -> tuple[Leg, ...]:
+        """Return two legs: the links inside the node, and the network link."""
+        wire = [link for link in links if link.kind is LinkKind.NET]
+        inside = [link for link in links if link.kind is not LinkKind.NET]
+        return (
+            Leg(kind, self._places(inside), through_intel),
+            Leg(FlowKind.NETWORK, self._places(wire)),
+        )
+
+
+def _sm(vertex: Vertex) -> int | None:
+    """Return the compute capability of a GPU.
+
+    The result is None if unknown, which some files write as 0 or -1.
+    """
+    return vertex.sm if vertex.sm is not None and vertex.sm > 0 else None
+
+
+def _key(link: Link) -> tuple[str, str, LinkKind]:
+    return link.source, link.target, link.kind

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The channels that NCCL's search finds for ring and tree, and the speed it books for each.
+
+Follows `ncclTopoCompute` in `graph/search.cc` of NCCL 2.28.9. The search relaxes its goal in this
+order, which is the same from 2.19 to 2.30:
+
+1. the same channels 2. different channels 3. a simpler tree 4. longer paths inside the node 5.
+longer paths to the NIC 6. another NIC 7. a lower speed
+
+Then it doubles the channels and raises the speed again. Only the list of speeds differs by version
+(search_speeds.toml).
+
+Not modelled: POWER9's NVLink to the CPU, CollNet, several hosts under one NVLink domain (MNNVL).
+"""
+
+import functools
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+
+import msgspec
+
+from nccltune.formats.topology.graph_xml import Pattern
+from nccltune.model.choice import MAX_CHANNELS
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.nccl_model.reach import Reach
+from nccltune.topology.nccl_model.search_goal import Best, Goal, Ring
+from nccltune.topology.nccl_model.settings import PathKind
+from nccltune.topology.nccl_model.walk import Walk
+
+STEPS = 1 << 19
+"""Limit of steps for a whole search in NCCL (`NCCL_SEARCH_GLOBAL_TIMEOUT`)."""
+_STEPS_A_TRY = 1 << 14
+_STEPS_SAME_CHANNELS = 1 << 8
+_DOUBLE_FROM_GB_PER_S = 25.0
+_FALLBACK_GB_PER_S = 0.1
+
+NEWEST: Version = (2, 30, 7)
+"""The NCCL version whose tables are used if no version is given."""
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one search: NCCL's line `Pattern n, crossNic c, nChannels k, bw i/o, type a/b`.
+
+    `rings` hold indexes into `Reach.gpus` and `Reach.nets`. `fell_back` is NCCL's "falling back to
+    simple order": no result, 0.1 GB/s booked. `ran_out` is True if some attempt used up its budget
+    of steps before it had tried every order. NCCL's own search stops at the same budget.
+    """
+
+    pattern: Pattern
+    cross_nic: int
+    intra_gb_per_s: float
+    inter_gb_per_s: float
+    intra_type: PathKind
+    inter_type: PathKind
+    same_channels: bool
+    rings: tuple[Ring, ...]
+    fell_back: bool = False
+    ran_out: bool = False
+
+    @property
+    def channels(self) -> int:
+        """Return the number of channels found. NCCL doubles it when it connects them."""
+        return len(self.rings)
+
+
+class Searched(msgspec.Struct, frozen=True):
+    """The ring and tree of one node of a job, cut to the same number of channels."""
+
+    ring: SearchResult
+    tree: SearchResult
+
+    def connected(
+        self, nodes: int, sm: int, least: int | None = None, most: int | None = None
+    ) -> int:
+        """Return the number of channels that collectives use (`connect.cc`, 2.19 to 2.30).
+
+        NCCL doubles the channels, and doubles them again for fast networks on Hopper and later.
+        Then it applies `NCCL_MAX_NCHANNELS` (`most`) and `NCCL_MIN_NCHANNELS` (`least`).
+        """
+        count = min(MAX_CHANNELS, 2 * self.ring.channels)
+        if sm >= 90 and nodes > 1 and self.ring.intra_gb_per_s > 45.0 and count < 16:
+            count *= 2
+        count = min(count, most or MAX_CHANNELS)
+        return min(max(count, least or 1), MAX_CHANNELS)
+
+
+def search(
+    reach: Reach, *, nodes: int, cross_nic: int = 2, version: Version | None = None
+) -> Searched:
+    """Return ring and tree as NCCL's search finds them for `nodes` equal nodes.
+
+    `version` is the NCCL version; None is the newest known. Raises ValueError for several nodes
+    without a NIC.
+    """
+    inter = nodes > 1
+    if inter and not reach.nets:
+        raise ValueError("several nodes need a NIC")
+    known = version or NEWEST
+    ring = _Search(reach, Pattern.RING, known, inter, cross_nic).run(1, MAX_CHANNELS // 2)
+    count = ring.channels
+    tree = _Search(reach, Pattern.BALANCED_TREE, known, inter, cross_nic).run(count, count)
+    both = min(ring.channels, tree.channels)
+    cut = msgspec.structs.replace
+    return Searched(cut(ring, rings=ring.rings[:both]), cut(tree, rings=tree.rings[:both]))
+
+
+class _Table(msgspec.Struct, frozen=True):
+    sm: int
+    since: tuple[int, int, int]
+    intra: tuple[float, ...]
+    inter: tuple[float, ...]
+
+
+@functools.cache
+def _tables() -> list[_Table]:
+    text = (
+        resources.files("nccltune.topology.nccl_model")
+        .joinpath("search_speeds.toml")
+        .read_text("utf-8")
+    )
+    return msgspec.convert(tomllib.loads(text)["table"], list[_Table])
+
+
+def speeds(sm: int, *, inter: bool, version: Version) -> Sequence[float]:
+    """Return the speeds in GB/s that a search tries, fastest first.
+
+    `sm` is the compute capability times 10 (90 is 9.0).
+    """
+    fitting = [one for one in _tables() if one.sm <= sm and (one.since <= version or one.sm == 0)]
+    best = max(fitting, key=lambda one: (one.sm, one.since))
+    return best.inter if inter else best.intra
+
+
+class _Search:
+    """The search for the channels of one pattern."""
+
+    def __init__(
+        self,
+        reach: Reach,
+        pattern: Pattern,
+        version: Version,
+        inter: bool,
+        cross_nic: int,
+    ) -> None:
+        self.reach = reach
+        self.size = len(reach.gpus)
+        self.sm = min(gpu.sm for gpu in reach.gpus)
+        self.version = version
+        self.table = speeds(self.sm, inter=inter, version=version)
+        self.inter = inter
+        # As in NCCL, this is set before a single GPU turns the pattern into a plain tree.
+        self.cross_nic = cross_nic if len(reach.nets) > 1 else 0
+        self.pattern = pattern
+        if self.size == 1 and pattern is not Pattern.RING:
+            self.pattern = Pattern.TREE
+        self.ran_out = False
+
+    def run(self, least: int, most: int) -> SearchResult:
+        """Search for `least` to `most` channels."""
+        if self.pattern is Pattern.RING and least == 1 and most >= 2 and self._split_nvlink():
+            least = 2
+        low_intra, high_intra, low_inter, high_inter = self._types()
+        goal = Goal(
+            pattern=self.pattern,
+            least=least,
+            most=most,
+            cross_nic=1 if self.cross_nic == 1 else 0,
+            intra_type=low_intra,
+            inter_type=low_inter,
+        )
+        walk = Walk(self.reach, self.inter, goal, self.version)
+        fastest, total = system_bandwidths(self.reach, inter=self.inter)
+        stretched = total
+        if self.size > 1 and self.pattern is not Pattern.RING:
+            # NCCL: a tree does not return to its first GPU, so it may use a little more bandwidth.
+            stretched *= self.size / (self.size - 1)
+        speed = 0
+        last = len(self.table) - 1
+        while speed < last and (
+            self.table[speed] > fastest or self.table[speed] * least > stretched
+        ):
+            speed += 1
+        self._first_pass(walk, speed, total, (low_intra, high_intra, low_inter, high_inter))
+        self._second_pass(walk)
+        return self._found(walk)
+
+    def _first_pass(
+        self,
+        walk: Walk,
+        speed: int,
+        total: float,
+        types: tuple[PathKind, PathKind, PathKind, PathKind],
+    ) -> None:
+        """Relax the goal step by step until little improvement is left."""
+        goal, best = walk.goal, walk.best
+        goal.set_speed(self.table[speed])
+        budget = STEPS
+        while True:
+            given = self._budget(goal)
+            budget -= given
+            left = walk.run(given)
+            self.ran_out |= left == 0
+            if left == -1 or best.booked >= total:
+                return
+            if goal.same_channels and not (self.reach.amd and goal.intra_type is PathKind.SYS):
+                goal.same_channels = False
+                continue
+            goal.same_channels = True
+            budget += left
+            if budget < 0 and best.rings:
+                return
+            if self._relax_pattern(goal) or self._relax_paths(goal, best, types):
+                continue
+            if speed == len(self.table) - 1 or (
+                best.rings and self.table[speed + 1] / best.inter_gb_per_s <= 0.49
+            ):
+                return
+            speed += 1
+            goal.set_speed(self.table[speed])
+
+    def _relax_pattern(self, goal: Goal) -> bool:
+        """Replace a balanced tree by a plain one. Return whether there is a new goal to try."""
+        if self.sm >= 90 and goal.pattern is Pattern.BALANCED_TREE:
+            goal.pattern = Pattern.TREE
+            return True
+        goal.pattern = self.pattern
+        return False
+
+    def _relax_paths(
+        self, goal: Goal, best: Best, types: tuple[PathKind, PathKind, PathKind, PathKind]
+    ) -> bool:
+        """Allow longer paths in the node, then to NICs, then different NICs in and out.
+
+        Return whether there is a new goal to try. False resets the goal to the shortest paths.
+        """
+        low_intra, high_intra, low_inter, high_inter = types
+        ceiling = goal.inter_type if self.inter else high_intra
+        if goal.intra_type < ceiling and (not best.rings or goal.intra_type < best.intra_type):
+            goal.intra_type = PathKind(goal.intra_type + 1)
+            return True
+        goal.intra_type = low_intra
+        improves = (
+            not best.rings or goal.inter_type < best.inter_type or goal.inter_type < PathKind.PXN
+        )
+        if self.inter and goal.inter_type < high_inter and improves:
+            goal.inter_type = PathKind(goal.inter_type + 1)
+            return True
+        goal.inter_type = low_inter
+        crossing = self.pattern in (Pattern.RING, Pattern.BALANCED_TREE)
+        if self.cross_nic == 2 and goal.cross_nic == 0 and crossing:
+            goal.cross_nic = 2
+            return True
+        goal.cross_nic = 1 if self.cross_nic == 1 else 0
+        return False
+
+    def _second_pass(self, walk: Walk) -> None:
+        """Double slow channels on fast links, then raise the speed while the search succeeds."""
+        best = walk.best
+        self._double(walk)
+        walk.goal = goal = best.as_goal(walk.goal)
+        goal.least = len(best.rings)
+        last = len(self.table) - 1
+        speed = 0
+        while speed < last and self.table[speed] > best.inter_gb_per_s:
+            speed += 1
+        goal.set_speed(self.table[speed])
+        left = -1
+        while left != 0 and speed > 0 and best.rings:
+            if self.pattern is Pattern.RING:
+                speed -= 1
+                goal.set_speed(self.table[speed])
+            elif (
+                goal.intra_gb_per_s == best.intra_gb_per_s
+                and goal.intra_gb_per_s < goal.inter_gb_per_s * 2
+            ):
+                speed -= 1
+                goal.intra_gb_per_s = self.table[speed]
+            else:
+                return
+            left = walk.run(self._budget(goal))
+
+    def _double(self, walk: Walk) -> None:
+        best = walk.best
+        count = len(best.rings)
+        if not count or best.intra_gb_per_s < _DOUBLE_FROM_GB_PER_S:
+            return
+        if self.sm > 80 and best.intra_gb_per_s < 50.0 and count > 4:
+            return
+        doubled = min(2 * count, walk.goal.most)
+        parts = -(-doubled // count)
+        best.rings = [*best.rings, *best.rings][:doubled]
+        best.intra_gb_per_s /= parts
+        best.inter_gb_per_s /= parts
+
+    def _budget(self, goal: Goal) -> int:
+        return _STEPS_SAME_CHANNELS if goal.same_channels else _STEPS_A_TRY
+
+    def _types(self) -> tuple[PathKind, PathKind, PathKind, PathKind]:
+        """Return the shortest and longest path types: inside the node, then to NICs."""
+        low_intra, high_intra = PathKind.LOC, PathKind.SYS
+        low_inter, high_inter = PathKind.PIX, PathKind.SYS
+        if self.size > 1:
+            kinds = [
+                way.kind
+                for a, row in enumerate(self.reach.gpu_gpu)
+                for b, way in enumerate(row)
+                if a != b
+            ]
+            low_intra, high_intra = min(kinds), max(kinds)
+        if self.inter:
+            kinds = [way.kind for row in self.reach.gpu_net for way in row]
+            low_inter = min([*kinds, PathKind.SYS])
+            high_inter = high_intra = max([*kinds, PathKind.LOC])
+        if self.sm < 90 and self.version >= (2, 29, 0):
+            # A balanced tree may need a long path to return.
+            high_inter = PathKind.SYS
+        return low_intra, high_intra, low_inter, high_inter
+
+    def _split_nvlink(self) -> bool:
+        """Return whether NVLink joins the GPUs into exactly two groups (`ncclTopoSplitNvLink`)."""
+        domain = list(range(self.size))
+        for a in range(self.size):
+            for b in range(a + 1, self.size):
+                if self.reach.gpu_gpu[a][b].kind is PathKind.NVL:
+                    domain[b] = domain[a]
+        return sum(domain.count(one) > 1 for one in set(domain)) == 2
+
+    def _found(self, walk: Walk) -> SearchResult:
+        best = walk.best
+        if not best.rings:
+            order = tuple(range(self.size))
+            net = 0 if self.inter else None
+            return SearchResult(
+                pattern=self.pattern,
+                cross_nic=best.cross_nic,
+                intra_gb_per_s=_FALLBACK_GB_PER_S,
+                inter_gb_per_s=_FALLBACK_GB_PER_S,
+                intra_type=PathKind.SYS,
+                inter_type=PathKind.SYS,
+                same_channels=best.same_channels,
+                rings=(Ring(order, net, net),),
+                fell_back=True,
+                ran_out=self.ran_out,
+            )
+        return SearchResult(
+            pattern=best.pattern,
+            cross_nic=best.cross_nic,
+            intra_gb_per_s=best.intra_gb_per_s,
+            inter_gb_per_s=best.inter_gb_per_s,
+            intra_type=best.intra_type,
+            inter_type=best.inter_type,
+            same_channels=best.same_channels,
+            rings=tuple(best.rings),
+            ran_out=self.ran_out,
+        )
+
+
+def system_bandwidths(reach: Reach, *, inter: bool) -> tuple[float, float]:
+    """Return NCCL's `maxBw` and `totalBw` of a node in GB/s (`ncclTopoSearchInit`)."""
+    if not inter and len(reach.gpus) == 1:
+        return 5000.0, 5000.0
+    ways = reach.gpu_net if inter else reach.gpu_gpu
+    fastest = max((way.gb_per_s for row in ways for way in row if way.links), default=0.0)
+    totals = []
+    for gpu in reach.gpus:
+        own = [link for link in reach.links if link.source == gpu.name]
+        nvlink = gpu.own_nvlink_gb_per_s
+        nvlink += sum(link.gb_per_s for link in own if link.kind.value == "NVL")
+        pci = max((link.gb_per_s for link in own if link.kind.value == "PCI"), default=0.0)
+        totals.append(max(nvlink, pci))
+    return fastest, max(totals)

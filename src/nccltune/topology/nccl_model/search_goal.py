@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goal of NCCL's channel search, and the best result so far."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.formats.topology.graph_xml import Pattern
+from nccltune.topology.nccl_model.settings import PathKind
+
+
+class Ring(NamedTuple):
+    """The GPUs of a channel in order and its NICs in and out. A tree's GPUs start at its head."""
+
+    gpus: tuple[int, ...]
+    net_in: int | None = None
+    net_out: int | None = None
+
+
+class Goal(msgspec.Struct):
+    """What one search attempt has to satisfy."""
+
+    pattern: Pattern
+    least: int
+    most: int
+    cross_nic: int
+    intra_type: PathKind
+    inter_type: PathKind
+    intra_gb_per_s: float = 0.0
+    inter_gb_per_s: float = 0.0
+    same_channels: bool = True
+
+    def set_speed(self, gb_per_s: float) -> None:
+        """Set the same speed inside the node and to NICs."""
+        self.intra_gb_per_s = self.inter_gb_per_s = gb_per_s
+
+
+class Best(msgspec.Struct):
+    """The best channels so far, and the goal of the attempt that found them."""
+
+    pattern: Pattern
+    cross_nic: int
+    intra_type: PathKind
+    inter_type: PathKind
+    intra_gb_per_s: float
+    inter_gb_per_s: float
+    same_channels: bool
+    rings: list[Ring]
+    hops: int
+
+    @property
+    def booked(self) -> float:
+        """Return the bandwidth of all channels to NICs in GB/s."""
+        return len(self.rings) * self.inter_gb_per_s
+
+    def as_goal(self, goal: Goal) -> Goal:
+        """Return a goal to improve on this result."""
+        return Goal(
+            pattern=self.pattern,
+            least=goal.least,
+            most=goal.most,
+            cross_nic=self.cross_nic,
+            intra_type=self.intra_type,
+            inter_type=self.inter_type,
+            intra_gb_per_s=self.intra_gb_per_s,
+            inter_gb_per_s=self.inter_gb_per_s,
+            same_channels=self.same_channels,
+        )

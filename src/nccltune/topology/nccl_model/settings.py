@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NCCL settings that change paths, parsed the way NCCL parses them (`graph/paths.cc`)."""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+import msgspec
+
+from nccltune.model.errors import InputError
+from nccltune.topology.hardware.bandwidth import Version
+
+
+class PathKind(IntEnum):
+    """NCCL's path types, best first (`PATH_*`, NCCL 2.27.5 and later)."""
+
+    LOC = 0
+    """The device itself."""
+    NVL = 1
+    """NVLink, also through NVSwitches."""
+    NVB = 2
+    """NVLink through one other GPU."""
+    C2C = 3
+    """NVLink-C2C between GPU and CPU."""
+    PIX = 4
+    """At most one PCIe bridge."""
+    PXB = 5
+    """Several PCIe bridges, no CPU."""
+    P2C = 6
+    """C2C from the GPU to the CPU, PCIe from the CPU to the NIC."""
+    PXN = 7
+    """To a NIC through the GPU beside that NIC."""
+    PHB = 8
+    """Through a CPU."""
+    SYS = 9
+    """Between CPUs."""
+    NET = 10
+    """Through the network."""
+    DIS = 11
+    """Not connected."""
+
+
+_DIGITS = (
+    PathKind.LOC, PathKind.PIX, PathKind.PXB, PathKind.PHB, PathKind.SYS, PathKind.SYS
+)  # fmt: skip
+"""The path kinds of the digits 0 to 5, the form of a level before levels had names."""
+
+
+class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that change paths.
+
+    None is NCCL's default, which may depend on version and hardware.
+    """
+
+    p2p_level: PathKind | None = None
+    """NCCL_P2P_LEVEL; LOC if NCCL_P2P_DISABLE=1."""
+    gdr_level: PathKind | None = None
+    """NCCL_NET_GDR_LEVEL."""
+    gdr_read: bool | None = None
+    """NCCL_NET_GDR_READ: whether a NIC reads GPU memory when it sends."""
+    gdr_c2c: bool | None = None
+    """NCCL_NET_GDR_C2C: GPUDirect RDMA through C2C and the CPU."""
+    pxn: bool = True
+    """False if NCCL_PXN_DISABLE=1."""
+    pxn_c2c: bool | None = None
+    """NCCL_PXN_C2C."""
+    nvb: bool = True
+    """False if NCCL_NVB_DISABLE is set and not 0."""
+
+
+def parse_version(text: str) -> Version:
+    """Return the version in a text such as `2.28.9`. `2.28` is the last release of 2.28.
+
+    Raises InputError.
+    """
+    found = re.fullmatch(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:[-+.]\S*)?", text.strip())
+    if found is None:
+        raise InputError(f"'{text}' is no version of NCCL", hint="write it as 2.28.9")
+    major, minor, patch = found.groups()
+    return (int(major), int(minor), int(patch) if patch is not None else 999)
+
+
+def parse_settings(words: Iterable[str]) -> dict[str, str]:
+    """Return the settings in words of the form `NAME=VALUE`.
+
+    Raises InputError for a word without `=` or with a name that does not start with `NCCL_`.
+    """
+    settings = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.startswith("NCCL_"):
+            raise InputError(
+                f"'{word}' is no setting of NCCL", hint="write it as NCCL_P2P_LEVEL=SYS"
+            )
+        settings[name] = value
+    return settings
+
+
+def path_settings(settings: Mapping[str, str]) -> PathSettings:
+    """Return the path settings among `NCCL_*` settings.
+
+    Values that NCCL ignores because it cannot parse them are ignored here too.
+    """
+    p2p = level_of(settings.get("NCCL_P2P_LEVEL"))
+    if _number(settings.get("NCCL_P2P_DISABLE")) == 1:
+        p2p = PathKind.LOC
+    read = _number(settings.get("NCCL_NET_GDR_READ"))
+    return PathSettings(
+        p2p_level=p2p,
+        gdr_level=level_of(settings.get("NCCL_NET_GDR_LEVEL")),
+        gdr_read=None if read is None or read < 0 else read != 0,
+        gdr_c2c=_flag(settings.get("NCCL_NET_GDR_C2C")),
+        pxn=_number(settings.get("NCCL_PXN_DISABLE")) != 1,
+        pxn_c2c=_flag(settings.get("NCCL_PXN_C2C")),
+        nvb=not _number(settings.get("NCCL_NVB_DISABLE")),
+    )
+
+
+def level_of(text: str | None) -> PathKind | None:
+    """Return the path kind of a level: a name up to SYS, or an old digit.
+
+    The result is None if NCCL ignores the text.
+    """
+    if text is None:
+        return None
+    if text in PathKind.__members__ and PathKind[text] <= PathKind.SYS:
+        return PathKind[text]
+    if text[:1].isdigit() and text[:1].isascii():
+        return _DIGITS[min(_number(text) or 0, len(_DIGITS) - 1)]
+    return None
+
+
+def _number(text: str | None) -> int | None:
+    """Return the whole number at the start of a text; at most 9 digits are read."""
+    if text is None:
+        return None
+    text = text.strip()
+    sign = text[:1] in "+-" and text[:1] != ""
+    digits = ""
+    for char in text[1:] if sign else text:
+        if not ("0" <= char <= "9") or len(digits) == 9:
+            break
+        digits += char
+    if not digits:
+        return None
+    return -int(digits) if text[0] == "-" else int(digits)
+
+
+def _flag(text: str | None) -> bool | None:
+    number = _number(text)
+    return None if number is None else number != 0
+
+
+class PathRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The path rules that differ between versions of NCCL."""
+
+    by_kind: bool
+    """Since 2.30.7 paths are compared by kind, then bandwidth, then hops. Before 2.30.7 a path
+    replaces another only if it has more bandwidth and no more hops."""
+    widest_cpu: bool
+    """Since 2.30.7 the CPU of a GPU is the one with the widest path. Before, the one with the
+    fewest hops."""
+    c2c_as_nvlink: bool
+    """Until 2.25 C2C counts as NVLink."""
+    p2c: bool
+    """Since 2.27 C2C and PCIe together are a path kind of their own."""
+    p2c_nearest_only: bool
+    """Since 2.29 the kind P2C applies only to the nearest NICs of a GPU."""
+    far_nics_bounce: bool
+    """Until 2.20 a path without GPUDirect RDMA is sent through the CPU of the GPU, even if it
+    crosses a CPU anyway."""
+    pxn_needs_gdr: bool
+    """Since 2.30 PXN requires that the GPU beside the NIC can send with GPUDirect RDMA."""
+    pxn_c2c: bool
+    """Default of NCCL_PXN_C2C: on since 2.28."""
+    gdr_c2c: bool
+    """Default of NCCL_NET_GDR_C2C: on since 2.27."""
+    p2c_as_c2c: bool
+    """Until 2.28 NCCL_NET_GDR_LEVEL treats GPUDirect RDMA over C2C as kind C2C and ignores the PCIe
+    part of the path."""
+    amd_pairs_only: bool
+    """Since 2.23 P2P on AMD hosts crosses the CPU only if the node has at most two GPUs."""
+    read_from_sm80: bool
+    """Since 2.19.1 GPUDirect RDMA reads are on by default from compute capability 8.0."""
+
+
+def rules_of(version: Version | None) -> PathRules:
+    """Return the rules of a version; None is the newest known."""
+    newest = (1 << 30, 0, 0)
+    since = version if version is not None else newest
+    return PathRules(
+        by_kind=since >= (2, 30, 7),
+        widest_cpu=since >= (2, 30, 7),
+        c2c_as_nvlink=since < (2, 26, 0),
+        p2c=since >= (2, 27, 0),
+        p2c_nearest_only=since >= (2, 29, 0),
+        far_nics_bounce=since < (2, 21, 0),
+        pxn_needs_gdr=since >= (2, 30, 0),
+        pxn_c2c=since >= (2, 28, 0),
+        gdr_c2c=since >= (2, 27, 0),
+        p2c_as_c2c=since < (2, 29, 0),
+        amd_pairs_only=since >= (2, 23, 0),
+        read_from_sm80=since >= (2, 19, 1),
+    )

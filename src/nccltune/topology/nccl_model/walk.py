@@ -1,0 +1,503 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt of NCCL's search: visit GPU after GPU, book bandwidth of the links, and backtrack.
+
+Follows `ncclTopoSearchRec` and its callees in `graph/search.cc` of NCCL 2.28.9. Bandwidth is
+counted in whole MB/s, because NCCL rounds the remaining GB/s of a link to three decimals.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from nccltune.formats.topology.graph_xml import Pattern
+from nccltune.topology.hardware.bandwidth import Version
+from nccltune.topology.hardware.links import LinkKind
+from nccltune.topology.hardware.local import local_gpu, local_nets, nearest
+from nccltune.topology.nccl_model.reach import Reach, Route, twins
+from nccltune.topology.nccl_model.search_goal import Best, Goal, Ring
+from nccltune.topology.nccl_model.settings import PathKind
+
+_FIRST_ORDER_STEPS = 1 << 10
+Takes = tuple[tuple[int, int], ...]
+"""Pairs of a link's index and the MB/s booked of it."""
+
+
+Walking = Iterator["Walking | None"]
+"""A step of the search as a generator.
+
+It yields a nested step and continues when that step has ended. It yields None for a step without
+work. Generators replace recursion, because the search is thousands of steps deep, which is more
+than Python's recursion limit.
+"""
+_DONE: Walking = iter(())
+
+
+def _walk(first: Walking) -> None:
+    """Run a step and all steps nested in it, with a stack in place of recursion."""
+    inside = [first]
+    while inside:
+        part = next(inside[-1], _DONE)
+        if part is _DONE:
+            inside.pop()
+        elif part is not None:
+            inside.append(part)
+
+
+class Walk:
+    """The search attempts on one node. `best` is kept between attempts with different goals."""
+
+    def __init__(self, reach: Reach, inter: bool, goal: Goal, version: Version) -> None:
+        self.reach = reach
+        self.inter = inter
+        self.goal = goal
+        self.size = len(reach.gpus)
+        self.best = Best(
+            pattern=goal.pattern,
+            cross_nic=goal.cross_nic,
+            intra_type=goal.intra_type,
+            inter_type=goal.inter_type,
+            intra_gb_per_s=0.0,
+            inter_gb_per_s=0.0,
+            same_channels=True,
+            rings=[],
+            hops=0,
+        )
+        self.left = [round(link.gb_per_s * 1000) for link in reach.links]
+        self.net_left = [round(net.gb_per_s * 1000) for net in reach.nets]
+        self._taken: dict[tuple[int, float], Takes] = {}
+        self.found = 0
+        """How many times a better result was found."""
+        self._tried: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._intra_kinds = {way.kind for row in reach.gpu_gpu for way in row}
+        self._inter_kinds = {
+            way.kind for rows in (reach.gpu_net, reach.net_gpu) for row in rows for way in row
+        }
+        self._nets_to_try: dict[tuple[int | None, PathKind], list[int]] = {}
+        self._orders: dict[tuple[int, int | None], list[tuple[int, tuple[int, int]]]] = {}
+        self._two_devices = version >= (2, 30, 0)
+        among_sharing = version >= (2, 30, 7)
+        indexes = [gpu.index for gpu in reach.gpus]
+        self.own_nets = [
+            local_nets(gpu, reach.gpu_net, reach.net_gpu, indexes, among_sharing=among_sharing)
+            for gpu in range(self.size)
+        ]
+        self.own_gpu = [
+            local_gpu(net, reach.gpu_net, reach.net_gpu, indexes, among_sharing=among_sharing)
+            for net in range(len(reach.nets))
+        ]
+        self.near_gpus = [nearest(reach.net_gpu[net]) for net in range(len(reach.nets))]
+        self._old_gpus = {gpu.name for gpu in reach.gpus if gpu.sm < 80}
+        self._twin = twins(reach.links)
+        self._pci = [
+            int(
+                min(
+                    (
+                        link.gb_per_s
+                        for link in reach.links
+                        if link.source == gpu.name and link.kind is LinkKind.PCI
+                    ),
+                    default=-1,
+                )
+            )
+            for gpu in reach.gpus
+        ]
+
+    def run(self, steps: int) -> int:
+        """Search for the goal for at most `steps` steps.
+
+        Return the number of steps left, or -1 if no better result is possible. Two goals are
+        equivalent if they differ only in a path type that no path has. The second of them returns
+        the earlier attempt's result without a search, unless a better result was found in between.
+        """
+        key = (steps, *msgspec.structs.astuple(self._effective()))
+        if key in self._tried and self._tried[key][0] == self.found:
+            return self._tried[key][1]
+        self.time = steps
+        self.rings: list[Ring] = []
+        self.used = [0] * self.size
+        self.order: list[int] = []
+        self.hops = 0
+        self.net_in: int = 0
+        self.net_out: int | None = None
+        self._open = self._open_ways()
+        _walk(self._channel())
+        self._tried[key] = (self.found, self.time)
+        return self.time
+
+    def _effective(self) -> Goal:
+        """Return the goal with its path types lowered to the longest type that exists."""
+        types = [
+            max((kind for kind in kinds if kind <= limit), default=None)
+            for kinds, limit in (
+                (self._intra_kinds, self.goal.intra_type),
+                (self._inter_kinds, self.goal.inter_type),
+            )
+        ]
+        replace = msgspec.structs.replace
+        return replace(self.goal, intra_type=types[0], inter_type=types[1])
+
+    def _channel(self) -> Walking:
+        """Begin the next channel (`ncclTopoSearchRec`)."""
+        to_net, to_first = self._turns()
+        if self.inter:
+            yield self._from_nets(to_net, to_first)
+            return
+        number = len(self.rings)
+        if number == 0:
+            yield self._enter(None, 0, to_net, to_first, "index")
+        else:
+            yield self._enter(None, self.rings[-1].gpus[0], to_net, to_first, "replay")
+        if not self.goal.same_channels or number == 0:
+            for gpu in range(self.size):
+                yield self._enter(None, gpu, to_net, to_first, "search")
+
+    def _turns(self) -> tuple[int, int]:
+        """Return the steps after which a channel goes to its NIC and to its first GPU.
+
+        -1 means never.
+        """
+        if not self.inter:
+            return -1, self.size - 1 if self.goal.pattern is Pattern.RING else -1
+        return (self.size - 1 if self.goal.pattern is Pattern.RING else 0), -1
+
+    def _from_nets(self, to_net: int, to_first: int) -> Walking:
+        """Begin at each NIC that has bandwidth left (`ncclTopoSearchRecNet`)."""
+        goal = self.goal
+        # NCCL uses whole GB/s here: `const int bw`.
+        speed = int(goal.inter_gb_per_s) * 1000
+        nets = self._nets(None)
+        number = len(self.rings)
+        for turn in range(len(nets)):
+            net = nets[(number + turn) % len(nets)]
+            if self.net_left[net] < speed:
+                continue
+            if (
+                goal.pattern is Pattern.RING
+                and goal.cross_nic == 2
+                and number & 1
+                and net != self.rings[-1].net_out
+            ):
+                continue
+            ports = self._same_port(net)
+            for port in ports:
+                self.net_left[port] -= speed
+            self.net_in = net
+            yield self._from_net(net, to_net, to_first)
+            for port in ports:
+                self.net_left[port] += speed
+
+    def _from_net(self, net: int, to_net: int, to_first: int) -> Walking:
+        if self.rings and self.goal.same_channels:
+            yield self._enter(net, self.rings[-1].gpus[0], to_net, to_first, "replay")
+            return
+        if not self.rings and not self.reach.nvswitch:
+            # First try the GPUs in index order, with a separate budget of steps.
+            saved, self.time = self.time, _FIRST_ORDER_STEPS
+            yield self._enter(net, 0, to_net, to_first, "index")
+            self.time = -1 if self.time == -1 else saved
+        own = self.own_gpu[net]
+        first = [] if own is None else [own]
+        for gpu in (*first, *(gpu for gpu in self.near_gpus[net] if gpu != own)):
+            yield self._enter(net, gpu, to_net, to_first, "search")
+
+    def _same_port(self, net: int) -> list[int]:
+        spot = self.reach.nets[net]
+        return [
+            number
+            for number, other in enumerate(self.reach.nets)
+            if (other.asic, other.port) == (spot.asic, spot.port)
+        ]
+
+    def _enter(self, net: int | None, gpu: int, to_net: int, to_first: int, order: str) -> Walking:
+        """Enter the first GPU of a channel, from NIC `net`, or without a NIC if `net` is None."""
+        way: Route | None = None
+        takes: Takes = ()
+        if net is not None:
+            way, back = self.reach.net_gpu[net][gpu], self.reach.gpu_net[gpu][net]
+            takes = self._takes(way, self.goal.inter_gb_per_s, True)
+            if not self._book(way, back, takes, False):
+                return
+        flag = 1 << len(self.rings)
+        self.used[gpu] ^= flag
+        yield self._at(gpu, 0, to_net, to_first, order)
+        self.used[gpu] ^= flag
+        if way is not None:
+            self._release(way, takes)
+
+    def _book(self, way: Route, back: Route, takes: Takes, intra: bool) -> bool:
+        """Book bandwidth of every link of a route.
+
+        Return False and book nothing if the path type is too long or a link has too little left.
+        """
+        kind = self.goal.intra_type if intra else self.goal.inter_type
+        if way.kind > kind:
+            return False
+        if back.kind > kind and self.goal.pattern is not Pattern.RING:
+            return False
+        left = self.left
+        for link, want in takes:
+            if left[link] < want:
+                return False
+        for link, want in takes:
+            left[link] -= want
+        self.hops += self._hops(way)
+        return True
+
+    def _release(self, way: Route, takes: Takes) -> None:
+        left = self.left
+        for link, want in takes:
+            left[link] += want
+        self.hops -= self._hops(way)
+
+    def _hops(self, way: Route) -> int:
+        """Return the hops of a route.
+
+        Since 2.30 NCCL models a GPU as two devices, so a route through another GPU is two hops
+        longer.
+        """
+        through_gpu = self._two_devices and way.kind is PathKind.PXN
+        return len(way.links) + 2 * through_gpu
+
+    def _takes(self, way: Route, speed: float, from_net: bool) -> Takes:
+        """Return the bandwidth in MB/s that a route books of each link.
+
+        P2P through an Intel root complex books 6/5 of PCI links, because it is split into small
+        packets. A NIC that writes to a GPU before compute capability 8.0 also books 1/8 of the
+        other direction.
+        """
+        key = (id(way), speed)
+        found = self._taken.get(key)
+        if found is not None:
+            return found
+        links = self.reach.links
+        mb_per_s = round(speed * 1000)
+        through = not from_net and way.kind is PathKind.PHB and self.reach.intel
+        takes = [
+            (link, mb_per_s * 6 // 5 if through and links[link].kind is LinkKind.PCI else mb_per_s)
+            for link in way.links
+        ]
+        takes += [
+            (self._twin[link], mb_per_s // 8)
+            for link in way.links
+            if from_net and links[link].target in self._old_gpus
+        ]
+        self._taken[key] = tuple(takes)
+        return self._taken[key]
+
+    def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> Walking | None:
+        """Continue at a GPU, number `step` of the channel (`ncclTopoSearchRecGpu`)."""
+        if self.time <= 0:
+            return None
+        self.time -= 1
+        size = self.size
+        if step == size:
+            return self._complete()
+        del self.order[step:]
+        self.order.append(gpu)
+        if step == to_net:
+            return self._to_net(gpu, step, to_first, order)
+        if step < size - 1:
+            return self._onward(gpu, step, to_net, to_first, order)
+        if step == to_first:
+            return self._close(gpu, step, to_net, order)
+        return self._at(gpu, size, -1, -1, order)
+
+    def _onward(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> Walking:
+        """Continue at each next GPU whose links have enough bandwidth left.
+
+        The search spends nearly all its time in this loop, so its calls are inlined.
+        """
+        left = self.left
+        open_ways = self._open[gpu]
+        flag = 1 << len(self.rings)
+        for following in self._next(gpu, step, to_net, order):
+            if self.time <= 0:
+                return
+            takes = open_ways[following]
+            if takes is None:
+                continue
+            for link, want in takes:
+                if left[link] < want:
+                    break
+            else:
+                for link, want in takes:
+                    left[link] -= want
+                hops = len(self.reach.gpu_gpu[gpu][following].links)
+                self.hops += hops
+                self.used[following] ^= flag
+                yield self._at(following, step + 1, to_net, to_first, order)
+                self.used[following] ^= flag
+                self.hops -= hops
+                for link, want in takes:
+                    left[link] += want
+                del self.order[step + 1 :]
+
+    def _open_ways(self) -> list[list[Takes | None]]:
+        """Return what each route between GPUs books at the goal's speed.
+
+        The result is None if its path type is too long.
+        """
+        goal = self.goal
+        tree = goal.pattern is not Pattern.RING
+        ways = self.reach.gpu_gpu
+        return [
+            [
+                self._takes(way, goal.intra_gb_per_s, False)
+                if max(way.kind, ways[b][a].kind if tree else way.kind) <= goal.intra_type
+                else None
+                for b, way in enumerate(row)
+            ]
+            for a, row in enumerate(ways)
+        ]
+
+    def _close(self, gpu: int, step: int, to_net: int, order: str) -> Walking:
+        """Return to the first GPU of a ring."""
+        first = self.order[0]
+        way, back = self.reach.gpu_gpu[gpu][first], self.reach.gpu_gpu[first][gpu]
+        takes = self._takes(way, self.goal.intra_gb_per_s, False)
+        if self._book(way, back, takes, True):
+            yield self._at(first, step + 1, to_net, -1, order)
+            self._release(way, takes)
+
+    def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> Walking:
+        """Go from a GPU to the NIC by which the channel leaves.
+
+        A balanced tree uses half of the NIC bandwidth on each of its first two GPUs.
+        """
+        goal = self.goal
+        balanced = goal.pattern is Pattern.BALANCED_TREE
+        speed = goal.inter_gb_per_s / (2 if balanced else 1)
+        start = self.net_in
+        then = 1 if balanced and step == 0 else -1
+        for net in self._nets(gpu):
+            if not self._fits(start, net, step):
+                continue
+            way, back = self.reach.gpu_net[gpu][net], self.reach.net_gpu[net][gpu]
+            takes = self._takes(way, speed, False)
+            if not self._book(way, back, takes, False):
+                continue
+            saved, self.net_out = self.net_out, net
+            yield self._at(gpu, step, then, to_first, order)
+            self.net_out, self.net_in = saved, start
+            self._release(way, takes)
+
+    def _fits(self, start: int, net: int, step: int) -> bool:
+        """Return whether a channel that entered by NIC `start` may leave by NIC `net`."""
+        goal = self.goal
+        a, b = self.reach.nets[start], self.reach.nets[net]
+        if goal.pattern is Pattern.TREE and net != start:
+            return False
+        if goal.pattern is Pattern.RING and goal.cross_nic == 2:
+            if len(self.rings) & 1 and net != self.rings[-1].net_in:
+                return False
+        elif goal.cross_nic == 0 and (a.asic, a.port) != (b.asic, b.port):
+            return False
+        return not (goal.pattern is Pattern.BALANCED_TREE and step != 0 and net != self.net_out)
+
+    def _nets(self, gpu: int | None) -> list[int]:
+        """Return the NICs to try, a GPU's own NICs first (`ncclTopoSelectNets`)."""
+        key = (gpu, self.goal.inter_type)
+        if key not in self._nets_to_try:
+            gpus = range(self.size) if gpu is None else (gpu,)
+            nets = dict.fromkeys(net for one in gpus for net in self.own_nets[one])
+            for kind in range(self.goal.inter_type + 1):
+                for one in gpus:
+                    for net, way in enumerate(self.reach.gpu_net[one]):
+                        if way.kind == kind:
+                            nets.setdefault(net)
+            self._nets_to_try[key] = list(nets)
+        return self._nets_to_try[key]
+
+    def _next(self, gpu: int, step: int, to_net: int, order: str) -> Sequence[int]:
+        """Return the GPUs to try next, best first (`ncclTopoSearchNextGpuSort`)."""
+        if order == "index":
+            return (step + 1,)
+        if order == "replay":
+            return (self.rings[-1].gpus[step + 1],)
+        sort_net = 0 if to_net == -1 else 1 if to_net == step + 1 else -1
+        flag = 1 << len(self.rings)
+        free = [
+            (other, inside)
+            for other, inside in self._order_from(gpu, self.net_in if sort_net else None)
+            if not self.used[other] & flag
+        ]
+        following = [other for other, _ in free]
+        if sort_net == -1 and len({inside for _, inside in free}) == 1:
+            following.reverse()
+        return self._neighbours(gpu, following) if self.reach.nvswitch else following
+
+    def _order_from(self, gpu: int, net: int | None) -> list[tuple[int, tuple[int, int]]]:
+        """Return all other GPUs, best first, each with its bandwidth and distance inside the node.
+
+        GPUs near the NIC in use come first if there is one, then GPUs near `gpu`.
+        """
+        key = (gpu, net)
+        if key not in self._orders:
+            ways = self.reach.gpu_gpu[gpu]
+            scores = []
+            for away in range(1, self.size):
+                other = (gpu + away) % self.size
+                if not ways[other].links:
+                    continue
+                inside = (-int(ways[other].gb_per_s), len(ways[other].links))
+                outside = (0, 0, 0)
+                if net is not None:
+                    way = self.reach.net_gpu[net][other]
+                    outside = (-int(way.gb_per_s), -self._pci[other], len(way.links))
+                scores.append(((*outside, *inside, away), other, inside))
+            self._orders[key] = [(other, inside) for _, other, inside in sorted(scores)]
+        return self._orders[key]
+
+    def _neighbours(self, gpu: int, following: Sequence[int]) -> list[int]:
+        """Return the next and the previous GPU: with NVSwitches only these are tried."""
+        after, before = (gpu + 1) % self.size, (gpu - 1) % self.size
+        if self.goal.pattern is Pattern.RING:
+            wanted = [after, before]
+        elif self.goal.pattern is Pattern.BALANCED_TREE:
+            wanted = [before, after]
+        else:
+            wanted = [after]
+        # NCCL inserts each at the front, so the last one comes first.
+        return [one for one in dict.fromkeys(reversed(wanted)) if one in following]
+
+    def _complete(self) -> Walking:
+        """Finish a channel, keep all channels if they are the best so far, and begin the next."""
+        ends = (self.net_in, self.net_out) if self.inter else (None, None)
+        self.rings.append(Ring(tuple(self.order), *ends))
+        if self._is_better():
+            self.found += 1
+            goal = self.goal
+            self.best.pattern = goal.pattern
+            self.best.cross_nic = goal.cross_nic
+            self.best.intra_type, self.best.inter_type = goal.intra_type, goal.inter_type
+            self.best.intra_gb_per_s = goal.intra_gb_per_s
+            self.best.inter_gb_per_s = goal.inter_gb_per_s
+            self.best.same_channels = goal.same_channels
+            self.best.rings = list(self.rings)
+            self.best.hops = self.hops
+            if len(self.rings) == goal.most:
+                self.time = -1
+        if len(self.rings) < self.goal.most:
+            kept = (self.order, self.net_in, self.net_out)
+            self.order = []
+            yield self._channel()
+            self.order, self.net_in, self.net_out = kept
+        self.rings.pop()
+
+    def _is_better(self) -> bool:
+        """Return whether the channels are better than the best (`ncclTopoCompareGraphs`).
+
+        More bandwidth is better, then fewer hops.
+        """
+        goal, best = self.goal, self.best
+        count = len(self.rings)
+        if count < goal.least:
+            return False
+        mine, other = count * goal.intra_gb_per_s, len(best.rings) * best.intra_gb_per_s
+        if mine != other:
+            return mine > other
+        return (
+            goal.pattern is best.pattern
+            and goal.cross_nic == best.cross_nic
+            and self.hops < best.hops
+        )

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/shared_library.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace nccltune {
+namespace {
+
+int in_the_program = 0;
+
+TEST(SharedLibrary, OpensByNameAndFindsFunctions) {
+  std::string error;
+  const SharedLibrary library = SharedLibrary::Open("libm.so.6", &error);
+  ASSERT_TRUE(library) << error;
+  auto* const cube_root = library.Find<double(double)>("cbrt");
+  ASSERT_NE(cube_root, nullptr);
+  EXPECT_DOUBLE_EQ(cube_root(27), 3);
+  EXPECT_EQ(library.Find<double(double)>("no_such_function"), nullptr);
+  EXPECT_EQ(library.Path().front(), '/');
+  EXPECT_NE(library.Path().find("libm"), std::string::npos);
+}
+
+TEST(SharedLibrary, SaysInTheLoadersWordsWhyThereIsNone) {
+  std::string error;
+  const SharedLibrary library = SharedLibrary::Open("/nowhere/libno.so", &error);
+  EXPECT_FALSE(library);
+  EXPECT_NE(error.find("/nowhere/libno.so"), std::string::npos) << error;
+  EXPECT_EQ(library.FindAddress("anything"), nullptr);
+  EXPECT_EQ(library.Path(), "");
+}
+
+TEST(SharedLibrary, FindsWhatIsLoadedAndLoadsNothing) {
+  EXPECT_TRUE(SharedLibrary::Loaded("libc.so.6"));
+  EXPECT_FALSE(SharedLibrary::Loaded("libnccltune-no.so"));
+  const SharedLibrary holder = SharedLibrary::Holding(reinterpret_cast<const void*>(&std::abort));
+  ASSERT_TRUE(holder);
+  EXPECT_NE(holder.FindAddress("abort"), nullptr);
+  EXPECT_FALSE(SharedLibrary::Holding(nullptr));
+  EXPECT_FALSE(SharedLibrary::Holding(&in_the_program));
+  EXPECT_NE(SharedLibrary::Global().FindAddress("malloc"), nullptr);
+}
+
+TEST(SharedLibrary, MovesItsHold) {
+  std::string error;
+  SharedLibrary first = SharedLibrary::Open("libm.so.6", &error);
+  SharedLibrary second(std::move(first));
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move)
+  first = std::move(second);
+  EXPECT_TRUE(first);
+  first.Keep();
+  EXPECT_FALSE(first);
+  EXPECT_TRUE(SharedLibrary::Loaded("libm.so.6"));
+}
+
+}  // namespace
+}  // namespace nccltune

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/connection_failure.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdarg>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/log.h"
+#include "log_line.h"
+#include "net/clock.h"
+
+namespace nccltune::net {
+namespace {
+
+std::vector<std::string> failure_lines;
+
+[[gnu::format(printf, 5, 6)]] void KeepFailure(abi::LogLevel level, unsigned long, const char*, int,
+                                               const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  failure_lines.push_back(LevelName(level) + LogText(format, arguments));
+  va_end(arguments);
+}
+
+class ConnectionFailureTest : public testing::Test {
+ protected:
+  using Texts = std::vector<std::string>;
+  static Texts Lines() { return std::exchange(failure_lines, {}); }
+
+  ConnectionFailure failure_{Log(KeepFailure, abi::kSubsysNet, ""), "sending to x on y"};
+};
+
+TEST_F(ConnectionFailureTest, WarnsAtOnceWhereSomebodyWaits) {
+  EXPECT_FALSE(failure_.failed());
+  failure_.Set(abi::kRemoteError, "reset", true, 7);
+  EXPECT_TRUE(failure_.failed());
+  EXPECT_EQ(Lines(), Texts({"WARN sending to x on y failed with 7 bytes outstanding: reset"}));
+  EXPECT_EQ(failure_.Refuse(), abi::kRemoteError);
+  EXPECT_TRUE(Lines().empty()) << "it was said before";
+}
+
+TEST_F(ConnectionFailureTest, WarnsOnceOfAnUnnoticedEndWhenSomebodyGoesOn) {
+  failure_.Set(abi::kSystemError, "bye", false, 0);
+  EXPECT_EQ(Lines(), Texts({"INFO sending to x on y ended with 0 bytes outstanding: bye"}));
+  EXPECT_EQ(failure_.Refuse(), abi::kSystemError);
+  EXPECT_EQ(failure_.Refuse(), abi::kSystemError);
+  EXPECT_EQ(Lines().size(), 1U);
+}
+
+TEST_F(ConnectionFailureTest, TheFirstFailureStays) {
+  failure_.Set(abi::kRemoteError, "first", true, 1);
+  failure_.Set(abi::kSystemError, "second", true, 1);
+  EXPECT_EQ(failure_.result(), abi::kRemoteError);
+  EXPECT_EQ(Lines().size(), 1U);
+}
+
+TEST_F(ConnectionFailureTest, TenSecondsWithoutAnyFlowAreTooLong) {
+  constexpr int64_t kStart = 5 * kNsPerSecond;
+  EXPECT_EQ(failure_.NoFlow(kStart), "");
+  failure_.FlowsChanged(kStart, false, "reset");
+  failure_.FlowsChanged(kStart + kNsPerSecond, false, "");
+  EXPECT_EQ(failure_.NoFlow(kStart + 10 * kNsPerSecond), "");
+  EXPECT_EQ(failure_.NoFlow(kStart + 10 * kNsPerSecond + 1), "no flow for 10 s: reset");
+  failure_.FlowsChanged(kStart + 11 * kNsPerSecond, true, "");
+  EXPECT_EQ(failure_.NoFlow(kStart + 60 * kNsPerSecond), "");
+  EXPECT_EQ(failure_.why_down(), "reset");
+}
+
+}  // namespace
+}  // namespace nccltune::net

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A dead network compared with a busy application. Both leave data undelivered; only the first must
+// end flows. A socket filter that drops every packet makes a flow's network dead: neither kernel
+// receives anything.
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstddef>
+#include <thread>
+#include <vector>
+
+#include "net/link.h"
+#include "net/receiver.h"
+#include "net/request.h"
+#include "net/sender.h"
+#include "net/stranger.h"
+
+namespace nccltune::net {
+namespace {
+
+constexpr int kShortTimeoutMs = 1000;
+constexpr size_t kBulkFlows = 3;
+constexpr size_t kMuch = 4 << 20;
+
+void DropAllPackets(int fd) {
+  sock_filter drop = {BPF_RET | BPF_K, 0, 0, 0};
+  const sock_fprog program = {.len = 1, .filter = &drop};
+  EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+}
+
+class PathTest : public testing::Test {
+ protected:
+  PathTest() : link_(Settings()) { TakeLines(); }
+
+  static NetSettings Settings() {
+    NetSettings settings;
+    settings.flows = kBulkFlows;
+    settings.path_timeout_ms = kShortTimeoutMs;
+    return settings;
+  }
+
+  // Sends more than the sockets can buffer, so that windows close.
+  void SendMuch() {
+    content_ = Content(kMuch, 1);
+    for (size_t i = 0; i < kMostRequests; ++i) {
+      TransferRequest* request = nullptr;
+      ASSERT_EQ(Send(link_.sender, content_.data(), kMuch, &request), abi::kSuccess);
+      ASSERT_NE(request, nullptr);
+      sends_.push_back(request);
+    }
+  }
+
+  void ReceiveAll() {
+    for (size_t i = 0; i < kMostRequests; ++i) {
+      std::vector<std::byte> buffer(kMuch);
+      TransferRequest* request = nullptr;
+      ASSERT_EQ(Receive(link_.receiver, buffer.data(), kMuch, &request), abi::kSuccess);
+      ASSERT_NE(request, nullptr);
+      ASSERT_EQ(Finish(request).result, abi::kSuccess);
+      ASSERT_EQ(buffer, content_);
+    }
+    for (TransferRequest* const request : sends_) ASSERT_EQ(Finish(request).result, abi::kSuccess);
+  }
+
+  // Kills the path of a flow, numbered in connecting order; the express flow is 0.
+  void KillPath(size_t flow) {
+    const std::vector<int> near = SocketsTo(link_.end());
+    ASSERT_EQ(near.size(), kBulkFlows + 1);
+    const std::vector<int> far = SocketsTo(LocalEnd(near[flow]));
+    ASSERT_EQ(far.size(), 1U);
+    DropAllPackets(near[flow]);
+    DropAllPackets(far[0]);
+  }
+
+  const Counters& sent() { return link_.sender->counters(); }
+  const Counters& received() { return link_.receiver->counters(); }
+
+  Link link_;
+  std::vector<std::byte> content_;
+  std::vector<TransferRequest*> sends_;
+};
+
+TEST_F(PathTest, AnApplicationThatIsBusyForLongEndsNoFlow) {
+  SendMuch();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5 * kShortTimeoutMs));
+  ReceiveAll();
+  EXPECT_EQ(sent().flow_ends, 0U);
+  EXPECT_EQ(received().flow_ends, 0U);
+  EXPECT_EQ(sent().sent_again, 0U);
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_F(PathTest, AFlowWithADeadPathIsNoticedByBothEndsAndComesBack) {
+  ASSERT_TRUE(Exchange(link_, {.sizes = {1, 1 << 20}}));
+  KillPath(2);
+  size_t rounds = 0;
+  // Other flows carry its share in the meantime.
+  EXPECT_TRUE(Until([&] {
+    if (!Exchange(link_, {.sizes = std::vector<size_t>(8, 1 << 20), .seed = ++rounds})) return true;
+    return sent().flow_returns != 0;
+  }));
+  EXPECT_GE(sent().flow_ends, 1U);
+  EXPECT_GE(sent().flow_returns, 1U);
+  EXPECT_TRUE(Until([&] { return received().flow_returns != 0; }));
+  EXPECT_TRUE(Exchange(link_, {.sizes = {1, 1 << 20}}));
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_F(PathTest, ADeadNetworkIsNoticedWhileTheApplicationIsBusy) {
+  SendMuch();
+  for (size_t flow = 0; flow <= kBulkFlows; ++flow) KillPath(flow);
+  // The bulk flows have data in flight; they reconnect on new sockets.
+  EXPECT_TRUE(Until([&] { return sent().flow_returns >= kBulkFlows; }));
+  EXPECT_GE(sent().flow_ends, kBulkFlows);
+  ReceiveAll();
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_F(PathTest, ADeadNetworkIsNoticedAtRest) {
+  ASSERT_TRUE(Exchange(link_, {.sizes = {1, 1 << 20}}));
+  for (size_t flow = 0; flow <= kBulkFlows; ++flow) KillPath(flow);
+  EXPECT_TRUE(Until([&] { return sent().flow_returns > kBulkFlows; }));
+  EXPECT_TRUE(Exchange(link_, {.sizes = {1, 1 << 20}}));
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST(UserTimeout, IsNotSet) {
+  // TCP_USER_TIMEOUT must not be set: it ends connections with a closed window even if the peer
+  // answers.
+  const Link link;
+  for (const int fd : SocketsTo(link.end())) {
+    int value = -1;
+    socklen_t length = sizeof(value);
+    ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &length), 0);
+    EXPECT_EQ(value, 0);
+  }
+}
+
+}  // namespace
+}  // namespace nccltune::net

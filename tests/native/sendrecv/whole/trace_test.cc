@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs the same programs with and without the send/recv library. Results and contents must be the
+// same. NCCL must get the same calls in the same order, except for messages that copy engines
+// carry.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "program_output.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+// By rank.
+using Traces = std::array<std::string, 2>;
+
+const Environment kWithout = {{"LD_PRELOAD", ""}};
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Traces TracesOf(const std::string& name, Environment environment) {
+  const std::string path = testing::TempDir() + "/trace." + std::to_string(getpid()) + ".";
+  environment.insert({{"NCCLTUNE_SENDRECV", "1"},
+                      {"NCCLTUNE_SENDRECV_FROM", "32K"},
+                      {"NCCLTUNE_SENDRECV_EAGER", "1M"},
+                      {"SOFT_NCCL_BUFFER", "1048576"},
+                      {"SOFT_CUDA_DELAY_US", "0"},
+                      {"CASE_TRACE", path},
+                      {"LD_PRELOAD", LIBRARY}});
+  std::string line = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
+  for (const auto& [variable, value] : environment) line += " " + variable + "='" + value + "'";
+  const std::string output =
+      AllOutputOf(line + " " + CASES + " --gtest_brief=1 --gtest_filter=" + name);
+  EXPECT_NE(output.find("PASSED  ] 1 test"), std::string::npos) << output;
+  Traces traces;
+  for (size_t rank = 0; rank < traces.size(); ++rank) {
+    const std::string file = path + std::to_string(rank);
+    traces[rank] = Read(file);
+    unlink(file.c_str());
+    EXPECT_FALSE(traces[rank].empty()) << output;
+  }
+  return traces;
+}
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// A program's trace: the results that it saw, and the calls that NCCL got.
+struct Program {
+  std::string title;
+  std::string seen;
+  std::vector<std::string> given;
+};
+
+std::vector<Program> ProgramsOf(const std::string& text) {
+  std::vector<Program> programs;
+  for (const std::string& line : LinesOf(text)) {
+    if (line.starts_with("## ")) {
+      programs.push_back({.title = line, .seen = {}, .given = {}});
+    } else if (line.starts_with("nccl")) {
+      programs.back().given.push_back(line);
+    } else {
+      programs.back().seen += line + "\n";
+    }
+  }
+  return programs;
+}
+
+// Returns whether a call takes effect at once even in a group. Such a call may reach NCCL before
+// held calls.
+bool IsImmediate(std::string_view line) {
+  // Destroying an operator that a held call uses is held as well.
+  if (line.starts_with("ncclRedOpDestroy")) return !line.ends_with("-> 0");
+  constexpr std::array<std::string_view, 12> kOfGroups = {
+      "Group",    "Send",   "Recv",    "AllReduce", "Reduce",    "AllGather",
+      "AlltoAll", "Gather", "Scatter", "Bcast",     "Broadcast", "Signal"};
+  return std::ranges::none_of(kOfGroups, [&](std::string_view part) {
+    return line.substr(0, line.find(' ')).find(part) != std::string_view::npos;
+  });
+}
+
+// Returns whether the call is a message that a copy engine may carry.
+bool IsLarge(std::string_view line) { return line.find(" large ") != std::string_view::npos; }
+
+bool MayBeWithout(const std::string& line) { return IsLarge(line); }
+
+// Returns how `given` differs from `expected`, apart from missing messages that copy engines may
+// carry. Empty: it does not.
+std::string Missing(const std::vector<std::string>& expected,
+                    const std::vector<std::string>& given) {
+  size_t at = 0;
+  for (const std::string& line : expected) {
+    if (at < given.size() && given[at] == line) {
+      ++at;
+    } else if (!MayBeWithout(line)) {
+      return "not given: " + line;
+    }
+  }
+  return at == given.size() ? "" : "given besides: " + given[at];
+}
+
+std::pair<std::vector<std::string>, std::vector<std::string>> Split(
+    const std::vector<std::string>& lines) {
+  std::pair<std::vector<std::string>, std::vector<std::string>> both;
+  for (const std::string& line : lines)
+    (IsImmediate(line) ? both.first : both.second).push_back(line);
+  return both;
+}
+
+// Returns whether a call of the program fails such that only NCCL knows if the group is refused.
+// Then the held calls reach NCCL in a group of their own, or not at all.
+bool IsDoubtful(const Program& program) {
+  constexpr std::array<std::string_view, 5> kFailing = {
+      "ncclCommGrow", "ncclCommShrink", "ncclCommSplit!", "ncclCommRevoke!", "ncclCommFinalize"};
+  return std::ranges::any_of(kFailing, [&](std::string_view function) {
+    return program.title.find(function) != std::string::npos;
+  });
+}
+
+enum class Carried { kNothing, kSome };
+
+void Compare(const Traces& expected, const Traces& traces, Carried carried,
+             const std::string& what) {
+  for (size_t rank = 0; rank < traces.size(); ++rank) {
+    const std::vector<Program> without = ProgramsOf(expected[rank]);
+    const std::vector<Program> with = ProgramsOf(traces[rank]);
+    ASSERT_EQ(with.size(), without.size()) << what;
+    int differ = 0;
+    for (size_t i = 0; i < with.size() && differ < 3; ++i) {
+      const std::string where =
+          what + ", rank " + std::to_string(rank) + ", " + with[i].title + "\n";
+      EXPECT_EQ(with[i].seen, without[i].seen) << where;
+      if (carried == Carried::kNothing) {
+        EXPECT_EQ(with[i].given, without[i].given) << where;
+      } else if (!IsDoubtful(with[i])) {
+        const auto [at_once, in_order] = Split(without[i].given);
+        const auto [given_at_once, given_in_order] = Split(with[i].given);
+        EXPECT_EQ(given_at_once, at_once) << where;
+        EXPECT_EQ(Missing(in_order, given_in_order), "") << where;
+      }
+      if (testing::Test::HasFailure()) ++differ;
+    }
+  }
+}
+
+size_t CountLarge(const Traces& traces) {
+  size_t count = 0;
+  for (const std::string& trace : traces) {
+    for (const Program& program : ProgramsOf(trace)) {
+      if (IsDoubtful(program)) continue;
+      count += static_cast<size_t>(std::ranges::count_if(program.given, IsLarge));
+    }
+  }
+  return count;
+}
+
+// Environments in which copy engines carry nothing.
+const std::map<std::string, Environment>& NothingCarried() {
+  static const auto& all = *new std::map<std::string, Environment>{
+      {"on one rank alone", {{"CASE_RANK1", "NCCLTUNE_SENDRECV=0"}}},
+      {"below the threshold", {{"NCCLTUNE_SENDRECV_FROM", "1024M"}}},
+      {"dry run", {{"NCCLTUNE_SENDRECV", "dry-run"}}},
+      {"other settings", {{"CASE_RANK1", "NCCLTUNE_SENDRECV_GRAPHS=1"}}},
+      {"one connection", {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}},
+  };
+  return all;
+}
+
+void CompareAll(const std::string& name, const Environment& program) {
+  const auto run = [&](Environment environment) {
+    environment.insert(program.begin(), program.end());
+    return TracesOf(name, environment);
+  };
+  const Traces without = run(kWithout);
+  for (const auto& [why, environment] : NothingCarried()) {
+    Compare(without, run(environment), Carried::kNothing, why);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  // All large messages have slots, but NCCL carries all of them.
+  const Traces unshared = run({{"SOFT_CUDA_LACKS", "ipc"}});
+  Compare(without, unshared, Carried::kSome, "memory that cannot be shared");
+  EXPECT_EQ(CountLarge(unshared), CountLarge(without));
+  const Traces carried = run({});
+  Compare(without, carried, Carried::kSome, "by copy engines");
+  // Copy engines carry at least half of them.
+  EXPECT_LT(2 * CountLarge(carried), CountLarge(without));
+}
+
+TEST(Trace, EachFunctionInEachPlace) { CompareAll("Trace.EachFunctionInEachPlace", {}); }
+
+// TRACE_SEEDS: the number of seeds.
+TEST(Trace, RandomPrograms) {
+  const char* const seeds = std::getenv("TRACE_SEEDS");
+  const int count = seeds == nullptr ? 2 : std::atoi(seeds);
+  for (int seed = 1; seed <= count && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    CompareAll("Trace.RandomPrograms", {{"CASE_SEED", std::to_string(seed)}});
+  }
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv

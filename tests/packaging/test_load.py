@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything in the wheels is loaded, and started, on systems old and foreign."""
+
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import ROOT, wheel_path
+from tests.packaging.systems import SYSTEMS, System
+
+PROGRAMS = ("nccltune-bench", "nccltune-host", "nccltune-net-host")
+LOOPBACK = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_SOCKET_FAMILY": "AF_INET"}
+
+
+@pytest.fixture(params=SYSTEMS, ids=lambda system: system.name)
+def system(request: pytest.FixtureRequest) -> System:
+    chosen: System = request.param
+    chosen.check()
+    wheel_path(chosen.architecture)
+    return chosen
+
+
+@pytest.fixture
+def native(system: System, unpacked: dict[str, Path]) -> Path:
+    return unpacked[system.architecture]
+
+
+def compiled(source: Path, target: Path, architecture: str) -> Path:
+    """A C program for glibc 2.28; skips the test without the compiler of the wheels."""
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("ziglang is not installed (make wheels)")
+    command = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        f"{architecture}-linux-gnu.2.28",
+        "-O3",
+    ]
+    command += ["-Wl,-s", "-I", str(ROOT / "native"), "-o", str(target), str(source)]
+    subprocess.run(command, check=True)
+    return target
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_start(system: System, native: Path, program: str) -> None:
+    done = system.run(native / "bin" / program, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{program}: ")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("room", "library"),
+    [
+        ("tuner", "libnccl-tuner-nccltune.so"),
+        ("net", "libnccl-net-nccltune.so"),
+        ("net", "nccltune-net/libnccl-net.so"),
+    ],
+)
+def test_plugins_open_from_c(
+    system: System, native: Path, tmp_path: Path, room: str, library: str
+) -> None:
+    source = ROOT / "tests" / "native" / room / "dlopen_c_test.c"
+    program = compiled(source, tmp_path / "opens", system.architecture)
+    done = system.run(program, str(native / "lib" / library))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("library", ["libnccltune-sendrecv.so", "nccltune-sendrecv/libnccl.so.2"])
+def test_sendrecv_is_preloaded(system: System, native: Path, library: str) -> None:
+    # Where the loader cannot, it prints that on stderr and starts the program without it.
+    path = native / "lib" / library
+    arguments = (str(native / "bin" / "nccltune-host"), "--help")
+    if "qemu" in system.name:
+        command = [*system.starter, "-E", f"LD_PRELOAD={path}", *arguments]
+        environment = dict(os.environ)
+    else:
+        command = [*system.starter, *arguments]
+        environment = {**os.environ, "LD_PRELOAD": str(path)}
+    environment |= {"NCCLTUNE_SENDRECV": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("nccltune-host: ")
+    assert "preload" not in done.stderr
+
+
+def test_net_plugin_moves_bytes(system: System, native: Path) -> None:
+    plugin = native / "lib" / "libnccl-net-nccltune.so"
+    options = ("--plugin", str(plugin), "--fork", "--sizes", "0,1,32K,3M", "--messages", "8")
+    done = system.run(native / "bin" / "nccltune-net-host", "transfer", *options, **LOOPBACK)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert [rank["received"]["messages"] for rank in report["ranks"]] == [8, 8]
+
+
+def test_demo(system: System, native: Path, tmp_path: Path) -> None:
+    """The rules of a recording are decided by the tuner plugin and verified in the replay, by
+    programs that run on that system."""
+    folder = system.wrap(native, tmp_path / "native")
+    command = [
+        sys.executable,
+        "-m",
+        "nccltune.cli",
+        "demo",
+        "--json",
+        "-o",
+        str(tmp_path / "study"),
+    ]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "NCCLTUNE_NATIVE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    plugin = json.loads(done.stdout)["plugin"]
+    assert plugin["asked"] == plugin["as_predicted"] > 0
+
+
+def test_exceptions_beside_another_runtime(unpacked: dict[str, Path], tmp_path: Path) -> None:
+    architecture = platform.machine()
+    wheel_path(architecture)
+    config = tmp_path / "large.conf"
+    config.write_text("# no rule in this line, only many bytes\n" * 700_000, encoding="utf-8")
+    script = Path(__file__).with_name("foreign_runtime.py")
+    tuner = unpacked[architecture] / "lib" / "libnccl-tuner-nccltune.so"
+    done = subprocess.run(
+        [sys.executable, str(script), str(tuner)],
+        env={**os.environ, "NCCLTUNE_CONFIG": str(config)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "out of memory at init: NCCL decides everything" in done.stdout
+    assert done.stdout.splitlines()[-1] == "result 0 context None"

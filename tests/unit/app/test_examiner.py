@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor inside `auto`: its line, what is kept; that it never fails and never lingers."""
+
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.app import examiner
+from nccltune.app.examiner import ChecksLine, Examiner
+from nccltune.doctor.evidence import collect as collecting
+from nccltune.doctor.facts import Facts
+from nccltune.doctor.result import Examination
+from nccltune.launch.find import InstalledLauncher
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.measure.bench.conversation import BenchGpu, Nccl
+from nccltune.measure.bench.identity import this_host
+from nccltune.measure.bench.pods import Pods
+from nccltune.measure.bench.process import Launch
+from nccltune.measure.bench.with_launcher import WithLauncher
+from nccltune.model.errors import StudyError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+from tests.unit.doctor.rule_cases import facts_of
+from tests.unit.measure.fakes import hello
+
+PLATFORM = Platform(name="here", settings={"NCCL_ALGO": "Ring"})
+SETTING = {"kind": "environment", "where": "environment", "in_force": True}
+FACTS: dict[str, Any] = {
+    "settings": [{"name": "NCCL_ALGO", "value": "Ring", **SETTING}],
+    "cpu.governors": ["performance"],
+}
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How loaded this machine is must not decide what is found."""
+    monkeypatch.setattr(examiner, "GRACE_S", 60.0)
+
+
+FOUND = "NCCL_ALGO=Ring (environment): it switches off NCCL's choice of algorithm"
+
+
+def of_hosts(*hosts: str) -> Any:
+    gpus = [BenchGpu(rank, "NVIDIA H200", host) for rank, host in enumerate(hosts)]
+    return hello(gpus=gpus, nccl=Nccl("2.28.9", "/x/libnccl.so.2"))
+
+
+def examined(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    collect: Callable[..., Facts] = lambda **_: facts_of("n1", FACTS),
+    *,
+    hosts: tuple[str, ...] = (),
+    launch: Launch | None = None,
+) -> ChecksLine:
+    monkeypatch.setattr(collecting, "collect", collect)
+    with Examiner(launch or Launch()) as checks:
+        checks.begin()
+        study = Study.create(tmp_path / "study")
+        return checks.checks_line(study, PLATFORM, of_hosts(*(hosts or (this_host(),) * 2)))
+
+
+def kept(tmp_path: Path) -> Examination:
+    study = Study(tmp_path / "study")
+    return study.read_json(study.doctor_path, Examination)
+
+
+def test_the_line_names_the_finding_and_the_study_keeps_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = examined(tmp_path, monkeypatch)
+    assert re.match(rf"ok \d+ · finding 1: {re.escape(FOUND)}", told.words)
+    assert told.is_wrong
+    assert kept(tmp_path).source == "nccltune auto on n1"
+    assert kept(tmp_path).nodes[0].title == "NCCL 2.28.9"
+
+
+def test_of_several_hosts_only_the_head_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = examined(tmp_path, monkeypatch, hosts=(this_host(), "another"))
+    assert re.match(r"of the head node alone, n1: ok \d+ · finding 1: ", told.words)
+
+
+def test_a_machine_that_does_not_measure_is_not_examined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = examined(tmp_path, monkeypatch, hosts=("another", this_host()))
+    assert told.words == (
+        "not examined, others measure: nccltune doctor on their nodes · "
+        "set here: NCCL_ALGO=Ring (only these algorithms can be chosen)"
+    )
+    assert not Study(tmp_path / "study").doctor_path.exists()
+
+
+@pytest.mark.parametrize("is_replay", [True, False])
+def test_nothing_is_read_for_a_recording_or_for_pods(
+    is_replay: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[object] = []
+
+    def collect(**_: object) -> Facts:
+        looked.append(None)
+        return facts_of("n1", FACTS)
+
+    pods = Pods.__new__(Pods)
+    under = WithLauncher(InstalledLauncher(Flavor(Launcher.KUBERNETES)), 1, 8, pods=pods)
+    launch = Launch(replay=tmp_path) if is_replay else Launch(with_launcher=under)
+    told = examined(tmp_path, monkeypatch, collect, launch=launch)
+    assert told.words.startswith("not examined")
+    assert not looked
+
+
+def test_what_goes_wrong_is_told_and_never_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect(**_: object) -> Facts:
+        raise PermissionError(13, "Permission denied", "/proc/secret")
+
+    told = examined(tmp_path, monkeypatch, collect)
+    assert told.words == (
+        "cannot tell: [Errno 13] Permission denied: '/proc/secret' · "
+        "set here: NCCL_ALGO=Ring (only these algorithms can be chosen)"
+    )
+    assert not Study(tmp_path / "study").doctor_path.exists()
+
+
+def test_a_study_that_cannot_be_written_is_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StudyError("cannot be written: No space left on device", where="doctor.json")
+
+    monkeypatch.setattr(Study, "write_json", refuse)
+    told = examined(tmp_path, monkeypatch)
+    assert told.words.startswith("cannot tell: doctor.json: cannot be written: No space left")
+
+
+def test_what_is_slow_is_stopped_and_tells_what_it_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examiner, "GRACE_S", 0.0)
+    monkeypatch.setattr(examiner, "END_S", 60.0)
+
+    def collect(*, stop: threading.Event) -> Facts:
+        assert stop.wait(60)
+        return facts_of("n1", FACTS)
+
+    assert FOUND in examined(tmp_path, monkeypatch, collect).words
+
+
+def test_what_cannot_be_stopped_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examiner, "GRACE_S", 0.0)
+    monkeypatch.setattr(examiner, "END_S", 0.0)
+    let_go = threading.Event()
+
+    def collect(**_: object) -> Facts:
+        let_go.wait(60)
+        return facts_of("n1", FACTS)
+
+    told = examined(tmp_path, monkeypatch, collect)
+    let_go.set()
+    assert told.words.startswith("cannot tell: this node did not answer in time: nccltune doctor")
+
+
+def test_an_examination_that_somebody_asked_for_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study.create(tmp_path / "study")
+    theirs = Examination(source="collected/", nodes=(), rules=())
+    study.write_json(study.doctor_path, theirs)
+    assert FOUND in examined(tmp_path, monkeypatch).words
+    assert kept(tmp_path) == theirs
+    study.doctor_path.unlink()
+    examined(tmp_path, monkeypatch)
+    examined(tmp_path, monkeypatch, lambda **_: facts_of("n2", FACTS))
+    assert kept(tmp_path).nodes[0].name == "n2"

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Use cases that start processes, on recordings of simulated machines and with fake binaries."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.ab import ab_test, kept_settings, trial_of
+from nccltune.app.nccl_tests_sweep import plan_nccl_tests, sweep_nccl_tests
+from nccltune.app.sendrecv_settings import plan_race, race_settings
+from nccltune.app.sendrecv_sweep import compare_copies, plan_copies
+from nccltune.measure.bench.process import Launch
+from nccltune.measure.engine.process_record import ProcessRecord
+from nccltune.measure.engine.status import ExperimentStatus, StatusCallback
+from nccltune.measure.experiments.ab.experiment import TrialScope
+from nccltune.measure.experiments.copies.experiment import CopiesExperiment, CopiesScope
+from nccltune.measure.experiments.copies.preload import SENDRECV
+from nccltune.measure.experiments.copies.settings import FROM
+from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
+from nccltune.measure.experiments.nccl_tests.experiment import NcclTestsScope
+from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
+from nccltune.measure.experiments.p2p.settings import MIN_CHANNELS
+from nccltune.model.collective import Collective
+from nccltune.model.errors import StudyError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+from tests.unit.measure.experiments import test_ab
+from tests.unit.measure.experiments.p2p_machine import K, M, Machine
+from tests.unit.measure.experiments.test_copies_experiment import crossing
+
+RACE = RaceScope(4 * K, 256 * M)
+COPIES = CopiesScope(64 * K, 64 * M)
+FAKE = Path(__file__).parents[2] / "e2e" / "fake_nccl_tests.py"
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nccltune.study.files.os.fsync", lambda _: None)
+
+
+class Progress:
+    """Writes down what is reported; interrupts at process number `stop_at`."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.platform: Platform | None = None
+        self.seen: list[ExperimentStatus] = []
+        self.kept: str | None = None
+        self.open = 0
+        self._stop_at = stop_at
+
+    def started(self, platform: Platform, library: str | None) -> None:  # noqa: ARG002
+        self.platform = platform
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[StatusCallback]:
+        self.open += 1
+        try:
+            yield self._update
+        finally:
+            self.open -= 1
+
+    def stopped(self, kept: str) -> None:
+        assert self.open == 0, "the status is still shown"
+        self.kept = kept
+
+    def _update(self, status: ExperimentStatus) -> None:
+        assert self.open == 1
+        self.seen.append(status)
+        if status.process == self._stop_at:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study with a race and a comparison of a simulated machine."""
+    path = tmp_path_factory.mktemp("recordings") / "machine"
+    study = Study.create(path)
+    study.write_json(study.platform_path, Platform(name="machine", gpu="NVIDIA H200"))
+    machine = Machine()
+    RaceExperiment(machine.start, machine.first(), ProcessRecord(study), RACE).run()
+    machine = Machine(crossing(4 * M))
+    record = ProcessRecord(study, SENDRECV)
+    CopiesExperiment(machine.start, machine.first(), record, COPIES).run()
+    return path
+
+
+def test_a_race_writes_its_verdict_and_the_lines_to_deploy(recording: Path, tmp_path: Path) -> None:
+    launch, path, progress = Launch(replay=recording), tmp_path / "s", Progress()
+    plan = plan_race(path, launch, RACE)
+    assert not path.exists()
+    assert plan.processes > 20
+    assert any(settings.as_dict == {MIN_CHANNELS: 64} for settings in plan.first)
+    verdict = race_settings(path, launch, RACE, progress, command="again")
+    assert verdict.reason == "done"
+    assert progress.platform is not None
+    assert progress.platform.replay == "machine"
+    assert len(progress.seen) == verdict.processes - 1
+    written = json.loads((path / "p2p.json").read_text())
+    assert (written["command"], written["settings"]) == ("again", verdict.settings)
+    assert f"{MIN_CHANNELS}=64" in (path / "p2p.conf").read_text().splitlines()
+    again = race_settings(path, launch, RACE)
+    assert (again.processes, again.settings) == (0, verdict.settings)
+
+
+def test_an_interruption_leaves_a_verdict_and_the_same_call_resumes(
+    recording: Path, tmp_path: Path
+) -> None:
+    launch, path, progress = Launch(replay=recording), tmp_path / "s", Progress(stop_at=5)
+    with pytest.raises(KeyboardInterrupt):
+        compare_copies(path, launch, COPIES, progress, command="again")
+    assert progress.kept == "all timings so far"
+    written = json.loads((path / "sendrecv.json").read_text())
+    assert (written["reason"], written["decided"], written["command"]) == (
+        "interrupted",
+        False,
+        "again",
+    )
+    assert not (path / "sendrecv.conf").exists()
+    verdict = compare_copies(path, launch, COPIES)
+    assert (verdict.reason, verdict.known) == ("done", 4)
+    assert verdict.settings == {FROM: 4 * M}
+    assert f"{FROM}={4 * M}" in (path / "sendrecv.conf").read_text().splitlines()
+    plan = plan_copies(path, launch, COPIES)
+    assert (plan.pairs, plan.policies, plan.processes) == (6, [], 12)
+
+
+def test_a_file_is_no_study_to_measure_into(recording: Path, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(StudyError, match="is a file"):
+        race_settings(path, Launch(replay=recording), RACE)
+
+
+def test_an_ab_test_keeps_what_helps_and_builds_on_it(tmp_path: Path) -> None:
+    path, machine = tmp_path / "s", test_ab.Machine(lambda _: 0.8)
+    trial = trial_of(path, dict(test_ab.TRIED), ["simulated"])
+    progress = Progress()
+    verdict = ab_test(path, machine, trial, TrialScope(8), progress, min_gain=0.03)
+    assert verdict.decision == "keep"
+    assert len(progress.seen) == 16
+    assert {status.what for status in progress.seen} == {"with it", "without it"}
+    assert kept_settings(path) == {"NCCL_X": "1"}
+    # The next test has it on both sides; a test of the same setting compares it anew.
+    assert trial_of(path, {"NCCL_Y": "2"}, []).baseline == {"NCCL_X": "1"}
+    assert trial_of(path, {"NCCL_X": "2"}, []).baseline == {}
+
+
+def test_an_interrupted_ab_test_reports_how_many_rounds_it_has(tmp_path: Path) -> None:
+    path, progress = tmp_path / "s", Progress(stop_at=6)
+    trial = trial_of(path, dict(test_ab.TRIED), ["simulated"])
+    with pytest.raises(KeyboardInterrupt):
+        ab_test(path, test_ab.Machine(), trial, TrialScope(8), progress, min_gain=0.03)
+    assert progress.kept == "all timings so far (2 whole rounds)"
+    assert kept_settings(path) == {}
+
+
+def test_a_sweep_with_nccl_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    (tmp_path / "all_reduce_perf").symlink_to(FAKE)
+    site = NcclTestsSite(tmp_path, 4)
+    scope = NcclTestsScope([Collective.ALLREDUCE], 1024, 4096, 2)
+    path, progress = tmp_path / "s", Progress()
+    plan = plan_nccl_tests(path, site, scope)
+    assert not path.exists()
+    assert plan.processes == 2 * len(plan.choices[Collective.ALLREDUCE])
+    swept = sweep_nccl_tests(path, site, scope, progress, command="again")
+    assert swept.outcome.reason == "done"
+    assert len(progress.seen) == plan.processes
+    assert progress.seen[-1].process == progress.seen[-1].processes
+    assert swept.summary.points == len(list(Study(path).samples()))
+    assert json.loads((path / "sweep.json").read_text())["command"] == "again"
+    again = sweep_nccl_tests(path, site, scope)
+    out_of_place = [sample for sample in Study(path).samples() if not sample.in_place]
+    assert (again.outcome.points, again.outcome.known) == (0, len(out_of_place))

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a thing is, by its content; each kind is checked as such."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.lint import LintKind, LintRequest, lint, recognise
+from nccltune.model.errors import InputError
+from nccltune.study.files import Study
+from tests.unit.builders import measure
+from tests.unit.cli.test_topo import MATRIX
+from tests.unit.topology.samples import FOLDER
+
+CONFIGURATION = "allreduce,0,1024,ring,ll,-1,4,32\n"
+MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  containers:
+  - name: a
+    command: [mpirun, -n, "2", all_reduce_perf, -g, "1"]
+"""
+OUTPUT = """\
+# nThread 1 nGpus 1 minBytes 8 maxBytes 128 step: 2(factor) warmup iters: 5 iters: 20
+# Using devices
+#  Rank  0 Group  0 Pid   5 on a device  0 [0x04] NVIDIA H100
+"""
+SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\nsrun -N 2 --ntasks-per-node=8 all_reduce_perf -g 1\n"
+
+
+def written(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (CONFIGURATION, LintKind.CONFIGURATION),
+        ("# rules of node a\n" + CONFIGURATION, LintKind.CONFIGURATION),
+        ("alreduce,64K,1M,ring,ll,-1,4,32\n", LintKind.CONFIGURATION),
+        ("# nccltune: nccl=2.28.9\n", LintKind.CONFIGURATION),
+        ((FOLDER / "dgx.xml").read_bytes(), LintKind.TOPOLOGY),
+        ((FOLDER / "flat-vm-graph.xml").read_bytes(), LintKind.TOPOLOGY),
+        ((FOLDER / "dgx.xml").read_text().encode("utf-16"), LintKind.TOPOLOGY),
+        ("<system>\n<cpu", LintKind.TOPOLOGY),
+        (MATRIX, LintKind.TOPOLOGY),
+        (MANIFEST, LintKind.LAUNCH),
+        (OUTPUT, LintKind.LAUNCH),
+        (SCRIPT, LintKind.LAUNCH),
+        ("mpirun -n 2 all_reduce_perf -b 8\n", LintKind.LAUNCH),
+        ("#!/bin/sh\npython train.py\n", LintKind.LAUNCH),
+    ],
+)
+def test_the_content_decides_whatever_the_name(
+    tmp_path: Path, text: str | bytes, kind: LintKind
+) -> None:
+    for name in ("a", "a.xml", "a.conf", "a.sh"):
+        assert recognise(written(tmp_path, name, text)) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "is empty"),
+        (b"roses are red\n", "is of no known kind"),
+        (b'{"schema_version": 1}\n', "is of no known kind"),
+        (b"\x7fELF\x00\x01", "is a binary file"),
+        ((CONFIGURATION + SCRIPT).encode(), "rows of a configuration and commands of a script"),
+    ],
+)
+def test_garbage_and_what_may_be_two_kinds_is_an_error_with_a_way_out(
+    tmp_path: Path, text: bytes, message: str
+) -> None:
+    path = written(tmp_path, "thing", text)
+    with pytest.raises(InputError, match=message) as error:
+        recognise(path)
+    assert error.value.where == str(path)
+    assert "--kind" in (error.value.hint or "")
+
+
+def test_a_named_kind_is_taken(tmp_path: Path) -> None:
+    both = str(written(tmp_path, "both", CONFIGURATION + SCRIPT.partition("\n")[2]))
+    as_table = lint(LintRequest([both], kind=LintKind.CONFIGURATION))
+    assert as_table.configurations[0].rules == 1
+    assert as_table.is_bad, "the other lines are no rows"
+    as_script = lint(LintRequest([both], kind=LintKind.LAUNCH))
+    assert len(as_script.launches[0].commands) == 1
+
+
+def test_an_empty_configuration_has_its_name(tmp_path: Path) -> None:
+    path = written(tmp_path, "tuner.conf", "# nothing yet\n\n")
+    assert recognise(path) is LintKind.CONFIGURATION
+    assert lint(LintRequest([str(path)])).configurations[0].rules == 0
+
+
+def test_folders(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "study")
+    study.append_samples(measure([1024], lambda _: {"default": 1.0}))
+    with pytest.raises(InputError) as error:
+        recognise(study.path)
+    assert "nccltune tune" in (error.value.hint or "")
+    written(study.path, "tuner.conf", CONFIGURATION)
+    written(study.path, "topology.xml", "<system>")
+    assert recognise(study.path) is LintKind.CONFIGURATION
+    nodes = tmp_path / "nodes" / "a"
+    nodes.mkdir(parents=True)
+    with pytest.raises(InputError, match="neither tuner.conf nor"):
+        recognise(tmp_path / "nodes")
+    written(nodes, "topo.xml", (FOLDER / "dgx.xml").read_bytes())
+    assert recognise(tmp_path / "nodes") is LintKind.TOPOLOGY
+
+
+def test_things_of_several_kinds_at_once(tmp_path: Path) -> None:
+    things = [
+        written(tmp_path, "a.conf", CONFIGURATION),
+        written(tmp_path, "b.xml", (FOLDER / "dgx.xml").read_bytes()),
+        written(tmp_path, "c.xml", (FOLDER / "virtual-switches.xml").read_bytes()),
+        written(tmp_path, "d.sh", SCRIPT),
+    ]
+    linted = lint(LintRequest([*map(str, things), "mpirun -n 2 all_reduce_perf"]))
+    assert [item.rules for item in linted.configurations] == [1]
+    assert linted.topologies is not None
+    assert linted.topologies.files == 2
+    assert {"nodes-differ"} <= {issue.id for issue in linted.topologies.issues} or linted.is_bad
+    assert [launch.source for launch in linted.launches] == [str(things[3]), None]
+    assert linted.is_bad, "of the second topology"
+
+
+@pytest.mark.parametrize("words", [["mpirun", "-n", "2", "all_reduce_perf"], ["all_reduce_perf"]])
+def test_a_command_in_words(words: list[str]) -> None:
+    for request in (LintRequest([], command=words), LintRequest(words)):
+        (launch,) = lint(request).launches
+        assert len(launch.commands) == 1
+
+
+@pytest.mark.parametrize("thing", ["tuner.cnf", "nodes/a.xml"])
+def test_a_file_that_is_not_there_is_no_command(thing: str) -> None:
+    with pytest.raises(InputError, match="no such file, and no launch command"):
+        lint(LintRequest([thing]))
+
+
+def test_hosts_of_the_site_reach_the_check() -> None:
+    request = LintRequest(["mpirun -n 3 all_reduce_perf"], settings=["hosts=a:1,b:1"], gpus=1)
+    assert lint(request).is_bad
+    with pytest.raises(InputError, match="takes hosts=A,B alone"):
+        lint(request._replace(settings=["image=a"]))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documented Python API: its page, its example, and that it needs no terminal."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nccltune.app
+from nccltune.formats.tuner_config.csv_rules import read_rules
+from nccltune.study.files import Study
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "reference" / "python-api.md").read_text(encoding="utf-8")
+EXAMPLE = ROOT / "examples" / "python" / "tune_a_recording.py"
+MODULES = sorted(Path(nccltune.app.__file__).parent.glob("[a-z]*.py"))
+
+
+def test_the_example_makes_a_configuration_and_a_report(tmp_path: Path) -> None:
+    path = tmp_path / "study"
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), str(path)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    study = Study.open(path)
+    rules = [item.rule for item in read_rules(study.config_path).rules]
+    assert rules
+    assert all(f"{rule.min_bytes} {rule.max_bytes}" in done.stdout for rule in rules)
+    assert study.report_path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_page_shows_the_example_as_it_is() -> None:
+    shown = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert shown is not None
+    assert shown[1].strip() in EXAMPLE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(app\.\w+\.\w+)", PAGE))))
+def test_what_the_page_names_exists(name: str) -> None:
+    module, _, attribute = name.rpartition(".")
+    assert callable(getattr(importlib.import_module(f"nccltune.{module}"), attribute))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_no_use_case_knows_a_terminal(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
+    imported += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    used = {name.split(".")[0] for name in imported} | {
+        name.split(".")[1] for name in imported if name.startswith("nccltune.")
+    }
+    assert not used & {"click", "rich", "cli"}
+    calls = [
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    assert "print" not in calls
+
+
+def test_every_module_is_in_the_map() -> None:
+    described = re.findall(r"^(\w+)\.py ", nccltune.app.__doc__ or "", re.MULTILINE)
+    assert sorted(described) == [path.stem for path in MODULES]

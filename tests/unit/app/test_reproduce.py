@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+import shlex
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nccltune.analyze import sort_samples
+from nccltune.app.reproduce import measure_again
+from nccltune.measure.engine.record import Summary
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+from tests.unit.builders import measure, sizes
+
+PLAIN = Platform(name="x", nodes=4)
+
+
+def study_at(path: Path, platform: Platform, command: str | None = None) -> Study:
+    """A study of all-reduce from 1 KiB to 64 KiB over 4 nodes; `command` made its sweep."""
+    study = Study.create(path)
+    study.write_json(study.platform_path, platform)
+    study.append_samples(measure(sizes(1 << 10, 1 << 16), lambda _: {"default": 10.0}))
+    if command is not None:
+        summary = Summary(
+            reason="done",
+            points=9,
+            known=0,
+            failed=0,
+            seconds=1.0,
+            gain_left=None,
+            replay=None,
+            command=command,
+        )
+        study.write_json(path / "sweep.json", summary)
+    return study
+
+
+def again(study: Study, *options: str, proven: bool = False) -> str:
+    found = sort_samples(study.samples())
+    return measure_again(study, found, options, proven=proven).command
+
+
+def test_a_sweep_is_measured_again_by_its_own_command_into_a_new_study(tmp_path: Path) -> None:
+    command = f"nccltune sweep --output {tmp_path}/x --sizes 1K-64K --emulate-nodes 4"
+    study = study_at(tmp_path / "x", PLAIN, command)
+    new = f"{tmp_path}/x-again"
+    assert again(study) == (
+        f"nccltune sweep --output {new} --sizes 1K-64K --emulate-nodes 4 && nccltune tune {new} && "
+        f"nccltune report {new}"
+    )
+    assert f"nccltune tune {new} --min-gain 5% && nccltune verify {new} &&" in again(
+        study, "--min-gain 5%", proven=True
+    )
+
+
+def test_auto_does_every_step_itself(tmp_path: Path) -> None:
+    study = study_at(tmp_path / "my x", PLAIN, "nccltune auto --gpus 4")
+    assert shlex.split(again(study, proven=True)) == [
+        *("nccltune", "auto", "--output", f"{tmp_path}/my x-again", "--gpus", "4")
+    ]
+
+
+def test_a_program_keeps_its_own_options(tmp_path: Path) -> None:
+    study = study_at(tmp_path / "x", PLAIN, "nccltune sweep --gpus 2 -- all_reduce_perf -o sum")
+    assert again(study).startswith(
+        f"nccltune sweep --output {tmp_path}/x-again --gpus 2 -- all_reduce_perf -o sum && "
+    )
+
+
+def test_a_study_that_is_there_is_not_named_again(tmp_path: Path) -> None:
+    study = study_at(tmp_path / "x", PLAIN, "nccltune auto")
+    (tmp_path / "x-again").mkdir()
+    assert again(study) == f"nccltune auto --output {tmp_path}/x-again-2"
+
+
+def test_settings_in_force_are_set_again(tmp_path: Path) -> None:
+    platform = msgspec.structs.replace(PLAIN, settings={"NCCL_IB_HCA": "mlx5_0,mlx5_1;x"})
+    study = study_at(tmp_path / "x", platform, "nccltune auto")
+    assert (
+        again(study) == f"NCCL_IB_HCA='mlx5_0,mlx5_1;x' nccltune auto --output {tmp_path}/x-again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("platform", "options"),
+    [
+        (PLAIN, "--launcher slurm --nodes 4 --gpus 1"),
+        (msgspec.structs.replace(PLAIN, emulated_nodes=True), "--emulate-nodes 4"),
+        (
+            msgspec.structs.replace(PLAIN, emulated_nodes=True, replay="h200x4-as-4-nodes"),
+            "--replay h200x4-as-4-nodes",
+        ),
+    ],
+)
+def test_imported_timings_are_measured_by_a_sweep_over_the_same_sizes(
+    tmp_path: Path, platform: Platform, options: str
+) -> None:
+    study = study_at(tmp_path / "x", platform)
+    command = (
+        f"nccltune auto --output {tmp_path}/x-again --collectives allreduce --sizes 1K-64K "
+        f"{options}"
+    )
+    assert again(study) == command
+    assert again(study, "--min-gain 5%") == f"{command} --min-gain 5%"
+
+
+@pytest.mark.parametrize("command", ["", "make sweep", "nccltune 'auto"])
+def test_a_command_that_is_none_of_ours_is_not_offered(tmp_path: Path, command: str) -> None:
+    study = study_at(tmp_path / "x", PLAIN, command)
+    assert again(study).startswith(f"nccltune auto --output {tmp_path}/x-again --collectives")
+
+
+def test_every_command_is_accepted_by_the_command_line(tmp_path: Path) -> None:
+    from nccltune.cli.auto import command as auto
+
+    for platform in (PLAIN, msgspec.structs.replace(PLAIN, emulated_nodes=True)):
+        study = study_at(tmp_path / str(platform.emulated_nodes), platform)
+        words = shlex.split(again(study))
+        assert auto.make_context("auto", words[2:]).params["path"] is not None

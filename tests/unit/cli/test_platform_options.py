@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from nccltune.app.bench_launch import LaunchRequest, check_request
+from nccltune.cli import run
+from nccltune.cli.platform_options import platform_options
+from nccltune.cli.run_options import command_line
+from nccltune.cli.verb import Verb
+from nccltune.model.errors import InputError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+
+
+def resumed(*words: str) -> str:
+    """The command line that a verb with these options would print to go on."""
+    said: list[str] = []
+
+    @click.command("verb", cls=Verb)
+    @click.argument("study")
+    @click.argument("program", nargs=-1)
+    @click.option("--check", is_flag=True)
+    @platform_options
+    @click.pass_context
+    def verb(context: click.Context, /, **_: object) -> None:
+        said.append(command_line(context))
+
+    verb.main([*words], prog_name="verb", standalone_mode=False)
+    return said[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--gpus 4 --set processes=per-node studies/a",
+        "--set image=a:1 --set name=x --set 'slurm.options=[\"-A b\"]' studies/a",
+        "--check 'studies/a b' -- prog -x",
+    ],
+)
+def test_the_command_that_goes_on_is_the_one_that_was_given(line: str) -> None:
+    assert resumed(*shlex.split(line)) == f"nccltune verb {line}"
+
+
+@pytest.mark.parametrize("launcher", [None, "local", "openmpi:5"])
+def test_options_of_pods_are_not_ignored_elsewhere(launcher: str | None) -> None:
+    for setting in ("image=a", "name=x"):
+        check_request(LaunchRequest(launcher="kubernetes", settings=(setting,)))
+        with pytest.raises(InputError, match="is for --launcher kubernetes"):
+            check_request(LaunchRequest(launcher=launcher, settings=(setting,)))
+
+
+@pytest.mark.parametrize("launcher", [None, "local"])
+def test_nodes_and_hosts_need_a_launcher(launcher: str | None) -> None:
+    for request in (LaunchRequest(nodes=2), LaunchRequest(settings=("hosts=a,b",))):
+        with pytest.raises(InputError, match="is for --launcher"):
+            check_request(request._replace(launcher=launcher))
+        check_request(request._replace(launcher="slurm"))
+    with pytest.raises(InputError, match="per-gpu or per-node"):
+        check_request(LaunchRequest(settings=("processes=one",)))
+
+
+def test_verify_checks_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study.create(tmp_path / "study")
+    study.write_json(study.platform_path, Platform(name="study"))
+    for more in ([], ["--", "true"]):
+        assert run(["verify", str(study.path), "--set", "image=a", *more]) == 2
+        assert "--set kubernetes.image: is for --launcher kubernetes" in capsys.readouterr().err

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole command tree: how many verbs and options, one meaning for each flag, JSON documents."""
+
+import ast
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+import nccltune.app
+import nccltune.cli
+from nccltune.cli import SECTIONS, VERBS, cli, run
+from nccltune.cli.options import MEANINGS
+from nccltune.cli.verb import Verb, option_rows
+from nccltune.examples import examples
+from tests.unit.topology.samples import FOLDER
+
+MOST_VERBS, MOST_GROUPS, MOST_OPTIONS = 16, 5, 16
+READS_ONLY = {
+    "env", "explain", "lint", "topo what-if", "net env", "net stats", "sendrecv env",
+    "launch render",
+}  # fmt: skip
+"""Verbs that write nothing and start nothing that measures."""
+SOURCES = Path(nccltune.cli.__file__).parent
+
+
+class Found(NamedTuple):
+    """A verb with its full name."""
+
+    name: str
+    command: click.Command
+    context: click.Context
+
+
+def verbs(
+    command: click.Command = cli, context: click.Context | None = None, name: str = ""
+) -> Iterator[Found]:
+    context = context or click.Context(cli, info_name="nccltune", **cli.context_settings)
+    if not isinstance(command, click.Group):
+        yield Found(name, command, context)
+        return
+    for inner in command.list_commands(context):
+        found = command.get_command(context, inner)
+        assert found is not None
+        child = click.Context(found, parent=context, info_name=inner)
+        yield from verbs(found, child, f"{name} {inner}".strip())
+
+
+ALL = list(verbs())
+NAMED = pytest.mark.parametrize("found", ALL, ids=lambda found: found.name)
+
+
+def options(found: Found) -> list[click.Option]:
+    return [item for item in found.command.params if isinstance(item, click.Option)]
+
+
+def test_the_map_fits_in_the_head() -> None:
+    groups = SECTIONS["Groups"]
+    assert len(groups) <= MOST_GROUPS
+    assert len(VERBS) - len(groups) <= MOST_VERBS
+    assert list(SECTIONS) == [
+        "Start", "Step by step", "Deploy and keep", "Find out why", "Groups",
+    ]  # fmt: skip
+
+
+@NAMED
+def test_a_verb_has_few_options_and_the_common_ones(found: Found) -> None:
+    assert isinstance(found.command, Verb)
+    plain, advanced = option_rows(found.command, found.context)
+    assert len(plain) <= MOST_OPTIONS
+    flags = {flag for option in options(found) for flag in option.opts}
+    assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= flags
+    assert ("--dry-run" in flags) is not (found.name in READS_ONLY)
+    assert ("--help-advanced" in flags) is bool(advanced)
+    assert not [option.name for option in options(found) if option.hidden]
+
+
+@NAMED
+def test_a_verb_has_help_with_examples_of_itself(
+    found: Found, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*found.name.split(), "--help"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Usage: nccltune {found.name} ")
+    examples_shown = [line for line in out.split("Examples:")[1].splitlines() if line.strip()]
+    assert sum(f"nccltune {found.name}" in line for line in examples_shown) >= 2
+    assert max(map(len, examples_shown)) <= 100
+
+
+def test_a_flag_has_one_type_and_one_meaning() -> None:
+    kinds: dict[str, set[object]] = defaultdict(set)
+    texts: dict[str, set[str]] = defaultdict(set)
+    for found in ALL:
+        for option in options(found):
+            flag = max(option.opts, key=len)
+            kinds[flag].add((type(option.type), option.is_flag, option.multiple, *option.opts))
+            texts[flag].add(option.help or "")
+    for flag, found_kinds in kinds.items():
+        assert len(found_kinds) == 1, flag
+        # A text of its own is for a flag of one verb, or the same in all.
+        meaning = MEANINGS.get(flag)
+        if meaning is None:
+            assert len(texts[flag]) == 1, f"{flag}: give it a meaning in cli/options.py"
+        else:
+            assert all(text.startswith(meaning) for text in texts[flag]), flag
+    assert not MEANINGS.keys() - kinds.keys()
+
+
+def test_a_short_flag_has_one_long_one() -> None:
+    long: dict[str, set[str]] = defaultdict(set)
+    for found in ALL:
+        for option in options(found):
+            for flag in option.opts:
+                if not flag.startswith("--"):
+                    long[flag].add(max(option.opts, key=len))
+    assert long == {"-o": {"--output"}, "-q": {"--quiet"}, "-v": {"--verbose"}}
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_no_line_of_help_is_wider_than_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for name in ["", *(found.name for found in ALL), *SECTIONS["Groups"]]:
+        assert run([*name.split(), "--help"]) == 0
+        text = capsys.readouterr().out.partition("  Examples:")[0]
+        wide = [line for line in text.splitlines() if len(line) > width]
+        # A metavar may be longer than the line.
+        assert not [line for line in wide if not re.match(r"  -.*[|\[]", line)], name
+
+
+@NAMED
+def test_advanced_options_are_shown_on_request(
+    found: Found, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, advanced = option_rows(found.command, found.context)
+    if not advanced:
+        assert run([*found.name.split(), "--help-advanced"]) == 2
+        return
+    assert run([*found.name.split(), "--help"]) == 0
+    plain = capsys.readouterr().out
+    assert run([*found.name.split(), "--help-advanced"]) == 0
+    full = capsys.readouterr().out
+    assert "Advanced options:" not in plain
+    for row, _ in advanced:
+        flag = row.split()[0].rstrip(",")
+        assert not re.search(rf"^  {flag}\b", plain, re.M)
+        assert re.search(rf"^  {flag}\b", full, re.M)
+
+
+def test_no_verb_imports_another_one() -> None:
+    """What verbs share is in app/, in a screen or in a module of options."""
+    modules = {f"nccltune.cli.{found.name.replace(' ', '.').replace('-', '_')}" for found in ALL}
+    modules = {name + "_" if name.endswith("import") else name for name in modules}
+    bad = []
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            bad += [f"{path.name}: {name}" for name in names if name in modules]
+    assert bad == []
+
+
+def test_app_knows_nothing_of_cli() -> None:
+    for path in Path(nccltune.app.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "nccltune.cli" not in text
+        assert "import click" not in text
+        assert "import rich" not in text
+
+
+STUDY = str(examples()["h200x4-as-4-nodes"])
+TOPOLOGY = str(FOLDER / "dgx.xml")
+DOCUMENTS = {
+    "analyze": ["--dry-run", STUDY],
+    "tune": ["--dry-run", STUDY],
+    "report": [STUDY],
+    "import": [f"{STUDY}/samples.jsonl", "-o", "study", "--dry-run"],
+    "demo": ["--dry-run"],
+    "lint": [TOPOLOGY],
+    "doctor": ["--rule", "gdr-read"],
+    "ab": ["NCCL_X=1", "--dry-run"],
+    "topo show": [TOPOLOGY],
+    "topo what-if": [TOPOLOGY, "--nodes", "2"],
+    "topo calibrate": ["--from", str(examples()["h200x4-1-node"])],
+    "topo convert": ["--cpus", "1", "--pcie", "5x16", "--gpu-ids", "05:00.0,06:00.0"],
+    "net env": ["--plugin", "/x/libnccl-net-nccltune.so"],
+    "net stats": [],
+    "sendrecv env": ["--library", "/x/libnccltune-sendrecv.so"],
+    "launch render": ["--launcher", "openmpi:5", "--", "all_reduce_perf"],
+    "env": ["tuner.conf", "--plugin", "/x/tuner.so"],
+}
+"""Words that make a verb print its document here, without GPUs and compiled parts."""
+
+
+@pytest.mark.parametrize("verb", DOCUMENTS)
+def test_a_document_begins_with_its_schema_version(
+    verb: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tuner.conf").write_text("allreduce,0,1024,ring,ll,-1,-1,-1\n")
+    before = sorted(tmp_path.iterdir())
+    words = [*verb.split(), "--json", *DOCUMENTS[verb]]
+    assert run(words) in (0, 1), capsys.readouterr().err
+    document = json.loads(capsys.readouterr().out)
+    assert next(iter(document)) == "schema_version"
+    assert document["schema_version"] == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_every_document_is_printed_in_one_place() -> None:
+    """`print_json` adds the version; nobody else writes JSON to stdout."""
+    for path in SOURCES.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert path.name == "output.py" or "json.dumps" not in text, path
+        if "as_json" in text and path.name not in ("verb.py", "__init__.py", "run_options.py"):
+            assert re.search(r"print_json|show_\w+\(|as_json=as_json|_print_script", text), path
+
+
+def test_quiet_leaves_out_hints_and_verbose_adds_what_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    conf = str(tmp_path / "x.conf")
+    assert run(["tune", STUDY, "-o", conf, "--dry-run"]) == 0
+    assert "next: nccltune report" in capsys.readouterr().err
+    assert run(["tune", STUDY, "-o", conf, "--dry-run", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+    assert run(["lint", TOPOLOGY, "-v"]) == 0
+    assert "verbose    nccltune " in capsys.readouterr().err
+    assert run(["lint", TOPOLOGY]) == 0
+    assert "verbose" not in capsys.readouterr().err
+    assert run(["lint", TOPOLOGY, "-q", "-v"]) == 2
+    assert "contradict" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["try"], "it is now: nccltune ab"),
+        (["calibrate"], "it is now: nccltune topo calibrate"),
+        (["net-stats"], "it is now: nccltune net stats"),
+        (["lint-launch"], "it is now: nccltune lint"),
+        (["topo", "write"], "it is now: nccltune topo convert"),
+        (["topo", "lint"], "it is now: nccltune lint"),
+        (["launch", "job.toml"], "nccltune launch run job.toml"),
+        (["sweep", "--p2p"], "it is now: nccltune sendrecv settings"),
+        (["launch", "run", "--gpus-per-node", "8"], "it is now: --gpus"),
+        (["sweep", "--bugdet", "3"], "did you mean '--budget'? nccltune sweep --help"),
+        (["swep"], "did you mean 'sweep'?"),
+    ],
+)
+def test_a_wrong_word_names_the_right_one(
+    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    assert f"hint:  {hint}" in capsys.readouterr().err

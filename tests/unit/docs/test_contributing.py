@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The map of CONTRIBUTING.md: every folder it names exists, every folder is named, and every place
+where something is decided defines what the table names."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PLACES = re.findall(r"`((?:src|native)/[\w/.]+)(?::(\w+))?`", TEXT)
+
+
+def section(heading: str) -> str:
+    """Return the tables below the header cell `heading` up to the next empty line."""
+    return TEXT.split(f"| {heading} |", 1)[1].split("\n\n", 1)[0]
+
+
+def folders(parent: Path) -> set[str]:
+    return {
+        path.name for path in parent.iterdir() if path.is_dir() and not path.name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize(("path", "name"), PLACES, ids=lambda part: part)
+def test_a_place_exists(path: str, name: str) -> None:
+    file = ROOT / path
+    assert file.exists()
+    if name:
+        text = file.read_text(encoding="utf-8")
+        definition = (
+            rf"^ *(?:def|class) {name}\b"
+            if path.endswith(".py")
+            else rf"^\S.*(?:\b|::){name}\([^;]*$"
+        )
+        assert re.search(definition, text, re.M), f"{path} does not define {name}"
+
+
+def test_the_table_answers_ten_questions() -> None:
+    assert len(re.findall(r"\?", section("question | place | constants and inputs"))) == 10
+
+
+@pytest.mark.parametrize(
+    ("heading", "parent"),
+    [("`src/nccltune/` | contents", "src/nccltune"), ("`native/` | contents", "native")],
+)
+def test_the_map_names_every_folder(heading: str, parent: str) -> None:
+    start = TEXT.index(f"| {heading}")
+    rows = TEXT[start:].split("\n\n", 1)[0].splitlines()[2:]
+    named = {row.split("|")[1].strip().strip("`") for row in rows}
+    assert {name for name in named if "." not in name} == folders(ROOT / parent)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's raw CSV."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.formats.importing.raw_csv import REQUIRED
+from nccltune.formats.reading.file_report import FileKind
+from nccltune.model.choice import (
+    ALGORITHMS,
+    DEFAULT,
+    PROTOCOLS,
+    Algorithm,
+    Choice,
+    Protocol,
+)
+from nccltune.model.collective import TUNED, Collective
+from nccltune.model.errors import InputError
+from nccltune.model.sample import Sample, Source
+from tests.unit.formats.reading_tools import csv_file
+
+HEADER = (
+    "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,pipeOps,regBuff,"
+    "bandwidth_gbps,latency_us"
+)
+ROW = "allreduce,65536,tree,ll,-1,4,32,-1,-1,3.27,20.0"
+
+
+def test_a_row() -> None:
+    read = csv_file(f"{HEADER}\n{ROW}\n")
+    assert read.report.kind is FileKind.RAW_CSV
+    (sample,) = read.samples
+    assert sample.collective is Collective.ALLREDUCE
+    assert (sample.bytes, sample.nodes, sample.ranks, sample.time_us) == (65536, 4, 32, 20.0)
+    assert sample.choice == Choice(Algorithm.TREE, Protocol.LL)
+    assert not sample.registered
+    assert sample.source.tool == "raw-csv"
+    assert read.flags == set()
+
+
+def test_columns_in_any_order_and_unknown_ones() -> None:
+    names = HEADER.split(",")
+    cells = ROW.split(",")
+    turned = ",".join(reversed(names)) + ",cost_metric,site\n"
+    read = csv_file(turned + ",".join(reversed(cells)) + ",0.5,lab\n")
+    assert read.samples == csv_file(f"{HEADER}\n{ROW}\n").samples
+    assert "site" in read.sentence("note")
+    assert "cost_metric" not in read.sentence("note")
+
+
+def test_only_the_needed_columns() -> None:
+    read = csv_file(",".join(REQUIRED) + "\nallgather,1024,ring,simple,8,1,8,12.5\n")
+    assert read.samples[0].choice == Choice(Algorithm.RING, Protocol.SIMPLE, 8)
+
+
+def test_the_default_registration_and_repeats() -> None:
+    rows = [
+        "allreduce,1024,default,default,-1,1,8,1,1,0.1,10.0",
+        "allreduce,1024,default,default,-1,1,8,1,1,0.1,10.5",
+    ]
+    read = csv_file("\r\n".join([HEADER, "", "# a comment", *rows]))
+    assert [sample.choice for sample in read.samples] == [DEFAULT, DEFAULT]
+    assert [sample.round for sample in read.samples] == [0, 1]
+    assert all(sample.registered for sample in read.samples)
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "hint"),
+    [
+        (ROW.replace("tree", "Tree"), "column 3 (algorithm): 'Tree'", "'tree'"),
+        (ROW.replace("tree", "treee"), "column 3 (algorithm): 'treee'", "'tree'"),
+        (ROW.replace(",ll,", ",LL128,"), "column 4 (protocol): 'LL128'", "'ll128'"),
+        (ROW.replace("allreduce", "AllReduce"), "column 1 (collective)", "'allreduce'"),
+        (ROW.replace("allreduce", "all_reduce"), "column 1 (collective)", "'allreduce'"),
+        (ROW.replace("65536", "64K"), "column 2 (size_bytes): '64K'", "65536"),
+        (ROW.replace("65536", ""), "column 2 (size_bytes): empty", "whole bytes"),
+        (ROW.replace("65536", "-1"), "column 2 (size_bytes)", "whole bytes"),
+        (ROW.replace(",-1,4,", ",0,4,"), "column 5 (channels)", "1 to 64"),
+        (ROW.replace(",4,32,", ",0,32,"), "column 6 (nodes)", "1 or more"),
+        (ROW.replace(",4,32,", ",4,x,"), "column 7 (ranks)", "1 or more"),
+        (ROW.replace("20.0", "0"), "column 11 (latency_us)", "above 0"),
+        (ROW.replace("20.0", "-4"), "column 11 (latency_us)", "above 0"),
+        (ROW.replace("20.0", "nan"), "column 11 (latency_us)", "above 0"),
+        (ROW.replace("20.0", "inf"), "column 11 (latency_us)", "above 0"),
+        (ROW.replace("20.0", "fast"), "column 11 (latency_us)", "above 0"),
+        (ROW.replace("20.0", ""), "column 11 (latency_us): empty", "number"),
+        (ROW.replace("3.27", "-3"), "column 10 (bandwidth_gbps)", "above 0"),
+        (ROW.replace("tree,ll", "default,ll"), "column 4 (protocol)", "default"),
+        (ROW.replace(",-1,-1,3", ",-1,2,3"), "column 9 (regBuff)", "0 to 1"),
+        (ROW + ",1", "12 fields", "every row"),
+        (ROW.rpartition(",")[0], "10 fields", "every row"),
+    ],
+)
+def test_strict_rows(row: str, column: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        csv_file(f"{HEADER}\n{ROW}\n\n{row}\n")
+    assert caught.value.where == "raw.csv:4"
+    assert column in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("header", "message", "hint"),
+    [
+        (
+            HEADER.replace(",latency_us", ""),
+            "'latency_us' is missing",
+            "cannot be computed from bandwidth",
+        ),
+        (HEADER.replace("size_bytes", "size_byte"), "'size_bytes' is missing", "size_byte"),
+        (HEADER.replace("nodes", "Nodes"), "'Nodes'", "nodes"),
+        (HEADER.replace("pipeOps", "pipeops"), "'pipeops'", "pipeOps"),
+        (HEADER + ",ranks", "twice", "delete"),
+    ],
+)
+def test_strict_headers(header: str, message: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        csv_file(f"{header}\n{ROW}\n")
+    assert caught.value.where == "raw.csv:1"
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def test_what_does_not_fit_is_said() -> None:
+    assert "bandwidth_mismatch" in csv_file(f"{HEADER}\n{ROW.replace('3.27', '45.2')}\n").doubtful
+    # Bus bandwidth is as good as algorithm bandwidth.
+    assert csv_file(f"{HEADER}\n{ROW.replace('3.27', '6.35')}\n").flags == set()
+    grouped = csv_file(f"{HEADER}\n{ROW.replace(',32,-1', ',32,4')}\n")
+    assert grouped.samples == []
+    assert grouped.report.unreadable == 1
+    assert "scale_unknown" in csv_file(f"{HEADER}\n{ROW.replace(',4,32,', ',-1,-1,')}\n").flags
+    assert csv_file(f"{HEADER}\n{ROW.replace('65536', '0')}\n").report.rows_size_0 == 1
+    assert "note" in csv_file(f"{HEADER}\n{ROW}\n", choice=DEFAULT).flags
+
+
+samples = st.builds(
+    Sample,
+    study=st.just("made"),
+    collective=st.sampled_from(TUNED),
+    bytes=st.integers(1, 1 << 40),
+    nodes=st.integers(1, 64),
+    ranks=st.integers(2, 512),
+    registered=st.booleans(),
+    choice=st.just(DEFAULT)
+    | st.builds(
+        Choice,
+        st.sampled_from(ALGORITHMS),
+        st.sampled_from(PROTOCOLS),
+        st.none() | st.integers(1, 64),
+    ),
+    time_us=st.floats(0.5, 1e7),
+    source=st.just(Source(tool="raw-csv")),
+)
+
+
+def written(shown: Iterable[Sample]) -> str:
+    """The samples as rows of such a file."""
+    rows = [HEADER]
+    for sample in shown:
+        names, channels = [DEFAULT, DEFAULT], None
+        if isinstance(sample.choice, Choice):
+            names = [sample.choice.algorithm.value, sample.choice.protocol.value]
+            channels = sample.choice.channels
+        numbers = (-1 if each is None else each for each in (channels, sample.nodes, sample.ranks))
+        bandwidth = f"{sample.bytes / (sample.time_us * 1e3):.4f}"
+        cells = [sample.collective.value, sample.bytes, *names, *numbers, 1]
+        cells += [int(sample.registered), bandwidth, repr(sample.time_us)]
+        rows.append(",".join(map(str, cells)))
+    return "\n".join(rows) + "\n"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(samples, max_size=6))
+def test_every_sample_is_read(shown: list[Sample]) -> None:
+    read = csv_file(written(shown))
+    from msgspec.structs import replace
+
+    # Rows of one run are given together.
+    given_back = [replace(sample, round=0) for sample in read.samples]
+    assert sorted(given_back, key=repr) == sorted(shown, key=repr)
+    assert read.doubtful == set()
+
+
+@pytest.mark.parametrize(("operations", "samples"), [("-1", 1), ("1", 1), ("2", 0), ("8", 0)])
+def test_a_time_of_grouped_operations_is_not_that_of_one(operations: str, samples: int) -> None:
+    read = csv_file(f"{HEADER}\n{ROW.replace(',-1,-1,3.27', f',{operations},-1,3.27')}\n")
+    assert len(read.samples) == samples
+    assert read.report.unreadable == 1 - samples

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every layout of nccl-tests' text gives back what was printed."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.formats.reading.file_report import FileKind
+from nccltune.model.collective import Collective
+from tests.unit.formats.maker import OLD_COLUMNS, REDUCING, ROOTED, Made, Point, old_time, points
+from tests.unit.formats.reading_tools import Read, text
+
+SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 26)
+
+
+def expected(made: Made) -> list[tuple[int, bool, float]]:
+    """Times as printed."""
+    shown = (lambda us: float(old_time(us))) if made.era != "2.17" else (lambda us: us)
+    return [
+        (point.size, in_place, shown(time))
+        for point in made.points
+        for in_place, time in ((False, point.out_us), (True, point.in_us))
+        if point.size
+    ]
+
+
+def check(made: Made, name: str = "out.txt") -> Read:
+    read = text(made.text(), name)
+    assert read.report.kind is FileKind.NCCL_TESTS_TEXT
+    assert read.report.unreadable == 0, read.report.first_unreadable
+    assert read.times == expected(made)
+    assert read.doubtful == set()
+    assert {sample.collective for sample in read.samples} <= {made.collective}
+    assert {sample.ranks for sample in read.samples} <= {made.ranks}
+    assert {sample.nodes for sample in read.samples} <= {len(made.hosts)}
+    return read
+
+
+@pytest.mark.parametrize("collective", list(OLD_COLUMNS))
+@pytest.mark.parametrize("type_width", [6, 8])
+def test_old_layouts(collective: Collective, type_width: int) -> None:
+    made = Made(points(*SIZES), collective, era="old", ranks=8, type_width=type_width)
+    read = check(made, f"{collective}_8xA100.txt")
+    sample = read.samples[0]
+    assert sample.redop == ("sum" if collective in REDUCING else None)
+    assert sample.root == (0 if collective in ROOTED else None)
+    assert sample.wrong == 0
+    assert sample.iterations == 20
+
+
+@pytest.mark.parametrize("collective", list(OLD_COLUMNS))
+def test_layout_of_2_13(collective: Collective) -> None:
+    made = Made(points(*SIZES), collective, era="2.13", ranks=8)
+    read = check(made, f"x/{collective}.txt")
+    assert read.samples[0].root == (0 if collective in ROOTED else None)
+
+
+@pytest.mark.parametrize("collective", list(Collective))
+def test_layout_since_2_17(collective: Collective) -> None:
+    read = check(Made(points(*SIZES), collective, ranks=8))
+    assert read.report.collectives == {collective.value: 8}
+    assert read.samples[0].source.version == "2.19.6"
+    assert read.samples[0].source.nccl_version == "2.28.9"
+
+
+def test_hypercube_prints_an_empty_reduction() -> None:
+    made = Made(points(1 << 20), Collective.HYPERCUBE, ranks=8)
+    assert "none" not in made.row(made.points[0])
+    assert check(made).samples[0].redop is None
+
+
+@pytest.mark.parametrize("extra", [(), ("bitwise",), ("bitwise", "mismatch")])
+@pytest.mark.parametrize("stamps", [False, True])
+@pytest.mark.parametrize("per_iteration", [False, True])
+def test_more_columns(extra: tuple[str, ...], stamps: bool, per_iteration: bool) -> None:
+    made = Made(points(*SIZES), extra=extra, stamps=stamps, per_iteration=per_iteration)
+    read = check(made)
+    assert read.samples[0].at == ("2026-11-21T03:06:00" if stamps else None)
+
+
+def test_columns_are_named_and_not_counted() -> None:
+    # The groups the other way round: the line above the names says which is which.
+    lines = Made((Point(4096, 20.0, 30.0),)).lines()
+    swapped = [
+        line.replace("out-of-place", "@")
+        .replace("in-place", "out-of-place")
+        .replace("@", "in-place")
+        for line in lines
+    ]
+    read = text("\n".join(swapped))
+    assert read.times == [(4096, True, 20.0), (4096, False, 30.0)]
+
+
+@pytest.mark.parametrize(
+    ("era", "collective"),
+    [("2.17", Collective.ALLREDUCE), ("2.13", Collective.ALLGATHER)]
+    + [("old", collective) for collective in OLD_COLUMNS],
+)
+def test_without_the_placement_line_the_first_columns_are_out_of_place(
+    era: str, collective: Collective
+) -> None:
+    made = Made(points(*SIZES), collective, era)
+    lines = [line for line in made.lines() if "out-of-place" not in line]
+    read = text("\n".join(lines), collective=collective)
+    assert read.times == expected(made)
+    assert read.report.unreadable == 0
+    assert "no line above the table" in read.sentence("note")
+
+
+def test_two_equal_placements_are_an_error() -> None:
+    data = Made(points(4096)).text().replace("out-of-place", "    in-place")
+    read = text(data)
+    assert read.samples == []
+    assert read.report.unreadable == 2
+
+
+@pytest.mark.parametrize(
+    ("era", "collective"),
+    [("2.17", Collective.ALLREDUCE), ("2.13", Collective.BROADCAST)]
+    + [("old", item) for item in (Collective.ALLREDUCE, Collective.BROADCAST, Collective.REDUCE)],
+)
+def test_without_the_line_of_labels_the_units_and_the_row_give_the_columns(
+    era: str, collective: Collective
+) -> None:
+    made = Made(points(*SIZES), collective, era)
+    lines = [line for line in made.lines() if "size " not in line and "out-of-place" not in line]
+    read = text("\n".join(lines), collective=collective)
+    assert read.times == expected(made)
+    assert "no line names the table's columns" in " ".join(
+        flag.sentence for flag in read.report.flags
+    )
+
+
+def test_a_header_without_comment_signs() -> None:
+    made = Made(points(*SIZES))
+    header = made.columns()
+    data = "\n".join(line.replace("#", " ", 1) if line in header else line for line in made.lines())
+    read = text(data)
+    assert read.times == expected(made)
+    assert read.report.unreadable == 0
+
+
+@pytest.mark.parametrize("dots", ["...", "  ...", ". . .", "[...]", "\u2026", "<snip>"])
+def test_rows_that_were_left_out_do_not_make_the_others_doubtful(dots: str) -> None:
+    made = Made(points(*SIZES))
+    lines = made.lines()
+    lines[lines.index(made.row(made.points[1]))] = dots
+    read = text("\n".join(lines))
+    assert len(read.times) == 2 * (len(SIZES) - 1)
+    assert read.report.unreadable == 0
+    assert read.doubtful == set()
+    assert "left out" in read.sentence("note")
+
+
+def test_missing_columns_are_an_error() -> None:
+    lines = Made(points(4096)).lines()
+    for column in ("type", "algbw"):
+        read = text("\n".join(line.replace(column, " " * len(column)) for line in lines))
+        assert read.samples == []
+        assert read.report.unreadable >= 1
+
+
+def test_other_units_are_an_error() -> None:
+    read = text(Made(points(4096)).text().replace("(us)", "(ms)"))
+    assert read.samples == []
+    assert "(us)" in read.reasons[0]
+
+
+def test_size_0_is_counted_and_no_sample() -> None:
+    made = Made((Point(0, 12.0, 12.5), Point(0, 12.1, 12.2), *points(4096)))
+    read = check(made)
+    assert read.report.rows == 3
+    assert read.report.rows_size_0 == 2
+    assert len(read.samples) == 2
+
+
+def test_unchecked_results_are_not_wrong() -> None:
+    made = Made((Point(4096, 20.0, 21.0, wrong=None),))
+    assert [sample.wrong for sample in check(made).samples] == [None, None]
+
+
+def test_cpu_times_are_not_times() -> None:
+    made = Made((Point(1 << 10, 50.0, 50.0), Point(1 << 26, 500.0, 510.0)), cpu_time=True)
+    read = text(made.text())
+    # 1 KiB in 50 us is 0.02 GB/s: no digits to tell the time from.
+    assert [sample.bytes for sample in read.samples] == [1 << 26, 1 << 26]
+    assert read.samples[0].time_us == pytest.approx(500.0, rel=1e-3)
+    assert read.report.unreadable == 2
+    assert "cpu_time" in read.flags
+
+
+def test_old_error_column_is_a_difference_and_not_a_count() -> None:
+    base = Made((Point(4096, 20.0, 21.0),), era="old", ranks=4).text()
+    assert text(base.replace("0e+00", "5e-06"), "allreduce.txt").samples[0].wrong == 0
+    assert text(base.replace("0e+00", "5e-01"), "allreduce.txt").samples[0].wrong == 1
+    # nccl-tests allows 1e-5 of a float for each rank that is added.
+    assert text(base.replace("0e+00", "2e-05"), "allreduce.txt").samples[0].wrong == 0
+    assert text(base.replace("0e+00", "4e-05"), "allreduce.txt").samples[0].wrong == 1
+
+
+def test_a_number_with_an_underscore_is_none() -> None:
+    made = Made((Point(4096, 20.0, 21.0), Point(8192, 30.0, 31.0)))
+    whole = made.text()
+    assert whole.count(" 30.00 ") == 1
+    read = text(whole.replace(" 30.00 ", " 3_0.0 "))
+    assert [sample.bytes for sample in read.samples] == [4096, 4096]
+    assert read.report.unreadable == 1
+
+
+def test_cycles_are_rounds_of_their_run() -> None:
+    made = Made(points(4096, 8192) * 3)
+    read = check(made)
+    rounds = [sample.round for sample in read.samples if sample.bytes == 8192]
+    assert rounds == [0, 0, 1, 1, 2, 2]
+    twice = text(made.text() + made.text())
+    assert [sample.round for sample in twice.samples if sample.bytes == 8192] == 2 * rounds
+    assert twice.report.tables == 2
+
+
+def test_graphs_count_as_registered() -> None:
+    sample = check(Made(points(4096), graph=5, iterations=10)).samples[0]
+    assert (sample.graph, sample.registered, sample.iterations) == (True, True, 50)
+
+
+def test_grouped_operations_are_flagged() -> None:
+    assert "aggregated" in check(Made(points(4096), aggregated=4)).flags
+
+
+def test_several_collectives_in_one_file() -> None:
+    parts = [
+        Made(points(1 << 16), Collective.ALLREDUCE),
+        Made(points(1 << 16), Collective.ALLGATHER, era="2.13"),
+        Made(points(1 << 16), Collective.BROADCAST, era="old"),
+    ]
+    read = text("junk\n".join(part.text() for part in parts), "all_gather.txt")
+    assert read.report.collectives == {"allreduce": 2, "allgather": 2, "broadcast": 2}
+    assert read.report.tables == 3
+
+
+def test_split_groups_are_communicators_of_their_own() -> None:
+    made = Made(points(1 << 16), ranks=8, hosts=("a", "b"), groups=(0, 1) * 4, one_process=False)
+    # Each group has four ranks on two hosts; the table is that of rank 0's group.
+    shown = made.with_(ranks=4).lines()
+    head = [line for line in made.lines() if "Rank" in line]
+    lines = [line for line in shown if "Rank" not in line]
+    at = lines.index("# Using devices") + 1
+    read = text("\n".join(lines[:at] + head + lines[at:]))
+    assert read.report.scales == {"2x4": 2}
+    assert read.doubtful == set()
+
+
+times = st.floats(1.0, 9000.0).map(lambda value: round(value, 2))
+rows = st.lists(
+    st.builds(
+        Point,
+        st.integers(1, 1 << 22).map(lambda size: size * 512),
+        times,
+        times,
+        st.sampled_from([0, None]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows,
+    st.sampled_from(sorted(OLD_COLUMNS)),
+    st.sampled_from(["old", "2.13", "2.17"]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([2, 8]),
+)
+def test_any_table_comes_back(
+    shown: list[Point],
+    collective: Collective,
+    era: str,
+    stamps: bool,
+    per_iteration: bool,
+    ranks: int,
+) -> None:
+    made = Made(
+        tuple(shown),
+        collective,
+        era=era,
+        stamps=stamps and era == "2.17",
+        per_iteration=per_iteration and era == "2.17",
+        ranks=ranks,
+    )
+    check(made, f"{collective.value}.txt")

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many nodes and ranks a table has, also where people cut the device list."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.formats.nccl_tests.rank_bounds import RankBounds, rank_bounds
+from nccltune.model.collective import Collective
+from tests.unit.formats.maker import Made, Point, points
+from tests.unit.formats.reading_tools import Read, text
+
+SIZES = tuple(1 << shift for shift in range(20, 34))
+HOSTS = tuple(f"node{number:03d}" for number in range(1, 181))
+BY_FACTOR = (Collective.ALLREDUCE,)
+BY_COUNT = (
+    Collective.ALLGATHER,
+    Collective.REDUCESCATTER,
+    Collective.ALLTOALL,
+    Collective.GATHER,
+    Collective.SCATTER,
+)
+
+
+def made(
+    ranks: int,
+    collective: Collective = Collective.ALLREDUCE,
+    era: str = "2.17",
+    **changes: object,
+) -> Made:
+    """Many nodes of 8 GPUs, a process a GPU."""
+    sizes = tuple(size // (4 * ranks) * 4 * ranks for size in SIZES)
+    return Made(
+        points(*sizes), collective, era, ranks, HOSTS[: max(1, ranks // 8)], one_process=False
+    ).with_(**changes)
+
+
+def without_list(whole: Made, *kept: int) -> str:
+    """The output with these lines of the device list only."""
+    listed = list(whole.devices())
+    return "\n".join(
+        line for line in whole.lines() if line not in listed or listed.index(line) in kept
+    )
+
+
+def scales(read: Read) -> set[tuple[int | None, int | None]]:
+    return {(sample.nodes, sample.ranks) for sample in read.samples}
+
+
+@pytest.mark.parametrize("ranks", [64, 72, 1440])
+def test_the_last_line_of_a_list_is_not_one_node(ranks: int) -> None:
+    read = text(without_list(made(ranks), ranks - 1))
+    assert scales(read) == {(None, ranks)}
+    assert read.doubtful == set()
+    assert "last line of the device list" in read.sentence("scale_inferred")
+    assert "--nodes" in read.sentence("scale_unknown")
+    assert "cut" in read.sentence("scale_unknown")
+
+
+def test_an_abridged_list() -> None:
+    whole = made(16)
+    listed = list(whole.devices())
+    data = whole.text().replace("\n".join(listed[1:15]), "...")
+    assert scales(text(data)) == {(None, 16)}
+    # Dots behind whole lines: the list goes on.
+    data = whole.text().replace("\n".join(listed[8:]), "...")
+    assert scales(text(data)) == {(None, 16)}
+
+
+def test_a_list_that_ends_early_is_not_complete() -> None:
+    read = text(without_list(made(16), *range(8)))
+    assert scales(read) == {(None, 16)}
+    assert "scale_mismatch" in read.doubtful
+
+
+def test_a_list_of_which_2_kib_were_printed() -> None:
+    whole = made(32, one_process=True, hosts=("alpha",))
+    read = text(without_list(whole, *range(24)))
+    assert scales(read) == {(1, 32)}
+    assert read.doubtful == set()
+
+
+@pytest.mark.parametrize("era", ["old", "2.13", "2.17"])
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16, 32, 64, 96, 128])
+def test_ranks_by_the_bandwidths(era: str, ranks: int) -> None:
+    read = text(without_list(made(ranks, era=era)), collective=Collective.ALLREDUCE)
+    assert scales(read) == {(None, ranks)}
+    assert read.doubtful == set()
+
+
+@pytest.mark.parametrize("collective", BY_COUNT)
+@pytest.mark.parametrize("ranks", [2, 16, 1440])
+def test_ranks_by_the_counts(collective: Collective, ranks: int) -> None:
+    read = text(without_list(made(ranks, collective)))
+    assert scales(read) == {(None, ranks)}
+    assert read.doubtful == set()
+
+
+@pytest.mark.parametrize("collective", [Collective.BROADCAST, Collective.SENDRECV])
+def test_collectives_that_say_nothing(collective: Collective) -> None:
+    read = text(without_list(made(16, collective)))
+    assert scales(read) == {(None, None)}
+    assert "--nodes and --ranks" in read.sentence("scale_unknown")
+    assert scales(text(without_list(made(16, collective)), nodes=2, ranks=16)) == {(2, 16)}
+
+
+def test_many_ranks_are_bounded_from_below() -> None:
+    read = text(without_list(made(1440)))
+    assert scales(read) == {(None, None)}
+    assert "--ranks" in read.sentence("scale_unknown")
+    assert scales(text(without_list(made(1440)), nodes=180, ranks=1440)) == {(180, 1440)}
+    wrong = text(without_list(made(1440)), nodes=8, ranks=64)
+    assert "scale_mismatch" in wrong.doubtful
+
+
+def test_ranks_that_are_given_and_not_those_of_the_table() -> None:
+    read = text(without_list(made(96)), nodes=8, ranks=64)
+    assert scales(read) == {(8, 96)}
+    assert "scale_mismatch" in read.doubtful
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mpirun -np 64 -N 8 all_reduce_perf -b 8 -g 1",
+        "mpirun -np 8 \\\n  -x NCCL_DEBUG=WARN \\\n  ./all_reduce_perf -b 8 -g 8",
+        "srun --ntasks=64 ./all_reduce_perf_mpi -g 1 -t 1",
+    ],
+)
+def test_a_command_line_of_other_ranks_is_doubtful(command: str) -> None:
+    read = text(f"{command}\n{without_list(made(96))}")
+    assert scales(read) == {(None, 96)}
+    assert "scale_mismatch" in read.doubtful
+    read = text(f"{command}\n{without_list(made(64))}")
+    assert scales(read) == {(None, 64)}
+    assert read.doubtful == set()
+    assert "as the command line states" in read.sentence("scale_inferred")
+
+
+def test_a_table_that_contradicts_itself() -> None:
+    one, other = made(8), made(64)
+    rows = [*map(one.row, one.points[:7]), *map(other.row, other.points[7:])]
+    read = text("\n".join([*one.columns(), *rows]), collective=Collective.ALLREDUCE)
+    assert "contradicts itself" in read.sentence("bandwidth_mismatch")
+    assert "bandwidth_mismatch" in read.doubtful
+    assert scales(read) == {(None, None)}
+
+
+def test_complete_lists_stay() -> None:
+    for ranks in (8, 16, 1440):
+        read = text(made(ranks).text())
+        assert scales(read) == {(ranks // 8, ranks)}
+        assert "scale_inferred" not in read.flags
+        assert read.doubtful == set()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(2, 3000),
+    st.sampled_from([*BY_FACTOR, *BY_COUNT]),
+    st.sampled_from(["old", "2.13", "2.17"]),
+    st.lists(st.floats(1.5, 900.0), min_size=4, max_size=4),
+)
+def test_the_ranks_that_printed_a_table_are_never_excluded(
+    ranks: int, collective: Collective, era: str, algbws: list[float]
+) -> None:
+    sizes = [(1 << shift) // (4 * ranks) * 4 * ranks for shift in (20, 26, 30, 33)]
+    rows = tuple(
+        Point(size, round(size / algbw / 1e3, 2), round(size / algbw / 1.1e3, 2))
+        for size, algbw in zip(sizes, algbws, strict=True)
+    )
+    whole = Made(rows, collective, era, ranks, one_process=False)
+    read = text(without_list(whole), collective=collective)
+    assert {sample.ranks for sample in read.samples} <= {ranks, None}
+    assert not read.doubtful & {"bandwidth_mismatch", "scale_mismatch"}
+
+
+def test_bounds_in_words() -> None:
+    assert RankBounds(96, 96).words == "96 ranks"
+    assert RankBounds(180, 210).words == "180 to 210 ranks"
+    assert RankBounds(900, None).words == "at least 900 ranks"
+    assert RankBounds(900, None).allow(5000)
+    assert not RankBounds(9, 9, rows_disagree=True).allow(9)
+    assert rank_bounds([], Collective.ALLREDUCE) is None

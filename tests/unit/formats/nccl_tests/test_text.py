@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What launchers, NCCL and shells put before, between and into the lines of nccl-tests."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.formats.reading.file_report import FileKind
+from nccltune.formats.text.prefixes import strip_prefix
+from nccltune.model.collective import Collective
+from tests.unit.formats.maker import Made, Point, points
+from tests.unit.formats.reading_tools import Read, text
+
+SIZES = (1 << 12, 1 << 16, 1 << 20)
+MADE = Made(points(*SIZES))
+INFO = "alpha:2136:2201 [0] NCCL INFO "
+PREFIXES: dict[str, Callable[[str], str]] = {
+    "Open MPI 4 tag": lambda line: f"[1,0]<stdout>:{line}",
+    "Open MPI 4 timestamp": lambda line: f"Sat Nov 21 01:54:54 2026<stdout>:{line}",
+    "Open MPI 4 both": lambda line: f"Sat Nov  1 01:54:54 2026[1,0]<stdout>:{line}",
+    "Open MPI 5 tag": lambda line: f"[1,0]<stdout>: {line}",
+    "Open MPI 5 tag-detailed": lambda line: f"[1,0][alpha:2136]<stdout>: {line}",
+    "Open MPI 5 tag-fullname": lambda line: f"[prterun-vm-25650@1,0]<stdout>: {line}",
+    "srun -l": lambda line: f"0: {line}",
+    "srun -l padded": lambda line: f" 0: {line}",
+    "hydra -l": lambda line: f"[0] {line}",
+    "srun and Open MPI": lambda line: f"0: [1,0]<stdout>: {line}",
+    "indented tag": lambda line: f"  [1,0]<stdout>:{line}",
+    "torchrun": lambda line: f"[default0]:{line}",
+    "kubectl --prefix": lambda line: f"[pod/nccl-launcher-x2/launcher] {line}",
+    "kubectl --timestamps": lambda line: f"2024-05-01T12:00:00.123456789Z {line}",
+    "kubectl, both": lambda line: f"[pod/l-0/l] 2024-05-01T12:00:00.1Z {line}",
+    "kubectl and Open MPI": lambda line: f"2024-05-01T12:00:00.1Z [1,0]<stdout>:{line}",
+    "CRI": lambda line: f"2024-05-01T12:00:00.123456789+02:00 stdout F {line}",
+    "stern": lambda line: f"nccl-launcher-x2 launcher {line}",
+    "stern, all namespaces": lambda line: f"default nccl-launcher-x2 launcher {line}",
+    "stern, coloured": lambda line: f"\x1b[32mnccl-x2\x1b[0m \x1b[96mlauncher\x1b[0m {line}",
+    "docker compose": lambda line: f"nccl-1  | {line}",
+    "docker compose 1": lambda line: f"launcher_1 | {line}",
+    "ts": lambda line: f"Nov 21 01:54:54 {line}",
+    "ts %F %T": lambda line: f"2026-11-21 01:54:54 {line}",
+    "ts -s": lambda line: f"00:00:04 {line}",
+    "ts %.s": lambda line: f"1763690094.123456 {line}",
+    "journalctl": lambda line: f"Nov 21 01:54:54 alpha nccl[77]: {line}",
+    "pdsh": lambda line: f"node01: {line}",
+    "pdsh and srun": lambda line: f"node01: 0: {line}",
+    "SkyPilot": lambda line: f"(head, rank=0, pid=12) {line}",
+    "quoted": lambda line: f"> {line}",
+}
+
+
+def same(read: Read, made: Made = MADE) -> None:
+    plain = text(made.text())
+    assert read.times == plain.times
+    assert read.report.scales == plain.report.scales
+    assert read.report.unreadable == 0, read.report.first_unreadable
+    assert read.doubtful == set()
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_launcher_prefixes(name: str) -> None:
+    put = PREFIXES[name]
+    same(text("\n".join(map(put, MADE.lines()))))
+    # Log lines of other ranks have prefixes of their own.
+    lines = [put(line) for line in MADE.lines()]
+    other = put("beta:7:8 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0]").replace("1,0]", "1,1]")
+    same(text("\n".join(f"{line}\n{other}" for line in lines)))
+
+
+@pytest.mark.parametrize("line", ["", "  ", "text", "    1024   256  float", "# size", "[x] y"])
+def test_lines_without_prefix_stay(line: str) -> None:
+    assert strip_prefix(line) == ("", line)
+
+
+@pytest.mark.parametrize("colour", ["\x1b[32m", "\x1b[0;1m", "\x1b[38;5;12m", "\x1b[K"])
+def test_terminal_colours(colour: str) -> None:
+    same(text("\n".join(f"{colour}{line}\x1b[0m" for line in MADE.lines())))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: something broke",
+        "alpha: Test NCCL failure common.cu:1 'x'",
+        "loading modules: cuda nccl",
+        "sum 12.3 alpha:1:2 [0] NCCL INFO x",
+        "step 3 | loss 2.1",
+    ],
+)
+def test_words_before_other_text_are_no_prefix(line: str) -> None:
+    assert strip_prefix(line) == ("", line)
+
+
+def test_sources_are_told_apart() -> None:
+    assert strip_prefix("[1,3]<stdout>:x") == ("1,3", "x")
+    assert strip_prefix("[1,3]<stderr>: x")[0] == "1,3"
+    assert strip_prefix("12: x") == ("12", " x")
+    assert strip_prefix("0: [1,3]<stdout>: x")[0] == "0|1,3"
+
+
+def test_rows_only_under_a_prefix_are_not_guessed() -> None:
+    read = text("\n".join(f"0: {MADE.row(point)}" for point in MADE.points))
+    assert read.samples == []
+    assert read.report.unreadable == len(SIZES)
+    assert "column header" in read.reasons[0]
+    assert read.report.first_unreadable[0].line == 1
+
+
+def test_log_lines_between_rows() -> None:
+    lines: list[str] = []
+    for line in MADE.lines():
+        lines += [line, INFO + "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"]
+    same(text("\n".join(lines)))
+
+
+def cut_rows(made: Made, log: str = INFO + "AllReduce: opCount 3 ...") -> str:
+    """Every row as NCCL_DEBUG=INFO leaves it: the log comes after the left part and after each
+    placement, glued to what was printed before."""
+    out = [*made.head(), *made.columns()]
+    for point in made.points:
+        left, parts = made.cells(point)
+        out += [left + log, log, parts[0] + log, log, parts[1]]
+    return "\n".join([*out, *made.foot()]) + "\n"
+
+
+@pytest.mark.parametrize("host", ["alpha", "10-0-0-1", "x", "node1"])
+@pytest.mark.parametrize("collective", [Collective.ALLREDUCE, Collective.BROADCAST])
+def test_rows_cut_by_log_lines_are_rejoined(host: str, collective: Collective) -> None:
+    made = Made(points(*SIZES), collective, hosts=(host,))
+    same(text(cut_rows(made, f"{host}:2136:2201 [0] NCCL INFO some words")), made)
+
+
+def test_rows_cut_by_warnings_with_a_time_stamp() -> None:
+    same(text(cut_rows(MADE, "[2026-05-05 06:16:47] alpha:1:1 [0] net.cc:33 NCCL WARN no plugin")))
+
+
+def test_a_host_that_nothing_names_is_found_by_the_columns() -> None:
+    # No device list and no log line of its own: only the column's end tells where the host begins.
+    lines = [line for line in cut_rows(MADE).splitlines() if "Rank" not in line]
+    lines = [line for line in lines if not line.startswith("alpha")]
+    read = text("\n".join(lines), nodes=1, ranks=4)
+    assert read.times == text(MADE.text()).times
+    assert read.report.unreadable == 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 85), st.integers(0, 2), st.sampled_from(["alpha", "beta"]))
+def test_a_row_cut_anywhere_is_rejoined_or_counted(at: int, which: int, host: str) -> None:
+    # A launcher cuts where its buffer ends, also inside a number.
+    lines = MADE.lines()
+    at_line = len([*MADE.head(), *MADE.columns()]) + which
+    row = lines[at_line]
+    cut = min(at, len(row) - 1)
+    lines[at_line : at_line + 1] = [row[:cut] + f"{host}:7:8 [1] NCCL INFO words", row[cut:]]
+    known = "beta:7:8 [1] NCCL INFO Bootstrap: Using lo"
+    read = text("\n".join([known, *lines]))
+    whole = text(MADE.text())
+    missing = [item for item in whole.times if item not in read.times]
+    assert all(item in whole.times for item in read.times)
+    assert not missing or (
+        read.report.unreadable and {size for size, *_ in missing} == {SIZES[which]}
+    )
+
+
+def test_a_row_that_two_readings_fit_is_counted() -> None:
+    # A piece "1" before a whole row: joined it is another size with a wrong count.
+    lines = MADE.lines()
+    at = len([*MADE.head(), *MADE.columns()])
+    lines[at : at + 1] = ["           1" + INFO + "x", lines[at]]
+    read = text("\n".join(lines))
+    assert read.times == text(MADE.text()).times
+    assert read.report.unreadable == 1
+    assert "cut in two" in read.reasons[0]
+
+
+def test_a_piece_is_not_joined_to_a_row_whose_size_then_no_longer_fits_its_count() -> None:
+    # Joined with "1" the row of 8 bytes would be one of 18, which 2 floats are not.
+    made = Made((Point(8, 20.0, 21.0), Point(16, 20.0, 21.0)))
+    lines = made.lines()
+    at = len([*made.head(), *made.columns()])
+    lines[at : at + 1] = ["           1" + INFO + "x", lines[at].lstrip()]
+    read = text("\n".join(lines))
+    assert read.times == text(made.text()).times
+    assert read.report.unreadable == 1
+
+
+def test_the_end_of_the_file_cuts_a_row() -> None:
+    left, parts = MADE.cells(MADE.points[2])
+    lines = [*MADE.head(), *MADE.columns(), *map(MADE.row, MADE.points[:2])]
+    read = text("\n".join([*lines, left + INFO + "x", parts[0] + INFO + "y"]))
+    assert len(read.samples) == 4
+    assert read.report.unreadable == 1
+    assert "end" in read.reasons[0]
+    assert "aborted" in read.doubtful
+
+
+def test_alltoallv_summaries_inside_a_row() -> None:
+    made = Made(points(*SIZES), Collective.ALLTOALLV, ranks=2)
+    out = [*made.head(), *made.columns()]
+    for point in made.points:
+        left, parts = made.cells(point)
+        note = "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=generated nranks=2 total_bytes=8"
+        ranks = [
+            f"#   rank={rank} send_bytes=4 recv_bytes=4 alg_bw=1.00 bus_bw=0.5" for rank in (0, 1)
+        ]
+        out += [left + note, *ranks, parts[0] + note, *ranks, parts[1]]
+    same(text("\n".join([*out, *made.foot()])), made)
+
+
+def test_noise_of_launchers_is_ignored() -> None:
+    noise = [
+        "WARNING: There was an error initializing an OpenFabrics device.",
+        "  Local host:   alpha",
+        "--------------------------------------------------------------------------",
+        "1 more process has sent help message help-mpi-btl-openib.txt",
+    ]
+    lines = MADE.lines()
+    for at in (0, 3, len(lines) - 5, len(lines)):
+        lines[at:at] = noise
+    same(text("\n".join(lines)))
+
+
+def test_windows_line_ends() -> None:
+    same(text(MADE.text().replace("\n", "\r\n")))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-32"])
+def test_byte_order_marks(encoding: str) -> None:
+    same(text(MADE.text().encode(encoding)))
+
+
+def test_one_rank_tables_of_several_processes() -> None:
+    made = [Made(points(*SIZES), ranks=1, pid=100 + process) for process in range(3)]
+    tables = [item.lines() for item in made]
+    # As mpirun mixes them: every process prints its whole table.
+    mixed = [line for group in zip(*tables, strict=True) for line in group]
+    for lines in (mixed, [line for table in tables for line in table]):
+        read = text("\n".join(lines))
+        assert {"one_rank", "one_rank_copies"} <= read.doubtful
+        assert {sample.ranks for sample in read.samples} == {1}
+        assert read.report.unreadable == 0
+        assert len(read.samples) == 3 * 2 * len(SIZES)
+    tagged = [f"[1,{rank}]<stdout>:{line}" for rank, table in enumerate(tables) for line in table]
+    assert "one_rank" in text("\n".join(tagged)).doubtful
+
+
+def test_a_log_alone_is_no_table() -> None:
+    read = text("\n".join([INFO + "Using network Socket"] * 3))
+    assert read.report.kind is FileKind.NCCL_LOG
+    assert read.samples == []
+    assert read.report.unreadable == 0

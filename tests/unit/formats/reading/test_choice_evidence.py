@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which choice a table was made with, and who says so."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.formats.nccl_log.run_settings import NcclLog, forced
+from nccltune.formats.reading.collective_names import collective_of_name
+from nccltune.formats.reading.file_names import named_choice
+from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
+from nccltune.model.collective import Collective
+from tests.unit.formats.maker import Made, points
+from tests.unit.formats.reading_tools import Read, files, text
+
+SIZES = (1 << 16, 1 << 20)
+MADE = Made(points(*SIZES))
+INFO = "alpha:2136:2201 [0] NCCL INFO "
+TREE_LL = Choice(Algorithm.TREE, Protocol.LL)
+RING_SIMPLE = Choice(Algorithm.RING, Protocol.SIMPLE)
+
+
+def ran_line(size: int, what: str = "TREE proto LL", func: str = "AllReduce", hi: int = 7) -> str:
+    return f"{INFO}{func}: {size} Bytes -> Algo {what} channel{{Lo..Hi}}={{0..{hi}}}"
+
+
+def logged(made: Made, *messages: str, lines: tuple[str, ...] = ()) -> str:
+    """A table with log messages after its device list (`messages`) and before its rows."""
+    out = [*made.head(), *(INFO + message for message in messages), *made.columns(), *lines]
+    return "\n".join([*out, *map(made.row, made.points), *made.foot()]) + "\n"
+
+
+def env(**settings: str) -> tuple[str, ...]:
+    return tuple(f"NCCL_{name} set by environment to {value}" for name, value in settings.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("nt_Tree-LL128.txt", "tree/ll128"),
+        ("tree_ll128", "tree/ll128"),
+        ("ring-simple", "ring/simple"),
+        ("allreduce_ring_ll.out", "ring/ll"),
+        ("NVLSTree-Simple.log", "nvls_tree/simple"),
+        ("nvls_tree_simple.log", "nvls_tree/simple"),
+        ("nvls-simple", "nvls/simple"),
+        ("CollnetDirect_Simple", "collnet_direct/simple"),
+        ("collnet_chain-simple", "collnet_chain/simple"),
+        ("pat_simple.txt", "pat/simple"),
+        ("default.txt", "default"),
+        ("nt_default_2.txt", "default"),
+        ("tree_ll/out.txt", "tree/ll"),
+        ("tree_ll/ring_ll.txt", "ring/ll"),
+        ("defaults.txt", None),
+        ("fattree_ll.txt", None),
+        ("tree_llx.txt", None),
+        ("tree_ll_ring_ll.txt", None),
+        ("out.txt", None),
+        ("allreduce_h200x4_tree_ll_r1.txt", "tree/ll"),
+        ("2026-11-23_16n_ring_simple_8G.log", "ring/simple"),
+        ("algo-tree_proto-ll.txt", "tree/ll"),
+        ("RingSimple.txt", "ring/simple"),
+        ("Tree/LL128.txt", "tree/ll128"),
+        ("tuned.txt", "tuned"),
+    ],
+)
+def test_file_names(name: str, label: str | None) -> None:
+    named = named_choice(name)
+    found = named.choice if named is not None else None
+    assert (choice_label(found) if found is not None else None) == label
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [
+        ("all_reduce_perf.txt", "allreduce"),
+        ("AllGather.log", "allgather"),
+        ("reduce-scatter_8.txt", "reducescatter"),
+        ("alltoallv.txt", "alltoallv"),
+        ("alltoall.txt", "alltoall"),
+        ("bcast.txt", "broadcast"),
+        ("sendrecv", "sendrecv"),
+        ("reduce.txt", "reduce"),
+        ("scatter.txt", "scatter"),
+        ("out.txt", None),
+    ],
+)
+def test_collectives_of_names(name: str, collective: str | None) -> None:
+    assert collective_of_name(name) == collective
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Ring.txt",
+        "Tree.txt",
+        "LL128.txt",
+        "nvls.txt",
+        "simple.txt",
+        "fat_tree_simple.txt",
+        "fat-tree.txt",
+        "not-tree_ll.txt",
+        "no_ring_simple.txt",
+        "notree.txt",
+        "without_tree_ll.txt",
+        "tree_ll_vs_ring_ll.txt",
+        "ring_simple_vs_default.txt",
+        "default_ring_simple.txt",
+        "tree_ll_off.txt",
+        "nvls_off.txt",
+        "untuned.txt",
+        "non-default.txt",
+        "fat_tree_simple/run1.txt",
+    ],
+)
+def test_a_name_that_may_be_of_a_choice_is_no_label_and_not_the_default(name: str) -> None:
+    read = text(MADE.text(), name)
+    assert read.samples == []
+    assert read.report.unreadable == len(SIZES)
+    assert "choice_unknown" in read.doubtful
+    assert "--choice" in read.sentence("choice_unknown")
+    assert text(MADE.text(), name, choice=TREE_LL if "ree" in name else "default").doubtful <= {
+        "choice_conflict"
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["run1.txt", "output.log", "string.txt", "monitoring.txt", "street.txt", "defaults.txt"]
+)
+def test_a_neutral_name_is_assumed_to_be_the_default(name: str) -> None:
+    read = text(MADE.text(), name)
+    assert read.labels == {"default"}
+    assert "choice_assumed" in read.flags
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "choice", "both"),
+    [
+        (env(ALGO="Ring", PROTO="Simple"), "tree_ll.txt", None, ("NCCL_ALGO=Ring", "tree/ll")),
+        (env(ALGO="Ring", PROTO="Simple"), "out.txt", TREE_LL, ("NCCL_ALGO=Ring", "tree/ll")),
+        (env(ALGO="Ring", PROTO="Simple"), "out.txt", "default", ("NCCL_ALGO=Ring", "default")),
+        (env(ALGO="Tree"), "default.txt", None, ("NCCL_ALGO=Tree", "default")),
+        (env(ALGO="^tree"), "out.txt", TREE_LL, ("NCCL_ALGO=^tree", "tree/ll")),
+        ((), "ring_ll.txt", TREE_LL, ("--choice is tree/ll", "ring/ll")),
+        ((), "Ring.txt", TREE_LL, ("--choice is tree/ll", "ring")),
+        ((), "default.txt", "tuned", ("--choice is tuned", "default")),
+    ],
+)
+def test_contradictions_are_refused_and_show_both(
+    data: tuple[str, ...], name: str, choice: object, both: tuple[str, str]
+) -> None:
+    read = text(logged(MADE, *data), name, choice=choice)
+    assert read.samples == []
+    assert "choice_conflict" in read.doubtful
+    assert all(words in read.sentence("choice_conflict") for words in both)
+
+
+def test_what_we_started_ourselves_needs_no_other_evidence() -> None:
+    data = logged(MADE, *env(ALGO="Ring", PROTO="Simple"))
+    assert text(data, choice=TREE_LL, started_here=True).labels == {"tree/ll"}
+
+
+def test_the_environment_in_the_log() -> None:
+    read = text(logged(MADE, *env(ALGO="Ring", PROTO="Simple")))
+    assert read.labels == {"ring/simple"}
+    assert "choice_assumed" not in read.flags
+
+
+def test_a_name_and_a_setting_complete_each_other() -> None:
+    assert text(logged(MADE, *env(PROTO="LL")), "Ring.txt").labels == {"ring/ll"}
+
+
+def test_a_log_of_other_settings_puts_a_name_in_doubt() -> None:
+    read = text(logged(MADE, *env(IB_HCA="mlx5")), "tree_ll.txt")
+    assert read.labels == {"tree/ll"}
+    assert "choice_unconfirmed" in read.doubtful
+
+
+def test_a_log_of_other_choices_contradicts_a_name() -> None:
+    lines = tuple(ran_line(size, "RING proto SIMPLE") for size in SIZES)
+    read = text(logged(MADE, lines=lines), "tree_ll.txt")
+    assert read.samples == []
+    assert "ring/simple" in read.sentence("choice_conflict")
+
+
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("mpirun -np 4 -x NCCL_ALGO=Tree -x NCCL_PROTO=LL ./all_reduce_perf -b 8", "tree/ll"),
+        ("$ mpirun -np 4 -x 'NCCL_ALGO=Tree' -x NCCL_PROTO=\"LL\" all_reduce_perf", "tree/ll"),
+        ("mpiexec.hydra -genv NCCL_ALGO Tree -genv NCCL_PROTO LL all_reduce_perf", "tree/ll"),
+        ("NCCL_ALGO=Ring NCCL_PROTO=Simple ./all_reduce_perf -g 4", "ring/simple"),
+        ("srun --export=ALL,NCCL_ALGO=Ring,NCCL_PROTO=LL128 all_reduce_perf_mpi", "ring/ll128"),
+        ("export NCCL_ALGO=Tree NCCL_PROTO=LL", "tree/ll"),
+        ("+ export NCCL_ALGO=Tree\n+ export NCCL_PROTO=LL\n+ ./all_reduce_perf -g 4", "tree/ll"),
+        ("+ NCCL_ALGO=Tree\n+ NCCL_PROTO=LL\n+ ./all_reduce_perf -g 4", "tree/ll"),
+        ("setenv NCCL_ALGO Tree\nsetenv NCCL_PROTO LL", "tree/ll"),
+        ("# mpirun -x NCCL_ALGO=Tree -x NCCL_PROTO=LL all_reduce_perf", "tree/ll"),
+        ("=== NCCL_ALGO=Tree, NCCL_PROTO=LL ===", "tree/ll"),
+        ('docker run -e NCCL_ALGO="ring;allreduce:tree" -e NCCL_PROTO=LL x_perf', "tree/ll"),
+        ("mpirun -x NCCL_ALGO=NVLS ./all_reduce_perf", "nvls/simple"),
+        ("export NCCL_ALGO=Tree\nexport NCCL_PROTO=LL\nunset NCCL_ALGO NCCL_PROTO", "default"),
+        ("mpirun -np 4 ./all_reduce_perf", "default"),
+        ("mpirun -x NCCL_ALGO=Tree ./all_reduce_perf", None),
+        ("mpirun -x NCCL_PROTO=LL ./all_reduce_perf", None),
+        ("mpirun -x NCCL_ALGO=$ALGO -x NCCL_PROTO=LL ./all_reduce_perf", None),
+    ],
+)
+def test_command_lines_above_the_table(line: str, label: str | None) -> None:
+    read = text(f"{line}\n{MADE.text()}")
+    assert read.labels == (set() if label is None else {label})
+    assert ("choice_unknown" in read.doubtful) is (label is None)
+
+
+def test_a_command_line_contradicts_a_name_or_a_log() -> None:
+    command = "mpirun -x NCCL_ALGO=Tree -x NCCL_PROTO=LL all_reduce_perf\n"
+    for read in (
+        text(command + MADE.text(), "ring_ll.txt"),
+        text(command + MADE.text(), choice="default"),
+        text(command + logged(MADE, *env(ALGO="Ring", PROTO="LL"))),
+    ):
+        assert read.samples == []
+        assert "NCCL_ALGO=Tree" in read.sentence("choice_conflict")
+
+
+def test_each_run_has_its_own_command_line() -> None:
+    lines = [
+        "+ mpirun -x NCCL_ALGO=Tree -x NCCL_PROTO=LL all_reduce_perf",
+        "+ mpirun -x NCCL_ALGO=Ring -x NCCL_PROTO=Simple all_reduce_perf",
+        "+ mpirun all_reduce_perf",
+    ]
+    read = text("".join(f"{line}\n{MADE.text()}" for line in lines))
+    assert read.report.choices == {"tree/ll": 4, "ring/simple": 4, "default": 4}
+    # Nothing says whether the first line holds for the second table.
+    read = text(f"{lines[0]}\n{MADE.text()}{MADE.text()}")
+    assert read.report.choices == {"tree/ll": 4}
+    assert "choice_unknown" in read.doubtful
+    exported = "export NCCL_ALGO=Tree\nexport NCCL_PROTO=LL\n"
+    assert text(exported + MADE.text() + MADE.text()).report.choices == {"tree/ll": 8}
+
+
+def of_process(pid: int, *messages: str) -> str:
+    return "".join(f"alpha:{pid}:{pid} [0] NCCL INFO {message}\n" for message in messages)
+
+
+@pytest.mark.parametrize("second", [2136, 4000])
+def test_settings_above_a_header_belong_to_the_run_below(second: int) -> None:
+    data = "".join(
+        of_process(made.pid, *env(ALGO=algorithm, PROTO="LL")) + made.text()
+        for made, algorithm in ((MADE, "Tree"), (MADE.with_(pid=second), "Ring"))
+    )
+    assert text(data).report.choices == {"tree/ll": 4, "ring/ll": 4}
+
+
+def test_settings_above_a_header_without_a_device_list() -> None:
+    bare = "\n".join(line for line in MADE.lines() if "Rank  " not in line) + "\n"
+    data = "".join(
+        of_process(pid, *env(ALGO=algorithm, PROTO="LL")) + bare
+        for pid, algorithm in ((7, "Tree"), (9, "Ring"), (11, "Tree"))
+    )
+    read = text(data, nodes=1, ranks=4)
+    assert read.report.choices == {"tree/ll": 8, "ring/ll": 4}
+
+
+def test_lines_of_a_process_that_come_after_its_table() -> None:
+    first, second = MADE, MADE.with_(pid=4000)
+    data = first.text() + of_process(first.pid, *env(ALGO="Tree", PROTO="LL")) + second.text()
+    data += of_process(second.pid, *env(ALGO="Ring", PROTO="LL"))
+    assert text(data).report.choices == {"tree/ll": 4, "ring/ll": 4}
+
+
+def test_ranks_with_different_settings_are_an_error() -> None:
+    made = MADE.with_(one_process=False)
+    data = (
+        made.text()
+        + of_process(made.pid, *env(ALGO="Tree", PROTO="LL"))
+        + of_process(made.pid + 1, *env(ALGO="Ring", PROTO="LL"))
+    )
+    read = text(data)
+    assert read.samples == []
+    said = read.sentence("choice_conflict")
+    assert "alpha:2136 has NCCL_ALGO=Tree" in said
+    assert "alpha:2137 has NCCL_ALGO=Ring" in said
+
+
+def test_ranks_with_different_settings_in_files_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    made = MADE.with_(one_process=False)
+    (folder / "table.txt").write_text(made.text())
+    for pid, algorithm in ((made.pid, "Tree"), (made.pid + 1, "Ring")):
+        (folder / f"zz.alpha.{pid}").write_text(of_process(pid, *env(ALGO=algorithm, PROTO="LL")))
+    (read,) = [item for item in files(folder) if "choice_conflict" in item.doubtful]
+    assert read.samples == []
+
+
+def test_then_the_files_name() -> None:
+    assert text(MADE.text(), "nt_Tree-LL128.txt").labels == {"tree/ll128"}
+    assert text(logged(MADE, "Bootstrap: Using lo"), "tree_ll.txt").labels == {"tree/ll"}
+
+
+def test_else_the_default_and_it_is_said() -> None:
+    read = text(MADE.text())
+    assert read.labels == {"default"}
+    assert "choice_assumed" in read.flags
+    assert "choice_assumed" not in text(MADE.text(), "default.txt").flags
+
+
+def test_a_log_that_forces_nothing_tells_the_default_and_what_ran() -> None:
+    lines = tuple(ran_line(size) for size in SIZES)
+    read = text(logged(MADE, *env(DEBUG="INFO"), lines=lines))
+    assert read.labels == {"default"}
+    assert {sample.ran for sample in read.samples} == {Choice(Algorithm.TREE, Protocol.LL, 8)}
+    assert "choice_assumed" not in read.flags
+
+
+@pytest.mark.parametrize("tail", ["", " cgaClusterSize 4"])
+def test_choice_lines_since_2_24(tail: str) -> None:
+    read = text(logged(MADE, lines=(ran_line(SIZES[0], "RING proto LL128", hi=0) + tail,)))
+    ran = {sample.bytes: sample.ran for sample in read.samples}
+    assert ran == {SIZES[0]: Choice(Algorithm.RING, Protocol.LL128, 1), SIZES[1]: None}
+
+
+@pytest.mark.parametrize("func", ["", "AllReduce: "])
+def test_choice_lines_before_2_24(func: str) -> None:
+    line = f"{INFO}{func}{SIZES[0]} Bytes -> Algo 1 proto 2 time 2860.208008"
+    read = text(logged(MADE, lines=(line,)))
+    assert {sample.ran for sample in read.samples if sample.bytes == SIZES[0]} == {RING_SIMPLE}
+
+
+@pytest.mark.parametrize("collective", [Collective.ALLGATHER, Collective.REDUCESCATTER])
+def test_bytes_are_per_rank_since_2_24(collective: Collective) -> None:
+    func = {"allgather": "AllGather", "reducescatter": "ReduceScatter"}[collective]
+    made = Made(points(*SIZES), collective, ranks=8)
+    new = tuple(ran_line(size // 8, "RING proto LL", func) for size in SIZES)
+    assert all(sample.ran for sample in text(logged(made, lines=new)).samples)
+    # The same numbers in the form before 2.24 count over all ranks.
+    old = tuple(f"{INFO}{func}: {size} Bytes -> Algo 1 proto 0 time 1.0" for size in SIZES)
+    assert all(sample.ran for sample in text(logged(made, lines=old)).samples)
+    wrong = tuple(ran_line(size, "RING proto LL", func) for size in SIZES)
+    assert {s.ran for s in text(logged(made, lines=wrong)).samples if s.bytes == SIZES[1]} == {None}
+
+
+def test_a_log_that_comes_after_the_rows_still_counts() -> None:
+    # Standard output is written in blocks: the log may be ahead of or behind the rows.
+    data = MADE.text() + "\n".join(ran_line(size) for size in SIZES)
+    assert all(sample.ran for sample in text(data).samples)
+
+
+def test_a_log_of_one_run_says_nothing_of_the_next() -> None:
+    forced_run = logged(MADE, *env(ALGO="Tree", PROTO="LL"))
+    read = text(forced_run + logged(MADE, *env(DEBUG="INFO")))
+    assert read.report.choices == {"tree/ll": 4, "default": 4}
+
+
+def test_a_forced_choice_that_did_not_run_is_named_by_what_ran() -> None:
+    lines = (ran_line(SIZES[0]), ran_line(SIZES[1], "RING proto SIMPLE"))
+    for read in (
+        text(logged(MADE, lines=lines), "tree_ll.txt"),
+        text(logged(MADE, *env(ALGO="Tree", PROTO="LL"), lines=lines)),
+        text(logged(MADE, lines=lines), choice=TREE_LL),
+    ):
+        assert {(s.bytes, choice_label(s.choice)) for s in read.samples} == {
+            (SIZES[0], "tree/ll"),
+            (SIZES[1], "ring/simple"),
+        }
+        assert "choice_overridden" in read.flags
+
+
+def test_fewer_channels_are_no_other_choice() -> None:
+    read = text(logged(MADE, lines=(ran_line(SIZES[0]),)), choice=parse_choice("tree/ll/32"))
+    assert read.labels == {"tree/ll/32"}
+    assert "choice_overridden" not in read.flags
+
+
+def test_half_forced_needs_the_log() -> None:
+    data = logged(MADE, *env(ALGO="Tree"), lines=(ran_line(SIZES[0]),))
+    read = text(data)
+    assert read.labels == {"tree/ll"}
+    assert {sample.bytes for sample in read.samples} == {SIZES[0]}
+    assert "choice_unknown" in read.doubtful
+    assert read.report.unreadable == 1
+    assert "--choice" in read.sentence("choice_unknown")
+    assert text(data, "tree_ll.txt").labels == {"tree/ll"}
+    assert "choice_conflict" in text(data, choice="default").doubtful
+
+
+def test_exclusions_leave_a_restricted_default() -> None:
+    read = text(logged(MADE, *env(ALGO="^NVLS,NVLSTree")))
+    assert read.labels == {"default"}
+    assert "choice_restricted" in read.flags
+    assert read.doubtful == set()
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "protocols", "label"),
+    [
+        ("Tree", "LL", "tree/ll"),
+        ("TREE", "ll128", "tree/ll128"),
+        ("ring;allreduce:tree", "LL", "tree/ll"),
+        ("ring;broadcast:tree", "LL", "ring/ll"),
+        ("NVLS", None, "nvls/simple"),
+        ("^ring,collnetdirect,collnetchain,nvls,nvlstree,pat", "^LL,LL128", "tree/simple"),
+        ("NVLSTree", "Simple", "nvls_tree/simple"),
+        ("Tree,Ring", "LL", None),
+        ("Tree", None, None),
+        (None, "LL", None),
+        (None, None, None),
+    ],
+)
+def test_forced_choices(algorithms: str | None, protocols: str | None, label: str | None) -> None:
+    found = forced(algorithms, protocols, Collective.ALLREDUCE).choice
+    assert (found.label if found else None) == label
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (
+            "AllReduce [Symmetric]: 65536 Bytes -> Kernel AllReduce_AGxLL nchannels 4 nthreads 2",
+            "sym",
+        ),
+        ("AllReduce [Copy Engine]: 65536 Bytes -> cudaMemcpy", "copy engine"),
+    ],
+)
+def test_what_no_tuner_is_asked_about(line: str, what: str) -> None:
+    read = text(logged(MADE, lines=(INFO + line,)), "tree_ll.txt")
+    assert what in read.sentence("tuner_bypassed")
+    labels = {(s.bytes, choice_label(s.choice)) for s in read.samples}
+    assert labels == {(SIZES[0], "default"), (SIZES[1], "tree/ll")}
+
+
+def test_a_loaded_tuner_makes_the_default_doubtful() -> None:
+    for line in ("TUNER/Plugin: Using Acme (v4)", "TUNER/Plugin: Using tuner plugin Acme"):
+        read = text(logged(MADE, line))
+        assert "tuner_loaded" in read.doubtful
+        assert "Acme" in read.sentence("tuner_loaded")
+        assert text(logged(MADE, line), choice="tuned").doubtful == set()
+
+
+def test_nodes_as_nccl_counts_them() -> None:
+    line = "comm 0x55 rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0"
+    read = text(logged(MADE, line, "NCCL version 2.28.9+cuda13.0", "Using network Socket"))
+    assert read.report.scales == {"4x4": 4}
+    assert read.report.emulated_nodes
+    assert read.report.network == "Socket"
+    # Without a device list the log tells ranks and nodes.
+    data = "\n".join(line for line in logged(MADE, line).splitlines() if "Rank  " not in line)
+    assert text(data).report.scales == {"4x4": 4}
+
+
+def test_settings_are_kept_without_secrets_and_hosts() -> None:
+    read = text(
+        logged(
+            MADE,
+            *env(
+                IB_HCA="mlx5",
+                COMM_ID="10.0.0.1:77",
+                HOSTID="secret",
+                TOPO_FILE="/home/someone/topo.xml",
+                MY_TOKEN="abc",
+                NET="x" * 200,
+            ),
+        )
+    )
+    assert read.report.settings == {"NCCL_IB_HCA": "mlx5", "NCCL_TOPO_FILE": "topo.xml"}
+
+
+def test_logs_in_files_of_their_own_are_joined(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / "table.txt").write_text(MADE.text())
+    log = [INFO + message for message in env(ALGO="Tree", PROTO="LL")]
+    (folder / "zz.alpha.2136").write_text("\n".join(log + [ran_line(size) for size in SIZES]))
+    (folder / "zz.alpha.9").write_text(INFO.replace(":2136:", ":9:") + env(ALGO="Ring")[0])
+    read = next(item for item in files(folder) if item.samples)
+    assert read.labels == {"tree/ll"}
+    assert all(sample.ran for sample in read.samples)
+
+
+def test_a_log_with_two_choices_for_a_size_names_none() -> None:
+    log = NcclLog()
+    for what in ("TREE proto LL", "RING proto LL"):
+        log.observe(ran_line(4096, what).removeprefix(INFO))
+    assert log.ran(Collective.ALLREDUCE, 4096, 4) is None
+    assert log.functions == {Collective.ALLREDUCE}
+
+
+def by_size(read: Read) -> dict[int, str]:
+    return {sample.bytes: choice_label(sample.choice) for sample in read.samples}

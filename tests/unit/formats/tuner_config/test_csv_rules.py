@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's tuner CSV, both ways."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.formats.tuner_config.csv_rules import (
+    COLUMNS,
+    MAX_CHUNK,
+    MAX_LINE,
+    MAX_RULES,
+    config_hash,
+    parse_rules,
+    read_rules,
+    write_rules,
+)
+from nccltune.model.choice import ALGORITHMS, PROTOCOLS, Algorithm, Choice, Protocol
+from nccltune.model.collective import TUNED, Collective
+from nccltune.model.errors import InputError
+from nccltune.model.rule import Rule
+
+ROW = "allreduce,0,65536,tree,ll,-1,4,32"
+RULE = Rule(Collective.ALLREDUCE, 0, 65536, Choice(Algorithm.TREE, Protocol.LL), 4, 32)
+
+
+def rules(text: str) -> list[Rule]:
+    found = parse_rules(text)
+    assert found.problems == []
+    return [item.rule for item in found.rules]
+
+
+def test_rows_of_8_to_10_fields() -> None:
+    from msgspec.structs import replace
+
+    assert rules(ROW) == [RULE]
+    assert rules(ROW + ",2") == [replace(RULE, pipe_ops=2)]
+    assert rules(ROW + ",2,0") == [replace(RULE, pipe_ops=2, registered=False)]
+    assert rules(ROW + ",-1,1") == [replace(RULE, registered=True)]
+    assert rules(ROW + ",-1,-1") == [RULE]
+    any_scale = rules("allreduce,0,65536,tree,ll,8,-1,-1")[0]
+    assert (any_scale.nodes, any_scale.ranks, any_scale.choice.channels) == (None, None, 8)
+
+
+def test_comments_blanks_and_line_ends() -> None:
+    text = (
+        f"\ufeff# a comment\r\n\r\n {ROW} \r\n  # another\r\n allreduce , 1 ,2,ring, ll,1,1,1\r\n"
+    )
+    found = parse_rules(text)
+    assert [item.line for item in found.rules] == [3, 5]
+    assert found.problems == found.notes == []
+
+
+def test_the_header() -> None:
+    found = parse_rules(
+        '# nccltune: schema=1 nccl=2.28.9 gpu="NVIDIA H200"\n'
+        "# other words=not ours\n"
+        '# nccltune: study="h200x4 as 4 nodes" created=2026-11-21\n'
+    )
+    assert found.header == {
+        "schema": "1",
+        "nccl": "2.28.9",
+        "gpu": "NVIDIA H200",
+        "study": "h200x4 as 4 nodes",
+        "created": "2026-11-21",
+    }
+    bad = parse_rules('# nccltune: gpu="NVIDIA H200\n').problems
+    assert bad[0].line == 1
+    assert "key=value" in bad[0].message
+
+
+@pytest.mark.parametrize(
+    ("row", "message", "hint"),
+    [
+        (ROW.replace("tree", "NVLS"), "column 4 (algorithm): 'NVLS' is not an algorithm", "'nvls'"),
+        (ROW.replace("tree", "ringg"), "column 4 (algorithm)", "'ring'"),
+        (ROW.replace("tree", "default"), "column 4 (algorithm)", "leave the row out"),
+        (ROW.replace(",ll,", ",LL,"), "column 5 (protocol): 'LL'", "'ll'"),
+        (ROW.replace("allreduce", "alltoall"), "column 1 (collective): 'alltoall'", "allreduce"),
+        (ROW.replace("allreduce", "AllReduce"), "column 1 (collective)", "'allreduce'"),
+        (ROW.replace(",0,", ",1K,"), "column 2 (minBytes): '1K'", "1024"),
+        (ROW.replace("65536", "64KiB"), "column 3 (maxBytes): '64KiB'", "65536"),
+        (ROW.replace("65536", ""), "column 3 (maxBytes): empty", "whole bytes"),
+        (ROW.replace("65536", "1.5"), "column 3 (maxBytes)", "whole bytes"),
+        (ROW.replace("65536", "18446744073709551616"), "column 3 (maxBytes)", ""),
+        (ROW.replace(",0,65536", ",9,8"), "column 3 (maxBytes): 8 is less than minBytes 9", "swap"),
+        (ROW.replace(",-1,4", ",65,4"), "column 6 (channels): '65'", "1 to 64"),
+        (ROW.replace(",-1,4", ",0,4"), "column 6 (channels): '0'", "1 to 64"),
+        (ROW.replace(",4,32", ",0,32"), "column 7 (nNodes): '0'", "-1 matches any"),
+        (ROW.replace(",4,32", ",4,-2"), "column 8 (nRanks): '-2'", "-1 matches any"),
+        (ROW.replace(",4,32", ",4,9999999999"), "column 8 (nRanks)", "-1 matches any"),
+        (ROW.replace(",4,32", ",4,³"), "column 8 (nRanks)", "-1 matches any"),
+        (ROW + ",0", "column 9 (numPipeOps): '0'", "-1 matches any"),
+        (ROW + ",1,2", "column 10 (regBuff): '2'", "0 to 1"),
+        (ROW + ",1,1,0", "column 11 (chunkBytes): '0'", "1 to 1073741824"),
+        (ROW + ",1,1,1073741825", "column 11 (chunkBytes): '1073741825'", "leaves it to NCCL"),
+        (ROW + ",1,1,64K", "column 11 (chunkBytes): '64K'", "leaves it to NCCL"),
+        (ROW + ",1,1,", "column 11 (chunkBytes): empty", "leaves it to NCCL"),
+        (ROW + ",1,1,1,1", "12 columns: too many", "8 to 11"),
+        ("allreduce,0,65536,tree,ll,-1,4", "7 columns: too few", "8 to 11"),
+        ("ring", "1 column: too few", "8 to 11"),
+    ],
+)
+def test_problems(row: str, message: str, hint: str) -> None:
+    found = parse_rules(f"{ROW}\n{row}\n{ROW}\n", name="tuner.conf")
+    assert [item.line for item in found.rules] == [1, 3]
+    (problem,) = found.problems
+    assert problem.line == 2
+    assert message in problem.message
+    assert hint in (problem.hint or "")
+    if problem.column is not None:
+        assert f"column {problem.column} ({COLUMNS[problem.column - 1]})" in problem.message
+    with pytest.raises(InputError) as caught:
+        parse_rules(f"{ROW}\n{row}\n", name="tuner.conf", strict=True)
+    assert str(caught.value).startswith("tuner.conf:2: ")
+
+
+def test_all_problems_are_told() -> None:
+    found = parse_rules("a\n" + ROW + "\nb\n\nc\n")
+    assert [problem.line for problem in found.problems] == [1, 3, 5]
+
+
+def test_a_line_that_nvidias_reader_would_cut_is_noted() -> None:
+    found = parse_rules("#" + "x" * MAX_LINE + "\n" + ROW)
+    assert [note.line for note in found.notes] == [1]
+    assert [item.line for item in found.rules] == [2]
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "tuner.conf"
+    with pytest.raises(InputError, match="cannot be read"):
+        read_rules(path)
+    with pytest.raises(InputError, match="folder"):
+        read_rules(tmp_path)
+    path.write_text(f"{ROW}\nx\n")
+    assert len(read_rules(path).rules) == 1
+    with pytest.raises(InputError, match=r"tuner\.conf:2"):
+        read_rules(path, strict=True)
+    path.write_bytes(ROW.encode("utf-16"))
+    with pytest.raises(InputError, match="UTF-16"):
+        read_rules(path)
+    path.write_bytes(bytes(range(256)) * 40)
+    with pytest.raises(InputError, match="binary"):
+        read_rules(path)
+    path.write_bytes(b"")
+    assert read_rules(path).rules == []
+
+
+def test_a_large_file() -> None:
+    lines = [f"allreduce,{at * 100},{at * 100 + 99},ring,ll,-1,4,32" for at in range(100_000)]
+    found = parse_rules("\n".join(lines))
+    assert len(found.rules) == 100_000
+    assert found.rules[-1].rule.max_bytes == 9_999_999
+    with pytest.raises(InputError, match="32 MiB"):
+        parse_rules(b"#" * ((32 << 20) + 1))
+
+
+def test_more_rows_than_a_plugin_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_RULES == 1 << 18
+    monkeypatch.setattr("nccltune.formats.tuner_config.csv_rules.MAX_RULES", 2)
+    found = parse_rules("\n".join([ROW] * 3))
+    assert len(found.rules) == 2
+    assert "at most 2" in found.problems[0].message
+
+
+def test_what_is_written() -> None:
+    header = {
+        "schema": "1",
+        "nccl": "2.28.9",
+        "gpu": "NVIDIA H200",
+        "study": "h200x4-as-4-nodes",
+        "created": "2026-11-21",
+    }
+    text = write_rules([RULE], header)
+    assert text.splitlines() == [
+        '# nccltune: schema=1 nccl=2.28.9 gpu="NVIDIA H200" study="h200x4-as-4-nodes"'
+        " created=2026-11-21",
+        "# colltype,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff",
+        ROW,
+    ]
+    assert parse_rules(text).header == header
+
+
+def test_chunk_sizes() -> None:
+    from msgspec.structs import replace
+
+    chunked = replace(RULE, choice=replace(RULE.choice, chunk_bytes=65536))
+    text = write_rules([RULE, chunked, replace(chunked, registered=True)], {})
+    assert text.splitlines() == [
+        "# colltype,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff,"
+        "chunkBytes",
+        ROW,
+        ROW + ",-1,-1,65536",
+        ROW + ",-1,1,65536",
+    ]
+    assert [item.rule for item in parse_rules(text).rules][1] == chunked
+    for blank in (" {}", "{} ", "\t{}"):
+        (read,) = parse_rules(ROW + ",-1,-1," + blank.format(65536)).rules
+        assert read.rule == chunked
+    (unset,) = parse_rules(ROW + ",-1,-1,-1").rules
+    assert unset.rule == RULE
+
+
+def test_long_and_awkward_header_values() -> None:
+    header = {
+        "study": 'a "b"\nc',
+        "gpu": "ä" * 300,
+        "empty": " ",
+        "created": "2026",
+        "x": "y" * 200,
+    }
+    text = write_rules([], header)
+    assert all(len(line.encode()) <= MAX_LINE for line in text.splitlines())
+    read = parse_rules(text)
+    assert read.problems == read.notes == []
+    assert read.header["study"] == "a 'b' c"
+    assert set(read.header) == {"study", "gpu", "created", "x"}
+    assert "ä" * 100 in read.header["gpu"]
+
+
+def test_what_the_format_cannot_hold() -> None:
+    from msgspec.structs import replace
+
+    with pytest.raises(InputError, match="1 to 1073741824 bytes"):
+        write_rules([replace(RULE, choice=replace(RULE.choice, chunk_bytes=MAX_CHUNK + 1))], {})
+    with pytest.raises(InputError, match="asks no tuner"):
+        write_rules([replace(RULE, collective=Collective.ALLTOALL)], {})
+
+
+sizes = st.integers(0, (1 << 64) - 1)
+any_rule = st.builds(
+    lambda collective, ends, choice, nodes, ranks, pipe, registered: Rule(
+        collective, min(ends), max(ends), choice, nodes, ranks, pipe, registered
+    ),
+    st.sampled_from(TUNED),
+    st.tuples(sizes, sizes),
+    st.builds(
+        Choice,
+        st.sampled_from(ALGORITHMS),
+        st.sampled_from(PROTOCOLS),
+        st.none() | st.integers(1, 64),
+        st.none() | st.integers(1, MAX_CHUNK),
+    ),
+    st.none() | st.integers(1, (1 << 31) - 1),
+    st.none() | st.integers(1, (1 << 31) - 1),
+    st.none() | st.integers(1, 9),
+    st.none() | st.booleans(),
+)
+words = st.text(
+    st.characters(codec="utf-8", exclude_characters='"', categories=["L", "N", "P"]),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(any_rule, max_size=8),
+    st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), words, max_size=4),
+)
+def test_round_trip(shown: list[Rule], header: dict[str, str]) -> None:
+    found = parse_rules(write_rules(shown, header))
+    assert found.problems == found.notes == []
+    assert [item.rule for item in found.rules] == shown
+    assert found.header == header
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=400) | st.text(max_size=200).map(str.encode))
+def test_any_bytes_give_a_result_or_an_error(data: bytes) -> None:
+    try:
+        found = parse_rules(data)
+    except InputError:
+        return
+    lines = {item.line for item in found.rules} | {problem.line for problem in found.problems}
+    assert len(lines) <= data.count(b"\n") + 1
+
+
+def test_the_hash_is_fnv_1a() -> None:
+    # Test vectors of the FNV authors (isthe.com/chongo/tech/comp/fnv).
+    assert config_hash(b"") == "cbf29ce484222325"
+    assert config_hash(b"a") == "af63dc4c8601ec8c"
+    assert config_hash(b"foobar") == "85944171f73967e8"
+
+
+@pytest.mark.parametrize("line", ["," * 200_000, '# nccltune: gpu="' + "x" * 200_000 + '"'])
+def test_a_very_long_line_is_a_problem_and_not_read(line: str) -> None:
+    found = parse_rules(f"{line}\nallreduce,0,65536,tree,ll,-1,1,4\n")
+    assert [rule.line for rule in found.rules] == [2]
+    (problem,) = found.problems
+    assert (problem.line, "is not read" in problem.message) == (1, True)
+    assert found.header == {}
+    with pytest.raises(InputError, match="is not read"):
+        parse_rules(line, strict=True)

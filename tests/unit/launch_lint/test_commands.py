@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Right commands without a finding, wrong ones with the finding that names the mistake, and fixes
+that are right commands themselves."""
+
+import pytest
+
+from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_text
+from nccltune.model.finding import Severity
+
+RUN = "all_reduce_perf -b 8 -e 8G -f 2"
+G1, G8 = f"{RUN} -g 1", f"{RUN} -g 8"
+TWO = "mpirun -np 16 -H a:8,b:8"
+SRUN = "srun -N 2 --ntasks-per-node=8"
+
+RIGHT = [
+    f"./build/{G8}",
+    f"NCCL_DEBUG=INFO ./build/{G8}",
+    f"./build/{RUN} --ngpus 8",
+    f"CUDA_VISIBLE_DEVICES=0,1,2,3 ./build/{RUN} -g 4",
+    f"docker run --rm --gpus all --ipc=host nccl-tests ./build/{G8}",
+    f"numactl --cpunodebind=0 ./build/{G8}",
+    f"{TWO} --bind-to none -x NCCL_DEBUG=INFO {G1}",
+    f"mpirun -np 2 -N 1 -H a:8,b:8 --bind-to numa {G8}",
+    f"mpirun -np 2 --map-by ppr:1:node --bind-to none -H a:1,b:1 {G8}",
+    f"{TWO} --map-by ppr:8:node:PE=12 {G1}",
+    f"{TWO} --map-by slot --rank-by slot {G1}",
+    f"{TWO} -mca btl tcp,self -mca btl_tcp_if_include eth0 {G1}",
+    f"{TWO} --mca oob_tcp_if_include bond0 --mca plm_rsh_num_concurrent 300 {G1}",
+    f"{TWO} -x NCCL_SOCKET_IFNAME==eth0 -x NCCL_IB_HCA=^mlx5_1 {G1}",
+    f"{TWO} -x NCCL_IB_HCA==mlx5_0:1,mlx5_3:1 -x NCCL_IB_GID_INDEX=3 -x NCCL_IB_TC=106 {G1}",
+    f"{TWO} -x 'NCCL_ALGO=allreduce:tree;broadcast:ring' {G1}",
+    f"{TWO} -x NCCL_ALGO=^NVLS,NVLSTree -x NCCL_PROTO=^LL128 {G1}",
+    f"{TWO} -x NCCL_ALGO=ring,tree -x NCCL_PROTO=simple {G1}",
+    f"{TWO} -x NCCL_ALGO=CollNetDirect -x NCCL_COLLNET_ENABLE=1 {G1}",
+    f"{TWO} -x NCCL_NET_PLUGIN=aws-ofi -x FI_PROVIDER=efa -x OFI_NCCL_PROTOCOL=RDMA {G1}",
+    f"{TWO} -x NCCL_NET_GDR_LEVEL=PHB -x NCCL_P2P_LEVEL=NVL -x NCCL_CROSS_NIC=2 {G1}",
+    f"{TWO} -x NCCL_BUFFSIZE=8388608 -x NCCL_MIN_NCHANNELS=16 -x NCCL_NTHREADS=512 {G1}",
+    f"{TWO} -x NCCL_DEBUG=warn -x NCCL_DEBUG_SUBSYS=INIT,GRAPH,^NET {G1}".replace(",^NET", ",NET"),
+    f"{TWO} -x NCCL_DEBUG_SUBSYS=^ALL -x NCCL_SOCKET_FAMILY=AF_INET6 {G1}",
+    f"{TWO} -x NCCL_IB_DISABLE=1 -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_NSOCKS_PERTHREAD=4 {G1}",
+    f"{TWO} -x NCCL_NET=Socket -x NCCL_SOCKET_NTHREADS=4 {G1}",
+    f"{TWO} -x NCCL_TESTS_SPLIT_MASK=0x7 -x NCCL_CUMEM_ENABLE=1 -x NCCL_NVLS_ENABLE=2 {G1}",
+    f"{TWO} -x LD_LIBRARY_PATH -x PATH -x NCCL_TUNER_CONFIG_FILE=/etc/t.conf {G1}",
+    f"{TWO} -x TORCH_NCCL_ASYNC_ERROR_HANDLING=1 -x NCCL_ASYNC_ERROR_HANDLING=1 {G1}",
+    f"{TWO} {G1} -d bfloat16 -o avg -n 50 -w 10 -c 1 -N 2 -z 0 -R 1 -a 1",
+    f"{TWO} {G1} -d all -o all",
+    f"{TWO} broadcast_perf -b 8 -e 1G -f 2 -g 1 -r 15",
+    f"{TWO} all_gather_perf -b 1M -e 64M -i 1048576 -g 1",
+    f"{TWO} alltoall_perf -b 8M -e 8M -g 1 -G 5",
+    f"mpiexec.hydra -hosts a,b -n 16 -ppn 8 -genv NCCL_DEBUG INFO -genv NCCL_IB_HCA=mlx5 {G1}",
+    f"mpiexec.hydra -f hosts -n 16 -ppn 8 -bind-to numa -iface eth0 {G1}",
+    f"{SRUN} --mpi=pmix --gpus-per-node=8 {G1}",
+    f"{SRUN} --mpi=pmi2 --gres=gpu:h100:8 --cpu-bind=none --export=ALL,NCCL_DEBUG=INFO {G1}",
+    f"srun -N 2 --ntasks-per-node=1 --gpus-per-task=8 -c 96 {G8}",
+    f"srun -N 4 -n 4 --gpus-per-node=8 --exclusive {G8}",
+    f"srun -N 2 -n 8 --ntasks-per-node=4 --gpus-per-node=4 {G1}",
+    "torchrun --standalone --nproc-per-node=8 train.py --lr 0.1",
+    "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=a:29500 train.py",
+    "torchrun --nnodes 2 --node-rank $RANK --nproc-per-node gpu --master-addr a t.py --nodes 3",
+    "python3 -m torch.distributed.run --nproc-per-node 8 -m pkg.train --nproc 4",
+    "srun -N 2 --ntasks-per-node=1 torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d"
+    " --rdzv-endpoint=$HEAD:29500 train.py",
+    f"{TWO} python train.py",
+    f"mpirun -np 4 --oversubscribe {RUN} -g 2",
+    f"{TWO} --mca plm_rsh_args '-p 2222' {G1}",
+    f"{TWO} -x NCCL_FASTRAK_IFNAME=eth1,eth2 -x NCCL_DYNAMIC_CHUNK_SIZE=524288 {G1}",
+    f"{TWO} -x NCCL_NET=gIB -x UCX_NET_DEVICES=mlx5_0:1 -x DYLD_LIBRARY_PATH=/lib {G1}",
+    f"mpirun -np 8 bash -c 'exec {G1}'",
+    f"srun -N2 -n16 --mpi=pmix --container-image=nccl-tests {G1}",
+    f"srun -N 2 --ntasks-per-node=8 --gpus-per-task=1 {G1}",
+    f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --wckey=a\nsrun {G1}",
+    f"{TWO} {G1} 2>&1 | tee log.txt",
+    f"srun -N 2 --gpus-per-node=8 --ntasks-per-gpu=1 {G1}",
+    f"sbatch -N 2 --ntasks-per-node=8 --gpus-per-node=8 --wrap 'srun {G1}'",
+    f"kubectl exec pod -- bash -c 'mpirun -np 8 {G1}'",
+]
+
+# fmt: off
+WRONG = [
+    # Names and values of variables.
+    (f"{TWO} -x NCCL_ALG=Ring {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_SOCKET_IFNAMES=eth0 {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_IFNAME=eth0 {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_PROTOCOL=LL {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_DISABLE_IB=1 -x NCCL_SOCKET_IFNAME=eth0 {G1}", "variable-unknown"),
+    (f"{TWO} -x NCLL_DEBUG=INFO {G1}", "variable-unknown"),
+    (f"{TWO} -x nccl_debug=INFO {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_BUFFER_SIZE=8388608 {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_DEBUG:INFO {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_IB_CUDA_SUPPORT=1 {G1}", "variable-removed"),
+    (f"{TWO} -x NCCL_TREE_THRESHOLD=0 {G1}", "variable-removed"),
+    (f"{TWO} -x NCCL_ALGO=Treee {G1}", "variable-value"),
+    (f"{TWO} -x 'NCCL_ALGO=Ring, Tree' {G1}", "variable-value"),
+    (f"{TWO} -x 'NCCL_ALGO=all_reduce:tree' {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_PROTO=LL256 {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_DEBUG=DEBUG {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_DEBUG=1 {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_DEBUG_SUBSYS=INIT,NETWORK {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_NET_GDR_LEVEL=PHD {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_P2P_LEVEL=nvl {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_IB_TIMEOUT=60 {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_NET=tcp {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_IB_DISABLE=true -x NCCL_SOCKET_IFNAME=eth0 {G1}", "setting-not-a-number"),
+    (f"{TWO} -x NCCL_BUFFSIZE=8M {G1}", "setting-not-a-number"),
+    (f"{TWO} -x NCCL_MAX_NCHANNELS=many {G1}", "setting-not-a-number"),
+    (f"{TWO} -x NCCL_SOCKET_IFNAME=lo {G1}", "interface"),
+    (f"{TWO} -x NCCL_SOCKET_IFNAME=docker0 {G1}", "interface"),
+    (f"{TWO} -x NCCL_SOCKET_IFNAME=10.0.0.1 {G1}", "interface"),
+    (f"{TWO} -x NCCL_SOCKET_IFNAME=mlx5_0 {G1}", "interface"),
+    (f"{TWO} -x NCCL_IB_HCA=eth0 {G1}", "hca"),
+    (f"{TWO} -x 'NCCL_IB_HCA=mlx5_0;mlx5_1' {G1}", "hca"),
+    (f"{TWO} -x NCCL_DEBUG=INFO,NCCL_ALGO=Ring {G1}", "variables-joined"),
+    (f"{TWO} -x NCCL_P2P_DISABLE=1 {G1}", "setting-left-over"),
+    (f"{TWO} -x NCCL_IB_DISABLE=1 {G1}", "setting-left-over"),
+    (f"{TWO} -x NCCL_SOCKET_NTHREADS=16 -x NCCL_NSOCKS_PERTHREAD=8 {G1}", "settings-contradict"),
+    (f"{TWO} -x NCCL_ALGO=Tree broadcast_perf -b 8 -e 1G -f 2 -g 1", "no-algorithm"),
+    (f"{TWO} -x NCCL_ALGO=NVLS -x NCCL_PROTO=LL {G1}", "no-algorithm"),
+    (f"NCCL_ALGO=NVLSTree {G8}", "no-algorithm"),
+    (f"NCCL_ALG=Ring {TWO} {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_IB_HACS=mlx5 {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_NCHANNELS=8 {G1}", "variable-unknown"),
+    (f"{TWO} -x CUDA_VISBLE_DEVICES=0,1,2,3,4,5,6,7 {G1}", "variable-unknown"),
+    (f"{TWO} -x LD_LIBARY_PATH=/lib {G1}", "variable-unknown"),
+    (f"{TWO} -x NCCL_ALGO=Ring+Tree {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_ALGO=Ring:Tree {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_ALGO=NVLS_TREE {G1}", "variable-value"),
+    (f"{TWO} -x NCCL_SOCKET_IFNAME=eth0:eth1 {G1}", "interface"),
+    (f"{TWO} -x NCCL_SHM_DISABLE=1 {G1}", "setting-left-over"),
+    (f"{TWO} -x NCCL_MIN_CTAS=32 -x NCCL_MAX_CTAS=8 {G1}", "settings-contradict"),
+    # GPUs that a process sees.
+    (f"CUDA_VISIBLE_DEVICES=0 mpirun -np 8 {G1}", "visible-devices"),
+    (f"{TWO} -x CUDA_VISIBLE_DEVICES=0 {G1}", "visible-devices"),
+    (f"CUDA_VISIBLE_DEVICES=0,1 {G8}", "visible-devices"),
+    (f"{SRUN} --gpus-per-node=4 {G1}", "too-many-gpus"),
+    (f"srun -N 2 --ntasks-per-node=1 --gpus-per-task=1 {G8}", "task-gpus"),
+    (f"srun -N 2 --ntasks-per-node=1 --gpu-bind=single:1 {G8}", "task-gpus"),
+    (f"srun -N 2 --gpus-per-node=8 {G1}", "idle-gpus"),
+    (f"srun -N 2 -G 16 {G1}", "idle-gpus"),
+    (f"srun -N 2 --gres=gpu:8 -n 2 {G1}", "idle-gpus"),
+    # Options on the wrong side, misspelt, or of another launcher.
+    (f"mpirun -H a:8,b:8 {G1} -np 16", "option-behind-program"),
+    (f"mpirun -np 16 -H a:8,b:8 {G1} -x NCCL_DEBUG=INFO", "option-behind-program"),
+    (f"mpirun -np 16 {G1} --hostfile hosts", "option-behind-program"),
+    (f"mpirun -np 16 -H a:8,b:8 {G1} --allow-run-as-root", "option-behind-program"),
+    (f"mpirun -np 16 -H a:8,b:8 {G1} --mca pml ob1", "option-behind-program"),
+    (f"mpiexec.hydra -hosts a,b {G1} -n 16 -ppn 8", "option-behind-program"),
+    (f"{TWO} --bind-too none {G1}", "option-unknown"),
+    (f"{TWO} --allow-run-as-rot {G1}", "option-unknown"),
+    (f"{TWO} --bind-to all {G1}", "option-value"),
+    (f"{TWO} --map-by node:8 {G1}", "option-value"),
+    (f"{TWO} --map-by ppr:8 {G1}", "option-value"),
+    (f"{TWO} --map-by ppr:8:nodes {G1}", "option-value"),
+    (f"{TWO} --mca btl_tcp_if_inclde eth0 {G1}", "mca-unknown"),
+    (f"{TWO} --mca btl=^openib {G1}", "mca-form"),
+    (f"sudo {TWO} {G1}", "root-refused"),
+    (f"docker run nccl-tests {G8}", "container-without-gpus"),
+    (f"docker run --gpus all nccl-tests {G8}", "container-shm"),
+    (f"{SRUN} --mpi=none {G1}", "mpi-type"),
+    (f"{SRUN} --mpi=pmxi {G1}", "mpi-type"),
+    (f"{SRUN} --export=NONE {G1}", "export-drops"),
+    (f"{SRUN} --export=NCCL_DEBUG=INFO {G1}", "export-drops"),
+    (f"{SRUN} --export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1 {G1}", "export-comma"),
+    (f"{SRUN} mpirun -np 16 {G1}", "nested-launcher"),
+    ("mpirun \u2013np 16 -H a:8,b:8 " + G1, "dash"),
+    (f"mpirun -np -H a:8,b:8 {G1}", "option-without-value"),
+    (f"mpirun -np 16 --hostfile {G1}", "option-without-value"),
+    (f"mpiexec.hydra -n 16 -ppn 8 -hosts a,b -genv NCCL_DEBUG {G1}", "option-without-value"),
+    (f"mpirun -np 16x -H a:8,b:8 {G1}", "option-value"),
+    (f"mpirun -np 16 -H a:8, b:8 {G1}", "hosts-split"),
+    (f"{TWO} -x NCCL_DEBUG = INFO {G1}", "value-as-program"),
+    (f"mpirun -np 16 -N 16 -H a:8,b:8 {G1}", "too-few-slots"),
+    (f"mpirun -H a:8,b:8 {G1} -n 16 -N 8", "option-behind-program"),
+    (f"{G8} -np 8", "option-behind-program"),
+    (f"{G8} -x NCCL_DEBUG=INFO", "option-behind-program"),
+    (f"#SBATCH --ntask-per-node=8\nsrun -N 2 -n 16 {G1}", "option-unknown"),
+    (f"export NCCL_ALG=Ring\n{SRUN} {G1}", "variable-unknown"),
+    (f"sbatch -N 2 --gpus-per-node=8 --wrap='srun {G1}'", "idle-gpus"),
+    # Arguments of the program.
+    (f"{TWO} all_reduce -b 8 -e 1G -f 2 -g 1", "binary-unknown"),
+    (f"{TWO} ./all_reduce_pref -b 8 -e 1G -f 2 -g 1", "binary-unknown"),
+    (f"{TWO} all_reduce_perf -minbytes 8 -e 1G -f 2 -g 1", "argument-unknown"),
+    (f"{TWO} allreduce_perf -b 8 -e 1G -f 2 -g 1", "binary-unknown"),
+    (f"{TWO} ./build/all_reduce-perf -b 8 -e 1G -f 2 -g 1", "binary-unknown"),
+    (f"{TWO} {G1} -d bf16", "argument-name"),
+    (f"{TWO} {G1} -d float16", "argument-name"),
+    (f"{TWO} {G1} -o average", "argument-name"),
+    (f"{TWO} {G1} -n 0", "argument-range"),
+    (f"{TWO} {G1} -R 3", "argument-range"),
+    (f"{TWO} {RUN} -g 0", "argument-range"),
+    (f"{TWO} {G1} -w 0", "no-warm-up"),
+    (f"{TWO} {G1} -N 0", "endless"),
+    (f"{TWO} {G1} -i 1048576", "step-ignored"),
+    (f"{TWO} all_reduce_perf -b 8 -e 8G -f 1 -g 1", "factor-one"),
+    (f"{TWO} all_reduce_perf -b 8 -e 8 G -f 2 -g 1", "argument-ignored"),
+    (f"{TWO} {G1} 16", "argument-ignored"),
+    (f"{TWO} all_reduce_perf -b -e 8G -f 2 -g 1", "argument-without-value"),
+    (f"{TWO} {G1} -n", "argument-without-value"),
+    (f"{TWO} {G1} --step-factor 2", "argument-unknown"),
+    (f"{TWO} all_reduce_perf -b 8B -e 1G -f 2 -g 1", "size-unreadable"),
+    (f"{TWO} broadcast_perf -b 8 -e 1G -f 2 -g 1 -r 16", "root"),
+    (f"{TWO} {G1} -D 1", "device-needs-symmetric"),
+    (f"{RUN} -g 16", "too-many-gpus"),
+    (RUN, "one-rank"),
+    # torchrun.
+    ("torchrun --nproc-per-node=16 train.py", "too-many-gpus"),
+    ("torchrun train.py", "torchrun-one-process"),
+    ("torchrun --nproc-per-nod=8 train.py", "option-unknown"),
+    ("torchrun --nproc-per-node=8 --nnodes=2 train.py", "torchrun-endpoint"),
+    ("torchrun --nproc-per-node=8 --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=localhost:29500"
+     " train.py", "torchrun-endpoint"),
+    ("torchrun --nproc-per-node=8 --nnodes=2 --rdzv-endpoint=a:29500 train.py",
+     "torchrun-node-rank"),
+    ("torchrun --nproc-per-node=8 --nnodes=2 --rdzv-backend=nccl --rdzv-endpoint=a:29500 t.py",
+     "torchrun-backend"),
+    ("torchrun --nproc-per-node=8 --nnodes=2 --node-rank=2 --master-addr=a train.py",
+     "torchrun-node-rank"),
+    ("torchrun --standalone --nproc-per-node=8 --nnodes=2 train.py", "torchrun-standalone"),
+    ("torchrun --nproc-per-node=8 python train.py", "torchrun-python"),
+    ("torchrun train.py --nproc-per-node=8", "option-behind-program"),
+    (f"torchrun --nproc-per-node=8 {G1}", "torchrun-binary"),
+    ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc-per-node=8 train.py", "visible-devices"),
+    ("srun -N 2 --ntasks-per-node=8 torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d"
+     " --rdzv-endpoint=a:1 t.py", "nested-launcher"),
+]
+# fmt: on
+
+
+def verdict(text: str) -> LaunchCheck:
+    (found,) = from_text(text, LaunchContext())
+    return check(found.line, found.site)
+
+
+def ids(judged: LaunchCheck) -> set[str]:
+    return {
+        held.finding.id for held in judged.findings if held.finding.severity is not Severity.NOTE
+    }
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_right_commands_have_no_finding(text: str) -> None:
+    judged = verdict(text)
+    assert ids(judged) == set()
+    assert judged.fixed is None
+
+
+@pytest.mark.parametrize(("text", "expected"), WRONG)
+def test_wrong_commands_are_found(text: str, expected: str) -> None:
+    assert expected in ids(verdict(text))
+
+
+@pytest.mark.parametrize("text", [text for text, _ in WRONG])
+def test_every_fix_is_a_right_command(text: str) -> None:
+    judged = verdict(text)
+    if judged.fixed is None:
+        # Only an edit elsewhere fixes these: a host that is not known, another launcher, a value,
+        # another line of the script.
+        assert "\n" in text or any(not held.finding.edits for held in judged.findings)
+        return
+    assert judged.fixed != text
+    assert ids(verdict(judged.fixed)) == set()

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The four commands of a platform's guide, and variants with one mistake each."""
+
+import pytest
+
+from nccltune.launch_lint.check import LaunchCheck, check
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.source import from_text
+from nccltune.model.finding import Severity
+
+TWO = LaunchContext(nodes=2)
+SIZES = "-b 1G -e 8G -f 2 -n 100"
+COMMON = "mpirun --allow-run-as-root -x NCCL_DEBUG=INFO"
+ONE_NODE = f"{COMMON} -N 1 -n 1 --bind-to none all_reduce_perf -b 8 -e 8G -f 2 -g 8"
+NVLS = (
+    f"{COMMON} -x NCCL_NVLS_ENABLE=1 -N 1 -n 2 --bind-to none all_reduce_perf -b 1G -e 1G -f 2 -g 8"
+)
+PER_GPU = f"{COMMON} -x NCCL_NVLS_ENABLE=0 -N 8 -n 16 all_reduce_perf {SIZES} -g 1"
+NO_NVLS = f"{COMMON} -x NCCL_NVLS_ENABLE=0 -N 1 -n 2 --bind-to none all_reduce_perf {SIZES} -g 8"
+HYDRA = f"mpiexec.hydra -genv NCCL_DEBUG INFO -n 16 -ppn 8 all_reduce_perf {SIZES} -g 1"
+SRUN = f"srun -N 2 --ntasks-per-node=8 --mpi=pmix all_reduce_perf {SIZES} -g 1"
+SRUN_PER_NODE = f"srun -N 2 --ntasks-per-node=1 -c 96 --cpu-bind=none all_reduce_perf {SIZES} -g 8"
+ON_HOSTS = f"mpirun --host a:8,b:8 -N 8 -n 16 all_reduce_perf {SIZES} -g 1"
+
+
+def verdict(text: str, site: LaunchContext = TWO) -> LaunchCheck:
+    (found,) = from_text(text, site)
+    return check(found.line, found.site)
+
+
+def ids(judged: LaunchCheck) -> set[str]:
+    return {
+        held.finding.id for held in judged.findings if held.finding.severity is not Severity.NOTE
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "site", "processes", "ranks"),
+    [
+        (ONE_NODE, LaunchContext(nodes=1), 1, 8),
+        (NVLS, TWO, 2, 16),
+        (PER_GPU, TWO, 16, 16),
+        (NO_NVLS, TWO, 2, 16),
+        (NVLS, LaunchContext(), 2, 16),
+        (PER_GPU, LaunchContext(), 16, 16),
+        (HYDRA, TWO, 16, 16),
+        (SRUN, TWO, 16, 16),
+        (SRUN_PER_NODE, TWO, 2, 16),
+        (ON_HOSTS, LaunchContext(), 16, 16),
+        (f"{NVLS} | tee out.txt", TWO, 2, 16),
+        (NVLS.replace("mpirun", "mpirun -mca btl_openib_allow_ib 1 -mca pml ob1"), TWO, 2, 16),
+    ],
+)
+def test_the_right_ones_have_no_findings(
+    text: str, site: LaunchContext, processes: int, ranks: int
+) -> None:
+    judged = verdict(text, site)
+    assert ids(judged) == set()
+    assert not judged.is_wrong
+    assert judged.fixed is None
+    for prediction, _ in judged.predictions:
+        assert prediction.placement is not None
+        assert (prediction.placement.processes, prediction.placement.ranks) == (processes, ranks)
+
+
+def test_the_guides_third_command_starts_two_processes_on_one_node() -> None:
+    guide = PER_GPU.replace("-n 16", "-n 2").replace("-e 8G", "-e 10G")
+    judged = verdict(guide)
+    ((prediction, _),) = judged.predictions
+    assert prediction.placement is not None
+    assert [node.processes for node in prediction.placement.nodes] == [2]
+    assert ids(judged) == {"total-below-per-node", "end-not-reached"}
+    assert judged.fixed == PER_GPU
+
+
+SWAPS = [
+    (PER_GPU, "-n 16", "-n 2", "total-below-per-node"),
+    (PER_GPU, "-N 8 -n 16", "--map-by ppr:8:node -n 2", "total-below-per-node"),
+    (PER_GPU, "-n 16", "-n 32", "too-few-slots"),
+    (PER_GPU, "-n 16", "-n 12", "uneven-nodes"),
+    (PER_GPU, "-n 16", "-n 8", "idle-nodes"),
+    (PER_GPU, "-g 1", "-g 8", "too-many-gpus"),
+    (PER_GPU, "-g 1", "-t 2 -g 1", "too-many-gpus"),
+    (PER_GPU, "-e 8G", "-e 10G", "end-not-reached"),
+    (PER_GPU, "-f 2", "-f 1.5", "factor-not-whole"),
+    (PER_GPU, "-f 2", "", "many-steps"),
+    (PER_GPU, "-b 1G -e 8G", "-b 8G -e 1G", "sizes-backwards"),
+    (PER_GPU, "-b 1G", "-b 4", "size-below-8"),
+    (PER_GPU, "-b 1G", "-b 1X", "size-unreadable"),
+    (PER_GPU, "-b 1G -e 8G", "-b 64M", "sizes-backwards"),
+    (PER_GPU, "-g 1", "-g 1 -c 0", "check-off"),
+    (PER_GPU, "-g 1", "-g 1 -J out.txt", "json-name"),
+    (PER_GPU, "-g 1", "-g 1 -q", "argument-unknown"),
+    (PER_GPU, "-g 1", "-g 1 --iterations 5", "argument-unknown"),
+    (PER_GPU, "-n 100", "-n many", "argument-not-a-number"),
+    (PER_GPU, "-N 8", "-ppn 8", "option-unknown"),
+    (PER_GPU, "-x NCCL_DEBUG=INFO", "-genv NCCL_DEBUG INFO", "option-unknown"),
+    (PER_GPU, "-N 8", "-x NCCL_NVLS_ENABLE=1 -N 8", "env-twice"),
+    (PER_GPU, "NCCL_NVLS_ENABLE=0", "NCCL_NVLS_ENABLE=off", "setting-not-a-number"),
+    (PER_GPU, "-N 8", "-x NCCL_ALGO=NVLS -N 8", "settings-contradict"),
+    (PER_GPU, "-N 8", "-x NCCL_IB_DISABLE=1 -x NCCL_IB_HCA=mlx5 -N 8", "settings-contradict"),
+    (PER_GPU, "-N 8", "-x NCCL_ALGO=Ring -x NCCL_TUNER_PLUGIN=t.so -N 8", "settings-contradict"),
+    (PER_GPU, "-N 8", "-x NCCL_MIN_NCHANNELS=8 -x NCCL_MAX_NCHANNELS=4 -N 8",
+     "settings-contradict"),
+    (PER_GPU, "-N 8", "-x NCCL_NET=Socket -x NCCL_IB_HCA=mlx5 -N 8", "settings-contradict"),
+    (PER_GPU, "mpirun", "NCCL_SOCKET_IFNAME=eth0 mpirun", "env-not-exported"),
+    (PER_GPU, "mpirun", "export NCCL_IB_HCA=mlx5\nmpirun", "env-not-exported"),
+    (NVLS, "--bind-to none", "", "default-binding"),
+    (NVLS, "--bind-to none", "--bind-to core", "default-binding"),
+    (NVLS, "-n 2", "-n 1", "idle-nodes"),
+    (NVLS, "-N 1 -n 2", "-N 8 -n 16", "too-many-gpus"),
+    (NVLS, "-g 8", "-g 16", "too-many-gpus"),
+    (NO_NVLS, "-N 1", "-x NCCL_ALGO=NVLSTree -N 1", "settings-contradict"),
+    (ONE_NODE, "-g 8", "-g 1", "one-rank"),
+    (ON_HOSTS, "a:8,b:8", "a,b", "too-few-slots"),
+    (ON_HOSTS, "-N 8 -n 16", "-n 8", "idle-nodes"),
+    (HYDRA, "-ppn 8", "-N 8", "hydra-N"),
+    (HYDRA, "-genv NCCL_DEBUG INFO", "-x NCCL_DEBUG=INFO", "option-unknown"),
+    (HYDRA, "-genv", "--allow-run-as-root -genv", "option-unknown"),
+    (HYDRA, "-n 16", "-n 32", "hydra-wraps"),
+    (HYDRA, "-n 16", "-n 2", "total-below-per-node"),
+    (HYDRA, "mpiexec.hydra", "NCCL_IB_HCA=mlx5 mpiexec.hydra -genvnone", "env-not-exported"),
+    (SRUN, "-N 2 --ntasks-per-node=8", "-N 8 -n 2", "srun-N-is-nodes"),
+    (SRUN, "-N 2 --ntasks-per-node=8", "-N 2 -n 24 --ntasks-per-node=8",
+     "srun-per-node-forgotten"),
+    (SRUN, "-N 2", "-x NCCL_DEBUG=INFO -N 2", "srun-x"),
+    (SRUN, "-g 1", "-g 8", "too-many-gpus"),
+    (SRUN, "--mpi=pmix", "-ppn 8", "option-unknown"),
+    (SRUN, "srun", "NCCL_IB_HCA=mlx5 srun --export=NONE", "env-not-exported"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("right", "old", "new", "expected"), SWAPS)
+def test_one_mistake_is_found_and_fixed(
+    right: str, old: str, new: str, expected: str | None
+) -> None:
+    assert old in right
+    site = (
+        LaunchContext(nodes=1)
+        if right == ONE_NODE
+        else LaunchContext()
+        if right == ON_HOSTS
+        else TWO
+    )
+    wrong = right.replace(old, new, 1)
+    judged = verdict(wrong, site)
+    if expected is None:
+        return
+    assert expected in ids(judged)
+    if judged.fixed is None:
+        assert expected == "size-unreadable"
+        return
+    again = verdict(judged.fixed, site)
+    assert ids(again) == set(), judged.fixed
+
+
+def test_each_variant_has_one_mistake_only() -> None:
+    more = {
+        (old, new): ids(verdict(right.replace(old, new, 1)))
+        for right, old, new, _ in SWAPS
+        if right in (PER_GPU, NO_NVLS)
+    }
+    several = {swap: found for swap, found in more.items() if len(found) > 1}
+    # Below 8 bytes the end is not reached by doubling either.
+    assert set(several) <= {("-b 1G", "-b 4"), ("-n 16", "-n 8")}
+
+
+def test_a_value_that_would_be_the_program() -> None:
+    judged = verdict(PER_GPU.replace("-N 8 -n 16", "-N 8 -n 16 -x NCCL_DEBUG_SUBSYS INIT"))
+    assert ids(judged) == {"value-as-program"}
+    assert judged.fixed is not None
+    assert "-x NCCL_DEBUG_SUBSYS=INIT all_reduce_perf" in judged.fixed
+
+
+def test_memory_of_a_gpu() -> None:
+    judged = verdict(
+        PER_GPU.replace("-e 8G", "-e 32G"), LaunchContext(nodes=2, gpu_memory=80 << 30)
+    )
+    assert ids(judged) == {"beyond-memory"}
+    assert judged.fixed == PER_GPU.replace("-e 8G", "-e 16G")
+
+
+def test_a_line_that_only_one_version_takes_is_for_that_version() -> None:
+    judged = verdict(PER_GPU.replace("-N 8", "--output tag -N 8"))
+    assert [flavor.words for flavor in judged.flavors] == ["Open MPI 5.0"]
+    assert not judged.is_wrong
+    assert "option-of-one-version" in {held.finding.id for held in judged.findings}
+
+
+def test_tasks_without_a_share_of_each_node_are_noted() -> None:
+    def notes(text: str) -> set[str]:
+        judged = verdict(text, TWO)
+        assert not judged.is_wrong
+        return {held.finding.id for held in judged.findings}
+
+    assert notes(SRUN.replace("--ntasks-per-node=8", "-n 16")) >= {"srun-per-node-unsaid"}
+    assert "srun-per-node-unsaid" not in notes(SRUN)

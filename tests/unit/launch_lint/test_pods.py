@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests: right ones without a finding, and variants with one mistake each."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.launch_lint.check import check
+from nccltune.launch_lint.command import LaunchContext
+from nccltune.launch_lint.manifest import documents_of, from_manifests, judge_manifests
+from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
+
+MPIJOB = """apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: test}
+spec:
+  slotsPerWorker: 8
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+          - name: launcher
+            image: nccl-tests
+            command: [mpirun, --allow-run-as-root, -np, "16", --bind-to, none]
+            args: [-x, NCCL_DEBUG=INFO, all_reduce_perf, -b, "8", -e, 8G, -f, "2", -g, "1"]
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - name: worker
+            image: nccl-tests
+            resources: {limits: {nvidia.com/gpu: 8}}
+            volumeMounts: [{name: shm, mountPath: /dev/shm}]
+          volumes: [{name: shm, emptyDir: {medium: Memory}}]
+"""
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: test}
+spec:
+  containers:
+  - name: test
+    image: nccl-tests
+    command: [sh, -c, "./all_reduce_perf -b 8 -e 8G -f 2 -g 8"]
+    resources: {limits: {nvidia.com/gpu: 8, memory: 64Gi}}
+    volumeMounts: [{name: shm, mountPath: /dev/shm}]
+  volumes: [{name: shm, emptyDir: {medium: Memory}}]
+"""
+PYTORCHJOB = """apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template: &pod
+        spec:
+          containers:
+          - name: pytorch
+            image: train
+            command: [torchrun, --nnodes=2, --nproc-per-node=8, train.py]
+            resources: {limits: {nvidia.com/gpu: 8}}
+            volumeMounts: [{name: shm, mountPath: /dev/shm}]
+          volumes: [{name: shm, emptyDir: {medium: Memory}}]
+    Worker:
+      replicas: 1
+      template: *pod
+"""
+JOBSET = """apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  replicatedJobs:
+  - name: node
+    replicas: 1
+    template:
+      spec:
+        parallelism: 2
+        completions: 2
+        template:
+          spec:
+            hostNetwork: true
+            dnsPolicy: ClusterFirstWithHostNet
+            containers:
+            - name: train
+              image: train
+              command: [bash, -c, "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d
+                --rdzv-endpoint=train-node-0-0.train:29500 train.py"]
+              resources: {limits: {nvidia.com/gpu: 8, rdma/hca: 1}}
+              securityContext: {capabilities: {add: [IPC_LOCK]}}
+              volumeMounts: [{name: shm, mountPath: /dev/shm}]
+            volumes: [{name: shm, emptyDir: {medium: Memory}}]
+"""
+GPUS = "            resources: {limits: {nvidia.com/gpu: 8}}\n"
+SHM = "            volumeMounts: [{name: shm, mountPath: /dev/shm}]\n"
+
+WRONG = [
+    (MPIJOB, GPUS, "", "pod-without-gpus"),
+    (MPIJOB, "nvidia.com/gpu: 8", "memory: 8Gi", "pod-without-gpus"),
+    (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 0.5", "pod-gpus"),
+    (MPIJOB, "{limits:", "{requests: {nvidia.com/gpu: 4}, limits:", "pod-gpus"),
+    (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "too-many-gpus"),
+    (MPIJOB, SHM, "", "pod-shm"),
+    (MPIJOB, "slotsPerWorker: 8", "slotsPerWorker: 4", "idle-gpus"),
+    (MPIJOB, "  slotsPerWorker: 8\n", "", "too-few-slots"),
+    (MPIJOB, "replicas: 2", "replicas: 4", "idle-nodes"),
+    (MPIJOB, "replicas: 2", "replicas: 1", "too-few-slots"),
+    (MPIJOB, '-np, "16"', '-np, "8"', "idle-nodes"),
+    (MPIJOB, "NCCL_DEBUG=INFO", "NCCL_DEBGU=INFO", "variable-unknown"),
+    (MPIJOB, SHM, SHM + "            env: [{name: NCCL_IB_HCA, value: mlx5}]\n", "worker-env"),
+    (MPIJOB, "nvidia.com/gpu: 8", "nvidia.com/gpu: 8, rdma/hca: 1", "pod-memlock"),
+    (MPIJOB, "slotsPerWorker", "slotPerWorker", "manifest"),
+    (MPIJOB, "          containers:\n          - name: launcher",
+     "          hostNetwork: true\n          containers:\n          - name: launcher", "pod-names"),
+    (POD, "nvidia.com/gpu: 8, ", "", "pod-without-gpus"),
+    (POD, "nvidia.com/gpu: 8", "nvidia.com/gpu: 4", "too-many-gpus"),
+    (POD, "    volumeMounts: [{name: shm, mountPath: /dev/shm}]\n", "", "pod-shm"),
+    (POD, "-g 8", "-g 8 -d bf16", "argument-name"),
+    (PYTORCHJOB, "nnodes=2", "nnodes=4", "pytorch-nodes"),
+    (PYTORCHJOB, "nproc-per-node=8", "nproc-per-node=16", "too-many-gpus"),
+    (PYTORCHJOB, "name: pytorch", "name: train", "pytorch-container"),
+    (PYTORCHJOB, GPUS, "", "pod-without-gpus"),
+    (JOBSET, "nvidia.com/gpu: 8, ", "", "pod-without-gpus"),
+    (JOBSET, "            dnsPolicy: ClusterFirstWithHostNet\n", "", "pod-names"),
+    (JOBSET, "add: [IPC_LOCK]", "add: [NET_ADMIN]", "pod-memlock"),
+    (JOBSET, "--rdzv-endpoint=train-node-0-0.train:29500 ", "", "torchrun-endpoint"),
+]  # fmt: skip
+
+RIGHT = [
+    MPIJOB,
+    POD,
+    PYTORCHJOB,
+    JOBSET,
+    POD.replace("kind: Pod", "kind: Pod\n# a comment"),
+    MPIJOB.replace("nvidia.com/gpu: 8", "amd.com/gpu: 8"),
+    MPIJOB.replace(GPUS, "            securityContext: {privileged: true}\n"),
+    MPIJOB.replace(SHM, "").replace("          - name: worker", "          - name: worker").replace(
+        "          volumes:", "          hostIPC: true\n          volumes:"
+    ),
+    PYTORCHJOB.replace("[torchrun, --nnodes=2, --nproc-per-node=8, train.py]", "[torchrun, t.py]"),
+    POD.replace(
+        '[sh, -c, "./all_reduce_perf -b 8 -e 8G -f 2 -g 8"]',
+        "[mpirun, --allow-run-as-root, -np, '8', all_reduce_perf, -b, '8', -e, 1G, -f, '2']",
+    ),
+]  # fmt: skip
+
+
+def _ids(text: str) -> set[str]:
+    documents = documents_of(text, "job.yaml")
+    findings = judge_manifests(documents)
+    for found in from_manifests(documents, LaunchContext(), "job.yaml"):
+        findings += [held.finding for held in check(found.line, found.site).findings]
+    return {finding.id for finding in findings if finding.severity is not Severity.NOTE}
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_right_manifests_have_no_finding(text: str) -> None:
+    assert _ids(text) == set()
+
+
+@pytest.mark.parametrize(("right", "old", "new", "expected"), WRONG)
+def test_one_mistake_is_found(right: str, old: str, new: str, expected: str) -> None:
+    assert old in right
+    assert expected in _ids(right.replace(old, new))
+
+
+def test_a_pod_without_a_launcher_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(PYTORCHJOB.replace("torchrun, --nnodes=2, --nproc-per-node=8, ", "python, "))
+    assert run(["lint", str(path)]) == 2
+    path.write_text(path.read_text().replace(GPUS, ""))
+    assert run(["lint", str(path)]) == 1
+    assert "nvidia.com/gpu" in capsys.readouterr().out
+
+
+def test_aliases_that_stand_for_too_much() -> None:
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, 12):
+        aliases = ", ".join([f"*a{level - 1}"] * 10)
+        levels.append(f"a{level}: &a{level} [{aliases}]")
+    with pytest.raises(InputError, match="aliases"):
+        documents_of("apiVersion: v1\nkind: Pod\n" + "\n".join(levels), "job.yaml")
+
+
+def test_values_that_contain_themselves() -> None:
+    with pytest.raises(InputError, match="refers to what it is part of"):
+        documents_of("apiVersion: v1\nkind: Pod\nspec: &a [*a]\n", "job.yaml")

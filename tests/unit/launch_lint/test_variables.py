@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of NCCL's variables: names that are near it, and values that each kind takes."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.launch_lint.variables import enabled, fault, is_foreign, nearest_variable, table
+from tests.unit.launch_lint import test_commands, test_pods
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "lint-launch.md"
+
+
+def test_the_table_is_whole() -> None:
+    kinds = {"switch", "number", "bytes", "word", "words", "level", "algorithms", "protocols",
+             "policy", "policies", "text"}  # fmt: skip
+    variables = table()
+    assert len(variables) > 250
+    assert {variable.kind for variable in variables.values()} == kinds
+    for variable in variables.values():
+        assert variable.name.startswith("NCCL_")
+        assert not variable.instead or variable.instead in variables
+        if variable.kind == "number":
+            for limits in variable.values:
+                low, _, high = limits.partition("..")
+                assert int(low) < int(high)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NCCL_VERSION", "NCCL_HOME", "NCCL_ROOT_DIR", "NCCL_INCLUDE_DIR", "NCCL_LIB_DIR",
+        "NCCL_TESTS_DEVICE", "NCCL_TESTS_SPLIT", "NCCL_TESTS_MIN_BW", "NCCL_FASTRAK_IFNAME",
+        "NCCL_FASTRAK_NUM_FLOWS", "NCCL_DYNAMIC_CHUNK_SIZE", "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME",
+        "NCCL_TUNER_CONFIG_PATH", "NCCL_PLUGIN_P2P", "NCCL_UCX_TLS", "NCCL_IBEXT_DISABLE",
+        "NCCL_SHARP_DISABLE", "NCCL_BLOCKING_WAIT", "NCCL_ASYNC_ERROR_HANDLING", "NCCL_TIMEOUT",
+        "NCCL_INSPECTOR_ENABLE", "TORCH_NCCL_ENABLE_TIMING", "OFI_NCCL_PROTOCOL",
+        "RCCL_MSCCL_ENABLE", "NCCLTUNE_CONFIG", "UCC_TLS", "LD_LIBRARY_PATH", "PATH", "CC", "N",
+        "HIP_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CUDA_HOME", "LIBRARY_PATH",
+    ],
+)  # fmt: skip
+def test_names_of_others_are_left_alone(name: str) -> None:
+    assert is_foreign(name) or nearest_variable(name) is None
+
+
+def test_known_names_have_no_nearer_one() -> None:
+    assert [name for name in table() if nearest_variable(name) is not None] == []
+
+
+@pytest.mark.parametrize("name", [name for name in table() if not table()[name].last])
+def test_a_letter_too_many_is_found(name: str) -> None:
+    wrong = name + "X"
+    if not is_foreign(wrong):
+        assert nearest_variable(wrong) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCL_ALGO", "allreduce:tree;broadcast:ring"),
+        ("NCCL_ALGO", "ring,collnetdirect;allreduce:tree,collnetdirect;broadcast:ring"),
+        ("NCCL_ALGO", "allreduce:^tree"),
+        ("NCCL_ALGO", "^NVLS"),
+        ("NCCL_ALGO", "RING"),
+        ("NCCL_PROTO", "^LL128;allreduce:LL128"),
+        ("NCCL_DEBUG", "Warn"),
+        ("NCCL_DEBUG_SUBSYS", "init,^all".replace("^", "")),
+        ("NCCL_NET_GDR_LEVEL", "3"),
+        ("NCCL_NET_GDR_LEVEL", "PXN"),
+        ("NCCL_NETDEVS_POLICY", "MAX:2"),
+        ("NCCL_CTA_POLICY", "EFFICIENCY|ZERO"),
+        ("NCCL_IB_GID_INDEX", "-1"),
+        ("NCCL_NVLS_ENABLE", "2"),
+        ("NCCL_CUMEM_ENABLE", "-2"),
+        ("NCCL_BUFFSIZE", "0x400000"),
+        ("NCCL_IB_HCA", "^=mlx5_1:1"),
+        ("NCCL_MNNVL_CLIQUE_ID", "-1"),
+        ("NCCL_IB_TIMEOUT", "$TIMEOUT"),
+        ("NCCL_DEBUG", "${LEVEL:-INFO}"),
+    ],
+)
+def test_right_values(name: str, value: str) -> None:
+    assert fault(table()[name], value) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "right"),
+    [
+        ("NCCL_ALGO", "tre", "Tree"),
+        ("NCCL_ALGO", "ring;tree", "ring,tree"),
+        ("NCCL_PROTO", "simpel", "Simple"),
+        ("NCCL_DEBUG", "WARNING", "WARN"),
+        ("NCCL_DEBUG", "VERBOSE", "INFO"),
+        ("NCCL_P2P_LEVEL", "NVLINK", "NVL"),
+        ("NCCL_IB_DISABLE", "True", "1"),
+        ("NCCL_IB_DISABLE", "2", "1"),
+        ("NCCL_NVLS_ENABLE", "off", "0"),
+        ("NCCL_BUFFSIZE", "4MiB", "4194304"),
+        ("NCCL_MAX_CTAS", "1000", "64"),
+        ("NCCL_IB_RETRY_CNT", "10", "7"),
+        ("NCCL_NETDEVS_POLICY", "MAX", None),
+        ("NCCL_MIN_CTAS", "all", None),
+    ],
+)
+def test_wrong_values_and_what_is_meant(name: str, value: str, right: str | None) -> None:
+    found = fault(table()[name], value)
+    assert found is not None
+    assert found[1] == right
+    assert right is None or fault(table()[name], right) is None
+
+
+def test_what_a_list_leaves() -> None:
+    algorithms = table()["NCCL_ALGO"]
+    assert enabled(algorithms, "tree;broadcast:ring", "all_reduce") == {"tree"}
+    assert enabled(algorithms, "tree;broadcast:ring", "broadcast") == {"ring"}
+    assert "ring" not in enabled(algorithms, "^ring", "reduce")
+    assert "tree" in enabled(algorithms, "broadcast:ring", "all_reduce")
+
+
+def test_every_rule_of_the_tables_is_documented() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    found = {expected for _, expected in test_commands.WRONG}
+    found |= {case[3] for case in test_pods.WRONG}
+    assert sorted(name for name in found if f"`{name}`" not in text) == []

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from nccltune.analyze.result import Condition
+from nccltune.analyze.timings import Timings
+from nccltune.measure.adaptive.hopeless import hopeless
+from nccltune.measure.adaptive.rounds import PROOF_ROUNDS, unproven, unsettled, worth_repeating
+from nccltune.measure.adaptive.size_state import SizeStates, size_states
+from nccltune.model.choice import DEFAULT, AnyChoice
+from nccltune.model.collective import Collective
+from nccltune.model.scale import Scale
+from tests.unit.measure.platforms import K, M, choice
+
+TREE, RING = choice("tree/ll"), choice("ring/ll")
+TOLL = math.log1p(0.01)
+CONDITION = Condition(Collective.ALLREDUCE, Scale(4, 4))
+
+
+def timed(rounds: Mapping[int, Collection[int]], gain: float, *, noise: float = 0.002) -> Timings:
+    """tree/ll gains `gain` over the default in the rounds of each size."""
+    cells: dict[int, dict[AnyChoice, dict[tuple[int, int], float]]] = {}
+    for size, numbers in rounds.items():
+        us = 50 + size / 1e3
+        swing = {number: (-1) ** number * noise for number in numbers}
+        default = {(n, r): us * (1 + swing[n] * (2 * r - 1)) for n in numbers for r in (0, 1)}
+        tree = {(n, 0): us / math.exp(gain) * (1 + swing[n]) for n in numbers}
+        cells[size] = {DEFAULT: default, TREE: tree}
+    return Timings(CONDITION, cells)
+
+
+def seen(timings: Timings) -> SizeStates:
+    return size_states(timings, TOLL, {}, {})
+
+
+def test_rounds_that_most_sizes_have_are_filled_up_at_the_others() -> None:
+    timings = timed({K: {0, 1, 2, 3}, 2 * K: {0, 1, 2, 3}, 4 * K: {0}}, 0.3)
+    next_rounds = {K: 4, 2 * K: 4, 4 * K: 1}
+    decided = dict.fromkeys(timings.sizes, TREE)
+    found = unproven(seen(timings), timings, decided, next_rounds, TOLL)
+    assert {size: item.rounds for size, item in found.items()} == {4 * K: (1, 2, 3)}
+    assert found[4 * K].choices == (TREE,)
+
+
+def test_rounds_that_are_past_at_a_size_are_made_up_by_new_ones() -> None:
+    timings = timed({K: {0, 1, 2, 3}, 4 * K: {0}}, 0.3)
+    decided = dict.fromkeys(timings.sizes, TREE)
+    found = unproven(seen(timings), timings, decided, {K: 4, 4 * K: 3}, TOLL)
+    assert found[4 * K].rounds == (3, 4, 5)
+    assert found[K].rounds == (4, 5)
+
+
+def test_a_rule_with_four_rounds_in_common_is_left_alone() -> None:
+    timings = timed(dict.fromkeys((K, 2 * K, 4 * K), range(4)), 0.3)
+    decided = dict.fromkeys(timings.sizes, TREE)
+    assert unproven(seen(timings), timings, decided, dict.fromkeys(timings.sizes, 4), TOLL) == {}
+
+
+def test_a_gain_that_no_rule_takes_is_proven_if_it_is_worth_it() -> None:
+    timings = timed(dict.fromkeys((K, 2 * K, 4 * K), range(2)), 0.3)
+    nothing = dict.fromkeys(timings.sizes, DEFAULT)
+    found = unproven(seen(timings), timings, nothing, dict.fromkeys(timings.sizes, 2), TOLL)
+    assert {item.rounds for item in found.values()} == {(2, 3)}
+    assert PROOF_ROUNDS[0] == 4
+    small = timed(dict.fromkeys((K, 2 * K, 4 * K), range(2)), 0.012)
+    assert unproven(seen(small), small, nothing, dict.fromkeys(small.sizes, 2), TOLL) == {}
+
+
+def test_a_proof_that_costs_more_than_it_is_worth_is_given_up() -> None:
+    """At the largest size a call takes 20 times as long as all the others together."""
+    sizes = [K << power for power in range(8)]
+    timings = timed({**dict.fromkeys(sizes, range(2)), 256 * M: range(2)}, 0.0, noise=0.03)
+    tree = timings.cells[256 * M][TREE]
+    for key in tree:
+        tree[key] /= math.exp(0.06)
+    nothing = dict.fromkeys(timings.sizes, DEFAULT)
+    states = seen(timings)
+    assert states[256 * M].best == TREE
+    assert unproven(states, timings, nothing, dict.fromkeys(timings.sizes, 2), TOLL) == {}
+
+
+def test_the_cheap_sizes_are_settled_first() -> None:
+    timings = timed({K: {0}, 2 * K: {0}, 64 * M: {0}}, 0.0, noise=0.05)
+    found = unsettled(seen(timings), timings, dict.fromkeys(timings.sizes, 1), TOLL)
+    assert found
+    assert 64 * M not in found[:1]
+    assert unsettled(seen(timings), timings, dict.fromkeys(timings.sizes, 1), 1.0) == []
+
+
+def test_only_rivals_are_repeated() -> None:
+    timings = timed({K: {0, 1}, 4 * K: {0, 1}}, 0.0)
+    for by_choice in timings.cells.values():
+        by_choice[RING] = {key: 3 * us for key, us in by_choice[TREE].items()}
+    state = seen(timings)[K]
+    assert RING not in worth_repeating(state, TOLL)
+
+
+@pytest.mark.parametrize(
+    ("ring", "lost"),
+    [
+        ((100.0, 400.0), True),  # behind at both, and twice the slope
+        ((100.0, 160.0), False),  # behind, but catching up
+        ((40.0, 160.0), False),  # ahead before: one hiccup may have made it
+        ((100.0, 130.0), False),  # latency counts for most
+    ],
+)
+def test_a_choice_is_hopeless_where_it_is_behind_now_and_in_slope(
+    ring: tuple[float, float], lost: bool
+) -> None:
+    tree = (50.0, 140.0)
+    cells: dict[int, dict[AnyChoice, dict[tuple[int, int], float]]] = {}
+    for size, of_tree, of_ring in zip((256 * K, M), tree, ring, strict=True):
+        cells[size] = {
+            DEFAULT: {(0, 0): of_tree * 1.001, (0, 1): of_tree},
+            TREE: {(0, 0): of_tree},
+            RING: {(0, 0): of_ring},
+        }
+    states = size_states(Timings(CONDITION, cells), TOLL, {}, {})
+    growth = math.log(tree[1] / tree[0])
+    assert (RING in hopeless(states[256 * K], states[M], growth)) == lost
+    assert TREE not in hopeless(states[256 * K], states[M], growth)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nccltune.measure.bench.conversation import Nccl
+from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.model.errors import StudyError
+from nccltune.model.platform import Platform
+from nccltune.study.files import Study
+from tests.unit.measure.fakes import hello
+
+ENVIRONMENT = {
+    "NCCL_SOCKET_IFNAME": "lo",
+    "NCCL_DEBUG": "INFO",
+    "NCCL_HOSTID": "7",
+    "NCCL_TOPO_DUMP_FILE": "topo.xml",
+    "NCCL_TUNER_CONFIG_FILE": "/x",
+    "NCCL_VERSION": "2.28.3-1",
+    "PATH": "/bin",
+}
+
+
+def platform(**changes: object) -> Platform:
+    found = platform_of(
+        hello(), "study", environment=ENVIRONMENT, today="2026-11-21", emulated_nodes=4
+    )
+    return msgspec.structs.replace(found, **changes)
+
+
+def test_a_platform_is_what_the_bench_reports() -> None:
+    found = platform()
+    assert (found.gpu, found.gpus, found.nodes) == ("NVIDIA H200", 4, 4)
+    assert found.emulated_nodes
+    assert found.nccl_version == "2.28.9"
+    assert found.settings == {"NCCL_SOCKET_IFNAME": "lo"}
+    assert found.replay is None
+
+
+@pytest.mark.parametrize(("text", "version"), [("580.159.04\n", "580.159.04"), ("", None)])
+def test_the_driver_is_the_kernels(
+    text: str, version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "version"
+    monkeypatch.setattr("nccltune.measure.bench.gpus.DRIVER_VERSION", path)
+    assert platform().driver_version is None
+    path.write_text(text)
+    assert platform().driver_version == version
+
+
+def test_a_replay_is_the_recorded_platform_and_names_it() -> None:
+    recorded = platform(name="there", network="Socket lo")
+    found = platform_of(
+        hello(replay="there", nccl=Nccl("2.27.1")),
+        "study",
+        environment={"NCCL_ALGO": "ring"},
+        today="2026-11-22",
+        recording=recorded,
+    )
+    assert (found.name, found.replay, found.network) == ("study", "there", "Socket lo")
+    assert found.settings == recorded.settings
+    assert found.nccl_version == "2.27.1"
+    assert "replay" in found.notes[0]
+
+
+def study(path: Path, of: Platform) -> Study:
+    made = Study.create(path / "study")
+    made.write_json(made.platform_path, of)
+    return made
+
+
+def test_the_same_platform_may_go_on(tmp_path: Path) -> None:
+    check_same(study(tmp_path, platform()), platform(recorded_at="2026-12-24", notes=["x"]))
+    check_same(Study(tmp_path / "new"), platform())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gpu": "NVIDIA B200"}, "GPU NVIDIA H200 there, NVIDIA B200 here"),
+        ({"nccl_version": "2.32.3"}, "NCCL 2.28.9 there, 2.32.3 here"),
+        ({"nodes": 2}, "number of nodes 4 there, 2 here"),
+        ({"emulated_nodes": False}, "emulated nodes yes there, no here"),
+        ({"replay": "x"}, "replay of unknown there, x here"),
+        ({"settings": {}}, "NCCL settings NCCL_SOCKET_IFNAME=lo there, none here"),
+    ],
+)
+def test_another_platform_is_refused(
+    tmp_path: Path, changes: dict[str, object], words: str
+) -> None:
+    with pytest.raises(StudyError, match="another platform") as caught:
+        check_same(study(tmp_path, platform()), platform(**changes))
+    assert words in caught.value.message
+    assert "-o" in (caught.value.hint or "")
+
+
+def test_measurements_of_an_unknown_platform_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "samples.jsonl").write_text("")
+    with pytest.raises(StudyError, match="does not name their platform"):
+        check_same(Study(tmp_path), platform())

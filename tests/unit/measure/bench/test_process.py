@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nccltune.measure.bench import gpus
+from nccltune.measure.bench.conversation import BenchPoint, Measure
+from nccltune.measure.bench.process import Bench, Launch, command_lines
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+
+STAND_IN = Path(__file__).parents[1] / "stand_in.py"
+
+
+def bench(mode: str, folder: Path, launch: Launch = Launch(gpus=2)) -> Bench:  # noqa: B008
+    return Bench(launch, program=[sys.executable, str(STAND_IN), mode, str(folder)])
+
+
+def request() -> Measure:
+    return Measure(id=0, collective=Collective.ALLREDUCE, bytes=[1024, 2048], choices=["default"])
+
+
+def pids(folder: Path, number: int) -> list[int]:
+    deadline = time.monotonic() + 10
+    while len(found := list(folder.glob("*.pid"))) < number or not all(
+        path.read_text() for path in found
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return [int(path.read_text()) for path in found]
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_points_come_as_they_are(tmp_path: Path) -> None:
+    with bench("well", tmp_path, Launch(gpus=2, one_process=True)) as running:
+        assert running.hello.nccl.came_from == "torch"
+        assert running.hello.gpus[1].host_hash is None
+        points = [point for part in running.measure(request()) for point in part]
+        assert [(point.bytes, point.time_us, point.ok) for point in points] == [
+            (1024, 10.5, True),
+            (2048, 10.5, True),
+        ]
+        assert len([p for part in running.measure(request()) for p in part]) == 2
+    assert all(gone(pid) for pid in pids(tmp_path, 1))
+
+
+def test_nothing_is_left_of_several_processes(tmp_path: Path) -> None:
+    with bench("well", tmp_path, Launch(gpus=3)):
+        alive = pids(tmp_path, 3)
+        assert not any(gone(pid) for pid in alive)
+    assert all(gone(pid) for pid in alive)
+
+
+def test_nothing_is_left_when_the_caller_fails(tmp_path: Path) -> None:
+    def fail() -> None:
+        with bench("well", tmp_path, Launch(gpus=3)):
+            pids(tmp_path, 3)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert all(gone(pid) for pid in pids(tmp_path, 3))
+
+
+def test_nothing_is_left_when_the_start_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nccltune.native.line_process._LAST_WORDS_S", 0.3)
+    with pytest.raises(LaunchError, match="cannot listen"), bench("leaves-others", tmp_path):
+        pass
+    assert all(gone(pid) for pid in pids(tmp_path, 2))
+
+
+def test_the_terminal_does_not_signal_the_bench(tmp_path: Path) -> None:
+    with bench("well", tmp_path):
+        assert all(os.getsid(pid) != os.getsid(0) for pid in pids(tmp_path, 2))
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "text", "hint"),
+    [
+        ("no-gpu", PlatformError, "no libnccl.so.2 was found", "name one with --nccl"),
+        ("bad", InputError, "/no/study: no such study", None),
+    ],
+)
+def test_what_keeps_it_from_starting_is_reported(
+    tmp_path: Path, mode: str, kind: type[NccltuneError], text: str, hint: str | None
+) -> None:
+    with pytest.raises(kind) as caught, bench(mode, tmp_path):
+        pass
+    assert (caught.value.message, caught.value.hint) == (text, hint)
+
+
+def test_a_node_out_of_reach_is_reported_with_its_reason(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(LaunchError, match="no daemon on a node") as caught:
+        bench("refused-node", tmp_path).__enter__()
+    assert caught.value.hint == (
+        "it began with: ssh: connect to host b port 22: Connection refused"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("timeout", "allreduce of 8 bytes is stuck: rank 1"),
+        ("died", "rank 1 died"),
+        ("crash", "the bench was killed by SIGSEGV"),
+    ],
+)
+def test_what_was_measured_before_the_end_is_handed_on(
+    tmp_path: Path, mode: str, text: str
+) -> None:
+    points: list[BenchPoint] = []
+
+    def run() -> None:
+        with bench(mode, tmp_path) as running:
+            for part in running.measure(request()):
+                points.extend(part)
+
+    with pytest.raises(LaunchError) as caught:
+        run()
+    assert caught.value.message == text
+    assert [point.bytes for point in points if point.ok] == [1024, 2048]
+    assert [point.error.rank for point in points if point.error] == (
+        [1] if mode == "timeout" else []
+    )
+    assert all(gone(pid) for pid in pids(tmp_path, 2))
+
+
+def test_a_bench_that_gives_no_answer_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nccltune.measure.bench.process._BEYOND_TIMEOUT_S", 0.2)
+    short = request()
+    short.timeout_s = 0.1
+    with pytest.raises(LaunchError, match="no answer within"), bench("stuck", tmp_path) as running:
+        list(running.measure(short))
+    assert all(gone(pid) for pid in pids(tmp_path, 2))
+
+
+@pytest.mark.parametrize("mode", ["strange", "refused"])
+def test_a_conversation_gone_wrong_is_our_bug(tmp_path: Path, mode: str) -> None:
+    with pytest.raises(NccltuneError) as caught, bench(mode, tmp_path) as running:
+        list(running.measure(request()))
+    assert caught.value.exit_code == 70
+
+
+def test_commands() -> None:
+    program = ["bench"]
+    (replay,) = command_lines(program, Launch(replay=Path("/s")), 1)
+    assert replay == ["bench", "--launcher=none", "--replay=/s"]
+    four = command_lines(program, Launch(gpus=4, emulate_nodes=2, nccl=Path("/n.so")), 77)
+    assert [line[-2:] for line in four] == [[f"--rank={rank}", "--size=4"] for rank in range(4)]
+    assert all(
+        {"--nccl=/n.so", "--emulate-nodes=2", "--rendezvous=127.0.0.1:77"} <= set(line)
+        for line in four
+    )
+    (one,) = command_lines(program, Launch(gpus=4, one_process=True), 77)
+    assert one == ["bench", "--launcher=none", "--gpus-per-process=4"]
+
+
+def test_more_nodes_than_processes_cannot_be() -> None:
+    with pytest.raises(InputError, match="8 nodes cannot be emulated with 4 processes"):
+        command_lines(["bench"], Launch(gpus=4, emulate_nodes=8), 1)
+    with pytest.raises(InputError, match="1 process"):
+        command_lines(["bench"], Launch(gpus=4, emulate_nodes=2, one_process=True), 1)
+
+
+def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "LIBRARY", "libnccltune-no-such-driver.so.1")
+    with pytest.raises(PlatformError, match="no GPU: libnccltune-no") as caught:
+        command_lines(["bench"], Launch(), 1)
+    assert "--replay" in (caught.value.hint or "")

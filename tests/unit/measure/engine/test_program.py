@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that end by themselves, and programs that are stuck."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nccltune.measure.engine.program import run_program
+from nccltune.model.errors import PlatformError
+
+
+def make(folder: Path, name: str, text: str = "") -> Path:
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\n{text}")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_is_run_to_its_end(tmp_path: Path) -> None:
+    program = make(tmp_path, "p", "import sys; print('out'); sys.exit('the reason')")
+    ended = run_program([str(program)], os.environ, 30)
+    assert (ended.status, ended.output, ended.well) == (1, b"out\n", False)
+    assert ended.words() == "ended with status 1; its last words: the reason"
+    with pytest.raises(PlatformError, match="cannot be started: No such file"):
+        run_program([str(tmp_path / "missing")], os.environ, 30)
+
+
+def test_a_program_that_is_stuck_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    child = tmp_path / "child.pid"
+    text = (
+        "import subprocess, sys, time\n"
+        "c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(child)!r}, 'w').write(str(c.pid))\n"
+        "print('half', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    started = time.monotonic()
+    ended = run_program([str(make(tmp_path, "p", text))], os.environ, 1.5)
+    assert time.monotonic() - started < 30
+    assert ended.status is None
+    assert ended.words() == "took too long and was killed; its last words: half"
+    status = Path(f"/proc/{child.read_text()}/status")
+    deadline = time.monotonic() + 10
+    while status.exists() and "State:\tZ" not in status.read_text():
+        assert time.monotonic() < deadline, "a child is left"
+        time.sleep(0.02)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The snippet for login shells: nothing by default, else the lines of `nccltune env`."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from nccltune.app.env import deployment
+from nccltune.app.net_env import net_deployment
+from nccltune.app.sendrecv_env import sendrecv_deployment
+
+PACKAGING = Path(__file__).parents[3] / "packaging"
+FOLDER = Path("/usr/lib/nccltune")
+SHELLS = ("sh", "bash", "zsh")
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    path = shutil.which(request.param)
+    if path is None:
+        pytest.skip(f"no {request.param} here")
+    return path
+
+
+class Login:
+    """What a login shell's children get, by the lines of the configuration."""
+
+    def __init__(self, shell: str, folder: Path) -> None:
+        self._shell = shell
+        self._conf = folder / "profile.conf"
+        text = (PACKAGING / "profile.sh").read_text(encoding="utf-8")
+        text = text.replace("@LIBDIR@", str(FOLDER))
+        text = text.replace("/etc/nccltune/profile.conf", str(self._conf))
+        self._snippet = folder / "nccltune.sh"
+        self._snippet.write_text(text, encoding="utf-8")
+
+    def environment(self, conf: str | None, before: Mapping[str, str]) -> dict[str, str]:
+        if conf is not None:
+            self._conf.write_text(conf, encoding="utf-8")
+        # `env` itself must not load a library that is not there.
+        show = f'. {self._snippet}; while read -r n; do eval "echo $n=\\$$n"; done <<E\n'
+        show += "\n".join((*NAMES, "E\n"))
+        done = subprocess.run(
+            [self._shell, "-ec", show],
+            env={"PATH": "/usr/bin:/bin", **before},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        lines = (line.partition("=") for line in done.stdout.splitlines())
+        return {name: value for name, _, value in lines if value}
+
+
+NAMES = (
+    "NCCL_TUNER_PLUGIN",
+    "NCCL_TUNER_CONFIG_FILE",
+    "NCCL_NET_PLUGIN",
+    "NCCL_NET",
+    "NCCL_NET_PLUGIN_REF_COUNT",
+    "LD_PRELOAD",
+    "NCCLTUNE_SENDRECV",
+    "nccltune_tuner",
+    "nccltune_net",
+    "nccltune_sendrecv",
+)
+TUNER = deployment(Path("/etc/nccltune/tuner.conf"), plugin=FOLDER / "libnccl-tuner-nccltune.so")
+NET = net_deployment(plugin=FOLDER / "libnccl-net-nccltune.so").settings
+SENDRECV = sendrecv_deployment(library=FOLDER / "libnccltune-sendrecv.so", study=None).settings
+
+
+@pytest.fixture
+def login(shell: str, tmp_path: Path) -> Login:
+    return Login(shell, tmp_path)
+
+
+def shipped() -> str:
+    return (PACKAGING / "profile.conf").read_text(encoding="utf-8")
+
+
+def test_as_installed_it_sets_nothing(login: Login) -> None:
+    assert login.environment(shipped(), {}) == {}
+
+
+def test_without_its_configuration_it_sets_nothing(login: Login) -> None:
+    assert login.environment(None, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "settings"),
+    [("nccltune_tuner=", TUNER), ("nccltune_net=", NET), ("nccltune_sendrecv=", SENDRECV)],
+)
+def test_a_line_of_the_configuration_sets_what_env_prints(
+    login: Login, line: str, settings: dict[str, str]
+) -> None:
+    conf = shipped().replace(f"#{line}", line)
+    assert conf != shipped()
+    assert login.environment(conf, {}) == settings
+
+
+def test_all_together(login: Login) -> None:
+    conf = shipped().replace("#nccltune_", "nccltune_")
+    assert login.environment(conf, {}) == {**TUNER, **NET, **SENDRECV}
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ({"NCCL_TUNER_PLUGIN": "none"}, {"NCCL_TUNER_CONFIG_FILE": None}),
+        ({"NCCL_NET": "IB"}, {"NCCL_NET_PLUGIN": None}),
+        ({"NCCL_NET_PLUGIN": "aws-ofi"}, {"NCCL_NET": None}),
+        ({"NCCLTUNE_SENDRECV": "0"}, {"LD_PRELOAD": None}),
+    ],
+)
+def test_what_a_user_has_set_is_not_changed(
+    login: Login, before: dict[str, str], kept: dict[str, None]
+) -> None:
+    found = login.environment(shipped().replace("#nccltune_", "nccltune_"), before)
+    assert {name: found[name] for name in before} == before
+    assert not set(kept) & set(found)
+
+
+def test_another_library_stays_loaded(login: Login) -> None:
+    found = login.environment("nccltune_sendrecv=yes\n", {"LD_PRELOAD": "libm.so.6"})
+    assert found["LD_PRELOAD"] == SENDRECV["LD_PRELOAD"] + ":libm.so.6"

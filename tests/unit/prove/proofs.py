@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine that answers the questions of a proof: times by size, noise, what ran."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+from nccltune.measure.bench.ask import Key
+from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.model.choice import DEFAULT, Choice, parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.scale import Scale
+from nccltune.prove.plan import ProofPlan
+from nccltune.prove.sizes import taken
+
+SCALE = Scale(4, 4)
+K = 1 << 10
+M = 1 << 20
+GRID = [1 << power for power in range(10, 21)]
+
+
+def rule(low: int, high: int, label: str = "tree/ll", **more: object) -> Rule:
+    choice = parse_choice(label)
+    assert isinstance(choice, Choice)
+    settings = {"nodes": 4, "ranks": 4, **more}
+    return Rule(Collective.ALLREDUCE, low, high, choice, **settings)  # type: ignore[arg-type]
+
+
+class Machine:
+    """`gain(size)` is default over tuned time where a rule is taken. Outside of rules both run the
+    same. `hiccup(size, round)` multiplies the tuned time."""
+
+    def __init__(
+        self,
+        gain: Callable[[int], float],
+        *,
+        noise: float = 0.01,
+        seed: int = 1,
+        hiccup: Callable[[int, int], float] = lambda _size, _round: 1.0,
+        fails: Callable[[int], str | None] = lambda _: None,
+        ran: Callable[[int, Choice | None], str] | None = None,
+    ) -> None:
+        self.asked = 0
+        self._gain = gain
+        self._noise = noise
+        self._random = random.Random(seed)
+        self._hiccup = hiccup
+        self._fails = fails
+        self._ran = ran or (lambda _, choice: choice.label if choice else "ring/simple")
+
+    def answer(self, key: Key, rules: Sequence[Rule]) -> BenchPoint:
+        self.asked += 1
+        index = taken(rules, key.collective, key.bytes, SCALE)
+        time_us = (20 + key.bytes / 1e4) * math.exp(self._random.gauss(0, self._noise))
+        chosen = None
+        if key.choice != DEFAULT:
+            chosen = None if index is None else rules[index].choice
+            time_us *= self._hiccup(key.bytes, key.round)
+            if index is not None:
+                time_us /= self._gain(key.bytes)
+                kind = self._fails(key.bytes)
+                if kind is not None:
+                    return self._point(key, error=PointError(kind, f"{kind} here"))
+        found = parse_choice(self._ran(key.bytes, chosen))
+        assert isinstance(found, Choice)
+        return self._point(key, time_us=time_us, ran=Ran(found.algorithm, found.protocol, 4))
+
+    @staticmethod
+    def _point(key: Key, **more: object) -> BenchPoint:
+        settings = {"round": key.round, "repeat": key.repeat, "wrong": 0, **more}
+        return BenchPoint(bytes=key.bytes, choice=key.choice, **settings)  # type: ignore[arg-type]
+
+
+def drive(plan: ProofPlan, machine: Machine) -> dict[Key, BenchPoint]:
+    """Answer every question until there is none; what was answered."""
+    known: dict[Key, BenchPoint] = {}
+    for turn in plan.turns:
+        while asks := turn():
+            for key in (key for ask in asks for key in ask.points()):
+                assert key not in known
+                known[key] = machine.answer(key, plan.rules)
+                plan.feed(key, known[key])
+    return known
+
+
+def plan_for(rules: Sequence[Rule], first_round: int = 0) -> ProofPlan:
+    return ProofPlan(rules, SCALE, {Collective.ALLREDUCE: GRID}, first_round)

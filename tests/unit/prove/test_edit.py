@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking rules out of a configuration and of its tuning."""
+
+from pathlib import Path
+
+import pytest
+
+from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules
+from nccltune.model.platform import Platform
+from nccltune.prove.edit import apply, before_path, without
+from nccltune.prove.result import Dropped
+from nccltune.study.files import Study
+from nccltune.tune.result import TuneOptions, Tuning
+from nccltune.tune.study import tune, write
+from tests.unit.builders import measure, sizes
+from tests.unit.prove.proofs import K, rule
+
+CONFIG = """\
+# nccltune: schema=1 nccl=2.28.9
+# mine: do not touch
+allreduce,1024,8192,tree,ll,-1,4,4\r
+
+allreduce, 8193, 65536, ring, ll, -1, 4, 4
+"""
+
+
+def rules(text: str) -> list[object]:
+    found = parse_rules(text)
+    assert not found.problems
+    return [item.rule for item in found.rules]
+
+
+def test_a_removed_rule_stays_as_a_comment_that_says_why() -> None:
+    gone = rule(8193, 65536, "ring/ll")
+    text = without(CONFIG, [Dropped(gone, "slower: 0.93x at 64 KiB (0.91-0.95)")])
+    assert rules(text) == [rule(1024, 8192)]
+    assert parse_rules(text).header == {"schema": "1", "nccl": "2.28.9"}
+    kept, new = CONFIG.splitlines(), text.splitlines()
+    assert new[:4] == kept[:4]
+    assert new[4] == (
+        "# removed by nccltune verify (slower: 0.93x at 64 KiB (0.91-0.95)): "
+        "allreduce, 8193, 65536, ring, ll, -1, 4, 4"
+    )
+
+
+def test_a_narrowed_rule_takes_the_place_of_the_old_one() -> None:
+    narrow = rule(1024, 4096)
+    text = without(CONFIG, [Dropped(rule(1024, 8192), "slower", narrow)])
+    assert rules(text) == [narrow, rule(8193, 65536, "ring/ll")]
+    assert "# narrowed by nccltune verify (slower): allreduce,1024,8192" in text
+
+
+def test_a_long_reason_does_not_make_a_line_that_nvidias_reader_cuts() -> None:
+    text = without(CONFIG, [Dropped(rule(1024, 8192), "slower " * 50)])
+    assert max(map(len, text.splitlines())) <= 255
+    assert not parse_rules(text).notes
+    assert "# removed by nccltune verify: allreduce,1024" in text
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    made = Study.create(tmp_path / "study")
+
+    def times(size: int) -> dict[str, float]:
+        best = {"tree/ll": 10.0} if size <= 8 * K else {"ring/ll": 12.0}
+        return {"default": 20.0, "tree/ll": 25.0, "ring/ll": 26.0, **best}
+
+    made.append_samples(measure(sizes(1 * K, 128 * K), times, noise=0.01))
+    from nccltune.analyze import sort_samples
+
+    tuning = tune(
+        "study", Platform(name="study"), sort_samples(made.samples()), TuneOptions(), created="x"
+    )
+    write(made, tuning)
+    return made
+
+
+def tuning_of(study: Study) -> Tuning:
+    return study.read_json(study.tuning_path, Tuning)
+
+
+def test_file_and_tuning_stay_in_step(study: Study) -> None:
+    before = study.config_path.read_text()
+    first, second = tuning_of(study).rules
+    apply(study, [Dropped(first, "slower: 0.93x")], keep_before=True)
+    after = tuning_of(study)
+    assert rules(study.config_path.read_text()) == after.rules == [second]
+    assert after.config_hash == config_hash(study.config_path.read_bytes())
+    assert before_path(study.config_path).read_text() == before
+    (group,) = after.groups
+    left = [item for item in group.left_alone if "did not hold in verify" in item.reason]
+    assert [(item.min_bytes, item.max_bytes, item.sizes) for item in left] == [(1 * K, 8 * K, 4)]
+    gone = [row for row in group.decisions if row.bytes <= 8 * K]
+    assert all(row.choice is None and row.gain is None for row in gone)
+    assert all(row.tuned_us == row.default_us for row in gone)
+    assert group.expected_gain == pytest.approx(20 / 12, abs=0.03)
+
+
+def test_a_narrowed_rule_keeps_the_evidence_of_its_sizes(study: Study) -> None:
+    first = tuning_of(study).rules[0]
+    narrow = rule(first.min_bytes, 4 * K)
+    apply(study, [Dropped(first, "slower", narrow)], keep_before=False)
+    (group,) = tuning_of(study).groups
+    assert group.rules[0].rule == narrow
+    assert group.rules[0].sizes == [1 * K, 2 * K, 4 * K]
+    assert group.rules[0].gain == pytest.approx(2.0, abs=0.03)
+    assert group.rules[0].gain_low is None
+    assert [row.bytes for row in group.decisions if row.choice is None] == [8 * K]
+    assert not before_path(study.config_path).exists()
+
+
+def test_a_tuning_that_is_not_of_this_file_is_not_touched(study: Study) -> None:
+    first = tuning_of(study).rules[0]
+    study.config_path.write_text(study.config_path.read_text() + "# by hand\n")
+    before = study.tuning_path.read_bytes()
+    apply(study, [Dropped(first, "slower")], keep_before=True)
+    assert study.tuning_path.read_bytes() == before
+    assert first not in rules(study.config_path.read_text())

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files for virtual machines: written, read back, and taken by NCCL's rules."""
+
+import msgspec
+import pytest
+
+from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.formats.topology.nccl_xml_writer import write_topology
+from nccltune.model.errors import InputError
+from nccltune.model.finding import Severity
+from nccltune.model.topology import Cpu, Dialect, Pci, Topology
+from nccltune.topology.files.vm_file import (
+    Pcie,
+    even_tree,
+    lacks_kind,
+    parse_bus_ids,
+    parse_pcie,
+    with_bus_ids,
+    with_cpus,
+    with_links,
+)
+from nccltune.topology.lint.check import lint_topology
+from tests.unit.topology.samples import FOLDER, sample
+
+NAMES = sorted(
+    path.stem
+    for path in FOLDER.glob("*.xml")
+    if not path.stem.endswith("-graph") and path.stem not in ("rccl", "flagcx")
+)
+
+
+def without_lines(topology: Topology) -> object:
+    """All that a file says, without where it says it."""
+    plain = msgspec.json.decode(msgspec.json.encode(topology))
+    waiting = [plain]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            one.pop("line", None)
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return plain
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_written_reads_the_same(name: str) -> None:
+    topology = sample(name)
+    text = write_topology(topology, skeleton=False, comments=["a -- b"])
+    assert text.startswith("<!-- a - - b -->\n<system ")
+    again = read_topology(text.encode(), topology.source)
+    assert without_lines(again) == without_lines(topology)
+
+
+def test_a_skeleton_has_devices_and_no_more() -> None:
+    text = write_topology(sample("dgx"), skeleton=True)
+    assert "<gpu" not in text
+    assert "<net" not in text
+    assert "host_hash" not in text
+    assert text.count("<pci ") == 24
+
+
+def test_what_nccls_parser_cannot_read_is_not_written() -> None:
+    def one(**facts: object) -> Topology:
+        device = Pci(bus_id="0000:01:00.0", **facts)  # type: ignore[arg-type]
+        return Topology(source="x", dialect=Dialect.NCCL, cpus=(Cpu(numa=0, devices=(device,)),))
+
+    with pytest.raises(InputError, match="cannot read"):
+        write_topology(one(speed='"'), skeleton=True)
+    with pytest.raises(InputError, match="NCCL would refuse the file: it has a value of 300"):
+        write_topology(one(speed="x" * 300), skeleton=True)
+    many = Topology(
+        source="x", dialect=Dialect.NCCL,
+        cpus=(Cpu(numa=0, devices=tuple(Pci(bus_id=f"{i:04x}:00:00.0") for i in range(300))),),
+    )  # fmt: skip
+    with pytest.raises(InputError, match="301 elements|302 elements"):
+        write_topology(many, skeleton=True)
+
+
+def test_an_even_tree() -> None:
+    topology = even_tree(2, 4, 8, 4)
+    assert [len(cpu.devices) for cpu in topology.cpus] == [2, 2]
+    first = topology.cpus[0].devices[0]
+    assert [bool(device.gpu) for device in first.children] == [True, True, False]
+    ids = [(None, f"0000:{i:02x}:00.0") for i in range(1, 9)]
+    nics = [("nic2", "0000:20:00.0"), (None, "0000:21:00.0")]
+    placed, left_out = with_bus_ids(topology, ids, nics)
+    assert left_out == ["nic1", "nic3"]
+    second = placed.cpus[1].devices[0]
+    assert [device.bus_id for device in second.children] == [
+        "0000:05:00.0", "0000:06:00.0", "0000:20:00.0",
+    ]  # fmt: skip
+    written = write_topology(with_links(placed, Pcie(5)), skeleton=True)
+    again = read_topology(written.encode(), "vm.xml")
+    assert {issue.id for issue in lint_topology(again)} == {
+        "cpu-kind-missing",
+        "nic-other-switch",
+        "nvlink-detected",
+    }
+    assert {issue.severity for issue in lint_topology(again)} == {Severity.NOTE}
+    machine = Topology(
+        source="sys", dialect=Dialect.SYSFS,
+        cpus=(
+            Cpu(numa=0, affinity="f", arch="x86_64", vendor="GenuineIntel", family=6, model=207),
+        ),
+    )  # fmt: skip
+    known = with_cpus(with_links(placed, Pcie(5)), machine, made_up=True)
+    again = read_topology(write_topology(known, skeleton=True).encode(), "vm.xml")
+    assert {issue.id for issue in lint_topology(again)} == {"nic-other-switch", "nvlink-detected"}
+    assert [cpu.affinity for cpu in again.cpus] == ["f", "0000000f"]
+
+
+def test_kinds_and_affinities_of_cpus() -> None:
+    machine = Topology(
+        source="sys", dialect=Dialect.SYSFS,
+        cpus=tuple(
+            Cpu(numa=numa, affinity=mask, arch="x86_64", vendor="AuthenticAMD", family=25, model=1)
+            for numa, mask in ((0, "ffff0000,0000ffff"), (1, "ffff,ffff0000"))
+        ),
+    )  # fmt: skip
+    known = sample("dgx")
+    assert with_cpus(known, machine, made_up=False) == known
+    # Affinities of another machine do not hold here; its CPUs are of the kind that is told.
+    moved = with_cpus(known, machine, made_up=True)
+    assert [cpu.affinity for cpu in moved.cpus][:2] == ["ffff0000,0000ffff", "ffff,ffff0000"]
+    assert [cpu.vendor for cpu in moved.cpus] == [cpu.vendor for cpu in known.cpus]
+    one = msgspec.structs.replace(known.cpus[0], numa=7, affinity=None, arch=None)
+    alone = msgspec.structs.replace(known, cpus=(one,))
+    (cpu,) = with_cpus(alone, machine, made_up=False).cpus
+    assert (cpu.affinity, cpu.vendor) == ("ffffffff,ffffffff", "AuthenticAMD")
+    nothing = msgspec.structs.replace(machine, cpus=())
+    assert with_cpus(alone, nothing, made_up=False) == alone
+
+
+INTEL = Cpu(numa=0, arch="x86_64", vendor="GenuineIntel", family=6, model=207)
+AMD = Cpu(numa=0, arch="x86_64", vendor="AuthenticAMD", family=25, model=1)
+ARM = Cpu(numa=0, arch="arm64")
+
+
+@pytest.mark.parametrize(
+    ("told", "machine"),
+    [
+        (Cpu(), INTEL),
+        (Cpu(vendor="GenuineIntel"), AMD),
+        (Cpu(arch="x86_64"), AMD),
+        (Cpu(arch="x86_64", vendor="GenuineIntel", family=6), INTEL),
+    ],
+)
+def test_a_kind_of_which_some_is_missing_is_the_machines(told: Cpu, machine: Cpu) -> None:
+    assert lacks_kind(told)
+    assert kind_after(told, machine) == machine
+
+
+@pytest.mark.parametrize(
+    ("told", "machine", "lacks"),
+    [
+        (Cpu(arch="x86_64", vendor="GenuineIntel", family=6, model=85), INTEL, False),
+        # NCCL asks for the numbers of Intel's alone.
+        (Cpu(arch="x86_64", vendor="AuthenticAMD"), AMD, False),
+        (Cpu(arch="arm64"), INTEL, False),
+        # Of another machine: what is missing cannot be read here.
+        (Cpu(arch="x86_64", vendor="GenuineIntel"), AMD, True),
+        (Cpu(arch="x86_64"), ARM, True),
+    ],
+)
+def test_a_kind_that_is_whole_or_anothers_stays(told: Cpu, machine: Cpu, lacks: bool) -> None:
+    assert lacks_kind(told) is lacks
+    assert kind_after(told, machine) == msgspec.structs.replace(told, numa=0)
+
+
+def kind_after(told: Cpu, machine: Cpu) -> Cpu:
+    tree = Topology(
+        source="tree", dialect=Dialect.NCCL, cpus=(msgspec.structs.replace(told, numa=0),)
+    )
+    here = Topology(source="sys", dialect=Dialect.SYSFS, cpus=(machine,))
+    (cpu,) = with_cpus(tree, here, made_up=False).cpus
+    return cpu
+
+
+def test_links_that_are_known_stay() -> None:
+    topology = with_links(sample("virtual-switches"), Pcie(4, 8))
+    switch = topology.cpus[0].devices[0]
+    assert (switch.speed, switch.width) == ("16.0 GT/s PCIe", 8)
+    gpu = switch.children[0].children[0]
+    assert (gpu.speed, gpu.width) == ("32.0 GT/s PCIe", 8)
+    assert with_links(sample("dgx"), None) == sample("dgx")
+    with pytest.raises(InputError, match="link of 0000:03:00.0 is not known"):
+        with_links(sample("virtual-switches"), None)
+
+
+def test_devices_without_a_class_get_one() -> None:
+    topology = with_links(sample("skeleton-no-class"), Pcie(5))
+    assert topology.cpus[0].devices[0].class_code == "0x060400"
+
+
+@pytest.mark.parametrize(
+    ("text", "link"),
+    [("4", Pcie(4)), ("gen5", Pcie(5)), ("5x8", Pcie(5, 8)), (" Gen6 x 16 ", Pcie(6))],
+)
+def test_links(text: str, link: Pcie) -> None:
+    assert parse_pcie(text) == link
+
+
+@pytest.mark.parametrize("text", ["7", "5x3", "fast", ""])
+def test_no_links(text: str) -> None:
+    with pytest.raises(InputError, match="is no PCIe link"):
+        parse_pcie(text)
+
+
+def test_bus_ids() -> None:
+    assert parse_bus_ids("05:00.0, mlx5_0=0001:AF:00.1") == [
+        (None, "0000:05:00.0"),
+        ("mlx5_0", "0001:af:00.1"),
+    ]
+    for bad in ("0000:05", "05:00.9", "x", "05:00.0,0000:05:00.0"):
+        with pytest.raises(InputError):
+            parse_bus_ids(bad)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "switches", "gpus"),
+    [(2, 3, 6), (1, 2, 3), (4, 2, 8)],
+)
+def test_uneven_trees_are_refused(cpus: int, switches: int, gpus: int) -> None:
+    with pytest.raises(InputError, match="cannot be spread evenly"):
+        even_tree(cpus, switches, gpus, 0)
+
+
+def test_wrong_numbers_of_devices() -> None:
+    tree = even_tree(1, 1, 2, 1)
+    gpus = [(None, "0000:01:00.0"), (None, "0000:02:00.0")]
+    with pytest.raises(InputError, match="1 bus ids are given for 2 GPUs"):
+        with_bus_ids(tree, gpus[:1], [])
+    with pytest.raises(InputError, match="no NIC is called 'mlx5_9'"):
+        with_bus_ids(tree, gpus, [("mlx5_9", "0000:03:00.0")])
+    with pytest.raises(InputError, match="2 NICs are given, and the tree has 1"):
+        with_bus_ids(tree, gpus, [(None, "0000:03:00.0"), (None, "0000:04:00.0")])

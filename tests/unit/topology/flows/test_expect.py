@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ceilings against what was measured: 4 H200 of our own, and the L40S of NVIDIA/nccl#1202."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nccltune.model.choice import Algorithm
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+from nccltune.topology.files.load import load_topology
+from nccltune.topology.flows.calibration import read_calibration
+from nccltune.topology.flows.expect import expect
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+from tests.unit.topology.samples import sample
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+L40S = EXAMPLES / "l40s-one-switch"
+STORY = json.loads((L40S / "expected.json").read_text())
+MEASURED_H200 = 356.2
+"""GB/s of bus bandwidth: nccl-tests' all-reduce of 1 GiB on 4 H200, NVLS off."""
+MEASURED_TREE = 251.8
+NO_NVLS = {"NCCL_NVLS_ENABLE": "0"}
+
+
+@pytest.mark.parametrize("case", STORY["cases"], ids=lambda case: case["name"])
+def test_the_l40s_story_is_within_5_percent(case):
+    found = expect(
+        load_topology(L40S / "topo.xml"),
+        nodes=case["nodes"],
+        ranks_per_node=case["ranks_per_node"],
+        settings=case["settings"],
+        calibration=read_calibration(L40S / "calibration.json"),
+    )
+    assert found.busbw_gb_per_s == pytest.approx(case["gb_per_s"], rel=0.05)
+    if case.get("or_less"):
+        assert found.busbw_gb_per_s < case["gb_per_s"]
+    assert found.algorithm is Algorithm.RING
+
+
+def test_one_figure_of_the_l40s_is_measured_and_no_number_of_the_story_is_a_constant():
+    """Whatever the port of the GPU were good for, the order of the four would be the same."""
+    calibration = read_calibration(L40S / "calibration.json")
+    assert len({figure.value for name, figure in calibration.values.items()
+                if name in ("p2p_write", "gdr_write", "gdr_read", "gpu_to_host")}) == 1  # fmt: skip
+    figures = {
+        name: type(figure)(0.8, "test") if figure.value == 0.917 else figure
+        for name, figure in calibration.values.items()
+    }
+    slower = calibration.with_figures("slower", figures)
+    one, one_each, several, off = (
+        expect(
+            load_topology(L40S / "topo.xml"),
+            nodes=nodes,
+            ranks_per_node=gpus,
+            settings=settings,
+            calibration=slower,
+        ).busbw_gb_per_s
+        for nodes, gpus, settings in (
+            (1, 4, {}),
+            (2, 1, {}),
+            (2, 4, {}),
+            (2, 4, {"NCCL_NET_GDR_READ": "0"}),
+        )
+    )
+    assert several < min(one_each, off) <= max(one_each, off) < one == pytest.approx(24 * 0.8)
+
+
+def test_the_reason_of_the_l40s_is_in_words():
+    found = expect(
+        load_topology(L40S), nodes=2, calibration=read_calibration(L40S / "calibration.json")
+    )
+    assert found.bottleneck.endswith("-> GPU3")
+    assert set(found.load_by_kind) == {FlowKind.P2P_WRITE, FlowKind.READ_REQUEST}
+    assert "GPU writes GPU" in found.sentence
+    assert "read requests" in found.sentence
+    assert found.nccl_busbw_gb_per_s == pytest.approx(24.0)
+    assert found.used == pytest.approx(1.0)
+
+
+def test_h200_within_10_percent_of_what_was_measured():
+    found = expect(sample("h200x4-dump"), settings=NO_NVLS)
+    assert found.busbw_gb_per_s == pytest.approx(MEASURED_H200, rel=0.10)
+    assert found.busbw_gb_per_s > MEASURED_H200
+    assert found.bottleneck == "GPU0 -> NVS"
+    assert found.load_by_kind == {FlowKind.NVLINK: pytest.approx(370.8)}
+    assert found.nccl_busbw_gb_per_s == pytest.approx(360.0)
+    assert (found.algorithm, found.channels) == (Algorithm.RING, 24)
+    assert found.alternatives[Algorithm.TREE] == pytest.approx(MEASURED_TREE, rel=0.05)
+
+
+def test_nvls_counts_where_it_is_not_switched_off():
+    assert expect(sample("dgx")).algorithm is Algorithm.NVLS
+    assert expect(sample("dgx"), settings={"NCCL_ALGO": "Ring"}).algorithm is Algorithm.RING
+
+
+def test_what_is_set_and_does_not_fit_is_said():
+    found = expect(sample("switch-l40s"), settings={"NCCL_ALGO": "NVLS"})
+    assert found.algorithm is Algorithm.RING
+    assert any("does not fit" in note for note in found.notes)
+
+
+def test_an_assumed_bandwidth_makes_the_answer_unsure():
+    found = expect(sample("flat-vm"))
+    assert not found.sure
+    assert any("Gen3" in note for note in found.notes)
+
+
+def test_few_channels_use_few_nics():
+    found = expect(sample("dgx"), nodes=2, settings={"NCCL_MAX_NCHANNELS": "2"})
+    assert found.channels == 2
+    assert found.busbw_gb_per_s == pytest.approx(
+        expect(sample("dgx"), nodes=2).busbw_gb_per_s / 4, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"nodes": 0}, "is not between"),
+        ({"ranks_per_node": 1}, "nobody to talk to"),
+        ({"ranks_per_node": 5}, "names 4 GPUs"),
+        ({"collective": Collective.ALLTOALL}, "send and receive"),
+        ({"nodes": 2, "settings": {"NCCL_IB_HCA": "bnxt"}}, "leaves none"),
+        ({"settings": {"NCCL_CROSS_NIC": "3"}}, "not 0, 1 or 2"),
+        ({"settings": {"NCCL_MAX_NCHANNELS": "many"}}, "not a whole number"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(arguments, words):
+    with pytest.raises(InputError, match=words):
+        expect(sample("switch-l40s"), **arguments)
+
+
+def test_files_without_gpus_or_nics_are_said():
+    with pytest.raises(InputError, match="names no NIC"):
+        expect(sample("nvlink-pairs"), nodes=2)
+    with pytest.raises(InputError, match="names no GPU"):
+        expect(sample("skeleton-no-class"))

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flows and ceilings of cases that can be done by hand. Figures here are round on purpose: they
+are not the defaults."""
+
+import functools
+
+import msgspec
+import pytest
+
+from nccltune.model.choice import Algorithm
+from nccltune.model.collective import Collective
+from nccltune.topology.flows.calibration import Calibration, Figure, defaults
+from nccltune.topology.flows.ceiling import Ceiling, ceiling
+from nccltune.topology.flows.flows import algorithms, flows
+from nccltune.topology.flows.settings import flow_settings
+from nccltune.topology.hardware.subset import first_gpus
+from nccltune.topology.nccl_model.flow_kind import FlowKind
+from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.search import Searched, search
+from tests.unit.topology.samples import sample
+
+SWITCH = "PCI 0000:3d:00.0"
+
+
+def perfect(**figures: float) -> Calibration:
+    """All efficiencies 1 and no costs, but for `figures`."""
+    values = dict.fromkeys(defaults().values, 1.0)
+    values |= {"read_request": 0.0, "read_beside_peer_writes": 0.0} | figures
+    return Calibration(name="test", values={k: Figure(v, "test") for k, v in values.items()})
+
+
+def of(
+    node: Reach,
+    nodes: int,
+    calibration: Calibration,
+    algorithm: Algorithm = Algorithm.RING,
+    collective: Collective = Collective.ALLREDUCE,
+    channels: int | None = None,
+) -> Ceiling:
+    searched = searches(node, nodes > 1)
+    found = flows(
+        node,
+        searched,
+        collective=collective,
+        algorithm=algorithm,
+        nodes=nodes,
+        channels=channels or searched.connected(nodes, 80),
+    )
+    return ceiling(node, found, calibration, pattern=searched.tree.pattern)
+
+
+@functools.cache
+def searches(node: Reach, several: bool) -> Searched:
+    return search(node, nodes=2 if several else 1)
+
+
+@functools.cache
+def dgx() -> Reach:
+    return reach(sample("dgx"))
+
+
+@functools.cache
+def l40s(gpus: int = 4, **settings: str) -> Reach:
+    return reach(first_gpus(sample("switch-l40s"), gpus), flow_settings(settings).path)
+
+
+def loads(found: Ceiling, link: str) -> dict[str, float]:
+    full = next(one for one in found.links if one.link.name == link)
+    return {kind.value: pytest.approx(load) for kind, load in full.by_kind.items()}
+
+
+def test_a_ring_in_a_node_fills_each_gpus_link_both_ways_whatever_their_number():
+    for gpus in (2, 3, 4):
+        found = of(l40s(gpus), 1, perfect())
+        assert found.busbw_gb_per_s == pytest.approx(24.0)
+        for gpu in range(gpus):
+            assert loads(found, f"GPU{gpu} -> {SWITCH}") == {"p2p_write": 24.0}
+            assert loads(found, f"{SWITCH} -> GPU{gpu}") == {"p2p_write": 24.0}
+
+
+def test_an_efficiency_makes_a_link_full_earlier():
+    assert of(l40s(), 1, perfect(p2p_write=0.5)).busbw_gb_per_s == pytest.approx(12.0)
+
+
+def test_odd_nodes_swap_their_channels_in_pairs_only_where_their_number_is_even():
+    def roles(channels: int) -> list[str]:
+        searched = searches(dgx(), True)
+        assert searched.ring.cross_nic == 2
+        found = flows(
+            dgx(),
+            searched,
+            collective=Collective.ALLREDUCE,
+            algorithm=Algorithm.RING,
+            nodes=2,
+            channels=channels,
+        )
+        return [role.words for role in found.roles]
+
+    assert roles(4) == ["even node", "odd node"]
+    assert roles(3) == ["node"]
+
+
+def test_a_ring_over_nodes_has_each_kind_where_it_belongs():
+    """Two rings of 12 in step: in by NICs to GPU0, along the GPUs, out by NICs from GPU3. What
+    ends it is the GPUs' links, 24, not the NICs', 2 x 12.5."""
+    found = of(l40s(), 2, perfect())
+    assert found.busbw_gb_per_s == pytest.approx(24.0)
+    assert loads(found, f"{SWITCH} -> GPU0") == {"gdr_write": 24.0}
+    assert loads(found, f"GPU0 -> {SWITCH}") == {"p2p_write": 24.0}
+    assert loads(found, f"{SWITCH} -> GPU3") == {"p2p_write": 24.0, "read_request": 0.0}
+    assert loads(found, f"GPU3 -> {SWITCH}") == {"gdr_read": 24.0}
+    assert loads(found, "NIC 0000:4a:00.0 -> NET mlx5_0") == {"network": 12.0}
+    assert not any("CPU" in one.link.name for one in found.links)
+
+
+def test_without_gdr_reads_a_send_goes_up_to_host_memory_and_down_again():
+    found = of(l40s(NCCL_NET_GDR_READ="0"), 2, perfect())
+    assert loads(found, f"{SWITCH} -> CPU0") == {"gpu_to_host": 24.0, "read_request": 0.0}
+    assert loads(found, f"CPU0 -> {SWITCH}") == {"host_to_nic": 24.0}
+    assert loads(found, "CPU0 -> MEM0") == {"gpu_to_host": 24.0}
+    assert loads(found, "MEM0 -> CPU0") == {"host_to_nic": 24.0}
+    assert loads(found, f"{SWITCH} -> NIC 0000:4a:00.0") == {"host_to_nic": 12.0}
+
+
+def test_without_gdr_at_all_both_ends_go_through_host_memory():
+    found = of(l40s(NCCL_NET_GDR_LEVEL="LOC"), 2, perfect())
+    up = f"{SWITCH} -> CPU0"
+    assert loads(found, up) == {"gpu_to_host": 12.0, "nic_to_host": 12.0, "read_request": 0.0}
+    assert found.busbw_gb_per_s == pytest.approx(12.0)
+    assert found.bottleneck.link.name in (up, f"CPU0 -> {SWITCH}")
+
+
+def test_without_p2p_all_hops_share_the_uplink():
+    found = of(l40s(NCCL_P2P_DISABLE="1"), 1, perfect())
+    assert found.busbw_gb_per_s == pytest.approx(24.0 / 4)
+    assert loads(found, f"{SWITCH} -> CPU0")["gpu_to_host"] == 24.0
+    assert loads(found, f"CPU0 -> {SWITCH}") == {"host_to_gpu": 24.0}
+
+
+def test_read_requests_load_the_other_direction():
+    """One GPU a node: NIC writes w = r down, requests 0.2 r beside them: 1.2 r = 24."""
+    found = of(l40s(1), 2, perfect(read_request=0.2))
+    assert found.busbw_gb_per_s == pytest.approx(20.0)
+    assert found.bottleneck.link.name == f"{SWITCH} -> GPU0"
+    assert loads(found, f"{SWITCH} -> GPU0") == {"gdr_write": 20.0, "read_request": 4.0}
+
+
+def test_reads_are_held_up_by_writes_of_peers_and_not_by_those_of_nics():
+    figures = perfect(read_request=0.0, read_beside_peer_writes=0.5)
+    assert of(l40s(1), 2, figures).busbw_gb_per_s == pytest.approx(24.0)
+    several = of(l40s(2), 2, figures)
+    assert several.busbw_gb_per_s == pytest.approx(16.0)
+    assert loads(several, f"{SWITCH} -> GPU1") == {"p2p_write": 16.0, "read_request": 8.0}
+    without = of(l40s(2, NCCL_NET_GDR_READ="0"), 2, figures)
+    assert without.busbw_gb_per_s == pytest.approx(24.0)
+
+
+def test_a_tree_in_a_node_loads_the_inner_gpus_twice():
+    """A chain of 3: up and down on each edge, so the middle one sends twice the buffer. Of bus
+    bandwidth b, that is 2 * b / (2 * 2/3) = 1.5 b on its link."""
+    found = of(l40s(3), 1, perfect(), Algorithm.TREE)
+    assert found.bottleneck.link.name in (f"GPU1 -> {SWITCH}", f"{SWITCH} -> GPU1")
+    assert found.busbw_gb_per_s == pytest.approx(24.0 / 1.5)
+
+
+def test_trees_of_two_nodes_go_over_the_nic_rate():
+    """Two nodes of one GPU: all-reduce of S needs S out of each node by trees, half by each. Bus
+    bandwidth is S/t there, the links carry S/t each way: NICs 25, the GPU's link 24."""
+    found = of(l40s(1), 2, perfect(), Algorithm.TREE)
+    assert found.busbw_gb_per_s == pytest.approx(24.0)
+    four = of(l40s(1), 4, perfect(), Algorithm.TREE)
+    inner = next(one for one in four.links if one.role.startswith("node (inner"))
+    assert inner.used == pytest.approx(four.bottleneck.used)
+    # An inner node sends to its parent and its children in one tree and is a leaf in the other:
+    # 3 or 2 of 4 halves of S; S/t is 4/6 of the bus bandwidth.
+    sent = [
+        one
+        for one in four.links
+        if one.link.name == f"GPU0 -> {SWITCH}" and one.role == "node (inner and leaf)"
+    ]
+    assert sent[0].by_kind[FlowKind.GDR_READ] == pytest.approx(four.busbw_gb_per_s * 4 / 3)
+
+
+def test_nvls_in_a_node_of_eight():
+    """All-reduce of S: S and S/8 out of every GPU and as much in, so that S/t is 370.8 / 1.125 and
+    bus bandwidth 14/8 of it."""
+    any_search = searches(l40s(2), False)  # NVLS needs none
+    flow = flows(
+        dgx(),
+        any_search,
+        collective=Collective.ALLREDUCE,
+        algorithm=Algorithm.NVLS,
+        nodes=1,
+        channels=4,
+    )
+    found = ceiling(dgx(), flow, perfect())
+    assert found.busbw_gb_per_s == pytest.approx(370.8 / 1.125 * 14 / 8)
+
+
+def test_which_algorithms_there_are():
+    hopper, ada = dgx(), l40s()
+    ring, tree, nvls = Algorithm.RING, Algorithm.TREE, Algorithm.NVLS
+    assert algorithms(Collective.ALLREDUCE, hopper, 1, nvls=None) == [ring, tree, nvls]
+    assert algorithms(Collective.ALLREDUCE, hopper, 1, nvls=False) == [ring, tree]
+    assert algorithms(Collective.ALLREDUCE, hopper, 2, nvls=None) == [ring, tree]
+    assert algorithms(Collective.ALLREDUCE, ada, 1, nvls=None) == [ring, tree]
+    assert algorithms(Collective.ALLGATHER, hopper, 1, nvls=None) == [ring]
+
+
+def test_pxn_sends_through_the_gpu_beside_the_nic():
+    node = dgx()
+    kinds = [leg.kind for leg in node.gpu_net[0][1].legs]
+    assert kinds == [FlowKind.NVLINK, FlowKind.GDR_READ, FlowKind.NETWORK]
+    assert [leg.kind for leg in dgx().gpu_net[1][1].legs] == kinds[1:]
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE])
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+def test_nodes_of_one_role_are_as_good_as_all_of_them(nodes: int, algorithm: Algorithm):
+    """Folded and unfolded: a role for each node, alone, gives the same ceiling."""
+    node = l40s(2)
+    searched = searches(node, True)
+    found = flows(
+        node,
+        searched,
+        collective=Collective.ALLREDUCE,
+        algorithm=algorithm,
+        nodes=nodes,
+        channels=4,
+    )
+    assert sum(role.count for role in found.roles) == nodes
+    unfolded = msgspec.structs.replace(
+        found,
+        roles=tuple(
+            msgspec.structs.replace(role, words=f"{role.words} {number}", count=1)
+            for role in found.roles
+            for number in range(role.count)
+        ),
+    )
+    one = ceiling(node, found, defaults(), pattern=searched.tree.pattern)
+    all_of_them = ceiling(node, unfolded, defaults(), pattern=searched.tree.pattern)
+    assert one.busbw_gb_per_s == pytest.approx(all_of_them.busbw_gb_per_s)
+    assert one.channel_rates == pytest.approx(all_of_them.channel_rates)
+
+
+def test_what_leaves_a_node_comes_in_elsewhere():
+    """Over all nodes the network carries as much out as in, for ring and tree, odd and even."""
+    node = l40s(2)
+    for nodes in (2, 3, 4, 7):
+        searched = searches(node, True)
+        for algorithm in (Algorithm.RING, Algorithm.TREE):
+            found = flows(
+                node,
+                searched,
+                collective=Collective.ALLREDUCE,
+                algorithm=algorithm,
+                nodes=nodes,
+                channels=4,
+            )
+            out, into = 0.0, 0.0
+            for role in found.roles:
+                for part in role.parts:
+                    if part.leg.kind is FlowKind.NETWORK:
+                        leaves = node.links[part.leg.links[0]].target.startswith("NET")
+                        out += role.count * part.amount * leaves
+                        into += role.count * part.amount * (not leaves)
+            assert out == pytest.approx(into)
+            # Every channel's bytes leave each node of a ring once, and each edge of a tree twice.
+            ranks = 2 * nodes
+            each = (
+                nodes if algorithm is Algorithm.RING else 2 * (nodes - 1) * ranks / (2 * ranks - 2)
+            )
+            assert out == pytest.approx(4 * each)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.topology.flows.solve import Demand, max_min
+from tests.unit.topology.flows.linear_shares import linear_rates
+
+
+def test_one_link_is_shared_equally():
+    shares = max_min([Demand({"a": 1.0}), Demand({"a": 1.0})], {"a": 10.0})
+    assert shares.rates == pytest.approx((5.0, 5.0))
+    assert shares.held_by == ("a", "a")
+    assert shares.used["a"] == pytest.approx(10.0)
+
+
+def test_who_is_held_elsewhere_leaves_the_rest_to_others():
+    """The classic of Bertsekas and Gallager: two links, one flow over both."""
+    demands = [Demand({"a": 1.0, "b": 1.0}), Demand({"a": 1.0}), Demand({"b": 1.0})]
+    shares = max_min(demands, {"a": 2.0, "b": 10.0})
+    assert shares.rates == pytest.approx((1.0, 1.0, 9.0))
+    assert shares.held_by == ("a", "a", "b")
+
+
+def test_a_cost_above_one_eats_more_of_the_link():
+    shares = max_min([Demand({"a": 1.25}), Demand({"a": 1.0})], {"a": 9.0})
+    assert shares.rates == pytest.approx((4.0, 4.0))
+
+
+def test_alike_demands_count():
+    shares = max_min([Demand({"a": 1.0}, count=3), Demand({"a": 1.0, "b": 1.0})], {"a": 8, "b": 1})
+    assert shares.rates == pytest.approx((7 / 3, 1.0))
+    assert shares.held_by == ("a", "b")
+
+
+def test_an_unused_link_is_empty_and_a_dead_one_stops():
+    shares = max_min([Demand({"a": 1.0})], {"a": 0.0, "b": 3.0})
+    assert shares.rates == pytest.approx((0.0,))
+    assert shares.held_by == ("a",)
+    assert shares.used == pytest.approx({"a": 0.0, "b": 0.0})
+
+
+def test_a_dead_link_stops_a_demand_on_several_links_and_frees_the_others():
+    """What a link of width -1 makes of a ring: its other links stay empty."""
+    demands = [Demand({"a": 1.0, "b": 2.0, "c": 1.0}), Demand({"c": 1.0})]
+    shares = max_min(demands, {"a": 0.0, "b": 24.0, "c": 12.0})
+    assert shares.rates == pytest.approx((0.0, 12.0))
+    assert shares.held_by == ("a", "c")
+    assert shares.used == pytest.approx({"a": 0.0, "b": 0.0, "c": 12.0})
+    assert max_min([Demand({"a": 1.0, "b": 1.0})], {"a": -1.5, "b": 3.0}).held_by == ("a",)
+
+
+def test_of_links_that_fill_together_the_one_loaded_most_is_named():
+    shares = max_min([Demand({"a": 1.0, "b": 2.0, "c": 2.0})], {"a": 5.0, "b": 10.0, "c": 10.0})
+    assert shares.rates == pytest.approx((5.0,))
+    assert shares.held_by == ("b",)
+
+
+def test_nothing_to_share_and_no_bound():
+    assert max_min([], {"a": 1.0}).used == {"a": 0.0}
+    with pytest.raises(ValueError, match="no bound"):
+        max_min([Demand({"a": 0.0})], {"a": 1.0})
+
+
+LINKS = "abcdef"
+DEMANDS = st.lists(
+    st.builds(
+        Demand,
+        st.dictionaries(st.sampled_from(LINKS), st.floats(0.1, 4.0), min_size=1),
+        st.integers(1, 4),
+    ),
+    min_size=1,
+    max_size=6,
+)
+CAPACITY = st.fixed_dictionaries({name: st.floats(0.5, 500.0) for name in LINKS})
+
+
+@settings(max_examples=60, deadline=None)
+@given(DEMANDS, CAPACITY)
+def test_no_share_can_grow_without_shrinking_a_smaller_one(demands, capacity):
+    """Max-min fairness itself: each demand uses a full link on which nobody has more than it."""
+    shares = max_min(demands, capacity)
+    used = {
+        name: sum(
+            demand.loads.get(name, 0.0) * demand.count * rate
+            for demand, rate in zip(demands, shares.rates, strict=True)
+        )
+        for name in LINKS
+    }
+    for name in LINKS:
+        assert used[name] <= capacity[name] * (1 + 1e-6)
+        assert used[name] == pytest.approx(shares.used[name])
+    for number, demand in enumerate(demands):
+        rate = shares.rates[number]
+        assert rate > 0
+        full = [name for name in demand.loads if used[name] >= capacity[name] * (1 - 1e-5)]
+        assert any(
+            all(
+                other <= rate * (1 + 1e-5)
+                for rival, other in zip(demands, shares.rates, strict=True)
+                if name in rival.loads
+            )
+            for name in full
+        )
+        assert shares.held_by[number] in full
+
+
+@settings(max_examples=60, deadline=None)
+@given(DEMANDS, CAPACITY)
+def test_shares_are_those_of_linear_programs(demands, capacity):
+    assert max_min(demands, capacity).rates == pytest.approx(linear_rates(demands, capacity))

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topologies to links."""
+
+import pytest
+
+from nccltune.formats.topology.nccl_xml import read_topology
+from nccltune.model.errors import InputError
+from nccltune.topology.hardware.build import link_graph
+from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind
+from tests.unit.topology.samples import FOLDER, sample
+
+
+def graph(name: str, **options: object) -> LinkGraph:
+    return link_graph([sample(name)], **options)  # type: ignore[arg-type]
+
+
+def link(found: LinkGraph, name: str) -> Link:
+    (one,) = [link for link in found.links if link.name == name]
+    return one
+
+
+def names(found: LinkGraph, kind: NodeKind) -> list[str]:
+    return [vertex.name for vertex in found.vertices if vertex.kind is kind]
+
+
+def test_what_nccl_printed_of_the_h200_machine() -> None:
+    """Its log says: PCI[48.0] to each GPU, NVL[370.8] to NVS, PCI[5000.0] to the NIC, NET[1.2]."""
+    found = graph("h200x4-dump")
+    assert names(found, NodeKind.GPU) == ["GPU0", "GPU1", "GPU2", "GPU3"]
+    assert link(found, "CPU -> GPU2").gb_per_s == 48.0
+    assert link(found, "CPU -> GPU2").how == "Gen5 x16 (width 0 read as 16)"
+    assert not link(found, "CPU -> GPU2").sure
+    nvlink = link(found, "GPU2 -> NVS")
+    assert nvlink.gb_per_s == pytest.approx(370.8)
+    assert nvlink.how == "18 links of 20.6 for sm90"
+    assert link(found, "NIC at CPU -> NET eth0").gb_per_s == 1.25
+    assert link(found, "CPU -> NIC at CPU").gb_per_s == 5000.0
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.xml")), ids=lambda path: path.stem)
+def test_every_link_has_its_twin_and_every_name_its_vertex(path) -> None:  # type: ignore[no-untyped-def]
+    if path.stem.endswith("-graph"):
+        return
+    found = graph(path.stem)
+    assert len({vertex.name for vertex in found.vertices}) == len(found.vertices)
+    ends = {(link.source, link.target, link.kind) for link in found.links}
+    assert len({link.name for link in found.links}) == len(found.links)
+    assert {(target, source, kind) for source, target, kind in ends} == ends
+    known = {vertex.name for vertex in found.vertices}
+    assert {end for source, target, _ in ends for end in (source, target)} <= known
+    assert all(link.how and link.gb_per_s > 0 for link in found.links)
+
+
+def test_two_levels_of_a_broadcom_switch_are_one() -> None:
+    found = graph("broadcom")
+    assert names(found, NodeKind.PCI) == ["PCI 0000:0a:00.0"]
+    assert link(found, "PCI 0000:0a:00.0 -> GPU2").gb_per_s == 24.0
+    assert link(found, "PCI 0000:0a:00.0 -> NIC 0000:15:00.0").kind is LinkKind.PCI
+
+
+def test_generation_5_switches_are_flattened_since_2_20() -> None:
+    text = (FOLDER / "broadcom.xml").read_text()
+    text = text.replace("0xc010", "0xc030").replace("0xa096", "0x0096", 1)
+    text = text.replace("0xa096", "0x1096")
+    topology = read_topology(text.encode(), "gen5.xml")
+    assert len(names(link_graph([topology]), NodeKind.PCI)) == 1
+    old = link_graph([topology], nccl_version=(2, 19, 4))
+    assert len(names(old, NodeKind.PCI)) == 3
+
+
+def test_several_nvswitches_are_one() -> None:
+    nvlink = link(graph("virtual-switches"), "GPU0 -> NVS")
+    assert nvlink.gb_per_s == pytest.approx(18 * 20.6)
+    assert nvlink.how == "4+4+5+5 links of 20.6 for sm90; 4 NVSwitches taken as one"
+
+
+def test_a_link_to_itself_leads_nowhere() -> None:
+    assert not [link for link in graph("flat-vm").links if link.kind is LinkKind.NVLINK]
+
+
+def test_nvlink_between_gpus() -> None:
+    found = graph("nvlink-pairs")
+    pairs = [link.name for link in found.links if link.kind is LinkKind.NVLINK]
+    assert pairs == ["GPU0 -> GPU1", "GPU1 -> GPU0", "GPU2 -> GPU3", "GPU3 -> GPU2"]
+    assert link(found, "GPU0 -> GPU1").gb_per_s == 48.0
+    assert link(found, "CPU0 -> CPU1").gb_per_s == 10.0
+
+
+def test_a_link_that_one_side_tells_of() -> None:
+    text = (FOLDER / "nvlink-pairs.xml").read_text()
+    once = text.replace('<nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>', "")
+    found = link_graph([read_topology(once.encode(), "x.xml")])
+    twin = link(found, "GPU1 -> GPU0")
+    assert (twin.gb_per_s, twin.sure) == (48.0, False)
+    assert twin.how == "only GPU0 tells of it: 4 links of 12 for sm86"
+
+
+def test_c2c() -> None:
+    found = graph("superchip")
+    assert link(found, "GPU1 -> CPU1").gb_per_s == 1.5
+    c2c = link(found, "GPU1 -> CPU1 (C2C)")
+    assert c2c.gb_per_s == pytest.approx(223.56)
+    assert c2c.how == "5 C2C links of 44.712"
+
+
+def test_skeletons() -> None:
+    found = graph("skeleton-vm")
+    assert names(found, NodeKind.GPU) == ["GPU0", "GPU1"]
+    port = link(found, "NIC 0101:00:00.0 -> NET 0101:00:00.0")
+    assert (port.gb_per_s, port.sure, port.upper_bound) == (24.0, False, True)
+    assert port.how == "speed not in the file: at most its PCI link's, Gen4 x16"
+    # Nothing in this one says what the devices are.
+    assert names(graph("skeleton-no-class"), NodeKind.GPU) == []
+
+
+def test_ports_without_a_number_are_left_out_of_a_dump() -> None:
+    text = (FOLDER / "switch-l40s.xml").read_text()
+    text = text.replace('name="mlx5_1" dev="1"', 'name="mlx5_1"')
+    found = link_graph([read_topology(text.encode(), "x.xml")])
+    assert names(found, NodeKind.NET) == ["NET mlx5_0"]
+
+
+def test_memory_beside_each_cpu() -> None:
+    found = graph("dgx")
+    assert names(found, NodeKind.MEMORY) == ["MEM0", "MEM1"]
+    memory = link(found, "CPU1 -> MEM1")
+    assert (memory.gb_per_s, memory.kind, memory.sure) == (100.0, LinkKind.MEMORY, False)
+
+
+def test_several_nodes_have_names_of_their_own() -> None:
+    found = link_graph([sample("h200x4-dump"), sample("switch-l40s")])
+    assert "node0/GPU0" in names(found, NodeKind.GPU)
+    assert "node1/NET mlx5_0" in names(found, NodeKind.NET)
+    assert {vertex.node for vertex in found.vertices} == {0, 1}
+    nodes = {vertex.name: vertex.node for vertex in found.vertices}
+    assert all(nodes[link.source] == nodes[link.target] for link in found.links)
+
+
+def test_hosts_of_one_file_are_nodes() -> None:
+    text = (FOLDER / "superchip.xml").read_text()
+    other = text.replace("0x1c2d3e4f50617283", "0x77", 1)
+    found = link_graph([read_topology(other.encode(), "x.xml")])
+    assert names(found, NodeKind.GPU) == ["node0/GPU0", "node1/GPU1"]
+    assert names(found, NodeKind.NVS) == ["node0/NVS"]
+    assert not [link for link in found.links if link.kind is LinkKind.CPU_TO_CPU]
+
+
+def test_a_second_device_of_a_name_is_told_apart() -> None:
+    text = (FOLDER / "nvlink-pairs.xml").read_text().replace('dev="1"', 'dev="0"')
+    found = link_graph([read_topology(text.encode(), "x.xml")])
+    assert names(found, NodeKind.GPU) == ["GPU0", "GPU0#2", "GPU2", "GPU3"]
+
+
+def test_switches_joined_without_the_cpu() -> None:
+    text = (FOLDER / "dgx.xml").read_text()
+    inside = '<pcilink target="0000:28:00.0"/>\n      <pci busid="0000:1a'
+    text = text.replace('<pci busid="0000:1a', inside, 1)
+    found = link_graph([read_topology(text.encode(), "x.xml")])
+    joined = link(found, "PCI 0000:18:00.0 -> PCI 0000:28:00.0")
+    assert (joined.gb_per_s, joined.kind) == (5000.0, LinkKind.SWITCH_TO_SWITCH)
+
+
+def test_more_devices_than_any_machine_has() -> None:
+    pci = "".join(f'<pci busid="{place:04x}:00:00.0" class="0x060400"/>' for place in range(800))
+    cpus = '<cpu numaid="0"/>' * 200
+    for inside, message in ((f'<cpu numaid="0">{pci}</cpu>', "800 PCI"), (cpus, "200 CPUs")):
+        topology = read_topology(f'<system version="1">{inside}</system>'.encode(), "x.xml")
+        with pytest.raises(InputError, match=message) as caught:
+            link_graph([topology])
+        assert caught.value.hint
+
+
+def test_a_link_of_one_side_in_each_of_several_nodes() -> None:
+    text = (FOLDER / "nvlink-pairs.xml").read_text()
+    once = text.replace('<nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>', "")
+    topology = read_topology(once.encode(), "x.xml")
+    found = link_graph([topology, sample("nvlink-pairs"), topology])
+    assert [one.name for one in found.links if "tells of it" in one.how] == [
+        "node0/GPU1 -> node0/GPU0",
+        "node2/GPU1 -> node2/GPU0",
+    ]

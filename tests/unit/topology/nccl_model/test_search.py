@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search against NCCL's own dumps, and against cases small enough to see the answer."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nccltune.formats.topology.graph_xml import GraphId, Pattern, read_graphs
+from nccltune.model.topology import Cpu, Dialect, Gpu, NvLink, Pci, Topology
+from nccltune.topology.hardware.subset import first_gpus
+from nccltune.topology.nccl_model.reach import reach
+from nccltune.topology.nccl_model.search import (
+    Searched,
+    SearchResult,
+    search,
+    speeds,
+    system_bandwidths,
+)
+from nccltune.topology.nccl_model.search_goal import Ring
+from nccltune.topology.nccl_model.settings import PathKind, PathSettings
+from tests.unit.topology.samples import FOLDER, sample
+
+GRAPHS = FOLDER.parent / "graphs"
+NCCL_OF_DUMPS = (2, 28, 9)
+DUMPS = [
+    (FOLDER / "h200x4-graph.xml", 1, 4),
+    (GRAPHS / "h200x4-as-2-nodes.xml", 2, 2),
+    (GRAPHS / "h200x4-as-4-nodes.xml", 4, 1),
+]
+
+
+@pytest.mark.parametrize(("dump", "nodes", "gpus"), DUMPS, ids=["1x4", "2x2", "4x1"])
+def test_ring_and_tree_are_those_of_nccls_own_dump(dump: Path, nodes: int, gpus: int):
+    graphs = read_graphs(dump.read_bytes(), dump.name)
+    node = reach(first_gpus(sample("h200x4-dump"), gpus), version=NCCL_OF_DUMPS)
+    searched = search(node, nodes=nodes, version=NCCL_OF_DUMPS)
+    for found, number in ((searched.ring, GraphId.RING), (searched.tree, GraphId.TREE)):
+        told = graphs.find(number)
+        assert told is not None
+        assert found.channels == told.channel_count
+        assert (found.intra_gb_per_s, found.inter_gb_per_s) == pytest.approx(
+            (told.intra_gb_per_s, told.inter_gb_per_s)
+        )
+        assert (found.intra_type.name, found.inter_type.name) == (told.intra_type, told.inter_type)
+        assert (found.pattern, found.cross_nic) == (told.pattern, told.cross_nic)
+        assert found.same_channels == told.same_channels
+        order = [tuple(node.gpus[gpu].index for gpu in ring.gpus) for ring in found.rings]
+        assert order == [tuple(gpu.index for gpu in channel.gpus) for channel in told.channels]
+        ends = [(ring.net_in, ring.net_out) for ring in found.rings]
+        assert ends == [(channel.net_in, channel.net_out) for channel in told.channels]
+
+
+def test_channels_that_collectives_run_with():
+    """24 on 4 H200, which is what the recorded samples ran with."""
+    node = reach(sample("h200x4-dump"), version=NCCL_OF_DUMPS)
+    searched = search(node, nodes=1, version=NCCL_OF_DUMPS)
+    assert searched.connected(1, 90) == 24
+    assert searched.connected(1, 90, most=4) == 4
+    assert searched.connected(1, 90, least=32) == 32
+
+
+def test_channels_are_doubled_for_fast_links_between_nodes_only():
+    slow = search(reach(sample("switch-l40s")), nodes=2)
+    assert (slow.ring.channels, slow.ring.intra_gb_per_s) == (2, 12.0)
+    assert slow.connected(2, 90) == 4
+    fast = msgspec.structs.replace(
+        slow, ring=msgspec.structs.replace(slow.ring, intra_gb_per_s=48.0)
+    )
+    assert fast.connected(2, 90) == 8
+    assert fast.connected(2, 80) == 4
+    assert fast.connected(1, 90) == 4
+
+
+def test_bandwidths_of_the_system_as_nccl_logs_them():
+    """`=== System : maxBw 370.8 totalBw 370.8 ===` in the log of the same run."""
+    node = reach(sample("h200x4-dump"), version=NCCL_OF_DUMPS)
+    assert system_bandwidths(node, inter=False) == pytest.approx((370.8, 370.8))
+
+
+def test_one_switch_with_two_nics_gives_a_ring_for_each_nic():
+    node = reach(sample("switch-l40s"))
+    ring = search(node, nodes=2).ring
+    assert [(one.net_in, one.net_out) for one in ring.rings] == [(0, 0), (1, 1)]
+    assert ring.inter_gb_per_s == 12.0
+    assert (ring.intra_type, ring.inter_type) == (PathKind.PIX, PathKind.PIX)
+
+
+def test_nics_are_crossed_where_each_gpu_has_its_own():
+    ring = search(reach(sample("dgx")), nodes=2).ring
+    assert (ring.channels, ring.inter_gb_per_s, ring.cross_nic) == (8, 48.0, 2)
+    for one, other in zip(ring.rings[::2], ring.rings[1::2], strict=True):
+        assert (one.net_in, one.net_out) == (other.net_out, other.net_in)
+    straight = search(reach(sample("dgx")), nodes=2, cross_nic=0).ring
+    assert all(one.net_in == one.net_out for one in straight.rings)
+    assert straight.inter_type is PathKind.PXN
+
+
+def test_without_p2p_the_ring_shares_the_way_to_the_cpu():
+    """Each of 4 hops books the one uplink of 24, 6/5 of it for the Intel CPU: 5 is too much."""
+    node = reach(sample("switch-l40s"), PathSettings(p2p_level=PathKind.LOC))
+    ring = search(node, nodes=1).ring
+    assert (ring.channels, ring.intra_gb_per_s) == (1, 5.0)
+    assert ring.intra_type is PathKind.PHB
+
+
+def test_nothing_found_is_the_simple_order():
+    """A link slower than the slowest speed tried (0.12): NCCL falls back to 0.1."""
+    text = (FOLDER / "switch-l40s.xml").read_text().replace('speed="100000"', 'speed="100"')
+    from nccltune.formats.topology.nccl_xml import read_topology
+
+    node = reach(read_topology(text.encode(), "slow"))
+    ring = search(node, nodes=2).ring
+    assert ring.fell_back
+    assert (ring.channels, ring.intra_gb_per_s, ring.intra_type) == (1, 0.1, PathKind.SYS)
+    assert ring.rings[0].gpus == (0, 1, 2, 3)
+
+
+def test_one_gpu_a_node_has_a_plain_tree():
+    tree = search(reach(first_gpus(sample("switch-l40s"), 1)), nodes=8).tree
+    assert tree.pattern is Pattern.TREE
+
+
+def test_speeds_by_capability_and_version():
+    assert speeds(89, inter=False, version=(2, 30, 7))[0] == 40.0
+    assert 11.0 not in speeds(90, inter=False, version=(2, 20, 5))
+    assert 11.0 in speeds(90, inter=False, version=(2, 21, 5))
+    assert speeds(100, inter=True, version=(2, 24, 0))[0] == 48.0
+    assert speeds(100, inter=True, version=(2, 28, 9))[0] == 96.0
+    assert speeds(103, inter=True, version=(2, 30, 7))[1] == 86.0
+    assert speeds(86, inter=True, version=(2, 1, 0))[0] == 48.0
+
+
+def test_many_gpus_and_channels_are_walked_without_recursion(monkeypatch: pytest.MonkeyPatch):
+    """40 GPUs behind NVSwitches: a walk of hundreds of steps. The limit on nested calls belongs to
+    the whole process, so the search must not raise it."""
+
+    def refuse(limit: int) -> None:
+        raise AssertionError(f"the recursion limit was set to {limit}")
+
+    monkeypatch.setattr(sys, "setrecursionlimit", refuse)
+    node = reach(switched(40))
+    ring = search(node, nodes=1, version=NCCL_OF_DUMPS).ring
+    assert len(ring.rings[0].gpus) == 40
+    assert ring.channels * ring.intra_gb_per_s <= 721.8
+
+
+@pytest.mark.parametrize(
+    ("sm", "gb_per_s", "nodes", "channels"),
+    [
+        (90, 45.0, 2, 8),
+        (90, 45.5, 2, 16),
+        (90, 48.0, 2, 16),
+        (90, 48.0, 1, 8),
+        (80, 48.0, 2, 8),
+    ],
+)
+def test_fast_rings_over_the_network_get_twice_the_channels_from_hopper_on(
+    sm: int, gb_per_s: float, nodes: int, channels: int
+):
+    """`connect.cc`: `ringGraph.bwIntra > 45.0 && nChannels < 16`, on several nodes from sm90 on."""
+    ring = SearchResult(
+        pattern=Pattern.RING, cross_nic=0, intra_gb_per_s=gb_per_s, inter_gb_per_s=gb_per_s,
+        intra_type=PathKind.NVL, inter_type=PathKind.PIX, same_channels=True,
+        rings=(Ring((0, 1), 0, 0),) * 4,
+    )  # fmt: skip
+    assert Searched(ring, ring).connected(nodes, sm) == channels
+
+
+def switched(gpus: int) -> Topology:
+    link = NvLink(target="fffffff:ffff:ff", count=18, target_class="0x068000")
+    devices = tuple(
+        Pci(
+            bus_id=f"0000:{number + 1:02x}:00.0",
+            class_code="0x030200",
+            speed="32.0 GT/s PCIe",
+            width=16,
+            gpu=Gpu(index=number, sm=100, rank=number, gdr=True, nvlinks=(link,)),
+        )
+        for number in range(gpus)
+    )
+    cpu = Cpu(numa=0, arch="x86_64", vendor="GenuineIntel", family=6, model=143, devices=devices)
+    return Topology(source="switched", dialect=Dialect.NCCL, cpus=(cpu,))
