@@ -117,3 +117,28 @@ def test_a_tool_that_hangs_is_killed_with_what_it_started() -> None:
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
     assert running
     assert f"sleep\0{mark}\0".encode() not in running
+
+
+def test_an_interruption_during_a_fork_is_not_lost_and_leaves_no_child() -> None:
+    """In a process of its own: a fork hook cannot be removed."""
+    code = """
+import os, signal
+from nccltune.native.child import start
+hooks = []
+def interrupt():
+    hooks.append(1)
+    signal.raise_signal(signal.SIGINT)
+os.register_at_fork(after_in_parent=interrupt)
+try:
+    start(["sleep", "60"], before_exec=os.getpid)
+except KeyboardInterrupt:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print(len(hooks), "hook, interrupted, no child")
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("1 hook, interrupted, no child\nTrue\n", "")
