@@ -85,7 +85,7 @@ SAME = [
     # 2.32.3, groupLaunch in group.cc), so that it may hang alone.
     Scenario("simulate", ["simulate"]),
 ]  # fmt: skip
-UNSHARE = ["unshare", "--pid", "--fork"]
+UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc"]
 PIDNS = [
     Scenario("PID namespaces", ["exchange"], prefix=UNSHARE),
     Scenario("PID namespaces, without MPS", ["exchange"], prefix=UNSHARE, mps=False, modes=("1",)),
@@ -235,7 +235,10 @@ class OneGpu:
                     "random programs with graphs": ["--graphs"],
                 }.items():
                     words = [*two, *no_kills, "--operations", "40000", *options]
-                    self.programs(title, words, min(60, third), self.mps.environment)
+                    # NCCL alone (2.32.3) delivers wrong bytes where it registered memory of a
+                    # graph that was then unmapped and mapped anew: 5 of 5 programs.
+                    env = {"NCCL_GRAPH_REGISTER": "0"} if "--graphs" in options else {}
+                    self.programs(title, words, min(60, third), self.mps.environment | env)
             case "kills":
                 words = ["--ranks", "2", "--side-by-side", "1", *no_programs]
                 words += ["--kills", str(self.args.kills)]

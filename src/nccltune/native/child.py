@@ -133,17 +133,17 @@ def _deferred_interruptions() -> Iterator[None]:
         return
     arrived: list[int] = []
     handlers = {
-        number: handler
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if callable(handler := signal.getsignal(number))
+        item: handler
+        for item in (signal.SIGINT, signal.SIGTERM)
+        if callable(handler := signal.getsignal(item))
     }
-    for number in handlers:
-        signal.signal(number, lambda received, _: arrived.append(received))
+    for item in handlers:
+        signal.signal(item, lambda received, _: arrived.append(received))
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        for item, handler in handlers.items():
+            signal.signal(item, handler)
         for number in arrived:
             signal.raise_signal(number)
 
