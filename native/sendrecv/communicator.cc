@@ -23,6 +23,10 @@ uint64_t HashSettings(const SendRecvOptions& options) {
   return ContentHash(text);
 }
 
+LaneMemory::Broken StateAfter(uint32_t abandoned) {
+  return abandoned == Card::kEnded ? LaneMemory::kEnded : LaneMemory::kBrokenIdle;
+}
+
 constexpr int kPolls = 10;
 // After this time streams that wait for a lost peer continue without its bytes. A program that
 // polls for errors has learned of it long before and has aborted.
@@ -436,24 +440,24 @@ void Communicator::Fail(const std::string& why, nccl::Result result) {
   needs_check_.store(true);
 }
 
-void Communicator::Break(const std::string& why) {
+void Communicator::Abandon(const std::string& why, Card::Abandoned how) {
   const std::scoped_lock lock(lanes_mutex_);
   Fail(why, abi::kRemoteError);
   if (segment_ == nullptr) return;
-  segment_->memory().cards[place_].abandoned.store(1);
-  for (auto& [rank, peer] : watched_) Release(peer);
+  // What has failed stays failed, also when the application ends it.
+  uint32_t used = Card::kUsed;
+  segment_->memory().cards[place_].abandoned.compare_exchange_strong(used, how);
+  for (auto& [rank, peer] : watched_) Release(peer, StateAfter(how));
 }
 
-void Communicator::Release(WatchedPeer& peer) {
+void Communicator::Release(WatchedPeer& peer, LaneMemory::Broken state) {
   peer.released = true;
-  for (const auto& [lane, name] : peer.lanes) {
-    sendrecv::BreakLane(*lane, HasIncomplete(*lane));
-  }
+  for (const auto& [lane, name] : peer.lanes) sendrecv::BreakLane(*lane, state);
 }
 
 bool Communicator::IsLost(const WatchedPeer& peer, bool processes, std::string* why) {
   const Card& card = segment_->memory().cards[peer.place];
-  if (card.abandoned.load() != 0 || std::ranges::any_of(peer.lanes, [](const auto& lane) {
+  if (card.abandoned.load() != Card::kUsed || std::ranges::any_of(peer.lanes, [](const auto& lane) {
         return lane.first->broken.load() != LaneMemory::kUsable;
       })) {
     *why = " has abandoned the communicator";
@@ -479,7 +483,8 @@ void Communicator::FindLostPeers(bool processes) {
     for (const auto& [lane, name] : peer.lanes) {
       incomplete = incomplete || lane->broken.load() == LaneMemory::kBrokenIncomplete ||
                    HasIncomplete(*lane);
-      MarkBroken(*lane, incomplete);
+      const uint32_t how = segment_->memory().cards[peer.place].abandoned.load();
+      MarkBroken(*lane, incomplete ? LaneMemory::kBrokenIncomplete : StateAfter(how));
       const std::string mismatch = FindMismatch(*lane);
       if (!mismatch.empty()) {
         Fail(std::string(name).append(": ").append(mismatch), abi::kInvalidUsage);
@@ -499,7 +504,7 @@ void Communicator::CheckPeers() {
   const bool counted = options_.policy.vccl || options_.policy.graphs;
   for (auto& [rank, peer] : watched_) {
     const bool waits = !failure_.why.empty() || !peer.lost_why.empty();
-    if (late && waits && !peer.released) Release(peer);
+    if (late && waits && !peer.released) Release(peer, LaneMemory::kBrokenIdle);
     if (!counted || !peer.released) continue;
     for (const auto& [lane, name] : peer.lanes) sendrecv::EndRepeatedWaits(*lane);
   }

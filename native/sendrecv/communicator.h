@@ -107,7 +107,10 @@ class Communicator {
   EnqueuedWork& enqueued_work() { return *enqueued_work_; }
 
   // Marks the communicator as failed and ends all waits on both sides. Thread-safe.
-  void Break(const std::string& why);
+  void Break(const std::string& why) { Abandon(why, Card::kFailed); }
+  // The same where the application ends the communicator before its messages are complete: for the
+  // peers it is no failure. Later messages of theirs are NCCL's.
+  void End(const std::string& why) { Abandon(why, Card::kEnded); }
   // Checks whether the peers are alive. 10 s after a peer is lost, ends the waits for it.
   // Thread-safe.
   void CheckPeers();
@@ -130,6 +133,8 @@ class Communicator {
  private:
   Communicator(std::string_view key, const SendRecvOptions& options);
 
+  void Abandon(const std::string& why, Card::Abandoned how);
+
   std::unique_ptr<Peer> ConnectPeer(int rank);
   std::unique_ptr<Peer> ConnectPeerAt(int rank, size_t place);
   Peer* FindPeer(int rank);
@@ -141,7 +146,7 @@ class Communicator {
   struct WatchedPeer;
   bool IsLost(const WatchedPeer& peer, bool processes, std::string* why);
   void FindLostPeers(bool processes);
-  static void Release(WatchedPeer& peer);
+  static void Release(WatchedPeer& peer, LaneMemory::Broken state);
   void Fail(const std::string& why, nccl::Result result);
 
   const std::string key_;

@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Route::kCount)> kDesc
     "NCCL: sent before it was received",
     "NCCL: decided by the peer",
     "NCCL: captured in a graph, or after a captured message",
+    "NCCL: the peer has ended the communicator",
     "NCCL: memory cannot be shared",
     "NCCL: not GPU memory, or in several allocations",
     "NCCL: memory not mapped by the peer yet",

@@ -27,6 +27,7 @@ enum class Route : uint8_t {
   kEager,      // posted before its receive, and small enough for NCCL's buffers
   kPeer,       // the peer decided for NCCL
   kCaptured,   // captured in a graph, or after a captured message
+  kEnded,      // the peer's application has ended the communicator
   kUnshared,   // the memory cannot be shared
   kNoMemory,   // not GPU memory of this process, or of several allocations
   kNotYet,     // the peer has not mapped the memory yet

@@ -55,7 +55,7 @@ class BatchRun {
     // Resolve them first: the lane may be closed then, which affects all later messages.
     if (HasPendingCapture(message.port) && !ResolveCaptures()) return false;
     if (message.small) return CountAsNative(index);
-    if (end.broken() && !end.closed()) return FailByPeer(message);
+    if (end.broken() && !end.closed()) return LeaveBrokenLane(index);
     if (message.captured && !Close(message)) return false;
     if (end.closed()) return CountAsNative(index, NativeReason::kClosed);
     if (!end.PassGate()) return SetNative(index);
@@ -72,6 +72,10 @@ class BatchRun {
     const PostedMessage posted =
         end.Post(message.bytes, posting.exported.allocation, posting.exported.offset, decision);
     if (posted.full) return SetNative(index);
+    // It broke meanwhile, and its flags no longer state what is complete.
+    if (end.broken()) {
+      return end.ended() ? SetNative(index, NativeReason::kEnded) : FailByPeer(message);
+    }
     if (posted.invalid) return Fail(message, "the memory that both ranks share is damaged");
     outcomes_[index].first = posted.first;
     if (!posted.first && posted.decision != MessageDecision::kClosed &&
@@ -89,7 +93,7 @@ class BatchRun {
           LaneEnd& end = *message.port->end;
           while (!end.IsDecided(capture.number) && !end.broken() && context_.wait_for_capture()) {
           }
-          if (end.broken()) return FailByPeer(message);
+          if (end.broken() && !end.ended()) return FailByPeer(message);
           LaneMemory::GraphFlags* const flags = end.ResolveCapture(capture.number);
           if (flags == nullptr) return CountAsNative(capture.index, NativeReason::kClosed);
           AddGraphTransfer(capture.index, flags, MessageTransfer::Kind::kPeerCopies);
@@ -113,6 +117,14 @@ class BatchRun {
   bool CountAsNative(size_t index, NativeReason reason = NativeReason::kDecided) {
     messages_[index].port->end->CountNative();
     return SetNative(index, reason);
+  }
+
+  // A message of a lane that was broken before. NCCL alone accepts messages to a rank that has
+  // ended the communicator.
+  bool LeaveBrokenLane(size_t index) {
+    const GroupMessage& message = messages_[index];
+    return message.port->end->ended() ? CountAsNative(index, NativeReason::kEnded)
+                                      : FailByPeer(message);
   }
 
   // Leaves a message to NCCL that the lane has already counted.
@@ -152,7 +164,7 @@ class BatchRun {
   bool Capture(size_t index) {
     const GroupMessage& message = messages_[index];
     LaneEnd& end = *message.port->end;
-    if (end.broken()) return FailByPeer(message);
+    if (end.broken()) return LeaveBrokenLane(index);
     const CapturedMessage captured = end.Capture(message.bytes, message.allocation, message.offset);
     if (captured.state == CapturedMessage::State::kFirst) {
       pending_captures_.push_back({.index = index, .number = captured.number});

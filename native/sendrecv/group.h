@@ -87,6 +87,7 @@ enum class NativeReason : uint8_t {
   kFresh,     // the lane has not been used yet
   kRingFull,  // the ring of slots is full, or was full and is not half empty yet
   kClosed,    // the lane is closed
+  kEnded,     // the peer's application has ended the communicator
 };
 
 // How a message is carried.

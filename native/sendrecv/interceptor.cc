@@ -137,7 +137,7 @@ class SendRecv final : public Interceptor {
   nccl::Result CommAbort(nccl::Comm comm) override {
     const SplitChildren::KeptChildren ending = children_.End(comm);
     const SharedCommunicator communicator = RemoveFromTable(comm);
-    if (communicator != nullptr) communicator->Break("the communicator was aborted");
+    if (communicator != nullptr) communicator->End("the communicator was aborted");
     const nccl::Result result = native().CommAbort(comm);
     retired_.Add(communicator);
     retired_.Release(std::chrono::milliseconds(0));
@@ -348,14 +348,14 @@ class SendRecv final : public Interceptor {
     OpenGroup* const open = OpenGroup::Find(ThisThread());
     if (taken == nullptr || open == nullptr || !open->IsOpen()) return taken;
     StopRepeating(open);
-    if (open->Forget(taken.get())) taken->Break("the communicator has ended in a group of its own");
+    if (open->Forget(taken.get())) taken->End("the communicator has ended in a group of its own");
     return taken;
   }
 
   void Revoke(nccl::Comm comm) {
     const SharedCommunicator communicator = RemoveFromTable(comm);
     if (communicator == nullptr) return;
-    communicator->Break("the communicator was revoked");
+    communicator->End("the communicator was revoked");
     retired_.Add(communicator);
   }
 

@@ -354,17 +354,20 @@ LaneMemory::GraphFlags* LaneEnd::NextGraphFlags() {
   return &graph_flags;
 }
 
-void MarkBroken(LaneMemory& lane, bool incomplete) {
+void MarkBroken(LaneMemory& lane, LaneMemory::Broken state) {
   uint32_t usable = LaneMemory::kUsable;
-  if (incomplete) {
-    lane.broken.store(LaneMemory::kBrokenIncomplete);
+  if (state == LaneMemory::kBrokenIncomplete) {
+    lane.broken.store(state);
   } else {
-    lane.broken.compare_exchange_strong(usable, LaneMemory::kBrokenIdle);
+    lane.broken.compare_exchange_strong(usable, state);
   }
 }
 
-void BreakLane(LaneMemory& lane, bool incomplete) {
-  MarkBroken(lane, incomplete);
+void BreakLane(LaneMemory& lane, LaneMemory::Broken state) {
+  MarkBroken(lane, state);
+  // In this order: a message that is posted meanwhile is found here, or its side finds the lane
+  // broken.
+  if (HasIncomplete(lane)) MarkBroken(lane, LaneMemory::kBrokenIncomplete);
   for (MessageSlot& slot : lane.slots) {
     const uint32_t value = FlagValue(SlotWord::Of(slot.word.load()).number) + kFarAhead;
     slot.ready.store(value);

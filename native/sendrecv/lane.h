@@ -70,9 +70,10 @@ std::string DescribeMismatch(const SlotHalf& sent, const SlotHalf& received);
 // A lane's shared memory. It is all zero at first.
 struct LaneMemory {
   static constexpr uint64_t kSlots = 512;
-  // Set by the side that breaks the lane first. The value states whether messages were incomplete
-  // then.
-  enum Broken : uint32_t { kUsable, kBrokenIdle, kBrokenIncomplete };
+  // Set by the side that breaks the lane first. `kEnded`: its application has ended the
+  // communicator. Otherwise a rank has failed. `kBrokenIncomplete` in both cases if a message was
+  // incomplete.
+  enum Broken : uint32_t { kUsable, kBrokenIdle, kBrokenIncomplete, kEnded };
   alignas(64) std::atomic<uint32_t> broken = kUsable;
   std::atomic<uint64_t> mismatched_number = 0;  // number of a message whose two halves do not match
   std::array<MessageSlot, kSlots> slots;
@@ -108,11 +109,12 @@ std::string DescribeIncompleteMessages(const LaneMemory& lane, std::string_view 
 // Describes the mismatch that one side has found. Empty: none.
 std::string FindMismatch(const LaneMemory& lane);
 
-// Stops both sides from deciding messages. `incomplete`: some message may be incomplete. This
+// Stops both sides from deciding messages. Only kBrokenIncomplete replaces an earlier state. This
 // function and the next two are thread-safe.
-void MarkBroken(LaneMemory& lane, bool incomplete);
-// Like MarkBroken, and also ends all waits on both sides.
-void BreakLane(LaneMemory& lane, bool incomplete = true);
+void MarkBroken(LaneMemory& lane, LaneMemory::Broken state);
+// Like MarkBroken, with kBrokenIncomplete if a message is incomplete. Also ends all waits on both
+// sides.
+void BreakLane(LaneMemory& lane, LaneMemory::Broken state = LaneMemory::kBrokenIncomplete);
 // Ends the waits for flags that a running peer may overwrite: those of buffers and of graphs.
 // Therefore it is called repeatedly.
 void EndRepeatedWaits(LaneMemory& lane);
@@ -210,7 +212,9 @@ class LaneEnd {
   bool IsInGraph(uint64_t allocation) const;
 
   void Break() { sendrecv::BreakLane(memory_); }
-  bool broken() const { return memory_.broken.load() != 0; }
+  bool broken() const { return memory_.broken.load() != LaneMemory::kUsable; }
+  // Whether the peer's or this application has ended the communicator.
+  bool ended() const { return memory_.broken.load() == LaneMemory::kEnded; }
 
  private:
   MessageSlot& NextSlot() const { return SlotOf(next()); }

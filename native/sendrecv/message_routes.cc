@@ -59,6 +59,7 @@ Route RouteTaken(const MessageOutcome& taken, Route local, const GroupMessage& m
   if (taken.reason == NativeReason::kClosed) {
     return message.port->end->is_unusable() ? Route::kElsewhere : Route::kCaptured;
   }
+  if (taken.reason == NativeReason::kEnded) return Route::kEnded;
   if (local != Route::kPushed) return local;
   if (taken.reason == NativeReason::kFresh) return Route::kFirst;
   if (taken.reason == NativeReason::kRingFull) return Route::kFull;

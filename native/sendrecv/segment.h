@@ -57,7 +57,9 @@ struct Card {
   enum State : uint32_t { kEmpty, kJoined, kLeft };
   std::atomic<uint32_t> state = kEmpty;
   std::atomic<int32_t> rank = -1;  // -1 until NCCL has assigned the rank
-  std::atomic<uint32_t> abandoned = 0;
+  // Whether this rank has stopped using the communicator: ended by its application, or failed.
+  enum Abandoned : uint32_t { kUsed, kEnded, kFailed };
+  std::atomic<uint32_t> abandoned = kUsed;
   uint32_t protocol = 0;
   ProcessToken process;
   uint64_t host = 0;

@@ -90,6 +90,18 @@ void AbortWithMessages(ScenarioRank& rank, uint64_t round, CUdeviceptr memory, u
   rank.Measure("abort_s", SecondsSince(began));
 }
 
+// NCCL does not refuse a message to a rank that has aborted the communicator.
+void AbortBeforePeer(ScenarioRank& rank, CUdeviceptr memory, uint64_t bytes) {
+  if (rank.rank() == 0) {
+    rank.ResultCode("abort before the peer", rank.Abort());
+    rank.Meet("one has aborted");
+    return;
+  }
+  rank.Meet("one has aborted");
+  rank.ResultCode("receive after the abort", rank.Receive(memory, bytes));
+  rank.ResultCode("abort after the peer", rank.Abort());
+}
+
 }  // namespace
 
 void RunAbort(ScenarioRank& rank) {
@@ -100,7 +112,11 @@ void RunAbort(ScenarioRank& rank) {
     const uint64_t bytes = round % 2 == 0 ? rank.large() : 4096;
     const std::string name = "round." + std::to_string(round);
     for (int i = 0; i < 4; ++i) rank.ResultContent(name, rank.Exchange(bytes, 10 * round + 1));
-    AbortWithMessages(rank, round, memory, bytes);
+    if (round % 4 == 2) {
+      AbortBeforePeer(rank, memory, bytes);
+    } else {
+      AbortWithMessages(rank, round, memory, bytes);
+    }
     rank.Meet("aborted");
   }
   rank.Init();
