@@ -157,10 +157,10 @@ std::optional<OpenError> NcclBackend::Connect(const World& world) {
     failure = body_->nccl->Check((*body_->nccl)->ncclGetUniqueId(&id), "make an id", 0, nullptr);
   }
   if (auto error = ShareFirstError(exchange_, failure)) return FromStep(*error, kHint);
-  std::string bytes(id.bytes, sizeof id.bytes);
+  std::string bytes(id.internal, sizeof id.internal);
   if (!exchange_->Broadcast(&bytes, world.process == 0)) return FromStep(RunEndedError(), "");
-  if (bytes.size() != sizeof id.bytes) return FromStep(RunEndedError(), "");
-  std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
+  if (bytes.size() != sizeof id.internal) return FromStep(RunEndedError(), "");
+  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
   const auto task = [id](Gpu& gpu, size_t) -> Failure {
     if (auto error = gpu.Open()) return error;
     return gpu.Connect(id);

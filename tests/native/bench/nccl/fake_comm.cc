@@ -148,7 +148,7 @@ int Comm::KeepScalar(double scalar) {
 void Comm::Decide(const Call& call, bool capturing) {
   if (tuner_ == nullptr || faults_.forgets_tuner) return;
   host::DecisionRequest request;
-  request.collective = static_cast<abi::Collective>(call.function);
+  request.collective = static_cast<abi::TunedCollective>(call.function);
   request.bytes = call.tuner_bytes;
   request.registered = capturing || (IsRegistered(call.send) && IsRegistered(call.receive));
   request.costs = Costs(call.function, call.tuner_bytes, tuner_->rules().algorithms);

@@ -96,7 +96,7 @@ long fake_nccl_live() { return live; }
 Result ncclGetUniqueId(UniqueId* id) {
   const std::string name = nccltune::fake::World::Create();
   *id = {};
-  std::memcpy(id->bytes, name.data(), name.size());
+  std::memcpy(id->internal, name.data(), name.size());
   return abi::kSuccess;
 }
 
@@ -110,7 +110,7 @@ const char* ncclGetLastError(Comm comm) {
 
 Result ncclCommInitRank(Comm* comm, int ranks, UniqueId id, int rank) {
   if (std::getenv("FAKE_NCCL_INIT_FAILS") != nullptr) return abi::kSystemError;
-  *comm = new CommRecord(id.bytes, ranks, rank);
+  *comm = new CommRecord(id.internal, ranks, rank);
   ++live;
   (*comm)->Init();
   return abi::kSuccess;
