@@ -148,9 +148,8 @@ Introduction NcclBackend::IntroductionOf(std::optional<OpenError> error) const {
 
 std::optional<OpenError> NcclBackend::Connect(const World& world) {
   constexpr const char* kHint =
-      "NCCL says more with NCCL_DEBUG=INFO; on hosts with several networks NCCL_SOCKET_IFNAME "
-      "names "
-      "the one to use";
+      "set NCCL_DEBUG=INFO for details; on hosts with several networks select one with "
+      "NCCL_SOCKET_IFNAME";
   nccl::UniqueId id{};
   Failure failure;
   if (world.process == 0) {

@@ -179,7 +179,7 @@ TEST_F(RecordingTest, AnInvalidStudyIsReported) {
   folder_.Write("samples.jsonl", "");
   ExpectError("samples.jsonl: holds no timing");
   folder_.Write("samples.jsonl", Default(1));
-  ExpectError("does not say on how many nodes and ranks");
+  ExpectError("does not state the number of nodes and ranks");
   folder_.Write("platform.json", "{");
   ExpectError("platform.json: is damaged");
   folder_.Write("platform.json", R"({"schema_version":9})");

@@ -146,7 +146,7 @@ TEST_F(ReplayTest, EachChoiceDrawsFromItsOwnTimings) {
 TEST_F(ReplayTest, ReportsWhatRan) {
   UseRules("allreduce,0,2000,ring,simple,8,4,4\n");
   MustOpen();
-  EXPECT_FALSE(backend_->Run(MakeStep(kDefaultChoice)).ran) << "the recording does not say";
+  EXPECT_FALSE(backend_->Run(MakeStep(kDefaultChoice)).ran) << "the recording does not state it";
   EXPECT_EQ(backend_->Run(MakeStep(kTree)).ran,
             (Ran{{abi::kTree, abi::kLl}, std::nullopt, std::nullopt}));
   EXPECT_EQ(backend_->Run(MakeStep(kTuned)).ran,
