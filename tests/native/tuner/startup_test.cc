@@ -211,7 +211,7 @@ TEST_F(StartupTest, RulesOfAnotherNcclAreStale) {
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[0], Prefix("WARN") + file.path() +
                           ": stale rules, measured on NCCL 2.27.3 (this is 2.28.9); they are used "
-                          "all the same, NCCLTUNE_STALE=off ends that; best measure again");
+                          "anyway; measure again, or disable them with NCCLTUNE_STALE=off");
   EXPECT_TRUE(Decides(file));
 }
 
@@ -259,7 +259,7 @@ TEST_F(StartupTest, ChunkSizesNeedAnInterfaceThatAsks) {
 TEST_F(StartupTest, RulesOnRegistrationAreCountedForOldInterfaces) {
   const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1,-1,1\n");
   EXPECT_NE(Start(file, 3).at(0).find("0 of 1 rule applies"), std::string::npos);
-  EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (told since v4)"),
+  EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (passed since v4)"),
             std::string::npos);
   EXPECT_NE(Start(file, 4).at(0).find("1 of 1 rule applies"), std::string::npos);
 }
