@@ -94,7 +94,7 @@ TEST_F(AcceptorTest, WhoSaysSomethingElseIsDroppedAtOnce) {
   tokenless.Say(Encode(wrong));
   for (Stranger* const each : {&http, &random, &tokenless}) {
     EXPECT_TRUE(IsTurnedAway(*each));
-    EXPECT_FALSE(each->Welcomed().has_value()) << "he is told nothing";
+    EXPECT_FALSE(each->Welcomed().has_value()) << "a stranger gets no reply";
   }
 }
 

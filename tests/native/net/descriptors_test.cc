@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Processes with few file descriptors: a connection has fewer flows, or fails with a message that
-// says how to raise the limit.
+// states how to raise the limit.
 #include "net/descriptors.h"
 
 #include <fcntl.h>

@@ -184,7 +184,7 @@ class SenderCase {
   void Welcome(Dialled& dialled) {
     const std::span<const std::byte> said(dialled.heard);
     const std::optional<Hello> hello = DecodeHello(said.first<kHelloBytes>());
-    Require(hello && hello->flows == kFlows, "a sender says hello");
+    Require(hello && hello->flows == kFlows, "a sender begins with a hello");
     // A connection of the previous case.
     if (!SameToken(hello->token, token_)) return;
     Flow& flow = flows_[hello->flow];

@@ -62,7 +62,7 @@ class OddListenerTest : public testing::Test {
     EXPECT_EQ(result, abi::kRemoteError);
     EXPECT_EQ(Dial(), abi::kRemoteError) << "it is final";
     const std::vector<std::string> lines = TakeLines();
-    EXPECT_EQ(lines.size(), 1U) << "it is said once";
+    EXPECT_EQ(lines.size(), 1U) << "it is logged once";
     std::vector<std::string> all = {"WARN", "connect on lo to ", LocalEnd(listening_.fd()).Name()};
     all.insert(all.end(), words.begin(), words.end());
     EXPECT_TRUE(HasLine(lines, all)) << (lines.empty() ? "nothing" : lines.front());

@@ -43,7 +43,7 @@ TYPED_TEST(VersionTest, TheTableHasWhatNcclCallsWithoutLooking) {
   EXPECT_NE(net.close_send, nullptr);
   EXPECT_NE(net.close_recv, nullptr);
   EXPECT_NE(net.close_listen, nullptr);
-  // These entries would tell NCCL that we access GPU memory.
+  // These entries are for plugins that access GPU memory.
   EXPECT_EQ(net.reg_mr_dma_buf, nullptr);
   if constexpr (TypeParam::kNumber >= 7) {
     EXPECT_EQ(net.get_device_mr, nullptr);
