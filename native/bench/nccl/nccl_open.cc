@@ -100,7 +100,8 @@ std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
   std::string reason;
   if (TunerControl::Open(options_.tuner_path, &reason) == nullptr) {
     return OpenError{OpenError::Kind::kBadInput, options_.tuner_path + " " + reason,
-                     "--tuner names this version's libnccl-tuner-nccltune.so", world.first_rank()};
+                     "pass this version's libnccl-tuner-nccltune.so with --tuner",
+                     world.first_rank()};
   }
   setenv("NCCL_TUNER_PLUGIN", options_.tuner_path.c_str(), 1);
   CallProbe::Announce();
@@ -185,7 +186,7 @@ std::optional<OpenError> NcclBackend::ProveTuner() {
   }
   if (auto error = ShareFirstError(exchange_, failure)) {
     return FromStep(*error,
-                    "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING shows what it did");
+                    "set NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING to see the reason");
   }
   body_->observer.emplace(*body_->control);
   const auto task = [body = body_](Gpu& gpu, size_t) -> Failure {

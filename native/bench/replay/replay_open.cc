@@ -63,7 +63,7 @@ std::optional<OpenError> ReplayBackend::OpenAlone(const World& world, BackendInf
   }
   if (host_ == nullptr) {
     return OpenError{OpenError::Kind::kCannotRun, options_.tuner_path + ": " + error,
-                     "--tuner names nccltune's plugin, libnccl-tuner-nccltune.so", -1};
+                     "pass nccltune's plugin, libnccl-tuner-nccltune.so, with --tuner", -1};
   }
   info->nccl_version = ToString(*version);
   Describe(world, report, info);

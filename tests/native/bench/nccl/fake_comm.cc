@@ -160,10 +160,10 @@ void Comm::Decide(const Call& call, bool capturing) {
   // A channel count that fits the size; the plugin's count is an upper bound.
   const int worth = static_cast<int>(std::clamp<size_t>(call.tuner_bytes >> 15U, 1, 24));
   const int wanted = decision.choice.channels.value_or(worth);
-  if (!capturing) Tell(call, std::min(worth, wanted), decision.selected);
+  if (!capturing) ReportToProfiler(call, std::min(worth, wanted), decision.selected);
 }
 
-void Comm::Tell(const Call& call, int channels, host::Combination combination) {
+void Comm::ReportToProfiler(const Call& call, int channels, host::Combination combination) {
   const auto mask = static_cast<uint64_t>(__atomic_load_n(&profiler_mask, __ATOMIC_RELAXED));
   if (profiler_ == nullptr || (mask & abi::kProfileCollective) == 0) return;
   const std::string algorithm = UpperCase(host::AlgorithmName(combination.algorithm));

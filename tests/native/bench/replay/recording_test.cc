@@ -191,7 +191,7 @@ TEST_F(RecordingTest, AnInvalidStudyIsReported) {
   EXPECT_NE(error_.find("is a file, not a study folder"), std::string::npos) << error_;
 }
 
-TEST_F(RecordingTest, WithoutPlatformTheSamplesTell) {
+TEST_F(RecordingTest, WithoutPlatformTheSamplesAreUsed) {
   folder_.Write("samples.jsonl", Default(1, R"("nodes":1,"ranks":8)"));
   const auto recording = Open();
   ASSERT_NE(recording, nullptr) << error_;

@@ -342,7 +342,8 @@ TEST_F(ReplayTest, RunsThatCannotBeReplayedAreReported) {
   exchange_.other.clear();
   world_ = {};
   folder_.Write("platform.json", R"({"gpus":4,"nodes":4})");
-  EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("which NCCL"), std::string::npos);
+  EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("does not state its NCCL version"),
+            std::string::npos);
   folder_.Write("platform.json", R"({"gpus":1,"nodes":1,"nccl_version":"2.28.9"})");
   EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("with one rank"), std::string::npos);
 }
