@@ -59,8 +59,8 @@ TEST(NetHostOptionsTest, InvalidInputIsReported) {
       {{"transfer", "--plugin"}, "lacks its value"},
       {{"transfer", "--nonsense", "1"}, "'--nonsense' is not an option"},
   };
-  for (const auto& [arguments, said] : cases) {
-    EXPECT_NE(ErrorOf(arguments).find(said), std::string::npos) << ErrorOf(arguments);
+  for (const auto& [arguments, message] : cases) {
+    EXPECT_NE(ErrorOf(arguments).find(message), std::string::npos) << ErrorOf(arguments);
   }
 }
 
