@@ -39,7 +39,7 @@ TEST(FlowRate, KnowsNothingBeforeTheFirstAcknowledgement) {
   EXPECT_EQ(flow.ExpectedBy(flow.Sent(5, 0, false), kFullChunk), INT64_MAX);
 }
 
-TEST(FlowRate, IsWhatTheAcknowledgementsSay) {
+TEST(FlowRate, FollowsTheAcknowledgements) {
   FlowRate flow;
   int64_t now = kMs;
   Deliver(flow, &now, 50, 100'000, kMs);

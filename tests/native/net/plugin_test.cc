@@ -59,7 +59,7 @@ TYPED_TEST(VersionTest, TheTableHasWhatNcclCallsWithoutLooking) {
   }
 }
 
-TYPED_TEST(VersionTest, InitSaysInOneLineWhatIsUsed) {
+TYPED_TEST(VersionTest, InitLogsInOneLineWhatIsUsed) {
   void* another = nullptr;
   ASSERT_EQ(TypeParam::Init(&another, abi::kNetUndefined), abi::kSuccess);
   const std::vector<std::string> log = TakeLog();
@@ -91,7 +91,7 @@ TYPED_TEST(VersionTest, InitNeedsNoLogger) {
 TYPED_TEST(VersionTest, AHostWithoutNicsHasNoDevices) {
   this->below().devices.clear();
   this->below().plain = 0;
-  this->below().told = 0;
+  this->below().visible = 0;
   void* another = nullptr;
   ASSERT_EQ(TypeParam::Init(&another, abi::kNetUndefined), abi::kSuccess);
   this->ExpectOneWarning("no network interface with an address that NCCL_SOCKET_IFNAME allows");
