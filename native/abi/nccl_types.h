@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Types that all kinds of NCCL plugins share: results and the logger. Our own declarations of
-// public facts, checked against NCCL 2.13 to 2.30.
+// Types that NCCL's functions and all kinds of its plugins share: results, the logger and the id of
+// a communicator. Our own declarations of public facts, checked against NCCL 2.13 to 2.30.
 #ifndef NCCLTUNE_ABI_NCCL_TYPES_H_
 #define NCCLTUNE_ABI_NCCL_TYPES_H_
 
@@ -42,7 +42,13 @@ inline constexpr unsigned long kSubsysEnv = 0x80;
 using LogFunction = void (*)(LogLevel level, unsigned long flags, const char* file, int line,
                              const char* format, ...);
 
+// ncclUniqueId, passed by value: on the stack on x86-64, by reference on aarch64.
+struct UniqueId {
+  char internal[128];
+};
+
 static_assert(sizeof(Result) == 4 && sizeof(LogLevel) == 4);
+static_assert(sizeof(UniqueId) == 128 && alignof(UniqueId) == 1);
 
 }  // namespace nccltune::abi
 

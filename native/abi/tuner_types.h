@@ -12,7 +12,7 @@
 namespace nccltune::abi {
 
 // ncclFunc_t. NCCL asks tuners only about the first five.
-enum Collective : int {
+enum TunedCollective : int {
   kBroadcast = 0,
   kReduce = 1,
   kAllGather = 2,
@@ -63,7 +63,7 @@ enum ComputeCapability : int {
 enum TuningScale : int { kOneNode = 0, kTwoNodes = 1, kFourNodes = 2 };
 inline constexpr int kNumTuningScales = 3;
 
-static_assert(sizeof(Collective) == 4);
+static_assert(sizeof(TunedCollective) == 4);
 
 }  // namespace nccltune::abi
 

@@ -24,9 +24,9 @@ struct TunerV2 {
   // Called once per enqueued collective. `bytes` is the total over all ranks for all-gather and
   // reduce-scatter. On entry *algorithm and *protocol
   // are -1 and *channels is 0: NCCL decides.
-  Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int collnet_support,
-                          int nvls_support, int pipe_ops, int* algorithm, int* protocol,
-                          int* channels);
+  Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes,
+                          int collnet_support, int nvls_support, int pipe_ops, int* algorithm,
+                          int* protocol, int* channels);
 
   Result (*destroy)(void* context);
 };

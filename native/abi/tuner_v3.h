@@ -22,7 +22,7 @@ struct TunerV3 {
   // Called once per enqueued collective. `cost_table` is declared as float** but is one
   // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
   // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
-  Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
+  Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int* channels);
 
   Result (*destroy)(void* context);

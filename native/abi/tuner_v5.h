@@ -59,7 +59,7 @@ struct TunerV5 {
   // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
   // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
-  Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
+  Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,
                           int* channels);
 

@@ -32,7 +32,7 @@ struct TunerV6 {
   // Since 2.31 *channels can only lower NCCL's own count, and a valid entry that is set to -1 is
   // selected.
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
-  Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
+  Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,
                           int* channels);
 
@@ -41,7 +41,7 @@ struct TunerV6 {
   // Optional (may be null). Called one to three times per collective, except for CollNet, with
   // `channels` 1 and the bytes of that channel. NCCL limits *chunk_bytes to its buffers and rounds
   // it down to the protocol's grain (16, 1920, 512 bytes): below one grain it becomes 0.
-  Result (*get_chunk_size)(void* context, Collective collective, size_t bytes, int algorithm,
+  Result (*get_chunk_size)(void* context, TunedCollective collective, size_t bytes, int algorithm,
                            int protocol, int channels, size_t* chunk_bytes);
 };
 

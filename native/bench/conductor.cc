@@ -65,7 +65,7 @@ bool Conductor::TakeInfos(bool all) {
     return fail(kFailed,
                 ensemble_.MissingAnswers() + " did not make the communicator within " +
                     InSeconds(settings_.start_limit),
-                "NCCL_DEBUG=INFO shows what it waits for; --start-timeout gives it longer");
+                "set NCCL_DEBUG=INFO to see what it waits for, or raise --start-timeout");
   }
   for (size_t process = 1; process < infos_.size(); ++process) {
     if (infos_[process].nccl_version == infos_[0].nccl_version) continue;

@@ -60,7 +60,8 @@ std::string RejectionReason(const JoinRequest& request, const World& world) {
            ", process 0 as one of " + std::to_string(world.processes);
   }
   if (request.process == 0 || request.process >= request.processes) {
-    return "a second process says that it is process " + std::to_string(request.process);
+    return "a process joined as " + who + "; expected 1 to " +
+           std::to_string(request.processes - 1);
   }
   if (request.gpus_per_process != static_cast<uint32_t>(world.gpus_per_process)) {
     return who + " has " + std::to_string(request.gpus_per_process) +

@@ -98,7 +98,7 @@ std::optional<StartFailure> MakeBackend(const BenchOptions& options,
   if (!std::filesystem::exists(tuner, error)) {
     return StartFailure{options.tuner.empty() ? kCannotRun : kBadArguments,
                         tuner + ": the tuner plugin was not found",
-                        "--tuner names libnccl-tuner-nccltune.so"};
+                        "pass libnccl-tuner-nccltune.so with --tuner"};
   }
   if (options.replay.empty()) {
     *backend = MakeNcclBackend({options.nccl, tuner, options.start_limit});

@@ -237,7 +237,7 @@ class RendezvousServer {
              std::optional<RendezvousError>* failure) {
     std::string problem = RejectionReason(request, config_.world);
     if (problem.empty() && joined_[request.process - 1]) {
-      problem = "two processes say that they are process " + std::to_string(request.process);
+      problem = "two processes joined as process " + std::to_string(request.process);
     }
     SendAll(connection->socket.fd(), SerializeReply(problem));
     if (problem.empty()) {

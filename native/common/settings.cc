@@ -88,83 +88,77 @@ constexpr std::array<Setting, 26> kSettings = {{
      {},
      {.least = 1, .most = 65535, .pair = true}},
     {"NCCLTUNE_NET_ZEROCOPY", "auto|0|1", "auto",
-     "Large sends without a copy in the kernel. auto: tried on each TCP flow, and kept if the "
-     "kernel "
-     "does not copy anyway.",
+     "Sends large messages without a copy in the kernel. auto: tried on each TCP flow, and kept "
+     "if the kernel does not copy anyway.",
      kAutoSwitchWords},
     {"NCCLTUNE_NET_NOFILE",
      "0 to 1048576",
      "65536",
      "The process's soft limit of open files is raised to this, within its hard limit. 0: the "
-     "limit "
-     "is not changed.",
+     "limit is not changed.",
      {},
      {.least = 0, .most = 1U << 20U}},
     {"NCCLTUNE_SENDRECV", "0|1|verify|dry-run", "0",
-     "Sends and receives by the GPUs' copy engines. verify: sums of the bytes are compared as "
-     "well; "
-     "dry-run: what would be done is decided, and NCCL does all; 0: nothing.",
+     "1: carries sends and receives by the GPUs' copy engines. verify: also compares checksums of "
+     "the bytes. dry-run: counts what would be done, and NCCL does everything. 0: off.",
      kSendrecvWords},
     {"NCCLTUNE_SENDRECV_NCCL",
      "path",
      "",
-     "The NCCL that nccltune's library stands before. Not set: it is found.",
+     "The real NCCL, on which nccltune's library interposes. Not set: it is found.",
      {}},
     {"NCCLTUNE_SENDRECV_FROM",
      "4K to 1024M",
      "2M",
-     "Bytes from which on a message is worth a copy engine.",
+     "Messages of at least this many bytes are worth a copy engine.",
      {},
      {.least = 4U << 10U, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_EAGER",
      "0 to 1024M",
      "64M",
-     "Bytes up to which a send must end before its receive begins, as NCCL's buffers allow; as "
-     "much "
-     "memory is taken for each peer that this happens with. 0: no program relies on it.",
+     "Sends up to this size complete before their receives begin, as they do in NCCL's buffers. "
+     "Takes as much GPU memory for each peer that needs it. 0: no program relies on it.",
      {},
      {.least = 0, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_POLICY", "copy|vccl", "copy",
-     "copy: from the sender's memory to the receiver's. vccl: through a buffer of the receiver, as "
-     "VCCL does.",
+     "copy: copies directly from the sender's memory to the receiver's. vccl: copies through a "
+     "buffer on the receiver's GPU, like VCCL.",
      kPolicyWords},
     {"NCCLTUNE_SENDRECV_BUFFER",
      "1M to 1024M",
      "64M",
-     "Bytes of the receiver's buffer for each channel of each peer.",
+     "vccl: bytes of the buffer of each channel, for each peer that sends.",
      {},
      {.least = 1U << 20U, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_STEPS",
      "1 to 64",
      "1",
-     "Slots of a channel's buffer.",
+     "vccl: number of slots of that buffer.",
      {},
      {.least = 1, .most = 64}},
     {"NCCLTUNE_SENDRECV_CHANNELS",
      "1 to 8",
      "2",
-     "Parts of a message that go side by side.",
+     "vccl: number of channels that carry a message at the same time.",
      {},
      {.least = 1, .most = 8}},
     {"NCCLTUNE_SENDRECV_CHUNK",
      "0 to 1024M",
      "0",
-     "Bytes that are copied at once. 0: with copy all of a message, with vccl by its size, as "
-     "VCCL's "
-     "table says.",
+     "Most bytes of one copy. 0: with copy the whole message, with vccl the size in VCCL's table.",
      {},
      {.least = 0, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_GRAPHS", "0|1", "0",
-     "1: messages that both ranks capture into graphs are for copy engines, too.", kSwitchWords},
+     "1: copies messages that both ranks capture into graphs by copy engines, too.", kSwitchWords},
     {"NCCLTUNE_SENDRECV_STATS",
      "path",
      "",
-     "Where a process says at its end how its messages went, by lines added to the file; - is "
-     "standard error. Not set: nowhere.",
+     "At its end a process appends its message counts to this file; - is standard error. Not set: "
+     "they are not written.",
      {}},
     {"NCCLTUNE_SENDRECV_SIGNAL", "none|USR1|USR2", "none",
-     "A signal at which the same is said at once, to NCCLTUNE_SENDRECV_STATS or standard error, "
-     "unless the program handles it.",
+     "On this signal the process writes the same counts, to standard error if no file is set, "
+     "unless the program handles the signal.",
      kSignalWords},
 }};
 

@@ -14,7 +14,7 @@ namespace nccltune {
 
 using Words = std::span<const std::string_view>;
 
-Words CollectiveNames();  // indexed by abi::Collective
+Words CollectiveNames();  // indexed by abi::TunedCollective
 Words AlgorithmNames();   // indexed by abi::Algorithm
 Words ProtocolNames();    // indexed by abi::Protocol
 

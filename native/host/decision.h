@@ -30,7 +30,7 @@ struct Failure {
 };
 
 struct DecisionRequest {
-  abi::Collective collective = abi::kAllReduce;
+  abi::TunedCollective collective = abi::kAllReduce;
   // As the tuner counts them: the sum over all ranks for all-gather and reduce-scatter.
   size_t bytes = 0;
   int pipe_ops = 1;

@@ -56,7 +56,7 @@ std::string ParseDecide(const Value& value, const NcclRules& rules, Command* com
   if (!problem.empty()) return problem;
   const std::optional<int> number = CollectiveByName(collective);
   if (!number) return "'" + collective + "' is no collective that a tuner is asked about";
-  request.collective = static_cast<abi::Collective>(*number);
+  request.collective = static_cast<abi::TunedCollective>(*number);
   request.bytes = static_cast<size_t>(bytes);
   request.pipe_ops = static_cast<int>(pipe_ops);
   request.chunk_bytes = static_cast<size_t>(chunk_bytes);

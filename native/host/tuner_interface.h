@@ -28,7 +28,7 @@ struct InitCall {
 };
 
 struct CollInfoCall {
-  abi::Collective collective = abi::kAllReduce;
+  abi::TunedCollective collective = abi::kAllReduce;
   size_t bytes = 0;
   int pipe_ops = 1;
   bool registered = false;
@@ -44,7 +44,7 @@ struct CollInfoCall {
 };
 
 struct ChunkCall {
-  abi::Collective collective = abi::kAllReduce;
+  abi::TunedCollective collective = abi::kAllReduce;
   size_t bytes = 0;
   Combination combination;
   int channels = 1;

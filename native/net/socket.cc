@@ -108,8 +108,8 @@ bool ClosingSocket::Step() {
     moved = ReadSome(socket_.fd(), {&part, 1});
   } while (moved.bytes > 0);
   int on_its_way = 0;
-  const bool told = ioctl(socket_.fd(), SIOCOUTQ, &on_its_way) == 0;
-  return !moved.would_block() || !told || on_its_way == 0;
+  const bool is_known = ioctl(socket_.fd(), SIOCOUTQ, &on_its_way) == 0;
+  return !moved.would_block() || !is_known || on_its_way == 0;
 }
 
 std::optional<PathFacts> ReadPathFacts(int fd) {

@@ -5,19 +5,19 @@
 // docs/design/sendrecv.md ("Push, pull, native, staged").
 //
 // These functions decide about a message, in this order:
-//   EligibilityOf (eligibility.h)     may a copy engine carry it at all? If not, NCCL gets the call
-//   LocalRoute (message_routes.h)     can the peer reach this rank's memory? Sets `can_copy`
-//   LaneEnd::PassGate (lane.h)        does it get a slot? If not, NCCL carries it on both sides
-//   DecideFirst                       push, pull, fetch, buffer or NCCL; on the first side
-//   ChooseSendMethod                  is a push direct or from staging memory?
-//   LaneEnd::Capture, AcceptCapture   is a captured message copied when the graphs run?
-//   MakePlan (plan.h)                 the streams and the order of the copies
+//   EligibilityOf (eligibility.h)      may a copy engine carry it at all? If not, NCCL carries it
+//   LocalRoute (message_routes.h)      can the peer reach this rank's memory? Sets `can_copy`
+//   LaneEnd::PassGate (message_lane.h) does it get a slot? If not, NCCL carries it on both sides
+//   DecideFirst                        push, pull, fetch, buffer or NCCL; on the first side
+//   ChooseSendMethod                   is a push direct or from staging memory?
+//   LaneEnd::Capture, AcceptCapture    is a captured message copied when the graphs run?
+//   MakePlan (plan.h)                  the streams and the order of the copies
 #ifndef NCCLTUNE_SENDRECV_DECISION_H_
 #define NCCLTUNE_SENDRECV_DECISION_H_
 
 #include <cstdint>
 
-#include "sendrecv/lane.h"
+#include "sendrecv/message_lane.h"
 
 namespace nccltune::sendrecv {
 

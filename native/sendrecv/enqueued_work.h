@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "sendrecv/cuda_driver.h"
-#include "sendrecv/lane.h"
+#include "sendrecv/message_lane.h"
 
 namespace nccltune::sendrecv {
 

@@ -15,7 +15,7 @@
 
 #include "sendrecv/decision.h"
 #include "sendrecv/driver.h"
-#include "sendrecv/lane.h"
+#include "sendrecv/message_lane.h"
 #include "sendrecv/plan.h"
 #include "sendrecv/staging.h"
 #include "sendrecv/vccl/vccl.h"

@@ -546,11 +546,11 @@ void WaitAtExit() {
   if (getpid() == g_process) WaitForReceivers();
 }
 
-SendRecvOptions ReadOptions(Mode mode) {
+SendRecvOptions ReadOptions(InterposeMode mode) {
   std::vector<std::string> problems;
   SendRecvOptions options;
-  options.dry_run = mode == Mode::kDryRun;
-  options.verify = mode == Mode::kVerify;
+  options.dry_run = mode == InterposeMode::kDryRun;
+  options.verify = mode == InterposeMode::kVerify;
   options.from = ReadNumber(SettingId::kSendrecvFrom, &problems).value_or(options.from);
   options.policy.eager_limit =
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
@@ -566,7 +566,7 @@ SendRecvOptions ReadOptions(Mode mode) {
 
 }  // namespace
 
-std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
+std::unique_ptr<Interceptor> NewInterceptor(InterposeMode mode, const Native& native) {
   auto made = std::make_unique<SendRecv>(ReadOptions(mode), native);
   if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit([] { LogCounts(""); });
   g_process = getpid();

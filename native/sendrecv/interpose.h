@@ -15,7 +15,7 @@
 namespace nccltune::sendrecv {
 
 // The value of NCCLTUNE_SENDRECV. With 0 no interceptor is created.
-enum class Mode { kOn, kVerify, kDryRun };
+enum class InterposeMode { kOn, kVerify, kDryRun };
 
 // The real NCCL's functions; null: that NCCL lacks it. Any thread may call them. Calls that NCCL
 // makes to itself meanwhile are not intercepted.
@@ -111,7 +111,7 @@ class Interceptor {
 // Creates the interceptor; defined by the library that links the shell. Called once in a process,
 // at its first NCCL call, while all other threads wait. So it must be fast. Null: all calls go
 // straight to NCCL. `native` lives as long as the interceptor.
-std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native);
+std::unique_ptr<Interceptor> NewInterceptor(InterposeMode mode, const Native& native);
 
 }  // namespace nccltune::sendrecv
 

@@ -31,10 +31,10 @@ bool InfoIsWanted() {
 void Warn(const std::string& text) {
   // Never destroyed: other threads may log while the process ends.
   static std::mutex& mutex = *new std::mutex;
-  static std::set<std::string>& said = *new std::set<std::string>;
+  static std::set<std::string>& logged = *new std::set<std::string>;
   {
     const std::scoped_lock lock(mutex);
-    if (!said.insert(text).second) return;
+    if (!logged.insert(text).second) return;
   }
   Write("WARN", text);
 }

@@ -41,7 +41,7 @@ class MappedChunks {
   bool IsSupported() const;
 
   // Returns the chunk at an address of GPU memory. Returns nothing for other memory, or if the
-  // driver cannot tell.
+  // driver does not report it.
   std::optional<MappedChunk> Find(DeviceAddress address) const;
   // Returns whether the chunk was created for sharing by file descriptor.
   bool IsShareable(const MappedChunk& chunk) const;

@@ -13,6 +13,7 @@
 namespace nccltune::sendrecv::nccl {
 
 using abi::Result;                           // ncclResult_t
+using abi::UniqueId;                         // ncclUniqueId
 inline constexpr auto kTimeout = Result{8};  // ncclTimeout, since 2.32
 
 using Comm = struct OpaqueComm*;       // ncclComm_t
@@ -24,11 +25,6 @@ using Window = struct OpaqueWindow*;   // ncclWindow_t
 enum RedOp : int {};
 // The rank of a root or of a peer: an int in NCCL's header.
 enum RankArgument : int {};
-
-// ncclUniqueId, passed by value: on the stack on x86-64, by reference on aarch64.
-struct UniqueId {
-  char internal[128];
-};
 
 // ncclDataType_t.
 enum DataType : int {
@@ -105,7 +101,6 @@ struct WaitSignalDesc {
 inline constexpr int kNoColor = -1;     // NCCL_SPLIT_NOCOLOR
 inline constexpr int kShrinkAbort = 1;  // NCCL_SHRINK_ABORT
 
-static_assert(sizeof(UniqueId) == 128 && alignof(UniqueId) == 1);
 static_assert(sizeof(DataType) == 4 && sizeof(Result) == 4);
 static_assert(sizeof(RedOp) == 4 && sizeof(RankArgument) == 4 && sizeof(WaitSignalDesc) == 16);
 static_assert(offsetof(CollConfig, extensions) == 16 && offsetof(CollConfig, algorithms) == 40);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "sendrecv/driver.h"
-#include "sendrecv/lane.h"
+#include "sendrecv/message_lane.h"
 #include "sendrecv/operation.h"
 #include "sendrecv/staging.h"
 #include "sendrecv/vccl/vccl.h"

@@ -69,8 +69,8 @@ void RealNccl::Search(const std::string& named) {
     }
     if (Take(library)) return;
     error_ = std::string(kVariable) + "=" + Quoted(named) +
-             (library.FindAddress(kAnyNccl) == nullptr ? " is no NCCL"
-                                                       : " is nccltune's library, not an NCCL");
+             (library.FindAddress(kAnyNccl) == nullptr ? " is not NCCL"
+                                                       : " is nccltune's library, not NCCL");
     library.Keep();
     return;
   }
@@ -91,9 +91,9 @@ void RealNccl::Search(const std::string& named) {
     SharedLibrary library = SharedLibrary::Open(path, &why, true);
     if (Take(library)) return;
   }
-  error_ = "no NCCL was found: none is behind " + ours +
-           " or loaded, and no other libnccl.so.2 in " + searched.folders + "; " + kVariable +
-           " names the one to use";
+  error_ = "no NCCL was found: none is loaded besides " + ours +
+           ", and no other libnccl.so.2 is in " + searched.folders + "; set " + kVariable +
+           " to its path";
 }
 
 bool RealNccl::Take(SharedLibrary& library) {

@@ -21,7 +21,7 @@
 #include "sendrecv/cuda_driver.h"
 #include "sendrecv/gate.h"
 #include "sendrecv/identity.h"
-#include "sendrecv/lane.h"
+#include "sendrecv/message_lane.h"
 #include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {

@@ -45,9 +45,9 @@ thread_local bool t_found = false;
 // At this point NCCL's logger is not available.
 void Log(const std::string& text) { dprintf(STDERR_FILENO, "nccltune: %s\n", text.c_str()); }
 
-Mode ModeOf(std::string_view word) {
-  if (word == "verify") return Mode::kVerify;
-  return word == "dry-run" ? Mode::kDryRun : Mode::kOn;
+InterposeMode ModeOf(std::string_view word) {
+  if (word == "verify") return InterposeMode::kVerify;
+  return word == "dry-run" ? InterposeMode::kDryRun : InterposeMode::kOn;
 }
 
 // Returns NCCL's own functions, replaced by the interceptor's where it handles them.

@@ -33,7 +33,7 @@ abi::Result Init(void** context, uint64_t /*communicator_id*/, size_t ranks, siz
 }
 
 // v2: no cost table, and registered buffers are not known.
-abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes,
+abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t bytes,
                         int collnet_support, int nvls_support, int pipe_ops, int* algorithm,
                         int* protocol, int* channels) {
   const Call call = {collective, bytes, pipe_ops, kAny};
@@ -42,14 +42,14 @@ abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes,
 }
 
 // v3 (NCCL 2.22): registered buffers are not known.
-abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes, int pipe_ops,
+abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t bytes, int pipe_ops,
                         float** cost_table, int algorithms, int protocols, int* channels) {
   const Call call = {collective, bytes, pipe_ops, kAny};
   return DecideFromTable(context, call, cost_table, algorithms, protocols, channels);
 }
 
 // Since v4 (NCCL 2.24).
-abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes, int pipe_ops,
+abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t bytes, int pipe_ops,
                         float** cost_table, int algorithms, int protocols, int registered_buffers,
                         int* channels) {
   const Call call = {collective, bytes, pipe_ops, registered_buffers};
@@ -58,8 +58,8 @@ abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes,
 
 // Since v6 (NCCL 2.30). `bytes` is the size of one channel's share, not of the call: see
 // granted_chunks.h.
-abi::Result GetChunkSize(void* context, abi::Collective collective, size_t /*bytes*/, int algorithm,
-                         int protocol, int /*channels*/, size_t* chunk_bytes) {
+abi::Result GetChunkSize(void* context, abi::TunedCollective collective, size_t /*bytes*/,
+                         int algorithm, int protocol, int /*channels*/, size_t* chunk_bytes) {
   return DecideChunkSize(context, collective, algorithm, protocol, chunk_bytes);
 }
 

@@ -47,8 +47,8 @@ abi::Result DecideDirectly(void* context, const Call& call, int collnet_support,
   return abi::kSuccess;
 }
 
-abi::Result DecideChunkSize(void* context, abi::Collective collective, int algorithm, int protocol,
-                            size_t* chunk_bytes) noexcept {
+abi::Result DecideChunkSize(void* context, abi::TunedCollective collective, int algorithm,
+                            int protocol, size_t* chunk_bytes) noexcept {
   if (context == nullptr || chunk_bytes == nullptr) return abi::kSuccess;
   DecideChunk(*static_cast<const TunerContext*>(context), collective, algorithm, protocol,
               chunk_bytes);

@@ -30,8 +30,8 @@ abi::Result DecideDirectly(void* context, const Call& call, int collnet_support,
                            int* algorithm, int* protocol, int* channels) noexcept;
 
 // Since v6. Decides the chunk size of one channel.
-abi::Result DecideChunkSize(void* context, abi::Collective collective, int algorithm, int protocol,
-                            size_t* chunk_bytes) noexcept;
+abi::Result DecideChunkSize(void* context, abi::TunedCollective collective, int algorithm,
+                            int protocol, size_t* chunk_bytes) noexcept;
 
 }  // namespace nccltune::tuner
 

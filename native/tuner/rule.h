@@ -24,7 +24,7 @@ struct Rule {
   int32_t pipe_ops = kAny;
   uint32_t chunk_bytes = 0;  // 0: NCCL's choice
   int8_t registered = kAny;
-  uint8_t collective = 0;  // abi::Collective
+  uint8_t collective = 0;  // abi::TunedCollective
   uint8_t algorithm = 0;   // abi::Algorithm
   uint8_t protocol = 0;    // abi::Protocol
   uint8_t channels = 0;    // 0: NCCL's choice

@@ -12,14 +12,14 @@ bool Matches(int32_t wanted, size_t actual) {
 
 }  // namespace
 
-RuleSet::RuleSet(const std::vector<Rule>& rules, Scale scale, bool tells_registered) {
+RuleSet::RuleSet(const std::vector<Rule>& rules, Scale scale, bool passes_registered) {
   std::array<std::vector<Rule>, abi::kNumCollectives> applying;
   counts_.total = rules.size();
   for (const Rule& rule : rules) {
     if (!Matches(rule.nodes, scale.nodes) || !Matches(rule.ranks, scale.ranks)) {
       ++counts_.other_scale;
-    } else if (rule.registered != kAny && !tells_registered) {
-      ++counts_.untold;
+    } else if (rule.registered != kAny && !passes_registered) {
+      ++counts_.unknown_registration;
     } else {
       applying[rule.collective].push_back(rule);
     }

@@ -25,7 +25,7 @@ struct RuleCounts {
   size_t applied = 0;
   size_t other_scale = 0;  // for another number of nodes or ranks
   // has a condition on registered buffers, which this interface version does not pass
-  size_t untold = 0;
+  size_t unknown_registration = 0;
   size_t shadowed = 0;       // covered completely by earlier rows with the same condition and pair
   size_t with_channels = 0;  // among the applied rules
   size_t with_chunk = 0;     // among the applied rules
@@ -35,8 +35,8 @@ class RuleSet {
  public:
   RuleSet() = default;
 
-  // `tells_registered`: whether the interface version passes registered buffers (v4 and newer).
-  RuleSet(const std::vector<Rule>& rules, Scale scale, bool tells_registered);
+  // `passes_registered`: whether the interface version passes registered buffers (v4 and newer).
+  RuleSet(const std::vector<Rule>& rules, Scale scale, bool passes_registered);
 
   const RuleCounts& counts() const { return counts_; }
 

@@ -33,7 +33,7 @@ PluginSettings ReadSettings(const Warnings& warnings) {
   }
   settings.strict = ReadWord(SettingId::kStrict, &problems) == "1";
   settings.stale_off = ReadWord(SettingId::kStale, &problems) == "off";
-  for (const std::string& problem : problems) warnings.Say(problem);
+  for (const std::string& problem : problems) warnings.LogOnce(problem);
   return settings;
 }
 
@@ -41,14 +41,14 @@ std::string Count(size_t count, std::string_view one, std::string_view many) {
   return std::to_string(count) + " " + std::string(count == 1 ? one : many);
 }
 
-void SayProblems(const TunerConfig& config, const std::string& path, const Warnings& warnings) {
+void LogProblems(const TunerConfig& config, const std::string& path, const Warnings& warnings) {
   for (const Problem& problem : config.problems) {
-    warnings.Say(path + ":" + std::to_string(problem.line) + ": " + problem.text);
+    warnings.LogOnce(path + ":" + std::to_string(problem.line) + ": " + problem.text);
   }
-  const size_t unsaid = config.bad_lines + config.notes - config.problems.size();
-  if (unsaid > 0) {
-    warnings.Say(path + ": " + Count(unsaid, "more line", "more lines") + " like these (content " +
-                 Hex64(config.content_hash) + ")");
+  const size_t unlogged = config.bad_lines + config.notes - config.problems.size();
+  if (unlogged > 0) {
+    warnings.LogOnce(path + ": " + Count(unlogged, "more line", "more lines") +
+                     " like these (content " + Hex64(config.content_hash) + ")");
   }
 }
 
@@ -70,16 +70,16 @@ Verdict Judge(const TunerConfig& config, const PluginSettings& settings,
   Verdict verdict;
   verdict.strict = settings.strict && config.bad_lines > 0;
   if (verdict.strict) {
-    warnings.Say(settings.path + ": " + Count(config.bad_lines, "bad line", "bad lines") +
-                 " and NCCLTUNE_STRICT=1: no rule is used");
+    warnings.LogOnce(settings.path + ": " + Count(config.bad_lines, "bad line", "bad lines") +
+                     " and NCCLTUNE_STRICT=1: no rule is used");
   }
   const std::vector<std::string> reasons = StaleReasons(config.header, running);
   if (!reasons.empty() && !config.rules.empty()) {
     verdict.stale = settings.stale_off;
-    warnings.Say(settings.path + ": stale rules, measured on " + Joined(reasons) +
-                 (settings.stale_off ? "; NCCLTUNE_STALE=off: no rule is used"
-                                     : "; they are used all the same, NCCLTUNE_STALE=off ends "
-                                       "that; best measure again"));
+    warnings.LogOnce(settings.path + ": stale rules, measured on " + Joined(reasons) +
+                     (settings.stale_off ? "; NCCLTUNE_STALE=off: no rule is used"
+                                         : "; they are used anyway; measure again, or disable them "
+                                           "with NCCLTUNE_STALE=off"));
   }
   return verdict;
 }
@@ -97,8 +97,9 @@ std::string Dropped(const TunerConfig& config, const RuleCounts& counts, const V
   if (verdict.stale) return "all as stale by NCCLTUNE_STALE=off, " + bad_lines;
   std::string dropped = std::to_string(counts.other_scale) + " other scale, " +
                         std::to_string(counts.shadowed) + " shadowed, ";
-  if (counts.untold > 0) {
-    dropped += std::to_string(counts.untold) + " on registered buffers (told since v4), ";
+  if (counts.unknown_registration > 0) {
+    dropped +=
+        std::to_string(counts.unknown_registration) + " on registered buffers (passed since v4), ";
   }
   return dropped + bad_lines;
 }
@@ -122,7 +123,8 @@ std::string Summary(const StartArguments& arguments, const PluginSettings& setti
   }
   if (communicator.filtered && counts.applied > 0) {
     line +=
-        "; no rule is used: NCCL_ALGO or NCCL_PROTO is set and v2 does not tell what they leave";
+        "; no rule is used: NCCL_ALGO or NCCL_PROTO is set, and interface v2 does not report which "
+        "choices they leave";
   }
   return line;
 }
@@ -152,19 +154,19 @@ std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments)
   std::string content;
   std::string error;
   if (!ReadFile(settings.path, kLargestConfigBytes, &content, &error)) {
-    warnings.Say(std::string(settings.path_source) + "=" + Printable(settings.path, 300) + ": " +
-                 error + ": no rules, NCCL decides everything");
+    warnings.LogOnce(std::string(settings.path_source) + "=" + Printable(settings.path, 300) +
+                     ": " + error + ": no rules, NCCL decides everything");
     log.Info("no rules, " + Printable(settings.path, 300) + " cannot be read; " +
              AboutThisProcess(arguments, running));
     return communicator;
   }
   const TunerConfig config = ParseConfig(content);
-  SayProblems(config, Printable(settings.path, 300), warnings);
+  LogProblems(config, Printable(settings.path, 300), warnings);
   const Verdict verdict = Judge(config, settings, running, warnings);
   communicator->measured_here = MeasuredHere(config.header, running);
   if (!verdict.dropped()) {
     communicator->rules = RuleSet(config.rules, arguments.scale,
-                                  /*tells_registered=*/arguments.interface_version >= 4);
+                                  /*passes_registered=*/arguments.interface_version >= 4);
   }
   log.Info(Summary(arguments, settings, running, config, verdict, *communicator));
   return communicator;

@@ -13,7 +13,7 @@ namespace nccltune::tuner {
 namespace {
 
 // Hashes of the warnings that were logged. When full, the oldest is dropped.
-struct Said {
+struct LoggedWarnings {
   std::mutex mutex;
   std::array<uint64_t, 256> hashes{};
   size_t next = 0;
@@ -25,18 +25,18 @@ struct Said {
     return true;
   }
 };
-constinit Said said;
+constinit LoggedWarnings logged;
 
 }  // namespace
 
-void Warnings::Say(std::string_view text) const {
-  if (!log_.silent() && said.Add(ContentHash(text))) log_.Warn(text);
+void Warnings::LogOnce(std::string_view text) const {
+  if (!log_.silent() && logged.Add(ContentHash(text))) log_.Warn(text);
 }
 
 void ForgetWarnings() {
-  const std::lock_guard<std::mutex> lock(said.mutex);
-  said.hashes.fill(0);
-  said.next = 0;
+  const std::lock_guard<std::mutex> lock(logged.mutex);
+  logged.hashes.fill(0);
+  logged.next = 0;
 }
 
 }  // namespace nccltune::tuner

@@ -14,7 +14,7 @@ class Warnings {
  public:
   explicit Warnings(const Log& log) : log_(log) {}
 
-  void Say(std::string_view text) const;
+  void LogOnce(std::string_view text) const;
 
  private:
   const Log& log_;

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PROSE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples", "src", "native")
 PROSE += ("tests", "benchmarks", "packaging")
 SKIPPED = ("benchmarks/results", "tests/data")  # records of measurements, and foreign files
-NAMED = ("src", "native")
+NAMED = ("src", "native", "tests/native")
 Complaint = tuple[str, int, str]
 
 

@@ -10,10 +10,10 @@ namespace nccltune {
 
 struct ProgramOutput {
   std::string text;
-  int status = -1;  // as pclose has it
+  int status = -1;  // as pclose returns it
 };
 
-// What a shell's line writes to its standard output.
+// Runs a shell command. Returns its standard output and its status.
 inline ProgramOutput RunLine(const std::string& line) {
   ProgramOutput output;
   FILE* const pipe = popen(line.c_str(), "r");
@@ -26,7 +26,8 @@ inline ProgramOutput RunLine(const std::string& line) {
   return output;
 }
 
-// Its standard error, too, and its status behind where that is not 0.
+// Runs a shell command. Returns its standard output and standard error, and as a last line its
+// status if that is not 0.
 inline std::string AllOutputOf(const std::string& line) {
   ProgramOutput output = RunLine(line + " 2>&1");
   if (output.status != 0) output.text += "status " + std::to_string(output.status) + "\n";

@@ -48,7 +48,7 @@ std::optional<OpenError> FindOpenError(const std::vector<Introduction>& all) {
       return OpenError{OpenError::Kind::kBadInput,
                        "rank 0 has NCCL " + all.front().nccl_version + " and rank " +
                            std::to_string(rank) + " NCCL " + one.nccl_version,
-                       "--nccl PATH names the same library everywhere", rank};
+                       "pass the same library to all processes with --nccl PATH", rank};
     }
     for (const std::string& id : one.gpu_ids) {
       const auto [place, is_new] = rank_of.emplace(id, rank);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "abi/nccl_types.h"
 #include "abi/tuner_types.h"
 #include "common/cuda_api.h"
 
@@ -17,11 +18,7 @@ using Result = int;
 
 using Comm = struct CommRecord*;
 
-// Passed by value.
-struct UniqueId {
-  char bytes[128];
-};
-static_assert(sizeof(UniqueId) == 128);
+using abi::UniqueId;
 
 // ncclDataType_t has the numbers of bench::Dtype. ncclRedOp_t is 0 to 4, or a number made by
 // ncclRedOpCreatePreMulSum.

@@ -181,11 +181,11 @@ Failure NcclBackend::ConnectTraffic(const Limit& limit) {
     failure = body_->nccl->Check((*body_->nccl)->ncclGetUniqueId(&id), "make an id", 0, nullptr);
   }
   if (Failure agreed = ShareFirstError(exchange_, failure)) return agreed;
-  std::string bytes(id.bytes, sizeof id.bytes);
-  if (!exchange_->Broadcast(&bytes, first) || bytes.size() != sizeof id.bytes) {
+  std::string bytes(id.internal, sizeof id.internal);
+  if (!exchange_->Broadcast(&bytes, first) || bytes.size() != sizeof id.internal) {
     return RunEndedError();
   }
-  std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
+  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
   const auto connect = [id](Gpu& gpu, size_t) { return gpu.traffic().Connect(id); };
   return OnAll(connect, limit, "making a communicator for traffic");
 }

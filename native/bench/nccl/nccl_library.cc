@@ -11,7 +11,7 @@ namespace {
 
 constexpr NcclVersion kOldest = {2, 21, 0};
 constexpr const char* kSystemName = "libnccl.so.2";
-constexpr const char* kHint = "--nccl PATH names another libnccl.so.2";
+constexpr const char* kHint = "pass another libnccl.so.2 with --nccl PATH";
 
 // Looks up all functions. Returns the name of the first missing one, or null if all exist.
 const char* FindAll(const SharedLibrary& library, nccl::Functions* f) {
@@ -49,7 +49,7 @@ SharedLibrary OpenBest(const std::string& path, const char** from, OpenError* er
     *error = {
         OpenError::Kind::kCannotRun,
         "no NCCL: the active python3 has no PyTorch with one, and the system has none: " + reason,
-        "--nccl PATH names a libnccl.so.2, such as that of the package nvidia-nccl-cu13"};
+        "pass a libnccl.so.2 with --nccl PATH, such as that of the package nvidia-nccl-cu13"};
   }
   return library;
 }
@@ -73,9 +73,9 @@ bool NcclLibrary::TakeFunctions(const SharedLibrary& library, OpenError* error) 
   const char* const missing = FindAll(library, &functions_);
   int code = 0;
   // Check the version first: for an old library it is a clearer error than a missing function.
-  const bool tells =
+  const bool reports =
       functions_.ncclGetVersion != nullptr && functions_.ncclGetVersion(&code) == abi::kSuccess;
-  const std::optional<NcclVersion> version = tells ? NcclVersionFromCode(code) : std::nullopt;
+  const std::optional<NcclVersion> version = reports ? NcclVersionFromCode(code) : std::nullopt;
   if (!version) {
     *error = {kind, path_ + " is not NCCL: it reports no version", kHint};
     return false;
@@ -90,7 +90,7 @@ bool NcclLibrary::TakeFunctions(const SharedLibrary& library, OpenError* error) 
   }
   if (missing != nullptr) {
     *error = {kind,
-              path_ + " says that it is NCCL " + ToString(version_) + " and has no " + missing,
+              path_ + " reports NCCL " + ToString(version_) + " but lacks the function " + missing,
               kHint};
     return false;
   }

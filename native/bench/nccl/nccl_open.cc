@@ -100,7 +100,8 @@ std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
   std::string reason;
   if (TunerControl::Open(options_.tuner_path, &reason) == nullptr) {
     return OpenError{OpenError::Kind::kBadInput, options_.tuner_path + " " + reason,
-                     "--tuner names this version's libnccl-tuner-nccltune.so", world.first_rank()};
+                     "pass this version's libnccl-tuner-nccltune.so with --tuner",
+                     world.first_rank()};
   }
   setenv("NCCL_TUNER_PLUGIN", options_.tuner_path.c_str(), 1);
   CallProbe::Announce();
@@ -148,19 +149,18 @@ Introduction NcclBackend::IntroductionOf(std::optional<OpenError> error) const {
 
 std::optional<OpenError> NcclBackend::Connect(const World& world) {
   constexpr const char* kHint =
-      "NCCL says more with NCCL_DEBUG=INFO; on hosts with several networks NCCL_SOCKET_IFNAME "
-      "names "
-      "the one to use";
+      "set NCCL_DEBUG=INFO for details; on hosts with several networks select one with "
+      "NCCL_SOCKET_IFNAME";
   nccl::UniqueId id{};
   Failure failure;
   if (world.process == 0) {
     failure = body_->nccl->Check((*body_->nccl)->ncclGetUniqueId(&id), "make an id", 0, nullptr);
   }
   if (auto error = ShareFirstError(exchange_, failure)) return FromStep(*error, kHint);
-  std::string bytes(id.bytes, sizeof id.bytes);
+  std::string bytes(id.internal, sizeof id.internal);
   if (!exchange_->Broadcast(&bytes, world.process == 0)) return FromStep(RunEndedError(), "");
-  if (bytes.size() != sizeof id.bytes) return FromStep(RunEndedError(), "");
-  std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
+  if (bytes.size() != sizeof id.internal) return FromStep(RunEndedError(), "");
+  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
   const auto task = [id](Gpu& gpu, size_t) -> Failure {
     if (auto error = gpu.Open()) return error;
     return gpu.Connect(id);
@@ -186,7 +186,7 @@ std::optional<OpenError> NcclBackend::ProveTuner() {
   }
   if (auto error = ShareFirstError(exchange_, failure)) {
     return FromStep(*error,
-                    "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING shows what it did");
+                    "set NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING to see the reason");
   }
   body_->observer.emplace(*body_->control);
   const auto task = [body = body_](Gpu& gpu, size_t) -> Failure {

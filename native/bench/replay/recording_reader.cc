@@ -199,8 +199,8 @@ class RecordingReader {
     }
     recording_->scale_ = found->first;
     if (found->first.nodes == 0 || found->first.ranks == 0) {
-      Fail(study_, "does not say on how many nodes and ranks it was recorded",
-           "platform.json should hold nodes and gpus");
+      Fail(study_, "does not state the number of nodes and ranks",
+           "add nodes and gpus to platform.json");
       return false;
     }
     for (auto& [kind, series] : found->second) {

@@ -86,7 +86,7 @@ ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
     return running;
   }
   host::DecisionRequest request;
-  request.collective = static_cast<abi::Collective>(step.collective);
+  request.collective = static_cast<abi::TunedCollective>(step.collective);
   request.bytes = step.bytes;
   request.registered = step.registered;
   request.costs = std::vector<std::pair<host::Combination, float>>();

@@ -43,8 +43,7 @@ std::optional<OpenError> ReplayBackend::OpenAlone(const World& world, BackendInf
   const std::optional<NcclVersion> version =
       options_.nccl_version ? options_.nccl_version : recording_->nccl_version();
   if (!version) {
-    return bad(options_.study + " does not say which NCCL it was recorded with",
-               "name one with --nccl-version");
+    return bad(options_.study + " does not state its NCCL version", "pass it with --nccl-version");
   }
   host_options.nccl = *version;
   const RecordedScale scale = recording_->scale();
@@ -64,7 +63,7 @@ std::optional<OpenError> ReplayBackend::OpenAlone(const World& world, BackendInf
   }
   if (host_ == nullptr) {
     return OpenError{OpenError::Kind::kCannotRun, options_.tuner_path + ": " + error,
-                     "--tuner names nccltune's plugin, libnccl-tuner-nccltune.so", -1};
+                     "pass nccltune's plugin, libnccl-tuner-nccltune.so, with --tuner", -1};
   }
   info->nccl_version = ToString(*version);
   Describe(world, report, info);

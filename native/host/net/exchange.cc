@@ -27,7 +27,7 @@ double CpuSeconds(int who) {
 double Seconds(int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
 bool Checks(const NetCheckOptions& options) {
-  return options.check || options.mode == Mode::kTransfer;
+  return options.check || options.mode == NetCheckMode::kTransfer;
 }
 
 // Returns the largest window whose buffers fit in the memory limit.
@@ -109,17 +109,17 @@ MessageExchange::MessageExchange(HostProcess* process, PluginEndpoint* endpoint)
 }
 
 void MessageExchange::Register() {
-  if (options_.mode == Mode::kIdle) return;
+  if (options_.mode == NetCheckMode::kIdle) return;
   for (const auto& end : ends_) end->Register();
 }
 
 void MessageExchange::Deregister() {
-  if (options_.mode == Mode::kIdle) return;
+  if (options_.mode == NetCheckMode::kIdle) return;
   for (const auto& end : ends_) end->Deregister();
 }
 
 bool MessageExchange::CheckGuards() {
-  if (options_.mode == Mode::kIdle) return true;
+  if (options_.mode == NetCheckMode::kIdle) return true;
   return std::all_of(ends_.begin(), ends_.end(),
                      [](const auto& end) { return end->CheckGuards(); });
 }
@@ -179,13 +179,13 @@ bool MessageExchange::Pass(const std::vector<MessageEnd*>& ends) {
 
 void MessageExchange::Progress() {
   switch (options_.mode) {
-    case Mode::kTransfer:
+    case NetCheckMode::kTransfer:
       return Transfer();
-    case Mode::kPingPong:
+    case NetCheckMode::kPingPong:
       return PingPong();
-    case Mode::kThroughput:
+    case NetCheckMode::kThroughput:
       return Throughput();
-    case Mode::kIdle:
+    case NetCheckMode::kIdle:
       return Idle();
   }
 }

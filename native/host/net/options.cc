@@ -150,8 +150,9 @@ std::string ReadMembers(std::string_view text, std::vector<int>* members) {
   }
 }
 
-std::string ReadMode(std::string_view name, Mode* mode, bool* has_mode) {
-  for (const Mode each : {Mode::kTransfer, Mode::kPingPong, Mode::kThroughput, Mode::kIdle}) {
+std::string ReadMode(std::string_view name, NetCheckMode* mode, bool* has_mode) {
+  for (const NetCheckMode each : {NetCheckMode::kTransfer, NetCheckMode::kPingPong,
+                                  NetCheckMode::kThroughput, NetCheckMode::kIdle}) {
     if (name != ModeName(each)) continue;
     if (std::exchange(*has_mode, true)) return "two modes are given";
     *mode = each;
@@ -227,29 +228,30 @@ std::string Complete(NetCheckOptions& options, bool has_mode) {
   if (loses_peer && !options.fork && !IsPath(options.rendezvous)) {
     return "--kill-after and --stop-after need --fork, or a path to meet at";
   }
-  if (loses_peer && options.mode != Mode::kThroughput && options.mode != Mode::kTransfer) {
+  if (loses_peer && options.mode != NetCheckMode::kThroughput &&
+      options.mode != NetCheckMode::kTransfer) {
     return "--kill-after and --stop-after work only with transfer and throughput";
   }
   if (options.continue_after_ms >= 0 && options.stop_after_ms < 0) {
     return "--continue-after needs --stop-after";
   }
-  if (options.close_in_flight && (options.mode != Mode::kTransfer || loses_peer)) {
+  if (options.close_in_flight && (options.mode != NetCheckMode::kTransfer || loses_peer)) {
     return "--close-in-flight works only with transfer, without --kill-after and --stop-after";
   }
-  if (options.mode == Mode::kPingPong) {
+  if (options.mode == NetCheckMode::kPingPong) {
     options.both = true;
     if (options.sizes.range) return "--sizes: pingpong takes a list";
   }
-  if (options.mode == Mode::kThroughput) {
+  if (options.mode == NetCheckMode::kThroughput) {
     if (!options.sizes.list.empty()) return "--sizes: throughput takes --slice";
     options.sizes_text = std::to_string(options.slice);
     options.sizes.list = {options.slice};
   }
   if (options.sizes.list.empty()) {
-    options.sizes_text = options.mode == Mode::kPingPong ? "8,1K,64K" : "0-1M";
+    options.sizes_text = options.mode == NetCheckMode::kPingPong ? "8,1K,64K" : "0-1M";
     ParseSizes(options.sizes_text, &options.sizes);
   }
-  if (options.mode == Mode::kPingPong) {
+  if (options.mode == NetCheckMode::kPingPong) {
     options.sizes.repeat = options.messages + WarmUpTrips(options);
   }
   return {};
@@ -259,7 +261,7 @@ std::string Complete(NetCheckOptions& options, bool has_mode) {
 
 bool IsPath(std::string_view rendezvous) { return rendezvous.find('/') != std::string_view::npos; }
 
-std::string_view ModeName(Mode mode) {
+std::string_view ModeName(NetCheckMode mode) {
   static constexpr std::array<std::string_view, 4> kNames = {"transfer", "pingpong", "throughput",
                                                              "idle"};
   return kNames[static_cast<size_t>(mode)];

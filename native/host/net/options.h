@@ -12,10 +12,10 @@
 
 namespace nccltune::host::net {
 
-enum class Mode { kTransfer, kPingPong, kThroughput, kIdle };
+enum class NetCheckMode { kTransfer, kPingPong, kThroughput, kIdle };
 
 struct NetCheckOptions {
-  Mode mode = Mode::kTransfer;
+  NetCheckMode mode = NetCheckMode::kTransfer;
   bool help = false;
   bool list_symbols = false;
 
@@ -70,7 +70,7 @@ inline uint64_t WarmUpTrips(const NetCheckOptions& options) { return 10 + option
 // Whether the rendezvous is a path of a Unix socket.
 bool IsPath(std::string_view rendezvous);
 
-std::string_view ModeName(Mode mode);
+std::string_view ModeName(NetCheckMode mode);
 
 // Returns false with *error if the arguments are not valid.
 bool ParseOptions(const std::vector<std::string_view>& arguments, NetCheckOptions* options,

@@ -9,7 +9,7 @@
 // The rest of the library uses this header alone:
 //   interceptor.cc   ReadSettings
 //   communicator.cc  LaneBuffer: allocates, exports and maps the buffer of a lane
-//   lane.h           SharedState: its part of a lane's shared memory
+//   message_lane.h   SharedState: its part of a lane's shared memory
 //   group.cc         Channels: the operations of a message; plan.cc gives each channel a stream
 // decision.cc decides which messages go this way: all that a copy engine may carry.
 #ifndef NCCLTUNE_SENDRECV_VCCL_VCCL_H_

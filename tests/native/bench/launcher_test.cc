@@ -164,7 +164,7 @@ TEST_F(LauncherTest, NodesAreEmulatedInBlocks) {
   ExpectError({}, "--emulate-nodes 7 with 6 processes");
 }
 
-TEST(Master, IsWhereMasterAddrAndPortSay) {
+TEST(Master, IsAtMasterAddrAndPort) {
   std::optional<Endpoint> endpoint;
   std::string error;
   ASSERT_TRUE(FindMaster(With({}), &endpoint, &error));

@@ -32,7 +32,7 @@ TEST(Player, EndsWhenItsConductorTalksNonsense) {
   }
 }
 
-TEST(Player, SaysWhyItLeaves) {
+TEST(Player, ReportsWhyItLeaves) {
   Sockets sockets = SocketPair();
   const Descriptor event(eventfd(1, EFD_CLOEXEC));
   Player::Options options;

@@ -312,7 +312,7 @@ TEST(Rendezvous, ARankIsGivenOnce) {
   WriteAll(second.fd(), JoinRequestOf(2, 3));
   host.Finish();
   ASSERT_TRUE(host.failure());
-  EXPECT_EQ(host.failure()->text, "two processes say that they are process 2");
+  EXPECT_EQ(host.failure()->text, "two processes joined as process 2");
 }
 
 TEST(Rendezvous, AProcessThatLeavesEarlyIsReported) {

@@ -40,7 +40,7 @@ TEST_F(FileTest, RefusesMoreThanItMay) {
   EXPECT_EQ(error_, "has 5 bytes, more than 4");
 }
 
-TEST_F(FileTest, SaysWhyItCannot) {
+TEST_F(FileTest, ReportsWhyItCannot) {
   EXPECT_FALSE(ReadFile(path_ + "-missing", 9, &content_, &error_));
   EXPECT_EQ(error_, "No such file or directory");
   EXPECT_FALSE(ReadFile(::testing::TempDir(), 9, &content_, &error_));

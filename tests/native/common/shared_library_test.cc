@@ -24,7 +24,7 @@ TEST(SharedLibrary, OpensByNameAndFindsFunctions) {
   EXPECT_NE(library.Path().find("libm"), std::string::npos);
 }
 
-TEST(SharedLibrary, SaysInTheLoadersWordsWhyThereIsNone) {
+TEST(SharedLibrary, ReportsTheLoadersReasonForAFailure) {
   std::string error;
   const SharedLibrary library = SharedLibrary::Open("/nowhere/libno.so", &error);
   EXPECT_FALSE(library);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes through the decoders, and as what a peer says to whole receiving and sending ends
-// (../net/fuzz_*.cc). They run with threads and sockets: that an input does the same twice is
-// likely, not certain.
+// Passes arbitrary bytes to the decoders, and as a peer's data to complete receivers and senders
+// (../net/fuzz_*.cc). Those run with threads and sockets, so an input usually, but not always, has
+// the same effect twice.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes the seed corpus of tuner_config_fuzz: cmake -DCORPUS=<folder> -P seeds.cmake
 if(NOT DEFINED CORPUS)
-  message(FATAL_ERROR "say where: cmake -DCORPUS=<folder> -P seeds.cmake")
+  message(FATAL_ERROR "CORPUS is not set: cmake -DCORPUS=<folder> -P seeds.cmake")
 endif()
 set(row "allreduce,1024,65536,tree,ll,-1,4,32")
 

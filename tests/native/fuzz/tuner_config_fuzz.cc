@@ -48,7 +48,8 @@ void CheckConfig(const Config& config, std::string_view content) {
 void CheckDecisions(const Config& config, Scale scale) {
   const RuleSet rules(config.rules, scale, /*tells_registered=*/true);
   const RuleCounts& counts = rules.counts();
-  Require(counts.total == counts.applied + counts.other_scale + counts.shadowed + counts.untold,
+  Require(counts.total ==
+              counts.applied + counts.other_scale + counts.shadowed + counts.unknown_registration,
           "every rule is accounted for");
   if (config.rules.size() > kMostCompared) return;
   uint64_t mask = config.content_hash | config.content_hash << 21U;

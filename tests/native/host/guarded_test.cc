@@ -19,7 +19,7 @@ TEST(Guarded, SeesNothingWhileWritesStayInside) {
   EXPECT_EQ(bytes.TakeDamage(), std::nullopt);
 }
 
-TEST(Guarded, SaysHowFarAWriteMissed) {
+TEST(Guarded, ReportsHowFarAWriteMissed) {
   Guarded<float> cost("cost table", 1.0f);
   cost.data()[1] = 0.0f;
   EXPECT_EQ(cost.TakeDamage(),

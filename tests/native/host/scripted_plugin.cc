@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuner plugin that does what the environment variable SCRIPTED_TUNER says, well or badly, and
-// logs what it was called with. Exports interfaces OLDEST to NEWEST (both v2 to v7 by default).
+// A tuner plugin that follows the script in the environment variable SCRIPTED_TUNER, also one that
+// violates the interface, and logs the arguments of its calls. Exports interfaces OLDEST to NEWEST
+// (both v2 to v7 by default).
 //
 // Words of the script, separated by blanks:
 //   init=N coll=N chunk_result=N finalize=N   what the function returns
@@ -39,9 +40,9 @@
 
 namespace {
 
-using nccltune::abi::Collective;
 using nccltune::abi::LogFunction;
 using nccltune::abi::Result;
+using nccltune::abi::TunedCollective;
 
 LogFunction g_log = nullptr;
 
@@ -109,7 +110,7 @@ Result Init(int version, size_t ranks, size_t nodes, LogFunction log, void** con
 }
 
 // The common getCollInfo of all versions; `table` is null for v2.
-Result Ask(int version, void* context, Collective collective, size_t bytes, int pipe_ops,
+Result Ask(int version, void* context, TunedCollective collective, size_t bytes, int pipe_ops,
            float** table, int algorithms, int protocols, int registered, int* channels) {
   g_log(nccltune::abi::kLogInfo, nccltune::abi::kSubsysTuning, __FILE__, __LINE__,
         "coll v%d context=%d func=%d bytes=%zu pipe=%d table=%dx%d reg=%d channels=%d", version,
@@ -148,7 +149,7 @@ Result InitLateOf(void** context, uint64_t id, size_t ranks, size_t nodes, LogFu
                   reinterpret_cast<double*>(constants));
 }
 
-[[maybe_unused]] Result Ask2(void* context, Collective collective, size_t bytes, int collnet,
+[[maybe_unused]] Result Ask2(void* context, TunedCollective collective, size_t bytes, int collnet,
                              int nvls, int pipe_ops, int* algorithm, int* protocol, int* channels) {
   g_log(nccltune::abi::kLogInfo, nccltune::abi::kSubsysTuning, __FILE__, __LINE__,
         "collnet=%d nvls=%d choice=%d,%d", collnet, nvls, *algorithm, *protocol);
@@ -160,19 +161,19 @@ Result InitLateOf(void** context, uint64_t id, size_t ranks, size_t nodes, LogFu
   return Ask(2, context, collective, bytes, pipe_ops, nullptr, 0, 0, -1, channels);
 }
 
-[[maybe_unused]] Result Ask3(void* context, Collective collective, size_t bytes, int pipe_ops,
+[[maybe_unused]] Result Ask3(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                              float** table, int algorithms, int protocols, int* channels) {
   return Ask(3, context, collective, bytes, pipe_ops, table, algorithms, protocols, -1, channels);
 }
 
 template <int kVersion>
-Result AskOf(void* context, Collective collective, size_t bytes, int pipe_ops, float** table,
+Result AskOf(void* context, TunedCollective collective, size_t bytes, int pipe_ops, float** table,
              int algorithms, int protocols, int registered, int* channels) {
   return Ask(kVersion, context, collective, bytes, pipe_ops, table, algorithms, protocols,
              registered, channels);
 }
 
-[[maybe_unused]] Result Chunk(void*, Collective collective, size_t bytes, int algorithm,
+[[maybe_unused]] Result Chunk(void*, TunedCollective collective, size_t bytes, int algorithm,
                               int protocol, int channels, size_t* chunk_bytes) {
   g_log(nccltune::abi::kLogInfo, nccltune::abi::kSubsysTuning, __FILE__, __LINE__,
         "chunk func=%d bytes=%zu choice=%d,%d channels=%d chunk=%zu", collective, bytes, algorithm,

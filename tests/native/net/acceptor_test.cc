@@ -66,11 +66,11 @@ class AcceptorTest : public testing::Test {
   std::shared_ptr<Acceptor> acceptor_;
 };
 
-TEST_F(AcceptorTest, WhoSaysNothingIsDroppedAfterFiveSeconds) {
+TEST_F(AcceptorTest, ASilentPeerIsDroppedAfterFiveSeconds) {
   Stranger silent(end());
   Stranger slow(end());
   const auto hello = Encode(HelloOf(0));
-  slow.Say(std::span(hello).first(32));
+  slow.SendBytes(std::span(hello).first(32));
   const int64_t begun = NowNs();
   EXPECT_FALSE(acceptor_->TakeConnection(begun).has_value());
   EXPECT_FALSE(acceptor_->TakeConnection(begun + 4 * kNsPerSecond).has_value());
@@ -83,26 +83,26 @@ TEST_F(AcceptorTest, WhoSaysNothingIsDroppedAfterFiveSeconds) {
   EXPECT_FALSE(slow.Welcomed().has_value());
 }
 
-TEST_F(AcceptorTest, WhoSaysSomethingElseIsDroppedAtOnce) {
+TEST_F(AcceptorTest, APeerThatSendsSomethingElseIsDroppedAtOnce) {
   Hello wrong = HelloOf(0);
   wrong.token[15] ^= std::byte{1};
   Stranger http(end());
-  http.Say(kGet + std::string(64, 'x'));
+  http.SendBytes(kGet + std::string(64, 'x'));
   Stranger random(end());
-  random.Say(RandomBytes(1));
+  random.SendBytes(RandomBytes(1));
   Stranger tokenless(end());
-  tokenless.Say(Encode(wrong));
+  tokenless.SendBytes(Encode(wrong));
   for (Stranger* const each : {&http, &random, &tokenless}) {
     EXPECT_TRUE(IsTurnedAway(*each));
-    EXPECT_FALSE(each->Welcomed().has_value()) << "he is told nothing";
+    EXPECT_FALSE(each->Welcomed().has_value()) << "a stranger gets no reply";
   }
 }
 
-TEST_F(AcceptorTest, AnotherReleaseIsToldSoOnlyWithTheToken) {
+TEST_F(AcceptorTest, AnotherReleaseGetsAReplyOnlyWithTheToken) {
   Hello other = HelloOf(0);
   other.release = kWireRelease + 3;
   Stranger peer(end());
-  peer.Say(Encode(other));
+  peer.SendBytes(Encode(other));
   EXPECT_TRUE(IsTurnedAway(peer));
   ASSERT_TRUE(peer.Welcomed().has_value());
   EXPECT_EQ(peer.Welcomed()->status, WelcomeStatus::kOtherRelease);
@@ -110,7 +110,7 @@ TEST_F(AcceptorTest, AnotherReleaseIsToldSoOnlyWithTheToken) {
   EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "127.0.0.1", std::to_string(kWireRelease + 3)}));
   other.token = {};
   Stranger stranger(end());
-  stranger.Say(Encode(other));
+  stranger.SendBytes(Encode(other));
   EXPECT_TRUE(IsTurnedAway(stranger));
   EXPECT_FALSE(stranger.Welcomed().has_value());
   EXPECT_TRUE(TakeLines().empty()) << "nobody can fill the log";
@@ -120,7 +120,7 @@ TEST_F(AcceptorTest, AConnectionIsTakenWhenAllItsFlowsAreThere) {
   std::list<Stranger> flows;
   for (const uint16_t flow : std::initializer_list<uint16_t>{2, 0, 1}) {
     EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
-    flows.emplace_back(end()).Say(Encode(HelloOf(flow, 3)));
+    flows.emplace_back(end()).SendBytes(Encode(HelloOf(flow, 3)));
   }
   const std::optional<PendingConnection> pending = AwaitConnection();
   ASSERT_TRUE(pending.has_value());
@@ -135,22 +135,22 @@ TEST_F(AcceptorTest, AConnectionIsTakenWhenAllItsFlowsAreThere) {
 
 TEST_F(AcceptorTest, AFlowThatComesAgainTakesItsOwnPlace) {
   Stranger first(end());
-  first.Say(Encode(HelloOf(0)));
+  first.SendBytes(Encode(HelloOf(0)));
   EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
   Stranger again(end());
-  again.Say(Encode(HelloOf(0)));
+  again.SendBytes(Encode(HelloOf(0)));
   EXPECT_TRUE(IsTurnedAway(first)) << "and it is no other flow";
   Stranger beyond(end());
-  beyond.Say(Encode(HelloOf(5, 6)));
+  beyond.SendBytes(Encode(HelloOf(5, 6)));
   EXPECT_TRUE(IsTurnedAway(beyond)) << "the connection has two";
   Stranger second(end());
-  second.Say(Encode(HelloOf(1)));
+  second.SendBytes(Encode(HelloOf(1)));
   EXPECT_TRUE(AwaitConnection().has_value());
 }
 
 TEST_F(AcceptorTest, HalfAConnectionIsDroppedAfterAMinute) {
   Stranger half(end());
-  half.Say(Encode(HelloOf(0)));
+  half.SendBytes(Encode(HelloOf(0)));
   EXPECT_TRUE(Until([&] {
     EXPECT_FALSE(acceptor_->TakeConnection(NowNs() + 0).has_value());
     EXPECT_FALSE(acceptor_->TakeConnection(NowNs() + 61 * kNsPerSecond).has_value());
@@ -161,9 +161,9 @@ TEST_F(AcceptorTest, HalfAConnectionIsDroppedAfterAMinute) {
 TEST_F(AcceptorTest, ConnectionsDoNotMix) {
   std::list<Stranger> flows;
   for (const uint64_t connection : {1U, 2U}) {
-    flows.emplace_back(end()).Say(Encode(HelloOf(0, 2, connection)));
+    flows.emplace_back(end()).SendBytes(Encode(HelloOf(0, 2, connection)));
   }
-  flows.emplace_back(end()).Say(Encode(HelloOf(1, 2, 2)));
+  flows.emplace_back(end()).SendBytes(Encode(HelloOf(1, 2, 2)));
   const std::optional<PendingConnection> pending = AwaitConnection();
   ASSERT_TRUE(pending.has_value());
   EXPECT_EQ(pending->connection, 2U);
@@ -173,7 +173,7 @@ TEST_F(AcceptorTest, ConnectionsDoNotMix) {
 TEST_F(AcceptorTest, AClosedListenerTakesNoNewConnection) {
   acceptor_->CloseToNew();
   Stranger late(end());
-  late.Say(Encode(HelloOf(0)));
+  late.SendBytes(Encode(HelloOf(0)));
   EXPECT_TRUE(IsTurnedAway(late));
   ASSERT_TRUE(late.Welcomed().has_value());
   EXPECT_EQ(late.Welcomed()->status, WelcomeStatus::kUnknownConnection);
@@ -187,9 +187,9 @@ TEST_F(AcceptorTest, OfAFloodTheFirstGoAndAConnectionStillComesIn) {
   }
   EXPECT_TRUE(IsTurnedAway(flood.front())) << "there is room for 512";
   Stranger express(end());
-  express.Say(Encode(HelloOf(0)));
+  express.SendBytes(Encode(HelloOf(0)));
   Stranger bulk(end());
-  bulk.Say(Encode(HelloOf(1)));
+  bulk.SendBytes(Encode(HelloOf(1)));
   EXPECT_TRUE(AwaitConnection().has_value());
   EXPECT_FALSE(flood.back().Closed());
 }
@@ -199,28 +199,28 @@ TEST_F(AcceptorTest, NoPeerIsLostWhenManyArriveAtOnce) {
   constexpr uint16_t kPeers = 150;
   std::list<Stranger> peers;
   for (uint16_t i = 0; i < kPeers; ++i) {
-    peers.emplace_back(end()).Say(Encode(HelloOf(0, 2, 1000U + i)));
+    peers.emplace_back(end()).SendBytes(Encode(HelloOf(0, 2, 1000U + i)));
   }
   for (int turn = 0; turn < 5; ++turn) {
     EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
   }
   for (Stranger& peer : peers) EXPECT_FALSE(peer.Closed());
   for (uint16_t i = 0; i < kPeers; ++i) {
-    peers.emplace_back(end()).Say(Encode(HelloOf(1, 2, 1000U + i)));
+    peers.emplace_back(end()).SendBytes(Encode(HelloOf(1, 2, 1000U + i)));
   }
   for (uint16_t i = 0; i < kPeers; ++i) EXPECT_TRUE(AwaitConnection().has_value()) << i;
 }
 
-TEST_F(AcceptorTest, APeerThatHasSaidHelloDoesNotGoForAFlood) {
+TEST_F(AcceptorTest, APeerThatHasSentHelloIsNotDroppedInAFlood) {
   std::list<Stranger> flood;
   Stranger express(end());
   EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
-  express.Say(Encode(HelloOf(0)));
+  express.SendBytes(Encode(HelloOf(0)));
   // No hello is read before the limit of handshakes is reached.
   for (int i = 0; i < 1100; ++i) flood.emplace_back(end());
   EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
   Stranger bulk(end());
-  bulk.Say(Encode(HelloOf(1)));
+  bulk.SendBytes(Encode(HelloOf(1)));
   EXPECT_TRUE(AwaitConnection().has_value());
 }
 
@@ -228,13 +228,13 @@ TEST_F(AcceptorTest, AConnectionWhosePeerHasGivenUpIsDropped) {
   {
     Stranger express(end());
     Stranger bulk(end());
-    express.Say(Encode(HelloOf(0, 3)));
-    bulk.Say(Encode(HelloOf(1, 3)));
+    express.SendBytes(Encode(HelloOf(0, 3)));
+    bulk.SendBytes(Encode(HelloOf(1, 3)));
     EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
   }
   // The last flow alone does not complete the connection.
   Stranger last(end());
-  last.Say(Encode(HelloOf(2, 3)));
+  last.SendBytes(Encode(HelloOf(2, 3)));
   const int64_t begun = NowNs();
   for (int i = 0; i < 100; ++i) {
     EXPECT_FALSE(acceptor_->TakeConnection(begun + i * kNsPerSecond / 10).has_value());
@@ -244,7 +244,7 @@ TEST_F(AcceptorTest, AConnectionWhosePeerHasGivenUpIsDropped) {
 TEST_F(AcceptorTest, AWholeConnectionWhosePeerHasGivenUpIsNotTaken) {
   for (const uint16_t flow : {uint16_t{0}, uint16_t{1}}) {
     Stranger gone(end());
-    gone.Say(Encode(HelloOf(flow)));
+    gone.SendBytes(Encode(HelloOf(flow)));
   }
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
 }
@@ -272,16 +272,16 @@ TEST_F(AcceptorOfAConnectionTest, StrangersDoNotDisturbIt) {
                            case 0:
                              break;
                            case 1:
-                             stranger.Say(std::span(hello).first(32));
+                             stranger.SendBytes(std::span(hello).first(32));
                              break;
                            case 2:
-                             stranger.Say(kGet);
+                             stranger.SendBytes(kGet);
                              break;
                            case 3:
-                             stranger.Say(RandomBytes(received));
+                             stranger.SendBytes(RandomBytes(received));
                              break;
                            default:
-                             stranger.Say(hello);
+                             stranger.SendBytes(hello);
                          }
                        })));
   ASSERT_EQ(strangers.size(), 200U);
@@ -328,7 +328,7 @@ TEST_F(AcceptorTest, AWorkerLooksAgainUntilNobodyIsLeft) {
   for (int i = 0; i < 100; ++i) Stranger(end()).Reset();
   for (int i = 0; i < 20; ++i) Stranger gone(end());
   Stranger last(end());
-  last.Say(RandomBytes(2));
+  last.SendBytes(RandomBytes(2));
   acceptor_->Ready(EPOLLIN);
   // Like a pool thread: call Work again while it did work, and then at NextNs.
   EXPECT_TRUE(Until([&] {

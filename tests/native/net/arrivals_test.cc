@@ -103,7 +103,7 @@ void ArriveAtRandom(uint64_t total, uint64_t seed) {
   EXPECT_FALSE(arrivals.AnyMissing(0, total));
 }
 
-TEST(Arrivals, AreWhatAMapOfEveryByteSays) {
+TEST(Arrivals, AgreeWithAMapOfEveryByte) {
   uint64_t seed = 0;
   for (const uint64_t total :
        {1U, 8191U, 8192U, 8193U, 65536U, 100'000U, 1U << 20, (3U << 20) + 7U, (40U << 20) + 1U}) {

@@ -39,7 +39,7 @@ TEST_F(ConnectionFailureTest, WarnsAtOnceWhereSomebodyWaits) {
   EXPECT_TRUE(failure_.failed());
   EXPECT_EQ(Lines(), Texts({"WARN sending to x on y failed with 7 bytes outstanding: reset"}));
   EXPECT_EQ(failure_.Refuse(), abi::kRemoteError);
-  EXPECT_TRUE(Lines().empty()) << "it was said before";
+  EXPECT_TRUE(Lines().empty()) << "it was logged before";
 }
 
 TEST_F(ConnectionFailureTest, WarnsOnceOfAnUnnoticedEndWhenSomebodyGoesOn) {

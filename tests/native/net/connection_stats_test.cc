@@ -47,7 +47,7 @@ TEST_F(ConnectionStatsTest, FlowsAreCountedInTheOrderInWhichTheyAreMade) {
   EXPECT_EQ(stats.page().flows()[0].bytes, 50U) << "the express flow is the last to be made";
 }
 
-TEST_F(ConnectionStatsTest, OneLineAtTheEndSaysWhatEachFlowCarried) {
+TEST_F(ConnectionStatsTest, OneLineAtTheEndReportsWhatEachFlowCarried) {
   {
     ConnectionStats stats(StatsRole::kSends, log_, "eth0", "10.0.0.2:5000", 3);
     stats.counters().requests = 12;

@@ -119,7 +119,7 @@ TYPED_TEST(ConnectionTest, AcceptChecksItsPointers) {
   this->ExpectOneWarning("accept: the pointer to the comm is null");
 }
 
-TYPED_TEST(ConnectionTest, FailuresBelowArePassedOnAndNotSaidAgain) {
+TYPED_TEST(ConnectionTest, FailuresBelowArePassedOnAndNotLoggedAgain) {
   this->below().result = abi::kRemoteError;
   void* comm = &comm;
   EXPECT_EQ(TypeParam::Listen(this->context_, 0, this->handle_.data(), &comm), abi::kRemoteError);
@@ -329,7 +329,7 @@ TYPED_TEST(ConnectionTest, IflushIsAnError) {
   this->ExpectOneWarning("iflush: the plugin does not receive into GPU memory");
 }
 
-TYPED_TEST(ConnectionTest, TestTellsTheSizeOnlyAtTheEnd) {
+TYPED_TEST(ConnectionTest, TestReportsTheSizeOnlyAtTheEnd) {
   void* const request = &this->below().request;
   this->below().transferred = 4096;
   this->below().ready = false;

@@ -38,9 +38,9 @@ rlim_t LimitAfterInit(const char* setting) {
     abi::NetCommConfig config = {abi::kNetUndefined};
     if (net->init(&context, 0, &config, NoLog, nullptr) != abi::kSuccess) _exit(2);
     getrlimit(RLIMIT_NOFILE, &limit);
-    const bool told = write(ends[1], &limit.rlim_cur, sizeof(limit.rlim_cur)) > 0;
+    const bool written = write(ends[1], &limit.rlim_cur, sizeof(limit.rlim_cur)) > 0;
     net->finalize(context);
-    _exit(told && limit.rlim_max == kHard ? 0 : 3);
+    _exit(written && limit.rlim_max == kHard ? 0 : 3);
   }
   close(ends[1]);
   rlim_t limit = 0;
@@ -58,7 +58,7 @@ TEST(DescriptorLimit, IsRaisedByInitAsFarAsTheHardLimitAllows) {
 
 TEST(DescriptorLimit, IsRaisedToTheSetting) { EXPECT_EQ(LimitAfterInit("700"), 700U); }
 
-TEST(DescriptorLimit, StaysWhereTheSettingSaysSoOrIsLower) {
+TEST(DescriptorLimit, StaysIfTheSettingIsZeroOrLower) {
   EXPECT_EQ(LimitAfterInit("0"), kSoft);
   EXPECT_EQ(LimitAfterInit("200"), kSoft);
 }

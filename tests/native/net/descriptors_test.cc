@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Processes with few file descriptors: a connection has fewer flows, or fails with a message that
-// says how to raise the limit.
+// states how to raise the limit.
 #include "net/descriptors.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ constexpr int kHighestLimit = 420;
 constexpr int kEachUpTo = 90;  // above this, limits grow in larger steps
 
 // The result of a process, and its exit code.
-enum Outcome : int {
+enum ChildResult : int {
   kAllFlows = 10,
   kFewerFlows = 11,
   kError = 12,
@@ -57,25 +57,25 @@ void SetLimit(int limit) {
   if (setrlimit(RLIMIT_NOFILE, &both) != 0) _exit(kBroken);
 }
 
-pid_t Start(const std::function<Outcome()>& body) {
+pid_t Start(const std::function<ChildResult()>& body) {
   const pid_t child = fork();
   if (child != 0) return child;
   // Longer than the minute that Until waits.
   alarm(90);
-  const Outcome outcome = body();
+  const ChildResult outcome = body();
   _exit(testing::Test::HasFailure() ? kBroken : outcome);
 }
 
-Outcome Await(pid_t child) {
+ChildResult Await(pid_t child) {
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? static_cast<Outcome>(WEXITSTATUS(status)) : kBroken;
+  return WIFEXITED(status) ? static_cast<ChildResult>(WEXITSTATUS(status)) : kBroken;
 }
 
-Outcome InChild(const std::function<Outcome()>& body) { return Await(Start(body)); }
+ChildResult InChild(const std::function<ChildResult()>& body) { return Await(Start(body)); }
 
 // Returns the result of the limited process.
-Outcome Judge(bool works, size_t flows) {
+ChildResult Judge(bool works, size_t flows) {
   const std::vector<std::string> lines = TakeLines();
   const bool explained = HasLine(lines, {"WARN", "ulimit -n"});
   if (works && flows == kWantedFlows + 1) return kAllFlows;
@@ -96,12 +96,12 @@ std::vector<int> Limits() {
 
 // Runs `body` at every limit. Each run must give a result: an error at the lowest limit, all flows
 // at the highest, and fewer flows at some limit between.
-void AtEveryLimit(const std::function<Outcome(int limit)>& body) {
+void AtEveryLimit(const std::function<ChildResult(int limit)>& body) {
 #ifdef NCCLTUNE_SANITIZED
   GTEST_SKIP() << "the sanitizer's checks need file descriptors of their own";
 #endif
   std::vector<int> seen(kBroken + 1, 0);
-  Outcome last = kBroken;
+  ChildResult last = kBroken;
   for (const int limit : Limits()) {
     last = body(limit);
     ASSERT_NE(last, kBroken) << "limit " << limit;
@@ -135,7 +135,7 @@ class Pipe {
 };
 
 // Both ends are in one process and compete for descriptors.
-Outcome ConnectToOurselves() {
+ChildResult ConnectToOurselves() {
   const ConnectionContext context = ContextWith(EightFlows());
   const int before = CountOpen();
   Listener* listener = nullptr;
@@ -184,7 +184,7 @@ TEST(Descriptors, OneProcessWorksOrFailsAtEveryLimit) {
 enum class Side { kConnector, kAcceptor };
 constexpr size_t kMessageBytes = 300'000;
 
-Outcome PlayConnector(const Pipe& handles, bool limited) {
+ChildResult PlayConnector(const Pipe& handles, bool limited) {
   HandleArray handle = {};
   if (!handles.Read(&handle)) return kBroken;
   const int before = CountOpen();
@@ -208,7 +208,7 @@ Outcome PlayConnector(const Pipe& handles, bool limited) {
   return !works ? kError : flows == kWantedFlows + 1 ? kAllFlows : kFewerFlows;
 }
 
-Outcome PlayAcceptor(const Pipe& handles, bool limited) {
+ChildResult PlayAcceptor(const Pipe& handles, bool limited) {
   const int before = CountOpen();
   const ConnectionContext context = ContextWith(EightFlows());
   Listener* listener = nullptr;
@@ -235,7 +235,7 @@ Outcome PlayAcceptor(const Pipe& handles, bool limited) {
 }
 
 // Two processes, one of them with the limit.
-Outcome RunPair(Side side, int limit) {
+ChildResult RunPair(Side side, int limit) {
   const Pipe handles;
   TakeLines();
   const auto play = [&](Side played) {
@@ -247,10 +247,10 @@ Outcome RunPair(Side side, int limit) {
   };
   const Side other = side == Side::kConnector ? Side::kAcceptor : Side::kConnector;
   const pid_t free = play(other);
-  const Outcome outcome = Await(play(side));
+  const ChildResult outcome = Await(play(side));
   // In a job, an error of NCCL also ends the other process.
   if (outcome == kError) kill(free, SIGKILL);
-  const Outcome of_free = Await(free);
+  const ChildResult of_free = Await(free);
   if (outcome != kError) {
     EXPECT_EQ(of_free, outcome) << "both have the same number of flows";
   }

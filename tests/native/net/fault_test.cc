@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small transfer in which one memory allocation or one epoll_ctl fails, each of them in turn.
-// Either all data arrives, or a call fails and logs a line. Nothing may crash, hang or leak.
+// Small transfers. In each of them another memory allocation or epoll_ctl fails. Either all data
+// arrives, or a call fails and logs a line. Nothing may crash, hang or leak.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>

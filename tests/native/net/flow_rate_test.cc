@@ -39,7 +39,7 @@ TEST(FlowRate, KnowsNothingBeforeTheFirstAcknowledgement) {
   EXPECT_EQ(flow.ExpectedBy(flow.Sent(5, 0, false), kFullChunk), INT64_MAX);
 }
 
-TEST(FlowRate, IsWhatTheAcknowledgementsSay) {
+TEST(FlowRate, FollowsTheAcknowledgements) {
   FlowRate flow;
   int64_t now = kMs;
   Deliver(flow, &now, 50, 100'000, kMs);
@@ -79,7 +79,7 @@ TEST(FlowRate, IsNotLowerWhereThreadsAreLate) {
   const double before = flow.rate();
   Deliver(flow, &now, 50, 10'000, 2 * kMs, 2, false, false);
   EXPECT_GT(flow.rate(), before / 3) << "what came before it was seen";
-  EXPECT_EQ(flow.Allowed(8 * before), 8 * before) << "nothing says that it could not carry it";
+  EXPECT_EQ(flow.Allowed(8 * before), 8 * before) << "nothing shows that it could not carry it";
   Deliver(flow, &now, 20, 100'000, 10 * kMs);
   EXPECT_LT(flow.rate(), 2e7) << "the path is what is slow";
   EXPECT_EQ(flow.Allowed(before), flow.rate());

@@ -35,7 +35,7 @@ struct Shared {
     static Shared* const shared = [] {
       auto* const made = new Shared;
       std::array<std::byte, kHandleBytes> handle{};
-      Require(Listen(FuzzSurroundings(), FuzzDevice(), handle, &made->listener) == abi::kSuccess,
+      Require(Listen(FuzzContext(), FuzzDevice(), handle, &made->listener) == abi::kSuccess,
               "a listener can be made");
       made->invitation = *ReadHandle(handle);
       return made;
@@ -48,7 +48,7 @@ class Case {
  public:
   explicit Case(std::span<const uint8_t> bytes)
       : in_(bytes), connection_(++Shared::Get().connections), flows_(2 + in_.Below(3)) {
-    for (size_t i = 0; i < flows_.size(); ++i) SayHello(i);
+    for (size_t i = 0; i < flows_.size(); ++i) SendHello(i);
     const int64_t until = NowNs() + kLongestNs;
     while (receiver_ == nullptr) {
       Require(Accept(Shared::Get().listener, &receiver_) == abi::kSuccess, "accept works");
@@ -78,14 +78,14 @@ class Case {
     std::vector<std::byte> when_done;
   };
 
-  void SayHello(size_t flow) {
+  void SendHello(size_t flow) {
     flows_[flow] = FuzzSocket(Shared::Get().invitation.ends.front());
-    flows_[flow].Say(Encode(HelloOf(flow)));
+    flows_[flow].SendBytes(Encode(HelloOf(flow)));
   }
 
   // Reconnects a flow, and waits for the welcome as a sender does.
   void Join(size_t flow) {
-    SayHello(flow);
+    SendHello(flow);
     AwaitAnswer(&flows_[flow]);
   }
 
@@ -120,14 +120,14 @@ class Case {
       case 4:
       case 5: {
         const DataHeader chunk = AnyChunk();
-        return SayOrRejoin(in_.Below(flows_.size()), FlowChunk(chunk));
+        return SendOrRejoin(in_.Below(flows_.size()), FlowChunk(chunk));
       }
       case 6:
         return CutShort();
       case 7:
-        return SayMutated();
+        return SendMutated();
       case 8:
-        return SayAnything();
+        return SendRandomBytes();
       case 9:
         return Rejoin();
       case 10:
@@ -176,8 +176,8 @@ class Case {
     return frame;
   }
 
-  void SayOrRejoin(size_t flow, std::span<const std::byte> bytes) {
-    if (!flows_[flow].Say(bytes)) Join(flow);
+  void SendOrRejoin(size_t flow, std::span<const std::byte> bytes) {
+    if (!flows_[flow].SendBytes(bytes)) Join(flow);
   }
 
   void Leave(size_t flow) {
@@ -188,25 +188,25 @@ class Case {
   void CutShort() {
     const size_t flow = in_.Below(flows_.size());
     const std::vector<std::byte> frame = FlowChunk(AnyChunk());
-    flows_[flow].Say(std::span(frame).first(in_.Below(frame.size())));
+    flows_[flow].SendBytes(std::span(frame).first(in_.Below(frame.size())));
     Leave(flow);
   }
 
-  void SayMutated() {
+  void SendMutated() {
     const size_t flow = in_.Below(flows_.size());
     const DataHeader chunk = AnyChunk();
     std::vector<std::byte> frame = FlowChunk(chunk);
     in_.Mutate(std::span(frame).first(kDataHeaderBytes));
     Taint(frame);
-    flows_[flow].Say(frame);
+    flows_[flow].SendBytes(frame);
     Leave(flow);
   }
 
-  void SayAnything() {
+  void SendRandomBytes() {
     const size_t flow = in_.Below(flows_.size());
     const std::vector<std::byte> bytes = in_.Bytes(in_.Below(200));
     Taint(bytes);
-    flows_[flow].Say(bytes);
+    flows_[flow].SendBytes(bytes);
     Leave(flow);
   }
 
@@ -233,14 +233,14 @@ class Case {
       // The input may name another connection of the same peer, which nobody accepts.
       const uint64_t own = connection_;
       std::memcpy(hello.data() + 24, &own, sizeof(own));
-      stranger.Say(hello);
+      stranger.SendBytes(hello);
       const std::optional<Hello> understood = DecodeHello(hello);
       const bool taken = understood && understood->release == kWireRelease &&
                          SameToken(understood->token, HelloOf(0).token);
       if (taken) AwaitAnswer(&stranger);
       if (taken && understood->flow < flows_.size()) Join(understood->flow);
     } else {
-      stranger.Say(in_.Bytes(in_.Below(100)));
+      stranger.SendBytes(in_.Bytes(in_.Below(100)));
     }
     if (in_.Chance()) stranger.Reset();
     strangers_.push_back(std::move(stranger));
@@ -296,7 +296,7 @@ class Case {
           {.request = number, .offset = 0, .total = total, .length = static_cast<uint32_t>(total)});
       // Test reads the express flow, so stop when no request is left to test.
       for (std::span<const std::byte> left(frame); !left.empty() && !posted_.empty();) {
-        left = left.subspan(flows_[flow].SaySome(left));
+        left = left.subspan(flows_[flow].SendAvailable(left));
         TestAll();
         Require(NowNs() < until, "a receiver reads");
       }

@@ -56,7 +56,7 @@ class SenderCase {
     WriteHandle(invitation, handle);
     const int64_t until = NowNs() + kLongestNs;
     while (sender_ == nullptr) {
-      Require(Connect(FuzzSurroundings(), FuzzDevice(), handle, &sender_) == abi::kSuccess,
+      Require(Connect(FuzzContext(), FuzzDevice(), handle, &sender_) == abi::kSuccess,
               "connect works");
       LetIn();
       Require(NowNs() < until, "a connection comes about");
@@ -85,7 +85,7 @@ class SenderCase {
     FuzzSocket socket;
     std::vector<std::byte> heard;
     uint64_t frames = 0;
-    uint64_t told = 0;
+    uint64_t acknowledged = 0;
   };
   struct Dialled {
     FuzzSocket socket;
@@ -100,14 +100,14 @@ class SenderCase {
       case 2:
       case 3:
       case 4:
-        return ReadAndTell(in_.Below(kFlows));
+        return ReadAndAcknowledge(in_.Below(kFlows));
       case 5:
         Read(flows_[in_.Below(kFlows)]);
         return;
       case 6:
-        return SayNote();
+        return SendNote();
       case 7:
-        return SayAnything();
+        return SendRandomBytes();
       case 8:
         return in_.Below(16) == 0 ? Favour(in_.Below(kFlows)) : Leave();
       default:
@@ -126,7 +126,7 @@ class SenderCase {
     const int64_t until = NowNs() + (tainted_ ? kNsPerMs : kLongestNs);
     while (NowNs() < until && (!sent_.empty() || (!tainted_ && !AllArrived()))) {
       LetIn();
-      for (size_t i = 0; i < kFlows; ++i) ReadAndTell(i);
+      for (size_t i = 0; i < kFlows; ++i) ReadAndAcknowledge(i);
       TestAll();
     }
   }
@@ -182,15 +182,15 @@ class SenderCase {
   }
 
   void Welcome(Dialled& dialled) {
-    const std::span<const std::byte> said(dialled.heard);
-    const std::optional<Hello> hello = DecodeHello(said.first<kHelloBytes>());
-    Require(hello && hello->flows == kFlows, "a sender says hello");
+    const std::span<const std::byte> received(dialled.heard);
+    const std::optional<Hello> hello = DecodeHello(received.first<kHelloBytes>());
+    Require(hello && hello->flows == kFlows, "a sender begins with a hello");
     // A connection of the previous case.
     if (!SameToken(hello->token, token_)) return;
     Flow& flow = flows_[hello->flow];
     flow = Flow{std::move(dialled.socket), {}, 0, 0};
-    flow.heard.assign(said.begin() + kHelloBytes, said.end());
-    flow.socket.Say(Encode(net::Welcome{}));
+    flow.heard.assign(received.begin() + kHelloBytes, received.end());
+    flow.socket.SendBytes(Encode(net::Welcome{}));
   }
 
   void Read(Flow& flow) {
@@ -225,12 +225,12 @@ class SenderCase {
     return std::ranges::all_of(missing_, [](const auto& each) { return each.second == 0; });
   }
 
-  void ReadAndTell(size_t index) {
+  void ReadAndAcknowledge(size_t index) {
     Flow& flow = flows_[index];
     Read(flow);
-    if (flow.told == flow.frames) return;
-    flow.told = flow.frames;
-    if (!flow.socket.Say(Encode(Note{FrameType::kAck, flow.frames}))) flow.socket.Reset();
+    if (flow.acknowledged == flow.frames) return;
+    flow.acknowledged = flow.frames;
+    if (!flow.socket.SendBytes(Encode(Note{FrameType::kAck, flow.frames}))) flow.socket.Reset();
   }
 
   // Reads only the express flow and one other, so long that chunks on the others are late and sent
@@ -239,23 +239,23 @@ class SenderCase {
     if (std::exchange(favoured_, true)) return;
     const int64_t until = NowNs() + 400 * kNsPerMs;
     while (NowNs() < until && !sent_.empty()) {
-      ReadAndTell(0);
-      ReadAndTell(index);
+      ReadAndAcknowledge(0);
+      ReadAndAcknowledge(index);
       TestAll();
     }
   }
 
-  void SayNote() {
+  void SendNote() {
     Flow& flow = flows_[in_.Below(kFlows)];
     Note note{FrameType::kWaiting, 0};
     if (in_.Chance()) note = {FrameType::kAck, in_.Below(8)};
     // An acknowledgement may be repeated. One for more than was read is a lie.
     if (note.type == FrameType::kAck && note.value > flow.frames) tainted_ = true;
     if (in_.Below(8) == 0) note.type = FrameType::kBye;
-    flow.socket.Say(Encode(note));
+    flow.socket.SendBytes(Encode(note));
   }
 
-  void SayAnything() {
+  void SendRandomBytes() {
     Flow& flow = flows_[in_.Below(kFlows)];
     std::vector<std::byte> bytes = in_.Bytes(in_.Below(40));
     if (in_.Chance()) {
@@ -267,7 +267,7 @@ class SenderCase {
       const std::optional<Note> note = DecodeNote(std::span(bytes).first<kNoteBytes>());
       if (note && note->type == FrameType::kAck && note->value > flow.frames) tainted_ = true;
     }
-    flow.socket.Say(bytes);
+    flow.socket.SendBytes(bytes);
     // The data behind it would be misread.
     flow.socket.Reset();
   }

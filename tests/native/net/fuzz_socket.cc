@@ -24,7 +24,7 @@ Device FuzzDevice() {
   return device;
 }
 
-ConnectionContext FuzzSurroundings() {
+ConnectionContext FuzzContext() {
   NetSettings settings;
   settings.flows = 2;
   settings.threads = 2;
@@ -38,7 +38,7 @@ FuzzSocket::FuzzSocket(const SocketEndpoint& end)
   Require(connect(socket_.fd(), to, end.length()) == 0, "a listener can be reached");
 }
 
-size_t FuzzSocket::SaySome(std::span<const std::byte> bytes) {
+size_t FuzzSocket::SendAvailable(std::span<const std::byte> bytes) {
   if (!open() || bytes.empty()) return 0;
   iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   return WriteSome(socket_.fd(), {&part, 1}).bytes;

@@ -21,7 +21,7 @@ namespace nccltune::net {
 inline constexpr int64_t kLongestNs = 30 * kNsPerSecond;
 
 Device FuzzDevice();
-ConnectionContext FuzzSurroundings();
+ConnectionContext FuzzContext();
 
 class FuzzSocket {
  public:
@@ -31,9 +31,9 @@ class FuzzSocket {
 
   bool open() const { return static_cast<bool>(socket_); }
   // Writes as much as fits into the socket.
-  size_t SaySome(std::span<const std::byte> bytes);
+  size_t SendAvailable(std::span<const std::byte> bytes);
   // Writes all bytes. Returns false if that failed; then the flow is unusable.
-  bool Say(std::span<const std::byte> bytes) { return SaySome(bytes) == bytes.size(); }
+  bool SendBytes(std::span<const std::byte> bytes) { return SendAvailable(bytes) == bytes.size(); }
   // Appends the available bytes; returns false at the end of the stream.
   bool Hear(std::vector<std::byte>* heard);
   void Close() { socket_.Close(); }

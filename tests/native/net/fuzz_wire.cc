@@ -65,7 +65,7 @@ void FuzzDecoders(std::span<const uint8_t> bytes) {
   if (const std::optional<Invitation> invitation = ReadHandle(handle)) {
     if (invitation->release == kWireRelease) {
       Require(!invitation->ends.empty() && invitation->ends.size() <= kMostAddressesV4,
-              "an invitation says where");
+              "an invitation has addresses");
       std::array<std::byte, kHandleBytes> again{};
       WriteHandle(*invitation, again);
       const std::optional<Invitation> read = ReadHandle(again);

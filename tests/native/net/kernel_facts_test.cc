@@ -32,7 +32,7 @@ TEST_F(KernelFactsTest, LimitsAreRead) {
   EXPECT_GE(facts.cpus, 1);
 }
 
-TEST_F(KernelFactsTest, WhatTheKernelDoesNotSayIsNotKnown) {
+TEST_F(KernelFactsTest, WhatTheKernelDoesNotReportIsNotKnown) {
   folder_.Write("sys/net/ipv4/tcp_wmem", "much");
   folder_.Write("sys/net/ipv4/tcp_rmem", "");
   const KernelFacts facts = ReadKernelFacts(Roots());
@@ -64,7 +64,7 @@ TEST(BytesText, KeepsEveryByte) {
   EXPECT_EQ(BytesText(uint64_t{3} << 40U), "3072 GiB");
 }
 
-TEST(InitLine, SaysWhatWasTakenAndWhatWasFound) {
+TEST(InitLine, ReportsWhatWasTakenAndWhatWasFound) {
   const std::vector<Nic> nics = {{.name = "eth0",
                                   .address = AddressOf("10.0.0.1"),
                                   .pci_path = "/sys/devices/pci0000:00/0000:3b:00.0",
@@ -89,7 +89,7 @@ TEST(InitLine, SaysWhatWasTakenAndWhatWasFound) {
             "10.0.0.1 200000 Mb/s MTU 8896 gve, veth1 fe80::1%2 10000 Mb/s");
 }
 
-TEST(InitLine, SaysWhetherSendsAreTriedWithoutACopy) {
+TEST(InitLine, ReportsWhetherSendsAreTriedWithoutACopy) {
   const auto line = [](ZeroCopyMode mode, bool there) {
     NetSettings settings;
     settings.zero_copy = mode;
@@ -106,7 +106,7 @@ TEST(InitLine, SaysWhetherSendsAreTriedWithoutACopy) {
   EXPECT_TRUE(has(line(ZeroCopyMode::kAuto, false), "; zero copy not in this kernel; "));
 }
 
-TEST(InitLine, SaysWhatIsNotKnown) {
+TEST(InitLine, ReportsWhatIsNotKnown) {
   NetSettings settings;
   settings.ports = {.first = 50000, .last = 50999};
   KernelFacts facts;

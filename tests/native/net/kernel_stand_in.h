@@ -13,7 +13,7 @@ namespace nccltune::net {
 
 struct KernelStandIn {
   // Simulated behaviour:
-  std::atomic<bool> hides_copies = false;   // reports say that nothing was copied, as over a NIC
+  std::atomic<bool> hides_copies = false;   // reports state that nothing was copied, as over a NIC
   std::atomic<bool> holds_reports = false;  // reports are held back, as while a NIC's queue is full
   std::atomic<int> option_error = 0;        // error of SO_ZEROCOPY
   std::atomic<int> send_error = 0;          // error of zero-copy sends,

@@ -202,8 +202,8 @@ std::vector<std::byte> Content(size_t bytes, uint64_t seed) {
   return content;
 }
 
-Ended Finish(TransferRequest* request) {
-  Ended ended;
+RequestResult Finish(TransferRequest* request) {
+  RequestResult ended;
   const bool over = Until([&] {
     bool done = false;
     ended.result = Test(request, &done, &ended.bytes);

@@ -32,11 +32,11 @@ bool Until(const std::function<bool()>& ask);
 std::vector<std::byte> Content(size_t bytes, uint64_t seed);
 
 // The result of a request that was tested until it was done or failed.
-struct Ended {
+struct RequestResult {
   abi::Result result = abi::kSuccess;
   size_t bytes = 0;
 };
-Ended Finish(TransferRequest* request);
+RequestResult Finish(TransferRequest* request);
 
 // A listener and one connection through it.
 class Link {

@@ -50,7 +50,7 @@ class OddListenerTest : public testing::Test {
     return flow;
   }
 
-  static void Say(const Descriptor& flow, std::span<const std::byte> bytes) {
+  static void SendBytes(const Descriptor& flow, std::span<const std::byte> bytes) {
     iovec part = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     EXPECT_EQ(WriteSome(flow.fd(), {&part, 1}).bytes, bytes.size());
   }
@@ -62,7 +62,7 @@ class OddListenerTest : public testing::Test {
     EXPECT_EQ(result, abi::kRemoteError);
     EXPECT_EQ(Dial(), abi::kRemoteError) << "it is final";
     const std::vector<std::string> lines = TakeLines();
-    EXPECT_EQ(lines.size(), 1U) << "it is said once";
+    EXPECT_EQ(lines.size(), 1U) << "it is logged once";
     std::vector<std::string> all = {"WARN", "connect on lo to ", LocalEnd(listening_.fd()).Name()};
     all.insert(all.end(), words.begin(), words.end());
     EXPECT_TRUE(HasLine(lines, all)) << (lines.empty() ? "nothing" : lines.front());
@@ -74,37 +74,37 @@ class OddListenerTest : public testing::Test {
 
 TEST_F(OddListenerTest, AnotherReleaseThatRefusesUs) {
   const Descriptor flow = AwaitFlow();
-  Say(flow, Encode(Welcome{kWireRelease + 4, WelcomeStatus::kOtherRelease}));
+  SendBytes(flow, Encode(Welcome{kWireRelease + 4, WelcomeStatus::kOtherRelease}));
   ExpectRefusal({"release " + std::to_string(kWireRelease + 4),
                  "ours " + std::to_string(kWireRelease), "install one version"});
 }
 
 TEST_F(OddListenerTest, AnotherReleaseThatWouldTakeUs) {
   const Descriptor flow = AwaitFlow();
-  Say(flow, Encode(Welcome{kWireRelease + 4, WelcomeStatus::kTaken}));
+  SendBytes(flow, Encode(Welcome{kWireRelease + 4, WelcomeStatus::kTaken}));
   ExpectRefusal({"release " + std::to_string(kWireRelease + 4),
                  "ours " + std::to_string(kWireRelease), "install one version"});
 }
 
 TEST_F(OddListenerTest, AConnectionThatItDoesNotKnow) {
   const Descriptor flow = AwaitFlow();
-  Say(flow, Encode(Welcome{kWireRelease, WelcomeStatus::kUnknownConnection}));
+  SendBytes(flow, Encode(Welcome{kWireRelease, WelcomeStatus::kUnknownConnection}));
   ExpectRefusal({"the peer has closed this connection"});
 }
 
 TEST_F(OddListenerTest, SomebodyElsesAnswer) {
   constexpr std::string_view kAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
   const Descriptor flow = AwaitFlow();
-  Say(flow, std::as_bytes(std::span(kAnswer)));
+  SendBytes(flow, std::as_bytes(std::span(kAnswer)));
   ExpectRefusal({"the listener is not nccltune"});
 }
 
 TEST_F(OddListenerTest, OneThatGoesAwayIsDialledAgain) {
   // Closed in the middle of the welcome, and before it.
   const auto welcome = Encode(Welcome{});
-  for (const size_t said : {size_t{0}, kWelcomeBytes / 2}) {
+  for (const size_t sent : {size_t{0}, kWelcomeBytes / 2}) {
     const Descriptor flow = AwaitFlow();
-    if (said != 0) Say(flow, std::span(welcome).first(said));
+    if (sent != 0) SendBytes(flow, std::span(welcome).first(sent));
   }
   EXPECT_TRUE(AwaitFlow());
   EXPECT_TRUE(TakeLines().empty());
@@ -121,7 +121,7 @@ TEST_F(OddListenerTest, AListenerThatRefusedAReleaseTakesTheNextConnection) {
   hello.flows = 2;
   SocketResult old = StartConnecting(Loopback().nics.front(), link.end(), -1);
   ASSERT_TRUE(Until([&] { return ConnectResult(old.socket.fd()) == 0; }));
-  Say(old.socket, Encode(hello));
+  SendBytes(old.socket, Encode(hello));
   std::vector<std::byte> heard;
   ASSERT_TRUE(Until([&] {
     std::array<std::byte, kWelcomeBytes> bytes{};
@@ -171,7 +171,7 @@ class SilentListenerTest : public OddListenerTest {
         EXPECT_TRUE(hello.has_value());
         flows_.at(hello->flow) = std::move(flow);
         if (++arrived == kFlowsInAll) {
-          for (const Descriptor& each : flows_) Say(each, Encode(Welcome()));
+          for (const Descriptor& each : flows_) SendBytes(each, Encode(Welcome()));
         }
       }
       return sender_ != nullptr;

@@ -48,14 +48,14 @@ class OddPeerTest : public testing::Test {
     hello.flow = flow;
     hello.flows = 2;
     auto stranger = std::make_unique<Stranger>(link_.end());
-    stranger->Say(Encode(hello));
+    stranger->SendBytes(Encode(hello));
     return stranger;
   }
 
-  static void SayChunk(Stranger& flow, const DataHeader& header,
-                       std::span<const std::byte> content) {
-    flow.Say(Encode(header));
-    flow.Say(content.subspan(header.offset, header.length));
+  static void SendChunk(Stranger& flow, const DataHeader& header,
+                        std::span<const std::byte> content) {
+    flow.SendBytes(Encode(header));
+    flow.SendBytes(content.subspan(header.offset, header.length));
   }
 
   static DataHeader Chunk(uint64_t first, uint64_t end) {
@@ -66,7 +66,7 @@ class OddPeerTest : public testing::Test {
   }
 
   void ExpectAllThere() {
-    const Ended ended = Finish(request_);
+    const RequestResult ended = Finish(request_);
     EXPECT_EQ(ended.result, abi::kSuccess);
     EXPECT_EQ(ended.bytes, kTotal);
     EXPECT_TRUE(std::equal(content_.begin(), content_.end(), buffer_.begin()));
@@ -77,7 +77,7 @@ class OddPeerTest : public testing::Test {
   // Expects that the flow ends, nothing is written, and the message arrives complete over a
   // reconnected flow.
   void ExpectRefused(std::span<const std::byte> bytes) {
-    bulk_->Say(bytes);
+    bulk_->SendBytes(bytes);
     ASSERT_TRUE(Until([&] { return bulk_->Closed(); }));
     bulk_ = Join(1);
     ASSERT_TRUE(Until([&] { return bulk_->Welcomed().has_value(); }));
@@ -96,29 +96,29 @@ class OddPeerTest : public testing::Test {
 
 TEST_F(OddPeerTest, ChunksInAnyOrderAndOverEachOther) {
   const std::vector<std::byte> other(kTotal, std::byte{0xee});
-  SayChunk(*bulk_, Chunk(4, 6), content_);
-  SayChunk(*bulk_, Chunk(1, 3), content_);
-  SayChunk(*bulk_, Chunk(1, 2), other);
-  SayChunk(*bulk_, Chunk(4, 6), other);
-  SayChunk(*bulk_, Chunk(0, 3), content_);
-  SayChunk(*bulk_, Chunk(2, 3), other);
-  SayChunk(*bulk_, Chunk(2, 5), content_);
-  SayChunk(*bulk_, Chunk(0, 6), other);
+  SendChunk(*bulk_, Chunk(4, 6), content_);
+  SendChunk(*bulk_, Chunk(1, 3), content_);
+  SendChunk(*bulk_, Chunk(1, 2), other);
+  SendChunk(*bulk_, Chunk(4, 6), other);
+  SendChunk(*bulk_, Chunk(0, 3), content_);
+  SendChunk(*bulk_, Chunk(2, 3), other);
+  SendChunk(*bulk_, Chunk(2, 5), content_);
+  SendChunk(*bulk_, Chunk(0, 6), other);
   ExpectAllThere();
 }
 
 TEST_F(OddPeerTest, TheExpressFlowMayCarryChunksAsWell) {
-  SayChunk(*bulk_, Chunk(3, 6), content_);
-  SayChunk(*express_, Chunk(0, 4), content_);
+  SendChunk(*bulk_, Chunk(3, 6), content_);
+  SendChunk(*express_, Chunk(0, 4), content_);
   ExpectAllThere();
 }
 
 TEST_F(OddPeerTest, ALateCopyDoesNotTouchTheBufferOfADoneRequest) {
-  SayChunk(*bulk_, Chunk(0, 6), content_);
+  SendChunk(*bulk_, Chunk(0, 6), content_);
   ExpectAllThere();
   const std::vector<std::byte> other(kTotal, std::byte{0xee});
-  SayChunk(*bulk_, Chunk(0, 6), other);
-  SayChunk(*express_, Chunk(0, 6), other);
+  SendChunk(*bulk_, Chunk(0, 6), other);
+  SendChunk(*express_, Chunk(0, 6), other);
   // The next request uses the same flow, so the copy was read before it.
   std::vector<std::byte> next(10);
   for (Stranger* const flow : {bulk_.get(), express_.get()}) {
@@ -126,7 +126,7 @@ TEST_F(OddPeerTest, ALateCopyDoesNotTouchTheBufferOfADoneRequest) {
     ASSERT_EQ(Receive(link_.receiver, next.data(), next.size(), &request), abi::kSuccess);
     const DataHeader header = {
         .request = flow == bulk_.get() ? 1U : 2U, .offset = 0, .total = 10, .length = 10};
-    SayChunk(*flow, header, content_);
+    SendChunk(*flow, header, content_);
     EXPECT_EQ(Finish(request).result, abi::kSuccess);
   }
   EXPECT_TRUE(std::equal(content_.begin(), content_.end(), buffer_.begin()));
@@ -156,30 +156,30 @@ TEST_F(OddPeerTest, WhatIsNoFrameEndsItsFlowAlone) {
   ExpectRefused(Content(4096, 99));
   EXPECT_TRUE(std::all_of(buffer_.begin(), buffer_.end(),
                           [](std::byte each) { return each == kUntouched; }));
-  SayChunk(*bulk_, Chunk(0, 6), content_);
+  SendChunk(*bulk_, Chunk(0, 6), content_);
   ExpectAllThere();
 }
 
 TEST_F(OddPeerTest, ARequestHasOneSize) {
-  SayChunk(*bulk_, Chunk(0, 2), content_);
+  SendChunk(*bulk_, Chunk(0, 2), content_);
   ExpectRefused(Encode(DataHeader{.request = 0, .offset = 0, .total = 100, .length = 100}));
-  SayChunk(*bulk_, Chunk(0, 6), content_);
+  SendChunk(*bulk_, Chunk(0, 6), content_);
   ExpectAllThere();
 }
 
 TEST_F(OddPeerTest, ARequestFarAheadIsRefused) {
   ExpectRefused(Encode(DataHeader{.request = 1 + kSlots, .offset = 0, .total = 8, .length = 8}));
   ExpectRefused(Encode(DataHeader{.request = UINT64_MAX, .offset = 0, .total = 8, .length = 8}));
-  SayChunk(*bulk_, Chunk(0, 6), content_);
+  SendChunk(*bulk_, Chunk(0, 6), content_);
   ExpectAllThere();
 }
 
 TEST_F(OddPeerTest, WhatComesBeforeItsRequestDoesNotStandInTheWay) {
   // A part of the first request comes after data of the second one, which is not posted.
   const std::vector<std::byte> second = Content(50'000, 2);
-  SayChunk(*bulk_, Chunk(0, 3), content_);
-  SayChunk(*bulk_, {.request = 1, .offset = 0, .total = 50'000, .length = 50'000}, second);
-  SayChunk(*bulk_, Chunk(3, 6), content_);
+  SendChunk(*bulk_, Chunk(0, 3), content_);
+  SendChunk(*bulk_, {.request = 1, .offset = 0, .total = 50'000, .length = 50'000}, second);
+  SendChunk(*bulk_, Chunk(3, 6), content_);
   ExpectAllThere();
   std::vector<std::byte> buffer(50'000);
   TransferRequest* request = nullptr;
@@ -199,7 +199,7 @@ TEST_F(OddPeerTest, AFrameInSmallPieces) {
   std::mt19937 random(4);
   for (std::span<const std::byte> left(bytes); !left.empty();) {
     const size_t piece = std::min<size_t>(1 + random() % 50, left.size());
-    bulk_->Say(left.first(piece));
+    bulk_->SendBytes(left.first(piece));
     left = left.subspan(piece);
   }
   ExpectAllThere();

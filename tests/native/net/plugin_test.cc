@@ -43,7 +43,7 @@ TYPED_TEST(VersionTest, TheTableHasWhatNcclCallsWithoutLooking) {
   EXPECT_NE(net.close_send, nullptr);
   EXPECT_NE(net.close_recv, nullptr);
   EXPECT_NE(net.close_listen, nullptr);
-  // These entries would tell NCCL that we access GPU memory.
+  // These entries are for plugins that access GPU memory.
   EXPECT_EQ(net.reg_mr_dma_buf, nullptr);
   if constexpr (TypeParam::kNumber >= 7) {
     EXPECT_EQ(net.get_device_mr, nullptr);
@@ -59,7 +59,7 @@ TYPED_TEST(VersionTest, TheTableHasWhatNcclCallsWithoutLooking) {
   }
 }
 
-TYPED_TEST(VersionTest, InitSaysInOneLineWhatIsUsed) {
+TYPED_TEST(VersionTest, InitLogsInOneLineWhatIsUsed) {
   void* another = nullptr;
   ASSERT_EQ(TypeParam::Init(&another, abi::kNetUndefined), abi::kSuccess);
   const std::vector<std::string> log = TakeLog();
@@ -91,7 +91,7 @@ TYPED_TEST(VersionTest, InitNeedsNoLogger) {
 TYPED_TEST(VersionTest, AHostWithoutNicsHasNoDevices) {
   this->below().devices.clear();
   this->below().plain = 0;
-  this->below().told = 0;
+  this->below().visible = 0;
   void* another = nullptr;
   ASSERT_EQ(TypeParam::Init(&another, abi::kNetUndefined), abi::kSuccess);
   this->ExpectOneWarning("no network interface with an address that NCCL_SOCKET_IFNAME allows");

@@ -105,7 +105,8 @@ TYPED_TEST(ProfilerEventTest, ASendIsATransferUnderItsParentUntilItIsDone) {
   EXPECT_EQ(began.type, abi::kNetEventStart);
   EXPECT_EQ(began.event, nullptr);
   EXPECT_EQ(began.parent, &this->parent_);
-  EXPECT_EQ(began.plugin, 0x20001) << "the upper half says TCP, the lower one the first version";
+  EXPECT_EQ(began.plugin, 0x20001)
+      << "the upper half means TCP, the lower one is the first version";
   EXPECT_EQ(began.transfer.type, 1);
   EXPECT_EQ(began.transfer.fd, -1);
   EXPECT_EQ(began.transfer.operation, 0);

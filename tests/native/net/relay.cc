@@ -95,7 +95,7 @@ void Relay::Turn() {
       Pass(pair, pair.near, pair.far, pair.forward);
       if (!pair.over) Pass(pair, pair.far, pair.near, pair.backward);
       if (pair.over) continue;
-      const auto events = [](const Way& in, const Way& out) {
+      const auto events = [](const Direction& in, const Direction& out) {
         const bool reads = !in.ended && in.waiting < kMostWaiting;
         return static_cast<short>((reads ? POLLIN : 0) | (out.waiting != 0 ? POLLOUT : 0));
       };
@@ -126,7 +126,7 @@ void Relay::AcceptAll() {
   }
 }
 
-void Relay::Pass(Pair& pair, Descriptor& from, Descriptor& to, Way& way) {
+void Relay::Pass(Pair& pair, Descriptor& from, Descriptor& to, Direction& way) {
   const bool forward = &way == &pair.forward;
   while (!way.ended && way.waiting < kMostWaiting) {
     std::array<std::byte, 1 << 16> bytes;

@@ -51,7 +51,7 @@ class Relay {
     std::vector<std::byte> bytes;
   };
   // One direction of a connection.
-  struct Way {
+  struct Direction {
     std::deque<Piece> pieces;
     size_t waiting = 0;  // bytes in them
     bool ended = false;  // the end was read
@@ -60,8 +60,8 @@ class Relay {
   struct Pair {
     Descriptor near;
     Descriptor far;
-    Way forward;
-    Way backward;
+    Direction forward;
+    Direction backward;
     bool truncates = false;
     bool stalled = false;
     bool over = false;
@@ -70,7 +70,7 @@ class Relay {
   void Run();
   void Turn();
   void AcceptAll();
-  void Pass(Pair& pair, Descriptor& from, Descriptor& to, Way& way);
+  void Pass(Pair& pair, Descriptor& from, Descriptor& to, Direction& way);
   static void Befall(Pair& pair, Fault fault);
 
   SocketEndpoint to_;

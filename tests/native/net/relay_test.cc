@@ -142,7 +142,7 @@ TEST_F(RelayTest, SmallMessagesGoOnWithoutTheExpressFlow) {
   EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
 }
 
-TEST_F(RelayTest, WhenAllStallTheSenderSaysSo) {
+TEST_F(RelayTest, WhenAllStallTheSenderReportsIt) {
   Connect(FourFlows(1));
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
   relay_->BefallAll(Fault::kStall);
@@ -153,7 +153,7 @@ TEST_F(RelayTest, WhenAllStallTheSenderSaysSo) {
                             "33554432 bytes outstanding", "nothing was delivered for 1 s"}));
 }
 
-TEST_F(RelayTest, WhenAllAreLostForGoodBothEndsSaySo) {
+TEST_F(RelayTest, WhenAllAreLostForGoodBothEndsReportIt) {
   Connect(FourFlows());
   link_->CloseListener();
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));

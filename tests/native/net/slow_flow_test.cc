@@ -46,23 +46,23 @@ class Watched {
 
 std::vector<FlowWork> OneSlow() { return {Busy(1000), Busy(1100), Busy(90), Busy(1000)}; }
 
-TEST(SlowFlowWatch, TellsOfAFlowWithATenthAfterTwoWindows) {
+TEST(SlowFlowWatch, ReportsAFlowWithATenthAfterTwoWindows) {
   Watched watched(4);
   EXPECT_TRUE(watched.Window(OneSlow()).empty()) << "five seconds may be somebody's burst";
-  const std::vector<SlowFlow> told = watched.Window(OneSlow());
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].which, 2U);
-  EXPECT_EQ(told[0].for_ns, 2 * kSlowWindowNs);
-  EXPECT_NEAR(told[0].bytes_per_s, 18.0 * kMiB, 1);
-  EXPECT_NEAR(told[0].others_bytes_per_s, 200.0 * kMiB, 1);
-  EXPECT_NEAR(told[0].share, 90.0 / 3190, 1e-9);
+  const std::vector<SlowFlow> reported = watched.Window(OneSlow());
+  ASSERT_EQ(reported.size(), 1U);
+  EXPECT_EQ(reported[0].which, 2U);
+  EXPECT_EQ(reported[0].for_ns, 2 * kSlowWindowNs);
+  EXPECT_NEAR(reported[0].bytes_per_s, 18.0 * kMiB, 1);
+  EXPECT_NEAR(reported[0].others_bytes_per_s, 200.0 * kMiB, 1);
+  EXPECT_NEAR(reported[0].share, 90.0 / 3190, 1e-9);
 }
 
-TEST(SlowFlowWatch, TellsOfItOnceInTenMinutes) {
+TEST(SlowFlowWatch, ReportsItOnceInTenMinutes) {
   Watched watched(4);
-  int told = 0;
-  for (int i = 0; i < 2 + 120; ++i) told += static_cast<int>(watched.Window(OneSlow()).size());
-  EXPECT_EQ(told, 2);
+  int reported = 0;
+  for (int i = 0; i < 2 + 120; ++i) reported += static_cast<int>(watched.Window(OneSlow()).size());
+  EXPECT_EQ(reported, 2);
 }
 
 TEST(SlowFlowWatch, AFlowThatIsWellForAWhileBeginsAnew) {
@@ -77,10 +77,10 @@ TEST(SlowFlowWatch, AFlowThatIsWellForAWhileBeginsAnew) {
 TEST(SlowFlowWatch, AStalledFlowIsSlow) {
   Watched watched(2);
   watched.Window({Busy(0), Busy(500)});
-  const std::vector<SlowFlow> told = watched.Window({Busy(0), Busy(500)});
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].which, 0U);
-  EXPECT_EQ(told[0].share, 0);
+  const std::vector<SlowFlow> reported = watched.Window({Busy(0), Busy(500)});
+  ASSERT_EQ(reported.size(), 1U);
+  EXPECT_EQ(reported[0].which, 0U);
+  EXPECT_EQ(reported[0].share, 0);
 }
 
 TEST(SlowFlowWatch, AFlowThatHasNothingToDoIsNotSlow) {
@@ -99,7 +99,7 @@ TEST(SlowFlowWatch, AThirdIsNotSlow) {
   EXPECT_TRUE(watched.Window(work).empty());
 }
 
-TEST(SlowFlowWatch, ALittleLoadSaysNothing) {
+TEST(SlowFlowWatch, ALittleLoadShowsNothing) {
   Watched watched(4);
   const std::vector<FlowWork> few = {Busy(15), Busy(15), Busy(0), Busy(15)};
   EXPECT_TRUE(watched.Window(few).empty());
@@ -110,7 +110,7 @@ TEST(SlowFlowWatch, ALittleLoadSaysNothing) {
   EXPECT_TRUE(watched.Window(seldom).empty());
 }
 
-TEST(SlowFlowWatch, APauseOfTheConnectionSaysNothing) {
+TEST(SlowFlowWatch, APauseOfTheConnectionShowsNothing) {
   Watched watched(4);
   EXPECT_TRUE(watched.Window(OneSlow()).empty());
   EXPECT_TRUE(watched.Window(OneSlow(), 2 * kSlowWindowNs).empty());

@@ -19,12 +19,12 @@ Stranger::Stranger(const SocketEndpoint& end)
   EXPECT_EQ(connect(socket_.fd(), to, end.length()), 0) << ErrorWords(errno);
 }
 
-void Stranger::Say(std::span<const std::byte> bytes) {
+void Stranger::SendBytes(std::span<const std::byte> bytes) {
   EXPECT_EQ(send(socket_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(bytes.size()));
 }
 
-void Stranger::Say(std::string_view text) { Say(std::as_bytes(std::span(text))); }
+void Stranger::SendBytes(std::string_view text) { SendBytes(std::as_bytes(std::span(text))); }
 
 void Stranger::Reset() {
   const linger at_once = {.l_onoff = 1, .l_linger = 0};

@@ -19,8 +19,8 @@ class Stranger {
  public:
   explicit Stranger(const SocketEndpoint& end);
 
-  void Say(std::span<const std::byte> bytes);
-  void Say(std::string_view text);
+  void SendBytes(std::span<const std::byte> bytes);
+  void SendBytes(std::string_view text);
   // Closes with a reset.
   void Reset();
   // Returns whether the other side has closed. Received data is kept.

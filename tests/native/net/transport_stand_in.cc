@@ -82,7 +82,7 @@ void ResetStandIn() {
   fresh.devices = {Plain("eth0", "/sys/devices/pci0000:00/0000:00:05.0", 25000, 0),
                    Plain("eth1", "", 10000, 1)};
   fresh.plain = 2;
-  fresh.told = 2;
+  fresh.visible = 2;
 }
 
 uint64_t NewOwner() noexcept {
@@ -177,7 +177,7 @@ std::vector<Nic> DeviceTable::nics() const {
 
 int DeviceTable::size() const {
   const Lock lock(mutex);
-  return TheStandIn().told;
+  return TheStandIn().visible;
 }
 
 const Device* DeviceTable::Find(int index) const {
@@ -200,14 +200,14 @@ int DeviceTable::MakeVirtual(std::span<const int> members, std::string* error) {
   device.members = stand_in.members;
   device.nics = {stand_in.devices[0].nics[0], stand_in.devices[1].nics[0]};
   stand_in.devices.push_back(std::move(device));
-  stand_in.told = index + 1;
+  stand_in.visible = index + 1;
   return index;
 }
 
 void DeviceTable::ForgetVirtual() {
   const Lock lock(mutex);
   ++TheStandIn().forgotten;
-  TheStandIn().told = TheStandIn().plain;
+  TheStandIn().visible = TheStandIn().plain;
 }
 
 }  // namespace nccltune::net

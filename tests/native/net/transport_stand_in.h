@@ -31,8 +31,8 @@ struct StandIn {
   bool ready = true;  // whether calls return connections, requests and completions at once
   size_t transferred = 0;
   std::deque<Device> devices;
-  int plain = 0;  // number of plain devices
-  int told = 0;   // number of devices visible to NCCL
+  int plain = 0;    // number of plain devices
+  int visible = 0;  // number of devices visible to NCCL
   Throws devices_throw = Throws::kNothing;
   std::string no_virtual_device;  // error of making a virtual device
   std::vector<std::string> setting_problems;

@@ -118,7 +118,7 @@ TEST_F(TransportTest, ThirtyTwoAreOutstandingAtEachEndAndNoMore) {
     // Newest first.
     std::ranges::reverse(requests);
     for (TransferRequest* const request : requests) {
-      const Ended ended = Finish(request);
+      const RequestResult ended = Finish(request);
       ASSERT_EQ(ended.result, abi::kSuccess);
       ASSERT_EQ(ended.bytes, bytes);
     }

@@ -143,7 +143,7 @@ class LocalRanksTest : public ::testing::Test {
   }
 };
 
-TEST_F(LocalRanksTest, AreWhatTheLauncherSays) {
+TEST_F(LocalRanksTest, AreTakenFromTheLauncher) {
   EXPECT_EQ(LocalRanks(), 1);
   setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
   EXPECT_EQ(LocalRanks(), 4);

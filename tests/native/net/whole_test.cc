@@ -12,13 +12,13 @@
 namespace nccltune::host::net {
 namespace {
 
-Outcome RunOurs(const std::string& arguments) {
+CommandResult RunOurs(const std::string& arguments) {
   return RunCommand("NCCL_SOCKET_IFNAME=lo " NET_HOST " " + arguments +
                     " --fork --plugin " NET_PLUGIN);
 }
 
 // Rank 0 got an error that names the peer, and no resource of the plugin is left.
-void ExpectLoss(const Outcome& outcome) {
+void ExpectLoss(const CommandResult& outcome) {
   const json::Value* const lost = outcome.report.Find("peer_lost");
   ASSERT_NE(lost, nullptr) << outcome.output;
   ASSERT_NE(lost->Find("result"), nullptr) << outcome.output;
@@ -27,18 +27,18 @@ void ExpectLoss(const Outcome& outcome) {
   EXPECT_EQ(NumberOf(rank, "left_behind", "threads"), 0);
   EXPECT_EQ(NumberOf(rank, "left_behind", "descriptors"), 0);
   const json::Value::Array& warnings = *rank.Find("warnings")->AsArray();
-  const bool told = std::ranges::any_of(warnings, [](const json::Value& warning) {
+  const bool reported = std::ranges::any_of(warnings, [](const json::Value& warning) {
     const std::string& text = *warning.AsString();
     return text.find("127.0.0.1:") != std::string::npos &&
            text.find(" on lo ") != std::string::npos &&
            text.find(" bytes outstanding: ") != std::string::npos;
   });
-  EXPECT_TRUE(told) << outcome.output;
+  EXPECT_TRUE(reported) << outcome.output;
 }
 
 class WholeNetTest : public testing::TestWithParam<int> {
  protected:
-  Outcome Run(const std::string& arguments) const {
+  CommandResult Run(const std::string& arguments) const {
     return RunOurs(arguments + " --interface " + std::to_string(GetParam()));
   }
 };
@@ -51,12 +51,12 @@ TEST_P(WholeNetTest, Transfers) {
 }
 
 TEST_P(WholeNetTest, EveryRequestBeginsAndEndsForProfilers) {
-  const Outcome told = Run("transfer --messages 20 --sizes 0-1M");
-  const Outcome without_parents = Run("transfer --messages 20 --sizes 0-1M --nulls");
-  ExpectMessages(told, 20);
+  const CommandResult profiled = Run("transfer --messages 20 --sizes 0-1M");
+  const CommandResult without_parents = Run("transfer --messages 20 --sizes 0-1M --nulls");
+  ExpectMessages(profiled, 20);
   ExpectMessages(without_parents, 20);
   const int64_t calls = GetParam() >= 10 ? 2 * (20 + 20) : 0;
-  for (const json::Value& rank : *told.report.Find("ranks")->AsArray()) {
+  for (const json::Value& rank : *profiled.report.Find("ranks")->AsArray()) {
     EXPECT_EQ(*rank.Find("profiler_calls")->AsInt(), calls);
   }
   for (const json::Value& rank : *without_parents.report.Find("ranks")->AsArray()) {
@@ -69,13 +69,13 @@ TEST_P(WholeNetTest, TransfersWithRandomTestsAndNoOptionalPointers) {
 }
 
 TEST_P(WholeNetTest, ThePeerThatIsKilledIsAnError) {
-  const Outcome outcome = Run("transfer --messages 100000000 --sizes 64K --kill-after 300");
+  const CommandResult outcome = Run("transfer --messages 100000000 --sizes 64K --kill-after 300");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   ExpectLoss(outcome);
 }
 
 TEST_P(WholeNetTest, ClosesWithRequestsInFlight) {
-  const Outcome outcome = Run("transfer --messages 40 --close-in-flight");
+  const CommandResult outcome = Run("transfer --messages 40 --close-in-flight");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
 }
 
@@ -96,7 +96,7 @@ TEST_F(WholeNetNewestTest, ReceivesWhoseSizeNobodyNeeds) {
 
 TEST_F(WholeNetNewestTest, LoadedAndUnloadedThreeTimes) {
   EXPECT_EQ(RunOurs("transfer --messages 30 --rounds 3 --interface 8").status, 0);
-  const Outcome outcome = RunOurs("transfer --messages 30 --rounds 3 --communicators 2");
+  const CommandResult outcome = RunOurs("transfer --messages 30 --rounds 3 --communicators 2");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
 }
 
@@ -107,7 +107,7 @@ TEST_F(WholeNetNewestTest, ConnectAndAcceptWaitForEachOther) {
 }
 
 TEST_F(WholeNetNewestTest, OfOneFlow) {
-  const Outcome outcome =
+  const CommandResult outcome =
       RunCommand("NCCLTUNE_NET_FLOWS=1 NCCLTUNE_NET_THREADS=1 NCCL_SOCKET_IFNAME=lo " NET_HOST
                  " transfer --messages 60 --window 32 --fork --plugin " NET_PLUGIN);
   ExpectMessages(outcome, 60);
@@ -116,7 +116,7 @@ TEST_F(WholeNetNewestTest, OfOneFlow) {
 // Also with small messages only, which complete immediately.
 TEST_F(WholeNetNewestTest, APeerThatIsStoppedForGoodIsAnError) {
   for (const char* const sizes : {"1M", "1K"}) {
-    const Outcome outcome = RunCommand(
+    const CommandResult outcome = RunCommand(
         std::string("NCCLTUNE_NET_TIMEOUT=1 NCCL_SOCKET_IFNAME=lo " NET_HOST
                     " transfer --messages 100000000 --direction forward --stop-after 300 --fork"
                     " --plugin " NET_PLUGIN " --sizes ") +
@@ -127,7 +127,7 @@ TEST_F(WholeNetNewestTest, APeerThatIsStoppedForGoodIsAnError) {
 }
 
 TEST_F(WholeNetNewestTest, AGibibyteArrives) {
-  const Outcome outcome =
+  const CommandResult outcome =
       RunOurs("transfer --direction forward --sizes 1G --messages 1 --window 1 --timeout 60");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const json::Value& receiver = outcome.report.Find("ranks")->AsArray()->back();
@@ -135,7 +135,7 @@ TEST_F(WholeNetNewestTest, AGibibyteArrives) {
 }
 
 TEST_F(WholeNetNewestTest, APeerThatIsStoppedForAWhileIsNoError) {
-  const Outcome outcome =
+  const CommandResult outcome =
       RunOurs("transfer --messages 3000 --sizes 1M --stop-after 200 --continue-after 500");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_TRUE(outcome.report.Find("peer_lost")->IsNull());

@@ -116,7 +116,7 @@ TEST(Wire, AWelcomeComesBackAsItWas) {
   }
 }
 
-TEST(Wire, AWelcomeWithFewerFlowsSaysHowMany) {
+TEST(Wire, AWelcomeWithFewerFlowsStatesHowMany) {
   // 0 means no flow. A connection has at least two flows, and never more than requested.
   for (const int flows : {0, 1, 2, 9, kMostFlows - 1, int{kMostFlows}, int{UINT16_MAX}}) {
     const Welcome welcome = {.status = WelcomeStatus::kFewerFlows,

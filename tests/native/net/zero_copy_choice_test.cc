@@ -19,7 +19,7 @@ TEST(ZeroCopyChoice, OffIsOff) {
   EXPECT_EQ(choice.state(), State::kOff);
 }
 
-TEST(ZeroCopyChoice, OneSendIsTriedUntilTheKernelSaysWhatBecameOfIt) {
+TEST(ZeroCopyChoice, OneSendIsTriedUntilTheKernelReportsIt) {
   ZeroCopyChoice choice(ZeroCopyMode::kAuto);
   EXPECT_FALSE(choice.Wants(kLeastUncopied - 1, 0));
   EXPECT_TRUE(choice.Wants(kLeastUncopied, 0));

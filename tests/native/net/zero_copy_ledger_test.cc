@@ -57,7 +57,7 @@ TEST(ZeroCopyLedger, AFrameThatIsStillWrittenIsNotReleased) {
   EXPECT_EQ(Report(ledger, 2, 2), Requests({7}));
 }
 
-TEST(ZeroCopyLedger, ARangeReleasesSeveralAndSaysHowManyBytes) {
+TEST(ZeroCopyLedger, ARangeReleasesSeveralAndReportsHowManyBytes) {
   ZeroCopyLedger ledger;
   for (uint64_t request = 1; request <= 4; ++request) {
     ledger.Sent(request, 10 * request);

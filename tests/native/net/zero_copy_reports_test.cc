@@ -53,7 +53,7 @@ class ZeroCopyReportsTest : public testing::Test {
   std::vector<uint64_t> released_;
 };
 
-TEST_F(ZeroCopyReportsTest, OfADeadSocketSayNothingOfThePath) {
+TEST_F(ZeroCopyReportsTest, OfADeadSocketShowNothingAboutThePath) {
   SendFrame(7);
   EXPECT_FALSE(zero_copy_.Wants(kOneSend)) << "one at a time on trial";
   zero_copy_.Abandon(&near_, NowNs(), &released_);

@@ -54,7 +54,7 @@ TEST(Decision, ASendAloneDoesNotWaitForWhatNcclWouldNotWaitFor) {
   EXPECT_EQ(ChooseSendMethod(false, kSmallAlone, kLoose), SendMethod::kDirect);
 }
 
-TEST(Decision, ThroughBuffersWhoeverComesFirst) {
+TEST(Decision, ThroughBuffersWhicheverSideIsFirst) {
   const Policy policy = {.vccl = true};
   for (const Role role : {Role::kSender, Role::kReceiver}) {
     EXPECT_EQ(DecideFirst(role, kInGroup, policy), MessageDecision::kBuffered);

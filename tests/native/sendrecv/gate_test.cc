@@ -52,7 +52,7 @@ TEST(Gate, OpensWhenBothHavePassedAMessage) {
   EXPECT_EQ(sides.gates[0].mark(), sides.gates[1].mark());
 }
 
-TEST(Gate, ClosesForBothAndSaysWhy) {
+TEST(Gate, ClosesForBothAndReportsWhy) {
   for (const bool unusable : {false, true}) {
     Sides sides;
     EXPECT_EQ(sides.gates[1].Pass(true, 9), Gate::Step::kNative);

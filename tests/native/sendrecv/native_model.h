@@ -13,7 +13,7 @@
 #include <mutex>
 #include <vector>
 
-#include "sendrecv/lane.h"
+#include "sendrecv/message_lane.h"
 #include "sendrecv/soft_driver.h"
 
 namespace nccltune::sendrecv {

@@ -154,7 +154,7 @@ TEST_F(PlanTest, WhatIsStagedWaitsForItsPlace) {
             "2:after1 2:?ready1 2:copy3001>1001 2:=done1");
 }
 
-TEST_F(PlanTest, WhatIsLeftForThePeerIsToldOfBehindItsCopy) {
+TEST_F(PlanTest, AStagedSendIsSignalledAfterItsCopy) {
   MessageTransfer transfer = Of(MessageTransfer::Kind::kStagedForPeer, 0, 1);
   transfer.wait_for = {{&flags_[3].done, 3}};
   EXPECT_EQ(Before({transfer}), "1:after0 1:?done3 1:copy2001>3001 1:=ready1 1:mark");

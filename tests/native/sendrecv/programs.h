@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sendrecv/lane.h"
+#include "sendrecv/message_lane.h"
 
 namespace nccltune::sendrecv {
 

@@ -30,8 +30,8 @@ class SoftDriver;
 struct SoftOptions {
   int gpus = 2;
   // The number of queues of each GPU in each process, like CUDA_DEVICE_MAX_CONNECTIONS. Streams are
-  // assigned to them in turn, and a waiting stream blocks all others of its queue. 0: each stream
-  // has its own queue.
+  // assigned to them round robin, and a waiting stream blocks all others of its queue. 0: each
+  // stream has its own queue.
   size_t hardware_queues = 0;
   // The longest delay before an operation or a piece of a copy is 2 to this power, in steps.
   unsigned delay_bits = 9;

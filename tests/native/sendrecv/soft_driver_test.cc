@@ -34,7 +34,7 @@ bool Torn(const Bytes& content) {
   return std::ranges::any_of(content, [&](uint8_t byte) { return byte != content.front(); });
 }
 
-bool Says(const std::string& text, const std::vector<std::string>& parts) {
+bool Contains(const std::string& text, const std::vector<std::string>& parts) {
   return std::ranges::all_of(
       parts, [&](const std::string& part) { return text.find(part) != std::string::npos; });
 }
@@ -220,7 +220,7 @@ TEST(SoftDriver, KeepsWaitingWhatIsBehindAWaitInAHardwareQueue) {
   ASSERT_EQ(stuck.size(), 2u);
   EXPECT_EQ(stuck[0].flag, &flag);
   EXPECT_EQ(stuck[1].flag, nullptr);
-  EXPECT_TRUE(Says(stuck[1].what, {"stream 2", "is behind GPU 0, stream 1"})) << stuck[1];
+  EXPECT_TRUE(Contains(stuck[1].what, {"stream 2", "is behind GPU 0, stream 1"})) << stuck[1];
 }
 
 TEST(SoftDriver, LetsWhatIsBehindAKernelRun) {
@@ -236,7 +236,7 @@ TEST(SoftDriver, LetsWhatIsBehindAKernelRun) {
   driver.Kernel(first, [] {}, [&] { return met > 1; });
   EXPECT_FALSE(machine.Run(random));
   ASSERT_EQ(machine.Stuck().size(), 1u);
-  EXPECT_TRUE(Says(machine.Stuck()[0].what, {"stream 1", "a kernel waits"}));
+  EXPECT_TRUE(Contains(machine.Stuck()[0].what, {"stream 1", "a kernel waits"}));
 }
 
 TEST(SoftDriver, NamesAllStreamsThatWaitInACircle) {
@@ -264,12 +264,13 @@ TEST(SoftDriver, NamesAllStreamsThatWaitInACircle) {
   EXPECT_EQ(stuck[0].stream, a);
   EXPECT_EQ(stuck[0].flag, &from_other);
   EXPECT_EQ(stuck[0].value, 3u);
-  EXPECT_TRUE(Says(stuck[0].what, {"GPU 0, stream 1", "to reach 3, it is 2"})) << stuck[0];
+  EXPECT_TRUE(Contains(stuck[0].what, {"GPU 0, stream 1", "to reach 3, it is 2"})) << stuck[0];
   EXPECT_EQ(stuck[1].gpu, 1);
   EXPECT_EQ(stuck[1].stream, b);
   EXPECT_EQ(stuck[1].flag, &from_one);
   EXPECT_EQ(stuck[1].value, 9u);
-  EXPECT_TRUE(Says(stuck[1].what, {"(receives)", "flag from one to reach 9, it is 0"})) << stuck[1];
+  EXPECT_TRUE(Contains(stuck[1].what, {"(receives)", "flag from one to reach 9, it is 0"}))
+      << stuck[1];
   // The test itself writes the flag, as an abort does.
   from_one = 9;
   EXPECT_TRUE(machine.Stuck().empty());
@@ -335,10 +336,10 @@ TEST(SoftDriver, NamesTheStreamOfAnEventThatNeverComes) {
   const std::vector<Waiting> stuck = machine.Stuck();
   ASSERT_EQ(stuck.size(), 2u);
   EXPECT_EQ(stuck[0].flag, &never);
-  EXPECT_TRUE(Says(stuck[1].what, {"stream 2", "an event of stream 1"})) << stuck[1];
+  EXPECT_TRUE(Contains(stuck[1].what, {"stream 2", "an event of stream 1"})) << stuck[1];
 }
 
-TEST(SoftDriver, TellsOfWildCopiesAndGoesOn) {
+TEST(SoftDriver, ReportsWildCopiesAndGoesOn) {
   SoftMachine machine({});
   SoftDriver& driver = machine.Open(0);
   SoftDriver& peer = machine.Open(1);
@@ -362,20 +363,20 @@ TEST(SoftDriver, TellsOfWildCopiesAndGoesOn) {
   EXPECT_EQ(error(own, imported, kBytes), "");
   EXPECT_EQ(Content(driver, own), Bytes(kBytes, 2));
   std::string text = error(own, imported + 1, kBytes);
-  EXPECT_TRUE(Says(text, {"GPU 0, stream 1: copy of 600 bytes", "source: 1 bytes past the end",
-                          "allocation 2 (600 bytes on GPU 1"}))
+  EXPECT_TRUE(Contains(text, {"GPU 0, stream 1: copy of 600 bytes", "source: 1 bytes past the end",
+                              "allocation 2 (600 bytes on GPU 1"}))
       << text;
   text = error(foreign, own, 1);
-  EXPECT_TRUE(Says(text, {"destination: not reachable: allocation 2"})) << text;
+  EXPECT_TRUE(Contains(text, {"destination: not reachable: allocation 2"})) << text;
   text = error(freed, own, 1);
-  EXPECT_TRUE(Says(text, {"destination: allocation 3", "was freed"})) << text;
+  EXPECT_TRUE(Contains(text, {"destination: allocation 3", "was freed"})) << text;
   peer.Free(foreign);
   text = error(own, imported, 1);
-  EXPECT_TRUE(Says(text, {"source: allocation 2", "was freed"})) << text;
+  EXPECT_TRUE(Contains(text, {"source: allocation 2", "was freed"})) << text;
   EXPECT_EQ(Content(driver, own), Bytes(kBytes, 2));
 }
 
-TEST(SoftDriver, TellsOfMemoryThatIsFreedUnderACopy) {
+TEST(SoftDriver, ReportsMemoryThatIsFreedUnderACopy) {
   size_t errors = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SoftMachine machine({});
@@ -395,7 +396,7 @@ TEST(SoftDriver, TellsOfMemoryThatIsFreedUnderACopy) {
   EXPECT_GT(errors, kSeeds / 2);
 }
 
-TEST(SoftDriver, TellsOfWildAccessByKernelsAndWrongCalls) {
+TEST(SoftDriver, ReportsWildAccessByKernelsAndWrongCalls) {
   SoftMachine machine({});
   SoftDriver& driver = machine.Open(0);
   SoftDriver& peer = machine.Open(1);
@@ -407,10 +408,10 @@ TEST(SoftDriver, TellsOfWildAccessByKernelsAndWrongCalls) {
   driver.Unmap(own);
   const std::vector<std::string> errors = machine.Errors();
   ASSERT_EQ(errors.size(), 4u);
-  EXPECT_TRUE(Says(errors[0], {"GPU 0", "Read: 1 bytes at 0x", "past the end"})) << errors[0];
-  EXPECT_TRUE(Says(errors[1], {"GPU 1", "Write", "not reachable"})) << errors[1];
-  EXPECT_TRUE(Says(errors[2], {"Free"})) << errors[2];
-  EXPECT_TRUE(Says(errors[3], {"Unmap"})) << errors[3];
+  EXPECT_TRUE(Contains(errors[0], {"GPU 0", "Read: 1 bytes at 0x", "past the end"})) << errors[0];
+  EXPECT_TRUE(Contains(errors[1], {"GPU 1", "Write", "not reachable"})) << errors[1];
+  EXPECT_TRUE(Contains(errors[2], {"Free"})) << errors[2];
+  EXPECT_TRUE(Contains(errors[3], {"Unmap"})) << errors[3];
 }
 
 TEST(SoftDriver, RefusesStreamsAndEventsThatAreNotItsOwn) {

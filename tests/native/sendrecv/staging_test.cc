@@ -20,7 +20,7 @@ std::optional<Staging::Region> Take(Staging& staging, uint64_t bytes, Flag& done
   return room;
 }
 
-TEST(Staging, WhoComesLaterWaitsForWhoeverIsInItsPlace) {
+TEST(Staging, ALaterSendWaitsForTheOneInItsPlace) {
   Staging staging(kBase, 4096);
   std::array<Flag, 5> done = {};
   auto room = Take(staging, 2048, done[0], 1);

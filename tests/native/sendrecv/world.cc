@@ -30,8 +30,8 @@ uint8_t ContentOf(size_t message, uint64_t byte) {
 }
 
 // What both sides of a lane share.
-struct Lane {
-  Lane() : native(kEagerLimit) {}
+struct SharedLane {
+  SharedLane() : native(kEagerLimit) {}
   std::unique_ptr<LaneMemory> memory = std::make_unique<LaneMemory>();
   OpenedGate opened;
   GateMemory shut;
@@ -251,7 +251,7 @@ class World {
   }
 
  private:
-  Lane& Of(const Sent& sent) { return *lanes_.at({sent.comm, sent.from, sent.to}); }
+  SharedLane& Of(const Sent& sent) { return *lanes_.at({sent.comm, sent.from, sent.to}); }
   DeviceAddress AddressOf(size_t rank, size_t message) const {
     return memory_[rank] + message * kPlace;
   }
@@ -259,7 +259,7 @@ class World {
   void MakeLane(const Sent& sent) {
     auto& lane = lanes_[{sent.comm, sent.from, sent.to}];
     if (lane != nullptr) return;
-    lane = std::make_unique<Lane>();
+    lane = std::make_unique<SharedLane>();
     DeviceAddress buffer = 0;
     for (const Role role : {Role::kSender, Role::kReceiver}) {
       const size_t mine = role == Role::kSender ? sent.from : sent.to;
@@ -343,7 +343,7 @@ class World {
   std::vector<SoftDriver*> drivers_;
   std::vector<DeviceAddress> memory_;
   std::vector<std::vector<Stream>> streams_;
-  std::map<std::tuple<size_t, size_t, size_t>, std::unique_ptr<Lane>> lanes_;
+  std::map<std::tuple<size_t, size_t, size_t>, std::unique_ptr<SharedLane>> lanes_;
   std::vector<size_t> next_;                   // by rank
   std::vector<std::function<void()>> pauses_;  // by rank: called inside its present group
   std::vector<char> busy_;                     // by rank: it is inside a group

@@ -12,7 +12,7 @@ namespace nccltune::tuner {
 namespace {
 
 // No NCCL up to 2.32 has such a table. The number of protocols is an argument all the same.
-TEST(TableOffer, RowsAreAsLongAsNcclSays) {
+TEST(TableOffer, RowsHaveTheLengthThatNcclPasses) {
   constexpr int kLength = abi::kNumProtocols + 1;
   constexpr size_t kPlace = size_t{abi::kNvls} * kLength + abi::kSimple;
   std::array<float, size_t{abi::kNumAlgorithms} * kLength> table;

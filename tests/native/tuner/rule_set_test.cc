@@ -52,13 +52,13 @@ TEST(RuleSet, CountsChunkSizesThatCanBeReached) {
   EXPECT_EQ(counts.with_chunk, 2U);
 }
 
-TEST(RuleSet, RowsOnRegistrationNeedAnInterfaceThatTells) {
+TEST(RuleSet, RowsOnRegistrationNeedAnInterfaceThatPassesIt) {
   const char* const content =
       "allreduce,0,9,tree,ll,-1,-1,-1,-1,1\n"
       "allreduce,0,9,tree,ll,-1,-1,-1,-1,-1\n";
-  EXPECT_EQ(CountsOf(content, {1, 8}, true).untold, 0U);
+  EXPECT_EQ(CountsOf(content, {1, 8}, true).unknown_registration, 0U);
   EXPECT_EQ(CountsOf(content, {1, 8}, true).applied, 2U);
-  EXPECT_EQ(CountsOf(content, {1, 8}, false).untold, 1U);
+  EXPECT_EQ(CountsOf(content, {1, 8}, false).unknown_registration, 1U);
   EXPECT_EQ(CountsOf(content, {1, 8}, false).applied, 1U);
 }
 

@@ -59,7 +59,7 @@ class StartupTest : public ::testing::Test {
 
 constexpr const char* kRule = "allreduce,0,9,tree,ll,-1,-1,-1\n";
 
-TEST_F(StartupTest, SaysWhatTheFileCameTo) {
+TEST_F(StartupTest, LogsWhatTheFileResultedIn) {
   const std::string content =
       "# nccltune: schema=1 nccl=2.28.3\n"
       "allreduce,0,9,tree,ll,-1,4,32\n"
@@ -81,7 +81,7 @@ TEST_F(StartupTest, WithoutAFileOneQuietLine) {
                              "interface v6, NCCL 2.28.9"});
 }
 
-TEST_F(StartupTest, AnUnknownNcclIsSaidToBe) {
+TEST_F(StartupTest, AnUnknownNcclIsLoggedAsUnknown) {
   SetNcclVersion(0);
   const TestTuner tuner(6, {1, 8});
   EXPECT_NE(TakeLog().at(0).find("interface v6, NCCL unknown"), std::string::npos);
@@ -211,7 +211,7 @@ TEST_F(StartupTest, RulesOfAnotherNcclAreStale) {
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[0], Prefix("WARN") + file.path() +
                           ": stale rules, measured on NCCL 2.27.3 (this is 2.28.9); they are used "
-                          "all the same, NCCLTUNE_STALE=off ends that; best measure again");
+                          "anyway; measure again, or disable them with NCCLTUNE_STALE=off");
   EXPECT_TRUE(Decides(file));
 }
 
@@ -238,7 +238,7 @@ TEST_F(StartupTest, StaleRulesCanBeSwitchedOff) {
   EXPECT_TRUE(Decides(stale_file));  // the running platform is unknown
 }
 
-TEST_F(StartupTest, ChannelsAreSaidToBeCapsSince231) {
+TEST_F(StartupTest, ChannelsAreLoggedAsCapsSince231) {
   const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1\n");
   SetNcclVersion(23007);
   EXPECT_EQ(Start(file, 6).at(0).find("channels only lower"), std::string::npos);
@@ -259,7 +259,7 @@ TEST_F(StartupTest, ChunkSizesNeedAnInterfaceThatAsks) {
 TEST_F(StartupTest, RulesOnRegistrationAreCountedForOldInterfaces) {
   const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1,-1,1\n");
   EXPECT_NE(Start(file, 3).at(0).find("0 of 1 rule applies"), std::string::npos);
-  EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (told since v4)"),
+  EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (passed since v4)"),
             std::string::npos);
   EXPECT_NE(Start(file, 4).at(0).find("1 of 1 rule applies"), std::string::npos);
 }

@@ -92,7 +92,7 @@ Answer TestTuner::Ask(const Call& call, const CostTable& table) const {
   Answer answer;
   answer.table = table;
   host::CollInfoCall info;
-  info.collective = static_cast<abi::Collective>(call.collective);
+  info.collective = static_cast<abi::TunedCollective>(call.collective);
   info.bytes = call.bytes;
   info.pipe_ops = call.pipe_ops;
   info.registered = call.registered == 1;
@@ -109,7 +109,7 @@ Answer TestTuner::Ask(const Call& call, const CostTable& table) const {
 size_t TestTuner::AskChunk(int collective, int algorithm, int protocol, size_t proposed) const {
   size_t chunk_bytes = proposed;
   host::ChunkCall call;
-  call.collective = static_cast<abi::Collective>(collective);
+  call.collective = static_cast<abi::TunedCollective>(collective);
   call.bytes = 1U << 20U;
   call.combination = {algorithm, protocol};
   call.chunk_bytes = &chunk_bytes;

@@ -184,7 +184,7 @@ TEST_P(TableVersionsTest, APairWithAPredictedTimeOfZeroCanBeChosen) {
   EXPECT_EQ(answer.channels, 6);
 }
 
-TEST_P(VersionsTest, RegisteredBuffersCountWhereTheyAreTold) {
+TEST_P(VersionsTest, RegisteredBuffersCountWhereTheyArePassed) {
   const ScopedFile file("allreduce,0,9999,ring,ll,-1,-1,-1,-1,1\n");
   const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
   const TestTuner tuner(version(), kScale);

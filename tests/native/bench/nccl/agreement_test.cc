@@ -62,10 +62,10 @@ TEST(Agreement, AllGetTheErrorOfOne) {
   Scripted exchange;
   EXPECT_FALSE(ShareFirstError(&exchange, std::nullopt));
   const StepError mine = {ErrorKind::kMemory, "does not fit", 2, false};
-  const auto told = ShareFirstError(&exchange, mine);
-  ASSERT_TRUE(told);
-  EXPECT_EQ(told->kind, ErrorKind::kMemory);
-  EXPECT_EQ(told->rank, 2);
+  const auto shared = ShareFirstError(&exchange, mine);
+  ASSERT_TRUE(shared);
+  EXPECT_EQ(shared->kind, ErrorKind::kMemory);
+  EXPECT_EQ(shared->rank, 2);
   // The part of another process.
   exchange.others = {exchange.last};
   EXPECT_EQ(ShareFirstError(&exchange, std::nullopt)->text, "does not fit");

@@ -148,7 +148,7 @@ int Comm::KeepScalar(double scalar) {
 void Comm::Decide(const Call& call, bool capturing) {
   if (tuner_ == nullptr || faults_.forgets_tuner) return;
   host::DecisionRequest request;
-  request.collective = static_cast<abi::Collective>(call.function);
+  request.collective = static_cast<abi::TunedCollective>(call.function);
   request.bytes = call.tuner_bytes;
   request.registered = capturing || (IsRegistered(call.send) && IsRegistered(call.receive));
   request.costs = Costs(call.function, call.tuner_bytes, tuner_->rules().algorithms);
@@ -160,10 +160,10 @@ void Comm::Decide(const Call& call, bool capturing) {
   // A channel count that fits the size; the plugin's count is an upper bound.
   const int worth = static_cast<int>(std::clamp<size_t>(call.tuner_bytes >> 15U, 1, 24));
   const int wanted = decision.choice.channels.value_or(worth);
-  if (!capturing) Tell(call, std::min(worth, wanted), decision.selected);
+  if (!capturing) ReportToProfiler(call, std::min(worth, wanted), decision.selected);
 }
 
-void Comm::Tell(const Call& call, int channels, host::Combination combination) {
+void Comm::ReportToProfiler(const Call& call, int channels, host::Combination combination) {
   const auto mask = static_cast<uint64_t>(__atomic_load_n(&profiler_mask, __ATOMIC_RELAXED));
   if (profiler_ == nullptr || (mask & abi::kProfileCollective) == 0) return;
   const std::string algorithm = UpperCase(host::AlgorithmName(combination.algorithm));

@@ -106,7 +106,7 @@ class Comm {
 
   void End();
   void Decide(const Call& call, bool capturing);
-  void Tell(const Call& call, int channels, host::Combination combination);
+  void ReportToProfiler(const Call& call, int channels, host::Combination combination);
   bool IsRegistered(const void* buffer) const;
   void Launch(Call call, cu::Stream stream);
   static void Play(void* operation);

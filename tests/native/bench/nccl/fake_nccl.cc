@@ -28,7 +28,7 @@ namespace cu = nccltune::cu;
 using nccltune::bench::Dtype;
 using nccltune::bench::Redop;
 using nccltune::fake::Call;
-using nccltune::fake::Part;
+using nccltune::fake::ResultPiece;
 using nccltune::fake::Transfer;
 using nccltune::nccl::Comm;
 using nccltune::nccl::CommRecord;
@@ -96,7 +96,7 @@ long fake_nccl_live() { return live; }
 Result ncclGetUniqueId(UniqueId* id) {
   const std::string name = nccltune::fake::World::Create();
   *id = {};
-  std::memcpy(id->bytes, name.data(), name.size());
+  std::memcpy(id->internal, name.data(), name.size());
   return abi::kSuccess;
 }
 
@@ -110,7 +110,7 @@ const char* ncclGetLastError(Comm comm) {
 
 Result ncclCommInitRank(Comm* comm, int ranks, UniqueId id, int rank) {
   if (std::getenv("FAKE_NCCL_INIT_FAILS") != nullptr) return abi::kSystemError;
-  *comm = new CommRecord(id.bytes, ranks, rank);
+  *comm = new CommRecord(id.internal, ranks, rank);
   ++live;
   (*comm)->Init();
   return abi::kSuccess;
@@ -228,7 +228,7 @@ Result ncclReduce(const void* send, void* receive, size_t count, int type, int o
   const size_t bytes = Bytes(count, type);
   Call call = Made(abi::kReduce, "Reduce", send, receive, bytes);
   call.exchange.send_bytes = bytes;
-  if (comm->rank() == root) call.exchange.parts = {{Part::kReduced, 0, 0, bytes}};
+  if (comm->rank() == root) call.exchange.parts = {{ResultPiece::kReduced, 0, 0, bytes}};
   SetReduction(&call, type, op, comm);
   return comm->Enqueue(std::move(call), stream);
 }
@@ -239,7 +239,7 @@ Result ncclAllReduce(const void* send, void* receive, size_t count, int type, in
   const size_t bytes = Bytes(count, type);
   Call call = Made(abi::kAllReduce, "AllReduce", send, receive, bytes);
   call.exchange.send_bytes = bytes;
-  call.exchange.parts = {{Part::kReduced, 0, 0, bytes}};
+  call.exchange.parts = {{ResultPiece::kReduced, 0, 0, bytes}};
   SetReduction(&call, type, op, comm);
   return comm->Enqueue(std::move(call), stream);
 }
@@ -265,7 +265,7 @@ Result ncclReduceScatter(const void* send, void* receive, size_t count, int type
   const auto rank = static_cast<size_t>(comm->rank());
   Call call = Made(abi::kReduceScatter, "ReduceScatter", send, receive, ranks * bytes);
   call.exchange.send_bytes = ranks * bytes;
-  call.exchange.parts = {{Part::kReduced, rank * bytes, 0, bytes}};
+  call.exchange.parts = {{ResultPiece::kReduced, rank * bytes, 0, bytes}};
   SetReduction(&call, type, op, comm);
   return comm->Enqueue(std::move(call), stream);
 }

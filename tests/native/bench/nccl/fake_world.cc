@@ -73,9 +73,9 @@ bool World::Run(const RankExchange& exchange, const std::atomic<bool>& aborted) 
   }
   if (!Barrier(aborted)) return false;
   const size_t longest = *std::max_element(shared_->send_bytes, shared_->send_bytes + ranks_);
-  std::vector<Part> parts = exchange.parts;
+  std::vector<ResultPiece> parts = exchange.parts;
   if (exchange.point_to_point) {
-    for (Part& part : parts) part.from = shared_->offset_to[part.source][rank_];
+    for (ResultPiece& part : parts) part.from = shared_->offset_to[part.source][rank_];
   }
   for (size_t chunk = 0; chunk < longest; chunk += kStagingBytes) {
     if (chunk < send.size()) {
@@ -83,18 +83,18 @@ bool World::Run(const RankExchange& exchange, const std::atomic<bool>& aborted) 
                   std::min(kStagingBytes, send.size() - chunk));
     }
     if (!Barrier(aborted)) return false;
-    for (const Part& part : parts) Deliver(exchange, part, chunk);
+    for (const ResultPiece& part : parts) Deliver(exchange, part, chunk);
     if (!Barrier(aborted)) return false;
   }
   return true;
 }
 
-void World::Deliver(const RankExchange& exchange, const Part& part, size_t chunk) const {
+void World::Deliver(const RankExchange& exchange, const ResultPiece& part, size_t chunk) const {
   const size_t begin = std::max(part.from, chunk);
   const size_t end = std::min(part.from + part.bytes, chunk + kStagingBytes);
   if (begin >= end) return;
   unsigned char* const to = exchange.receive + part.to + (begin - part.from);
-  if (part.source == Part::kReduced) {
+  if (part.source == ResultPiece::kReduced) {
     Reduce(exchange, begin - chunk, end - begin, to);
   } else {
     std::memcpy(to, shared_->staging[part.source] + (begin - chunk), end - begin);

@@ -19,7 +19,7 @@ inline constexpr size_t kStagingBytes = size_t{64} << 10U;
 
 // One piece of a rank's result: bytes [from, from + bytes) of the input of `source`, or of the
 // reduction of all inputs.
-struct Part {
+struct ResultPiece {
   static constexpr int kReduced = -1;
   int source = kReduced;
   size_t from = 0;
@@ -32,7 +32,7 @@ struct RankExchange {
   const unsigned char* send = nullptr;
   size_t send_bytes = 0;
   unsigned char* receive = nullptr;
-  std::vector<Part> parts;
+  std::vector<ResultPiece> parts;
   bench::Dtype dtype = bench::Dtype::kFloat;
   bench::Redop redop = bench::Redop::kSum;
   double scalar = 1;  // factor applied to this rank's data
@@ -60,7 +60,7 @@ class World {
 
  private:
   struct Shared;
-  void Deliver(const RankExchange& exchange, const Part& part, size_t chunk) const;
+  void Deliver(const RankExchange& exchange, const ResultPiece& part, size_t chunk) const;
   void Reduce(const RankExchange& exchange, size_t begin, size_t bytes, unsigned char* to) const;
 
   const int ranks_;

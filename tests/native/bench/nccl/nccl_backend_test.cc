@@ -307,9 +307,9 @@ TEST_F(NcclBackendTest, AChunkSizeIsReported) {
   Step step = Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple);
   step.choice.chunk_bytes = 65536;
   // The newest decision may belong to the other rank; then none is reported.
-  std::optional<size_t> told;
-  for (int i = 0; i < 20 && !told; ++i) told = Good(step).ran->chunk_bytes;
-  EXPECT_EQ(told, 65536U);
+  std::optional<size_t> reported;
+  for (int i = 0; i < 20 && !reported; ++i) reported = Good(step).ran->chunk_bytes;
+  EXPECT_EQ(reported, 65536U);
   Close();
 }
 

@@ -48,7 +48,7 @@ TEST(Observation, TheProfilerHasPriority) {
   EXPECT_FALSE(verdict.applied);
 }
 
-TEST(Observation, WithoutThatTheDecisionAndThenNcclsOwnPickTell) {
+TEST(Observation, FallsBackToTheDecisionAndThenToNcclsOwnPick) {
   Observation observation;
   observation.decision = Forced(abi::kRing, abi::kLl, NCCLTUNE_TUNER_APPLIED);
   observation.table = TableOf(5, 5, 9);

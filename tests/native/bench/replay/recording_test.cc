@@ -179,7 +179,7 @@ TEST_F(RecordingTest, AnInvalidStudyIsReported) {
   folder_.Write("samples.jsonl", "");
   ExpectError("samples.jsonl: holds no timing");
   folder_.Write("samples.jsonl", Default(1));
-  ExpectError("does not say on how many nodes and ranks");
+  ExpectError("does not state the number of nodes and ranks");
   folder_.Write("platform.json", "{");
   ExpectError("platform.json: is damaged");
   folder_.Write("platform.json", R"({"schema_version":9})");
@@ -191,7 +191,7 @@ TEST_F(RecordingTest, AnInvalidStudyIsReported) {
   EXPECT_NE(error_.find("is a file, not a study folder"), std::string::npos) << error_;
 }
 
-TEST_F(RecordingTest, WithoutPlatformTheSamplesTell) {
+TEST_F(RecordingTest, WithoutPlatformTheSamplesAreUsed) {
   folder_.Write("samples.jsonl", Default(1, R"("nodes":1,"ranks":8)"));
   const auto recording = Open();
   ASSERT_NE(recording, nullptr) << error_;

@@ -146,7 +146,7 @@ TEST_F(ReplayTest, EachChoiceDrawsFromItsOwnTimings) {
 TEST_F(ReplayTest, ReportsWhatRan) {
   UseRules("allreduce,0,2000,ring,simple,8,4,4\n");
   MustOpen();
-  EXPECT_FALSE(backend_->Run(MakeStep(kDefaultChoice)).ran) << "the recording does not say";
+  EXPECT_FALSE(backend_->Run(MakeStep(kDefaultChoice)).ran) << "the recording does not state it";
   EXPECT_EQ(backend_->Run(MakeStep(kTree)).ran,
             (Ran{{abi::kTree, abi::kLl}, std::nullopt, std::nullopt}));
   EXPECT_EQ(backend_->Run(MakeStep(kTuned)).ran,
@@ -342,7 +342,8 @@ TEST_F(ReplayTest, RunsThatCannotBeReplayedAreReported) {
   exchange_.other.clear();
   world_ = {};
   folder_.Write("platform.json", R"({"gpus":4,"nodes":4})");
-  EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("which NCCL"), std::string::npos);
+  EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("does not state its NCCL version"),
+            std::string::npos);
   folder_.Write("platform.json", R"({"gpus":1,"nodes":1,"nccl_version":"2.28.9"})");
   EXPECT_NE(text(options, OpenError::Kind::kBadInput).find("with one rank"), std::string::npos);
 }

@@ -51,7 +51,7 @@ TEST(ContentTest, EverythingElseIsAnother) {
   EXPECT_FALSE(Of(sizes, 1, 0, false).Matches(5, bytes.data(), bytes.size()));
 }
 
-TEST(ContentTest, ADifferenceSaysWhereItIs) {
+TEST(ContentTest, ADifferenceIsReportedWithItsPlace) {
   const Content content = Of({.list = {100}});
   std::vector<unsigned char> bytes(100);
   content.Fill(5, bytes.data(), bytes.size());

@@ -12,7 +12,7 @@ namespace {
 
 struct Case {
   const char* fault;
-  const char* said;
+  const char* message;
   const char* arguments = "transfer --fork --sizes 4K --messages 40";
 };
 
@@ -21,9 +21,9 @@ void PrintTo(const Case& value, std::ostream* out) { *out << value.fault; }
 class FaultsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(FaultsTest, IsDetectedAndReported) {
-  const Outcome outcome = RunNaive(GetParam().arguments, GetParam().fault);
+  const CommandResult outcome = RunNaive(GetParam().arguments, GetParam().fault);
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.output.find(GetParam().said), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find(GetParam().message), std::string::npos) << outcome.output;
   EXPECT_EQ(outcome.output.rfind("error: rank ", 0), 0U) << outcome.output;
   EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
 }

@@ -22,7 +22,7 @@ TEST(NetHostOptionsTest, AreRead) {
                             "--connections", "4", "--seconds", "0.5", "--virtual-device", "0,2"},
                            &options, &error))
       << error;
-  EXPECT_EQ(options.mode, Mode::kThroughput);
+  EXPECT_EQ(options.mode, NetCheckMode::kThroughput);
   EXPECT_EQ(options.plugin, "p.so");
   EXPECT_EQ(options.sizes.list, (std::vector<uint64_t>{131072}));
   EXPECT_EQ(options.connections, 4);
@@ -59,8 +59,8 @@ TEST(NetHostOptionsTest, InvalidInputIsReported) {
       {{"transfer", "--plugin"}, "lacks its value"},
       {{"transfer", "--nonsense", "1"}, "'--nonsense' is not an option"},
   };
-  for (const auto& [arguments, said] : cases) {
-    EXPECT_NE(ErrorOf(arguments).find(said), std::string::npos) << ErrorOf(arguments);
+  for (const auto& [arguments, message] : cases) {
+    EXPECT_NE(ErrorOf(arguments).find(message), std::string::npos) << ErrorOf(arguments);
   }
 }
 

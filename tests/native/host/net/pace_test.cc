@@ -10,7 +10,8 @@ namespace nccltune::host::net {
 namespace {
 
 std::string Probe(const std::string& settings, const std::string& arguments) {
-  const Outcome outcome = RunCommand(settings + " LD_PRELOAD=" PACE " " PACE_PROBE " " + arguments);
+  const CommandResult outcome =
+      RunCommand(settings + " LD_PRELOAD=" PACE " " PACE_PROBE " " + arguments);
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   return outcome.output;
 }
@@ -40,7 +41,7 @@ TEST(PaceTest, AChosenOneIsReset) {
 }
 
 TEST(PaceTest, APluginsConnectionsAreMeant) {
-  const Outcome outcome = RunCommand(
+  const CommandResult outcome = RunCommand(
       "PACE_EVERY=1 PACE_RESET_MS=100 ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=" PACE
       " " NET_HOST " throughput --fork --seconds 20 --plugin " NAIVE_NET_PLUGIN);
   EXPECT_EQ(outcome.status, 1);

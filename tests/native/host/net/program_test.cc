@@ -17,21 +17,22 @@ TEST_F(NetHostTest, TransfersEverySizeBothWays) {
 }
 
 TEST_F(NetHostTest, TransfersEmptyAndLargeMessages) {
-  const Outcome outcome = RunNaive("transfer --fork --sizes 0,1,16M,0 --messages 4 --window 4");
+  const CommandResult outcome =
+      RunNaive("transfer --fork --sizes 0,1,16M,0 --messages 4 --window 4");
   ExpectMessages(outcome, 4);
   EXPECT_EQ(NumberOf(outcome.report.Find("ranks")->AsArray()->front(), "sent", "bytes"),
             (16 << 20) + 1);
 }
 
 TEST_F(NetHostTest, FewerAreOutstandingWhereMemoryDoesNotAllowMore) {
-  const Outcome outcome =
+  const CommandResult outcome =
       RunNaive("transfer --fork --sizes 1M --messages 4 --window 8 --memory 5M --receive-slack 0");
   ExpectMessages(outcome, 4);
   EXPECT_EQ(*outcome.report.Find("window")->AsInt(), 2);
 }
 
 TEST_F(NetHostTest, ForwardAlone) {
-  const Outcome outcome = RunNaive("transfer --fork --direction forward --messages 20");
+  const CommandResult outcome = RunNaive("transfer --fork --direction forward --messages 20");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const json::Value::Array& ranks = *outcome.report.Find("ranks")->AsArray();
   EXPECT_EQ(NumberOf(ranks[0], "sent", "messages"), 20);
@@ -44,7 +45,8 @@ TEST_F(NetHostTest, TheOddWaysToCall) {
        {"--order random --window 32", "--nulls", "--optional-completion --sizes 0-64K",
         "--one-service-thread", "--idle-listens 3", "--accept-delay 100", "--rounds 3",
         "--communicators 3 --connections 4", "--no-sizes", "--interface 6", "--interface 8"}) {
-    const Outcome outcome = RunNaive("transfer --fork --messages 20 " + std::string(arguments));
+    const CommandResult outcome =
+        RunNaive("transfer --fork --messages 20 " + std::string(arguments));
     EXPECT_EQ(outcome.status, 0) << arguments << ": " << outcome.output;
   }
 }
@@ -58,14 +60,15 @@ TEST_F(NetHostTest, ManyConnections) {
 }
 
 TEST_F(NetHostTest, ClosesWithRequestsInFlight) {
-  const Outcome outcome = RunNaive("transfer --fork --close-in-flight --rounds 2 --sizes 0-256K");
+  const CommandResult outcome =
+      RunNaive("transfer --fork --close-in-flight --rounds 2 --sizes 0-256K");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const json::Value& rank = outcome.report.Find("ranks")->AsArray()->front();
   EXPECT_GT(*rank.Find("outstanding_at_close")->AsInt(), 0);
 }
 
 TEST_F(NetHostTest, PingPongReportsLatencies) {
-  const Outcome outcome = RunNaive("pingpong --fork --sizes 8,4K --messages 50 --check");
+  const CommandResult outcome = RunNaive("pingpong --fork --sizes 8,4K --messages 50 --check");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const json::Value::Array& latencies = *outcome.report.Find("latencies")->AsArray();
   ASSERT_EQ(latencies.size(), 2U);
@@ -75,7 +78,7 @@ TEST_F(NetHostTest, PingPongReportsLatencies) {
 }
 
 TEST_F(NetHostTest, ThroughputCountsWhatArrives) {
-  const Outcome outcome =
+  const CommandResult outcome =
       RunNaive("throughput --fork --connections 2 --slice 64K --seconds 0.5 --warm-up 0.1 --check");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_GT(NumberOf(outcome.report, "gb_per_s", "forward"), 0);
@@ -88,7 +91,8 @@ TEST_F(NetHostTest, IdleMovesNothing) {
 }
 
 TEST_F(NetHostTest, AKilledPeerIsReported) {
-  const Outcome outcome = RunNaive("throughput --fork --slice 64K --kill-after 100 --seconds 60");
+  const CommandResult outcome =
+      RunNaive("throughput --fork --slice 64K --kill-after 100 --seconds 60");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const json::Value& lost = *outcome.report.Find("peer_lost");
   EXPECT_EQ(*lost.Find("call")->AsString(), "test");
@@ -97,7 +101,7 @@ TEST_F(NetHostTest, AKilledPeerIsReported) {
 
 TEST_F(NetHostTest, APeerThatIsStoppedForGoodIsMissed) {
   // The test plugin has no timeout of its own.
-  const Outcome outcome =
+  const CommandResult outcome =
       RunNaive("throughput --fork --slice 64K --stop-after 100 --seconds 60 --timeout 3");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.output.find("rank 1 is lost, and the plugin reports no error"),
@@ -106,7 +110,7 @@ TEST_F(NetHostTest, APeerThatIsStoppedForGoodIsMissed) {
 }
 
 TEST_F(NetHostTest, APeerThatIsStoppedForAWhileIsWaitedFor) {
-  const Outcome outcome = RunNaive(
+  const CommandResult outcome = RunNaive(
       "throughput --fork --slice 64K --stop-after 100 --continue-after 300 --warm-up 0 --seconds "
       "1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
@@ -114,7 +118,7 @@ TEST_F(NetHostTest, APeerThatIsStoppedForAWhileIsWaitedFor) {
 }
 
 TEST_F(NetHostTest, ADisturbanceAfterTheEndIsReported) {
-  const Outcome outcome =
+  const CommandResult outcome =
       RunNaive("throughput --fork --kill-after 60000 --warm-up 0 --seconds 0.1");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.output.find("before rank 1 was due to be killed"), std::string::npos)
@@ -123,7 +127,7 @@ TEST_F(NetHostTest, ADisturbanceAfterTheEndIsReported) {
 
 // Runs both ranks, which use that rendezvous. Returns the status of rank 0, or that of rank 1 if it
 // differs.
-Outcome RunBoth(const std::string& arguments, const std::string& place) {
+CommandResult RunBoth(const std::string& arguments, const std::string& place) {
   const std::string command = NET_HOST " " + arguments +
                               " --plugin " NAIVE_NET_PLUGIN " --rendezvous " + place + " --rank ";
   return RunCommand(command + "1 & " + command + "0; status=$?; wait $! && exit $status");
@@ -142,14 +146,16 @@ TEST_F(NetHostTest, TwoProcessesConnectThroughAPath) {
 
 TEST_F(NetHostTest, APeerThatWasMetCanBeKilled) {
   const std::string path = ::testing::TempDir() + "net_host_" + std::to_string(getpid());
-  const Outcome outcome = RunBoth("throughput --slice 64K --kill-after 100 --seconds 60", path);
+  const CommandResult outcome =
+      RunBoth("throughput --slice 64K --kill-after 100 --seconds 60", path);
   EXPECT_EQ(outcome.status, 128 + 9) << outcome.output;
   ASSERT_NE(outcome.report.Find("peer_lost"), nullptr) << outcome.output;
   EXPECT_EQ(*outcome.report.Find("peer_lost")->Find("result")->AsString(), "remote error");
 }
 
 TEST_F(NetHostTest, AMissingPeerIsReported) {
-  const Outcome outcome = RunNaive("idle --rendezvous /nonexistent/socket --rank 1 --timeout 1");
+  const CommandResult outcome =
+      RunNaive("idle --rendezvous /nonexistent/socket --rank 1 --timeout 1");
   EXPECT_EQ(outcome.status, 3);
   EXPECT_NE(outcome.output.find("was not reached at /nonexistent/socket: cannot connect"),
             std::string::npos)
@@ -163,7 +169,7 @@ TEST_F(NetHostTest, LogLinesArePrintedWhenAskedFor) {
 }
 
 TEST_F(NetHostTest, WarningsAreReported) {
-  const Outcome outcome = RunNaive("idle --fork --seconds 0");
+  const CommandResult outcome = RunNaive("idle --fork --seconds 0");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   for (const json::Value& rank : *outcome.report.Find("ranks")->AsArray()) {
     const json::Value::Array& warnings = *rank.Find("warnings")->AsArray();
@@ -176,7 +182,7 @@ constexpr int kInterfaces[] = {12, 11, 10, 9, 8, 7, 6};
 
 TEST_F(NetHostTest, EveryInterfaceMovesMessages) {
   for (const int interface : kInterfaces) {
-    const Outcome outcome =
+    const CommandResult outcome =
         RunNaive("transfer --fork --messages 20 --connections 2 --communicators 2 --interface " +
                  std::to_string(interface));
     ExpectMessages(outcome, 40);
@@ -188,26 +194,26 @@ TEST_F(NetHostTest, EveryInterfaceMovesMessages) {
 }
 
 TEST_F(NetHostTest, TheNewestInterfaceIsTaken) {
-  const Outcome outcome = RunNaive("idle --fork --seconds 0");
+  const CommandResult outcome = RunNaive("idle --fork --seconds 0");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_EQ(*outcome.report.Find("interface")->AsInt(), kInterfaces[0]);
 }
 
 TEST_F(NetHostTest, AMissingInterfaceIsReported) {
-  const Outcome outcome = RunCommand(NET_HOST " idle --fork --interface 6 --plugin " PACE);
+  const CommandResult outcome = RunCommand(NET_HOST " idle --fork --interface 6 --plugin " PACE);
   EXPECT_EQ(outcome.status, 3);
   EXPECT_NE(outcome.output.find("exports no ncclNetPlugin_v6"), std::string::npos)
       << outcome.output;
 }
 
 TEST_F(NetHostTest, ListsSymbols) {
-  const Outcome outcome = RunCommand(NET_HOST " --list-symbols --plugin " NAIVE_NET_PLUGIN);
+  const CommandResult outcome = RunCommand(NET_HOST " --list-symbols --plugin " NAIVE_NET_PLUGIN);
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_GE(outcome.report.Find("exported")->AsArray()->size(), 2U);
 }
 
 TEST_F(NetHostTest, AFileThatIsNoPluginIsReported) {
-  const Outcome outcome = RunCommand(NET_HOST " idle --fork --plugin /nonexistent.so");
+  const CommandResult outcome = RunCommand(NET_HOST " idle --fork --plugin /nonexistent.so");
   EXPECT_EQ(outcome.status, 3);
   EXPECT_NE(outcome.output.find("error: /nonexistent.so: cannot be opened"), std::string::npos);
 }

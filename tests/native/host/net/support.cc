@@ -10,8 +10,8 @@
 
 namespace nccltune::host::net {
 
-Outcome RunCommand(const std::string& command) {
-  Outcome outcome;
+CommandResult RunCommand(const std::string& command) {
+  CommandResult outcome;
   const auto [output, status] = RunLine("(" + command + ") 2>&1");
   if (status == -1) return outcome;
   outcome.output = output;
@@ -25,12 +25,12 @@ Outcome RunCommand(const std::string& command) {
   return outcome;
 }
 
-Outcome RunNaive(const std::string& arguments, const std::string& fault) {
+CommandResult RunNaive(const std::string& arguments, const std::string& fault) {
   return RunCommand("NAIVE_FAULT=" + fault + " " NET_HOST " " + arguments +
                     " --plugin " NAIVE_NET_PLUGIN);
 }
 
-void ExpectMessages(const Outcome& outcome, double messages) {
+void ExpectMessages(const CommandResult& outcome, double messages) {
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   const json::Value* const ranks = outcome.report.Find("ranks");
   ASSERT_NE(ranks, nullptr) << outcome.output;

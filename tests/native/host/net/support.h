@@ -9,21 +9,21 @@
 
 namespace nccltune::host::net {
 
-struct Outcome {
+struct CommandResult {
   int status = -1;     // exit status of the program; 128 + n for signal n
   std::string output;  // standard output and standard error
   json::Value report;  // the line of JSON; null if there is none
 };
 
 // Runs a shell command line.
-Outcome RunCommand(const std::string& command);
+CommandResult RunCommand(const std::string& command);
 
 // Runs nccltune-net-host with the test plugin and the fault of that name ("" for none).
-Outcome RunNaive(const std::string& arguments, const std::string& fault = "");
+CommandResult RunNaive(const std::string& arguments, const std::string& fault = "");
 
 // Checks that the reports of both ranks show this many messages in each direction, with all their
 // bytes.
-void ExpectMessages(const Outcome& outcome, double messages);
+void ExpectMessages(const CommandResult& outcome, double messages);
 
 // Returns a number in the report, for example "ranks" 1 "sent" "messages"; -1 if it is absent.
 double NumberOf(const json::Value& rank, const char* first, const char* second);

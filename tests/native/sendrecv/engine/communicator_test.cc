@@ -71,8 +71,8 @@ TEST(Communicator, LeavesAnotherReleaseAndAnotherHostToNccl) {
   EXPECT_EQ(PortTo("settings", [](Card& card) { ++card.settings_hash; }), nullptr);
 }
 
-// Without a lane between the two ranks, only the card says that the peer has abandoned the
-// communicator.
+// Without a lane between the two ranks, only the card shows that the peer has abandoned
+// the communicator.
 TEST(Communicator, APeerLearnsThatItWasGivenUp) {
   const std::string key = "given up " + std::to_string(getpid());
   const auto zero = Join(key, 0);

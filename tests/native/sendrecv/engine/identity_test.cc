@@ -103,7 +103,7 @@ TEST(Identity, IsAnotherInAPidNamespaceWithTheSamePid) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(Identity, AHostIsWhatNcclIsToldThatItIs) {
+TEST(Identity, AHostIsIdentifiedAsNcclDoes) {
   unsetenv("NCCL_HOSTID");
   EXPECT_EQ(ThisHost(), 0U);
   setenv("NCCL_HOSTID", "node7", 1);

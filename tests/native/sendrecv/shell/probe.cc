@@ -103,8 +103,10 @@ class Probe : public Interceptor {
 
 }  // namespace
 
-std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
-  const char* const word = mode == Mode::kOn ? "on" : mode == Mode::kVerify ? "verify" : "dry-run";
+std::unique_ptr<Interceptor> NewInterceptor(InterposeMode mode, const Native& native) {
+  const char* const word = mode == InterposeMode::kOn       ? "on"
+                           : mode == InterposeMode::kVerify ? "verify"
+                                                            : "dry-run";
   std::printf("made: %s, NCCL %d, %s\n", word, native.version, native.path.c_str());
   if (Wants("fails")) throw std::runtime_error("as it was asked");
   if (Wants("nothing")) return nullptr;

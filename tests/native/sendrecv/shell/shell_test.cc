@@ -74,14 +74,14 @@ TEST(Shell, ForwardsTheFirstCallWithAllItsArguments) {
 }
 
 // On a machine with GPUs there is no reason to print.
-TEST(Shell, TheShippedInterceptorForwardsAndSaysOnceWhyWithoutAGpu) {
+TEST(Shell, TheShippedInterceptorForwardsAndLogsOnceWhyWithoutAGpu) {
   const std::string well = "init well, id well\nsend 0, count well\n";
   for (const char* const mode : {"1", "dry-run"}) {
-    for (std::string said : {Preloaded("typed", SHELL, {{"NCCLTUNE_SENDRECV", mode}}),
-                             AsNccl("typed", kAsNcclFolder, {{"NCCLTUNE_SENDRECV", mode}})}) {
-      const size_t warning = said.find("NCCL carries all sends and receives: ");
-      if (warning != std::string::npos) said.erase(0, said.find('\n', warning) + 1);
-      EXPECT_EQ(said, well) << mode;
+    for (std::string printed : {Preloaded("typed", SHELL, {{"NCCLTUNE_SENDRECV", mode}}),
+                                AsNccl("typed", kAsNcclFolder, {{"NCCLTUNE_SENDRECV", mode}})}) {
+      const size_t warning = printed.find("NCCL carries all sends and receives: ");
+      if (warning != std::string::npos) printed.erase(0, printed.find('\n', warning) + 1);
+      EXPECT_EQ(printed, well) << mode;
     }
   }
 }
@@ -239,7 +239,7 @@ TEST(Shell, TheVariableNamesTheNccl) {
             "ncclCommSplit: 5\n");
 }
 
-TEST(Shell, WithoutAnNcclEveryCallSaysSoAndOneLineWhy) {
+TEST(Shell, WithoutAnNcclEveryCallFailsAndOneLineStatesWhy) {
   const std::string output =
       AsNccl("answers", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", "/nowhere/libnccl.so.2"}});
   EXPECT_EQ(Count(output, "nccltune: NCCLTUNE_SENDRECV_NCCL: /nowhere/libnccl.so.2: "), 1)
@@ -256,15 +256,15 @@ TEST(Shell, ItselfIsNoNccl) {
   for (const std::string& path : {std::string(SHELL), kAsNccl, std::string(PROBE)}) {
     const std::string output =
         AsNccl("ncclSend", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", path}});
-    EXPECT_NE(output.find("is nccltune's library, not an NCCL\nncclSend: 2\n"), std::string::npos)
+    EXPECT_NE(output.find("is nccltune's library, not NCCL\nncclSend: 2\n"), std::string::npos)
         << output;
   }
   const std::string program =
       AsNccl("ncclSend", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", "libm.so.6"}});
-  EXPECT_EQ(program, "nccltune: NCCLTUNE_SENDRECV_NCCL='libm.so.6' is no NCCL\nncclSend: 2\n");
+  EXPECT_EQ(program, "nccltune: NCCLTUNE_SENDRECV_NCCL='libm.so.6' is not NCCL\nncclSend: 2\n");
 }
 
-TEST(Shell, WhereNoneIsFoundTheLineSaysWhatWasSearched) {
+TEST(Shell, WithoutAnNcclTheLineListsWhatWasSearched) {
   const std::string output =
       AsNccl("ncclSend", kAsNcclFolder, {{"LD_LIBRARY_PATH", kAsNcclFolder + ":" + kProbeFolder}});
   if (output == "ncclSend: 0\n" || output.find("ncclSend: 2\n") == std::string::npos) {
@@ -272,8 +272,8 @@ TEST(Shell, WhereNoneIsFoundTheLineSaysWhatWasSearched) {
   }
   EXPECT_EQ(Count(output, "\n"), 2) << output;
   for (const std::string& part :
-       {std::string("nccltune: no NCCL was found: none is behind "), kAsNcclFolder + ":",
-        std::string("; NCCLTUNE_SENDRECV_NCCL names the one to use\n")}) {
+       {std::string("nccltune: no NCCL was found: none is loaded besides "), kAsNcclFolder + ":",
+        std::string("; set NCCLTUNE_SENDRECV_NCCL to its path\n")}) {
     EXPECT_NE(output.find(part), std::string::npos) << output;
   }
 }

@@ -196,7 +196,7 @@ TEST(SoftCuda, WhatIsGoneIsRefused) {
   });
 }
 
-TEST(SoftCuda, LacksAndRefusesWhatTheEnvironmentSays) {
+TEST(SoftCuda, LacksAndRefusesWhatTheEnvironmentNames) {
   Alone([] {
     setenv("SOFT_CUDA_LACKS", "memops,ipc", 1);
     setenv("SOFT_CUDA_REFUSE", "cuMemAlloc:2", 1);

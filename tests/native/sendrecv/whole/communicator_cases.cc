@@ -460,7 +460,7 @@ TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
 }
 
 // A dead rank's bytes never arrive. The work behind them in the stream must not run until the
-// application was told, or until 10 s have passed.
+// application has seen the error, or until 10 s have passed.
 TEST(Comms, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
   for (const bool asks : {true, false}) {
     Ranks two(2);

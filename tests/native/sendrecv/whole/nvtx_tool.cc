@@ -13,7 +13,7 @@ namespace {
 int g_domain;
 thread_local int g_depth;
 
-void Say(const char* what, const nvtxEventAttributes_t* attributes) {
+void Print(const char* what, const nvtxEventAttributes_t* attributes) {
   std::fprintf(stderr, "nvtx %d: depth %d, %s: %s\n", static_cast<int>(getpid()), g_depth, what,
                attributes->message.ascii);
 }
@@ -24,14 +24,14 @@ nvtxDomainHandle_t NVTX_API Create(const char* name) {
 }
 
 int NVTX_API Push(nvtxDomainHandle_t /*domain*/, const nvtxEventAttributes_t* attributes) {
-  Say("range", attributes);
+  Print("range", attributes);
   return g_depth++;
 }
 
 int NVTX_API Pop(nvtxDomainHandle_t /*domain*/) { return --g_depth; }
 
 void NVTX_API Mark(nvtxDomainHandle_t /*domain*/, const nvtxEventAttributes_t* attributes) {
-  Say("mark", attributes);
+  Print("mark", attributes);
 }
 
 template <typename Function>

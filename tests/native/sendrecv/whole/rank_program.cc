@@ -54,9 +54,9 @@ constexpr size_t kComms = 2;
 constexpr size_t kStreams = 2;
 constexpr uint64_t kChunk = uint64_t{2} << 20;
 constexpr int kMost = 8;
-// Exit status of a rank that was told that another has ended.
+// Exit status of a rank that got the error that another has ended.
 constexpr int kExitPeerLost = 3;
-// how long a rank waits for the error after another was killed
+// How long a rank waits for the error after another was killed.
 constexpr auto kPatience = std::chrono::seconds(30);
 
 struct Options {

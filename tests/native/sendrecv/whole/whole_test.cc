@@ -193,7 +193,7 @@ TEST(Whole, OnItExchangesByCopyEngines) {
   EXPECT_FALSE(Has(output, kWarning)) << output;
 }
 
-TEST(Whole, ADryRunSaysWhatACopyEngineWouldHaveHad) {
+TEST(Whole, ADryRunCountsWhatACopyEngineWouldHaveCarried) {
   const std::string output = Case("Exchange.Rounds", {{"NCCLTUNE_SENDRECV", "dry-run"}});
   EXPECT_TRUE(Well(output)) << output;
   for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
@@ -388,7 +388,7 @@ TEST(Whole, SendsThatAreReceivedLateAreLeftForTheReceiver) {
   }
 }
 
-TEST(Whole, ASignalTellsWhatIsWaitedFor) {
+TEST(Whole, ASignalReportsWhatIsWaitedFor) {
   const std::string output =
       Case("Exchange.AReceiveThatIsAskedAbout", {{"NCCLTUNE_SENDRECV_SIGNAL", "USR1"}});
   EXPECT_TRUE(Well(output)) << output;
@@ -450,8 +450,8 @@ TEST(Whole, GroupsThatAreSimulatedOrRefusedOrHaveOtherWork) {
 TEST(Whole, SmallGroupsThatComeAgain) {
   const std::string output = Case("Small.GroupsThatComeAgainAndOthers");
   EXPECT_TRUE(Well(output)) << output;
-  const std::string said = "exchanged: small: ";
-  const size_t at = output.find(said) + said.size();
+  const std::string line = "exchanged: small: ";
+  const size_t at = output.find(line) + line.size();
   ASSERT_LT(at, output.size()) << output;
   const std::string messages = output.substr(at, output.find(" messages", at) - at);
   EXPECT_GT(std::stoi(messages), 200) << output;

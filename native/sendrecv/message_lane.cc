@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sendrecv/lane.h"
+#include "sendrecv/message_lane.h"
 
 #include <algorithm>
 #include <array>

@@ -2,8 +2,8 @@
 //
 // A lane carries the messages from one rank to another. Both ranks share its memory, which holds a
 // ring of slots. Each message is decided once, by the first side: the one that posts it first.
-#ifndef NCCLTUNE_SENDRECV_LANE_H_
-#define NCCLTUNE_SENDRECV_LANE_H_
+#ifndef NCCLTUNE_SENDRECV_MESSAGE_LANE_H_
+#define NCCLTUNE_SENDRECV_MESSAGE_LANE_H_
 
 #include <array>
 #include <atomic>
@@ -245,4 +245,4 @@ inline uint32_t FlagValue(uint64_t number) { return static_cast<uint32_t>(number
 
 }  // namespace nccltune::sendrecv
 
-#endif  // NCCLTUNE_SENDRECV_LANE_H_
+#endif  // NCCLTUNE_SENDRECV_MESSAGE_LANE_H_
