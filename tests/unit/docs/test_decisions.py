@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables "Where it is decided" of the design documents name files and functions that exist."""
+"""The tables "Where it is decided" of the design documents name files and functions that exist.
+
+A path is relative to the folder in the section's sentence "Files are relative to `FOLDER`.", or to
+`src/nccltune` without that sentence."""
 
 import ast
 import re
@@ -10,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DESIGN = ROOT / "docs" / "design"
-PACKAGES = [ROOT / "src" / "nccltune", ROOT / "src" / "nccltune" / "measure"]
+FOLDER = re.compile(r"^Files are relative to `([\w/]+)`", re.MULTILINE)
 
 
 class Row(NamedTuple):
@@ -24,17 +27,22 @@ def rows() -> list[Row]:
     found = []
     for page in sorted(DESIGN.glob("*.md")):
         section = page.read_text(encoding="utf-8").partition("## Where it is decided")[2]
-        for line in section.partition("\n## ")[0].splitlines():
+        section = section.partition("\n## ")[0]
+        folder = FOLDER.search(section)
+        prefix = folder[1] if folder else "src/nccltune"
+        for line in section.splitlines():
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             if len(cells) != 3 or "`" not in cells[1]:
                 continue
             path = cells[1].strip("`")
             for name in re.findall(r"`([^`]+)`", cells[2]):
-                if name.endswith(".py"):
+                if name.endswith((".py", ".cc", ".h")):
                     continue
-                # A name before "of `other.py`" or "in `other.py`" is one of that file.
-                other = re.search(rf"`{re.escape(name)}` (?:of|in) `([\w/]+\.py)`", cells[2])
-                found.append(Row(page.name, other[1] if other else path, name))
+                # A name before "of `other.py`" or "in `other.py`" is defined in that file.
+                other = re.search(
+                    rf"`{re.escape(name)}` (?:of|in) `([\w/]+\.(?:py|cc|h))`", cells[2]
+                )
+                found.append(Row(page.name, f"{prefix}/{other[1] if other else path}", name))
     return found
 
 
@@ -55,11 +63,26 @@ def defined(path: Path) -> set[str]:
     return names
 
 
+def defined_in_cpp(path: Path, name: str) -> bool:
+    """Return whether the file has that function, type or constant. A header may only declare it."""
+    last = re.escape(name.rpartition("::")[2])
+    in_header = rf"^.*\b{last}\("
+    in_source = rf"^\S.*\b{re.escape(name)}\("
+    patterns = (
+        in_header if path.suffix == ".h" else in_source,
+        rf"^ *(?:class|struct|enum|enum class) {last}\b",
+        rf"\bconstexpr\b.*\b{last}\b",
+    )
+    text = path.read_text(encoding="utf-8")
+    return any(re.search(pattern, text, re.MULTILINE) for pattern in patterns)
+
+
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row.page}:{row.name}")
 def test_what_decides_is_where_the_table_says(row: Row) -> None:
-    paths = [package / row.path for package in PACKAGES if (package / row.path).is_file()]
-    assert paths, f"{row.page}: no such file: {row.path}"
-    assert row.name in defined(paths[0]), f"{row.page}: {row.path} does not define {row.name}"
+    path = ROOT / row.path
+    assert path.is_file(), f"{row.page}: no such file: {row.path}"
+    known = row.name in defined(path) if path.suffix == ".py" else defined_in_cpp(path, row.name)
+    assert known, f"{row.page}: {row.path} does not define {row.name}"
 
 
 def test_the_tables_are_found() -> None:
