@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology in a study: imported, and what `analyze` and `report` say by it."""
+"""A topology in a study: its import, and what `analyze` and `report` derive from it."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_study_with_a_topology_says_what_the_links_allow(
     assert "topology    topo.xml" in said
     assert "1 file, 1 table" in said
     kept = (here / "s" / "topology.xml").read_text(encoding="utf-8")
-    # Nothing that tells the host.
+    # What identifies the host is removed.
     assert kept == PAIR.replace(' host_hash="0x77b9"', "")
     assert run(["analyze", "s", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)["findings"]

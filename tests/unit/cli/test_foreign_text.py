@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, settings and lines of other people's files come out as they are: no markup, no names of
-emoji, and nothing of them steers the terminal."""
+"""Print names, settings and lines of foreign files literally: no markup, no emoji names, and no
+terminal control sequences."""
 
 import ast
 import io

@@ -89,7 +89,7 @@ NAMES: dict[str, Callable[[str, str], str]] = {
     "upper case, no end": lambda node, item: f"{node}/{item.upper()}",
     "folders of racks": lambda node, item: f"rack{len(node) % 2}/{node}/{item}.log",
     "folders in a node's": lambda node, item: f"{node}/out/{item}.out",
-    "names that say nothing": lambda node, item: f"{node}/f{item[1:3]}",
+    "names without a kind": lambda node, item: f"{node}/f{item[1:3]}",
     "one folder": lambda node, item: f"{item}-{node}.txt",
     "one folder, node first": lambda node, item: f"{node}_{item}.txt",
 }

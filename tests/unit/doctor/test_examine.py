@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many nodes together: verdicts by node, sentences by what they say, names folded."""
+"""Examine many nodes: verdicts by node, evidence grouped by text, node names folded."""
 
 import pytest
 

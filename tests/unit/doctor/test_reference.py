@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference page has every rule, function and fact as they are.
+"""The tables of the reference page match the rules, functions and facts of the code.
 
-`python -m tests.unit.doctor.test_reference` writes its tables anew.
+`python -m tests.unit.doctor.test_reference` rewrites them.
 """
 
 from collections.abc import Callable, Iterator

@@ -62,7 +62,7 @@ def test_one_line_has_the_gravest_findings() -> None:
     assert "ACS sends peer traffic through the CPU (bridge " in line
     assert second != third
     assert re.fullmatch(r"and \d more: nccltune doctor", rest)
-    # A setting says itself what it is.
+    # The setting in the evidence states the cause, so the title is left out.
     assert "overrides NCCL" not in line_words(examined("override-environment"))
     assert line_words(examined("gpu-copy-slow")).endswith("on PCIe generation 5)")
 

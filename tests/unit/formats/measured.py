@@ -36,7 +36,7 @@ def log_lines(made: Made, *messages: str, stamp: str = "") -> str:
 
 
 def with_log(made: Made, *messages: str) -> str:
-    """The output of a run whose log tells of its start, and `messages`."""
+    """Return the output of a run with a log of its start and of `messages`."""
     nodes = len(set(made.hosts))
     start = f"ncclCommInitRank comm 0x1 rank 0 nRanks {made.ranks} nNodes {nodes} localRanks 1"
     lines = made.lines()

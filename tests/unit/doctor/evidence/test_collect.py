@@ -196,7 +196,7 @@ def test_a_folder_tells_the_same(root: Path, facts: Facts, tmp_path: Path) -> No
 
 
 def test_all_that_a_node_tells_is_in_the_catalogue(facts: Facts) -> None:
-    # `Facts.add` refuses other names and types; this says what a node can never tell by itself.
+    # `Facts.add` refuses other names and types. These facts no node can supply by itself.
     never = {
         name
         for name in catalogue()

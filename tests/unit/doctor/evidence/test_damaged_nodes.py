@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever stands in a node's items, facts are of their types, and nothing ends the whole."""
+"""Any content of a node's items gives facts of the declared types, and no exception."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def test_damaged_items(items: dict[str, bytes], data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_each_item_alone(name: str, items: dict[str, bytes]) -> None:
-    """An item tells what it tells without the others, and without a value less."""
+    """Each fact from one item, complete or empty, names its source."""
     for data in (items.get(name, b""), b""):
         evidence = NodeEvidence("node", live=False)
         evidence.put(Raw(name, f"{name}.txt", data))

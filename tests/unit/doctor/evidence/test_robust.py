@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever stands in a file, a reader gives records and ends soon."""
+"""Any content of a file gives records, in bounded time."""
 
 import io
 import struct
@@ -89,7 +89,7 @@ PARSERS: tuple[Callable[[str], Any], ...] = (
     job_settings,
 )
 REDACTING = (plain_cmdline, plain_conf, plain_log, plain_text)
-# What stands in an output, and what of it names the hardware.
+# A text in an output, and the part of it that identifies the hardware.
 IDENTITIES = (
     (
         "GPU-8a1fd6c2-0b7e-4c6a-9d21-5e0f3b7c9a44",
@@ -104,11 +104,11 @@ KNOWN = {name: decode(value.encode()) for name, value in vars(texts).items() if 
 
 
 def check(parser: Callable[[str], Any], text: str) -> None:
-    """What a parser gives is of the type that it says and the same out of JSON, with lines that are
-    there and numbers of 64 bits."""
+    """Check a parser's result: it survives JSON as its annotated type, its line numbers exist, and
+    its integers fit 64 bits."""
     found = parser(text)
-    said = get_type_hints(parser)["return"]
-    assert msgspec.json.decode(msgspec.json.encode(found), type=said) == found
+    annotated = get_type_hints(parser)["return"]
+    assert msgspec.json.decode(msgspec.json.encode(found), type=annotated) == found
     lines = text.count("\n") + 1
     # Of XML elements are counted.
     assert 0 <= getattr(found, "unread", 0) <= max(lines, text.count("<"))
@@ -157,17 +157,17 @@ def test_damaged_outputs(name: str, data: st.DataObject) -> None:
 @settings(max_examples=150)
 @given(st.data())
 def test_what_must_not_leave(data: st.DataObject) -> None:
-    """Whatever stands around it."""
+    """Identifiers and secrets are removed on any line, whatever surrounds them."""
     lines = data.draw(st.sampled_from([*KNOWN.values()])).split("\n")
     at = data.draw(st.integers(0, len(lines)))
     before = data.draw(st.sampled_from(["", "NVRM: Xid of ", "\t", "[ 1.0] mlx5_core: "]))
-    for said, gone in IDENTITIES:
-        lead = "" if said.startswith("Serial") else before
-        text = "\n".join([*lines[:at], f"{lead}{said} after", *lines[at:]])
+    for words, identity in IDENTITIES:
+        lead = "" if words.startswith("Serial") else before
+        text = "\n".join([*lines[:at], f"{lead}{words} after", *lines[at:]])
         for plain in (plain_text(text), plain_log(text)):
-            assert gone not in plain
-    for said in SECRETS:
-        text = "\n".join([*lines[:at], said, *lines[at:]])
+            assert identity not in plain
+    for secret in SECRETS:
+        text = "\n".join([*lines[:at], secret, *lines[at:]])
         assert "hunter22" not in plain_conf(text)
         assert plain_conf(text).count("\n") == text.count("\n")
         assert "hunter22" not in plain_cmdline(text)
@@ -235,7 +235,7 @@ def test_elf() -> None:
     with pytest.raises(InputError, match="ends too early"):
         exported_names(io.BytesIO(elf(names)[:100]))
     huge = bytearray(elf(names))
-    # A section that says it has 2^60 bytes.
+    # The header of a section claims 2^60 bytes.
     struct.pack_into("<Q", huge, len(huge) - 64 + 32, 1 << 60)
     with pytest.raises(InputError, match="more than 64 MiB"):
         exported_names(io.BytesIO(bytes(huge)))

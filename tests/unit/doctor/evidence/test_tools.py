@@ -86,7 +86,7 @@ def test_a_stop_kills_what_runs_and_starts_no_more(tmp_path: Path) -> None:
     stop = threading.Event()
     killed: dict[str, tools.Output] = {}
     both = [
-        sh("quick", "echo told"),
+        sh("quick", "echo done"),
         sh("hangs", f"echo $$ >{pid}.new; mv {pid}.new {pid}; sleep 1000"),
     ]
     thread = threading.Thread(target=lambda: killed.update(run_all(both, stop=stop)))

@@ -298,7 +298,7 @@ def test_logic_agrees_with_pythons_whatever_the_unknown_turns_out_to_be(text: st
         shown = filled.replace("cpu.family == 1", family)
         assert re.fullmatch(r"[TrueFalsandot ()]+", shown), shown
         outcomes.add(_boolean(ast.parse(shown, mode="eval").body))
-    # Kleene's logic may say unknown where both agree; it never says the opposite.
+    # Kleene's logic may give unknown where both agree; it never gives the opposite.
     assert found is UNKNOWN or outcomes == {found}
 
 

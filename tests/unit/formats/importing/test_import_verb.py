@@ -101,7 +101,7 @@ def test_a_file_that_gave_nothing_is_read_again_under_another_name(
 def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
     row = MADE.row(MADE.points[1])
     table = tmp_path / "default.txt"
-    table.write_text(MADE.text().replace(row, f"?? acme says {row}"))
+    table.write_text(MADE.text().replace(row, f"?? acme prints {row}"))
     said = nccltune("import", table, "-o", tmp_path / "a")
     assert said.code == 1
     assert "not read    1 line" in said.out
@@ -251,7 +251,7 @@ def test_a_copy_is_shown_as_one(tmp_path: Path, nccltune) -> None:  # type: igno
     assert "duplicate   1 file that holds only runs imported before: default-copy.txt" in said.out
     assert "note        default-copy.txt: the same run as in default.txt: not imported" in said.out
     assert nccltune("import", copy, "-o", tmp_path / "a").code == 0
-    # The copy is known as one though its name says nothing clear, and whichever comes first.
+    # The copy is recognised although its name is unclear, and in either order.
     assert nccltune("import", copy, table, "-o", tmp_path / "b").code == 0
     # One run cannot be of two choices.
     other = tmp_path / "tree_ll.txt"

@@ -48,7 +48,7 @@ Pattern 4, crossNic 0, nChannels 1, bw 0.100000/0.000000, type SYS/DIS, sameChan
 
 
 def log_of(*texts: str, writers: int = 1) -> RunLog:
-    """A log in which several threads say the same, their lines mixed."""
+    """Return a log in which several threads write the same lines, interleaved."""
     log = RunLog(NcclLog())
     number = 0
     for text in texts:
@@ -267,7 +267,7 @@ def test_zero_nvls_channels_are_a_failure_or_a_setting() -> None:
     (asked,) = alarms(log_of(TREE, "NCCL_NVLS_ENABLE set by environment to 0.", none))
     assert (asked.kind, asked.chosen) == (AlarmKind.NO_NVLS, True)
     assert kinds(TREE, there.replace("is ", "is not "), none) == [AlarmKind.NO_NVLS]
-    # Without a line that says what the driver offers nothing is known.
+    # Without a line on what the driver offers nothing is known.
     assert kinds(TREE, none) == []
     assert kinds(TREE, there, f"{HEALTHY} channels per peer") == []
 

@@ -35,7 +35,7 @@ def test_all_ranks_on_one_host() -> None:
     read = text(several.text())
     assert "one_host" in read.flags
     assert read.doubtful == set()
-    # Only where the run was said to span hosts it is not what it claims to be.
+    # It is doubtful only where the user states several nodes.
     assert "scale_mismatch" in text(several.text(), nodes=2).doubtful
     assert "one_host" not in text(several.with_(hosts=("a", "b")).text()).flags
 

@@ -137,7 +137,7 @@ def test_rows_cut_by_warnings_with_a_time_stamp() -> None:
 
 
 def test_a_host_that_nothing_names_is_found_by_the_columns() -> None:
-    # No device list and no log line of its own: only the column's end tells where the host begins.
+    # No device list and no log line of its own: only the end of the column marks the host's start.
     lines = [line for line in cut_rows(MADE).splitlines() if "Rank" not in line]
     lines = [line for line in lines if not line.startswith("alpha")]
     read = text("\n".join(lines), nodes=1, ranks=4)

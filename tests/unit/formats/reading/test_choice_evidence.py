@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which choice a table was made with, and who says so."""
+"""The choice that a table was measured with, and the evidence for it."""
 
 from pathlib import Path
 
@@ -231,7 +231,7 @@ def test_each_run_has_its_own_command_line() -> None:
     ]
     read = text("".join(f"{line}\n{MADE.text()}" for line in lines))
     assert read.report.choices == {"tree/ll": 4, "ring/simple": 4, "default": 4}
-    # Nothing says whether the first line holds for the second table.
+    # It is unknown whether the first line applies to the second table.
     read = text(f"{lines[0]}\n{MADE.text()}{MADE.text()}")
     assert read.report.choices == {"tree/ll": 4}
     assert "choice_unknown" in read.doubtful
@@ -444,7 +444,7 @@ def test_nodes_as_nccl_counts_them() -> None:
     assert read.report.scales == {"4x4": 4}
     assert read.report.emulated_nodes
     assert read.report.network == "Socket"
-    # Without a device list the log tells ranks and nodes.
+    # Without a device list the log gives ranks and nodes.
     data = "\n".join(line for line in logged(MADE, line).splitlines() if "Rank  " not in line)
     assert text(data).report.scales == {"4x4": 4}
 

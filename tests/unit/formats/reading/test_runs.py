@@ -258,7 +258,7 @@ def test_samples_of_two_studies_share_no_round(tmp_path: Path) -> None:
     two = write(tmp_path / "b" / "samples.jsonl", Source(tool="nccltune-bench", process="p2"))
     take(tmp_path / "s", one, two)
     assert ids(tmp_path / "s") == ["p1", "p2"]
-    # Rounds that are said to be close in time go on behind those that the study has.
+    # Rounds that are marked as close in time are numbered after those of the study.
     real = [Source(tool="nccl-tests", process=f"q{number}", in_rounds=True) for number in range(2)]
     for folder, source in zip("cd", real, strict=True):
         take(tmp_path / "s", write(tmp_path / folder / "samples.jsonl", source))

@@ -193,7 +193,7 @@ def test_any_matrix_becomes_a_tree(cells: list[list[str]]) -> None:
 
 def test_cpu_lists() -> None:
     assert cpus_of("0-2,8") == [0, 1, 2, 8]
-    # A NUMA node of memory only, as the kernel tells it.
+    # The kernel lists no CPU for a NUMA node of memory only.
     assert cpus_of("") == cpus_of("\n") == []
     for damaged in ("N/A", "0-3,", "-5", "0-", "0--1", "\u00b2"):
         assert cpus_of(damaged) is None, damaged
