@@ -105,7 +105,7 @@ KINDS: list[Callable[[Path], None]] = [
     _cases(),
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_a_file_of_another_kind_is_an_error_and_no_bug(
+def test_a_file_of_another_kind_causes_no_traceback(
     verb: tuple[str, ...],
     option: str,
     name: str,

@@ -80,12 +80,12 @@ def test_the_plugin_is_kept_where_nccl_forgets_its_name(version: str, kept: bool
 
 
 @pytest.mark.parametrize("version", ["2.12.12", "1.0", "two", "2", ""])
-def test_a_version_that_cannot_be_is_named(version: str) -> None:
+def test_impossible_versions_are_refused(version: str) -> None:
     with pytest.raises(InputError):
         net_deployment(plugin=PLUGIN, nccl=version)
 
 
-def test_paths_that_nccl_cannot_be_told_are_refused() -> None:
+def test_paths_that_nccl_cannot_take_are_refused() -> None:
     with pytest.raises(InputError, match="comma"):
         net_deployment(plugin=Path("/a,b/libnccl-net-nccltune.so"))
     with pytest.raises(InputError, match="254 bytes"):
@@ -94,7 +94,7 @@ def test_paths_that_nccl_cannot_be_told_are_refused() -> None:
     net_deployment(plugin=Path("/a,b/libnccl-net-nccltune.so"), nccl="2.20.5")
 
 
-def test_what_is_set_already_is_named() -> None:
+def test_settings_that_conflict_are_named() -> None:
     settings = net_deployment(plugin=PLUGIN).settings
     environment = {
         "NCCL_NET": "Socket",
@@ -124,7 +124,7 @@ def test_a_shell_takes_the_lines(installed: Path, capsys: pytest.CaptureFixture[
     assert "NCCL_NET_PLUGIN_REF_COUNT=1" in lines
 
 
-def test_each_line_stands_under_what_it_means(
+def test_each_line_has_its_meaning_as_a_comment_above(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, _ = printed(capsys, "--nccl-version", "2.30.7")
@@ -161,7 +161,7 @@ def test_kubernetes_lines_keep_their_comments(
 
 
 @pytest.mark.parametrize(("form", "flag"), [("mpirun", "-x"), ("docker", "-e")])
-def test_one_line_is_explained_beside_it(
+def test_meanings_of_a_single_line_are_printed_to_stderr(
     form: str, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, err = printed(
@@ -193,7 +193,7 @@ def test_json_has_settings_and_meanings(
     assert err == ""
 
 
-def test_what_is_left_to_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_manual_step_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = printed(capsys, "--plugin", str(PLUGIN), "--nccl-version", "2.20.5")
     assert "export NCCL_NET_PLUGIN=nccltune" in out
     assert err.startswith("warning: /opt/nccltune/lib has to be in LD_LIBRARY_PATH")
@@ -208,14 +208,14 @@ def test_the_lines_of_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
 
 
-def test_without_anything_to_deploy_it_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_env_without_a_study_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["env"]) == 2
     assert "Missing argument" in capsys.readouterr().err
     assert run(["env", "--net"]) == 2
     assert "hint:  it is now: nccltune net env" in capsys.readouterr().err
 
 
-def test_a_plugin_that_is_not_installed_is_said(
+def test_a_plugin_that_is_not_installed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))

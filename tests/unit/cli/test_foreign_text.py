@@ -67,14 +67,14 @@ def ways(text: str) -> list[Callable[[Console], None]]:
 
 
 @pytest.mark.parametrize("number", range(len(ways(""))))
-def test_text_is_text(number: int) -> None:
+def test_text_is_printed_literally(number: int) -> None:
     out, file = terminal()
     ways(NASTY)[number](out)
     assert NASTY in shown(file)
 
 
 @given(st.text(st.sampled_from("[]/\\:ab red=.0#{}😀é"), max_size=60))
-def test_any_text_is_text(text: str) -> None:
+def test_any_text_is_printed_literally(text: str) -> None:
     out, file = terminal()
     out.print(styled("<", text, ">"), soft_wrap=True)
     out.print(f"<{text}>", soft_wrap=True)
@@ -82,7 +82,7 @@ def test_any_text_is_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(ways(""))))
-def test_nothing_steers_the_terminal(number: int) -> None:
+def test_control_sequences_are_escaped(number: int) -> None:
     out, file = terminal()
     ways(f"a {STEERING} z")[number](out)
     written = shown(file)
@@ -90,14 +90,14 @@ def test_nothing_steers_the_terminal(number: int) -> None:
     assert "\\x1b[31mred" in written
 
 
-def test_a_status_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_is_printed_literally(monkeypatch: pytest.MonkeyPatch) -> None:
     out, file = terminal()
     with out.status(styled(NASTY)) as live:
         live.update(styled(f"now {NASTY}"))
     assert f"now {NASTY}" in shown(file)
 
 
-def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_printed_literally_and_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     lines = error_lines(f"{NASTY} {STEERING}", f"{NASTY} {STEERING}")
     assert lines.count(NASTY) == 2
     assert not set("\x1b\x07\x08\x9b\u202e") & set(lines)
@@ -106,7 +106,7 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{NAME}\\x1b[31m" in capsys.readouterr().err
 
 
-def test_a_shell_gets_every_byte(
+def test_exact_output_is_escaped_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output.write_exact("a\x1b[0mb")
@@ -210,7 +210,7 @@ def test_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert not set("\x1b\x07\x08\x9b\u202e") & set(found)
 
 
-def test_nobody_makes_markup() -> None:
+def test_no_module_uses_markup() -> None:
     """No module of the screens parses markup, has tags in a text, or makes its own console."""
     bad = []
     for path in [*(SOURCES / "cli").rglob("*.py"), *(SOURCES / "report").rglob("*.py")]:

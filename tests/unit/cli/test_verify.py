@@ -13,8 +13,9 @@ from nccltune.examples import examples
 from nccltune.measure.bench.settings import bending
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
+from nccltune.model.rule import Rule
 from nccltune.prove.result import Dropped, Proof
-from nccltune.report.data import ProofGroupRow, ProofSizeRow
+from nccltune.report.data import ProofGroupRow, ProofReport, ProofSizeRow
 from nccltune.report.proof import build_proof, sentence
 from nccltune.report.terminal import proof_tables, telling_proof
 from nccltune.study.files import Study
@@ -50,6 +51,19 @@ def proof(*, dropped: list[Dropped] | None = None, reason: str = "done") -> Proo
     )
 
 
+def proven_sizes(tuned: Rule) -> ProofReport:
+    """Return the proof of one rule, with its sizes and without its verdict."""
+    plan = plan_for([tuned])
+    drive(plan, Machine(lambda _: 1.3))
+    return build_proof(msgspec.structs.replace(proof(), groups=plan.groups(), rules=[]))
+
+
+def tables(built: ProofReport, *, width: int = 100, brief: bool = False) -> str:
+    out = io.StringIO()
+    proof_tables(built, Console(file=out, width=width), brief=brief)
+    return out.getvalue()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -67,13 +81,13 @@ def test_bad_options_are_named(
 
 
 @pytest.mark.parametrize("more", [[], ["--", "ls"]])
-def test_without_a_configuration_there_is_a_way_to_one(
+def test_a_missing_configuration_is_an_error_with_a_hint(
     study: Study, capsys: pytest.CaptureFixture[str], more: list[str]
 ) -> None:
     assert run(["verify", str(study.path), *more]) == 2
-    said = capsys.readouterr().err
-    assert "tuner.conf: no such configuration" in said
-    assert f"hint:  make it: nccltune tune {study.path}" in said
+    err = capsys.readouterr().err
+    assert "tuner.conf: no such configuration" in err
+    assert f"hint:  make it: nccltune tune {study.path}" in err
 
 
 def test_a_configuration_without_rules_needs_no_gpu(
@@ -105,39 +119,36 @@ def test_the_launch_is_that_of_the_study(study: Study) -> None:
     assert "--replay PATH" in (error.value.hint or "")
 
 
-def test_the_sentence_counts_what_became_of_the_rules() -> None:
+def test_the_sentence_counts_kept_narrowed_and_removed_rules() -> None:
     assert sentence(proof()) == "2 of 2 rules hold · 0 sizes slower · noise floor 1.1 %"
     narrow = Dropped(rule(4 * K, 128 * K), "slower", rule(4 * K, 64 * K))
     gone = Dropped(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
-    told = sentence(proof(dropped=[narrow, gone]))
-    assert told.startswith("2 of 3 rules hold · 1 removed · 1 narrowed · 0 sizes slower")
+    text = sentence(proof(dropped=[narrow, gone]))
+    assert text.startswith("2 of 3 rules hold · 1 removed · 1 narrowed · 0 sizes slower")
     only = msgspec.structs.replace(proof(), rules=[], dropped=[gone])
     assert sentence(only).startswith("the rule does not hold · 1 removed")
 
 
-def test_the_tables_show_telling_sizes_and_every_rule() -> None:
-    out = io.StringIO()
+def test_the_tables_show_selected_sizes_and_every_rule() -> None:
     gone = Dropped(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
-    told = build_proof(proof(dropped=[gone], reason="budget"))
-    proof_tables(told, Console(file=out, width=80))
-    text = out.getvalue()
+    built = build_proof(proof(dropped=[gone], reason="budget"))
+    text = tables(built, width=80)
     assert "The budget was spent before everything was decided" in text
     assert "holds       all-reduce 4 KiB - 64 KiB tree/ll  1.30x  95 % CI 1.29-1.31" in text
     assert "expected 1.28x" in text
     assert "removed     all-reduce 1 MiB - 2 MiB tree/ll" in text
     assert "slower: 0.9x at 2 MiB" in text
     assert max(map(len, text.splitlines())) <= 80
-    brief = io.StringIO()
-    proof_tables(told, Console(file=brief, width=80), brief=True)
-    assert "holds" not in brief.getvalue()
-    assert "removed" in brief.getvalue()
+    brief = tables(built, width=80, brief=True)
+    assert "holds" not in brief
+    assert "removed" in brief
 
 
 def row(size: int, choice: str | None, verdict: str) -> ProofSizeRow:
     return ProofSizeRow(size, choice, False, verdict, "", 4, 1.0, 1.0, 1.0, 1.0, 1.0, None)
 
 
-def test_telling_sizes_are_ends_best_neighbours_and_whatever_is_wrong() -> None:
+def test_selected_sizes_are_ends_best_neighbours_and_problems() -> None:
     rows = [row(size, "tree/ll" if 4 <= size <= 10 else None, "alike") for size in range(1, 17)]
     rows[6] = msgspec.structs.replace(rows[6], gain=1.5)
     rows[14] = msgspec.structs.replace(rows[14], verdict="not alike")
@@ -148,12 +159,7 @@ def test_telling_sizes_are_ends_best_neighbours_and_whatever_is_wrong() -> None:
 
 
 def test_sizes_on_both_sides_of_an_edge_have_the_form_of_the_column() -> None:
-    out = io.StringIO()
-    plan = plan_for([rule(34_000, 256 * K)])
-    drive(plan, Machine(lambda _: 1.3))
-    told = build_proof(msgspec.structs.replace(proof(), groups=plan.groups(), rules=[]))
-    proof_tables(told, Console(file=out, width=100))
-    text = out.getvalue()
+    text = tables(proven_sizes(rule(34_000, 256 * K)))
     edge = [line.split()[-1] for line in text.splitlines() if line.startswith("  33.2 KiB")]
     assert edge == ["alone", "tree/ll"]
     assert " B " not in text
@@ -161,19 +167,18 @@ def test_sizes_on_both_sides_of_an_edge_have_the_form_of_the_column() -> None:
 
 
 def test_a_size_left_alone_shows_what_was_measured() -> None:
-    out = io.StringIO()
-    plan = plan_for([rule(64 * K, 256 * K)])
-    drive(plan, Machine(lambda _: 1.3))
-    told = build_proof(msgspec.structs.replace(proof(), groups=plan.groups(), rules=[]))
-    alone = msgspec.structs.replace(told.groups[0].sizes[0], gain=0.93, gain_low=0.8, gain_high=1.1)
+    built = proven_sizes(rule(64 * K, 256 * K))
+    alone = msgspec.structs.replace(
+        built.groups[0].sizes[0], gain=0.93, gain_low=0.8, gain_high=1.1
+    )
     assert alone.verdict == "left alone"
-    ruled = next(size for size in told.groups[0].sizes if size.choice)
-    group = msgspec.structs.replace(told.groups[0], sizes=[alone, ruled])
-    proof_tables(msgspec.structs.replace(told, groups=[group]), Console(file=out, width=100))
-    assert "0.93x   0.80-1.10   left alone" in out.getvalue()
+    ruled = next(size for size in built.groups[0].sizes if size.choice)
+    group = msgspec.structs.replace(built.groups[0], sizes=[alone, ruled])
+    text = tables(msgspec.structs.replace(built, groups=[group]))
+    assert "0.93x   0.80-1.10   left alone" in text
 
 
-def test_the_live_table_says_what_is_known_of_every_rule() -> None:
+def test_the_live_table_shows_the_state_of_every_rule() -> None:
     plan = plan_for([rule(4 * K, 64 * K)])
     out = io.StringIO()
     console = Console(file=out, width=100)
@@ -184,7 +189,7 @@ def test_the_live_table_says_what_is_known_of_every_rule() -> None:
     assert "holds" in out.getvalue()
 
 
-def test_settings_that_bend_are_explained() -> None:
+def test_settings_that_restrict_choices_are_explained() -> None:
     settings = {"NCCL_NVLS_ENABLE": "0", "NCCL_ALGO": "Ring", "NCCL_SOCKET_IFNAME": "lo"}
     assert bending(settings) == [
         "NCCL_ALGO=Ring (only these algorithms can be chosen)",

@@ -17,8 +17,8 @@ FOLDER = Path(__file__).parents[2] / "data" / "doctor"
 class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A case and what the examination must contain.
 
-    `says` is a text in the evidence, `named` are the nodes of the evidence, `missing` is a fact that
-    would decide the rule, and `fix` is a line of the script.
+    `says` is a text in the evidence, `named` are its nodes, `missing` is a fact that would decide
+    the rule, and `fix` is a line of the script.
     """
 
     verdict: RuleVerdict

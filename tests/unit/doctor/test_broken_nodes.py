@@ -152,7 +152,7 @@ def test_all_outputs_in_one_file(path: str, tmp_path: Path) -> None:
     assert named(examined) == {f"broken{number:03}" for number in range(len(kinds))}
 
 
-def test_most_of_them_are_broken(tmp_path: Path) -> None:
+def test_broken_nodes_are_named_where_they_are_the_majority(tmp_path: Path) -> None:
     """Where the broken ones are the most, they are named all the same."""
     kinds = [kind for kind in BROKEN if kind in ("no GPU", "no driver", "lost", "off the bus")]
     nodes: dict[str, dict[str, str]] = {}
@@ -165,7 +165,7 @@ def test_most_of_them_are_broken(tmp_path: Path) -> None:
     assert found >= {f"n{number:03}" for number in range(30) if number % 5}
 
 
-def test_nothing_found_says_what_was_not_used(tmp_path: Path) -> None:
+def test_unused_files_are_listed_where_nothing_is_found(tmp_path: Path) -> None:
     write(
         tmp_path,
         NAMES["folders"],

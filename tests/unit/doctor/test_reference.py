@@ -83,7 +83,7 @@ def test_the_page_is_current() -> None:
 
 
 @pytest.mark.parametrize("name", ["since", "within", "tolerance", "by_hand", "scope", "code"])
-def test_the_page_says_what_a_field_of_a_rule_is(name: str) -> None:
+def test_the_page_names_the_field_of_a_rule(name: str) -> None:
     assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
 
 

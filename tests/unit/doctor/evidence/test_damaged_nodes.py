@@ -45,9 +45,9 @@ def test_damaged_items(items: dict[str, bytes], data: st.DataObject) -> None:
         evidence.put(Raw(name, f"node/{name}.txt", text.encode()))
     facts = facts_of(evidence)
     assert set(facts) <= set(catalogue())
-    for said in facts.unread:
-        name = said.partition(":")[0].removeprefix("node/").removesuffix(".txt")
-        assert name in {*items, *changed}, said
+    for line in facts.unread:
+        name = line.partition(":")[0].removeprefix("node/").removesuffix(".txt")
+        assert name in {*items, *changed}, line
 
 
 @pytest.mark.parametrize("name", ITEMS)
@@ -60,7 +60,7 @@ def test_each_item_alone(name: str, items: dict[str, bytes]) -> None:
         assert all(fact.source for fact in facts.values())
 
 
-def test_nothing_at_all(tmp_path: Path) -> None:
+def test_a_node_without_items_has_no_facts(tmp_path: Path) -> None:
     assert dict(facts_of(NodeEvidence("node", live=False))) == {}
     empty = gather(tmp_path, environment={}, runner=None)
     facts = facts_of(empty)

@@ -106,7 +106,7 @@ def test_topology_and_graphs(root: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_what_nccl_is_given(root: Path, tmp_path: Path) -> None:
+def test_given_topology_and_graph_are_compared_with_the_machine(root: Path, tmp_path: Path) -> None:
     files = {"given-topology__xml": TOPOLOGY, "given-graph__xml": GRAPH}
     facts = with_files(root, tmp_path, **files)
     assert facts.named("topo.given") is True
@@ -119,12 +119,12 @@ def test_what_nccl_is_given(root: Path, tmp_path: Path) -> None:
     assert "topo.devices" not in broken
 
 
-def test_settings_name_a_file(root: Path) -> None:
+def test_a_setting_that_names_a_topology_counts_as_given(root: Path) -> None:
     facts = collect(root, environment={"NCCL_TOPO_FILE": "/x/topo.xml"}, runner=run_made)
     assert (facts.named("topo.given"), facts["topo.given"].source) == (True, "NCCL_TOPO_FILE")
 
 
-def test_tests(root: Path, tmp_path: Path) -> None:
+def test_a_table_of_nccl_tests_is_one_record(root: Path, tmp_path: Path) -> None:
     (record,) = with_files(root, tmp_path, all_reduce__out=TEST).named("tests")
     assert record == {
         "file": f"{tmp_path}/all_reduce.out",
@@ -211,7 +211,9 @@ CLOUDS: list[tuple[str, Any, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("item", "document", "wanted"), CLOUDS)
-def test_clouds(item: str, document: object, wanted: dict[str, object], tmp_path: Path) -> None:
+def test_facts_of_cloud_documents(
+    item: str, document: object, wanted: dict[str, object], tmp_path: Path
+) -> None:
     put(tmp_path, f"n/{item}.json", json.dumps(document))
     (facts,) = folder_facts(tmp_path)
     found = {name: fact.value for name, fact in facts.items() if name.startswith("cloud.")}
@@ -231,7 +233,9 @@ def test_clouds(item: str, document: object, wanted: dict[str, object], tmp_path
         ("Supermicro", "SYS-821GE", "", "none"),
     ],
 )
-def test_providers(vendor: str, product: str, tag: str, provider: str, tmp_path: Path) -> None:
+def test_cloud_providers_by_dmi(
+    vendor: str, product: str, tag: str, provider: str, tmp_path: Path
+) -> None:
     dmi = "/sys/class/dmi/id/"
     text = f"{dmi}sys_vendor:{vendor}\n{dmi}product_name:{product}\n{dmi}chassis_asset_tag:{tag}\n"
     put(tmp_path, "n/system.txt", text)

@@ -91,7 +91,7 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     assert found.named("limits.cpus") == [0, 1, 2, 3, 8]
     # Its bytes are no text, but the setting is there all the same.
     assert [one["name"] for one in found.named("settings")] == ["NCCL_ALGO"]
-    said = "\n".join(found.unread)
+    unread = "\n".join(found.unread)
     for line in (
         "n1/lspci.txt: is a binary file",
         "n1/etc-nccl-conf.txt: is a link, not followed",
@@ -105,8 +105,8 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
         "n1/imex.txt: 1 line not understood",
         "n1/topology.txt: ",
     ):
-        assert line in said, line
-    assert "hidden" not in said
+        assert line in unread, line
+    assert "hidden" not in unread
 
 
 def test_an_environment_of_a_shell(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_an_environment_of_a_shell(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
+def test_a_path_that_is_no_folder_of_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         read_folder(tmp_path / "absent")
     put(tmp_path, "file", "x")
@@ -171,7 +171,7 @@ def test_files_of_one_node_stay_together(tmp_path: Path) -> None:
     assert len(list(read_folder(tmp_path))) == 1
 
 
-def test_nothing_of_it_steers_a_terminal(tmp_path: Path) -> None:
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
     steer = "\x1b]0;title\x07\x1b[2J\x08"
     put(tmp_path, f"n{steer}/dmesg.txt", f"[1.0] pcie {steer}\n")
     put(tmp_path, f"n{steer}/{steer}.txt", "roses are red\n")
@@ -183,13 +183,15 @@ def test_nothing_of_it_steers_a_terminal(tmp_path: Path) -> None:
     assert all(line.isprintable() for line in found.unread)
 
 
-def test_a_folder_of_one_node(tmp_path: Path) -> None:
+def test_files_without_a_node_folder_are_one_node(tmp_path: Path) -> None:
     put(tmp_path, "limits.txt", texts.LIMITS)
     assert only(tmp_path).node == tmp_path.name
     assert only(tmp_path)["limits.open_files"].source == "limits.txt:3"
 
 
-def test_files_alike_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_with_nearly_the_same_content_are_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[int] = []
 
     def counted(text: str) -> object:
@@ -206,9 +208,7 @@ def test_files_alike_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(facts.named("pci.links") == found[0].named("pci.links") for facts in found)
 
 
-def test_nodes_are_read_when_they_are_looked_into(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_are_read_lazily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         put(tmp_path, f"n{number}/limits.txt", texts.LIMITS)
     opened: list[str] = []
@@ -226,7 +226,7 @@ def test_nodes_are_read_when_they_are_looked_into(
     assert opened == ["n1"]
 
 
-def test_many_files(tmp_path: Path) -> None:
+def test_files_of_a_node_are_bounded(tmp_path: Path) -> None:
     for number in range(510):
         put(tmp_path, f"n/{number:03}.log", texts.LOG)
     put(tmp_path, "n/zzz.txt", "x")

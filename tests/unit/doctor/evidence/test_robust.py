@@ -156,7 +156,7 @@ def test_damaged_outputs(name: str, data: st.DataObject) -> None:
 
 @settings(max_examples=150)
 @given(st.data())
-def test_what_must_not_leave(data: st.DataObject) -> None:
+def test_identifiers_and_secrets_are_redacted_anywhere(data: st.DataObject) -> None:
     """Identifiers and secrets are removed on any line, whatever surrounds them."""
     lines = data.draw(st.sampled_from([*KNOWN.values()])).split("\n")
     at = data.draw(st.integers(0, len(lines)))
@@ -223,7 +223,7 @@ def test_damaged_elf(at: int, change: bytes) -> None:
     assert all(name.startswith("nccl") for name in names)
 
 
-def test_elf() -> None:
+def test_exported_names_of_elf_files() -> None:
     names = ["ncclNetPlugin_v9", "ncclTunerPlugin_v5", "other"]
     for is_64 in (True, False):
         for order in ("<", ">"):

@@ -122,7 +122,7 @@ def test_nothing_readable_makes_no_study(tmp_path: Path) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.floats(0, 1), st.booleans(), st.booleans())
-def test_what_a_killed_import_left_is_taken_back(share: float, torn: bool, others: bool) -> None:
+def test_the_remains_of_a_killed_import_are_removed(share: float, torn: bool, others: bool) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -178,7 +178,7 @@ def test_an_interruption_while_reading_writes_nothing(
     }
 
 
-def test_an_import_that_was_done_is_not_taken_back(tmp_path: Path) -> None:
+def test_a_finished_import_is_not_removed(tmp_path: Path) -> None:
     study, table = tmp_path / "a", put(tmp_path / "out.txt")
     do(study, table)
     mark = {"start": 0, "file_hashes": [file_hash(table)]}
@@ -233,7 +233,7 @@ def test_platforms_that_disagree_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_doubtful_runs_are_remembered(tmp_path: Path) -> None:
+def test_doubtful_runs_are_recorded(tmp_path: Path) -> None:
     study = tmp_path / "a"
     do(study, put(tmp_path / "cut.txt", MADE.with_(footer=False)))
     assert suspect_sentences(Study(study)) == [

@@ -124,7 +124,7 @@ def test_strict_headers(header: str, message: str, hint: str) -> None:
     assert hint in (caught.value.hint or "")
 
 
-def test_what_does_not_fit_is_said() -> None:
+def test_inconsistent_values_are_flagged() -> None:
     assert "bandwidth_mismatch" in csv_file(f"{HEADER}\n{ROW.replace('3.27', '45.2')}\n").doubtful
     # Bus bandwidth is as good as algorithm bandwidth.
     assert csv_file(f"{HEADER}\n{ROW.replace('3.27', '6.35')}\n").flags == set()
@@ -185,7 +185,7 @@ def test_every_sample_is_read(shown: list[Sample]) -> None:
 
 
 @pytest.mark.parametrize(("operations", "samples"), [("-1", 1), ("1", 1), ("2", 0), ("8", 0)])
-def test_a_time_of_grouped_operations_is_not_that_of_one(operations: str, samples: int) -> None:
+def test_times_of_grouped_operations_are_not_samples(operations: str, samples: int) -> None:
     read = csv_file(f"{HEADER}\n{ROW.replace(',-1,-1,3.27', f',{operations},-1,3.27')}\n")
     assert len(read.samples) == samples
     assert read.report.unreadable == 1 - samples

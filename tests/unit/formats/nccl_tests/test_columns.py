@@ -272,7 +272,7 @@ rows = st.lists(
     st.booleans(),
     st.sampled_from([2, 8]),
 )
-def test_any_table_comes_back(
+def test_any_table_reads_back(
     shown: list[Point],
     collective: Collective,
     era: str,

@@ -57,7 +57,7 @@ def test_reduced_size_and_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "words"),
     [
         (
             "secret-host: Test NCCL failure common.cu:404 'unhandled system error / '",
@@ -68,14 +68,14 @@ def test_reduced_size_and_versions() -> None:
         (" .. secret-host pid 21: Test failure common.cu:401", "failure"),
     ],
 )
-def test_failure_lines(line: str, says: str) -> None:
+def test_failure_lines(line: str, words: str) -> None:
     read = text(with_line("Avg bus", line))
     assert "failure" in read.doubtful
-    assert says in read.sentence("failure")
+    assert words in read.sentence("failure")
     assert "secret-host" not in read.sentence("failure")
 
 
-def test_a_last_error_of_nccl_is_worth_a_word() -> None:
+def test_a_last_error_of_nccl_is_flagged_and_not_doubtful() -> None:
     read = text(with_line("concluded", "# error: socketProgress failed"))
     assert "failure" in read.flags
     assert read.doubtful == set()
@@ -129,15 +129,15 @@ def test_below_the_least_bandwidth_asked_for() -> None:
     assert "average_mismatch" in text(padded).doubtful
 
 
-def test_an_unknown_scale_is_said() -> None:
+def test_an_unknown_scale_is_flagged() -> None:
     lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
     read = text("\n".join(lines))
     assert "scale_unknown" in read.flags
     assert "--nodes" in read.sentence("scale_unknown")
     assert {(item.nodes, item.ranks) for item in read.samples} == {(None, 4)}
-    told = text("\n".join(lines), nodes=1, ranks=4)
-    assert {(item.nodes, item.ranks) for item in told.samples} == {(1, 4)}
-    assert "scale_unknown" not in told.flags
+    stated = text("\n".join(lines), nodes=1, ranks=4)
+    assert {(item.nodes, item.ranks) for item in stated.samples} == {(1, 4)}
+    assert "scale_unknown" not in stated.flags
 
 
 def test_a_collective_that_nothing_names() -> None:

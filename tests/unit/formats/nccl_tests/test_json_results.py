@@ -111,7 +111,7 @@ def made(
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_versions(version: int, indent: int | None) -> None:
+def test_json_of_versions_1_to_3(version: int, indent: int | None) -> None:
     read = json_file(json.dumps(made(version=version), indent=indent))
     assert read.report.kind is FileKind.NCCL_TESTS_JSON
     shown = points(*SIZES)
@@ -160,7 +160,7 @@ def test_the_environment_is_redacted() -> None:
     assert b"someone" not in stored
 
 
-def test_the_environment_tells_the_choice() -> None:
+def test_the_environment_gives_the_choice() -> None:
     env = ("NCCL_ALGO=Tree", "NCCL_PROTO=LL128")
     assert json_file(json.dumps(made(env=env))).labels == {"tree/ll128"}
     assert json_file(json.dumps(made()), "ring_ll.json").labels == {"ring/ll"}
@@ -169,7 +169,7 @@ def test_the_environment_tells_the_choice() -> None:
     assert "choice_unknown" in half.doubtful
 
 
-def test_a_log_beside_it_tells_what_ran(tmp_path: Path) -> None:
+def test_a_log_beside_the_file_gives_what_ran(tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text(json.dumps(made(env=("NCCL_ALGO=Tree",))))
     lines = [
         f"alpha:100:7 [0] NCCL INFO AllReduce: {size} Bytes -> Algo TREE proto LL"
@@ -182,7 +182,7 @@ def test_a_log_beside_it_tells_what_ran(tmp_path: Path) -> None:
     assert len(read.samples) == 4
 
 
-def test_nodes_by_host_id_are_not_told_by_hosts() -> None:
+def test_nodes_by_host_id_are_not_counted_by_hosts() -> None:
     env = ("NCCL_HOSTID=a",)
     assert json_file(json.dumps(made(env=env))).report.scales == {"?x4": 4}
     assert json_file(json.dumps(made(env=env)), nodes=4).report.scales == {"4x4": 4}
@@ -309,7 +309,7 @@ values = st.recursive(
     st.lists(values, max_size=4),
     st.sampled_from([None, 1]),
 )
-def test_members_and_elements_come_back(
+def test_the_stream_returns_members_and_elements(
     members: dict[str, Any], results: list[Any], indent: int | None
 ) -> None:
     whole = {**members, "results": results}
@@ -342,7 +342,7 @@ def test_a_member_that_is_too_large_is_skipped(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("unit", [b"x", b'\\"', b"\\\\", b"ab\\n"])
 @pytest.mark.parametrize("shift", range(3))
-def test_a_string_over_many_chunks_is_looked_at_once(unit: bytes, shift: int) -> None:
+def test_a_string_over_many_chunks_is_read_whole(unit: bytes, shift: int) -> None:
     # Escapes may stand across the end of a chunk.
     string = b"y" * shift + unit * (3_500_000 // len(unit))
     data = b'{"args": ["' + string + b'"], "config": {}, "results": [{"size": 1}]}'
@@ -370,7 +370,7 @@ class CountedPattern:
         return self.pattern.search(data, at)
 
 
-def test_a_long_string_takes_time_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_string_is_scanned_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("_SHALLOW", "_DEEP", "_STRING_PART")
     counted = {name: CountedPattern(getattr(json_stream, name)) for name in names}
     for name, pattern in counted.items():

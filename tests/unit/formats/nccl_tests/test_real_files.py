@@ -57,7 +57,7 @@ def test_log_lines_of_nccl() -> None:
 
 
 @own
-def test_a_log_tells_what_ran_at_every_size() -> None:
+def test_a_log_gives_what_ran() -> None:
     from nccltune.formats.nccl_tests.text import read_log
     from nccltune.model.collective import Collective
 

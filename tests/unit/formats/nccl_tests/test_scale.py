@@ -97,7 +97,7 @@ def test_ranks_by_the_counts(collective: Collective, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("collective", [Collective.BROADCAST, Collective.SENDRECV])
-def test_collectives_that_say_nothing(collective: Collective) -> None:
+def test_collectives_without_evidence_of_ranks(collective: Collective) -> None:
     read = text(without_list(made(16, collective)))
     assert scales(read) == {(None, None)}
     assert "--nodes and --ranks" in read.sentence("scale_unknown")
@@ -146,7 +146,7 @@ def test_a_table_that_contradicts_itself() -> None:
     assert scales(read) == {(None, None)}
 
 
-def test_complete_lists_stay() -> None:
+def test_complete_lists_are_used_without_inference() -> None:
     for ranks in (8, 16, 1440):
         read = text(made(ranks).text())
         assert scales(read) == {(ranks // 8, ranks)}

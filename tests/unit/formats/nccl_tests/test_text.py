@@ -93,7 +93,7 @@ def test_words_before_other_text_are_no_prefix(line: str) -> None:
     assert strip_prefix(line) == ("", line)
 
 
-def test_sources_are_told_apart() -> None:
+def test_prefixes_identify_their_source() -> None:
     assert strip_prefix("[1,3]<stdout>:x") == ("1,3", "x")
     assert strip_prefix("[1,3]<stderr>: x")[0] == "1,3"
     assert strip_prefix("12: x") == ("12", " x")

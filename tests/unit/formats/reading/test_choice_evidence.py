@@ -113,7 +113,7 @@ def test_collectives_of_names(name: str, collective: str | None) -> None:
         "fat_tree_simple/run1.txt",
     ],
 )
-def test_a_name_that_may_be_of_a_choice_is_no_label_and_not_the_default(name: str) -> None:
+def test_an_ambiguous_file_name_leaves_the_choice_unknown(name: str) -> None:
     read = text(MADE.text(), name)
     assert read.samples == []
     assert read.report.unreadable == len(SIZES)
@@ -155,7 +155,7 @@ def test_contradictions_are_refused_and_show_both(
     assert all(words in read.sentence("choice_conflict") for words in both)
 
 
-def test_what_we_started_ourselves_needs_no_other_evidence() -> None:
+def test_runs_that_we_started_need_no_other_evidence() -> None:
     data = logged(MADE, *env(ALGO="Ring", PROTO="Simple"))
     assert text(data, choice=TREE_LL, started_here=True).labels == {"tree/ll"}
 
@@ -278,9 +278,9 @@ def test_ranks_with_different_settings_are_an_error() -> None:
     )
     read = text(data)
     assert read.samples == []
-    said = read.sentence("choice_conflict")
-    assert "alpha:2136 has NCCL_ALGO=Tree" in said
-    assert "alpha:2137 has NCCL_ALGO=Ring" in said
+    sentence = read.sentence("choice_conflict")
+    assert "alpha:2136 has NCCL_ALGO=Tree" in sentence
+    assert "alpha:2137 has NCCL_ALGO=Ring" in sentence
 
 
 def test_ranks_with_different_settings_in_files_of_their_own(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_ranks_with_different_settings_in_files_of_their_own(tmp_path: Path) -> 
     assert read.samples == []
 
 
-def test_then_the_files_name() -> None:
+def test_a_choice_in_the_file_name_labels_the_table() -> None:
     assert text(MADE.text(), "nt_Tree-LL128.txt").labels == {"tree/ll128"}
     assert text(logged(MADE, "Bootstrap: Using lo"), "tree_ll.txt").labels == {"tree/ll"}
 
@@ -306,7 +306,7 @@ def test_else_the_default_and_it_is_said() -> None:
     assert "choice_assumed" not in text(MADE.text(), "default.txt").flags
 
 
-def test_a_log_that_forces_nothing_tells_the_default_and_what_ran() -> None:
+def test_a_log_that_forces_nothing_shows_the_default_and_what_ran() -> None:
     lines = tuple(ran_line(size) for size in SIZES)
     read = text(logged(MADE, *env(DEBUG="INFO"), lines=lines))
     assert read.labels == {"default"}
@@ -347,7 +347,7 @@ def test_a_log_that_comes_after_the_rows_still_counts() -> None:
     assert all(sample.ran for sample in text(data).samples)
 
 
-def test_a_log_of_one_run_says_nothing_of_the_next() -> None:
+def test_a_log_of_one_run_does_not_apply_to_the_next() -> None:
     forced_run = logged(MADE, *env(ALGO="Tree", PROTO="LL"))
     read = text(forced_run + logged(MADE, *env(DEBUG="INFO")))
     assert read.report.choices == {"tree/ll": 4, "default": 4}
@@ -423,7 +423,7 @@ def test_forced_choices(algorithms: str | None, protocols: str | None, label: st
         ("AllReduce [Copy Engine]: 65536 Bytes -> cudaMemcpy", "copy engine"),
     ],
 )
-def test_what_no_tuner_is_asked_about(line: str, what: str) -> None:
+def test_calls_that_bypass_the_tuner_are_flagged(line: str, what: str) -> None:
     read = text(logged(MADE, lines=(INFO + line,)), "tree_ll.txt")
     assert what in read.sentence("tuner_bypassed")
     labels = {(s.bytes, choice_label(s.choice)) for s in read.samples}

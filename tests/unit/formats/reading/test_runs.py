@@ -81,7 +81,7 @@ def test_a_run_pasted_twice_into_one_file_counts_once(tmp_path: Path) -> None:
     assert len(processes(tmp_path / "s")) == 1
 
 
-def test_the_whole_log_goes_on_where_a_part_of_it_was_imported(tmp_path: Path) -> None:
+def test_the_complete_log_adds_to_a_part_that_was_imported(tmp_path: Path) -> None:
     whole = RUN.text()
     lines = whole.splitlines(keepends=True)
     part = "".join(lines[: len(lines) - 8])
@@ -185,7 +185,7 @@ def test_times_are_compared_as_printed() -> None:
     assert printed_time(1234567.8) == 1234568.0
 
 
-def test_few_or_coarse_rows_do_not_tell_a_run() -> None:
+def test_few_or_coarse_rows_do_not_identify_a_run() -> None:
     few, many, coarse = RunFound(), RunFound(), RunFound()
     for row in range(12):
         if row < 2:
@@ -283,7 +283,7 @@ def test_old_sweeps_with_nccl_tests_have_a_process_a_round(tmp_path: Path) -> No
     assert all(sample.source.in_rounds for samples in found.values() for sample in samples)
 
 
-def test_what_a_run_was_is_on_record(tmp_path: Path) -> None:
+def test_runs_are_recorded_with_their_facts(tmp_path: Path) -> None:
     take(tmp_path / "s", put(tmp_path / "default.txt", RUN))
     (record,) = Study(tmp_path / "s").imports(ImportRecord)
     (run,) = record.runs or []

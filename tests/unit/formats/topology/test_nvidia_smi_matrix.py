@@ -144,7 +144,7 @@ def test_several_bridges() -> None:
     assert way.between("GPU0", "GPU2").kind is PathKind.PXB
 
 
-def test_what_contradicts_itself_is_said() -> None:
+def test_contradicting_cells_are_noted() -> None:
     text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\tPIX\t0\nGPU1\tSYS\tX\t0\n"
     topology = matrix(text)
     assert topology.unread[1:] == ("GPU1 to GPU0 is SYS, but back it is PIX",)
@@ -166,7 +166,7 @@ def test_what_contradicts_itself_is_said() -> None:
         (b"x" * (1 << 21), "has 2097152 bytes", "t"),
     ],
 )
-def test_no_matrix(data: bytes, message: str, where: str) -> None:
+def test_text_that_is_no_matrix_is_refused(data: bytes, message: str, where: str) -> None:
     with pytest.raises(InputError) as caught:
         read_matrix(data, "t")
     assert caught.value.message.startswith(message)

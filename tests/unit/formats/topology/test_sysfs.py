@@ -130,7 +130,7 @@ def test_virtio_hangs_on_the_first_cpu(tmp_path: Path) -> None:
     assert [device.bus_id for device in cpu.devices] == ["0000:00:06.0"]
 
 
-def test_one_numa_node_holds_what_knows_none(tmp_path: Path) -> None:
+def test_devices_without_a_numa_node_are_put_on_the_only_one(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.node(0, "ff")
     machine.device("pci0000:00/0000:00:06.0", GPU, numa=-1)
@@ -144,13 +144,13 @@ def test_a_console_is_no_gpu(tmp_path: Path) -> None:
     assert read_sysfs(tmp_path).cpus[0].devices == ()
 
 
-def test_no_sysfs(tmp_path: Path) -> None:
+def test_a_machine_without_sysfs(tmp_path: Path) -> None:
     topology = read_sysfs(tmp_path)
     assert topology.cpus[0].devices == ()
     assert "no PCI device is seen" in topology.unread[0]
 
 
-def test_other_cpus(tmp_path: Path) -> None:
+def test_architectures_by_cpuinfo(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.put("proc/cpuinfo", "processor : 0\nCPU implementer : 0x41\n")
     assert read_sysfs(tmp_path).cpus[0].arch == "arm64"
