@@ -35,9 +35,7 @@ def test_help_lists_every_verb_with_one_line(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("group", SECTIONS["Groups"])
-def test_a_group_has_help_with_two_examples(
-    group: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_group_has_help_with_two_examples(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([group, "--help"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"Usage: nccltune {group} ")

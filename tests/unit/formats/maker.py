@@ -5,6 +5,7 @@ Numbers agree with each other as nccl-tests' do, so that every check of the read
 test breaks one on purpose.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -261,6 +262,11 @@ class Made:
 
     def text(self) -> str:
         return "\n".join(self.lines()) + "\n"
+
+
+def without_devices(output: str) -> str:
+    """Return an output without the lines of its device list."""
+    return re.sub(r"^# +Rank .*\n", "", output, flags=re.MULTILINE)
 
 
 def points(*sizes: int, start: float = 20.0) -> tuple[Point, ...]:

@@ -12,7 +12,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
-from tests.unit.formats.nccl_tests.test_json_results import made
+from tests.unit.formats.json_maker import made
 
 LINES = [
     ("no_gpu", "No devices were found"),

@@ -16,12 +16,12 @@ from nccltune.formats.importing.inputs import READERS, find_inputs
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.errors import InputError
 from tests.unit.formats.maker import Made, points
-from tests.unit.formats.reading_tools import files, run, text
+from tests.unit.formats.reading_tools import Read, files, run, text
 
 MADE = Made(points(1 << 12, 1 << 20))
 
 
-def one(tmp_path: Path, data: bytes, name: str = "x.txt"):  # type: ignore[no-untyped-def]
+def one(tmp_path: Path, data: bytes, name: str = "x.txt") -> Read:
     path = tmp_path / name
     path.write_bytes(data)
     (read,) = files(path)

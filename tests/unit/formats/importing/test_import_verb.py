@@ -4,13 +4,15 @@
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from nccltune.cli import run
 from nccltune.study.files import Study
-from tests.unit.formats.maker import Made, points
+from tests.unit.formats.maker import Made, points, without_devices
 from tests.unit.formats.measured import measured, with_log
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
@@ -18,19 +20,19 @@ MADE = Made(points(*SIZES))
 HEADER = "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us\n"
 
 
-class CommandResult:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code = code
-        self.out = out
-        self.err = err
+class CommandResult(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., CommandResult]
 
 
 @pytest.fixture
-def nccltune(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def nccltune(capsys: pytest.CaptureFixture[str]) -> Command:
     def call(*args: object) -> CommandResult:
-        code = run([str(arg) for arg in args])
-        result = capsys.readouterr()
-        return CommandResult(code, result.out, result.err)
+        return CommandResult(run([str(arg) for arg in args]), *capsys.readouterr())
 
     return call
 
@@ -41,7 +43,7 @@ def put(path: Path, made: Made | str = MADE) -> Path:
     return path
 
 
-def test_a_folder(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_a_folder(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     for pid, name in enumerate(("nt_default.txt", "nt_Tree-LL.txt"), 7):
@@ -65,14 +67,14 @@ def test_a_folder(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-
     assert "Nothing new" in again.out
 
 
-def test_doubtful_runs_exit_with_1(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_doubtful_runs_exit_with_1(tmp_path: Path, nccltune: Command) -> None:
     table = put(tmp_path / "default.txt", MADE.with_(footer=False))
     result = nccltune("import", table, "-o", tmp_path / "a")
     assert result.code == 1
     assert f"doubtful    default.txt:{len(list(MADE.head())) + 2}: a table ends" in result.out
 
 
-def test_unreadable_lines_are_shown(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_unreadable_lines_are_shown(tmp_path: Path, nccltune: Command) -> None:
     row = MADE.row(MADE.points[0])
     table = tmp_path / "default.txt"
     bad = row.replace("20.04", "-2.04")
@@ -87,7 +89,7 @@ def test_unreadable_lines_are_shown(tmp_path: Path, nccltune) -> None:  # type: 
 
 def test_a_file_that_gave_nothing_is_read_again_under_another_name(
     tmp_path: Path,
-    nccltune,  # type: ignore[no-untyped-def]
+    nccltune: Command,
 ) -> None:
     half = put(tmp_path / "Ring.txt")
     result = nccltune("import", half, "-o", tmp_path / "a")
@@ -98,7 +100,7 @@ def test_a_file_that_gave_nothing_is_read_again_under_another_name(
     assert "choices     ring/ll 6" in result.out
 
 
-def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune: Command) -> None:
     row = MADE.row(MADE.points[1])
     table = tmp_path / "default.txt"
     table.write_text(MADE.text().replace(row, f"?? acme prints {row}"))
@@ -108,7 +110,7 @@ def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune) -> None
     assert "a result row behind words that are not known" in result.out
 
 
-def test_a_cut_samples_file_is_reported(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_a_cut_samples_file_is_reported(tmp_path: Path, nccltune: Command) -> None:
     nccltune("import", put(tmp_path / "default.txt"), "-o", tmp_path / "a")
     whole = (tmp_path / "a" / "samples.jsonl").read_bytes()
     cut = tmp_path / "cut.jsonl"
@@ -118,7 +120,7 @@ def test_a_cut_samples_file_is_reported(tmp_path: Path, nccltune) -> None:  # ty
     assert "the last line is cut" in result.out
 
 
-def test_strict_csv_errors(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_strict_csv_errors(tmp_path: Path, nccltune: Command) -> None:
     bad = tmp_path / "raw.csv"
     bad.write_text(HEADER + "allreduce,1K,NVLS,simple,-1,1,8,9.0\n")
     result = nccltune("import", bad, "-o", tmp_path / "a")
@@ -146,7 +148,9 @@ def test_strict_csv_errors(tmp_path: Path, nccltune) -> None:  # type: ignore[no
         ([], "Missing argument"),
     ],
 )
-def test_usage_errors_exit_with_2(tmp_path: Path, nccltune, args: list[str], message: str) -> None:  # type: ignore[no-untyped-def]
+def test_usage_errors_exit_with_2(
+    tmp_path: Path, nccltune: Command, args: list[str], message: str
+) -> None:
     result = nccltune("import", *args, "-o", tmp_path / "a")
     assert result.code == 2
     assert message in result.err
@@ -154,7 +158,7 @@ def test_usage_errors_exit_with_2(tmp_path: Path, nccltune, args: list[str], mes
     assert result.out == ""
 
 
-def test_nothing_readable_exits_with_2(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_readable_exits_with_2(tmp_path: Path, nccltune: Command) -> None:
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "folder").mkdir()
     assert "empty.txt: is empty" in nccltune("import", tmp_path / "empty.txt", "-o", "a").err
@@ -165,11 +169,8 @@ def test_nothing_readable_exits_with_2(tmp_path: Path, nccltune) -> None:  # typ
     assert "nccltune lint" in result.err
 
 
-def test_options_reach_the_samples(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
-    made = Made(points(*SIZES), era="2.13")
-    lines = [line for line in made.lines() if "Rank" not in line]
-    table = tmp_path / "out.txt"
-    table.write_text("\n".join(lines))
+def test_options_reach_the_samples(tmp_path: Path, nccltune: Command) -> None:
+    table = put(tmp_path / "out.txt", without_devices(MADE.with_(era="2.13").text()))
     args = ["--choice", "Ring/LL128", "--nodes", 2, "--ranks", 4, "--platform-name", "lab"]
     result = nccltune("import", table, "-o", tmp_path / "a", *args)
     assert result.code == 0
@@ -179,9 +180,7 @@ def test_options_reach_the_samples(tmp_path: Path, nccltune) -> None:  # type: i
     assert "choices     ring/ll128 6" in result.out
 
 
-def test_standard_input(  # type: ignore[no-untyped-def]
-    tmp_path: Path, nccltune, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input(tmp_path: Path, nccltune: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stdin:
         buffer = io.BytesIO(MADE.text().encode())
 
@@ -191,7 +190,7 @@ def test_standard_input(  # type: ignore[no-untyped-def]
     assert len(list(Study(tmp_path / "a").samples())) == 6
 
 
-def test_json(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_json(tmp_path: Path, nccltune: Command) -> None:
     table = put(tmp_path / "out.txt", MADE.with_(ranks=1))
     result = nccltune("import", table, "-o", tmp_path / "a", "--json")
     assert result.code == 1
@@ -202,14 +201,8 @@ def test_json(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
     assert flags["one_rank"] is True
 
 
-def test_help_has_two_examples(nccltune) -> None:  # type: ignore[no-untyped-def]
-    result = nccltune("import", "--help")
-    assert result.code == 0
-    assert result.out.count("  nccltune import ") + result.out.count("| nccltune import ") == 2
-
-
-def test_an_interruption_leaves_nothing_behind(  # type: ignore[no-untyped-def]
-    tmp_path: Path, nccltune, monkeypatch: pytest.MonkeyPatch
+def test_an_interruption_leaves_nothing_behind(
+    tmp_path: Path, nccltune: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -222,7 +215,7 @@ def test_an_interruption_leaves_nothing_behind(  # type: ignore[no-untyped-def]
     assert not (tmp_path / "new").exists()
 
 
-def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     put(runs / "default.txt", measured(1, gpu="NVIDIA A100"))
     put(runs / "tree_ll.txt", measured(2, gpu="NVIDIA H100"))
@@ -243,7 +236,7 @@ def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune) ->
     assert f"Wrote 48 samples to {tmp_path / 'a'} and {tmp_path / 'a-2'}." in result.out
 
 
-def test_a_copy_is_reported_as_a_duplicate(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_a_copy_is_reported_as_a_duplicate(tmp_path: Path, nccltune: Command) -> None:
     table, copy = put(tmp_path / "default.txt", measured(1)), tmp_path / "default-copy.txt"
     copy.write_text(table.read_text() + "\n")
     result = nccltune("import", table, copy, "-o", tmp_path / "a")
@@ -265,7 +258,7 @@ def test_a_copy_is_reported_as_a_duplicate(tmp_path: Path, nccltune) -> None:  #
     )
 
 
-def test_a_doubt_about_the_platform_is_shown(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_a_doubt_about_the_platform_is_shown(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     setting = "NCCL_MAX_NCHANNELS set by environment to 2."
     put(runs / "default.txt", with_log(measured(1), setting))
@@ -275,7 +268,7 @@ def test_a_doubt_about_the_platform_is_shown(tmp_path: Path, nccltune) -> None: 
     assert "not sure    NCCL settings are known of default.txt only" in result.out
 
 
-def test_rounds_that_the_user_states(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_rounds_that_the_user_states(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     for number in range(2):
         put(runs / f"default-{number}.txt", measured(number))

@@ -4,7 +4,7 @@
 import pytest
 
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, Point, points
+from tests.unit.formats.maker import Made, Point, points, without_devices
 from tests.unit.formats.reading_tools import text
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
@@ -114,9 +114,9 @@ def test_a_bandwidth_that_is_not_that_of_the_time() -> None:
     read = text(MADE.text().replace(row, edited))
     assert "bandwidth_mismatch" in read.doubtful
     # Another number of ranks than that of the table.
-    lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
-    assert "scale_mismatch" in text("\n".join(lines), nodes=2, ranks=16).doubtful
-    assert "bandwidth_mismatch" not in text("\n".join(lines), nodes=2, ranks=4).flags
+    data = without_devices(MADE.text())
+    assert "scale_mismatch" in text(data, nodes=2, ranks=16).doubtful
+    assert "bandwidth_mismatch" not in text(data, nodes=2, ranks=4).flags
 
 
 def test_below_the_least_bandwidth_asked_for() -> None:
@@ -130,12 +130,12 @@ def test_below_the_least_bandwidth_asked_for() -> None:
 
 
 def test_an_unknown_scale_is_flagged() -> None:
-    lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
-    read = text("\n".join(lines))
+    data = without_devices(MADE.text())
+    read = text(data)
     assert "scale_unknown" in read.flags
     assert "--nodes" in read.sentence("scale_unknown")
     assert {(item.nodes, item.ranks) for item in read.samples} == {(None, 4)}
-    stated = text("\n".join(lines), nodes=1, ranks=4)
+    stated = text(data, nodes=1, ranks=4)
     assert {(item.nodes, item.ranks) for item in stated.samples} == {(1, 4)}
     assert "scale_unknown" not in stated.flags
 

@@ -64,6 +64,6 @@ def test_a_log_gives_what_ran() -> None:
     path = DATA / "h200x4" / "nccl-tuning-log-as-4-nodes.log"
     with path.open("rb") as file:
         logs = read_log(file)
-    first = next(log for log in logs.values() if log.says_choices)
+    first = next(log for log in logs.values() if log.has_choices)
     assert (first.nodes, first.ranks, first.version) == (4, 4, "2.28.9")
     assert first.ran(Collective.ALLREDUCE, 1024, 4) is not None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, Point, points
+from tests.unit.formats.maker import Made, Point, points, without_devices
 from tests.unit.formats.reading_tools import Read, text
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
@@ -138,7 +138,7 @@ def test_rows_cut_by_warnings_with_a_time_stamp() -> None:
 
 def test_a_host_that_nothing_names_is_found_by_the_columns() -> None:
     # No device list and no log line of its own: only the end of the column marks the host's start.
-    lines = [line for line in cut_rows(MADE).splitlines() if "Rank" not in line]
+    lines = without_devices(cut_rows(MADE)).splitlines()
     lines = [line for line in lines if not line.startswith("alpha")]
     read = text("\n".join(lines), nodes=1, ranks=4)
     assert read.times == text(MADE.text()).times

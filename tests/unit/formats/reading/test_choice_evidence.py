@@ -10,8 +10,8 @@ from nccltune.formats.reading.collective_names import collective_of_name
 from nccltune.formats.reading.file_names import named_choice
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, points
-from tests.unit.formats.reading_tools import Read, files, text
+from tests.unit.formats.maker import Made, points, without_devices
+from tests.unit.formats.reading_tools import files, text
 
 SIZES = (1 << 16, 1 << 20)
 MADE = Made(points(*SIZES))
@@ -253,7 +253,7 @@ def test_settings_above_a_header_belong_to_the_run_below(second: int) -> None:
 
 
 def test_settings_above_a_header_without_a_device_list() -> None:
-    bare = "\n".join(line for line in MADE.lines() if "Rank  " not in line) + "\n"
+    bare = without_devices(MADE.text())
     data = "".join(
         of_process(pid, *env(ALGO=algorithm, PROTO="LL")) + bare
         for pid, algorithm in ((7, "Tree"), (9, "Ring"), (11, "Tree"))
@@ -299,10 +299,7 @@ def test_a_choice_in_the_file_name_labels_the_table() -> None:
     assert text(logged(MADE, "Bootstrap: Using lo"), "tree_ll.txt").labels == {"tree/ll"}
 
 
-def test_else_the_default_and_it_is_said() -> None:
-    read = text(MADE.text())
-    assert read.labels == {"default"}
-    assert "choice_assumed" in read.flags
+def test_the_default_in_a_file_name_is_not_assumed() -> None:
     assert "choice_assumed" not in text(MADE.text(), "default.txt").flags
 
 
@@ -445,8 +442,7 @@ def test_nodes_as_nccl_counts_them() -> None:
     assert read.report.emulated_nodes
     assert read.report.network == "Socket"
     # Without a device list the log gives ranks and nodes.
-    data = "\n".join(line for line in logged(MADE, line).splitlines() if "Rank  " not in line)
-    assert text(data).report.scales == {"4x4": 4}
+    assert text(without_devices(logged(MADE, line))).report.scales == {"4x4": 4}
 
 
 def test_settings_are_kept_without_secrets_and_hosts() -> None:
@@ -484,7 +480,3 @@ def test_a_log_with_two_choices_for_a_size_names_none() -> None:
         log.observe(ran_line(4096, what).removeprefix(INFO))
     assert log.ran(Collective.ALLREDUCE, 4096, 4) is None
     assert log.functions == {Collective.ALLREDUCE}
-
-
-def by_size(read: Read) -> dict[int, str]:
-    return {sample.bytes: choice_label(sample.choice) for sample in read.samples}

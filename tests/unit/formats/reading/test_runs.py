@@ -13,7 +13,8 @@ from nccltune.formats.reading.runs import RunFound, printed_time
 from nccltune.model.choice import parse_choice
 from nccltune.model.sample import Source
 from nccltune.study.files import Study
-from tests.unit.formats.maker import Made, Point
+from tests.unit.formats import json_maker
+from tests.unit.formats.maker import Made, Point, without_devices
 from tests.unit.formats.measured import measured, processes, put, take
 from tests.unit.formats.reading_tools import text
 
@@ -110,7 +111,7 @@ def test_tiny_tables_that_agree_by_chance_are_two_runs(tmp_path: Path) -> None:
 
 def test_round_times_are_no_evidence_of_a_copy(tmp_path: Path) -> None:
     coarse = Made(tuple(Point(1 << row, 20.0, 20.0) for row in range(10, 20)))
-    bare = "\n".join(line for line in coarse.lines() if "Pid" not in line)
+    bare = without_devices(coarse.text())
     take(
         tmp_path / "s",
         put(tmp_path / "default-1.txt", bare),
@@ -136,47 +137,13 @@ def test_a_copy_under_another_label_is_a_contradiction(tmp_path: Path) -> None:
 
 
 def test_text_and_json_of_one_run_are_one_process(tmp_path: Path) -> None:
-    shown = json.dumps(
-        {
-            "version": 3,
-            "start_time": "2026-11-21 03:06:00",
-            "args": ["all_reduce_perf"],
-            "env": [],
-            "nccl_version": 22809,
-            "config": {
-                "nthreads": 1,
-                "ngpus": 4,
-                "warmup_iters": 1,
-                "iterations": 20,
-                "devices": [
-                    {"rank": 0, "group": 0, "pid": RUN.pid, "hostname": "alpha"}
-                    | {"device_info": "NVIDIA H200"}
-                ],
-            },
-            "results": [
-                {
-                    "size": point.size,
-                    "count": point.size // 4,
-                    "type": "float",
-                    "redop": "sum",
-                    "root": "    -1",
-                    "out_of_place": timing(point.size, point.out_us + 0.0031),
-                    "in_place": timing(point.size, point.in_us - 0.0042),
-                }
-                for point in RUN.points
-            ],
-            "end_time": "2026-11-21 03:06:07",
-        }
-    )
+    # JSON has digits that the text lacks.
+    exact = tuple(Point(row.size, row.out_us + 0.0031, row.in_us - 0.0042) for row in RUN.points)
+    shown = json.dumps({**json_maker.made(exact, pid=RUN.pid), "nccl_version": RUN.loaded})
     result = take(
         tmp_path / "s", put(tmp_path / "default.txt", RUN), put(tmp_path / "default.json", shown)
     )
     assert outcomes(result) == [ImportState.IMPORTED, ImportState.DUPLICATE]
-
-
-def timing(size: int, time_us: float) -> dict[str, float]:
-    algbw = size / time_us / 1e3
-    return {"time": time_us, "alg_bw": algbw, "bus_bw": algbw * 1.5, "nwrong": 0}
 
 
 def test_times_are_compared_as_printed() -> None:
