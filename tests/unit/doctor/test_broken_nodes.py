@@ -95,6 +95,11 @@ NAMES: dict[str, Callable[[str, str], str]] = {
 }
 
 
+def broken(changes: dict[str, str | None]) -> dict[str, str]:
+    """Return the files of a sound node with `changes`; None leaves a file out."""
+    return {item: text for item, text in (SOUND | changes).items() if text is not None}
+
+
 def write(root: Path, path: Callable[[str, str], str], nodes: dict[str, dict[str, str]]) -> None:
     for node, files in nodes.items():
         # A node of which nothing was collected is there as an empty folder.
@@ -121,10 +126,7 @@ def named(examined: Examination) -> set[str]:
 def test_each_broken_node_is_named(layout: str, tmp_path: Path) -> None:
     nodes: dict[str, dict[str, str]] = {f"sound{n:03}": dict(SOUND) for n in range(40)}
     for number, changes in enumerate(BROKEN.values()):
-        files = {**SOUND, **changes}
-        nodes[f"broken{number:03}"] = {
-            item: text for item, text in files.items() if text is not None
-        }
+        nodes[f"broken{number:03}"] = broken(changes)
     write(tmp_path, NAMES[layout], nodes)
     examined = examine(read_nodes(tmp_path), rule_base(), "")
     wanted = {f"broken{number:03}" for number in range(len(BROKEN))}
@@ -153,13 +155,10 @@ def test_all_outputs_in_one_file(path: str, tmp_path: Path) -> None:
 
 
 def test_broken_nodes_are_named_where_they_are_the_majority(tmp_path: Path) -> None:
-    """Where the broken ones are the most, they are named all the same."""
-    kinds = [kind for kind in BROKEN if kind in ("no GPU", "no driver", "lost", "off the bus")]
+    kinds = ["no GPU", "no driver", "lost", "off the bus"]
     nodes: dict[str, dict[str, str]] = {}
     for number in range(30):
-        changes = BROKEN[kinds[number % 4]] if number % 5 else {}
-        files = {**SOUND, **changes}
-        nodes[f"n{number:03}"] = {item: text for item, text in files.items() if text is not None}
+        nodes[f"n{number:03}"] = broken(BROKEN[kinds[number % 4]]) if number % 5 else dict(SOUND)
     write(tmp_path, NAMES["folders"], nodes)
     found = named(examine(read_nodes(tmp_path), rule_base(), ""))
     assert found >= {f"n{number:03}" for number in range(30) if number % 5}

@@ -32,13 +32,6 @@ from tests.unit.doctor.evidence.node import (
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("node")
-    make_node(path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def facts(root: Path) -> Facts:
     return facts_of(gather(root, environment=ENVIRONMENT, runner=run_made, thorough=True))
 

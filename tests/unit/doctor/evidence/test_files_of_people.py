@@ -10,7 +10,7 @@ import pytest
 from nccltune.doctor.evidence.collect import collect
 from nccltune.doctor.facts import Facts
 from tests.unit.doctor.evidence import texts
-from tests.unit.doctor.evidence.node import GPU, NIC, folder_facts, make_node, put, run_made
+from tests.unit.doctor.evidence.node import GPU, NIC, folder_facts, put, run_made
 
 TOPOLOGY = f"""\
 <system version="1">
@@ -64,13 +64,6 @@ TEST = """\
 # Out of bounds values : 0 OK
 # Avg bus bandwidth    : 15.7300
 """  # noqa: E501
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("node")
-    make_node(path)
-    return path
 
 
 def with_files(root: Path, folder: Path, **files: str) -> Facts:

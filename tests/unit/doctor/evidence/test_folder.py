@@ -10,7 +10,7 @@ import pytest
 from nccltune.doctor.evidence.collect import facts_of
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.folder import read_folder
-from nccltune.doctor.evidence.kinds import ALIASES, KNOWN, kinds_of
+from nccltune.doctor.evidence.kinds import ALIASES, KNOWN
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.raw import Cache
 from nccltune.doctor.facts import Facts
@@ -22,39 +22,6 @@ from tests.unit.doctor.evidence.node import folder_facts, put
 def only(path: Path) -> Facts:
     (found,) = folder_facts(path)
     return found
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "item"),
-    [
-        ("lspci.txt", "", "lspci"),
-        ("LSPCI-vvv.log", "", "lspci"),
-        ("nvidia-smi_topo_-m.txt", texts.TOPO, "topo"),
-        ("nvidia-smi-topo-m", "", "topo"),
-        ("ib_write_bw.txt", "", "perftest"),
-        ("counters.2.txt", "", "counters"),
-        ("show_gids.txt", "", "show_gids"),
-        ("run.sbatch", "", "job"),
-        ("nccl.conf", "NCCL_ALGO=Ring", "etc-nccl-conf"),
-        ("user-nccl.conf", "", "user-nccl-conf"),
-        ("nccl.txt", texts.LOG, "log"),
-        ("topology.yaml", "kind: Pod", "job"),
-        ("rank0.out", texts.LOG, "log"),
-        ("x.txt", texts.LSPCI, "lspci"),
-        ("x.txt", texts.SMI_XML, "nvidia-smi-q"),
-        ("x.txt", texts.SMI_TEXT, "nvidia-smi-q"),
-        ("x.txt", texts.IBSTAT, "ibstat"),
-        ("x.txt", texts.DEVINFO, "ibv_devinfo"),
-        ("x.xml", '<system version="1">', "topology"),
-        ("x.xml", '<!-- made -->\n<graphs version="1">', "graph"),
-        # Comments can be parted in more ways than there is time for.
-        ("x.xml", "<!-- -->" * 500 + "<other>", ""),
-        ("x.txt", "# nThread 1 nGpus 8 minBytes 8\n", "test"),
-        ("x.txt", "roses are red\n", ""),
-    ],
-)
-def test_what_a_file_is(name: str, text: str, item: str) -> None:
-    assert "".join(kinds_of(name, text.encode()).items[:1]) == item
 
 
 def test_the_docs_name_every_item() -> None:

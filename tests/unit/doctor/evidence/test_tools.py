@@ -150,9 +150,10 @@ def test_a_file_that_never_answers_does_not_block_others(
 
 def test_addresses_without_ip() -> None:
     found = parse_addresses(ipv4_text().decode())
-    if "lo" in found:
-        assert found["lo"] == ["127.0.0.1/8"]
     assert set(found) <= {name for _, name in socket.if_nameindex()}
+    if "lo" not in found:
+        pytest.skip("the loopback interface has no address")
+    assert found["lo"] == ["127.0.0.1/8"]
 
 
 def test_hardware_identifiers_are_redacted() -> None:
