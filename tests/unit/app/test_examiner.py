@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor inside `auto`: its line, what is kept; that it never fails and never lingers."""
+"""The doctor inside `auto`: its line, its stored result, failures and time limits."""
 
 import re
 import threading
@@ -37,7 +37,7 @@ FACTS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How loaded this machine is must not decide what is found."""
+    """Wait long enough that the load of this machine does not change the result."""
     monkeypatch.setattr(examiner, "GRACE_S", 60.0)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a thing is, by its content; each kind is checked as such."""
+"""Recognise inputs of `lint` by content and check each kind."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from nccltune.app.lint import LintKind, LintRequest, lint, recognise
 from nccltune.model.errors import InputError
 from nccltune.study.files import Study
 from tests.unit.builders import measure
-from tests.unit.cli.test_topo import MATRIX
-from tests.unit.topology.samples import FOLDER
+from tests.unit.topology.samples import FOLDER, MATRIX
 
 CONFIGURATION = "allreduce,0,1024,ring,ll,-1,4,32\n"
 MANIFEST = """\

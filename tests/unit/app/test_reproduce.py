@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The command that measures a study again."""
+
 import shlex
 from pathlib import Path
 
@@ -16,7 +18,7 @@ PLAIN = Platform(name="x", nodes=4)
 
 
 def study_at(path: Path, platform: Platform, command: str | None = None) -> Study:
-    """A study of all-reduce from 1 KiB to 64 KiB over 4 nodes; `command` made its sweep."""
+    """Return a study of all-reduce, 1 KiB to 64 KiB, 4 nodes, that `command` has swept."""
     study = Study.create(path)
     study.write_json(study.platform_path, platform)
     study.append_samples(measure(sizes(1 << 10, 1 << 16), lambda _: {"default": 10.0}))

@@ -23,7 +23,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def end(study: Study, kept: RecordKind, settings: dict[str, int | str], why: str) -> str | None:
-    """A comparison ends with a result."""
+    """Store the result of a comparison and write its settings."""
     study.write_json(study.path / kept.result, {"settings": settings, "why": why, "noise": 0.02})
     if kept is BESIDE_TRAFFIC:
         return keep_chunk(study, PLATFORM, settings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Studies with names, contents and places that nobody planned for."""
+"""Studies with unusual names, contents and places."""
 
 import io
 import os

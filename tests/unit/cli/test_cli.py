@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The command `nccltune`: start, help of groups, errors and exit codes."""
+
 import signal
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune demo` on recordings that it cannot show."""
+"""`nccltune demo` on unsuitable recordings."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune doctor`: its exit codes, its forms of output, and what it keeps."""
+"""`nccltune doctor`: exit codes, forms of output, stored results."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune env` and `nccltune net env`: settings, forms and conflicts."""
+
 import json
 import os
 import shlex
@@ -24,7 +26,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of native parts with the plugin in it; a blank in its name."""
+    """Return the path of an installed plugin, with a blank in its folder."""
     plugin = tmp_path / "native parts" / "lib" / "libnccl-net-nccltune.so"
     plugin.parent.mkdir(parents=True)
     plugin.write_bytes(b"")

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune sendrecv env`: settings, conflicts and the threshold of a study."""
+
 import json
 import os
 import subprocess
@@ -87,7 +89,7 @@ def test_a_library_that_is_not_installed_is_an_error(
 
 
 def kept(path: Path, text: str) -> Path:
-    """A study whose sends and receives were compared."""
+    """Return a study with the settings of a send/recv comparison."""
     path.mkdir()
     (path / "sendrecv.conf").write_text(text)
     return path

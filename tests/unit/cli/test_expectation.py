@@ -34,7 +34,7 @@ PAIR = """\
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a topology and a run of two GPUs that reaches 22 GB/s."""
+    """Return a folder with a topology and a run of two GPUs at 22 GB/s."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "topo.xml").write_text(PAIR, encoding="utf-8")
     points = tuple(

@@ -21,9 +21,8 @@ from nccltune.cli.output import error_lines, hanging, harmless, styled
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 from tests.unit.builders import measure, sizes
-from tests.unit.cli.test_topo import MATRIX
 from tests.unit.doctor.evidence.test_files_of_people import TEST
-from tests.unit.topology.samples import FOLDER
+from tests.unit.topology.samples import FOLDER, MATRIX
 
 # A file may be called so: none of these has a slash.
 NAME = "[bold]a [red]x :ab: 0000:ab:00.0 [link=x]y \\[dim]"
@@ -34,19 +33,19 @@ _OURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def terminal(width: int = 400) -> tuple[Console, io.StringIO]:
-    """A console that believes in a terminal with colours, and what was written to it."""
+    """Return a console that takes its file for a colour terminal, and the file."""
     file = io.StringIO()
     made = output._console(file=file, force_terminal=True, color_system="truecolor", width=width)
     return made, file
 
 
 def shown(file: io.StringIO) -> str:
-    """What a terminal shows: our own colours taken away."""
+    """Return what was written, without our own colours."""
     return _OURS.sub("", file.getvalue())
 
 
-def ways(text: str) -> list[Callable[[Console], None]]:
-    """The ways in which a verb prints a text."""
+def print_calls(text: str) -> list[Callable[[Console], None]]:
+    """Return the calls with which a verb prints a text."""
 
     def in_a_table(out: Console) -> None:
         made = Table(box=None, header_style="dim", title=text)
@@ -66,10 +65,10 @@ def ways(text: str) -> list[Callable[[Console], None]]:
     ]
 
 
-@pytest.mark.parametrize("number", range(len(ways(""))))
+@pytest.mark.parametrize("number", range(len(print_calls(""))))
 def test_text_is_printed_literally(number: int) -> None:
     out, file = terminal()
-    ways(NASTY)[number](out)
+    print_calls(NASTY)[number](out)
     assert NASTY in shown(file)
 
 
@@ -81,10 +80,10 @@ def test_any_text_is_printed_literally(text: str) -> None:
     assert shown(file) == 2 * f"<{text}>\n"
 
 
-@pytest.mark.parametrize("number", range(len(ways(""))))
+@pytest.mark.parametrize("number", range(len(print_calls(""))))
 def test_control_sequences_are_escaped(number: int) -> None:
     out, file = terminal()
-    ways(f"a {STEERING} z")[number](out)
+    print_calls(f"a {STEERING} z")[number](out)
     written = shown(file)
     assert not set("\x1b\x07\x08\x9b\u202e") & set(written)
     assert "\\x1b[31mred" in written
@@ -118,7 +117,7 @@ def test_exact_output_is_escaped_on_a_terminal_only(
 def printed(
     capsys: pytest.CaptureFixture[str], *words: str | Path, codes: tuple[int, ...] = (0, 1)
 ) -> str:
-    """Everything that a verb prints, in one line."""
+    """Run a verb; return its stdout and stderr."""
     assert run([str(word) for word in words]) in codes
     captured = capsys.readouterr()
     return captured.out + captured.err
@@ -211,7 +210,7 @@ def test_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_module_uses_markup() -> None:
-    """No module of the screens parses markup, has tags in a text, or makes its own console."""
+    """No module of cli and report parses markup, has tags in a text, or makes its own console."""
     bad = []
     for path in [*(SOURCES / "cli").rglob("*.py"), *(SOURCES / "report").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Help without words, hints that name the nearest valid word, and rendering without a launcher."""
+"""Help of groups, hints that name the nearest valid word, and rendering without a launcher."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune net stats`: tables, JSON and errors."""
+
 import json
 import os
 from pathlib import Path

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Options of the launch: resuming commands and contradictions."""
+
 import shlex
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from nccltune.study.files import Study
 
 
 def resumed(*words: str) -> str:
-    """The command line that a verb with these options would print to go on."""
+    """Return the command line that a verb with these options prints to resume."""
     lines: list[str] = []
 
     @click.command("verb", cls=Verb)

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune report`: page, terminal, JSON, and outdated results."""
+
 import json
 from pathlib import Path
 
@@ -19,7 +21,7 @@ VERDICT = "1 rule is expected to make all-reduce 1.60x faster between 1 and 8 Ki
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """All-reduce whose default is 1.6x too slow up to 8 KiB and right above."""
+    """Return a study of all-reduce whose default is 1.6x slower up to 8 KiB and best above."""
     opened = Study.create(tmp_path / "a study")
     opened.write_json(opened.platform_path, Platform(name="a study", nccl_version="2.28.9"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `analyze`, `tune` and `explain` print, wide and narrow."""
+"""The screens of `analyze`, `tune` and `explain`, wide and narrow."""
 
 import io
 import re
@@ -25,7 +25,7 @@ Shown = Callable[[Callable[[], None], int], list[str]]
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
-    """The lines that a function prints on a terminal of some width."""
+    """Return a function that gives the lines printed on a terminal of some width."""
 
     def lines(show: Callable[[], None], width: int) -> list[str]:
         file = io.StringIO()
@@ -129,7 +129,7 @@ def explained(*ranges: DecidedRange) -> Explained:
 
 
 def with_defaults(channels: int | None) -> Tuning:
-    """The tuning, with what NCCL's default takes at every size."""
+    """Return the tuning with the channels of NCCL's default at every size."""
     found = tuning()
     groups = [
         msgspec.structs.replace(

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune sweep`: progress and bad options."""
+
 import io
 from pathlib import Path
 

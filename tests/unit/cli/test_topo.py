@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune topo`: what it prints, where to, and its exit codes."""
+"""`nccltune topo`: output, files and exit codes."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from nccltune.cli import run
-from tests.unit.topology.samples import FOLDER
+from tests.unit.topology.samples import FOLDER, MATRIX
 from tests.unit.topology.skeletons import P4D, skeleton_xml
-
-MATRIX = (
-    "\tGPU0\tGPU1\tNIC0\tCPU Affinity\n"
-    "GPU0\t X \tPIX\tPIX\t0-7\nGPU1\tPIX\t X \tPIX\t0-7\nNIC0\tPIX\tPIX\t X \t\n"
-    "\nNIC Legend:\n\n  NIC0: mlx5_0\n"
-)
 
 
 def path(name: str) -> str:

@@ -153,7 +153,7 @@ def test_advanced_options_are_shown_on_request(
 
 
 def test_no_verb_imports_another_one() -> None:
-    """What verbs share is in app/, in a screen or in a module of options."""
+    """Code that verbs share is in app/, in a screen or in a module of options."""
     modules = {f"nccltune.cli.{found.name.replace(' ', '.').replace('-', '_')}" for found in ALL}
     modules = {name + "_" if name.endswith("import") else name for name in modules}
     bad = []
@@ -211,7 +211,7 @@ def test_a_document_begins_with_its_schema_version(
 
 
 def test_every_document_is_printed_in_one_place() -> None:
-    """`print_json` adds the version; nobody else writes JSON to stdout."""
+    """Only `print_json`, which adds the version, writes JSON to stdout."""
     for path in SOURCES.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert path.name == "output.py" or "json.dumps" not in text, path

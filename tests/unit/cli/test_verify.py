@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune verify`: options, sentences and tables of a proof."""
+
 import io
 from pathlib import Path
 

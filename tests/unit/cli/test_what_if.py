@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`topo what-if` and `topo calibrate` as commands: what is printed, and exit codes."""
+"""`topo what-if` and `topo calibrate` as commands: output and exit codes."""
 
 import json
 from pathlib import Path
