@@ -112,7 +112,7 @@ def write(root: Path, path: Callable[[str, str], str], nodes: dict[str, dict[str
 
 
 def named(examined: Examination) -> set[str]:
-    """Nodes that an error or a warning names."""
+    """Return the nodes that an error or a warning names."""
     return {
         node
         for judged in examined.of(RuleVerdict.FINDING)

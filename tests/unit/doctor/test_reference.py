@@ -66,7 +66,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def filled(page: str) -> str:
-    """The page with its generated parts as they must be."""
+    """Return the page with its generated parts up to date."""
     for name, lines in TABLES.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
         head, found, rest = page.partition(begin)

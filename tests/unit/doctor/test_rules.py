@@ -17,7 +17,7 @@ CASES = [
 
 
 def only(rule_id: str) -> RuleBase:
-    """The rule base of one rule."""
+    """Return a rule base of one rule."""
     rule = rule_base().rule(rule_id)
     return RuleBase((Family(rule.family, "", (rule,)),))
 

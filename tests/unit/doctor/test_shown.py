@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is shown of an examination: terminal, page, script, platform. Evidence is foreign text."""
+"""Output of an examination: terminal, page, script, platform. Evidence is foreign text."""
 
 import json
 import re
@@ -30,7 +30,7 @@ HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07[bold]\n$(touch /tmp/x)`id`'\";&
 
 
 def examined(*rules: str, nodes: int = 1) -> Examination:
-    """Findings of some rules on nodes that are alike."""
+    """Return an examination with findings of some rules on equal nodes."""
     values: dict[str, object] = {}
     for rule in rules:
         case = next(case for case in cases()[rule] if case.verdict is RuleVerdict.FINDING)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node from its files and tools to facts; the same through a folder."""
+"""Facts from the files and tools of a node, live and through a folder."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def facts(root: Path) -> Facts:
 
 
 def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
-    """The only record of a fact that has these values."""
+    """Return the only record of a fact with these values."""
     found = [one for one in facts.named(fact) if all(one.get(k) == v for k, v in wanted.items())]
     assert len(found) == 1, (fact, wanted, facts.named(fact))
     return dict(found[0])

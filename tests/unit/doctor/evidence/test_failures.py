@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log, a tool or the kernel states as failed becomes a record, with its line."""
+"""Failures in logs, tools and the kernel log become records with their line."""
 
 import json
 from pathlib import Path

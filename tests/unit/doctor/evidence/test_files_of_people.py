@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people put beside a node's files: topology, graphs, tests, diagnostics, cloud answers."""
+"""Files that users add to a node: topology, graphs, tests, diagnostics, cloud documents."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ TEST = """\
 
 
 def with_files(root: Path, folder: Path, **files: str) -> Facts:
-    """The facts of the made node with more files beside it; `__` in a name is its dot."""
+    """Return the facts of the made-up node and of more files; `__` in a name stands for its dot."""
     paths = []
     for name, text in files.items():
         put(folder, name.replace("__", "."), text)

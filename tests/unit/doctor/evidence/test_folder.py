@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of collected files: what is known, what is hostile, what is alike."""
+"""Folders of collected files: layouts, hostile files, equal files."""
 
 import os
 import re
@@ -111,7 +111,7 @@ def test_folders_of_racks(tmp_path: Path) -> None:
 
 
 def test_one_folder_of_files_of_many_nodes(tmp_path: Path) -> None:
-    """The names hold the nodes' names: behind or before that of the output, or alone."""
+    """File names contain the node's name: after or before that of the output, or alone."""
     for number in (1, 2, 3):
         put(tmp_path, f"behind/nvidia-smi.gpu-{number:02}.txt", texts.SMI_CSV)
         put(tmp_path, f"behind/dmesg-gpu-{number:02}.log", "[ 1.000000] pcie x\n")

@@ -125,7 +125,7 @@ def test_the_node_in_a_name(name: str, wanted: tuple[str, str]) -> None:
 
 
 def test_files_are_recognised_in_any_order(tmp_path: Path) -> None:
-    """The names of a log, a topology and a job file are those of other items, too."""
+    """The names of a log, a topology and a job file also match other items."""
     make_node(tmp_path / "root")
     for name, text in (("run.log", texts.LOG), ("topo.xml", TOPOLOGY), ("job.sbatch", JOB)):
         put(tmp_path, name, text)

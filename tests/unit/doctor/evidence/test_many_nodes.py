@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of many nodes: several processes read what one would."""
+"""A folder of many nodes: several processes read the same as one."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of what tools print: shapes of several versions."""
+"""Parsers of tool output, in the forms of several versions."""
 
 import pytest
 
@@ -186,7 +186,7 @@ def test_topo_matrix() -> None:
 
 
 def test_a_damaged_topo_matrix() -> None:
-    """What is whole counts; a row costs itself, and a header everything."""
+    """A damaged row loses itself, a damaged header the whole table."""
     cut = parse_topo_matrix(decode(texts.TOPO.encode()).replace("NV18\t X \tSYS", "NV18\t X \tSY"))
     assert {one.a for one in cut.cells} == {"GPU0", "mlx5_0", "mlx5_bond_1"}
     assert cut.unread == 1

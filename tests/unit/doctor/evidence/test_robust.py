@@ -118,7 +118,7 @@ def check(parser: Callable[[str], Any], text: str) -> None:
 
 
 def values(found: Any) -> Iterator[Any]:
-    """A record and everything in it."""
+    """Yield a record and everything in it."""
     yield found
     if isinstance(found, dict):
         found = (*found, *found.values())
@@ -142,7 +142,7 @@ def test_any_bytes(data: bytes) -> None:
 @settings(max_examples=8)
 @given(data=st.data())
 def test_damaged_outputs(name: str, data: st.DataObject) -> None:
-    """Cut, doubled and mixed lines of what tools do print."""
+    """Cut, doubled and mixed lines of real tool output."""
     lines = KNOWN[name].split("\n")
     other = KNOWN[data.draw(st.sampled_from([*KNOWN]))].split("\n")
     at = data.draw(st.integers(0, len(lines)))
@@ -196,7 +196,7 @@ def test_identifiers_and_secrets_are_redacted_anywhere(data: st.DataObject) -> N
 )
 @pytest.mark.timeout(120)
 def test_long_lines_end(line: str) -> None:
-    """A pattern that takes the square of a line's length does not end here within minutes."""
+    """A pattern with quadratic time in the length of a line would take minutes here."""
     for parser in PARSERS:
         check(parser, line)
     for redacted in REDACTING:

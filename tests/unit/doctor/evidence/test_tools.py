@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running tools: deadlines, what hangs, what prints too much; what leaves a node."""
+"""Tools: deadlines, hangs, bounded output; and the redaction of what leaves a node."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ def sh(name: str, script: str, deadline_s: float = 30.0) -> ToolCommand:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process that was killed is gone, or a zombie until its new parent takes it."""
+    """Return whether a killed process is gone, or a zombie until its new parent reaps it."""
     for _ in range(500):
         try:
             if " Z " in Path(f"/proc/{pid}/stat").read_text():

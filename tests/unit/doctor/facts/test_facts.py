@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts: only what the catalogue names, only of its type."""
+"""Facts have the names and types of the catalogue."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The language of conditions: what it means, what it refuses, and that nothing breaks it."""
+"""The language of conditions: its meaning, what it refuses, and fuzzing."""
 
 import ast
 import re
