@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is put in: a clear error or a counted line, and never more memory than a few chunks."""
+"""Any input gives a clear error or a counted line, and takes memory for a few chunks."""
 
 import contextlib
 import io
@@ -165,7 +165,7 @@ print(count, report.unreadable, int(peak.split()[1]) // 1024)
 
 
 def probe(path: Path) -> tuple[int, int, int]:
-    """Samples, unreadable lines and peak memory in MiB of reading `path`, in its own process."""
+    """Read `path` in its own process; return samples, unreadable lines and peak memory in MiB."""
     done = subprocess.run(
         [sys.executable, "-c", _PROBE, str(path)], capture_output=True, text=True, check=True
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune import` from the outside: what it prints, where, and its exit codes."""
+"""`nccltune import` as a command: output and exit codes."""
 
 import io
 import json

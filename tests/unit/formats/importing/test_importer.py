@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importing into a study: whole files, once, whatever interrupts."""
+"""Import into a study: whole files, once, also after an interruption."""
 
 import hashlib
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study is of one platform: what is refused, what is split, what is a doubt."""
+"""A study is of one platform: refused files, splits and doubts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +44,7 @@ def runs(
     tree_text: Text = Made.text,
     each: int = 2,
 ) -> Path:
-    """Runs of the default and of tree/ll, each as one side has them."""
+    """Write runs of the default and of tree/ll, with the changes of each side."""
     for number in range(each):
         one = measured(number, **{**TWO_NODES, **(default or {})})
         other = measured(50 + number, **{**TWO_NODES, **(tree or {})})
@@ -248,7 +248,7 @@ def test_a_split_writes_runs_of_unknown_platform_apart(tmp_path: Path) -> None:
 
 
 def bare(made: Made) -> str:
-    """A table without its header, as people paste it."""
+    """Return a table without its header, as users paste it."""
     return "\n".join([*made.columns(), *map(made.row, made.points), *made.foot()]) + "\n"
 
 

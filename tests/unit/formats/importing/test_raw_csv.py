@@ -157,7 +157,7 @@ samples = st.builds(
 
 
 def written(shown: Iterable[Sample]) -> str:
-    """The samples as rows of such a file."""
+    """Return the samples as rows of a raw CSV file."""
     rows = [HEADER]
     for sample in shown:
         names, channels = [DEFAULT, DEFAULT], None

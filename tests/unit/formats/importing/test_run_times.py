@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When imported runs took place, by evidence only."""
+"""Times and rounds of imported runs, by evidence only."""
 
 from pathlib import Path
 
@@ -102,7 +102,7 @@ def test_times_of_clocks_that_cannot_be_compared_are_dropped(tmp_path: Path) -> 
 
 
 def loop(tmp_path: Path, *choices: str, modified: float | None = None) -> Path:
-    """One file with a run of each choice, which the log of each run names."""
+    """Write one file with a run of each choice; the log of each run names the choice."""
     parts = []
     for seed, choice in enumerate(choices):
         made = measured(seed)
@@ -140,7 +140,7 @@ def test_runs_of_one_file_have_times_in_their_order(tmp_path: Path) -> None:
 
 
 def untimed(tmp_path: Path, path: Path) -> list[Path]:
-    """The file, beside another one of the same moment: both were copied."""
+    """Return the file and another one with the same time: both were copied."""
     return [path, put(tmp_path / "other.txt", measured(99), path.stat().st_mtime)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one message of NCCL's log states."""
+"""Single messages of NCCL's log."""
 
 from typing import get_args
 

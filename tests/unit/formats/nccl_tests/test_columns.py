@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every layout of nccl-tests' text gives back what was printed."""
+"""Every layout of nccl-tests' text reads back as printed."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 26)
 
 
 def expected(made: Made) -> list[tuple[int, bool, float]]:
-    """Times as printed."""
+    """Return the times as printed."""
     shown = (lambda us: float(old_time(us))) if made.era != "2.17" else (lambda us: us)
     return [
         (point.size, in_place, shown(time))

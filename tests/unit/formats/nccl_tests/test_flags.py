@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that are not what they claim to be."""
+"""Flags for runs that are doubtful or incomplete."""
 
 import pytest
 

@@ -267,7 +267,7 @@ def test_a_string_over_many_chunks_is_read_whole(unit: bytes, shift: int) -> Non
 
 
 class CountedPattern:
-    """Counts the characters that a pattern is given to look at from its start on."""
+    """A pattern that counts the characters it is given to scan."""
 
     def __init__(self, pattern: re.Pattern[bytes]) -> None:
         self.pattern = pattern

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many nodes and ranks a table has, also where people cut the device list."""
+"""Nodes and ranks of a table, also with an incomplete device list."""
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +28,7 @@ def made(
     era: str = "2.17",
     **changes: object,
 ) -> Made:
-    """Many nodes of 8 GPUs, a process a GPU."""
+    """Return a run on nodes of 8 GPUs, one process per GPU."""
     sizes = tuple(size // (4 * ranks) * 4 * ranks for size in SIZES)
     return Made(
         points(*sizes), collective, era, ranks, HOSTS[: max(1, ranks // 8)], one_process=False
@@ -36,7 +36,7 @@ def made(
 
 
 def without_list(whole: Made, *kept: int) -> str:
-    """The output with these lines of the device list only."""
+    """Return the output with only the lines `kept` of the device list."""
     listed = list(whole.devices())
     return "\n".join(
         line for line in whole.lines() if line not in listed or listed.index(line) in kept

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What launchers, NCCL and shells put before, between and into the lines of nccl-tests."""
+"""Text of launchers, NCCL and shells before, between and inside the lines of nccl-tests."""
 
 from collections.abc import Callable
 

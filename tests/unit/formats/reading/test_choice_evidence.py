@@ -25,7 +25,7 @@ def ran_line(size: int, what: str = "TREE proto LL", func: str = "AllReduce", hi
 
 
 def logged(made: Made, *messages: str, lines: tuple[str, ...] = ()) -> str:
-    """A table with log messages after its device list (`messages`) and before its rows."""
+    """Return a table with log `messages` after its device list and `lines` before its rows."""
     out = [*made.head(), *(INFO + message for message in messages), *made.columns(), *lines]
     return "\n".join([*out, *map(made.row, made.points), *made.foot()]) + "\n"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process an imported timing belongs to, and runs that are imported once."""
+"""The process of an imported timing, and runs that are imported only once."""
 
 import json
 from pathlib import Path
@@ -185,7 +185,7 @@ def test_rows_of_one_choice_in_a_csv_are_one_process(tmp_path: Path) -> None:
 
 
 def write(path: Path, *sources: Source, rounds: int = 3, **changes: object) -> Path:
-    """Samples of a bench: the default and tree/ll in each round."""
+    """Write samples of a bench: the default and tree/ll in each round."""
     made = text(RUN.text()).samples[0]
     samples = [
         msgspec.structs.replace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes to lines, whatever they hold."""
+"""Split any bytes into lines."""
 
 import io
 
@@ -19,7 +19,7 @@ from nccltune.model.errors import InputError
 
 
 def lines(data: bytes) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """Numbered lines, and those that were too long."""
+    """Return the numbered lines, and those that were too long."""
     long: list[tuple[int, str]] = []
     found = [
         (number + at, line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML of others takes bounded time and memory."""
+"""Foreign YAML takes bounded time and memory."""
 
 import pytest
 

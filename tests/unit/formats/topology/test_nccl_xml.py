@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's topology XML and its dialects, and what is no such file."""
+"""NCCL's topology XML and its dialects, and files that are refused."""
 
 import pytest
 from hypothesis import given

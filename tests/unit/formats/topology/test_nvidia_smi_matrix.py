@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix of `nvidia-smi topo -m` in its variants, and the tree behind it."""
+"""The matrix of `nvidia-smi topo -m` in its variants, and the tree built from it."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def found(topology: Topology) -> Paths:
 
 
 def switched(gpus: int, links: int) -> str:
-    """GPUs behind NVSwitches, each with a NIC on its own switch, four to a socket."""
+    """Return a matrix of GPUs behind NVSwitches, four per socket, each with a NIC on its switch."""
     names = [f"GPU{i}" for i in range(gpus)] + [f"NIC{i}" for i in range(gpus)]
     lines = ["\t" + "\t".join([*names, "CPU Affinity", "NUMA Affinity"])]
     for row, name in enumerate(names):

@@ -27,7 +27,7 @@ class Machine:
         file.write_text(text + "\n")
 
     def device(self, path: str, facts: dict[str, str], numa: int = 0) -> None:
-        """A PCI device at `pci0000:00/...`."""
+        """Add a PCI device at `pci0000:00/...`."""
         where = f"sys/devices/{path}"
         for name, text in {**facts, "numa_node": str(numa)}.items():
             self.put(f"{where}/{name}", text)
@@ -46,7 +46,7 @@ class Machine:
 
 
 def one_switch(machine: Machine) -> None:
-    """A GPU and a NIC below one switch, a GPU on the other socket."""
+    """Add a GPU and a NIC below one switch, and a GPU on the other socket."""
     machine.node(0, "0000ffff")
     machine.node(1, "ffff0000")
     top = "pci0000:16/0000:16:01.0"

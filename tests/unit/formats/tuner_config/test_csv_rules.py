@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's tuner CSV, both ways."""
+"""Reading and writing NVIDIA's tuner CSV."""
 
 from pathlib import Path
 
