@@ -15,9 +15,7 @@ from nccltune.cli import run
 from nccltune.cli.output import hanging
 from nccltune.formats.importing.suspect import suspect_sentences
 from nccltune.formats.reading.file_report import FileKind, ImportRecord
-from nccltune.model.errors import InputError
 from nccltune.study.files import Study
-from nccltune.tune.weights import read_weights
 from tests.unit.builders import measure, sizes
 
 SIZES = sizes(1 << 10, 1 << 20)
@@ -74,14 +72,6 @@ def test_the_same_doubt_about_many_files_is_one_sentence(tmp_path: Path) -> None
     ]
     study.append_lines(study.imports_path, records)
     assert suspect_sentences(study) == ["0.txt: ran on one rank (and in 2 files more)"]
-
-
-@pytest.mark.parametrize("weight", ["1e308", "nan", "-1", "inf", ""])
-def test_impossible_weights_are_refused(tmp_path: Path, weight: str) -> None:
-    path = tmp_path / "weights.csv"
-    path.write_text(f"64K,{weight}\n")
-    with pytest.raises(InputError, match="is not a weight"):
-        read_weights(path)
 
 
 def test_characters_outside_the_locale_are_replaced(tmp_path: Path) -> None:

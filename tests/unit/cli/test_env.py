@@ -81,9 +81,18 @@ def test_the_plugin_is_kept_where_nccl_forgets_its_name(version: str, kept: bool
     assert deployed.warnings == []
 
 
-@pytest.mark.parametrize("version", ["2.12.12", "1.0", "two", "2", ""])
-def test_impossible_versions_are_refused(version: str) -> None:
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("2.12.12", "cannot load the network plugin"),
+        ("1.0", "cannot load the network plugin"),
+        ("two", "is not a version"),
+        ("2", "is not a version"),
+        ("", "is not a version"),
+    ],
+)
+def test_impossible_versions_are_refused(version: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         net_deployment(plugin=PLUGIN, nccl=version)
 
 

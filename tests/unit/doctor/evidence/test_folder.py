@@ -147,6 +147,7 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
     text = found.named("kernel.log")[0]["text"]
     assert text.isprintable()
     assert found.node.isprintable()
+    assert found.unread
     assert all(line.isprintable() for line in found.unread)
 
 

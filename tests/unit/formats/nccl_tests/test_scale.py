@@ -171,6 +171,7 @@ def test_the_ranks_that_printed_a_table_are_never_excluded(
     )
     whole = Made(rows, collective, era, ranks, one_process=False)
     read = text(without_list(whole), collective=collective)
+    assert read.samples
     assert {sample.ranks for sample in read.samples} <= {ranks, None}
     assert not read.doubtful & {"bandwidth_mismatch", "scale_mismatch"}
 

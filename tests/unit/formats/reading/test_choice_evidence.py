@@ -11,12 +11,15 @@ from nccltune.formats.reading.file_names import named_choice
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
 from nccltune.model.collective import Collective
 from tests.unit.formats.maker import Made, points, without_devices
-from tests.unit.formats.reading_tools import files, text
+from tests.unit.formats.reading_tools import Read, files, text
 
 SIZES = (1 << 16, 1 << 20)
 MADE = Made(points(*SIZES))
 INFO = "alpha:2136:2201 [0] NCCL INFO "
 TREE_LL = Choice(Algorithm.TREE, Protocol.LL)
+TREE_LL_8 = Choice(Algorithm.TREE, Protocol.LL, 8)
+RING_LL = Choice(Algorithm.RING, Protocol.LL)
+RING_LL_8 = Choice(Algorithm.RING, Protocol.LL, 8)
 RING_SIMPLE = Choice(Algorithm.RING, Protocol.SIMPLE)
 
 
@@ -28,6 +31,16 @@ def logged(made: Made, *messages: str, lines: tuple[str, ...] = ()) -> str:
     """Return a table with log `messages` after its device list and `lines` before its rows."""
     out = [*made.head(), *(INFO + message for message in messages), *made.columns(), *lines]
     return "\n".join([*out, *map(made.row, made.points), *made.foot()]) + "\n"
+
+
+def ran(read: Read) -> dict[int, object]:
+    """Return what ran by size; out of place and in place agree."""
+    assert {(sample.bytes, sample.in_place) for sample in read.samples} == {
+        (size, in_place) for size in SIZES for in_place in (False, True)
+    }
+    found = {(sample.bytes, sample.ran) for sample in read.samples}
+    assert len(found) == len(SIZES)
+    return dict(found)
 
 
 def env(**settings: str) -> tuple[str, ...]:
@@ -307,22 +320,21 @@ def test_a_log_that_forces_nothing_shows_the_default_and_what_ran() -> None:
     lines = tuple(ran_line(size) for size in SIZES)
     read = text(logged(MADE, *env(DEBUG="INFO"), lines=lines))
     assert read.labels == {"default"}
-    assert {sample.ran for sample in read.samples} == {Choice(Algorithm.TREE, Protocol.LL, 8)}
+    assert ran(read) == dict.fromkeys(SIZES, TREE_LL_8)
     assert "choice_assumed" not in read.flags
 
 
 @pytest.mark.parametrize("tail", ["", " cgaClusterSize 4"])
 def test_choice_lines_since_2_24(tail: str) -> None:
     read = text(logged(MADE, lines=(ran_line(SIZES[0], "RING proto LL128", hi=0) + tail,)))
-    ran = {sample.bytes: sample.ran for sample in read.samples}
-    assert ran == {SIZES[0]: Choice(Algorithm.RING, Protocol.LL128, 1), SIZES[1]: None}
+    assert ran(read) == {SIZES[0]: Choice(Algorithm.RING, Protocol.LL128, 1), SIZES[1]: None}
 
 
 @pytest.mark.parametrize("func", ["", "AllReduce: "])
 def test_choice_lines_before_2_24(func: str) -> None:
     line = f"{INFO}{func}{SIZES[0]} Bytes -> Algo 1 proto 2 time 2860.208008"
     read = text(logged(MADE, lines=(line,)))
-    assert {sample.ran for sample in read.samples if sample.bytes == SIZES[0]} == {RING_SIMPLE}
+    assert ran(read) == {SIZES[0]: RING_SIMPLE, SIZES[1]: None}
 
 
 @pytest.mark.parametrize("collective", [Collective.ALLGATHER, Collective.REDUCESCATTER])
@@ -330,18 +342,18 @@ def test_bytes_are_per_rank_since_2_24(collective: Collective) -> None:
     func = {"allgather": "AllGather", "reducescatter": "ReduceScatter"}[collective]
     made = Made(points(*SIZES), collective, ranks=8)
     new = tuple(ran_line(size // 8, "RING proto LL", func) for size in SIZES)
-    assert all(sample.ran for sample in text(logged(made, lines=new)).samples)
+    assert ran(text(logged(made, lines=new))) == dict.fromkeys(SIZES, RING_LL_8)
     # The same numbers in the form before 2.24 count over all ranks.
     old = tuple(f"{INFO}{func}: {size} Bytes -> Algo 1 proto 0 time 1.0" for size in SIZES)
-    assert all(sample.ran for sample in text(logged(made, lines=old)).samples)
+    assert ran(text(logged(made, lines=old))) == dict.fromkeys(SIZES, RING_LL)
     wrong = tuple(ran_line(size, "RING proto LL", func) for size in SIZES)
-    assert {s.ran for s in text(logged(made, lines=wrong)).samples if s.bytes == SIZES[1]} == {None}
+    assert ran(text(logged(made, lines=wrong)))[SIZES[1]] is None
 
 
 def test_a_log_that_comes_after_the_rows_still_counts() -> None:
     # Standard output is written in blocks: the log may be ahead of or behind the rows.
     data = MADE.text() + "\n".join(ran_line(size) for size in SIZES)
-    assert all(sample.ran for sample in text(data).samples)
+    assert ran(text(data)) == dict.fromkeys(SIZES, TREE_LL_8)
 
 
 def test_a_log_of_one_run_does_not_apply_to_the_next() -> None:
@@ -471,7 +483,7 @@ def test_logs_in_files_of_their_own_are_joined(tmp_path: Path) -> None:
     (folder / "zz.alpha.9").write_text(INFO.replace(":2136:", ":9:") + env(ALGO="Ring")[0])
     read = next(item for item in files(folder) if item.samples)
     assert read.labels == {"tree/ll"}
-    assert all(sample.ran for sample in read.samples)
+    assert ran(read) == dict.fromkeys(SIZES, TREE_LL_8)
 
 
 def test_a_log_with_two_choices_for_a_size_names_none() -> None:
