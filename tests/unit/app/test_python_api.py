@@ -65,8 +65,3 @@ def test_no_use_case_imports_the_terminal_or_prints(path: Path) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     assert "print" not in calls
-
-
-def test_every_module_is_in_the_map() -> None:
-    described = re.findall(r"^(\w+)\.py ", nccltune.app.__doc__ or "", re.MULTILINE)
-    assert sorted(described) == [path.stem for path in MODULES]

@@ -76,7 +76,7 @@ def _empty(path: Path) -> None:
 
 
 def _unreadable(path: Path) -> None:
-    # Root reads every file; a link to itself nobody can open.
+    # Root reads every file, but nobody can open a link to itself.
     path.symlink_to(path)
 
 

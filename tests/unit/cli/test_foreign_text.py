@@ -24,7 +24,7 @@ from tests.unit.builders import measure, sizes
 from tests.unit.doctor.evidence.test_files_of_people import TEST
 from tests.unit.topology.samples import FOLDER, MATRIX
 
-# A file may be called so: none of these has a slash.
+# Valid as a file name: it has no slash.
 NAME = "[bold]a [red]x :ab: 0000:ab:00.0 [link=x]y \\[dim]"
 NASTY = f"{NAME} [/] [/bold] [/red] \\"
 STEERING = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202eabc \x08"
@@ -140,7 +140,7 @@ def test_a_study(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     assert NAME in printed(capsys, "lint", study.path)
     assert NAME in printed(capsys, "explain", study.path)
     assert NAME in printed(capsys, "report", study.path)
-    # The report wraps its lines, which parts of the name may end.
+    # The report wraps its lines, also inside the name.
     words = " ".join(printed(capsys, "report", "--terminal", study.path).split())
     assert "[bold]a [red]x :ab: 0000:ab:00.0" in words
     assert NAME in printed(capsys, "env", study.path)

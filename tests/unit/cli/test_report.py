@@ -44,7 +44,7 @@ def test_the_page_is_written_into_the_study_and_its_path_printed(
     lines = out.splitlines()
     assert lines[0].startswith(VERDICT)
     assert lines[1] == f"report     {study}/report.html"
-    # Nobody ran `tune` yet, so that comes before `env`.
+    # `tune` has not run yet, so it precedes `env`.
     assert f"nccltune tune '{study}' && nccltune env '{study}'" in err
     page = (study / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")

@@ -101,7 +101,7 @@ def test_a_flag_has_one_type_and_one_meaning() -> None:
             texts[flag].add(option.help or "")
     for flag, found_kinds in kinds.items():
         assert len(found_kinds) == 1, flag
-        # A text of its own is for a flag of one verb, or the same in all.
+        # A flag without a common meaning has the same text in all verbs.
         meaning = MEANINGS.get(flag)
         if meaning is None:
             assert len(texts[flag]) == 1, f"{flag}: give it a meaning in cli/options.py"

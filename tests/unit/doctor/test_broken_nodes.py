@@ -102,7 +102,7 @@ def broken(changes: dict[str, str | None]) -> dict[str, str]:
 
 def write(root: Path, path: Callable[[str, str], str], nodes: dict[str, dict[str, str]]) -> None:
     for node, files in nodes.items():
-        # A node of which nothing was collected is there as an empty folder.
+        # A node without collected files is an empty folder.
         if not files and path(node, "x").startswith((f"{node}/", "rack")):
             (root / path(node, "x")).parent.mkdir(parents=True)
         for item, text in files.items():
@@ -131,7 +131,7 @@ def test_each_broken_node_is_named(layout: str, tmp_path: Path) -> None:
     examined = examine(read_nodes(tmp_path), rule_base(), "")
     wanted = {f"broken{number:03}" for number in range(len(BROKEN))}
     if layout.startswith("one folder"):
-        # A node without a file is not there at all.
+        # A node without a file does not appear.
         wanted.discard(f"broken{list(BROKEN).index('nothing'):03}")
     assert named(examined) == wanted
 

@@ -110,7 +110,7 @@ def test_records(facts: Facts) -> None:
     bridge = of(facts, "pci.bridges", bus_id="0000:00:01.0")
     assert (bridge["acs_source_validation"], bridge["acs_request_redirect"]) == (True, True)
     assert of(facts, "pci.bridges", bus_id="0000:01:00.0")["acs_request_redirect"] is False
-    # What lspci did not print is not known.
+    # Fields that lspci did not print are unknown.
     assert "acs_control" not in of(facts, "pci.bridges", bus_id="0000:02:00.0")
     gpu = of(facts, "gpus", index=0)
     assert (gpu["numa"], gpu["cpus"], gpu["sm"]) == (0, [0, 1, 2, 3], 90)
@@ -233,7 +233,7 @@ def test_files_given_beside_the_node_add_facts(root: Path, tmp_path: Path) -> No
         "gdr": True,
         "count": 2,
     }
-    # A log's version is that of jobs, before that of a library.
+    # The version in a log takes precedence over that of a library.
     assert found.named("nccl.version") == "2.27.5"
     assert found.named("cloud.machine_type") == "Standard_ND96"
     assert of(found, "gpus", index=1)["h2d_gb_per_s"] == 12.4

@@ -142,7 +142,7 @@ def test_a_test_with_its_log(root: Path, tmp_path: Path) -> None:
     assert (record["nics"], record["algorithm"]) == (2, "ring")
     assert facts.named("log.net") == "IB"
     assert facts.named("ras.checks")[0]["name"] == "ECC"
-    # The same where the log comes first, as it does when it is not buffered.
+    # An unbuffered log precedes the table.
     facts = with_files(root, tmp_path, all_reduce_2__out=texts.LOG * 20 + TEST)
     assert (facts.named("tests")[0]["sizes"], facts.named("log.ranks")) == (2, 16)
 

@@ -56,7 +56,7 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     assert found.node == "n1"
     assert found.named("limits.open_files") == 1024
     assert found.named("limits.cpus") == [0, 1, 2, 3, 8]
-    # Its bytes are no text, but the setting is there all the same.
+    # The file has invalid bytes, but the setting is read.
     assert [one["name"] for one in found.named("settings")] == ["NCCL_ALGO"]
     unread = "\n".join(found.unread)
     for line in (

@@ -99,7 +99,7 @@ def test_the_name_decides_where_the_content_does_not(name: str, text: str, item:
     [
         (texts.SMI_TEXT, ("nvidia-smi-q",)),
         ('<!-- made -->\n<graphs version="1">', ("graph",)),
-        # Comments can be parted in more ways than there is time for.
+        # A pattern that backtracks over comments would never end.
         ("<!-- -->" * 500 + "<other>", ()),
         ("# nThread 1 nGpus 8 minBytes 8\n", ("test",)),
         ("roses are red\n", ()),

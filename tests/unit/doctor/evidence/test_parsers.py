@@ -85,7 +85,7 @@ def test_pci_config_is_rendered_as_lspci_prints_it() -> None:
     assert few == (None, None, None, None, False)
     (device,) = parse_lspci(render_pci_config("0000:03:00.0", "0207", "15b3", "1021", few)).devices
     assert device.denied
-    # A list of capabilities that points at itself ends.
+    # A list of capabilities that points to itself must end.
     config[0x41], config[0x148:0x14C] = 0x40, (0x0002 | 0x148 << 20).to_bytes(4, "little")
     assert parse_pci_config(bytes(config)).acs is None
 
@@ -256,7 +256,7 @@ def test_counters() -> None:
     found = parse_ethtool(texts.ETHTOOL)
     (interface,) = found.interfaces
     assert (interface.driver, interface.bus_id) == ("mlx5_core", "0000:03:00.0")
-    # Counters of one queue are left out: their sum stands beside them.
+    # Counters of single queues are left out: their sum is listed, too.
     assert found.counters == (
         Counter("eth0", "rx_out_of_buffer", 7, 9),
         Counter("eth0", "rx_prio3_pause", 42, 11),
@@ -352,7 +352,7 @@ def test_plugins() -> None:
     (plugin,) = parse_plugins(texts.PLUGINS).plugins
     assert plugin.path == "/opt/made up/libnccl-net-ofi.so"
     assert plugin.of("ncclNetPlugin") == ["ncclNetPlugin_v8", "ncclNetPlugin_v9"]
-    # What the file itself looks for elsewhere it does not define.
+    # Undefined symbols are not listed.
     assert plugin.of("ncclTunerPlugin") == ["ncclTunerPlugin_v3"]
 
 

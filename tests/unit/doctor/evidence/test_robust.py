@@ -110,7 +110,7 @@ def check(parser: Callable[[str], Any], text: str) -> None:
     annotated = get_type_hints(parser)["return"]
     assert msgspec.json.decode(msgspec.json.encode(found), type=annotated) == found
     lines = text.count("\n") + 1
-    # Of XML elements are counted.
+    # In XML, elements are counted instead of lines.
     assert 0 <= getattr(found, "unread", 0) <= max(lines, text.count("<"))
     for value in values(found):
         assert 0 <= getattr(value, "line", 0) <= lines
@@ -177,7 +177,7 @@ def test_identifiers_and_secrets_are_redacted_anywhere(data: st.DataObject) -> N
     "line",
     [
         "1 " * 200_000,
-        # A pattern that parts blanks in many ways takes minutes for these.
+        # A pattern that backtracks over blanks would take minutes for these.
         "GPU 00000000:04:00.0\n" + ("    Max" + " " * 4000 + "x:\n") * 500,
         ("Max locked" + " " * 4000 + "x\n") * 500,
         ("\tstate: A" + " " * 4000 + "x\n") * 500,

@@ -44,7 +44,7 @@ def has_ended(pid: int) -> bool:
 def test_tools_run_concurrently(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    # Each waits for the other: one after the other neither would end.
+    # Each waits for the other: run one after the other, neither would end.
     found = run_all([sh("a", f"echo x >{fifo}; echo a"), sh("b", f"cat {fifo}; echo b >&2")])
     assert (found["a"].data, found["b"].data) == (b"a\n", b"x\n")
     assert (found["a"].problem, found["b"].problem) == (None, None)

@@ -256,7 +256,7 @@ def test_every_function_is_described_by_its_own_name() -> None:
         assert function.meaning
 
 
-# Tokens of the language and of what it must refuse, one a character or a word.
+# Tokens of the language and tokens that it must refuse.
 WORDS = st.one_of(
     st.sampled_from("()[]{}:=<+,.1'\\"),
     st.sampled_from(["gpus", "cpu.vendor", "cpu.family", "g.index", "any", "len", "None", "'x'"]),
@@ -274,7 +274,7 @@ def test_any_text_compiles_or_is_refused(text: str) -> None:
     try:
         compiled.run(Env(FACTS))
     except (TypeError, ValueError, AttributeError):
-        # The kinds of error that `ask` names the rule for; nothing else may come out.
+        # `ask` reports these errors with the rule; others must not be raised.
         return
 
 

@@ -131,7 +131,7 @@ def test_strict_csv_errors(tmp_path: Path, nccltune: Command) -> None:
         " (NVIDIA's plugin would read 1)",
     ]
     assert not (tmp_path / "a").exists()
-    # Others are imported all the same.
+    # Other files are imported.
     result = nccltune("import", bad, put(tmp_path / "default.txt"), "-o", tmp_path / "a")
     assert result.code == 2
     assert "Wrote 6 samples" in result.out

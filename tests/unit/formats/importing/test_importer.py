@@ -136,7 +136,7 @@ def test_the_remains_of_a_killed_import_are_removed(share: float, torn: bool, ot
         lines = whole.splitlines(keepends=True)
         kept = 24 + int(share * 24)
         torn_line = lines[kept][:40] if torn and kept < 48 else b""
-        # A sweep may have gone on behind the samples of the import that was killed.
+        # A sweep may have appended after the samples of the killed import.
         foreign = b"" if torn_line or not others else lines[0]
         (study / "samples.jsonl").write_bytes(b"".join(lines[:kept]) + torn_line + foreign)
         records = (study / "imports.jsonl").read_bytes().splitlines(keepends=True)

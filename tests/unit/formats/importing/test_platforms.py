@@ -356,7 +356,7 @@ def test_hosts_of_several_scales() -> None:
     first = PlatformFacts(first_host="b")
     assert not differences(Subject(two, 2, 16), Subject(first, 2, 16))
     assert differences(Subject(two, 2, 16), Subject(PlatformFacts(first_host="x"), 2, 16))
-    # The bench hashes hosts in another way.
+    # The bench uses another hash for hosts.
     assert not differences(Subject(two, 2, 16), Subject(PlatformFacts(first_host="bench x"), 2, 16))
 
 

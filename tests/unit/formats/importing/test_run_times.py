@@ -196,7 +196,7 @@ def test_rounds_that_the_user_states(tmp_path: Path) -> None:
     take(tmp_path / "s", tmp_path / "runs", in_rounds=True)
     found = processes(tmp_path / "s")
     stated = [(samples[0].choice == "default", samples[0].round) for samples in found.values()]
-    # run-2 comes before run-10.
+    # run-2 precedes run-10.
     assert stated == [(True, 0), (True, 1), (True, 2), (False, 0), (False, 1), (False, 2)]
     for samples in found.values():
         assert all(sample.source.in_rounds for sample in samples)
@@ -204,7 +204,7 @@ def test_rounds_that_the_user_states(tmp_path: Path) -> None:
         assert {sample.repeat for sample in samples} == {0, 1}
     first = measured(1, cycles=2).points[0].out_us
     assert next(iter(found.values()))[0].time_us == first
-    # A later import of one more round goes on.
+    # A later import of one more round continues the numbers.
     more = [
         put(tmp_path / f"{choice}-11.txt", measured(60 + at))
         for at, choice in enumerate(("default", "tree_ll"))

@@ -29,7 +29,7 @@ def test_a_ras_report_by_check() -> None:
     assert [item.check for item in report.remarks] == ["NVLink"] + 4 * ["NCCL environment"]
     assert "NCCL_ALGO=Ring on rank(s) {4,5,6,7}" in report.remarks[3].text
     assert "somebody" not in report.remarks[4].text
-    # What merely differs is no broken hardware; a link that is down is.
+    # A link that is down is a hardware problem; a difference is not.
     assert list(remarks([report]).values()) == [True] + 4 * [False]
 
 

@@ -222,7 +222,7 @@ def test_rings_and_trees_are_there_without_the_lines_of_graph() -> None:
         "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->3 [2] 1/-1/-1->0-"
     )
     assert log.ring_orders == {0: (0, 1, 2, 3), 1: (0, 3, 2, 1), 2: (10, 11)}
-    # The last one was cut.
+    # The last tree is cut.
     assert [(step.channel, step.up, step.rank, step.down) for step in log.trees] == [
         (0, -1, 0, (1, -1, -1)),
         (1, 3, 0, (-1, -1, -1)),
@@ -252,7 +252,7 @@ TWO = "2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 2 p
 
 def test_two_channels_are_alarming_only_with_nvlink_on_one_node() -> None:
     assert kinds(TREE, TWO + "peer") == [AlarmKind.TWO_CHANNELS]
-    # PCIe cards and sockets have two by right.
+    # Two channels are normal for PCIe cards and sockets.
     assert kinds(TREE.replace("/NVL)", "/PHB)"), TWO + "peer") == []
     assert kinds(TREE.replace("nNodes 1", "nNodes 2"), TWO + "peer") == []
     (asked,) = alarms(log_of("NCCL_MAX_NCHANNELS set by environment to 2.", TREE, TWO + "peer"))

@@ -113,7 +113,7 @@ def test_a_bandwidth_that_is_not_that_of_the_time() -> None:
     edited = row.replace(f"{MADE.points[2].out_us:7.2f}", f"{MADE.points[2].out_us / 2:7.2f}", 1)
     read = text(MADE.text().replace(row, edited))
     assert "bandwidth_mismatch" in read.doubtful
-    # Another number of ranks than that of the table.
+    # The user states another number of ranks than the table shows.
     data = without_devices(MADE.text())
     assert "scale_mismatch" in text(data, nodes=2, ranks=16).doubtful
     assert "bandwidth_mismatch" not in text(data, nodes=2, ranks=4).flags

@@ -187,7 +187,7 @@ def test_whole_results_of_a_cut_file_are_kept(share: float) -> None:
     data = json.dumps(made(points(*(1 << bits for bits in range(12, 22))), iterations=(1.0,) * 40))
     cut = int(share * (len(data) - 1))
     read = json_file(data[:cut])
-    # A result whose closing brace is there is whole.
+    # A result with its closing brace is complete.
     end = data.index('"out_of_bounds"')
     whole = data[: min(cut, end)].count('"experiment_name": ""}')
     assert len(read.samples) == 2 * whole
@@ -255,7 +255,7 @@ def test_a_member_that_is_too_large_is_skipped(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("unit", [b"x", b'\\"', b"\\\\", b"ab\\n"])
 @pytest.mark.parametrize("shift", range(3))
 def test_a_string_over_many_chunks_is_read_whole(unit: bytes, shift: int) -> None:
-    # Escapes may stand across the end of a chunk.
+    # Escapes may cross the end of a chunk.
     string = b"y" * shift + unit * (3_500_000 // len(unit))
     data = b'{"args": ["' + string + b'"], "config": {}, "results": [{"size": 1}]}'
     found = [(item.key, item.raw) for item in items(data)]

@@ -62,7 +62,7 @@ def test_an_abridged_list() -> None:
     listed = list(whole.devices())
     data = whole.text().replace("\n".join(listed[1:15]), "...")
     assert scales(text(data)) == {(None, 16)}
-    # Dots behind whole lines: the list goes on.
+    # Dots after complete lines: the list continues.
     data = whole.text().replace("\n".join(listed[8:]), "...")
     assert scales(text(data)) == {(None, 16)}
 

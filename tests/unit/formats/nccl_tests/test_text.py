@@ -148,7 +148,7 @@ def test_a_host_that_nothing_names_is_found_by_the_columns() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 85), st.integers(0, 2), st.sampled_from(["alpha", "beta"]))
 def test_a_row_cut_anywhere_is_rejoined_or_counted(at: int, which: int, host: str) -> None:
-    # A launcher cuts where its buffer ends, also inside a number.
+    # A launcher cuts a row where its buffer ends, also inside a number.
     lines = MADE.lines()
     at_line = len([*MADE.head(), *MADE.columns()]) + which
     row = lines[at_line]
@@ -234,7 +234,7 @@ def test_byte_order_marks(encoding: str) -> None:
 def test_one_rank_tables_of_several_processes() -> None:
     made = [Made(points(*SIZES), ranks=1, pid=100 + process) for process in range(3)]
     tables = [item.lines() for item in made]
-    # As mpirun mixes them: every process prints its whole table.
+    # mpirun interleaves the processes: each prints its whole table.
     mixed = [line for group in zip(*tables, strict=True) for line in group]
     for lines in (mixed, [line for table in tables for line in table]):
         read = text("\n".join(lines))

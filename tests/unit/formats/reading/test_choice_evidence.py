@@ -351,7 +351,7 @@ def test_bytes_are_per_rank_since_2_24(collective: Collective) -> None:
 
 
 def test_a_log_that_comes_after_the_rows_still_counts() -> None:
-    # Standard output is written in blocks: the log may be ahead of or behind the rows.
+    # Standard output is buffered: the log may precede or follow the rows.
     data = MADE.text() + "\n".join(ran_line(size) for size in SIZES)
     assert ran(text(data)) == dict.fromkeys(SIZES, TREE_LL_8)
 

@@ -95,7 +95,7 @@ def test_the_complete_log_adds_to_a_part_that_was_imported(tmp_path: Path) -> No
     assert [(item.bytes, item.time_us) for item in samples] == [
         (item.bytes, item.time_us) for item in at_once
     ]
-    # The part brings nothing to the whole.
+    # The part adds nothing to the complete log.
     assert outcomes(take(tmp_path / "t", tmp_path / "part.txt")) == [ImportState.DUPLICATE]
 
 
@@ -213,7 +213,7 @@ def test_a_benchs_samples_without_process_are_one(tmp_path: Path) -> None:
     ((samples),) = processes(tmp_path / "s").values()
     assert {sample.round for sample in samples} == {0, 1, 2}
     assert len({sample.choice for sample in samples}) == 2
-    # The same samples again, with more behind them: only these are new.
+    # The same samples with more appended: only those are new.
     longer = write(tmp_path / "new" / "samples.jsonl", Source(tool="nccltune-bench"), rounds=4)
     first = old.read_bytes()
     longer.write_bytes(first + b"".join(longer.read_bytes().splitlines(keepends=True)[12:]))

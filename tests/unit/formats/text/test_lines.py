@@ -31,7 +31,7 @@ def lines(data: bytes) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
     return found, long
 
 
-# A NUL first in UTF-16 makes the byte order mark that of UTF-32; no text has one.
+# A leading NUL in UTF-16 turns the byte order mark into that of UTF-32; text has none.
 PLAIN = st.text(st.characters(exclude_characters="\0\n\r\ufeff", codec="utf-8"))
 
 
@@ -42,7 +42,7 @@ PLAIN = st.text(st.characters(exclude_characters="\0\n\r\ufeff", codec="utf-8"))
     st.sampled_from(["\n", "\r\n"]),
 )
 def test_lines_survive_encodings_and_line_ends(shown: list[str], encoding: str, end: str) -> None:
-    # A last line without an end counts, nothing behind the last end does.
+    # A last line without a line end counts; an empty rest does not.
     expected = list(enumerate(shown if shown[-1] else shown[:-1], 1))
     assert lines(end.join(shown).encode(encoding)) == (expected, [])
 

@@ -88,7 +88,7 @@ def test_a_tree() -> None:
     (switch,) = topology.cpus[0].devices
     assert switch.class_code == "0x060400"
     assert len(switch.children) == 3
-    # On the other socket GPU and NIC hang on different ports of the CPU.
+    # On the other socket GPU and NIC are on different ports of the CPU.
     assert [device.children for device in topology.cpus[1].devices] == [(), ()]
     assert "made up" in topology.unread[0]
     way = found(topology)
@@ -128,7 +128,7 @@ def test_nvswitches() -> None:
 
 
 def test_nvlink_from_gpu_to_gpu() -> None:
-    # Three times 4 links are 12: an A100 has as many, no switch is needed.
+    # 3 peers x 4 links are the 12 links of an A100: no switch is needed.
     graph = link_graph([matrix(switched(4, 4))])
     assert not [vertex for vertex in graph.vertices if vertex.kind == "NVS"]
     assert paths(graph).between("GPU0", "GPU3").hops == 1

@@ -90,12 +90,12 @@ def test_a_machine(tmp_path: Path) -> None:
     assert (first.arch, first.vendor, first.family, first.model) == (
         "x86_64", "GenuineIntel", 6, 143,
     )  # fmt: skip
-    # NCCL's way: the switch is its upstream port; ports that lead nowhere are left out.
+    # As in NCCL, the upstream port is the switch, and unused ports are left out.
     (switch,) = first.devices
     assert (switch.bus_id, switch.class_code) == ("0000:17:00.0", "0x060400")
     assert [device.bus_id for device in switch.children] == ["0000:19:00.0", "0000:1a:00.0"]
     gpu, nic = switch.children
-    # The port is a generation behind the device.
+    # The port is one generation older than the device.
     assert (gpu.speed, gpu.width) == ("16.0 GT/s PCIe", 16)
     assert [(net.name, net.mbit_per_s, net.port) for net in nic.nets] == [("mlx5_0", 400000, 1)]
     assert nic.nets[0].guid == "0xa088c20300123456"
