@@ -17,7 +17,7 @@ from tests.e2e.test_verify_replay import RECORDING, nccltune
 SMALL = ["--replay", RECORDING, "--collectives", "allreduce"]
 
 
-def test_one_command_leaves_a_proven_study_and_says_so_in_order(tmp_path: Path) -> None:
+def test_one_command_leaves_a_proven_study_and_reports_its_steps_in_order(tmp_path: Path) -> None:
     done = nccltune("auto", "--replay", RECORDING, "-o", "studies/x", cwd=tmp_path)
     order = ["platform", "replay", "checks", "sweep", "analysis", "tune", "verify"]
     first = [line.split()[0] for line in done.stdout.splitlines() if line]
@@ -44,9 +44,9 @@ def test_one_command_leaves_a_proven_study_and_says_so_in_order(tmp_path: Path) 
 
 def test_json_holds_every_step_and_nothing_else_is_on_stdout(tmp_path: Path) -> None:
     done = nccltune("auto", *SMALL, "-o", "x", "--json", cwd=tmp_path)
-    told = json.loads(done.stdout)
-    assert {"platform", "sweep", "tuning", "proof", "report"} <= told.keys()
-    assert told["platform"]["replay"] == told["proof"]["replay"] == "h200x4-as-4-nodes"
+    document = json.loads(done.stdout)
+    assert {"platform", "sweep", "tuning", "proof", "report"} <= document.keys()
+    assert document["platform"]["replay"] == document["proof"]["replay"] == "h200x4-as-4-nodes"
     assert "checks" in done.stderr
 
 
@@ -82,10 +82,10 @@ def test_an_interruption_anywhere_loses_nothing(tmp_path: Path) -> None:
     while process.poll() is None and not (samples.exists() and samples.stat().st_size > 20_000):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode in (0, 130), said
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 130), err
     if process.returncode:
-        assert f"resume:  nccltune auto --output x --replay {RECORDING}" in said
+        assert f"resume:  nccltune auto --output x --replay {RECORDING}" in err
     before = samples.read_bytes()
     nccltune("auto", "--replay", RECORDING, "-o", "x", cwd=tmp_path)
     assert samples.read_bytes().startswith(before)

@@ -166,10 +166,10 @@ def test_an_interrupted_sweep_goes_on_at_the_size_where_it_stopped(
         if path.exists() and len(path.read_text().splitlines()) >= 36:
             break
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, output = process.communicate(timeout=30)
     if number != signal.SIGKILL:
         assert process.returncode == 128 + number
-        assert "resume:  nccltune launch sweep" in said
+        assert "resume:  nccltune launch sweep" in output
     kept = samples(build)
     found = result(build, "--rounds", 2)
     assert found["sweep"]["known"] == len([s for s in kept if not s.in_place])
@@ -186,10 +186,10 @@ def test_the_budget_ends_it_before_a_process(build: Path) -> None:
     assert found["sweep"]["points"] < 5 * 4 * NUMBER_OF_SIZES * 2
 
 
-def test_a_dry_run_says_what_it_would_start_and_writes_nothing(build: Path) -> None:
-    said = sweep(build, "--dry-run").stdout
-    assert "allreduce     default ring/ll ring/simple tree/ll tree/simple" in said
-    assert "Would start 20 processes in 4 rounds" in said
+def test_a_dry_run_lists_what_it_would_start_and_writes_nothing(build: Path) -> None:
+    output = sweep(build, "--dry-run").stdout
+    assert "allreduce     default ring/ll ring/simple tree/ll tree/simple" in output
+    assert "Would start 20 processes in 4 rounds" in output
     assert not (build.parent / "study").exists()
     assert starts(build) == []
 

@@ -80,9 +80,9 @@ def test_a_file_of_one_rule_is_loaded_like_any_other(study: Study) -> None:
 
 
 def test_json_is_the_whole_result(study: Study) -> None:
-    told = json.loads(verify(study, *PROGRAM, options=("--json",)).stdout)
-    assert told["problems"] == []
-    assert len(told["points"]) == 6
+    document = json.loads(verify(study, *PROGRAM, options=("--json",)).stdout)
+    assert document["problems"] == []
+    assert len(document["points"]) == 6
 
 
 def test_settings_of_ours_in_the_shell_are_not_in_the_run_without(study: Study) -> None:

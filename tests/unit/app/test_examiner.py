@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor inside `auto`: its line, what is kept; that it never fails and never lingers."""
+"""The doctor inside `auto`: its line, its stored result, failures and time limits."""
 
 import re
 import threading
@@ -37,7 +37,7 @@ FACTS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How loaded this machine is must not decide what is found."""
+    """Wait long enough that the load of this machine does not change the result."""
     monkeypatch.setattr(examiner, "GRACE_S", 60.0)
 
 
@@ -72,25 +72,25 @@ def kept(tmp_path: Path) -> Examination:
 def test_the_line_names_the_finding_and_the_study_keeps_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = examined(tmp_path, monkeypatch)
-    assert re.match(rf"ok \d+ · finding 1: {re.escape(FOUND)}", told.words)
-    assert told.is_wrong
+    line = examined(tmp_path, monkeypatch)
+    assert re.match(rf"ok \d+ · finding 1: {re.escape(FOUND)}", line.words)
+    assert line.is_wrong
     assert kept(tmp_path).source == "nccltune auto on n1"
     assert kept(tmp_path).nodes[0].title == "NCCL 2.28.9"
 
 
-def test_of_several_hosts_only_the_head_was_looked_at(
+def test_only_the_head_node_of_several_hosts_is_examined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = examined(tmp_path, monkeypatch, hosts=(this_host(), "another"))
-    assert re.match(r"of the head node alone, n1: ok \d+ · finding 1: ", told.words)
+    line = examined(tmp_path, monkeypatch, hosts=(this_host(), "another"))
+    assert re.match(r"of the head node alone, n1: ok \d+ · finding 1: ", line.words)
 
 
 def test_a_machine_that_does_not_measure_is_not_examined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = examined(tmp_path, monkeypatch, hosts=("another", this_host()))
-    assert told.words == (
+    line = examined(tmp_path, monkeypatch, hosts=("another", this_host()))
+    assert line.words == (
         "not examined, others measure: nccltune doctor on their nodes · "
         "set here: NCCL_ALGO=Ring (only these algorithms can be chosen)"
     )
@@ -110,37 +110,37 @@ def test_nothing_is_read_for_a_recording_or_for_pods(
     pods = Pods.__new__(Pods)
     under = WithLauncher(InstalledLauncher(Flavor(Launcher.KUBERNETES)), 1, 8, pods=pods)
     launch = Launch(replay=tmp_path) if is_replay else Launch(with_launcher=under)
-    told = examined(tmp_path, monkeypatch, collect, launch=launch)
-    assert told.words.startswith("not examined")
+    line = examined(tmp_path, monkeypatch, collect, launch=launch)
+    assert line.words.startswith("not examined")
     assert not looked
 
 
-def test_what_goes_wrong_is_told_and_never_fails(
+def test_a_failed_examination_is_reported_and_raises_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def collect(**_: object) -> Facts:
         raise PermissionError(13, "Permission denied", "/proc/secret")
 
-    told = examined(tmp_path, monkeypatch, collect)
-    assert told.words == (
+    line = examined(tmp_path, monkeypatch, collect)
+    assert line.words == (
         "cannot tell: [Errno 13] Permission denied: '/proc/secret' · "
         "set here: NCCL_ALGO=Ring (only these algorithms can be chosen)"
     )
     assert not Study(tmp_path / "study").doctor_path.exists()
 
 
-def test_a_study_that_cannot_be_written_is_told_too(
+def test_a_study_that_cannot_be_written_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise StudyError("cannot be written: No space left on device", where="doctor.json")
 
     monkeypatch.setattr(Study, "write_json", refuse)
-    told = examined(tmp_path, monkeypatch)
-    assert told.words.startswith("cannot tell: doctor.json: cannot be written: No space left")
+    line = examined(tmp_path, monkeypatch)
+    assert line.words.startswith("cannot tell: doctor.json: cannot be written: No space left")
 
 
-def test_what_is_slow_is_stopped_and_tells_what_it_read(
+def test_a_slow_examination_is_stopped_and_keeps_what_it_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examiner, "GRACE_S", 0.0)
@@ -153,7 +153,7 @@ def test_what_is_slow_is_stopped_and_tells_what_it_read(
     assert FOUND in examined(tmp_path, monkeypatch, collect).words
 
 
-def test_what_cannot_be_stopped_is_given_up(
+def test_an_examination_that_does_not_stop_is_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examiner, "GRACE_S", 0.0)
@@ -164,12 +164,12 @@ def test_what_cannot_be_stopped_is_given_up(
         let_go.wait(60)
         return facts_of("n1", FACTS)
 
-    told = examined(tmp_path, monkeypatch, collect)
+    line = examined(tmp_path, monkeypatch, collect)
     let_go.set()
-    assert told.words.startswith("cannot tell: this node did not answer in time: nccltune doctor")
+    assert line.words.startswith("cannot tell: this node did not answer in time: nccltune doctor")
 
 
-def test_an_examination_that_somebody_asked_for_stays(
+def test_an_examination_that_the_user_asked_for_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = Study.create(tmp_path / "study")

@@ -43,7 +43,7 @@ def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Progress:
-    """Writes down what is reported; interrupts at process number `stop_at`."""
+    """Record what is reported; interrupt at process number `stop_at`."""
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.platform: Platform | None = None
@@ -76,7 +76,7 @@ class Progress:
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study with a race and a comparison of a simulated machine."""
+    """Return a study with a race and a comparison on a simulated machine."""
     path = tmp_path_factory.mktemp("recordings") / "machine"
     study = Study.create(path)
     study.write_json(study.platform_path, Platform(name="machine", gpu="NVIDIA H200"))

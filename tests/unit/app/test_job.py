@@ -36,7 +36,7 @@ def test_a_key_finds_its_table(setting: str, found: dict[str, Any]) -> None:
     ("setting", "message"),
     [("hosts", "KEY=VALUE"), ("mpi=pmix", "slurm and kubernetes both have it")],
 )
-def test_what_is_no_key(setting: str, message: str) -> None:
+def test_settings_that_are_no_key_are_refused(setting: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_keys([setting])
 

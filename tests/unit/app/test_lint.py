@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a thing is, by its content; each kind is checked as such."""
+"""Recognise inputs of `lint` by content and check each kind."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from nccltune.app.lint import LintKind, LintRequest, lint, recognise
 from nccltune.model.errors import InputError
 from nccltune.study.files import Study
 from tests.unit.builders import measure
-from tests.unit.cli.test_topo import MATRIX
-from tests.unit.topology.samples import FOLDER
+from tests.unit.topology.samples import FOLDER, MATRIX
 
 CONFIGURATION = "allreduce,0,1024,ring,ll,-1,4,32\n"
 MANIFEST = """\
@@ -55,9 +54,7 @@ def written(folder: Path, name: str, text: str | bytes) -> Path:
         ("#!/bin/sh\npython train.py\n", LintKind.LAUNCH),
     ],
 )
-def test_the_content_decides_whatever_the_name(
-    tmp_path: Path, text: str | bytes, kind: LintKind
-) -> None:
+def test_the_content_decides_the_kind(tmp_path: Path, text: str | bytes, kind: LintKind) -> None:
     for name in ("a", "a.xml", "a.conf", "a.sh"):
         assert recognise(written(tmp_path, name, text)) is kind
 
@@ -72,7 +69,7 @@ def test_the_content_decides_whatever_the_name(
         ((CONFIGURATION + SCRIPT).encode(), "rows of a configuration and commands of a script"),
     ],
 )
-def test_garbage_and_what_may_be_two_kinds_is_an_error_with_a_way_out(
+def test_unknown_and_ambiguous_files_are_errors_with_a_hint(
     tmp_path: Path, text: bytes, message: str
 ) -> None:
     path = written(tmp_path, "thing", text)
@@ -82,7 +79,7 @@ def test_garbage_and_what_may_be_two_kinds_is_an_error_with_a_way_out(
     assert "--kind" in (error.value.hint or "")
 
 
-def test_a_named_kind_is_taken(tmp_path: Path) -> None:
+def test_the_kind_that_the_user_names_is_used(tmp_path: Path) -> None:
     both = str(written(tmp_path, "both", CONFIGURATION + SCRIPT.partition("\n")[2]))
     as_table = lint(LintRequest([both], kind=LintKind.CONFIGURATION))
     assert as_table.configurations[0].rules == 1
@@ -91,13 +88,13 @@ def test_a_named_kind_is_taken(tmp_path: Path) -> None:
     assert len(as_script.launches[0].commands) == 1
 
 
-def test_an_empty_configuration_has_its_name(tmp_path: Path) -> None:
+def test_an_empty_configuration_is_recognised_by_its_name(tmp_path: Path) -> None:
     path = written(tmp_path, "tuner.conf", "# nothing yet\n\n")
     assert recognise(path) is LintKind.CONFIGURATION
     assert lint(LintRequest([str(path)])).configurations[0].rules == 0
 
 
-def test_folders(tmp_path: Path) -> None:
+def test_folders_of_a_study_and_of_nodes(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study")
     study.append_samples(measure([1024], lambda _: {"default": 1.0}))
     with pytest.raises(InputError) as error:
@@ -114,7 +111,7 @@ def test_folders(tmp_path: Path) -> None:
     assert recognise(tmp_path / "nodes") is LintKind.TOPOLOGY
 
 
-def test_things_of_several_kinds_at_once(tmp_path: Path) -> None:
+def test_inputs_of_several_kinds_at_once(tmp_path: Path) -> None:
     things = [
         written(tmp_path, "a.conf", CONFIGURATION),
         written(tmp_path, "b.xml", (FOLDER / "dgx.xml").read_bytes()),
@@ -125,9 +122,9 @@ def test_things_of_several_kinds_at_once(tmp_path: Path) -> None:
     assert [item.rules for item in linted.configurations] == [1]
     assert linted.topologies is not None
     assert linted.topologies.files == 2
-    assert {"nodes-differ"} <= {issue.id for issue in linted.topologies.issues} or linted.is_bad
+    assert "nodes-differ" in {issue.id for issue in linted.topologies.issues}
     assert [launch.source for launch in linted.launches] == [str(things[3]), None]
-    assert linted.is_bad, "of the second topology"
+    assert linted.is_bad
 
 
 @pytest.mark.parametrize("words", [["mpirun", "-n", "2", "all_reduce_perf"], ["all_reduce_perf"]])
@@ -138,7 +135,7 @@ def test_a_command_in_words(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("thing", ["tuner.cnf", "nodes/a.xml"])
-def test_a_file_that_is_not_there_is_no_command(thing: str) -> None:
+def test_a_missing_file_is_not_taken_for_a_command(thing: str) -> None:
     with pytest.raises(InputError, match="no such file, and no launch command"):
         lint(LintRequest([thing]))
 

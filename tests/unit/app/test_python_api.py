@@ -33,20 +33,20 @@ def test_the_example_makes_a_configuration_and_a_report(tmp_path: Path) -> None:
     assert study.report_path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_the_page_shows_the_example_as_it_is() -> None:
+def test_the_page_quotes_the_example_literally() -> None:
     shown = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert shown is not None
     assert shown[1].strip() in EXAMPLE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(app\.\w+\.\w+)", PAGE))))
-def test_what_the_page_names_exists(name: str) -> None:
+def test_functions_that_the_page_names_exist(name: str) -> None:
     module, _, attribute = name.rpartition(".")
     assert callable(getattr(importlib.import_module(f"nccltune.{module}"), attribute))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_no_use_case_knows_a_terminal(path: Path) -> None:
+def test_no_use_case_imports_the_terminal_or_prints(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = [
         alias.name
@@ -65,8 +65,3 @@ def test_no_use_case_knows_a_terminal(path: Path) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     assert "print" not in calls
-
-
-def test_every_module_is_in_the_map() -> None:
-    described = re.findall(r"^(\w+)\.py ", nccltune.app.__doc__ or "", re.MULTILINE)
-    assert sorted(described) == [path.stem for path in MODULES]

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The command that measures a study again."""
+
 import shlex
 from pathlib import Path
 
@@ -16,7 +18,7 @@ PLAIN = Platform(name="x", nodes=4)
 
 
 def study_at(path: Path, platform: Platform, command: str | None = None) -> Study:
-    """A study of all-reduce from 1 KiB to 64 KiB over 4 nodes; `command` made its sweep."""
+    """Return a study of all-reduce, 1 KiB to 64 KiB, 4 nodes, that `command` has swept."""
     study = Study.create(path)
     study.write_json(study.platform_path, platform)
     study.append_samples(measure(sizes(1 << 10, 1 << 16), lambda _: {"default": 10.0}))
@@ -53,7 +55,7 @@ def test_a_sweep_is_measured_again_by_its_own_command_into_a_new_study(tmp_path:
     )
 
 
-def test_auto_does_every_step_itself(tmp_path: Path) -> None:
+def test_auto_needs_no_further_command(tmp_path: Path) -> None:
     study = study_at(tmp_path / "my x", PLAIN, "nccltune auto --gpus 4")
     assert shlex.split(again(study, proven=True)) == [
         *("nccltune", "auto", "--output", f"{tmp_path}/my x-again", "--gpus", "4")
@@ -67,7 +69,7 @@ def test_a_program_keeps_its_own_options(tmp_path: Path) -> None:
     )
 
 
-def test_a_study_that_is_there_is_not_named_again(tmp_path: Path) -> None:
+def test_an_existing_study_is_not_overwritten(tmp_path: Path) -> None:
     study = study_at(tmp_path / "x", PLAIN, "nccltune auto")
     (tmp_path / "x-again").mkdir()
     assert again(study) == f"nccltune auto --output {tmp_path}/x-again-2"

@@ -23,7 +23,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def end(study: Study, kept: RecordKind, settings: dict[str, int | str], why: str) -> str | None:
-    """A comparison ends with a result."""
+    """Store the result of a comparison and write its settings."""
     study.write_json(study.path / kept.result, {"settings": settings, "why": why, "noise": 0.02})
     if kept is BESIDE_TRAFFIC:
         return keep_chunk(study, PLATFORM, settings)
@@ -49,7 +49,7 @@ def test_a_threshold_takes_the_place_of_another_and_leaves_a_chunk(study: Study)
     assert "by size" not in comments(study)
 
 
-def test_where_copy_engines_do_not_pay_there_is_nothing_to_cut(study: Study) -> None:
+def test_a_chunk_is_removed_where_copy_engines_are_switched_off(study: Study) -> None:
     end(study, BESIDE_TRAFFIC, {CHUNK: 8 << 20}, "chunks")
     end(study, SENDRECV, {ON: 0}, "never faster")
     assert read_conf(study.path / CONF) == {ON: "0"}
@@ -57,15 +57,13 @@ def test_where_copy_engines_do_not_pay_there_is_nothing_to_cut(study: Study) -> 
 
 
 @pytest.mark.parametrize("line", [f"{ON}=0", f"{POLICY}=vccl"])
-def test_a_chunk_does_not_join_lines_with_which_it_is_something_else(
-    study: Study, line: str
-) -> None:
+def test_a_chunk_is_not_added_to_settings_that_change_its_meaning(study: Study, line: str) -> None:
     (study.path / CONF).write_text(f"{line}\n")
     assert line in (end(study, BESIDE_TRAFFIC, {CHUNK: 8 << 20}, "chunks") or "")
     assert (study.path / CONF).read_text() == f"{line}\n"
 
 
-def test_a_chunk_of_a_policy_goes_with_it(study: Study) -> None:
+def test_the_chunk_of_a_policy_is_removed_with_the_policy(study: Study) -> None:
     (study.path / CONF).write_text(f"{POLICY}=vccl\n{CHUNK}=16777216\n")
     end(study, SENDRECV, {FROM: 4 << 20}, "by size")
     assert read_conf(study.path / CONF) == {FROM: str(4 << 20)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Studies with names, contents and places that nobody planned for."""
+"""Studies with unusual names, contents and places."""
 
 import io
 import os
@@ -15,9 +15,7 @@ from nccltune.cli import run
 from nccltune.cli.output import hanging
 from nccltune.formats.importing.suspect import suspect_sentences
 from nccltune.formats.reading.file_report import FileKind, ImportRecord
-from nccltune.model.errors import InputError
 from nccltune.study.files import Study
-from nccltune.tune.weights import read_weights
 from tests.unit.builders import measure, sizes
 
 SIZES = sizes(1 << 10, 1 << 20)
@@ -29,7 +27,7 @@ def study_at(path: Path, gain: float = 2.0) -> Study:
     return study
 
 
-def test_the_next_command_can_be_copied_whatever_the_study_is_called(
+def test_the_next_command_quotes_the_name_of_the_study(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = study_at(tmp_path / "it's [red] mine")
@@ -51,7 +49,7 @@ def test_a_study_without_rules_is_explained_at_the_scale_it_was_measured(
     assert "tree" not in out
 
 
-def test_the_demo_keeps_what_was_added_to_its_study(
+def test_the_demo_does_not_overwrite_another_study(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = study_at(tmp_path / "mine")
@@ -61,7 +59,7 @@ def test_the_demo_keeps_what_was_added_to_its_study(
     assert study.samples_path.read_bytes() == before
 
 
-def test_the_same_doubt_about_many_files_is_said_once(tmp_path: Path) -> None:
+def test_the_same_doubt_about_many_files_is_one_sentence(tmp_path: Path) -> None:
     study = study_at(tmp_path / "mine")
     records = [
         ImportRecord(
@@ -76,15 +74,7 @@ def test_the_same_doubt_about_many_files_is_said_once(tmp_path: Path) -> None:
     assert suspect_sentences(study) == ["0.txt: ran on one rank (and in 2 files more)"]
 
 
-@pytest.mark.parametrize("weight", ["1e308", "nan", "-1", "inf", ""])
-def test_a_weight_that_no_sum_can_hold_is_refused(tmp_path: Path, weight: str) -> None:
-    path = tmp_path / "weights.csv"
-    path.write_text(f"64K,{weight}\n")
-    with pytest.raises(InputError, match="is not a weight"):
-        read_weights(path)
-
-
-def test_a_locale_without_our_characters_costs_only_those(tmp_path: Path) -> None:
+def test_characters_outside_the_locale_are_replaced(tmp_path: Path) -> None:
     study = study_at(tmp_path / "mine")
     study.platform_path.write_text('{"name": "mine", "gpu": "GPU", "link": "NVLink"}')
     done = subprocess.run(
@@ -103,7 +93,7 @@ def test_a_locale_without_our_characters_costs_only_those(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("terminal", "lines"), [(True, 3), (False, 1)])
-def test_words_go_on_under_themselves_on_a_terminal_only(terminal: bool, lines: int) -> None:
+def test_wrapped_lines_are_indented_on_a_terminal_only(terminal: bool, lines: int) -> None:
     out = io.StringIO()
     console = Console(
         file=out, width=40, force_terminal=terminal, highlight=False, soft_wrap=not terminal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune doctor`: its exit codes, its forms of output, and what it keeps."""
+"""`nccltune doctor`: exit codes, forms of output, stored results."""
 
 import json
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_a_file_that_nothing_used_is_named(
     }
 
 
-def test_given_files_of_which_one_is_unknown(
+def test_an_unknown_file_is_named_and_alone_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run.log").write_text(LOG.format(host="n1"))
@@ -139,15 +139,13 @@ def test_the_collecting_script_is_printed(capsys: pytest.CaptureFixture[str]) ->
         (["no-such-file.log"], "no such file"),
     ],
 )
-def test_what_does_not_go_together_is_said(
+def test_arguments_that_contradict_are_refused(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["doctor", *arguments]) == 2
     assert words in capsys.readouterr().err
 
 
-def test_an_empty_folder_is_no_healthy_cluster(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_folder_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", str(tmp_path)]) == 2
     assert "is empty" in capsys.readouterr().err

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune env` and `nccltune net env`: settings, forms and conflicts."""
+
 import json
 import os
 import shlex
@@ -24,7 +26,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of native parts with the plugin in it; a blank in its name."""
+    """Return the path of an installed plugin, with a blank in its folder."""
     plugin = tmp_path / "native parts" / "lib" / "libnccl-net-nccltune.so"
     plugin.parent.mkdir(parents=True)
     plugin.write_bytes(b"")
@@ -79,22 +81,31 @@ def test_the_plugin_is_kept_where_nccl_forgets_its_name(version: str, kept: bool
     assert deployed.warnings == []
 
 
-@pytest.mark.parametrize("version", ["2.12.12", "1.0", "two", "2", ""])
-def test_a_version_that_cannot_be_is_named(version: str) -> None:
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("2.12.12", "cannot load the network plugin"),
+        ("1.0", "cannot load the network plugin"),
+        ("two", "is not a version"),
+        ("2", "is not a version"),
+        ("", "is not a version"),
+    ],
+)
+def test_impossible_versions_are_refused(version: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         net_deployment(plugin=PLUGIN, nccl=version)
 
 
-def test_paths_that_nccl_cannot_be_told_are_refused() -> None:
+def test_paths_that_nccl_cannot_take_are_refused() -> None:
     with pytest.raises(InputError, match="comma"):
         net_deployment(plugin=Path("/a,b/libnccl-net-nccltune.so"))
     with pytest.raises(InputError, match="254 bytes"):
         net_deployment(plugin=Path("/" + "x" * 254))
-    # By name it is the folder that counts.
+    # NCCL 2.20 takes a name, so the path may hold a comma.
     net_deployment(plugin=Path("/a,b/libnccl-net-nccltune.so"), nccl="2.20.5")
 
 
-def test_what_is_set_already_is_named() -> None:
+def test_settings_that_conflict_are_named() -> None:
     settings = net_deployment(plugin=PLUGIN).settings
     environment = {
         "NCCL_NET": "Socket",
@@ -124,7 +135,7 @@ def test_a_shell_takes_the_lines(installed: Path, capsys: pytest.CaptureFixture[
     assert "NCCL_NET_PLUGIN_REF_COUNT=1" in lines
 
 
-def test_each_line_stands_under_what_it_means(
+def test_each_line_has_its_meaning_as_a_comment_above(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, _ = printed(capsys, "--nccl-version", "2.30.7")
@@ -161,7 +172,7 @@ def test_kubernetes_lines_keep_their_comments(
 
 
 @pytest.mark.parametrize(("form", "flag"), [("mpirun", "-x"), ("docker", "-e")])
-def test_one_line_is_explained_beside_it(
+def test_meanings_of_a_single_line_are_printed_to_stderr(
     form: str, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, err = printed(
@@ -193,7 +204,7 @@ def test_json_has_settings_and_meanings(
     assert err == ""
 
 
-def test_what_is_left_to_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_manual_step_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = printed(capsys, "--plugin", str(PLUGIN), "--nccl-version", "2.20.5")
     assert "export NCCL_NET_PLUGIN=nccltune" in out
     assert err.startswith("warning: /opt/nccltune/lib has to be in LD_LIBRARY_PATH")
@@ -208,14 +219,14 @@ def test_the_lines_of_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
 
 
-def test_without_anything_to_deploy_it_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_env_without_a_study_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["env"]) == 2
     assert "Missing argument" in capsys.readouterr().err
     assert run(["env", "--net"]) == 2
     assert "hint:  it is now: nccltune net env" in capsys.readouterr().err
 
 
-def test_a_plugin_that_is_not_installed_is_said(
+def test_a_plugin_that_is_not_installed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune sendrecv env`: settings, conflicts and the threshold of a study."""
+
 import json
 import os
 import subprocess
@@ -39,22 +41,22 @@ def test_a_program_started_with_the_lines_has_the_library(
     assert done.stderr == ""
 
 
-def test_the_library_is_there_as_nccl_too() -> None:
+def test_the_library_is_also_installed_as_libnccl() -> None:
     deployed = sendrecv_deployment()
     as_nccl = sendrecv_path().parent / "nccltune-sendrecv"
     assert (as_nccl / "libnccl.so.2").is_file()
     assert f"put {as_nccl} first in LD_LIBRARY_PATH" in deployed.meanings["LD_PRELOAD"]
 
 
-def test_a_place_on_the_nodes(
+def test_the_path_of_the_library_can_be_given(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["sendrecv", "env", "--library", str(LIBRARY), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["settings"]["LD_PRELOAD"] == str(LIBRARY)
-    assert said["settings"]["NCCLTUNE_SENDRECV"] == "1"
-    assert said["meanings"].keys() == said["settings"].keys()
-    assert said["rules"] is None
+    document = json.loads(capsys.readouterr().out)
+    assert document["settings"]["LD_PRELOAD"] == str(LIBRARY)
+    assert document["settings"]["NCCLTUNE_SENDRECV"] == "1"
+    assert document["meanings"].keys() == document["settings"].keys()
+    assert document["rules"] is None
 
 
 @pytest.mark.parametrize("path", ["/a b/lib.so", "/a:b/lib.so"])
@@ -63,7 +65,7 @@ def test_paths_that_the_loader_would_cut_are_refused(path: str) -> None:
         sendrecv_deployment(library=Path(path))
 
 
-def test_what_is_in_the_way_is_named() -> None:
+def test_settings_that_conflict_are_named() -> None:
     settings = sendrecv_deployment(library=LIBRARY).settings
     assert sendrecv_conflicts({}, settings) == []
     assert sendrecv_conflicts({"LD_PRELOAD": str(LIBRARY)}, settings) == []
@@ -73,12 +75,12 @@ def test_what_is_in_the_way_is_named() -> None:
     assert connections.startswith("CUDA_DEVICE_MAX_CONNECTIONS=1 is set")
 
 
-def test_where_it_cannot_stand_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_form_nccl_conf_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sendrecv", "env", "--format", "nccl.conf"]) == 2
     assert "--format: NCCL reads nccl.conf when" in capsys.readouterr().err
 
 
-def test_a_library_that_is_not_installed_is_said(
+def test_a_library_that_is_not_installed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
@@ -87,25 +89,25 @@ def test_a_library_that_is_not_installed_is_said(
 
 
 def kept(path: Path, text: str) -> Path:
-    """A study whose sends and receives were compared."""
+    """Return a study with the settings of a send/recv comparison."""
     path.mkdir()
     (path / "sendrecv.conf").write_text(text)
     return path
 
 
-def test_a_studys_threshold_stands_beside_the_library(
+def test_the_threshold_of_a_study_is_printed_with_the_library(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = kept(tmp_path / "study", "# why\nNCCLTUNE_SENDRECV_FROM=1048576\n")
     assert run(["sendrecv", "env", str(study), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["settings"] == {
+    document = json.loads(capsys.readouterr().out)
+    assert document["settings"] == {
         "LD_PRELOAD": str(sendrecv_path()),
         "NCCLTUNE_SENDRECV": "1",
         "NCCLTUNE_SENDRECV_FROM": "1048576",
     }
-    assert said["meanings"].keys() == said["settings"].keys()
-    assert said["meanings"]["NCCLTUNE_SENDRECV_FROM"].endswith(f"by {study}.")
+    assert document["meanings"].keys() == document["settings"].keys()
+    assert document["meanings"]["NCCLTUNE_SENDRECV_FROM"].endswith(f"by {study}.")
     (study / "p2p.conf").write_text("NCCL_BUFFSIZE=8388608\n")
     assert run(["env", str(study)]) == 0
     out, err = capsys.readouterr()
@@ -124,7 +126,7 @@ def test_where_copy_engines_do_not_pay_the_library_stays_off(
     assert "do not pay there" in err
 
 
-def test_a_study_without_what_is_asked_says_how_to_have_it(
+def test_a_study_without_the_needed_comparison_names_the_verb_for_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["sendrecv", "env", str(tmp_path)]) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology in a study: imported, and what `analyze` and `report` say by it."""
+"""A topology in a study: its import, and what `analyze` and `report` derive from it."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ PAIR = """\
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a topology and a run of two GPUs that reaches 22 GB/s."""
+    """Return a folder with a topology and a run of two GPUs at 22 GB/s."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "topo.xml").write_text(PAIR, encoding="utf-8")
     points = tuple(
@@ -45,30 +45,30 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_study_with_a_topology_says_what_the_links_allow(
+def test_a_topology_in_a_study_gives_the_expected_bandwidth(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["import", "topo.xml", "run.txt", "-o", "s"]) == 0
-    said = capsys.readouterr().out
-    assert "topology    topo.xml" in said
-    assert "1 file, 1 table" in said
+    out = capsys.readouterr().out
+    assert "topology    topo.xml" in out
+    assert "1 file, 1 table" in out
     kept = (here / "s" / "topology.xml").read_text(encoding="utf-8")
-    # Nothing that tells the host.
+    # What identifies the host is removed.
     assert kept == PAIR.replace(' host_hash="0x77b9"', "")
     assert run(["analyze", "s", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)["findings"]
-    (told,) = [item for item in findings if item["kind"] == "as_expected"]
-    assert told["sentence"].startswith("all-reduce, 1 node, 2 ranks: expected ")
-    assert "got 22 GB/s: GPU" in told["sentence"]
-    assert "0000:01:00.0 (24 GB/s) is full with" in told["sentence"]
-    assert "The platform is fine" in told["sentence"]
+    (sentence,) = [item["sentence"] for item in findings if item["kind"] == "as_expected"]
+    assert sentence.startswith("all-reduce, 1 node, 2 ranks: expected ")
+    assert "got 22 GB/s: GPU" in sentence
+    assert "0000:01:00.0 (24 GB/s) is full with" in sentence
+    assert "The platform is fine" in sentence
     assert run(["report", "s", "--terminal"]) == 0
     assert "The platform is fine" in " ".join(capsys.readouterr().out.split())
     assert run(["report", "s"]) == 0
     assert "The platform is fine" in (here / "s" / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_topology_alone_is_taken_and_a_second_one_is_not(
+def test_a_topology_is_imported_alone_and_a_second_one_is_ignored(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["import", "topo.xml", "-o", "s"]) == 0
@@ -82,7 +82,7 @@ def test_a_topology_alone_is_taken_and_a_second_one_is_not(
     assert "imported before" in capsys.readouterr().out
 
 
-def test_a_calibration_in_the_study_counts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_calibration_in_the_study_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", "topo.xml", "run.txt", "-o", "s"]) == 0
     figure = {"value": 0.5, "source": "measured here"}
     calibration = {"name": "here", "values": {"p2p_write": figure}}
@@ -107,11 +107,11 @@ def test_only_what_the_file_describes_is_expected() -> None:
         (Collective.ALLREDUCE, Scale(2, 3)),
         (Collective.ALLREDUCE, Scale(2, 4)),
     ]
-    told = expectations(topology, platform, asked)
-    (found,) = told.expectations
+    answer = expectations(topology, platform, asked)
+    (found,) = answer.expectations
     assert (found.collective, found.scale) == (Collective.ALLREDUCE, Scale(1, 2))
     assert 20 < found.busbw_gb_per_s <= 24
-    (silent,) = told.silent
+    (silent,) = answer.silent
     assert "no NIC" in silent
     emulated = msgspec.structs.replace(platform, emulated_nodes=True)
     assert expectations(topology, emulated, asked) == ([], [])
@@ -121,25 +121,27 @@ def test_only_what_the_file_describes_is_expected() -> None:
     ("text", "version"),
     [("2.28.9", (2, 28, 9)), ("2.28", None), ("2.x.1", None), (None, None)],
 )
-def test_versions_as_numbers(text: str | None, version: tuple[int, int, int] | None) -> None:
+def test_only_complete_versions_become_numbers(
+    text: str | None, version: tuple[int, int, int] | None
+) -> None:
     assert version_of(text) == version
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "message"),
     [
-        ("<system version='1'></system>", 2, "has no <cpu>"),
-        (PAIR[:400], 2, "bad.xml:"),
-        ("<graphs version='1'/>", 2, "is a graph file"),
-        ("<html></html>", 2, "nothing in it is known"),
+        ("<system version='1'></system>", "has no <cpu>"),
+        (PAIR[:400], "bad.xml:"),
+        ("<graphs version='1'/>", "is a graph file"),
+        ("<html></html>", "nothing in it is known"),
     ],
 )
 def test_files_that_are_no_topology_are_refused_with_the_reason(
-    here: Path, capsys: pytest.CaptureFixture[str], text: str, code: int, said: str
+    here: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     (here / "bad.xml").write_text(text, encoding="utf-8")
-    assert run(["import", "bad.xml", "-o", "s"]) == code
-    assert said in capsys.readouterr().err
+    assert run(["import", "bad.xml", "-o", "s"]) == 2
+    assert message in capsys.readouterr().err
     assert not (here / "s").exists()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, settings and lines of other people's files come out as they are: no markup, no names of
-emoji, and nothing of them steers the terminal."""
+"""Print names, settings and lines of foreign files literally: no markup, no emoji names, and no
+terminal control sequences."""
 
 import ast
 import io
@@ -21,11 +21,10 @@ from nccltune.cli.output import error_lines, hanging, harmless, styled
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 from tests.unit.builders import measure, sizes
-from tests.unit.cli.test_topo import MATRIX
 from tests.unit.doctor.evidence.test_files_of_people import TEST
-from tests.unit.topology.samples import FOLDER
+from tests.unit.topology.samples import FOLDER, MATRIX
 
-# A file may be called so: none of these has a slash.
+# Valid as a file name: it has no slash.
 NAME = "[bold]a [red]x :ab: 0000:ab:00.0 [link=x]y \\[dim]"
 NASTY = f"{NAME} [/] [/bold] [/red] \\"
 STEERING = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202eabc \x08"
@@ -34,19 +33,19 @@ _OURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def terminal(width: int = 400) -> tuple[Console, io.StringIO]:
-    """A console that believes in a terminal with colours, and what was written to it."""
+    """Return a console that takes its file for a colour terminal, and the file."""
     file = io.StringIO()
     made = output._console(file=file, force_terminal=True, color_system="truecolor", width=width)
     return made, file
 
 
 def shown(file: io.StringIO) -> str:
-    """What a terminal shows: our own colours taken away."""
+    """Return what was written, without our own colours."""
     return _OURS.sub("", file.getvalue())
 
 
-def ways(text: str) -> list[Callable[[Console], None]]:
-    """The ways in which a verb prints a text."""
+def print_calls(text: str) -> list[Callable[[Console], None]]:
+    """Return the calls with which a verb prints a text."""
 
     def in_a_table(out: Console) -> None:
         made = Table(box=None, header_style="dim", title=text)
@@ -66,38 +65,38 @@ def ways(text: str) -> list[Callable[[Console], None]]:
     ]
 
 
-@pytest.mark.parametrize("number", range(len(ways(""))))
-def test_text_is_text(number: int) -> None:
+@pytest.mark.parametrize("number", range(len(print_calls(""))))
+def test_text_is_printed_literally(number: int) -> None:
     out, file = terminal()
-    ways(NASTY)[number](out)
+    print_calls(NASTY)[number](out)
     assert NASTY in shown(file)
 
 
 @given(st.text(st.sampled_from("[]/\\:ab red=.0#{}😀é"), max_size=60))
-def test_any_text_is_text(text: str) -> None:
+def test_any_text_is_printed_literally(text: str) -> None:
     out, file = terminal()
     out.print(styled("<", text, ">"), soft_wrap=True)
     out.print(f"<{text}>", soft_wrap=True)
     assert shown(file) == 2 * f"<{text}>\n"
 
 
-@pytest.mark.parametrize("number", range(len(ways(""))))
-def test_nothing_steers_the_terminal(number: int) -> None:
+@pytest.mark.parametrize("number", range(len(print_calls(""))))
+def test_control_sequences_are_escaped(number: int) -> None:
     out, file = terminal()
-    ways(f"a {STEERING} z")[number](out)
+    print_calls(f"a {STEERING} z")[number](out)
     written = shown(file)
     assert not set("\x1b\x07\x08\x9b\u202e") & set(written)
     assert "\\x1b[31mred" in written
 
 
-def test_a_status_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_is_printed_literally(monkeypatch: pytest.MonkeyPatch) -> None:
     out, file = terminal()
     with out.status(styled(NASTY)) as live:
         live.update(styled(f"now {NASTY}"))
     assert f"now {NASTY}" in shown(file)
 
 
-def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_printed_literally_and_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     lines = error_lines(f"{NASTY} {STEERING}", f"{NASTY} {STEERING}")
     assert lines.count(NASTY) == 2
     assert not set("\x1b\x07\x08\x9b\u202e") & set(lines)
@@ -106,7 +105,7 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{NAME}\\x1b[31m" in capsys.readouterr().err
 
 
-def test_a_shell_gets_every_byte(
+def test_exact_output_is_escaped_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output.write_exact("a\x1b[0mb")
@@ -118,7 +117,7 @@ def test_a_shell_gets_every_byte(
 def printed(
     capsys: pytest.CaptureFixture[str], *words: str | Path, codes: tuple[int, ...] = (0, 1)
 ) -> str:
-    """Everything that a verb prints, in one line."""
+    """Run a verb; return its stdout and stderr."""
     assert run([str(word) for word in words]) in codes
     captured = capsys.readouterr()
     return captured.out + captured.err
@@ -141,7 +140,7 @@ def test_a_study(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     assert NAME in printed(capsys, "lint", study.path)
     assert NAME in printed(capsys, "explain", study.path)
     assert NAME in printed(capsys, "report", study.path)
-    # The report wraps its lines, which parts of the name may end.
+    # The report wraps its lines, also inside the name.
     words = " ".join(printed(capsys, "report", "--terminal", study.path).split())
     assert "[bold]a [red]x :ab: 0000:ab:00.0" in words
     assert NAME in printed(capsys, "env", study.path)
@@ -210,8 +209,8 @@ def test_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert not set("\x1b\x07\x08\x9b\u202e") & set(found)
 
 
-def test_nobody_makes_markup() -> None:
-    """No module of the screens parses markup, has tags in a text, or makes its own console."""
+def test_no_module_uses_markup() -> None:
+    """No module of cli and report parses markup, has tags in a text, or makes its own console."""
     bad = []
     for path in [*(SOURCES / "cli").rglob("*.py"), *(SOURCES / "report").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Help without words, hints that name the nearest valid word, and rendering without a launcher."""
+"""Help of groups, hints that name the nearest valid word, and rendering without a launcher."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_a_group_alone_prints_its_help(words: list[str], capsys: Output) -> None
     assert shown.err == ""
 
 
-def test_a_recording_that_is_not_known(
+def test_an_unknown_recording_names_the_known_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -35,7 +35,7 @@ def test_a_recording_that_is_not_known(
     assert "no such study" in capsys.readouterr().err
 
 
-def test_a_rule_that_is_not_known_lists_few(capsys: Output) -> None:
+def test_an_unknown_rule_lists_few_others(capsys: Output) -> None:
     assert run(["doctor", "--rule", "gdr"]) == 2
     shown = capsys.readouterr().err
     assert "gdr-read" in shown
@@ -43,26 +43,26 @@ def test_a_rule_that_is_not_known_lists_few(capsys: Output) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "hint"),
     [
         ('progam = ["all_reduce_perf"]', "did you mean 'program'?"),
         ('program = ["all_reduce_perf"]\nnode = 2', "did you mean 'nodes'?"),
         ('program = ["a"]\n[slurm]\npartiton = "x"', "did you mean 'partition'?"),
     ],
 )
-def test_a_key_of_a_job_file_that_is_misspelt(
-    tmp_path: Path, capsys: Output, text: str, said: str
+def test_a_misspelt_key_of_a_job_file_names_the_right_one(
+    tmp_path: Path, capsys: Output, text: str, hint: str
 ) -> None:
     path = tmp_path / "job.toml"
     path.write_text(text)
     assert run(["launch", "render", str(path)]) == 2
     shown = capsys.readouterr().err
-    assert said in shown
+    assert hint in shown
     assert str(path) in shown
 
 
 @pytest.mark.parametrize("data", [bytes(range(128, 256)) * 8, b"\x89PNG\r\n\x1a\n\xff\xfe\xc3(abc"])
-def test_binary_files_are_called_so(tmp_path: Path, capsys: Output, data: bytes) -> None:
+def test_binary_files_are_refused(tmp_path: Path, capsys: Output, data: bytes) -> None:
     path = tmp_path / "file.xml"
     path.write_bytes(data)
     assert run(["topo", "show", str(path)]) == 2
@@ -72,7 +72,9 @@ def test_binary_files_are_called_so(tmp_path: Path, capsys: Output, data: bytes)
     assert "is a binary file" in capsys.readouterr().err
 
 
-def test_weights_of_another_encoding(tmp_path: Path, capsys: Output) -> None:
+def test_weights_of_another_encoding_are_refused_with_their_line(
+    tmp_path: Path, capsys: Output
+) -> None:
     path = tmp_path / "weights.csv"
     path.write_bytes(b"bytes,weight\n8,1 # gr\xf6\xdfe\n")
     study = str(examples()["h200x4-1-node"])

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune net stats`: tables, JSON and errors."""
+
 import json
 import os
 from pathlib import Path
@@ -42,25 +44,25 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert connection["flows"][1]["busy_bytes_per_s"] == 16
 
 
-def test_nothing_to_show_is_no_error(
+def test_no_process_to_show_is_no_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nccltune.native.net_processes.NetWatch._all", lambda _: [])
     assert run(["net", "stats"]) == 0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "no process of this user has a connection of the network plugin" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "no process of this user has a connection of the network plugin" in captured.err
     assert run(["net", "stats", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["processes"] == []
 
 
-def test_a_process_that_is_not_there_is_two(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_process_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["net", "stats", "99999999"]) == 2
     err = capsys.readouterr().err
     assert "error: there is no process 99999999" in err
     assert "hint:  ids are those of this namespace" in err
 
 
-def test_watch_needs_time_between_two_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_needs_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["net", "stats", "--watch", "--interval", "0"]) == 2
     assert "--watch needs --interval" in capsys.readouterr().err

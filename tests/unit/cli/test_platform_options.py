@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Options of the launch: resuming commands and contradictions."""
+
 import shlex
 from pathlib import Path
 
@@ -16,8 +18,8 @@ from nccltune.study.files import Study
 
 
 def resumed(*words: str) -> str:
-    """The command line that a verb with these options would print to go on."""
-    said: list[str] = []
+    """Return the command line that a verb with these options prints to resume."""
+    lines: list[str] = []
 
     @click.command("verb", cls=Verb)
     @click.argument("study")
@@ -26,10 +28,10 @@ def resumed(*words: str) -> str:
     @platform_options
     @click.pass_context
     def verb(context: click.Context, /, **_: object) -> None:
-        said.append(command_line(context))
+        lines.append(command_line(context))
 
     verb.main([*words], prog_name="verb", standalone_mode=False)
-    return said[0]
+    return lines[0]
 
 
 @pytest.mark.parametrize(
@@ -40,12 +42,12 @@ def resumed(*words: str) -> str:
         "--check 'studies/a b' -- prog -x",
     ],
 )
-def test_the_command_that_goes_on_is_the_one_that_was_given(line: str) -> None:
+def test_the_command_that_resumes_repeats_the_options(line: str) -> None:
     assert resumed(*shlex.split(line)) == f"nccltune verb {line}"
 
 
 @pytest.mark.parametrize("launcher", [None, "local", "openmpi:5"])
-def test_options_of_pods_are_not_ignored_elsewhere(launcher: str | None) -> None:
+def test_options_of_pods_are_refused_with_other_launchers(launcher: str | None) -> None:
     for setting in ("image=a", "name=x"):
         check_request(LaunchRequest(launcher="kubernetes", settings=(setting,)))
         with pytest.raises(InputError, match="is for --launcher kubernetes"):
@@ -62,7 +64,7 @@ def test_nodes_and_hosts_need_a_launcher(launcher: str | None) -> None:
         check_request(LaunchRequest(settings=("processes=one",)))
 
 
-def test_verify_checks_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_checks_launch_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study.create(tmp_path / "study")
     study.write_json(study.platform_path, Platform(name="study"))
     for more in ([], ["--", "true"]):

@@ -15,7 +15,7 @@ WRITTEN = ("findings.json", "tuner.conf", "tuning.json", "report.html", "doctor.
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A study whose files cannot be written. Tests may run as root, whom no permission stops."""
+    """Return a study whose files cannot be written, also by root: the writers are patched."""
     path = tmp_path / "study"
     path.mkdir()
     for name in ("platform.json", "samples.jsonl"):
@@ -37,32 +37,31 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("analyze", "platform   ", "findings.json"),
         ("tune", "Left alone on purpose", "tuner.conf"),
-        ("report", "", "report.html"),
+        ("report", "rules are expected to make", "report.html"),
     ],
 )
 def test_the_result_is_printed_with_a_warning(
     study: Path, capsys: pytest.CaptureFixture[str], verb: str, shows: str, file: str
 ) -> None:
     assert run([verb, str(study)]) == 0
-    said = capsys.readouterr()
-    assert shows in said.out
-    assert said.out.strip()
-    warning = next(line for line in said.err.splitlines() if line.startswith("warning:"))
+    captured = capsys.readouterr()
+    assert shows in captured.out
+    warning = next(line for line in captured.err.splitlines() if line.startswith("warning:"))
     assert f"{study / file}: cannot be written: Read-only file system" in warning
     assert "printed and not saved" in warning
-    assert "error:" not in said.err
+    assert "error:" not in captured.err
     assert not [name for name in WRITTEN if (study / name).exists()]
 
 
 def test_json_is_printed_whole(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("analyze", "tune"):
         assert run([verb, str(study), "--json"]) == 0
-        said = capsys.readouterr()
-        assert json.loads(said.out)
-        assert "warning:" in said.err
+        captured = capsys.readouterr()
+        assert json.loads(captured.out)
+        assert "warning:" in captured.err
 
 
-def test_the_exit_code_is_that_of_the_result(study: Path) -> None:
+def test_the_exit_code_is_that_of_a_writable_study(study: Path) -> None:
     assert run(["analyze", str(study), "--check"]) == 1
 
 
@@ -70,10 +69,10 @@ def test_a_file_that_the_user_named_is_written(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["tune", str(study), "-o", str(tmp_path / "tuner.conf")]) == 0
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert (tmp_path / "tuner.conf").is_file()
-    assert f"Wrote {tmp_path / 'tuner.conf'}" in said.out
-    assert f"{study / 'tuning.json'}: cannot be written" in said.err
+    assert f"Wrote {tmp_path / 'tuner.conf'}" in captured.out
+    assert f"{study / 'tuning.json'}: cannot be written" in captured.err
 
 
 def test_a_file_that_the_user_named_and_cannot_be_written_is_an_error(

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune report`: page, terminal, JSON, and outdated results."""
+
 import json
 from pathlib import Path
 
@@ -19,7 +21,7 @@ VERDICT = "1 rule is expected to make all-reduce 1.60x faster between 1 and 8 Ki
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """All-reduce whose default is 1.6x too slow up to 8 KiB and right above."""
+    """Return a study of all-reduce whose default is 1.6x slower up to 8 KiB and best above."""
     opened = Study.create(tmp_path / "a study")
     opened.write_json(opened.platform_path, Platform(name="a study", nccl_version="2.28.9"))
 
@@ -34,7 +36,7 @@ def study(tmp_path: Path) -> Path:
     return opened.path
 
 
-def test_it_writes_the_page_into_the_study_and_says_where(
+def test_the_page_is_written_into_the_study_and_its_path_printed(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["report", str(study)]) == 0
@@ -42,14 +44,14 @@ def test_it_writes_the_page_into_the_study_and_says_where(
     lines = out.splitlines()
     assert lines[0].startswith(VERDICT)
     assert lines[1] == f"report     {study}/report.html"
-    # Nobody ran `tune` yet, so that comes before `env`.
+    # `tune` has not run yet, so it precedes `env`.
     assert f"nccltune tune '{study}' && nccltune env '{study}'" in err
     page = (study / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
     assert page.rstrip().endswith("</html>")
 
 
-def test_the_page_goes_where_it_is_told(study: Path, tmp_path: Path) -> None:
+def test_the_page_is_written_to_the_given_path(study: Path, tmp_path: Path) -> None:
     assert run(["report", str(study), "-o", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "page.html").stat().st_size > 1_000_000
     assert not (study / "report.html").exists()
@@ -130,7 +132,7 @@ def test_the_findings_shown_are_those_that_analyze_wrote(
 
 
 @pytest.mark.parametrize("change", ["samples", "platform", "damage"])
-def test_findings_that_do_not_fit_the_study_are_computed_again_and_the_report_says_so(
+def test_outdated_findings_are_computed_again_with_a_warning(
     study: Path, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:
     opened = Study.open(study)
@@ -175,7 +177,7 @@ def test_commands_name_only_what_was_changed() -> None:
     assert asked.rebuild.startswith("nccltune tune x --channels any --include-unsure && ")
 
 
-def test_an_edited_configuration_is_no_longer_what_was_proven(
+def test_an_edited_configuration_makes_the_proof_outdated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "demo"
@@ -207,7 +209,7 @@ def test_options_that_contradict_are_refused(
     assert not (study / "report.html").exists()
 
 
-def test_a_study_without_samples_is_an_error_with_a_way_out(
+def test_a_study_without_samples_is_an_error_with_a_hint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = Study.create(tmp_path / "empty")

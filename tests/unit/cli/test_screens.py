@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `analyze`, `tune` and `explain` print, wide and narrow."""
+"""The screens of `analyze`, `tune` and `explain`, wide and narrow."""
 
 import io
 import re
@@ -25,7 +25,7 @@ Shown = Callable[[Callable[[], None], int], list[str]]
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
-    """The lines that a function prints on a terminal of some width."""
+    """Return a function that gives the lines printed on a terminal of some width."""
 
     def lines(show: Callable[[], None], width: int) -> list[str]:
         file = io.StringIO()
@@ -58,7 +58,7 @@ def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: S
     ]
 
 
-def test_tune_says_what_would_decide_a_rule_that_is_not_sure(shown: Shown) -> None:
+def test_tune_lists_the_runs_that_would_decide_an_unsure_rule(shown: Shown) -> None:
     found = tuning()
     rules = list(found.groups[0].rules)
     rules[1] = msgspec.structs.replace(rules[1], decided_by="4 more runs", written=False)
@@ -92,7 +92,7 @@ def test_narrow_lines_keep_a_number_with_its_unit_and_label(shown: Shown) -> Non
     assert any("95 % CI 1.50-1.60" in line for line in lines)
 
 
-def test_suspect_runs_that_say_the_same_are_one_line(
+def test_suspect_runs_with_the_same_doubt_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = study_at(tmp_path / "x")
@@ -129,7 +129,7 @@ def explained(*ranges: DecidedRange) -> Explained:
 
 
 def with_defaults(channels: int | None) -> Tuning:
-    """The tuning, with what NCCL's default takes at every size."""
+    """Return the tuning with the channels of NCCL's default at every size."""
     found = tuning()
     groups = [
         msgspec.structs.replace(
@@ -159,7 +159,7 @@ def test_explain_shows_the_sms_that_are_known(shown: Shown) -> None:
     ]
 
 
-def test_explain_says_unknown_where_nobody_counted_channels(shown: Shown) -> None:
+def test_explain_shows_unknown_sms_where_channels_were_not_counted(shown: Shown) -> None:
     asked = explained(
         DecidedRange(60_001, 1 << 20, "ring/simple"), DecidedRange(1 << 21, 1 << 30, "default")
     )

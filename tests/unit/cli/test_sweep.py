@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""`nccltune sweep`: progress and bad options."""
+
 import io
 from pathlib import Path
 
@@ -24,11 +26,11 @@ def plan() -> Plan:
     return found
 
 
-def test_seconds() -> None:
+def test_the_text_of_a_duration() -> None:
     assert [seconds_words(s) for s in (0.2, 38, 725, 3723)] == ["0:00", "0:38", "12:05", "1:02:03"]
 
 
-def test_a_point_in_words() -> None:
+def test_the_text_of_a_point() -> None:
     assert point_words(STATUS) == "allreduce 64 KiB  tree/simple 141 us (default 211)"
     failed = BenchPoint(bytes=64 * K, choice=choice("tree/ll"), error=PointError("timeout"))
     assert point_words(STATUS._replace(point=failed)) == "allreduce 64 KiB  tree/ll timeout"
@@ -111,19 +113,21 @@ def test_bad_options_are_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_no_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_as_study_folder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     assert run(["sweep", "-o", str(tmp_path / "file")]) == 2
     assert "is a file, not a study folder" in capsys.readouterr().err
 
 
-def test_without_a_gpu_the_way_out_is_a_recording(
+def test_without_a_gpu_the_hint_names_a_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nccltune.measure.bench.gpus.LIBRARY", "libnccltune-no-such-driver.so.1")
     monkeypatch.setattr("nccltune.measure.bench.process.bench_path", lambda: tmp_path / "bench")
     assert run(["sweep", "-o", str(tmp_path / "study")]) == 3
-    said = capsys.readouterr().err
-    assert "error: no GPU" in said
-    assert "hint:  try the whole loop on a recording: nccltune auto --replay" in said
+    err = capsys.readouterr().err
+    assert "error: no GPU" in err
+    assert "hint:  try the whole loop on a recording: nccltune auto --replay" in err
     assert not (tmp_path / "study").exists()

@@ -1,24 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune topo`: what it prints, where to, and its exit codes."""
+"""`nccltune topo`: output, files and exit codes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nccltune.cli import run
-from nccltune.cli.topo import SECTIONS
-from tests.unit.topology.samples import FOLDER
+from tests.unit.topology.samples import FOLDER, MATRIX
 from tests.unit.topology.skeletons import P4D, skeleton_xml
-
-MATRIX = (
-    "\tGPU0\tGPU1\tNIC0\tCPU Affinity\n"
-    "GPU0\t X \tPIX\tPIX\t0-7\nGPU1\tPIX\t X \tPIX\t0-7\nNIC0\tPIX\tPIX\t X \t\n"
-    "\nNIC Legend:\n\n  NIC0: mlx5_0\n"
-)
 
 
 def path(name: str) -> str:
@@ -32,30 +23,6 @@ def out_of(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> st
 
 def parsed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
     return json.loads(out_of(capsys, *words, "--json", code=code))
-
-
-def test_no_verb_is_imported_for_help() -> None:
-    code = (
-        "import sys; from nccltune.cli import run; run(['topo', '--help']);"
-        "print(sorted({'msgspec', 'rich', 'numpy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize("verb", SECTIONS["Verbs"])
-def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, verb, "--help")
-    assert out.startswith(f"Usage: nccltune topo {verb}")
-    assert "Examples:" in out
-    assert "--json" in out
-
-
-def test_a_verb_or_option_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["topo", "shwo"]) == 2
-    assert "did you mean 'show'?" in capsys.readouterr().err
-    assert run(["topo", "show", "--frobnicate"]) == 2
-    assert "nccltune topo show --help" in capsys.readouterr().err
 
 
 def test_show(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,21 +58,23 @@ def test_show_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(found["paths"]) == 16
 
 
-def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_writes_an_svg(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "topo.svg"
     out_of(capsys, "show", path("dgx"), "--svg", str(file))
     assert file.read_text().startswith("<svg ")
     assert run(["topo", "show", path("dgx"), "--svg", str(tmp_path / "no" / "x.svg")]) == 2
 
 
-def test_a_study_and_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_reads_a_folder_with_a_matrix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["topo", "show", str(tmp_path)]) == 2
     assert "NCCL_TOPO_DUMP_FILE=topo.xml" in capsys.readouterr().err
     (tmp_path / "topo.txt").write_text(MATRIX)
     assert out_of(capsys, "show", str(tmp_path)).startswith("2 GPUs · no NVLink · 1 NIC port")
 
 
-def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_without_a_file_reads_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert "CPU" in out_of(capsys, "show").splitlines()[0]
 
 
@@ -178,7 +147,7 @@ def test_convert_from_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["xml"].count("<pci ") == 4
 
 
-def test_convert_mends_a_dump_and_names_what_it_leaves_out(
+def test_convert_repairs_a_dump_and_names_omitted_devices(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = out_of(capsys, "convert", path("virtual-switches"), "--pcie", "5")
@@ -210,7 +179,7 @@ def test_a_file_that_leaves_nvlink_out_is_not_shown_as_without(
     assert "NVLink left to detection" in picture.read_text()
 
 
-def test_a_file_without_gpus_says_who_adds_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_gpus_lists_devices_and_switches(capsys: pytest.CaptureFixture[str]) -> None:
     out = out_of(capsys, "show", path("skeleton-no-class"))
     assert "the file names no GPU" in out
     assert "device 0000:4f:00.0" in out

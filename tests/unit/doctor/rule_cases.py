@@ -15,8 +15,11 @@ FOLDER = Path(__file__).parents[2] / "data" / "doctor"
 
 
 class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`says` stands in the evidence, `named` are its nodes, `missing` what would tell, and `fix` is
-    a line of the script."""
+    """A case and what the examination must contain.
+
+    `says` is a text in the evidence, `named` are its nodes, `missing` is a fact that would decide
+    the rule, and `fix` is a line of the script.
+    """
 
     verdict: RuleVerdict
     facts: dict[str, Any] | None = None
@@ -27,13 +30,13 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     fix: str | None = None
 
     def collected(self) -> dict[str, Facts]:
-        """The facts by node; one node is called `node`."""
+        """Return the facts by node; a single node is called `node`."""
         nodes = self.nodes if self.nodes is not None else {"node": self.facts or {}}
         return {name: facts_of(name, values) for name, values in nodes.items()}
 
 
 def facts_of(node: str, values: dict[str, Any]) -> Facts:
-    """Facts with those values, read nowhere."""
+    """Return facts with these values and a made-up source."""
     facts = Facts(node)
     for name, value in values.items():
         facts.add_named(name, value, "the case")
@@ -42,7 +45,7 @@ def facts_of(node: str, values: dict[str, Any]) -> Facts:
 
 @cache
 def cases() -> dict[str, list[Case]]:
-    """The cases of each rule, by its id."""
+    """Return the cases of each rule, by its id."""
     found: dict[str, list[Case]] = {}
     for path in sorted(FOLDER.glob("*.toml")):
         for rule, tables in tomllib.loads(path.read_text(encoding="utf-8")).items():

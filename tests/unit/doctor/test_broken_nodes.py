@@ -89,15 +89,20 @@ NAMES: dict[str, Callable[[str, str], str]] = {
     "upper case, no end": lambda node, item: f"{node}/{item.upper()}",
     "folders of racks": lambda node, item: f"rack{len(node) % 2}/{node}/{item}.log",
     "folders in a node's": lambda node, item: f"{node}/out/{item}.out",
-    "names that say nothing": lambda node, item: f"{node}/f{item[1:3]}",
+    "names without a kind": lambda node, item: f"{node}/f{item[1:3]}",
     "one folder": lambda node, item: f"{item}-{node}.txt",
     "one folder, node first": lambda node, item: f"{node}_{item}.txt",
 }
 
 
+def broken(changes: dict[str, str | None]) -> dict[str, str]:
+    """Return the files of a sound node with `changes`; None leaves a file out."""
+    return {item: text for item, text in (SOUND | changes).items() if text is not None}
+
+
 def write(root: Path, path: Callable[[str, str], str], nodes: dict[str, dict[str, str]]) -> None:
     for node, files in nodes.items():
-        # A node of which nothing was collected is there as an empty folder.
+        # A node without collected files is an empty folder.
         if not files and path(node, "x").startswith((f"{node}/", "rack")):
             (root / path(node, "x")).parent.mkdir(parents=True)
         for item, text in files.items():
@@ -107,7 +112,7 @@ def write(root: Path, path: Callable[[str, str], str], nodes: dict[str, dict[str
 
 
 def named(examined: Examination) -> set[str]:
-    """Nodes that an error or a warning names."""
+    """Return the nodes that an error or a warning names."""
     return {
         node
         for judged in examined.of(RuleVerdict.FINDING)
@@ -121,15 +126,12 @@ def named(examined: Examination) -> set[str]:
 def test_each_broken_node_is_named(layout: str, tmp_path: Path) -> None:
     nodes: dict[str, dict[str, str]] = {f"sound{n:03}": dict(SOUND) for n in range(40)}
     for number, changes in enumerate(BROKEN.values()):
-        files = {**SOUND, **changes}
-        nodes[f"broken{number:03}"] = {
-            item: text for item, text in files.items() if text is not None
-        }
+        nodes[f"broken{number:03}"] = broken(changes)
     write(tmp_path, NAMES[layout], nodes)
     examined = examine(read_nodes(tmp_path), rule_base(), "")
     wanted = {f"broken{number:03}" for number in range(len(BROKEN))}
     if layout.startswith("one folder"):
-        # A node without a file is not there at all.
+        # A node without a file does not appear.
         wanted.discard(f"broken{list(BROKEN).index('nothing'):03}")
     assert named(examined) == wanted
 
@@ -152,20 +154,17 @@ def test_all_outputs_in_one_file(path: str, tmp_path: Path) -> None:
     assert named(examined) == {f"broken{number:03}" for number in range(len(kinds))}
 
 
-def test_most_of_them_are_broken(tmp_path: Path) -> None:
-    """Where the broken ones are the most, they are named all the same."""
-    kinds = [kind for kind in BROKEN if kind in ("no GPU", "no driver", "lost", "off the bus")]
+def test_broken_nodes_are_named_where_they_are_the_majority(tmp_path: Path) -> None:
+    kinds = ["no GPU", "no driver", "lost", "off the bus"]
     nodes: dict[str, dict[str, str]] = {}
     for number in range(30):
-        changes = BROKEN[kinds[number % 4]] if number % 5 else {}
-        files = {**SOUND, **changes}
-        nodes[f"n{number:03}"] = {item: text for item, text in files.items() if text is not None}
+        nodes[f"n{number:03}"] = broken(BROKEN[kinds[number % 4]]) if number % 5 else dict(SOUND)
     write(tmp_path, NAMES["folders"], nodes)
     found = named(examine(read_nodes(tmp_path), rule_base(), ""))
     assert found >= {f"n{number:03}" for number in range(30) if number % 5}
 
 
-def test_nothing_found_says_what_was_not_used(tmp_path: Path) -> None:
+def test_unused_files_are_listed_where_nothing_is_found(tmp_path: Path) -> None:
     write(
         tmp_path,
         NAMES["folders"],

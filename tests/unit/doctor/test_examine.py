@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many nodes together: verdicts by node, sentences by what they say, names folded."""
+"""Examine many nodes: verdicts by node, evidence grouped by text, node names folded."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_nodes_with_the_same_finding_share_a_sentence() -> None:
     }
 
 
-def test_a_rule_about_all_nodes_has_nothing_to_say_of_one() -> None:
+def test_a_cluster_rule_is_not_applicable_to_one_node() -> None:
     found = examine({"a": facts_of("a", {"nccl.version": "2.28.9"})}, rule_base(), "a test")
     verdicts = {judged.rule: judged.verdict for judged in found.rules}
     assert verdicts["nccl-differs"] is RuleVerdict.NOT_APPLICABLE
@@ -58,14 +58,14 @@ def test_a_version_range_needs_the_version() -> None:
     assert verdict(None) is RuleVerdict.CANNOT_TELL
 
 
-def test_a_rule_that_does_not_fit_the_facts_says_so_and_hides_nothing_else() -> None:
+def test_a_rule_that_fails_on_the_facts_cannot_tell_and_names_the_error() -> None:
     base = own("len(gpus) < 8", "len(gpus) < 'x'")
     (judged,) = examine({"a": facts_of("a", {"gpus": []})}, base, "").rules
     assert judged.verdict is RuleVerdict.CANNOT_TELL
     assert judged.missing[0].startswith(f"({MISFIT}: '<' not supported")
 
 
-def test_numbers_beyond_all_measure_end_no_examination() -> None:
+def test_huge_numbers_do_not_stop_the_examination() -> None:
     huge = 2**63 - 1
     gpu = {"index": huge, "name": "H100", "h2d_gb_per_s": 1e308, "d2h_gb_per_s": 1e308}
     gpu |= {"pcie_gen": huge, "pcie_gen_max": -huge, "nvlinks": huge, "nvlinks_active": 0}
@@ -90,7 +90,7 @@ def test_names_are_folded(names: list[str], folded: str) -> None:
     assert node_names(names) == folded
 
 
-def test_words_for_nothing_found_and_nothing_known() -> None:
+def test_summaries_of_nothing_found_and_nothing_known() -> None:
     good = facts_of("a", {"gpus": [{"index": number, "name": "H100"} for number in range(8)]})
     assert verdict_words(examine({"a": good}, own(), "")) == "nothing found"
     assert verdict_words(examine({"a": facts_of("a", {})}, own(), "")) == "nothing could be checked"
@@ -99,11 +99,11 @@ def test_words_for_nothing_found_and_nothing_known() -> None:
     assert node_words(examine(two, own(), "")) == "2 nodes: 1 x (8 x H100) · 1 x (nothing known)"
 
 
-def test_what_would_tell_most_comes_first_and_a_log_counts_once() -> None:
+def test_missing_sources_are_sorted_by_rules_and_a_log_counts_once() -> None:
     found = examine({"a": facts_of("a", {})}, rule_base(), "")
-    told = what_would_tell(found)
-    assert len(told) == 3
-    assert [number for _, number in told] == sorted((n for _, n in told), reverse=True)
+    sources = what_would_tell(found)
+    assert len(sources) == 3
+    assert [number for _, number in sources] == sorted((n for _, n in sources), reverse=True)
     reads = [read for read, _ in what_would_tell(found, 40)]
     assert reads.count("NCCL_DEBUG=INFO log") == 1
     assert len(reads) == len(set(reads))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference page has every rule, function and fact as they are.
+"""The tables of the reference page match the rules, functions and facts of the code.
 
-`python -m tests.unit.doctor.test_reference` writes its tables anew.
+`python -m tests.unit.doctor.test_reference` rewrites them.
 """
 
 from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def filled(page: str) -> str:
-    """The page with its generated parts as they must be."""
+    """Return the page with its generated parts up to date."""
     for name, lines in TABLES.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
         head, found, rest = page.partition(begin)
@@ -83,7 +83,7 @@ def test_the_page_is_current() -> None:
 
 
 @pytest.mark.parametrize("name", ["since", "within", "tolerance", "by_hand", "scope", "code"])
-def test_the_page_says_what_a_field_of_a_rule_is(name: str) -> None:
+def test_the_page_names_the_field_of_a_rule(name: str) -> None:
     assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
 
 

@@ -85,7 +85,7 @@ def test_an_error_names_file_rule_and_field(old: str, new: str, message: str) ->
     assert str(raised.value).startswith("own.toml")
 
 
-def test_a_name_or_number_is_there_once() -> None:
+def test_a_rule_id_is_unique() -> None:
     rule = GOOD.partition("[[rule]]")[2]
     with pytest.raises(InputError, match="is that of a rule in own.toml"):
         read_rules({"own.toml": f"{GOOD}[[rule]]{rule}"})
@@ -98,6 +98,6 @@ def test_a_rule_is_found_by_its_name_and_its_number() -> None:
     assert "did you mean 'gdr-read'" in (raised.value.hint or "")
 
 
-def test_tables_are_at_hand() -> None:
+def test_a_rule_can_use_a_table() -> None:
     text = GOOD.replace("len(gpus) < 8", "cpu.vendor in table.bad")
     assert read_rules({"own.toml": text}).rules[0].needs == {"cpu.vendor", "gpus"}

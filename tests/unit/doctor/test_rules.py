@@ -17,7 +17,7 @@ CASES = [
 
 
 def only(rule_id: str) -> RuleBase:
-    """The rule base of one rule."""
+    """Return a rule base of one rule."""
     rule = rule_base().rule(rule_id)
     return RuleBase((Family(rule.family, "", (rule,)),))
 
@@ -54,7 +54,7 @@ def test_a_rule_has_cases_for_and_against_it(rule: str) -> None:
     assert RuleVerdict.OK in verdicts, f"{rule}: no case that it looks at and finds well"
 
 
-def test_a_case_is_of_a_rule() -> None:
+def test_cases_and_rules_have_the_same_ids() -> None:
     assert set(cases()) == {rule.id for rule in rule_base().rules}
 
 
@@ -64,7 +64,7 @@ def test_the_66_numbers_are_there() -> None:
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b"]])
-def test_without_facts_no_rule_says_that_all_is_well(names: list[str]) -> None:
+def test_without_facts_no_rule_is_ok(names: list[str]) -> None:
     found = examine({name: Facts(name) for name in names}, rule_base(), "nothing")
     for judged in found.rules:
         assert judged.verdict in (RuleVerdict.CANNOT_TELL, RuleVerdict.NOT_APPLICABLE), judged.rule

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is shown of an examination: terminal, page, script, platform. Evidence is foreign text."""
+"""Output of an examination: terminal, page, script, platform. Evidence is foreign text."""
 
 import json
 import re
@@ -17,6 +17,7 @@ from nccltune.cli.doctor_screen import explain, show
 from nccltune.doctor.examine import examine
 from nccltune.doctor.platform import fill_platform
 from nccltune.doctor.result import Examination, RuleVerdict
+from nccltune.doctor.rule import DoctorRule
 from nccltune.doctor.rulebase import RuleBase, rule_base
 from nccltune.doctor.script import fix_script
 from nccltune.doctor.summary import line_words
@@ -29,7 +30,7 @@ HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07[bold]\n$(touch /tmp/x)`id`'\";&
 
 
 def examined(*rules: str, nodes: int = 1) -> Examination:
-    """Findings of some rules on nodes that are alike."""
+    """Return an examination with findings of some rules on equal nodes."""
     values: dict[str, object] = {}
     for rule in rules:
         case = next(case for case in cases()[rule] if case.verdict is RuleVerdict.FINDING)
@@ -49,9 +50,15 @@ def hostile() -> Examination:
 
 
 def screen(found: Examination, *, everything: bool = False) -> str:
-    out = Console(file=StringIO(), width=200, highlight=False)
-    show(out, found, everything=everything)
-    return out.file.getvalue()  # type: ignore[attr-defined]
+    out = StringIO()
+    show(Console(file=out, width=200, highlight=False), found, everything=everything)
+    return out.getvalue()
+
+
+def explained(rule: DoctorRule) -> str:
+    out = StringIO()
+    explain(Console(file=out, width=200, highlight=False), rule)
+    return out.getvalue()
 
 
 def test_one_line_has_the_gravest_findings() -> None:
@@ -62,12 +69,12 @@ def test_one_line_has_the_gravest_findings() -> None:
     assert "ACS sends peer traffic through the CPU (bridge " in line
     assert second != third
     assert re.fullmatch(r"and \d more: nccltune doctor", rest)
-    # A setting says itself what it is.
+    # The setting in the evidence states the cause, so the title is left out.
     assert "overrides NCCL" not in line_words(examined("override-environment"))
     assert line_words(examined("gpu-copy-slow")).endswith("on PCIe generation 5)")
 
 
-def test_one_line_says_that_nothing_was_found_or_known() -> None:
+def test_one_line_reports_that_nothing_was_found_or_checked() -> None:
     well = examine({"a": facts_of("a", {"cpu.governors": ["performance"]})}, rule_base(), "")
     assert re.fullmatch(r"ok \d+ · nothing found · cannot tell \d+", line_words(well))
     nothing = examine({"a": facts_of("a", {})}, rule_base(), "")
@@ -105,10 +112,8 @@ def test_many_nodes_are_named_beside_their_evidence() -> None:
     assert "12 nodes: 12 x (1 x GPU)" in text
 
 
-def test_an_explained_rule_is_whole() -> None:
-    out = Console(file=StringIO(), width=200, highlight=False)
-    explain(out, rule_base().rule("gdr-read"))
-    text = out.file.getvalue()  # type: ignore[attr-defined]
+def test_an_explained_rule_shows_number_versions_check_source_and_facts() -> None:
+    text = explained(rule_base().rule("gdr-read"))
     for words in (
         "gdr-read, 18",
         "2.19.1 and newer",
@@ -121,12 +126,10 @@ def test_an_explained_rule_is_whole() -> None:
 
 def test_every_rule_can_be_explained() -> None:
     for rule in rule_base().rules:
-        out = Console(file=StringIO(), width=100)
-        explain(out, rule)
-        assert rule.text.title.split()[0] in out.file.getvalue()  # type: ignore[attr-defined]
+        assert rule.text.title in explained(rule), rule.id
 
 
-def test_foreign_text_is_no_markup_on_the_screen_and_no_markup_in_the_page() -> None:
+def test_foreign_text_is_escaped_on_the_screen_and_in_the_page() -> None:
     found = hostile()
     assert "[bold]" in screen(found, everything=True)
     assert "\x1b" not in screen(found, everything=True)
@@ -135,7 +138,7 @@ def test_foreign_text_is_no_markup_on_the_screen_and_no_markup_in_the_page() -> 
     assert "&lt;script&gt;alert" in page
 
 
-def test_the_page_holds_every_finding_and_asks_for_nothing() -> None:
+def test_the_page_holds_every_finding_and_loads_nothing() -> None:
     page = render(examined("acs", "gdr-read", nodes=3))
     assert 'id="rule-acs"' in page
     assert 'id="rule-gdr-read"' in page
@@ -145,7 +148,7 @@ def test_the_page_holds_every_finding_and_asks_for_nothing() -> None:
     assert " src=" not in page
 
 
-def test_the_page_of_a_sound_node_says_so() -> None:
+def test_the_page_of_a_sound_node_reports_nothing_found() -> None:
     values = {"kernel.numa_balancing": 0, "cpu.numa_nodes": 2}
     page = render(examine({"a": facts_of("a", values)}, rule_base(), "a test"))
     assert "<h1>Nothing found.</h1>" in page
@@ -178,7 +181,7 @@ def shell_check(script: str) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_the_script_has_lines_for_what_a_script_can_mend_and_comments_for_the_rest() -> None:
+def test_the_script_has_commands_for_automatic_fixes_and_comments_for_manual_ones() -> None:
     script = fix_script(examined("acs", "override-environment", "memlock"))
     shell_check(script)
     commands = [line for line in script.splitlines() if line and not line.startswith("#")]
@@ -208,14 +211,14 @@ def test_foreign_text_in_the_script_is_quoted_and_ends_no_comment() -> None:
     assert ran.stdout == f"3s/^/# /|/etc/{HOSTILE}|"
 
 
-def test_a_script_for_nothing_says_so() -> None:
+def test_a_script_without_fixes_reports_nothing_to_change() -> None:
     script = fix_script(examine({"a": facts_of("a", {})}, rule_base(), "a test"))
     shell_check(script)
     assert "nothing to change" in script
 
 
 @pytest.mark.parametrize("rule", [rule.id for rule in rule_base().rules if rule.text.fix])
-def test_every_fix_is_shell(rule: str) -> None:
+def test_every_fix_script_is_valid_shell(rule: str) -> None:
     if rule_base().rule(rule).text.scope != "node":
         case = next(case for case in cases()[rule] if case.verdict is RuleVerdict.FINDING)
         found = examine(case.collected(), rule_base(), "a test")
@@ -224,7 +227,7 @@ def test_every_fix_is_shell(rule: str) -> None:
     shell_check(fix_script(found))
 
 
-def test_a_platform_is_filled_and_what_it_knows_stays() -> None:
+def test_missing_fields_of_a_platform_are_filled_from_facts() -> None:
     values = {
         "gpus": [{"name": "NVIDIA H200"}] * 4,
         "gpu.paths": [{"a": 0, "b": 1, "kind": "NVL"}],
@@ -248,7 +251,7 @@ def test_a_platform_is_filled_and_what_it_knows_stays() -> None:
     assert (many.nodes, many.nccl_version) == (3, "2.28.9")
 
 
-def test_an_examination_is_json_and_comes_back() -> None:
+def test_an_examination_survives_json() -> None:
     found = examined("acs", "gdr-read", nodes=2)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Examination) == found
 

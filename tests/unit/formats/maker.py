@@ -5,6 +5,7 @@ Numbers agree with each other as nccl-tests' do, so that every check of the read
 test breaks one on purpose.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -56,7 +57,7 @@ def bandwidths(
 
 
 def fitted(value: float, width: int) -> str:
-    """As nccl-tests prints numbers since 2.17.3: fewer digits where the width asks for it."""
+    """Return a number as nccl-tests prints it since 2.17.3: fewer digits in a small width."""
     for digits in (2, 1, 0):
         text = f"{value:{width}.{digits}f}"
         if len(text) <= width:
@@ -82,7 +83,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Made:
-    """What to print. `era` is "old" (2.0 to 2.11), "2.13" or "2.17" (2.17.4 and later)."""
+    """A run to print. `era` is "old" (2.0 to 2.11), "2.13" or "2.17" (2.17.4 and later)."""
 
     points: tuple[Point, ...]
     collective: Collective = Collective.ALLREDUCE
@@ -162,7 +163,7 @@ class Made:
 
     @property
     def group(self) -> list[tuple[str, str, int]]:
-        """Label, unit and width of the columns of one placement."""
+        """Return label, unit and width of the columns of one placement."""
         wrong = ("error", "", 5) if self.era == "old" else ("#wrong", "", 6)
         columns = [
             ("cputime" if self.cpu_time else "time", "(us)", 7),
@@ -177,7 +178,7 @@ class Made:
         return columns
 
     def columns(self) -> list[str]:
-        """The three header lines."""
+        """Return the three header lines."""
 
         def width(name: str) -> int:
             return self.type_width if name == "type" else WIDTH[name]
@@ -196,7 +197,7 @@ class Made:
         return [groups, names, unit]
 
     def cells(self, point: Point) -> tuple[str, list[str]]:
-        """The part of a row before the times, and one part a placement."""
+        """Return the part of a row before the times, and one part per placement."""
         count = point.size // self.itemsize
         if self.collective in PER_RANK:
             count //= self.ranks
@@ -263,8 +264,13 @@ class Made:
         return "\n".join(self.lines()) + "\n"
 
 
+def without_devices(output: str) -> str:
+    """Return an output without the lines of its device list."""
+    return re.sub(r"^# +Rank .*\n", "", output, flags=re.MULTILINE)
+
+
 def points(*sizes: int, start: float = 20.0) -> tuple[Point, ...]:
-    """Rows with plausible times."""
+    """Return rows with plausible times."""
     return tuple(
         Point(size, round(start + size / 1e5, 2), round(start * 1.1 + size / 1.1e5, 2))
         for size in sizes

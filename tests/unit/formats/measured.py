@@ -15,7 +15,7 @@ from tests.unit.formats.maker import Made, Point
 
 
 def measured(seed: int, *, rows: int = 12, cycles: int = 1, **changes: object) -> Made:
-    """A run of its own: noisy times, other process ids."""
+    """Return a separate run: noisy times, its own process ids."""
     noise = random.Random(seed)
     points = tuple(
         Point(
@@ -30,13 +30,13 @@ def measured(seed: int, *, rows: int = 12, cycles: int = 1, **changes: object) -
 
 
 def log_lines(made: Made, *messages: str, stamp: str = "") -> str:
-    """Lines of NCCL's log of a run."""
+    """Return lines of NCCL's log of a run."""
     host = f"{stamp}{made.hosts[0]}:{made.pid}:{made.pid + 1} [0] NCCL INFO "
     return "".join(f"{host}{message}\n" for message in messages)
 
 
 def with_log(made: Made, *messages: str) -> str:
-    """The output of a run whose log tells of its start, and `messages`."""
+    """Return the output of a run with a log of its start and of `messages`."""
     nodes = len(set(made.hosts))
     start = f"ncclCommInitRank comm 0x1 rank 0 nRanks {made.ranks} nNodes {nodes} localRanks 1"
     lines = made.lines()
@@ -64,7 +64,7 @@ def take(study: Path, *inputs: Path, **options: object) -> Imported:
 
 
 def processes(study: Path) -> dict[str, list[Sample]]:
-    """The samples of a study by process, in the order in which processes appear."""
+    """Return the samples of a study by process, in the order of the file."""
     found: dict[str, list[Sample]] = defaultdict(list)
     for sample in Study(study).samples():
         assert sample.source.process is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short ways to run a reader on text."""
+"""Run a reader on text or files."""
 
 import io
 from pathlib import Path
@@ -77,7 +77,7 @@ def csv_file(data: str | bytes, name: str = "raw.csv", **options: object) -> Rea
 
 
 def files(*paths: Path, **options: object) -> list[Read]:
-    """Through the front door: detection, hash, reader."""
+    """Read files as the import does: detection, hash, reader."""
     wanted = ReadOptions(study="made", **options)  # type: ignore[arg-type]
     result = []
     for reading in read_inputs(find_inputs(paths), wanted):

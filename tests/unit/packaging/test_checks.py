@@ -3,12 +3,15 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
 CHECKS = ROOT / "packaging" / "checks"
+SAMPLES = tomllib.loads(Path(__file__).with_name("word_samples.toml").read_text())["sample"]
 
 
 @pytest.fixture(autouse=True)
@@ -16,12 +19,12 @@ def _modules_of_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(CHECKS))
 
 
-def complaints(tmp_path: Path, name: str, text: str) -> list[str]:
+def complaints(tmp_path: Path, sample: dict[str, Any]) -> list[tuple[int, str]]:
     from word_check import find_words, read_words
 
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    return [f"{line} {complaint}" for line, complaint in find_words(path, read_words())]
+    path = tmp_path / sample["file"]
+    path.write_text(sample["text"], encoding="utf-8")
+    return list(find_words(path, read_words()))
 
 
 def bare_names(tmp_path: Path, name: str, text: str = "") -> list[int]:
@@ -33,72 +36,16 @@ def bare_names(tmp_path: Path, name: str, text: str = "") -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "sentence",
-    [
-        "The log says which choice ran.",
-        "What it could not tell stands in the last line.",
-        "Whoever comes first posts the message.",
-        "a proposed setting against how it is, in turn",
-        "The default is left as NCCL has it.",
-        "Runs with it and without it,\nin\nturn.",
-        "This mends the file.",
-        "It has nothing to do with noise.",
-        "A program is started as it is.",
-    ],
+    "sample", SAMPLES, ids=lambda sample: f"{sample['file']}-{sample['text'].split()[0]}"
 )
-def test_a_phrase_of_the_list_is_found_in_a_document(tmp_path: Path, sentence: str) -> None:
-    assert complaints(tmp_path, "page.md", f"# Title\n\n{sentence}\n")
+def test_phrases_are_found_at_their_lines(tmp_path: Path, sample: dict[str, Any]) -> None:
+    assert [line for line, _ in complaints(tmp_path, sample)] == sample["lines"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The essay is long and the teller counts.",
-        "The verdict is *cannot tell*.",
-        "`nccltune say` prints it.",
-        "```\nit says so\n```",
-        "    $ echo told\n",
-        "NCCL's default as it is documented.",
-    ],
-)
-def test_what_is_meant_is_not_found(tmp_path: Path, text: str) -> None:
-    assert complaints(tmp_path, "page.md", f"{text}\n") == []
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ('"""Tell what ran."""\n', 1),
-        ("x = 1  # as the log\n# says\n", 2),
-        ('def f() -> str:\n    return f"the log says {f}"\n', 2),
-        ('"""One.\n\nIt told\nso.\n"""\n', 3),
-    ],
-)
-def test_a_phrase_in_python_is_found_at_its_line(tmp_path: Path, text: str, line: int) -> None:
-    (found,) = complaints(tmp_path, "module.py", text)
-    assert found.startswith(f"{line} ")
-
-
-def test_an_identifier_or_a_key_is_no_phrase(tmp_path: Path) -> None:
-    assert complaints(tmp_path, "module.py", 'said = {"told": 1}\nsay(said["told"])\n') == []
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("int f();\n// What the peer\n// said.\n", 3),
-        ('void f() { Log("the peer says no"); }\n', 1),
-        ("/* It tells. */\n", 1),
-    ],
-)
-def test_a_phrase_in_cpp_is_found(tmp_path: Path, text: str, line: int) -> None:
-    (found,) = complaints(tmp_path, "part.cc", text)
-    assert found.startswith(f"{line} ")
-
-
-def test_a_complaint_names_the_replacement(tmp_path: Path) -> None:
-    (found,) = complaints(tmp_path, "page.md", "measured in turn\n")
-    assert "'in turn': write in alternating runs" in found
+def test_a_complaint_names_the_phrase_and_its_replacement(tmp_path: Path) -> None:
+    phrase = SAMPLES[0]["text"].split()[2]
+    ((_, complaint),) = complaints(tmp_path, SAMPLES[0])
+    assert complaint.startswith(f"{phrase!r}: write report, state, ")
 
 
 def test_bare_names_are_found(tmp_path: Path) -> None:

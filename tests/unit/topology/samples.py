@@ -10,6 +10,13 @@ FOLDER = Path(__file__).parents[2] / "data" / "topologies"
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 """Files of others and of real runs, where they lie beside the repository; not part of it."""
 
+MATRIX = (
+    "\tGPU0\tGPU1\tNIC0\tCPU Affinity\n"
+    "GPU0\t X \tPIX\tPIX\t0-7\nGPU1\tPIX\t X \tPIX\t0-7\nNIC0\tPIX\tPIX\t X \t\n"
+    "\nNIC Legend:\n\n  NIC0: mlx5_0\n"
+)
+"""Output of `nvidia-smi topo -m`: two GPUs and a NIC on one switch."""
+
 
 def sample(name: str) -> Topology:
     """The topology in `tests/data/topologies/NAME.xml`."""

@@ -93,7 +93,7 @@ class NcclLog:
                 self.network = message.name
 
     @property
-    def says_choices(self) -> bool:
+    def has_choices(self) -> bool:
         """Return whether the log has any choice line."""
         return bool(self._by_total or self._by_task)
 
@@ -151,7 +151,7 @@ class NcclLog:
         That is so if the log has the lines of NCCL's start, or the whole environment is known.
         """
         known = self.whole_environment or bool(self.settings)
-        return known or self.ranks is not None or self.says_choices
+        return known or self.ranks is not None or self.has_choices
 
     @property
     def functions(self) -> set[Collective]:
@@ -191,7 +191,7 @@ class NcclLog:
 
         None if the log does not show it, or names several choices for it.
         """
-        if not self.says_choices:
+        if not self.has_choices:
             return None
         name = collective.value
         found = self._by_total.get((name, size)) or self._by_total.get((None, size))

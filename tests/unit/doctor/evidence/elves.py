@@ -7,7 +7,7 @@ import struct
 def elf(
     names: list[str], *, is_64: bool = True, order: str = "<", undefined: list[str] | None = None
 ) -> bytes:
-    """A shared object that exports `names` and wants `undefined`."""
+    """Return a shared object that exports `names` and needs `undefined`."""
     strings = b"\0"
     form = "IBBHQQ" if is_64 else "IIIBBH"
     table = bytes(struct.calcsize(order + form))

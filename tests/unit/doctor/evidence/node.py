@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A made-up node: files below a root as the kernel has them, and tools that print."""
+"""A made-up node: the kernel's files below a root, and the output of tools."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ DEVICES = {
 
 
 def folder_facts(path: Path) -> Iterator[Facts]:
-    """The facts of the nodes of a folder, one after the other."""
+    """Return the facts of each node of a folder."""
     return (facts_of(evidence) for evidence in read_folder(path))
 
 
@@ -41,14 +41,14 @@ def put(root: Path, path: str, text: str | bytes) -> None:
 
 
 def link(root: Path, path: str, target: str) -> None:
-    """Make a link below the root."""
+    """Make a symbolic link below the root."""
     file = root / path.lstrip("/")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.symlink_to(target)
 
 
 def make_node(root: Path) -> None:
-    """A node with two GPUs, a ConnectX NIC beside one of them, and left-over settings."""
+    """Make a node with two GPUs, a ConnectX NIC beside one of them, and left-over settings."""
     for place, (above, kind, vendor, device, numa, speed, width) in DEVICES.items():
         folder = f"/sys/devices/{above}{place}"
         for name, value in (
@@ -173,7 +173,7 @@ _OUTPUTS = {
 
 
 def run_made(commands: list[ToolCommand]) -> Mapping[str, Output]:
-    """Tools that print what a node of this kind has; others are not installed."""
+    """Return the output of tools on this node; other tools are not installed."""
     found = {}
     for command in commands:
         text = _OUTPUTS.get(command.name)

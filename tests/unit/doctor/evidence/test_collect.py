@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node from its files and tools to facts; the same through a folder."""
+"""Facts from the files and tools of a node, live and through a folder."""
 
 import os
 import re
@@ -32,19 +32,12 @@ from tests.unit.doctor.evidence.node import (
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("node")
-    make_node(path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def facts(root: Path) -> Facts:
     return facts_of(gather(root, environment=ENVIRONMENT, runner=run_made, thorough=True))
 
 
 def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
-    """The only record of a fact that has these values."""
+    """Return the only record of a fact with these values."""
     found = [one for one in facts.named(fact) if all(one.get(k) == v for k, v in wanted.items())]
     assert len(found) == 1, (fact, wanted, facts.named(fact))
     return dict(found[0])
@@ -117,12 +110,13 @@ def test_records(facts: Facts) -> None:
     bridge = of(facts, "pci.bridges", bus_id="0000:00:01.0")
     assert (bridge["acs_source_validation"], bridge["acs_request_redirect"]) == (True, True)
     assert of(facts, "pci.bridges", bus_id="0000:01:00.0")["acs_request_redirect"] is False
-    # What lspci did not print is not known.
+    # Fields that lspci did not print are unknown.
     assert "acs_control" not in of(facts, "pci.bridges", bus_id="0000:02:00.0")
     gpu = of(facts, "gpus", index=0)
     assert (gpu["numa"], gpu["cpus"], gpu["sm"]) == (0, [0, 1, 2, 3], 90)
     assert (gpu["nvlinks_active"], gpu["nvlinks"]) == (2, 2)
-    assert of(facts, "gpus", index=1)["nvlinks_active"] == 1
+    far = of(facts, "gpus", index=1)
+    assert (far["bus_id"], far["nvlinks_active"]) == (FAR, 1)
     assert of(facts, "gpu.p2p", a=1, b=0, kind="nvlink")["status"] == "CNS"
     assert of(facts, "gpu.nic_paths", gpu=0) == {"gpu": 0, "nic": "mlx5_0", "kind": "PIX"}
     assert of(facts, "gpu.nic_paths", gpu=1)["kind"] == "SYS"
@@ -168,14 +162,14 @@ def test_settings_and_plugins(facts: Facts) -> None:
     }
 
 
-def test_what_was_not_read_is_told(facts: Facts) -> None:
+def test_unread_sources_are_listed(facts: Facts) -> None:
     assert "nvidia-imex-ctl: is not installed" in facts.unread
     assert any("without root rights" in line for line in facts.unread)
     assert "log.net" not in facts
     assert "gpu.paths" not in facts
 
 
-def test_a_folder_tells_the_same(root: Path, facts: Facts, tmp_path: Path) -> None:
+def test_written_evidence_gives_the_same_facts(root: Path, facts: Facts, tmp_path: Path) -> None:
     evidence = gather(root, environment=ENVIRONMENT, runner=run_made, thorough=True)
     target = write_evidence(evidence, tmp_path)
     assert target == tmp_path / "node7"
@@ -184,19 +178,19 @@ def test_a_folder_tells_the_same(root: Path, facts: Facts, tmp_path: Path) -> No
         name: fact.value if name != "node.collected" else True for name, fact in facts.items()
     }
     names = ("lspci -D -nn -vvv: ", "node7/lspci.txt: ")
-    said, other_said = (
-        {line.removeprefix(name) for line in told}
-        for told, name in zip((facts.unread, other.unread), names, strict=True)
+    unread, other_unread = (
+        {line.removeprefix(name) for line in listed}
+        for listed, name in zip((facts.unread, other.unread), names, strict=True)
     )
-    assert said == other_said
+    assert unread == other_unread
     assert other["limits.open_files"].source == "node7/limits.txt:3"
     text = "".join(path.read_text() for path in target.iterdir())
     for secret in ("secret", "abc", "--key", "1111-2222", "API_TOKEN"):
         assert secret not in text
 
 
-def test_all_that_a_node_tells_is_in_the_catalogue(facts: Facts) -> None:
-    # `Facts.add` refuses other names and types; this says what a node can never tell by itself.
+def test_a_node_supplies_every_fact_but_these(facts: Facts) -> None:
+    # `Facts.add` refuses other names and types. These facts no node can supply by itself.
     never = {
         name
         for name in catalogue()
@@ -216,7 +210,7 @@ def test_all_that_a_node_tells_is_in_the_catalogue(facts: Facts) -> None:
     }
 
 
-def test_more_files(root: Path, tmp_path: Path) -> None:
+def test_files_given_beside_the_node_add_facts(root: Path, tmp_path: Path) -> None:
     put(tmp_path, "nccl.log", texts.LOG)
     put(tmp_path, "job.sbatch", texts.JOB)
     put(tmp_path, "metadata/cloud-metadata.json", '{"compute": {"vmSize": "Standard_ND96"}}')
@@ -239,7 +233,7 @@ def test_more_files(root: Path, tmp_path: Path) -> None:
         "gdr": True,
         "count": 2,
     }
-    # A log's version is that of jobs, before that of a library.
+    # The version in a log takes precedence over that of a library.
     assert found.named("nccl.version") == "2.27.5"
     assert found.named("cloud.machine_type") == "Standard_ND96"
     assert of(found, "gpus", index=1)["h2d_gb_per_s"] == 12.4
@@ -283,7 +277,7 @@ def test_nvidia_smi_in_xml_and_topo(root: Path, tmp_path: Path) -> None:
     assert "node.host" not in found
 
 
-def test_the_script_is_for_any_shell(tmp_path: Path) -> None:
+def test_the_script_collects_the_same_facts_in_sh(tmp_path: Path) -> None:
     script = tmp_path / "collect.sh"
     script.write_text(collect_script())
     assert re.search(r"@[A-Z_]+@", script.read_text()) is None
@@ -360,7 +354,3 @@ def test_containers(cgroup: str, mounts: str, container: bool, tmp_path: Path) -
     raw = gather(tmp_path, environment={}).get("mounts")
     assert raw is not None
     assert b"lowerdir" not in raw.data
-
-
-def test_gpus_by_their_place(facts: Facts) -> None:
-    assert of(facts, "gpus", index=1)["bus_id"] == FAR

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever stands in a node's items, facts are of their types, and nothing ends the whole."""
+"""Any content of a node's items gives facts of the declared types, and no exception."""
 
 from pathlib import Path
 
@@ -11,21 +11,27 @@ from nccltune.doctor.evidence.collect import facts_of
 from nccltune.doctor.evidence.gather import gather
 from nccltune.doctor.evidence.kinds import INDEX, KNOWN
 from nccltune.doctor.evidence.raw import NodeEvidence, Raw
-from nccltune.doctor.facts import catalogue
+from nccltune.doctor.facts import Facts, catalogue
 from tests.unit.doctor.evidence import texts
-from tests.unit.doctor.evidence.node import ENVIRONMENT, make_node, run_made
+from tests.unit.doctor.evidence.node import ENVIRONMENT, run_made
 
 TEXTS = [value for name, value in vars(texts).items() if name.isupper()]
 TEXTS += ["{}", "[]", '{"instance": {"attributes": 3, "machineType": 4}}', '{"compute": {}}']
 ITEMS = sorted({*KNOWN, "log", "test", "job"} - {INDEX})
+DEPENDENT = {"addresses", "ethtool", "iommu", "logind", "pci-config"}
+"""Items that give facts only together with others."""
 
 
 @pytest.fixture(scope="module")
-def items(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    root = tmp_path_factory.mktemp("node")
-    make_node(root)
+def items(root: Path) -> dict[str, bytes]:
     evidence = gather(root, environment=ENVIRONMENT, runner=run_made)
     return {name: evidence.all(name)[0].data for name in evidence.names}
+
+
+def facts_of_one(name: str, data: bytes) -> Facts:
+    evidence = NodeEvidence("node", live=False)
+    evidence.put(Raw(name, f"{name}.txt", data))
+    return facts_of(evidence)
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -45,22 +51,23 @@ def test_damaged_items(items: dict[str, bytes], data: st.DataObject) -> None:
         evidence.put(Raw(name, f"node/{name}.txt", text.encode()))
     facts = facts_of(evidence)
     assert set(facts) <= set(catalogue())
-    for said in facts.unread:
-        name = said.partition(":")[0].removeprefix("node/").removesuffix(".txt")
-        assert name in {*items, *changed}, said
+    for line in facts.unread:
+        name = line.partition(":")[0].removeprefix("node/").removesuffix(".txt")
+        assert name in {*items, *changed}, line
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_each_item_alone(name: str, items: dict[str, bytes]) -> None:
-    """An item tells what it tells without the others, and without a value less."""
-    for data in (items.get(name, b""), b""):
-        evidence = NodeEvidence("node", live=False)
-        evidence.put(Raw(name, f"{name}.txt", data))
-        facts = facts_of(evidence)
-        assert all(fact.source for fact in facts.values())
+def test_an_item_alone_or_empty_gives_facts_with_a_source(
+    name: str, items: dict[str, bytes]
+) -> None:
+    facts = facts_of_one(name, items.get(name, b""))
+    assert bool(facts) is (name not in DEPENDENT) or name not in items
+    for found in (facts, facts_of_one(name, b"")):
+        assert set(found) <= set(catalogue())
+        assert all(fact.source for fact in found.values())
 
 
-def test_nothing_at_all(tmp_path: Path) -> None:
+def test_a_node_without_items_has_no_facts(tmp_path: Path) -> None:
     assert dict(facts_of(NodeEvidence("node", live=False))) == {}
     empty = gather(tmp_path, environment={}, runner=None)
     facts = facts_of(empty)

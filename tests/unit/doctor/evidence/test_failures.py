@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log, a tool or the kernel states as failed becomes a record, with its line."""
+"""Failures in logs, tools and the kernel log become records with their line."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import folder_facts, put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
-from tests.unit.formats.nccl_tests.test_json_results import made
+from tests.unit.formats.json_maker import made
 
 LINES = [
     ("no_gpu", "No devices were found"),
@@ -56,7 +56,7 @@ def test_a_line_that_states_a_failure(kind: str, line: str) -> None:
     assert [(one.kind, one.text, one.line) for one in parse_failures(text)] == [(kind, line, 3)]
 
 
-def test_lines_that_state_none() -> None:
+def test_lines_that_state_no_failure() -> None:
     fine = (
         "# Out of bounds values : 0 OK\n"
         "h1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file\n"
@@ -73,7 +73,7 @@ def test_lines_alike_but_for_numbers_are_one() -> None:
     assert (one.line, one.times) == (1, 64)
 
 
-def test_hostile_texts_end_soon() -> None:
+def test_hostile_texts_take_bounded_time() -> None:
     assert parse_failures("No devices were found" * 20_000)[0].kind == "no_gpu"
     assert len(parse_failures("\n".join(f"srun: error: {'x' * n}" for n in range(3000)))) == 400
 
@@ -85,7 +85,7 @@ def test_hostile_texts_end_soon() -> None:
         ("10.49      0    100.0   10.49   10.49      0", "10.49     96  100.0  10.49  10.49  N/A"),
     ],
 )
-def test_wrong_elements(old: str, new: str, tmp_path: Path) -> None:
+def test_wrong_elements_in_a_table(old: str, new: str, tmp_path: Path) -> None:
     text = TEST.replace(old, new, 1).replace(": 0 OK", ": 4 FAILED")
     (row,) = wrong_rows(text)
     assert (row.text[:13], row.line) == ("1048576 bytes", 10)
@@ -163,7 +163,7 @@ def test_the_table_of_nvidia_smi() -> None:
     assert (second.persistence, second.ecc_uncorrected) == (False, 7)
 
 
-def test_columns_in_any_order() -> None:
+def test_gpu_query_columns_in_any_order() -> None:
     head = "name, pcie.link.width.current, driver_version\n"
     text = f"{head}NVIDIA L40S, 8, 550.1\nNVIDIA L40S, 16, 550.1\n"
     gpus = parse_gpu_query(text).gpus

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people put beside a node's files: topology, graphs, tests, diagnostics, cloud answers."""
+"""Files that users add to a node: topology, graphs, tests, diagnostics, cloud documents."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from nccltune.doctor.evidence.collect import collect
 from nccltune.doctor.facts import Facts
 from tests.unit.doctor.evidence import texts
-from tests.unit.doctor.evidence.node import GPU, NIC, folder_facts, make_node, put, run_made
+from tests.unit.doctor.evidence.node import GPU, NIC, folder_facts, put, run_made
 
 TOPOLOGY = f"""\
 <system version="1">
@@ -66,15 +66,8 @@ TEST = """\
 """  # noqa: E501
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("node")
-    make_node(path)
-    return path
-
-
 def with_files(root: Path, folder: Path, **files: str) -> Facts:
-    """The facts of the made node with more files beside it; `__` in a name is its dot."""
+    """Return the facts of the made-up node and of more files; `__` in a name stands for its dot."""
     paths = []
     for name, text in files.items():
         put(folder, name.replace("__", "."), text)
@@ -106,7 +99,7 @@ def test_topology_and_graphs(root: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_what_nccl_is_given(root: Path, tmp_path: Path) -> None:
+def test_given_topology_and_graph_are_compared_with_the_machine(root: Path, tmp_path: Path) -> None:
     files = {"given-topology__xml": TOPOLOGY, "given-graph__xml": GRAPH}
     facts = with_files(root, tmp_path, **files)
     assert facts.named("topo.given") is True
@@ -119,12 +112,12 @@ def test_what_nccl_is_given(root: Path, tmp_path: Path) -> None:
     assert "topo.devices" not in broken
 
 
-def test_settings_name_a_file(root: Path) -> None:
+def test_a_setting_that_names_a_topology_counts_as_given(root: Path) -> None:
     facts = collect(root, environment={"NCCL_TOPO_FILE": "/x/topo.xml"}, runner=run_made)
     assert (facts.named("topo.given"), facts["topo.given"].source) == (True, "NCCL_TOPO_FILE")
 
 
-def test_tests(root: Path, tmp_path: Path) -> None:
+def test_a_table_of_nccl_tests_is_one_record(root: Path, tmp_path: Path) -> None:
     (record,) = with_files(root, tmp_path, all_reduce__out=TEST).named("tests")
     assert record == {
         "file": f"{tmp_path}/all_reduce.out",
@@ -149,7 +142,7 @@ def test_a_test_with_its_log(root: Path, tmp_path: Path) -> None:
     assert (record["nics"], record["algorithm"]) == (2, "ring")
     assert facts.named("log.net") == "IB"
     assert facts.named("ras.checks")[0]["name"] == "ECC"
-    # The same where the log comes first, as it does when it is not buffered.
+    # An unbuffered log precedes the table.
     facts = with_files(root, tmp_path, all_reduce_2__out=texts.LOG * 20 + TEST)
     assert (facts.named("tests")[0]["sizes"], facts.named("log.ranks")) == (2, 16)
 
@@ -211,7 +204,9 @@ CLOUDS: list[tuple[str, Any, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("item", "document", "wanted"), CLOUDS)
-def test_clouds(item: str, document: object, wanted: dict[str, object], tmp_path: Path) -> None:
+def test_facts_of_cloud_documents(
+    item: str, document: object, wanted: dict[str, object], tmp_path: Path
+) -> None:
     put(tmp_path, f"n/{item}.json", json.dumps(document))
     (facts,) = folder_facts(tmp_path)
     found = {name: fact.value for name, fact in facts.items() if name.startswith("cloud.")}
@@ -231,7 +226,9 @@ def test_clouds(item: str, document: object, wanted: dict[str, object], tmp_path
         ("Supermicro", "SYS-821GE", "", "none"),
     ],
 )
-def test_providers(vendor: str, product: str, tag: str, provider: str, tmp_path: Path) -> None:
+def test_cloud_providers_by_dmi(
+    vendor: str, product: str, tag: str, provider: str, tmp_path: Path
+) -> None:
     dmi = "/sys/class/dmi/id/"
     text = f"{dmi}sys_vendor:{vendor}\n{dmi}product_name:{product}\n{dmi}chassis_asset_tag:{tag}\n"
     put(tmp_path, "n/system.txt", text)

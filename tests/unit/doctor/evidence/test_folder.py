@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of collected files: what is known, what is hostile, what is alike."""
+"""Folders of collected files: layouts, hostile files, equal files."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import pytest
 from nccltune.doctor.evidence.collect import facts_of
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.folder import read_folder
-from nccltune.doctor.evidence.kinds import ALIASES, KNOWN, kinds_of
+from nccltune.doctor.evidence.kinds import ALIASES, KNOWN
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.raw import Cache
 from nccltune.doctor.facts import Facts
@@ -22,39 +22,6 @@ from tests.unit.doctor.evidence.node import folder_facts, put
 def only(path: Path) -> Facts:
     (found,) = folder_facts(path)
     return found
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "item"),
-    [
-        ("lspci.txt", "", "lspci"),
-        ("LSPCI-vvv.log", "", "lspci"),
-        ("nvidia-smi_topo_-m.txt", texts.TOPO, "topo"),
-        ("nvidia-smi-topo-m", "", "topo"),
-        ("ib_write_bw.txt", "", "perftest"),
-        ("counters.2.txt", "", "counters"),
-        ("show_gids.txt", "", "show_gids"),
-        ("run.sbatch", "", "job"),
-        ("nccl.conf", "NCCL_ALGO=Ring", "etc-nccl-conf"),
-        ("user-nccl.conf", "", "user-nccl-conf"),
-        ("nccl.txt", texts.LOG, "log"),
-        ("topology.yaml", "kind: Pod", "job"),
-        ("rank0.out", texts.LOG, "log"),
-        ("x.txt", texts.LSPCI, "lspci"),
-        ("x.txt", texts.SMI_XML, "nvidia-smi-q"),
-        ("x.txt", texts.SMI_TEXT, "nvidia-smi-q"),
-        ("x.txt", texts.IBSTAT, "ibstat"),
-        ("x.txt", texts.DEVINFO, "ibv_devinfo"),
-        ("x.xml", '<system version="1">', "topology"),
-        ("x.xml", '<!-- made -->\n<graphs version="1">', "graph"),
-        # Comments can be parted in more ways than there is time for.
-        ("x.xml", "<!-- -->" * 500 + "<other>", ""),
-        ("x.txt", "# nThread 1 nGpus 8 minBytes 8\n", "test"),
-        ("x.txt", "roses are red\n", ""),
-    ],
-)
-def test_what_a_file_is(name: str, text: str, item: str) -> None:
-    assert "".join(kinds_of(name, text.encode()).items[:1]) == item
 
 
 def test_the_docs_name_every_item() -> None:
@@ -89,9 +56,9 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     assert found.node == "n1"
     assert found.named("limits.open_files") == 1024
     assert found.named("limits.cpus") == [0, 1, 2, 3, 8]
-    # Its bytes are no text, but the setting is there all the same.
+    # The file has invalid bytes, but the setting is read.
     assert [one["name"] for one in found.named("settings")] == ["NCCL_ALGO"]
-    said = "\n".join(found.unread)
+    unread = "\n".join(found.unread)
     for line in (
         "n1/lspci.txt: is a binary file",
         "n1/etc-nccl-conf.txt: is a link, not followed",
@@ -105,8 +72,8 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
         "n1/imex.txt: 1 line not understood",
         "n1/topology.txt: ",
     ):
-        assert line in said, line
-    assert "hidden" not in said
+        assert line in unread, line
+    assert "hidden" not in unread
 
 
 def test_an_environment_of_a_shell(tmp_path: Path) -> None:
@@ -120,7 +87,7 @@ def test_an_environment_of_a_shell(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
+def test_a_path_that_is_no_folder_of_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         read_folder(tmp_path / "absent")
     put(tmp_path, "file", "x")
@@ -144,7 +111,7 @@ def test_folders_of_racks(tmp_path: Path) -> None:
 
 
 def test_one_folder_of_files_of_many_nodes(tmp_path: Path) -> None:
-    """The names hold the nodes' names: behind or before that of the output, or alone."""
+    """File names contain the node's name: after or before that of the output, or alone."""
     for number in (1, 2, 3):
         put(tmp_path, f"behind/nvidia-smi.gpu-{number:02}.txt", texts.SMI_CSV)
         put(tmp_path, f"behind/dmesg-gpu-{number:02}.log", "[ 1.000000] pcie x\n")
@@ -171,7 +138,7 @@ def test_files_of_one_node_stay_together(tmp_path: Path) -> None:
     assert len(list(read_folder(tmp_path))) == 1
 
 
-def test_nothing_of_it_steers_a_terminal(tmp_path: Path) -> None:
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
     steer = "\x1b]0;title\x07\x1b[2J\x08"
     put(tmp_path, f"n{steer}/dmesg.txt", f"[1.0] pcie {steer}\n")
     put(tmp_path, f"n{steer}/{steer}.txt", "roses are red\n")
@@ -180,16 +147,19 @@ def test_nothing_of_it_steers_a_terminal(tmp_path: Path) -> None:
     text = found.named("kernel.log")[0]["text"]
     assert text.isprintable()
     assert found.node.isprintable()
+    assert found.unread
     assert all(line.isprintable() for line in found.unread)
 
 
-def test_a_folder_of_one_node(tmp_path: Path) -> None:
+def test_files_without_a_node_folder_are_one_node(tmp_path: Path) -> None:
     put(tmp_path, "limits.txt", texts.LIMITS)
     assert only(tmp_path).node == tmp_path.name
     assert only(tmp_path)["limits.open_files"].source == "limits.txt:3"
 
 
-def test_files_alike_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_with_nearly_the_same_content_are_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[int] = []
 
     def counted(text: str) -> object:
@@ -206,9 +176,7 @@ def test_files_alike_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(facts.named("pci.links") == found[0].named("pci.links") for facts in found)
 
 
-def test_nodes_are_read_when_they_are_looked_into(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_are_read_lazily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         put(tmp_path, f"n{number}/limits.txt", texts.LIMITS)
     opened: list[str] = []
@@ -226,7 +194,7 @@ def test_nodes_are_read_when_they_are_looked_into(
     assert opened == ["n1"]
 
 
-def test_many_files(tmp_path: Path) -> None:
+def test_files_of_a_node_are_bounded(tmp_path: Path) -> None:
     for number in range(510):
         put(tmp_path, f"n/{number:03}.log", texts.LOG)
     put(tmp_path, "n/zzz.txt", "x")

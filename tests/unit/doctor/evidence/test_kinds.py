@@ -66,6 +66,14 @@ def test_utf_16_and_crlf() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "item"),
     [
+        ("lspci.txt", "", "lspci"),
+        ("LSPCI-vvv.log", "", "lspci"),
+        ("nvidia-smi-topo-m", "", "topo"),
+        ("ib_write_bw.txt", "", "perftest"),
+        ("counters.2.txt", "", "counters"),
+        ("show_gids.txt", "", "show_gids"),
+        ("run.sbatch", "", "job"),
+        ("user-nccl.conf", "", "user-nccl-conf"),
         ("p2p-n.txt", texts.P2P, "p2p-n"),
         ("given-topology.xml", TOPOLOGY, "given-topology"),
         ("host-lspci.txt", texts.LSPCI, "vm-host-lspci"),
@@ -75,14 +83,30 @@ def test_utf_16_and_crlf() -> None:
         ("pod", MANIFEST, "job"),
         ("setenv.sh", "export NCCL_ALGO=Ring\n", "job"),
         ("virt.txt", "kvm\n", "virt"),
+        ("topology.yaml", "kind: Pod", "job"),
         ("smi.txt", "No devices were found\n", "nvidia-smi"),
         ("gpus.txt", LISTED, "nvidia-smi"),
         ("nvlink.txt", LISTED, "nvlink"),
         ("out.txt", "srun: error: node1: task 0: Exited with exit code 1\n", "output"),
     ],
 )
-def test_the_name_says_which_of_two_alike(name: str, text: str, item: str) -> None:
+def test_the_name_decides_where_the_content_does_not(name: str, text: str, item: str) -> None:
     assert kinds_of(name, text.encode()).items == (item,)
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        (texts.SMI_TEXT, ("nvidia-smi-q",)),
+        ('<!-- made -->\n<graphs version="1">', ("graph",)),
+        # A pattern that backtracks over comments would never end.
+        ("<!-- -->" * 500 + "<other>", ()),
+        ("# nThread 1 nGpus 8 minBytes 8\n", ("test",)),
+        ("roses are red\n", ()),
+    ],
+)
+def test_a_neutral_name_leaves_the_content_to_decide(text: str, items: tuple[str, ...]) -> None:
+    assert kinds_of("x.txt", text.encode()).items == items
 
 
 @pytest.mark.parametrize(
@@ -100,8 +124,8 @@ def test_the_node_in_a_name(name: str, wanted: tuple[str, str]) -> None:
     assert named_part(name) == wanted
 
 
-def test_the_guides_line_in_any_order(tmp_path: Path) -> None:
-    """The names of a log, a topology and a job file are those of other items, too."""
+def test_files_are_recognised_in_any_order(tmp_path: Path) -> None:
+    """The names of a log, a topology and a job file also match other items."""
     make_node(tmp_path / "root")
     for name, text in (("run.log", texts.LOG), ("topo.xml", TOPOLOGY), ("job.sbatch", JOB)):
         put(tmp_path, name, text)

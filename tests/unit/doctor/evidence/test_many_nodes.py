@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of many nodes: several processes read what one would."""
+"""A folder of many nodes: several processes read the same as one."""
 
 import os
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_several_processes_read_what_one_would(
     assert together["n1"]["node.modules"].value is together["n2"]["node.modules"].value
 
 
-def test_where_no_process_starts_one_reads_all(
+def test_one_process_reads_all_where_no_other_can_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
@@ -52,6 +52,6 @@ def test_where_no_process_starts_one_reads_all(
     assert list(many_nodes.read_nodes(path)) == ["n0", "n1"]
 
 
-def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         many_nodes.read_nodes(tmp_path / "none")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of what tools print: shapes of several versions."""
+"""Parsers of tool output, in the forms of several versions."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_lspci_without_domain_and_numbers() -> None:
     assert found.devices[3].vendor is None
 
 
-def test_pci_config_is_told_in_lspci_s_words() -> None:
+def test_pci_config_is_rendered_as_lspci_prints_it() -> None:
     config = bytearray(4096)
     config[6], config[0x34] = 0x10, 0x40
     config[0x40:0x44] = b"\x01\x60\x00\x00"  # power management, next at 0x60
@@ -85,7 +85,7 @@ def test_pci_config_is_told_in_lspci_s_words() -> None:
     assert few == (None, None, None, None, False)
     (device,) = parse_lspci(render_pci_config("0000:03:00.0", "0207", "15b3", "1021", few)).devices
     assert device.denied
-    # A list of capabilities that points at itself ends.
+    # A list of capabilities that points to itself must end.
     config[0x41], config[0x148:0x14C] = 0x40, (0x0002 | 0x148 << 20).to_bytes(4, "little")
     assert parse_pci_config(bytes(config)).acs is None
 
@@ -130,7 +130,7 @@ def test_kernel_log() -> None:
 
 
 @pytest.mark.parametrize("text", [texts.SMI_XML, texts.SMI_TEXT, texts.SMI_CSV])
-def test_gpu_query_says_the_same_in_all_forms(text: str) -> None:
+def test_gpu_query_reads_the_same_from_xml_text_and_csv(text: str) -> None:
     gpu = parse_gpu_query(text).gpus[0]
     assert (gpu.number, gpu.bus_id, gpu.name) == (0, "0000:04:00.0", "NVIDIA H100 80GB HBM3")
     assert (gpu.driver, gpu.memory_mib, gpu.persistence) == ("570.1.2", 81559, False)
@@ -186,7 +186,7 @@ def test_topo_matrix() -> None:
 
 
 def test_a_damaged_topo_matrix() -> None:
-    """What is whole counts; a row costs itself, and a header everything."""
+    """A damaged row loses itself, a damaged header the whole table."""
     cut = parse_topo_matrix(decode(texts.TOPO.encode()).replace("NV18\t X \tSYS", "NV18\t X \tSY"))
     assert {one.a for one in cut.cells} == {"GPU0", "mlx5_0", "mlx5_bond_1"}
     assert cut.unread == 1
@@ -256,7 +256,7 @@ def test_counters() -> None:
     found = parse_ethtool(texts.ETHTOOL)
     (interface,) = found.interfaces
     assert (interface.driver, interface.bus_id) == ("mlx5_core", "0000:03:00.0")
-    # Counters of one queue are left out: their sum stands beside them.
+    # Counters of single queues are left out: their sum is listed, too.
     assert found.counters == (
         Counter("eth0", "rx_out_of_buffer", 7, 9),
         Counter("eth0", "rx_prio3_pause", 42, 11),
@@ -336,7 +336,7 @@ def test_job_settings() -> None:
     ]
 
 
-def test_measured() -> None:
+def test_perftest_and_rail_pings() -> None:
     (run,) = parse_perftest(texts.PERFTEST).runs
     assert (run.hca, run.peer, run.gbit_per_s, run.gpu) == ("mlx5_0", "h2", 195.5, False)
     old = texts.PERFTEST.replace("Gb/sec", "MB/sec")
@@ -352,7 +352,7 @@ def test_plugins() -> None:
     (plugin,) = parse_plugins(texts.PLUGINS).plugins
     assert plugin.path == "/opt/made up/libnccl-net-ofi.so"
     assert plugin.of("ncclNetPlugin") == ["ncclNetPlugin_v8", "ncclNetPlugin_v9"]
-    # What the file itself looks for elsewhere it does not define.
+    # Undefined symbols are not listed.
     assert plugin.of("ncclTunerPlugin") == ["ncclTunerPlugin_v3"]
 
 
@@ -372,11 +372,11 @@ def test_tree() -> None:
     ("text", "number"),
     [("16x", 16), ("0x1f", 31), ("-1", -1), ("N/A", None), ("", None), (None, None)],
 )
-def test_whole(text: str | None, number: int | None) -> None:
+def test_whole_numbers(text: str | None, number: int | None) -> None:
     assert whole(text) == number
 
 
-def test_small_words() -> None:
+def test_numbers_bus_ids_and_encodings() -> None:
     assert real("26.562 GB/s") == 26.562
     assert bus_id("00000000:3B:00.0") == "0000:3b:00.0"
     assert bus_id("10000:3b:00.0") == "10000:3b:00.0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever stands in a file, a reader gives records and ends soon."""
+"""Any content of a file gives records, in bounded time."""
 
 import io
 import struct
@@ -89,7 +89,7 @@ PARSERS: tuple[Callable[[str], Any], ...] = (
     job_settings,
 )
 REDACTING = (plain_cmdline, plain_conf, plain_log, plain_text)
-# What stands in an output, and what of it names the hardware.
+# A text in an output, and the part of it that identifies the hardware.
 IDENTITIES = (
     (
         "GPU-8a1fd6c2-0b7e-4c6a-9d21-5e0f3b7c9a44",
@@ -104,13 +104,13 @@ KNOWN = {name: decode(value.encode()) for name, value in vars(texts).items() if 
 
 
 def check(parser: Callable[[str], Any], text: str) -> None:
-    """What a parser gives is of the type that it says and the same out of JSON, with lines that are
-    there and numbers of 64 bits."""
+    """Check a parser's result: it survives JSON as its annotated type, its line numbers exist, and
+    its integers fit 64 bits."""
     found = parser(text)
-    said = get_type_hints(parser)["return"]
-    assert msgspec.json.decode(msgspec.json.encode(found), type=said) == found
+    annotated = get_type_hints(parser)["return"]
+    assert msgspec.json.decode(msgspec.json.encode(found), type=annotated) == found
     lines = text.count("\n") + 1
-    # Of XML elements are counted.
+    # In XML, elements are counted instead of lines.
     assert 0 <= getattr(found, "unread", 0) <= max(lines, text.count("<"))
     for value in values(found):
         assert 0 <= getattr(value, "line", 0) <= lines
@@ -118,7 +118,7 @@ def check(parser: Callable[[str], Any], text: str) -> None:
 
 
 def values(found: Any) -> Iterator[Any]:
-    """A record and everything in it."""
+    """Yield a record and everything in it."""
     yield found
     if isinstance(found, dict):
         found = (*found, *found.values())
@@ -142,7 +142,7 @@ def test_any_bytes(data: bytes) -> None:
 @settings(max_examples=8)
 @given(data=st.data())
 def test_damaged_outputs(name: str, data: st.DataObject) -> None:
-    """Cut, doubled and mixed lines of what tools do print."""
+    """Cut, doubled and mixed lines of real tool output."""
     lines = KNOWN[name].split("\n")
     other = KNOWN[data.draw(st.sampled_from([*KNOWN]))].split("\n")
     at = data.draw(st.integers(0, len(lines)))
@@ -156,18 +156,18 @@ def test_damaged_outputs(name: str, data: st.DataObject) -> None:
 
 @settings(max_examples=150)
 @given(st.data())
-def test_what_must_not_leave(data: st.DataObject) -> None:
-    """Whatever stands around it."""
+def test_identifiers_and_secrets_are_redacted_anywhere(data: st.DataObject) -> None:
+    """Identifiers and secrets are removed on any line, whatever surrounds them."""
     lines = data.draw(st.sampled_from([*KNOWN.values()])).split("\n")
     at = data.draw(st.integers(0, len(lines)))
     before = data.draw(st.sampled_from(["", "NVRM: Xid of ", "\t", "[ 1.0] mlx5_core: "]))
-    for said, gone in IDENTITIES:
-        lead = "" if said.startswith("Serial") else before
-        text = "\n".join([*lines[:at], f"{lead}{said} after", *lines[at:]])
+    for words, identity in IDENTITIES:
+        lead = "" if words.startswith("Serial") else before
+        text = "\n".join([*lines[:at], f"{lead}{words} after", *lines[at:]])
         for plain in (plain_text(text), plain_log(text)):
-            assert gone not in plain
-    for said in SECRETS:
-        text = "\n".join([*lines[:at], said, *lines[at:]])
+            assert identity not in plain
+    for secret in SECRETS:
+        text = "\n".join([*lines[:at], secret, *lines[at:]])
         assert "hunter22" not in plain_conf(text)
         assert plain_conf(text).count("\n") == text.count("\n")
         assert "hunter22" not in plain_cmdline(text)
@@ -177,7 +177,7 @@ def test_what_must_not_leave(data: st.DataObject) -> None:
     "line",
     [
         "1 " * 200_000,
-        # A pattern that parts blanks in many ways takes minutes for these.
+        # A pattern that backtracks over blanks would take minutes for these.
         "GPU 00000000:04:00.0\n" + ("    Max" + " " * 4000 + "x:\n") * 500,
         ("Max locked" + " " * 4000 + "x\n") * 500,
         ("\tstate: A" + " " * 4000 + "x\n") * 500,
@@ -196,7 +196,7 @@ def test_what_must_not_leave(data: st.DataObject) -> None:
 )
 @pytest.mark.timeout(120)
 def test_long_lines_end(line: str) -> None:
-    """A pattern that takes the square of a line's length does not end here within minutes."""
+    """A pattern with quadratic time in the length of a line would take minutes here."""
     for parser in PARSERS:
         check(parser, line)
     for redacted in REDACTING:
@@ -223,7 +223,7 @@ def test_damaged_elf(at: int, change: bytes) -> None:
     assert all(name.startswith("nccl") for name in names)
 
 
-def test_elf() -> None:
+def test_exported_names_of_elf_files() -> None:
     names = ["ncclNetPlugin_v9", "ncclTunerPlugin_v5", "other"]
     for is_64 in (True, False):
         for order in ("<", ">"):
@@ -235,7 +235,7 @@ def test_elf() -> None:
     with pytest.raises(InputError, match="ends too early"):
         exported_names(io.BytesIO(elf(names)[:100]))
     huge = bytearray(elf(names))
-    # A section that says it has 2^60 bytes.
+    # The header of a section claims 2^60 bytes.
     struct.pack_into("<Q", huge, len(huge) - 64 + 32, 1 << 60)
     with pytest.raises(InputError, match="more than 64 MiB"):
         exported_names(io.BytesIO(bytes(huge)))

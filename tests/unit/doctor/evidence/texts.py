@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tools print, in their shapes and with made-up content."""
+"""Output of tools, in their forms and with made-up content."""
 
 LSPCI = """\
 0000:00:01.0 PCI bridge [0604]: Intel Corporation Made Up Root Port A [8086:1a00] (rev 04) \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts: only what the catalogue names, only of its type."""
+"""Facts have the names and types of the catalogue."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from nccltune.doctor.facts import Facts, FactType, catalogue
 from nccltune.model.errors import InputError
 
 
-def test_the_catalogue_says_of_each_fact_what_it_is_and_where_it_is_read() -> None:
+def test_each_fact_in_the_catalogue_has_a_meaning_and_a_source() -> None:
     for name, known in catalogue().items():
         assert known.name == name
         assert known.meaning
@@ -39,7 +39,9 @@ def test_a_fact_is_held_with_its_source() -> None:
         ("node.services", {"a": 1}, "node.services is map"),
     ],
 )
-def test_what_the_catalogue_does_not_say_is_refused(name: str, value: object, message: str) -> None:
+def test_facts_that_do_not_fit_the_catalogue_are_refused(
+    name: str, value: object, message: str
+) -> None:
     with pytest.raises(InputError, match=message) as raised:
         Facts("a").add_named(name, value, "lscpu.txt:3")
     assert raised.value.where == "lscpu.txt:3"

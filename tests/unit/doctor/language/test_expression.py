@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The language of conditions: what it means, what it refuses, and that nothing breaks it."""
+"""The language of conditions: its meaning, what it refuses, and fuzzing."""
 
 import ast
 import re
@@ -80,7 +80,7 @@ def run(text: str, facts: dict[str, Any] | None = None, **names: Any) -> Any:
         ("not any(g.index == 9 for g in gpus)", True),
     ],
 )
-def test_what_an_expression_means(text: str, value: Any) -> None:
+def test_values_of_expressions(text: str, value: Any) -> None:
     assert run(text) == value
 
 
@@ -108,7 +108,9 @@ def test_what_an_expression_means(text: str, value: Any) -> None:
         ("limits.cpus[7]", "limits.cpus[7]"),
     ],
 )
-def test_what_is_not_known_stays_unknown_and_is_named(text: str, missing: str | None) -> None:
+def test_unknown_facts_make_an_expression_unknown_and_are_named(
+    text: str, missing: str | None
+) -> None:
     compiled = compile_expression(text)
     env = Env(FACTS)
     assert compiled.run(env) is UNKNOWN
@@ -125,7 +127,7 @@ def test_what_is_not_known_stays_unknown_and_is_named(text: str, missing: str | 
         ("all(g.pcie_width == 16 for g in gpus)", False),
     ],
 )
-def test_what_is_decided_without_the_unknown_is_decided(text: str, value: bool) -> None:
+def test_an_expression_is_decided_where_the_unknown_does_not_matter(text: str, value: bool) -> None:
     assert run(text) is value
 
 
@@ -200,7 +202,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_is_no_condition_is_refused(text: str) -> None:
+def test_text_that_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         compile_expression(text)
 
@@ -225,7 +227,7 @@ def test_arithmetic_is_for_numbers(text: str) -> None:
         run(text)
 
 
-def test_loops_end_however_many_records_there_are() -> None:
+def test_loops_over_many_records_are_bounded() -> None:
     facts = {"gpus": [{"index": number} for number in range(3000)]}
     env = Env(facts)
     text = "[a for a in gpus for b in gpus if a.index == b.index and a.index < 0]"
@@ -233,12 +235,12 @@ def test_loops_end_however_many_records_there_are() -> None:
     assert TOO_MANY in env.missing
 
 
-def test_an_expression_says_what_it_needs() -> None:
+def test_an_expression_lists_the_facts_it_needs() -> None:
     compiled = compile_expression("setting('A') == '1' and any(g.sm > cpu.family for g in gpus)")
     assert compiled.needs == {"settings", "gpus", "cpu.family"}
 
 
-def test_pooled_records_tell_their_node_and_nothing_else_of_one_node_can_be_named() -> None:
+def test_pooled_records_have_a_node_and_facts_of_one_node_are_refused() -> None:
     pooled = Scope(pooled=True)
     compiled = compile_expression("[g.node for g in gpus]", pooled)
     assert compiled.run(Env({"gpus": [{"node": "a"}]})) == ["a"]
@@ -254,7 +256,7 @@ def test_every_function_is_described_by_its_own_name() -> None:
         assert function.meaning
 
 
-# Tokens of the language and of what it must refuse, one a character or a word.
+# Tokens of the language and tokens that it must refuse.
 WORDS = st.one_of(
     st.sampled_from("()[]{}:=<+,.1'\\"),
     st.sampled_from(["gpus", "cpu.vendor", "cpu.family", "g.index", "any", "len", "None", "'x'"]),
@@ -272,7 +274,7 @@ def test_any_text_compiles_or_is_refused(text: str) -> None:
     try:
         compiled.run(Env(FACTS))
     except (TypeError, ValueError, AttributeError):
-        # The kinds of error that `ask` names the rule for; nothing else may come out.
+        # `ask` reports these errors with the rule; others must not be raised.
         return
 
 
@@ -290,7 +292,7 @@ LOGIC = st.recursive(
 
 
 @given(LOGIC)
-def test_logic_agrees_with_pythons_whatever_the_unknown_turns_out_to_be(text: str) -> None:
+def test_logic_agrees_with_python_for_every_value_of_the_unknown(text: str) -> None:
     found = run(text)
     filled = text.replace("node.virtual", "False").replace("cpu.sockets == 2", "True")
     outcomes = set()
@@ -298,7 +300,7 @@ def test_logic_agrees_with_pythons_whatever_the_unknown_turns_out_to_be(text: st
         shown = filled.replace("cpu.family == 1", family)
         assert re.fullmatch(r"[TrueFalsandot ()]+", shown), shown
         outcomes.add(_boolean(ast.parse(shown, mode="eval").body))
-    # Kleene's logic may say unknown where both agree; it never says the opposite.
+    # Kleene's logic may give unknown where both agree; it never gives the opposite.
     assert found is UNKNOWN or outcomes == {found}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is put in: a clear error or a counted line, and never more memory than a few chunks."""
+"""Any input gives a clear error or a counted line, and takes memory for a few chunks."""
 
 import contextlib
 import io
@@ -16,12 +16,12 @@ from nccltune.formats.importing.inputs import READERS, find_inputs
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.model.errors import InputError
 from tests.unit.formats.maker import Made, points
-from tests.unit.formats.reading_tools import files, run, text
+from tests.unit.formats.reading_tools import Read, files, run, text
 
 MADE = Made(points(1 << 12, 1 << 20))
 
 
-def one(tmp_path: Path, data: bytes, name: str = "x.txt"):  # type: ignore[no-untyped-def]
+def one(tmp_path: Path, data: bytes, name: str = "x.txt") -> Read:
     path = tmp_path / name
     path.write_bytes(data)
     (read,) = files(path)
@@ -29,7 +29,7 @@ def one(tmp_path: Path, data: bytes, name: str = "x.txt"):  # type: ignore[no-un
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b"", "is empty"),
         (bytes(range(256)) * 8, "binary"),
@@ -43,9 +43,9 @@ def one(tmp_path: Path, data: bytes, name: str = "x.txt"):  # type: ignore[no-un
         (b'# nccltune: schema=1 gpu="H"\n', "tuner configuration"),
     ],
 )
-def test_files_that_are_refused(tmp_path: Path, data: bytes, says: str) -> None:
+def test_files_that_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
     read = one(tmp_path, data)
-    assert says in (read.report.error or "")
+    assert message in (read.report.error or "")
     assert read.samples == []
 
 
@@ -58,7 +58,7 @@ def test_utf_16_with_its_mark_is_read(tmp_path: Path) -> None:
     assert len(one(tmp_path, MADE.text().encode("utf-16")).samples) == 4
 
 
-def test_names_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files_are_an_error_and_empty_folders_are_not(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         find_inputs([tmp_path / "missing"])
     assert find_inputs([tmp_path]) == []
@@ -87,7 +87,7 @@ def test_the_study_that_is_written_is_no_input(tmp_path: Path) -> None:
     assert [item.name.rpartition("/")[2] for item in found] == ["a.txt"]
 
 
-def test_a_folder_names_what_is_in_it(tmp_path: Path) -> None:
+def test_the_name_of_a_folder_gives_the_choice(tmp_path: Path) -> None:
     folder = tmp_path / "Tree-LL"
     folder.mkdir()
     (folder / "out.txt").write_text(MADE.text())
@@ -165,7 +165,7 @@ print(count, report.unreadable, int(peak.split()[1]) // 1024)
 
 
 def probe(path: Path) -> tuple[int, int, int]:
-    """Samples, unreadable lines and peak memory in MiB of reading `path`, in its own process."""
+    """Read `path` in its own process; return samples, unreadable lines and peak memory in MiB."""
     done = subprocess.run(
         [sys.executable, "-c", _PROBE, str(path)], capture_output=True, text=True, check=True
     )
@@ -190,7 +190,9 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
     ("what", "size"),
     [("text", 1 << 29), ("json", 200 << 20), ("csv", 200 << 20), ("samples", 200 << 20)],
 )
-def test_2_gigabytes_without_a_line_end(tmp_path: Path, what: str, size: int) -> None:
+def test_a_file_without_a_line_end_takes_bounded_memory(
+    tmp_path: Path, what: str, size: int
+) -> None:
     heads = {
         "text": b"\n".join(line.encode() for line in MADE.lines()[:14]),
         "json": b'{"version":3,"start_time":"',
@@ -215,7 +217,7 @@ def test_any_bytes_give_samples_or_our_error(data: bytes, kind: FileKind) -> Non
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_a_damaged_table_gives_nothing_that_was_not_there(data: st.DataObject) -> None:
+def test_a_damaged_table_gives_only_times_of_the_original(data: st.DataObject) -> None:
     lines = MADE.lines()
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(lines) - 1))
@@ -236,7 +238,7 @@ def test_a_damaged_table_gives_nothing_that_was_not_there(data: st.DataObject) -
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(min_size=1, max_size=200))
-def test_detection_never_fails_otherwise(data: bytes) -> None:
+def test_detection_raises_only_our_error(data: bytes) -> None:
     with contextlib.suppress(InputError):
         assert kind_of(data) in FileKind
 

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune import` from the outside: what it prints, where, and its exit codes."""
+"""`nccltune import` as a command: output and exit codes."""
 
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from nccltune.cli import run
 from nccltune.study.files import Study
-from tests.unit.formats.maker import Made, points
+from tests.unit.formats.maker import Made, points, without_devices
 from tests.unit.formats.measured import measured, with_log
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
@@ -18,19 +20,19 @@ MADE = Made(points(*SIZES))
 HEADER = "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us\n"
 
 
-class Said:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code = code
-        self.out = out
-        self.err = err
+class CommandResult(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., CommandResult]
 
 
 @pytest.fixture
-def nccltune(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
-    def call(*args: object) -> Said:
-        code = run([str(arg) for arg in args])
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
+def nccltune(capsys: pytest.CaptureFixture[str]) -> Command:
+    def call(*args: object) -> CommandResult:
+        return CommandResult(run([str(arg) for arg in args]), *capsys.readouterr())
 
     return call
 
@@ -41,102 +43,102 @@ def put(path: Path, made: Made | str = MADE) -> Path:
     return path
 
 
-def test_a_folder(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_a_folder(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     for pid, name in enumerate(("nt_default.txt", "nt_Tree-LL.txt"), 7):
         put(runs / name, MADE.with_(pid=pid))
     (runs / "README.md").write_text("words")
-    said = nccltune("import", runs, "-o", tmp_path / "a")
-    assert said.code == 0
-    out = said.out.splitlines()
+    result = nccltune("import", runs, "-o", tmp_path / "a")
+    assert result.code == 0
+    out = result.out.splitlines()
     assert out[0] == "read        2 files, 2 tables, 6 rows, 12 samples (nccl-tests text)"
     assert "collectives allreduce 12" in out
     assert "sizes       4 KiB - 1 MiB" in out
     assert "choices     default 6, tree/ll 6" in out
     assert "scales      1 node, 4 ranks" in out
     assert "platform    4 x NVIDIA H200 · 1 node · NCCL 2.28.9" in out
-    assert "left out    1 file that hold" in said.out
+    assert "left out    1 file that hold" in result.out
     assert out[-1] == f"Wrote 12 samples to {tmp_path / 'a'}."
-    assert f"next: nccltune analyze {tmp_path / 'a'}" in said.err.replace("\n", "")
+    assert f"next: nccltune analyze {tmp_path / 'a'}" in result.err.replace("\n", "")
     again = nccltune("import", runs, "-o", tmp_path / "a")
     assert again.code == 0
     assert "skipped     2 files imported before" in again.out
     assert "Nothing new" in again.out
 
 
-def test_doubtful_runs_exit_with_1(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_doubtful_runs_exit_with_1(tmp_path: Path, nccltune: Command) -> None:
     table = put(tmp_path / "default.txt", MADE.with_(footer=False))
-    said = nccltune("import", table, "-o", tmp_path / "a")
-    assert said.code == 1
-    assert f"doubtful    default.txt:{len(list(MADE.head())) + 2}: a table ends" in said.out
+    result = nccltune("import", table, "-o", tmp_path / "a")
+    assert result.code == 1
+    assert f"doubtful    default.txt:{len(list(MADE.head())) + 2}: a table ends" in result.out
 
 
-def test_what_could_not_be_read_is_shown(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_unreadable_lines_are_shown(tmp_path: Path, nccltune: Command) -> None:
     row = MADE.row(MADE.points[0])
     table = tmp_path / "default.txt"
     bad = row.replace("20.04", "-2.04")
     table.write_text(MADE.text().replace(row, f"{row}\n{bad}\n{bad}\x07"))
-    said = nccltune("import", table, "-o", tmp_path / "a")
+    result = nccltune("import", table, "-o", tmp_path / "a")
     at = len([*MADE.head(), *MADE.columns()]) + 2
-    assert "not read    2 lines" in said.out
-    assert f"default.txt:{at}: a time of -2.04 us cannot be" in said.out
-    assert "\x07" not in said.out
-    assert said.code == 1
+    assert "not read    2 lines" in result.out
+    assert f"default.txt:{at}: a time of -2.04 us cannot be" in result.out
+    assert "\x07" not in result.out
+    assert result.code == 1
 
 
 def test_a_file_that_gave_nothing_is_read_again_under_another_name(
     tmp_path: Path,
-    nccltune,  # type: ignore[no-untyped-def]
+    nccltune: Command,
 ) -> None:
     half = put(tmp_path / "Ring.txt")
-    said = nccltune("import", half, "-o", tmp_path / "a")
-    assert said.code == 2
-    assert "the choice is unknown" in said.out
-    said = nccltune("import", half.rename(tmp_path / "ring_ll.txt"), "-o", tmp_path / "a")
-    assert said.code == 0
-    assert "choices     ring/ll 6" in said.out
+    result = nccltune("import", half, "-o", tmp_path / "a")
+    assert result.code == 2
+    assert "the choice is unknown" in result.out
+    result = nccltune("import", half.rename(tmp_path / "ring_ll.txt"), "-o", tmp_path / "a")
+    assert result.code == 0
+    assert "choices     ring/ll 6" in result.out
 
 
-def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune: Command) -> None:
     row = MADE.row(MADE.points[1])
     table = tmp_path / "default.txt"
-    table.write_text(MADE.text().replace(row, f"?? acme says {row}"))
-    said = nccltune("import", table, "-o", tmp_path / "a")
-    assert said.code == 1
-    assert "not read    1 line" in said.out
-    assert "a result row behind words that are not known" in said.out
+    table.write_text(MADE.text().replace(row, f"?? acme prints {row}"))
+    result = nccltune("import", table, "-o", tmp_path / "a")
+    assert result.code == 1
+    assert "not read    1 line" in result.out
+    assert "a result row behind words that are not known" in result.out
 
 
-def test_a_cut_samples_file_is_reported(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_a_cut_samples_file_is_reported(tmp_path: Path, nccltune: Command) -> None:
     nccltune("import", put(tmp_path / "default.txt"), "-o", tmp_path / "a")
     whole = (tmp_path / "a" / "samples.jsonl").read_bytes()
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(whole[:-30])
-    said = nccltune("import", cut, "-o", tmp_path / "b")
-    assert said.code == 1
-    assert "the last line is cut" in said.out
+    result = nccltune("import", cut, "-o", tmp_path / "b")
+    assert result.code == 1
+    assert "the last line is cut" in result.out
 
 
-def test_strict_csv_errors(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_strict_csv_errors(tmp_path: Path, nccltune: Command) -> None:
     bad = tmp_path / "raw.csv"
     bad.write_text(HEADER + "allreduce,1K,NVLS,simple,-1,1,8,9.0\n")
-    said = nccltune("import", bad, "-o", tmp_path / "a")
-    assert said.code == 2
-    assert said.err.splitlines() == [
+    result = nccltune("import", bad, "-o", tmp_path / "a")
+    assert result.code == 2
+    assert result.err.splitlines() == [
         "error: raw.csv:2: column 2 (size_bytes): '1K' is not a size",
         "hint:  did you mean 1024? sizes are whole bytes without a unit"
         " (NVIDIA's plugin would read 1)",
     ]
     assert not (tmp_path / "a").exists()
-    # Others are imported all the same.
-    said = nccltune("import", bad, put(tmp_path / "default.txt"), "-o", tmp_path / "a")
-    assert said.code == 2
-    assert "Wrote 6 samples" in said.out
+    # Other files are imported.
+    result = nccltune("import", bad, put(tmp_path / "default.txt"), "-o", tmp_path / "a")
+    assert result.code == 2
+    assert "Wrote 6 samples" in result.out
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (["missing"], "missing: no such file or folder"),
         (["--choice", "tree", "x"], "'tree' is not a choice"),
@@ -146,134 +148,127 @@ def test_strict_csv_errors(tmp_path: Path, nccltune) -> None:  # type: ignore[no
         ([], "Missing argument"),
     ],
 )
-def test_usage(tmp_path: Path, nccltune, args: list[str], says: str) -> None:  # type: ignore[no-untyped-def]
-    said = nccltune("import", *args, "-o", tmp_path / "a")
-    assert said.code == 2
-    assert says in said.err
-    assert "hint:" in said.err
-    assert said.out == ""
+def test_usage_errors_exit_with_2(
+    tmp_path: Path, nccltune: Command, args: list[str], message: str
+) -> None:
+    result = nccltune("import", *args, "-o", tmp_path / "a")
+    assert result.code == 2
+    assert message in result.err
+    assert "hint:" in result.err
+    assert result.out == ""
 
 
-def test_nothing_readable_is_2(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_readable_exits_with_2(tmp_path: Path, nccltune: Command) -> None:
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "folder").mkdir()
     assert "empty.txt: is empty" in nccltune("import", tmp_path / "empty.txt", "-o", "a").err
     assert nccltune("import", tmp_path / "folder", "-o", tmp_path / "a").code == 2
     (tmp_path / "tuner.conf").write_text("allreduce,0,1,ring,ll,-1,-1,-1\n")
-    said = nccltune("import", tmp_path / "tuner.conf", "-o", tmp_path / "a")
-    assert said.code == 2
-    assert "nccltune lint" in said.err
+    result = nccltune("import", tmp_path / "tuner.conf", "-o", tmp_path / "a")
+    assert result.code == 2
+    assert "nccltune lint" in result.err
 
 
-def test_options_reach_the_samples(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
-    made = Made(points(*SIZES), era="2.13")
-    lines = [line for line in made.lines() if "Rank" not in line]
-    table = tmp_path / "out.txt"
-    table.write_text("\n".join(lines))
+def test_options_reach_the_samples(tmp_path: Path, nccltune: Command) -> None:
+    table = put(tmp_path / "out.txt", without_devices(MADE.with_(era="2.13").text()))
     args = ["--choice", "Ring/LL128", "--nodes", 2, "--ranks", 4, "--platform-name", "lab"]
-    said = nccltune("import", table, "-o", tmp_path / "a", *args)
-    assert said.code == 0
+    result = nccltune("import", table, "-o", tmp_path / "a", *args)
+    assert result.code == 0
     sample = next(Study(tmp_path / "a").samples())
     assert (sample.nodes, sample.ranks) == (2, 4)
     assert Study(tmp_path / "a").platform().name == "lab"
-    assert "choices     ring/ll128 6" in said.out
+    assert "choices     ring/ll128 6" in result.out
 
 
-def test_standard_input(  # type: ignore[no-untyped-def]
-    tmp_path: Path, nccltune, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input(tmp_path: Path, nccltune: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stdin:
         buffer = io.BytesIO(MADE.text().encode())
 
     monkeypatch.setattr(sys, "stdin", Stdin)
-    said = nccltune("import", "-", "-o", tmp_path / "a", "--choice", "default")
-    assert said.code == 0
+    result = nccltune("import", "-", "-o", tmp_path / "a", "--choice", "default")
+    assert result.code == 0
     assert len(list(Study(tmp_path / "a").samples())) == 6
 
 
-def test_json(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_json(tmp_path: Path, nccltune: Command) -> None:
     table = put(tmp_path / "out.txt", MADE.with_(ranks=1))
-    said = nccltune("import", table, "-o", tmp_path / "a", "--json")
-    assert said.code == 1
-    value = json.loads(said.out)
+    result = nccltune("import", table, "-o", tmp_path / "a", "--json")
+    assert result.code == 1
+    value = json.loads(result.out)
     assert value["samples"] == 6
     assert value["files"][0]["outcome"] == "imported"
     flags = {flag["kind"]: flag["doubtful"] for flag in value["files"][0]["report"]["flags"]}
     assert flags["one_rank"] is True
 
 
-def test_help_has_two_examples(nccltune) -> None:  # type: ignore[no-untyped-def]
-    said = nccltune("import", "--help")
-    assert said.code == 0
-    assert said.out.count("  nccltune import ") + said.out.count("| nccltune import ") == 2
-
-
-def test_an_interruption_leaves_nothing_behind(  # type: ignore[no-untyped-def]
-    tmp_path: Path, nccltune, monkeypatch: pytest.MonkeyPatch
+def test_an_interruption_leaves_nothing_behind(
+    tmp_path: Path, nccltune: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nccltune.formats.importing.writer.StudyWriter.finish", interrupted)
     table = put(tmp_path / "my out.txt")
-    said = nccltune("import", table, "-o", tmp_path / "new" / "a")
-    assert said.code == 130
-    assert "nothing was imported; the same command starts again" in said.err
+    result = nccltune("import", table, "-o", tmp_path / "new" / "a")
+    assert result.code == 130
+    assert "nothing was imported; the same command starts again" in result.err
     assert not (tmp_path / "new").exists()
 
 
-def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     put(runs / "default.txt", measured(1, gpu="NVIDIA A100"))
     put(runs / "tree_ll.txt", measured(2, gpu="NVIDIA H100"))
-    said = nccltune("import", runs, "-o", tmp_path / "a")
-    assert said.code == 2
-    assert said.err.splitlines() == [
+    result = nccltune("import", runs, "-o", tmp_path / "a")
+    assert result.code == 2
+    assert result.err.splitlines() == [
         f"error: {tmp_path / 'a'}: the files are of different platforms, and a study is of one;"
         " nothing was written",
         "  GPU: NVIDIA A100 in runs/default.txt; NVIDIA H100 in runs/tree_ll.txt",
         "hint:  --split writes one study for each platform; or name only the files of one",
     ]
-    assert said.out == ""
+    assert result.out == ""
     assert not (tmp_path / "a").exists()
-    said = nccltune("import", runs, "-o", tmp_path / "a", "--split")
-    assert said.code == 0
-    assert f"platform    {tmp_path / 'a'}: runs/default.txt" in said.out
-    assert f"platform    {tmp_path / 'a-2'}: runs/tree_ll.txt" in said.out
-    assert f"Wrote 48 samples to {tmp_path / 'a'} and {tmp_path / 'a-2'}." in said.out
+    result = nccltune("import", runs, "-o", tmp_path / "a", "--split")
+    assert result.code == 0
+    assert f"platform    {tmp_path / 'a'}: runs/default.txt" in result.out
+    assert f"platform    {tmp_path / 'a-2'}: runs/tree_ll.txt" in result.out
+    assert f"Wrote 48 samples to {tmp_path / 'a'} and {tmp_path / 'a-2'}." in result.out
 
 
-def test_a_copy_is_shown_as_one(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_a_copy_is_reported_as_a_duplicate(tmp_path: Path, nccltune: Command) -> None:
     table, copy = put(tmp_path / "default.txt", measured(1)), tmp_path / "default-copy.txt"
     copy.write_text(table.read_text() + "\n")
-    said = nccltune("import", table, copy, "-o", tmp_path / "a")
-    assert said.code == 0
-    assert "duplicate   1 file that holds only runs imported before: default-copy.txt" in said.out
-    assert "note        default-copy.txt: the same run as in default.txt: not imported" in said.out
+    result = nccltune("import", table, copy, "-o", tmp_path / "a")
+    assert result.code == 0
+    assert "duplicate   1 file that holds only runs imported before: default-copy.txt" in result.out
+    assert (
+        "note        default-copy.txt: the same run as in default.txt: not imported" in result.out
+    )
     assert nccltune("import", copy, "-o", tmp_path / "a").code == 0
-    # The copy is known as one though its name says nothing clear, and whichever comes first.
+    # The copy is recognised although its name is unclear, and in either order.
     assert nccltune("import", copy, table, "-o", tmp_path / "b").code == 0
     # One run cannot be of two choices.
     other = tmp_path / "tree_ll.txt"
     other.write_text(copy.read_text() + "\n")
-    said = nccltune("import", other, "-o", tmp_path / "a")
-    assert said.code == 1
+    result = nccltune("import", other, "-o", tmp_path / "a")
+    assert result.code == 1
     assert (
-        "doubtful    tree_ll.txt: the same run as in default.txt, where it is default" in said.out
+        "doubtful    tree_ll.txt: the same run as in default.txt, where it is default" in result.out
     )
 
 
-def test_a_doubt_about_the_platform_is_shown(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_a_doubt_about_the_platform_is_shown(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     setting = "NCCL_MAX_NCHANNELS set by environment to 2."
     put(runs / "default.txt", with_log(measured(1), setting))
     put(runs / "tree_ll.txt", measured(2))
-    said = nccltune("import", runs, "-o", tmp_path / "a")
-    assert said.code == 0
-    assert "not sure    NCCL settings are known of default.txt only" in said.out
+    result = nccltune("import", runs, "-o", tmp_path / "a")
+    assert result.code == 0
+    assert "not sure    NCCL settings are known of default.txt only" in result.out
 
 
-def test_stated_rounds(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+def test_rounds_that_the_user_states(tmp_path: Path, nccltune: Command) -> None:
     runs = tmp_path / "runs"
     for number in range(2):
         put(runs / f"default-{number}.txt", measured(number))

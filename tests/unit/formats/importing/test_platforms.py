@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study is of one platform: what is refused, what is split, what is a doubt."""
+"""A study is of one platform: refused files, splits and doubts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +44,7 @@ def runs(
     tree_text: Text = Made.text,
     each: int = 2,
 ) -> Path:
-    """Runs of the default and of tree/ll, each as one side has them."""
+    """Write runs of the default and of tree/ll, with the changes of each side."""
     for number in range(each):
         one = measured(number, **{**TWO_NODES, **(default or {})})
         other = measured(50 + number, **{**TWO_NODES, **(tree or {})})
@@ -71,13 +71,13 @@ def refused(study: Path, *inputs: Path) -> str:
 
 
 def test_runs_of_two_clusters_are_refused(tmp_path: Path) -> None:
-    said = refused(tmp_path / "s", runs(tmp_path / "runs", default=A100, tree=H100, each=4))
+    error_text = refused(tmp_path / "s", runs(tmp_path / "runs", default=A100, tree=H100, each=4))
     assert (
         "GPU: NVIDIA A100-SXM4-80GB in runs/default-0.txt, runs/default-1.txt, runs/default-2.txt"
-        " and 1 more; NVIDIA H100 80GB HBM3 in runs/tree_ll-0.txt" in said
+        " and 1 more; NVIDIA H100 80GB HBM3 in runs/tree_ll-0.txt" in error_text
     )
-    assert "NCCL: 2.18.3 in runs/default-0.txt" in said
-    assert "hosts: 2 hosts" in said
+    assert "NCCL: 2.18.3 in runs/default-0.txt" in error_text
+    assert "hosts: 2 hosts" in error_text
 
 
 SIDES: dict[str, tuple[Text, Text, str]] = {
@@ -115,14 +115,14 @@ SIDES: dict[str, tuple[Text, Text, str]] = {
 
 
 @pytest.mark.parametrize("side", list(SIDES))
-def test_what_both_logs_show_and_differs_is_refused(tmp_path: Path, side: str) -> None:
-    default_text, tree_text, says = SIDES[side]
+def test_logs_that_differ_are_refused(tmp_path: Path, side: str) -> None:
+    default_text, tree_text, message = SIDES[side]
     folder = runs(tmp_path / "runs", default_text=default_text, tree_text=tree_text)
-    assert says in refused(tmp_path / "s", folder)
+    assert message in refused(tmp_path / "s", folder)
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"hosts": ("n1", "n3")}, "hosts: 2 hosts"),
         ({"ranks": 4, "hosts": ("n1", "n1", "n1", "n2")}, "ranks of each host: 2+2 in"),
@@ -130,32 +130,34 @@ def test_what_both_logs_show_and_differs_is_refused(tmp_path: Path, side: str) -
         ({"loaded": 22903}, "NCCL: 2.28.9 in"),
     ],
 )
-def test_other_machines_are_refused(tmp_path: Path, changes: dict[str, object], says: str) -> None:
-    assert says in refused(tmp_path / "s", runs(tmp_path / "runs", tree=changes))
+def test_other_machines_are_refused(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    assert message in refused(tmp_path / "s", runs(tmp_path / "runs", tree=changes))
 
 
 def test_a_second_import_is_held_against_the_study(tmp_path: Path) -> None:
     study = tmp_path / "s"
     take(study, runs(tmp_path / "runs", default=A100, tree=A100))
     before = {path: path.read_bytes() for path in study.iterdir()}
-    said = refused(study, put(tmp_path / "more.txt", measured(80, **H100)))
-    assert "the platform of this study" in said
-    assert "A100-SXM4-80GB in s/platform.json" in said
+    error_text = refused(study, put(tmp_path / "more.txt", measured(80, **H100)))
+    assert "the platform of this study" in error_text
+    assert "A100-SXM4-80GB in s/platform.json" in error_text
     assert {path: path.read_bytes() for path in study.iterdir()} == before
 
 
 def test_samples_of_another_study_are_held_against_this_one(tmp_path: Path) -> None:
     take(tmp_path / "a", runs(tmp_path / "runs-a", default=A100, tree=A100))
     take(tmp_path / "h", runs(tmp_path / "runs-h", default=H100, tree=H100))
-    said = refused(tmp_path / "a", tmp_path / "h" / "samples.jsonl")
-    assert "GPU: NVIDIA A100-SXM4-80GB in" in said
+    error_text = refused(tmp_path / "a", tmp_path / "h" / "samples.jsonl")
+    assert "GPU: NVIDIA A100-SXM4-80GB in" in error_text
     # Without its platform.json the samples themselves show NCCL and the first host.
     bare = tmp_path / "elsewhere" / "samples.jsonl"
     bare.parent.mkdir()
     bare.write_bytes((tmp_path / "h" / "samples.jsonl").read_bytes())
-    said = refused(tmp_path / "a", bare)
-    assert "NCCL: 2.18.3 in" in said
-    assert "hosts:" in said
+    error_text = refused(tmp_path / "a", bare)
+    assert "NCCL: 2.18.3 in" in error_text
+    assert "hosts:" in error_text
     assert take(tmp_path / "new", bare, tmp_path / "runs-h").samples == 96
 
 
@@ -191,7 +193,7 @@ SAME: dict[str, tuple[dict[str, object], Text]] = {
 
 
 @pytest.mark.parametrize("what", list(SAME))
-def test_what_is_no_difference(tmp_path: Path, what: str) -> None:
+def test_runs_that_differ_in_these_are_of_one_platform(tmp_path: Path, what: str) -> None:
     changes, tree_text = SAME[what]
     folder = runs(
         tmp_path / "runs",
@@ -233,7 +235,7 @@ def test_a_split_divides_a_file_with_runs_of_two_platforms(tmp_path: Path) -> No
     assert [len(processes(tmp_path / name)) for name in ("s", "s-2")] == [1, 1]
 
 
-def test_a_split_keeps_apart_what_shows_no_platform(tmp_path: Path) -> None:
+def test_a_split_writes_runs_of_unknown_platform_apart(tmp_path: Path) -> None:
     folder = runs(tmp_path / "runs", default=A100, tree=H100)
     put(folder / "ring_ll.txt", bare(measured(70)))
     result = take(tmp_path / "s", folder, split=True)
@@ -246,7 +248,7 @@ def test_a_split_keeps_apart_what_shows_no_platform(tmp_path: Path) -> None:
 
 
 def bare(made: Made) -> str:
-    """A table without its header, as people paste it."""
+    """Return a table without its header, as users paste it."""
     return "\n".join([*made.columns(), *map(made.row, made.points), *made.foot()]) + "\n"
 
 
@@ -274,11 +276,11 @@ def test_a_version_that_one_side_shows_is_a_doubt(tmp_path: Path) -> None:
     assert sentence.startswith("GPU, NCCL and hosts are known of default-0.txt")
 
 
-def test_what_nobody_shows_is_no_doubt(tmp_path: Path) -> None:
+def test_facts_that_no_run_shows_are_no_doubt(tmp_path: Path) -> None:
     assert doubts(tmp_path, runs(tmp_path / "runs", default_text=bare, tree_text=bare)) == []
 
 
-def test_what_runs_of_each_choice_show_is_no_doubt(tmp_path: Path) -> None:
+def test_facts_that_runs_of_each_choice_show_are_no_doubt(tmp_path: Path) -> None:
     folder = runs(tmp_path / "runs", default_text=logged("Using network IB"))
     text = with_log(measured(60, **TWO_NODES), "Using network IB")
     put(folder / "tree_ll-9.txt", text)
@@ -354,7 +356,7 @@ def test_hosts_of_several_scales() -> None:
     first = PlatformFacts(first_host="b")
     assert not differences(Subject(two, 2, 16), Subject(first, 2, 16))
     assert differences(Subject(two, 2, 16), Subject(PlatformFacts(first_host="x"), 2, 16))
-    # The bench hashes hosts in another way.
+    # The bench uses another hash for hosts.
     assert not differences(Subject(two, 2, 16), Subject(PlatformFacts(first_host="bench x"), 2, 16))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When imported runs took place, by evidence only."""
+"""Times and rounds of imported runs, by evidence only."""
 
 from pathlib import Path
 
@@ -37,12 +37,12 @@ def test_files_that_lie_as_far_apart_as_their_runs_took_have_times(tmp_path: Pat
 
 
 @pytest.mark.parametrize("step", [0.0, 0.01, 1.0])
-def test_files_that_were_copied_together_have_none(tmp_path: Path, step: float) -> None:
+def test_files_that_were_copied_together_have_no_times(tmp_path: Path, step: float) -> None:
     take(tmp_path / "s", *alternating(tmp_path, step))
     assert times(tmp_path / "s") == [None] * 6
 
 
-def test_one_pair_of_files_too_close_takes_all_times(tmp_path: Path) -> None:
+def test_one_pair_of_files_too_close_invalidates_all_times(tmp_path: Path) -> None:
     paths = alternating(tmp_path, 20.0)
     put(paths[3], measured(3), NOON + 2 * 20.0 + 0.5)
     take(tmp_path / "s", *paths)
@@ -90,7 +90,7 @@ def test_stamps_of_rows_stay(tmp_path: Path) -> None:
     assert times(tmp_path / "s") == ["2026-11-21T03:06:00"]
 
 
-def test_clocks_that_cannot_be_compared_are_not(tmp_path: Path) -> None:
+def test_times_of_clocks_that_cannot_be_compared_are_dropped(tmp_path: Path) -> None:
     take(tmp_path / "s", put(tmp_path / "a.txt", measured(0, stamps=True), NOON))
     take(tmp_path / "s", put(tmp_path / "b.txt", measured(1), NOON + 60))
     found = times(tmp_path / "s")
@@ -102,7 +102,7 @@ def test_clocks_that_cannot_be_compared_are_not(tmp_path: Path) -> None:
 
 
 def loop(tmp_path: Path, *choices: str, modified: float | None = None) -> Path:
-    """One file with a run of each choice, which the log of each run names."""
+    """Write one file with a run of each choice; the log of each run names the choice."""
     parts = []
     for seed, choice in enumerate(choices):
         made = measured(seed)
@@ -140,7 +140,7 @@ def test_runs_of_one_file_have_times_in_their_order(tmp_path: Path) -> None:
 
 
 def untimed(tmp_path: Path, path: Path) -> list[Path]:
-    """The file, beside another one of the same moment: both were copied."""
+    """Return the file and another one with the same time: both were copied."""
     return [path, put(tmp_path / "other.txt", measured(99), path.stat().st_mtime)]
 
 
@@ -160,7 +160,7 @@ def test_a_file_that_goes_through_its_choices_has_rounds(tmp_path: Path) -> None
     assert not by_process(tmp_path / "s")[6][1]
 
 
-def test_a_file_of_blocks_has_none(tmp_path: Path) -> None:
+def test_a_file_of_blocks_has_no_rounds(tmp_path: Path) -> None:
     path = loop(tmp_path, "default", "default", "tree/ll", "tree/ll")
     take(tmp_path / "s", *untimed(tmp_path, path))
     assert [item[1:3] for item in by_process(tmp_path / "s")[:4]] == [(False, 0)] * 4
@@ -196,7 +196,7 @@ def test_rounds_that_the_user_states(tmp_path: Path) -> None:
     take(tmp_path / "s", tmp_path / "runs", in_rounds=True)
     found = processes(tmp_path / "s")
     stated = [(samples[0].choice == "default", samples[0].round) for samples in found.values()]
-    # run-2 comes before run-10.
+    # run-2 precedes run-10.
     assert stated == [(True, 0), (True, 1), (True, 2), (False, 0), (False, 1), (False, 2)]
     for samples in found.values():
         assert all(sample.source.in_rounds for sample in samples)
@@ -204,7 +204,7 @@ def test_rounds_that_the_user_states(tmp_path: Path) -> None:
         assert {sample.repeat for sample in samples} == {0, 1}
     first = measured(1, cycles=2).points[0].out_us
     assert next(iter(found.values()))[0].time_us == first
-    # A later import of one more round goes on.
+    # A later import of one more round continues the numbers.
     more = [
         put(tmp_path / f"{choice}-11.txt", measured(60 + at))
         for at, choice in enumerate(("default", "tree_ll"))
@@ -228,7 +228,7 @@ def test_stamps(line: str, seconds: float, zoned: bool) -> None:
     assert stamp_of(line, latest=1795300000.0) == (seconds, zoned)
 
 
-def test_what_is_no_stamp() -> None:
+def test_text_that_is_no_time_stamp() -> None:
     assert stamp_of("# nThread 1 nGpus 4 minBytes 8") is None
     assert stamp_of("[2026-99-21 01:02:03] host") is None
     assert stamp_of("Feb 31 01:02:03 host", latest=1795300000.0) is None

@@ -27,7 +27,7 @@ def test_everything_is_kept_but_the_study() -> None:
     assert read.report.choices == {"default": 8}
 
 
-def test_what_is_no_sample_is_counted() -> None:
+def test_lines_that_are_no_sample_are_counted() -> None:
     bad = [
         b'{"schema_version":1}',
         b"{",

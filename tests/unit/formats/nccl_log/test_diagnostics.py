@@ -29,11 +29,11 @@ def test_a_ras_report_by_check() -> None:
     assert [item.check for item in report.remarks] == ["NVLink"] + 4 * ["NCCL environment"]
     assert "NCCL_ALGO=Ring on rank(s) {4,5,6,7}" in report.remarks[3].text
     assert "somebody" not in report.remarks[4].text
-    # What merely differs is no broken hardware; a link that is down is.
+    # A link that is down is a hardware problem; a difference is not.
     assert list(remarks([report]).values()) == [True] + 4 * [False]
 
 
-def test_what_a_launcher_puts_in_front_and_between_does_not_matter() -> None:
+def test_prefixes_and_lines_of_a_launcher_are_ignored() -> None:
     tagged = "".join(f"[1,0]<stdout>:{line}\nsomething\n" for line in RAS.splitlines())
     assert [item.text for item in read(tagged)[0].results] == [
         item.text for item in read(RAS)[0].results
@@ -110,11 +110,11 @@ def test_a_check_of_a_later_version_is_kept_as_text() -> None:
     assert item.text.startswith("Xid 79 detected")
 
 
-def test_other_lines_are_none_of_it() -> None:
+def test_other_lines_are_ignored() -> None:
     assert read("alpha:12:12 [0] NCCL INFO NCCL DIAG is no prefix\nNCCL DIAG\n") == []
 
 
-def test_numbers_that_cannot_be_are_passed_over() -> None:
+def test_impossible_numbers_are_ignored() -> None:
     digits = "9" * 100_000
     (report,) = read(
         "NCCL DIAG === NCCL Diagnostics ===\n"

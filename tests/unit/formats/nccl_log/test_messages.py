@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one message of NCCL's log states."""
+"""Single messages of NCCL's log."""
 
 from typing import get_args
 
@@ -157,7 +157,7 @@ CASES = (
 
 
 @pytest.mark.parametrize(("message", "stated"), CASES, ids=[message[:30] for message, _ in CASES])
-def test_what_a_message_states(message: str, stated: Message) -> None:
+def test_messages_are_parsed(message: str, stated: Message) -> None:
     assert read_message(message) == stated
 
 
@@ -172,10 +172,9 @@ def test_every_kind_of_message_has_a_case() -> None:
         "Connected all rings",
         "AllReduce: opCount 1 sendbuff 0x7 recvbuff 0x8 count 1024",
         "AllReduce: 4096 Bytes -> Algo 99 proto 0 time 1.0",
-        f"Ring {'9' * 3000} : 0 -> 1 -> 2 {'9' * 5000}",
+        f"Ring {'9' * 5000} : 0 -> 1 -> 2",
         "NCCL_ALGO set by " + "a " * 2000,
     ],
 )
 def test_what_nobody_reads_states_nothing(message: str) -> None:
-    found = read_message(message)
-    assert found is None or isinstance(found, RingStep)
+    assert read_message(message) is None

@@ -48,7 +48,7 @@ Pattern 4, crossNic 0, nChannels 1, bw 0.100000/0.000000, type SYS/DIS, sameChan
 
 
 def log_of(*texts: str, writers: int = 1) -> RunLog:
-    """A log in which several threads say the same, their lines mixed."""
+    """Return a log in which several threads write the same lines, interleaved."""
     log = RunLog(NcclLog())
     number = 0
     for text in texts:
@@ -64,7 +64,7 @@ def kinds(*texts: str) -> list[AlarmKind]:
     return [alarm.kind for alarm in alarms(log_of(*texts))]
 
 
-def test_a_tree_tells_what_hangs_where_however_ranks_mix_their_lines() -> None:
+def test_a_tree_is_read_from_interleaved_lines_of_several_ranks() -> None:
     log = log_of(TREE, f"{HEALTHY} channels per peer", writers=3)
     (system,) = log.systems.values()
     assert (system.most_gb_per_s, system.total_gb_per_s) == (370.8, 370.8)
@@ -222,7 +222,7 @@ def test_rings_and_trees_are_there_without_the_lines_of_graph() -> None:
         "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->3 [2] 1/-1/-1->0-"
     )
     assert log.ring_orders == {0: (0, 1, 2, 3), 1: (0, 3, 2, 1), 2: (10, 11)}
-    # The last one was cut.
+    # The last tree is cut.
     assert [(step.channel, step.up, step.rank, step.down) for step in log.trees] == [
         (0, -1, 0, (1, -1, -1)),
         (1, 3, 0, (-1, -1, -1)),
@@ -230,7 +230,7 @@ def test_rings_and_trees_are_there_without_the_lines_of_graph() -> None:
     assert log.transports == {}
 
 
-def test_a_healthy_log_alarms_nobody() -> None:
+def test_a_healthy_log_has_no_alarm() -> None:
     assert kinds(TREE, f"{HEALTHY} channels per peer") == []
 
 
@@ -241,7 +241,7 @@ def test_a_healthy_log_alarms_nobody() -> None:
         "Could not find a path for pattern 4, falling back to simple order",
     ],
 )
-def test_a_search_that_found_nothing_is_told(text: str) -> None:
+def test_a_search_that_found_no_path_is_an_alarm(text: str) -> None:
     (alarm,) = alarms(log_of(text))
     assert alarm.kind is AlarmKind.FALLBACK
     assert "no path for its ring" in alarm.sentence
@@ -252,7 +252,7 @@ TWO = "2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 2 p
 
 def test_two_channels_are_alarming_only_with_nvlink_on_one_node() -> None:
     assert kinds(TREE, TWO + "peer") == [AlarmKind.TWO_CHANNELS]
-    # PCIe cards and sockets have two by right.
+    # Two channels are normal for PCIe cards and sockets.
     assert kinds(TREE.replace("/NVL)", "/PHB)"), TWO + "peer") == []
     assert kinds(TREE.replace("nNodes 1", "nNodes 2"), TWO + "peer") == []
     (asked,) = alarms(log_of("NCCL_MAX_NCHANNELS set by environment to 2.", TREE, TWO + "peer"))
@@ -267,7 +267,7 @@ def test_zero_nvls_channels_are_a_failure_or_a_setting() -> None:
     (asked,) = alarms(log_of(TREE, "NCCL_NVLS_ENABLE set by environment to 0.", none))
     assert (asked.kind, asked.chosen) == (AlarmKind.NO_NVLS, True)
     assert kinds(TREE, there.replace("is ", "is not "), none) == [AlarmKind.NO_NVLS]
-    # Without a line that says what the driver offers nothing is known.
+    # Without a line on what the driver offers nothing is known.
     assert kinds(TREE, none) == []
     assert kinds(TREE, there, f"{HEALTHY} channels per peer") == []
 
@@ -304,7 +304,7 @@ def test_a_gpu_without_its_nvlinks_is_named() -> None:
         ),
     ],
 )
-def test_other_collapses(text: str, kind: AlarmKind) -> None:
+def test_alarms_of_single_lines(text: str, kind: AlarmKind) -> None:
     assert kinds(text) == [kind]
 
 
@@ -328,7 +328,7 @@ def test_a_log_cut_anywhere_is_read_as_far_as_it_goes() -> None:
         assert [alarm.kind for alarm in alarms(log)] in ([], [AlarmKind.MISSING_NVLINK])
 
 
-def test_hostile_lines_end_soon_and_raise_nothing() -> None:
+def test_hostile_lines_take_bounded_time_and_raise_nothing() -> None:
     digits = "9" * 100_000
     log = RunLog(NcclLog())
     for message in (
@@ -347,7 +347,7 @@ def test_hostile_lines_end_soon_and_raise_nothing() -> None:
     assert alarms(log) == []
 
 
-def test_an_import_flags_what_nccl_passed_over(tmp_path: Path) -> None:
+def test_an_import_flags_problems_in_the_log(tmp_path: Path) -> None:
     from nccltune.formats.importing.importer import import_files
     from nccltune.formats.importing.inputs import find_inputs
     from nccltune.formats.importing.suspect import suspect_sentences
@@ -356,9 +356,9 @@ def test_an_import_flags_what_nccl_passed_over(tmp_path: Path) -> None:
     from tests.unit.formats.maker import Made, Point
 
     log = "".join(f"alpha:7:7 [0] NCCL INFO {line}\n" for line in FALLBACK.splitlines())
-    said = "alpha:7 NCCL DIAG [INFO] ECC: unavailable via NVML across 8 ranks in comm 0x1a\n"
+    diagnostic = "alpha:7 NCCL DIAG [INFO] ECC: unavailable via NVML across 8 ranks in comm 0x1a\n"
     path = tmp_path / "run.txt"
-    path.write_text(log + said + Made((Point(1024, 20.0, 21.0),)).text(), encoding="utf-8")
+    path.write_text(log + diagnostic + Made((Point(1024, 20.0, 21.0),)).text(), encoding="utf-8")
     found = import_files(tmp_path / "study", find_inputs([path]), ReadOptions(study="study"))
     flags = {flag.kind.value: flag for flag in found.files[0].report.flags}
     assert "fell back to one channel" in flags["collapsed"].sentence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every layout of nccl-tests' text gives back what was printed."""
+"""Every layout of nccl-tests' text reads back as printed."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 26)
 
 
 def expected(made: Made) -> list[tuple[int, bool, float]]:
-    """Times as printed."""
+    """Return the times as printed."""
     shown = (lambda us: float(old_time(us))) if made.era != "2.17" else (lambda us: us)
     return [
         (point.size, in_place, shown(time))
@@ -79,7 +79,7 @@ def test_more_columns(extra: tuple[str, ...], stamps: bool, per_iteration: bool)
 
 
 def test_columns_are_named_and_not_counted() -> None:
-    # The groups the other way round: the line above the names says which is which.
+    # The groups are swapped: the line above the names labels them.
     lines = Made((Point(4096, 20.0, 30.0),)).lines()
     swapped = [
         line.replace("out-of-place", "@")
@@ -182,7 +182,7 @@ def test_unchecked_results_are_not_wrong() -> None:
 def test_cpu_times_are_not_times() -> None:
     made = Made((Point(1 << 10, 50.0, 50.0), Point(1 << 26, 500.0, 510.0)), cpu_time=True)
     read = text(made.text())
-    # 1 KiB in 50 us is 0.02 GB/s: no digits to tell the time from.
+    # 1 KiB in 50 us is 0.02 GB/s: too few digits to derive the time from.
     assert [sample.bytes for sample in read.samples] == [1 << 26, 1 << 26]
     assert read.samples[0].time_us == pytest.approx(500.0, rel=1e-3)
     assert read.report.unreadable == 2
@@ -272,7 +272,7 @@ rows = st.lists(
     st.booleans(),
     st.sampled_from([2, 8]),
 )
-def test_any_table_comes_back(
+def test_any_table_reads_back(
     shown: list[Point],
     collective: Collective,
     era: str,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that are not what they claim to be."""
+"""Flags for runs that are doubtful or incomplete."""
 
 import pytest
 
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, Point, points
+from tests.unit.formats.maker import Made, Point, points, without_devices
 from tests.unit.formats.reading_tools import text
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
@@ -35,7 +35,7 @@ def test_all_ranks_on_one_host() -> None:
     read = text(several.text())
     assert "one_host" in read.flags
     assert read.doubtful == set()
-    # Only where the run was said to span hosts it is not what it claims to be.
+    # It is doubtful only where the user states several nodes.
     assert "scale_mismatch" in text(several.text(), nodes=2).doubtful
     assert "one_host" not in text(several.with_(hosts=("a", "b")).text()).flags
 
@@ -57,7 +57,7 @@ def test_reduced_size_and_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "words"),
     [
         (
             "secret-host: Test NCCL failure common.cu:404 'unhandled system error / '",
@@ -68,14 +68,14 @@ def test_reduced_size_and_versions() -> None:
         (" .. secret-host pid 21: Test failure common.cu:401", "failure"),
     ],
 )
-def test_failure_lines(line: str, says: str) -> None:
+def test_failure_lines(line: str, words: str) -> None:
     read = text(with_line("Avg bus", line))
     assert "failure" in read.doubtful
-    assert says in read.sentence("failure")
+    assert words in read.sentence("failure")
     assert "secret-host" not in read.sentence("failure")
 
 
-def test_a_last_error_of_nccl_is_worth_a_word() -> None:
+def test_a_last_error_of_nccl_is_flagged_and_not_doubtful() -> None:
     read = text(with_line("concluded", "# error: socketProgress failed"))
     assert "failure" in read.flags
     assert read.doubtful == set()
@@ -113,10 +113,10 @@ def test_a_bandwidth_that_is_not_that_of_the_time() -> None:
     edited = row.replace(f"{MADE.points[2].out_us:7.2f}", f"{MADE.points[2].out_us / 2:7.2f}", 1)
     read = text(MADE.text().replace(row, edited))
     assert "bandwidth_mismatch" in read.doubtful
-    # Another number of ranks than that of the table.
-    lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
-    assert "scale_mismatch" in text("\n".join(lines), nodes=2, ranks=16).doubtful
-    assert "bandwidth_mismatch" not in text("\n".join(lines), nodes=2, ranks=4).flags
+    # The user states another number of ranks than the table shows.
+    data = without_devices(MADE.text())
+    assert "scale_mismatch" in text(data, nodes=2, ranks=16).doubtful
+    assert "bandwidth_mismatch" not in text(data, nodes=2, ranks=4).flags
 
 
 def test_below_the_least_bandwidth_asked_for() -> None:
@@ -129,15 +129,15 @@ def test_below_the_least_bandwidth_asked_for() -> None:
     assert "average_mismatch" in text(padded).doubtful
 
 
-def test_an_unknown_scale_is_said() -> None:
-    lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
-    read = text("\n".join(lines))
+def test_an_unknown_scale_is_flagged() -> None:
+    data = without_devices(MADE.text())
+    read = text(data)
     assert "scale_unknown" in read.flags
     assert "--nodes" in read.sentence("scale_unknown")
     assert {(item.nodes, item.ranks) for item in read.samples} == {(None, 4)}
-    told = text("\n".join(lines), nodes=1, ranks=4)
-    assert {(item.nodes, item.ranks) for item in told.samples} == {(1, 4)}
-    assert "scale_unknown" not in told.flags
+    stated = text(data, nodes=1, ranks=4)
+    assert {(item.nodes, item.ranks) for item in stated.samples} == {(1, 4)}
+    assert "scale_unknown" not in stated.flags
 
 
 def test_a_collective_that_nothing_names() -> None:

@@ -16,102 +16,14 @@ from nccltune.formats.text import json_stream
 from nccltune.formats.text.json_stream import Item, JsonStream
 from nccltune.formats.text.lines import CHUNK_BYTES
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import PER_RANK, PROGRAM, REDUCING, Point, bandwidths, points
+from tests.unit.formats.json_maker import SIZES, made
+from tests.unit.formats.maker import Point, points
 from tests.unit.formats.reading_tools import files, json_file
-
-SIZES = (1 << 12, 1 << 20)
-
-
-def placement(
-    collective: Collective, point: Point, time: float, ranks: int, key: str = "time"
-) -> dict[str, Any]:
-    algbw, busbw = bandwidths(collective, point.size, time, ranks)
-    return {
-        key: time / 3 if key == "cpu_time" else time,
-        "alg_bw": round(algbw, 6),
-        "bus_bw": round(busbw, 6),
-        "nwrong": point.wrong,
-    }
-
-
-def made(
-    shown: tuple[Point, ...] = points(*SIZES),
-    collective: Collective = Collective.ALLREDUCE,
-    *,
-    version: int = 3,
-    processes: int = 1,
-    each: int = 4,
-    env: tuple[str, ...] = ("HOME=/root", "NCCL_DEBUG=INFO"),
-    args: tuple[str, ...] = (),
-    hosts: tuple[str, ...] = ("alpha",),
-    key: str = "time",
-    iterations: tuple[float, ...] = (),
-) -> dict[str, Any]:
-    """What `-J` writes; `each` GPUs a process, of which only the first is listed."""
-    ranks = processes * each
-    results = []
-    for point in shown:
-        count = point.size // 4 // (ranks if collective in PER_RANK else 1)
-        result: dict[str, Any] = {
-            "size": point.size,
-            "count": count,
-            "type": "float",
-            "redop": "sum" if collective in REDUCING else "none",
-            "root": "    -1",
-            "out_of_place": placement(collective, point, point.out_us, ranks, key),
-            "in_place": placement(collective, point, point.in_us, ranks, key),
-        }
-        if iterations:
-            for name in ("out_of_place", "in_place"):
-                result[f"{name}_per_iter"] = {
-                    "skipped_iterations": 1,
-                    "times_us": list(iterations),
-                }
-        if version >= 2:
-            result |= {"actual_iterations": 20, "experiment_name": ""}
-        results.append(result)
-    busbw = [result[name]["bus_bw"] for result in results for name in ("out_of_place", "in_place")]
-    misspelt = version == 1
-    average = {
-        "bandwidith" if misspelt else "bandwidth": sum(busbw) / len(busbw) if busbw else 0.0,
-        "okay": "unchecked",
-    }
-    return {
-        "version": version,
-        "start_time": "2026-11-21 03:26:03",
-        "args": [f"/opt/{PROGRAM[collective]}", "-g", str(each), *args],
-        "env": list(env),
-        "nccl_version": 22903,
-        "config": {
-            "nthreads": 1,
-            "ngpus": each,
-            "iterations": 20,
-            "aggregated_iterations": 1,
-            "graph": 0,
-            "blocking_collectives": "false",
-            "devices": [
-                {
-                    "rank": process * each,
-                    "group": 0,
-                    "pid": 100 + process,
-                    "hostname": hosts[process * len(hosts) // processes],
-                    "device": 0,
-                    "device_info": "NVIDIA H200",
-                }
-                for process in range(processes)
-            ],
-        },
-        "results": results,
-        "out_of_bounds": {"count": 0, "okay": "true"},
-        "average_bus_bandwidith" if misspelt else "average_bus_bandwidth": average,
-        "errors": [""],
-        "end_time": "2026-11-21 03:26:07",
-    }
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_versions(version: int, indent: int | None) -> None:
+def test_json_of_versions_1_to_3(version: int, indent: int | None) -> None:
     read = json_file(json.dumps(made(version=version), indent=indent))
     assert read.report.kind is FileKind.NCCL_TESTS_JSON
     shown = points(*SIZES)
@@ -160,7 +72,7 @@ def test_the_environment_is_redacted() -> None:
     assert b"someone" not in stored
 
 
-def test_the_environment_tells_the_choice() -> None:
+def test_the_environment_gives_the_choice() -> None:
     env = ("NCCL_ALGO=Tree", "NCCL_PROTO=LL128")
     assert json_file(json.dumps(made(env=env))).labels == {"tree/ll128"}
     assert json_file(json.dumps(made()), "ring_ll.json").labels == {"ring/ll"}
@@ -169,7 +81,7 @@ def test_the_environment_tells_the_choice() -> None:
     assert "choice_unknown" in half.doubtful
 
 
-def test_a_log_beside_it_tells_what_ran(tmp_path: Path) -> None:
+def test_a_log_beside_the_file_gives_what_ran(tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text(json.dumps(made(env=("NCCL_ALGO=Tree",))))
     lines = [
         f"alpha:100:7 [0] NCCL INFO AllReduce: {size} Bytes -> Algo TREE proto LL"
@@ -182,7 +94,7 @@ def test_a_log_beside_it_tells_what_ran(tmp_path: Path) -> None:
     assert len(read.samples) == 4
 
 
-def test_nodes_by_host_id_are_not_told_by_hosts() -> None:
+def test_nodes_by_host_id_are_not_counted_by_hosts() -> None:
     env = ("NCCL_HOSTID=a",)
     assert json_file(json.dumps(made(env=env))).report.scales == {"?x4": 4}
     assert json_file(json.dumps(made(env=env)), nodes=4).report.scales == {"4x4": 4}
@@ -275,7 +187,7 @@ def test_whole_results_of_a_cut_file_are_kept(share: float) -> None:
     data = json.dumps(made(points(*(1 << bits for bits in range(12, 22))), iterations=(1.0,) * 40))
     cut = int(share * (len(data) - 1))
     read = json_file(data[:cut])
-    # A result whose closing brace is there is whole.
+    # A result with its closing brace is complete.
     end = data.index('"out_of_bounds"')
     whole = data[: min(cut, end)].count('"experiment_name": ""}')
     assert len(read.samples) == 2 * whole
@@ -309,7 +221,7 @@ values = st.recursive(
     st.lists(values, max_size=4),
     st.sampled_from([None, 1]),
 )
-def test_members_and_elements_come_back(
+def test_the_stream_returns_members_and_elements(
     members: dict[str, Any], results: list[Any], indent: int | None
 ) -> None:
     whole = {**members, "results": results}
@@ -342,8 +254,8 @@ def test_a_member_that_is_too_large_is_skipped(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("unit", [b"x", b'\\"', b"\\\\", b"ab\\n"])
 @pytest.mark.parametrize("shift", range(3))
-def test_a_string_over_many_chunks_is_looked_at_once(unit: bytes, shift: int) -> None:
-    # Escapes may stand across the end of a chunk.
+def test_a_string_over_many_chunks_is_read_whole(unit: bytes, shift: int) -> None:
+    # Escapes may cross the end of a chunk.
     string = b"y" * shift + unit * (3_500_000 // len(unit))
     data = b'{"args": ["' + string + b'"], "config": {}, "results": [{"size": 1}]}'
     found = [(item.key, item.raw) for item in items(data)]
@@ -355,7 +267,7 @@ def test_a_string_over_many_chunks_is_looked_at_once(unit: bytes, shift: int) ->
 
 
 class CountedPattern:
-    """Counts the characters that a pattern is given to look at from its start on."""
+    """A pattern that counts the characters it is given to scan."""
 
     def __init__(self, pattern: re.Pattern[bytes]) -> None:
         self.pattern = pattern
@@ -370,7 +282,7 @@ class CountedPattern:
         return self.pattern.search(data, at)
 
 
-def test_a_long_string_takes_time_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_string_is_scanned_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("_SHALLOW", "_DEEP", "_STRING_PART")
     counted = {name: CountedPattern(getattr(json_stream, name)) for name in names}
     for name, pattern in counted.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many nodes and ranks a table has, also where people cut the device list."""
+"""Nodes and ranks of a table, also with an incomplete device list."""
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +28,7 @@ def made(
     era: str = "2.17",
     **changes: object,
 ) -> Made:
-    """Many nodes of 8 GPUs, a process a GPU."""
+    """Return a run on nodes of 8 GPUs, one process per GPU."""
     sizes = tuple(size // (4 * ranks) * 4 * ranks for size in SIZES)
     return Made(
         points(*sizes), collective, era, ranks, HOSTS[: max(1, ranks // 8)], one_process=False
@@ -36,7 +36,7 @@ def made(
 
 
 def without_list(whole: Made, *kept: int) -> str:
-    """The output with these lines of the device list only."""
+    """Return the output with only the lines `kept` of the device list."""
     listed = list(whole.devices())
     return "\n".join(
         line for line in whole.lines() if line not in listed or listed.index(line) in kept
@@ -62,7 +62,7 @@ def test_an_abridged_list() -> None:
     listed = list(whole.devices())
     data = whole.text().replace("\n".join(listed[1:15]), "...")
     assert scales(text(data)) == {(None, 16)}
-    # Dots behind whole lines: the list goes on.
+    # Dots after complete lines: the list continues.
     data = whole.text().replace("\n".join(listed[8:]), "...")
     assert scales(text(data)) == {(None, 16)}
 
@@ -97,7 +97,7 @@ def test_ranks_by_the_counts(collective: Collective, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("collective", [Collective.BROADCAST, Collective.SENDRECV])
-def test_collectives_that_say_nothing(collective: Collective) -> None:
+def test_collectives_without_evidence_of_ranks(collective: Collective) -> None:
     read = text(without_list(made(16, collective)))
     assert scales(read) == {(None, None)}
     assert "--nodes and --ranks" in read.sentence("scale_unknown")
@@ -146,7 +146,7 @@ def test_a_table_that_contradicts_itself() -> None:
     assert scales(read) == {(None, None)}
 
 
-def test_complete_lists_stay() -> None:
+def test_complete_lists_are_used_without_inference() -> None:
     for ranks in (8, 16, 1440):
         read = text(made(ranks).text())
         assert scales(read) == {(ranks // 8, ranks)}
@@ -171,6 +171,7 @@ def test_the_ranks_that_printed_a_table_are_never_excluded(
     )
     whole = Made(rows, collective, era, ranks, one_process=False)
     read = text(without_list(whole), collective=collective)
+    assert read.samples
     assert {sample.ranks for sample in read.samples} <= {ranks, None}
     assert not read.doubtful & {"bandwidth_mismatch", "scale_mismatch"}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What launchers, NCCL and shells put before, between and into the lines of nccl-tests."""
+"""Text of launchers, NCCL and shells before, between and inside the lines of nccl-tests."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nccltune.formats.reading.file_report import FileKind
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, Point, points
+from tests.unit.formats.maker import Made, Point, points, without_devices
 from tests.unit.formats.reading_tools import Read, text
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
@@ -93,7 +93,7 @@ def test_words_before_other_text_are_no_prefix(line: str) -> None:
     assert strip_prefix(line) == ("", line)
 
 
-def test_sources_are_told_apart() -> None:
+def test_prefixes_identify_their_source() -> None:
     assert strip_prefix("[1,3]<stdout>:x") == ("1,3", "x")
     assert strip_prefix("[1,3]<stderr>: x")[0] == "1,3"
     assert strip_prefix("12: x") == ("12", " x")
@@ -137,8 +137,8 @@ def test_rows_cut_by_warnings_with_a_time_stamp() -> None:
 
 
 def test_a_host_that_nothing_names_is_found_by_the_columns() -> None:
-    # No device list and no log line of its own: only the column's end tells where the host begins.
-    lines = [line for line in cut_rows(MADE).splitlines() if "Rank" not in line]
+    # No device list and no log line of its own: only the end of the column marks the host's start.
+    lines = without_devices(cut_rows(MADE)).splitlines()
     lines = [line for line in lines if not line.startswith("alpha")]
     read = text("\n".join(lines), nodes=1, ranks=4)
     assert read.times == text(MADE.text()).times
@@ -148,7 +148,7 @@ def test_a_host_that_nothing_names_is_found_by_the_columns() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 85), st.integers(0, 2), st.sampled_from(["alpha", "beta"]))
 def test_a_row_cut_anywhere_is_rejoined_or_counted(at: int, which: int, host: str) -> None:
-    # A launcher cuts where its buffer ends, also inside a number.
+    # A launcher cuts a row where its buffer ends, also inside a number.
     lines = MADE.lines()
     at_line = len([*MADE.head(), *MADE.columns()]) + which
     row = lines[at_line]
@@ -234,7 +234,7 @@ def test_byte_order_marks(encoding: str) -> None:
 def test_one_rank_tables_of_several_processes() -> None:
     made = [Made(points(*SIZES), ranks=1, pid=100 + process) for process in range(3)]
     tables = [item.lines() for item in made]
-    # As mpirun mixes them: every process prints its whole table.
+    # mpirun interleaves the processes: each prints its whole table.
     mixed = [line for group in zip(*tables, strict=True) for line in group]
     for lines in (mixed, [line for table in tables for line in table]):
         read = text("\n".join(lines))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which choice a table was made with, and who says so."""
+"""The choice that a table was measured with, and the evidence for it."""
 
 from pathlib import Path
 
@@ -10,13 +10,16 @@ from nccltune.formats.reading.collective_names import collective_of_name
 from nccltune.formats.reading.file_names import named_choice
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, points
+from tests.unit.formats.maker import Made, points, without_devices
 from tests.unit.formats.reading_tools import Read, files, text
 
 SIZES = (1 << 16, 1 << 20)
 MADE = Made(points(*SIZES))
 INFO = "alpha:2136:2201 [0] NCCL INFO "
 TREE_LL = Choice(Algorithm.TREE, Protocol.LL)
+TREE_LL_8 = Choice(Algorithm.TREE, Protocol.LL, 8)
+RING_LL = Choice(Algorithm.RING, Protocol.LL)
+RING_LL_8 = Choice(Algorithm.RING, Protocol.LL, 8)
 RING_SIMPLE = Choice(Algorithm.RING, Protocol.SIMPLE)
 
 
@@ -25,9 +28,19 @@ def ran_line(size: int, what: str = "TREE proto LL", func: str = "AllReduce", hi
 
 
 def logged(made: Made, *messages: str, lines: tuple[str, ...] = ()) -> str:
-    """A table with log messages after its device list (`messages`) and before its rows."""
+    """Return a table with log `messages` after its device list and `lines` before its rows."""
     out = [*made.head(), *(INFO + message for message in messages), *made.columns(), *lines]
     return "\n".join([*out, *map(made.row, made.points), *made.foot()]) + "\n"
+
+
+def ran(read: Read) -> dict[int, object]:
+    """Return what ran by size; out of place and in place agree."""
+    assert {(sample.bytes, sample.in_place) for sample in read.samples} == {
+        (size, in_place) for size in SIZES for in_place in (False, True)
+    }
+    found = {(sample.bytes, sample.ran) for sample in read.samples}
+    assert len(found) == len(SIZES)
+    return dict(found)
 
 
 def env(**settings: str) -> tuple[str, ...]:
@@ -113,7 +126,7 @@ def test_collectives_of_names(name: str, collective: str | None) -> None:
         "fat_tree_simple/run1.txt",
     ],
 )
-def test_a_name_that_may_be_of_a_choice_is_no_label_and_not_the_default(name: str) -> None:
+def test_an_ambiguous_file_name_leaves_the_choice_unknown(name: str) -> None:
     read = text(MADE.text(), name)
     assert read.samples == []
     assert read.report.unreadable == len(SIZES)
@@ -155,7 +168,7 @@ def test_contradictions_are_refused_and_show_both(
     assert all(words in read.sentence("choice_conflict") for words in both)
 
 
-def test_what_we_started_ourselves_needs_no_other_evidence() -> None:
+def test_runs_that_we_started_need_no_other_evidence() -> None:
     data = logged(MADE, *env(ALGO="Ring", PROTO="Simple"))
     assert text(data, choice=TREE_LL, started_here=True).labels == {"tree/ll"}
 
@@ -231,7 +244,7 @@ def test_each_run_has_its_own_command_line() -> None:
     ]
     read = text("".join(f"{line}\n{MADE.text()}" for line in lines))
     assert read.report.choices == {"tree/ll": 4, "ring/simple": 4, "default": 4}
-    # Nothing says whether the first line holds for the second table.
+    # It is unknown whether the first line applies to the second table.
     read = text(f"{lines[0]}\n{MADE.text()}{MADE.text()}")
     assert read.report.choices == {"tree/ll": 4}
     assert "choice_unknown" in read.doubtful
@@ -253,7 +266,7 @@ def test_settings_above_a_header_belong_to_the_run_below(second: int) -> None:
 
 
 def test_settings_above_a_header_without_a_device_list() -> None:
-    bare = "\n".join(line for line in MADE.lines() if "Rank  " not in line) + "\n"
+    bare = without_devices(MADE.text())
     data = "".join(
         of_process(pid, *env(ALGO=algorithm, PROTO="LL")) + bare
         for pid, algorithm in ((7, "Tree"), (9, "Ring"), (11, "Tree"))
@@ -278,9 +291,9 @@ def test_ranks_with_different_settings_are_an_error() -> None:
     )
     read = text(data)
     assert read.samples == []
-    said = read.sentence("choice_conflict")
-    assert "alpha:2136 has NCCL_ALGO=Tree" in said
-    assert "alpha:2137 has NCCL_ALGO=Ring" in said
+    sentence = read.sentence("choice_conflict")
+    assert "alpha:2136 has NCCL_ALGO=Tree" in sentence
+    assert "alpha:2137 has NCCL_ALGO=Ring" in sentence
 
 
 def test_ranks_with_different_settings_in_files_of_their_own(tmp_path: Path) -> None:
@@ -294,38 +307,34 @@ def test_ranks_with_different_settings_in_files_of_their_own(tmp_path: Path) -> 
     assert read.samples == []
 
 
-def test_then_the_files_name() -> None:
+def test_a_choice_in_the_file_name_labels_the_table() -> None:
     assert text(MADE.text(), "nt_Tree-LL128.txt").labels == {"tree/ll128"}
     assert text(logged(MADE, "Bootstrap: Using lo"), "tree_ll.txt").labels == {"tree/ll"}
 
 
-def test_else_the_default_and_it_is_said() -> None:
-    read = text(MADE.text())
-    assert read.labels == {"default"}
-    assert "choice_assumed" in read.flags
+def test_the_default_in_a_file_name_is_not_assumed() -> None:
     assert "choice_assumed" not in text(MADE.text(), "default.txt").flags
 
 
-def test_a_log_that_forces_nothing_tells_the_default_and_what_ran() -> None:
+def test_a_log_that_forces_nothing_shows_the_default_and_what_ran() -> None:
     lines = tuple(ran_line(size) for size in SIZES)
     read = text(logged(MADE, *env(DEBUG="INFO"), lines=lines))
     assert read.labels == {"default"}
-    assert {sample.ran for sample in read.samples} == {Choice(Algorithm.TREE, Protocol.LL, 8)}
+    assert ran(read) == dict.fromkeys(SIZES, TREE_LL_8)
     assert "choice_assumed" not in read.flags
 
 
 @pytest.mark.parametrize("tail", ["", " cgaClusterSize 4"])
 def test_choice_lines_since_2_24(tail: str) -> None:
     read = text(logged(MADE, lines=(ran_line(SIZES[0], "RING proto LL128", hi=0) + tail,)))
-    ran = {sample.bytes: sample.ran for sample in read.samples}
-    assert ran == {SIZES[0]: Choice(Algorithm.RING, Protocol.LL128, 1), SIZES[1]: None}
+    assert ran(read) == {SIZES[0]: Choice(Algorithm.RING, Protocol.LL128, 1), SIZES[1]: None}
 
 
 @pytest.mark.parametrize("func", ["", "AllReduce: "])
 def test_choice_lines_before_2_24(func: str) -> None:
     line = f"{INFO}{func}{SIZES[0]} Bytes -> Algo 1 proto 2 time 2860.208008"
     read = text(logged(MADE, lines=(line,)))
-    assert {sample.ran for sample in read.samples if sample.bytes == SIZES[0]} == {RING_SIMPLE}
+    assert ran(read) == {SIZES[0]: RING_SIMPLE, SIZES[1]: None}
 
 
 @pytest.mark.parametrize("collective", [Collective.ALLGATHER, Collective.REDUCESCATTER])
@@ -333,21 +342,21 @@ def test_bytes_are_per_rank_since_2_24(collective: Collective) -> None:
     func = {"allgather": "AllGather", "reducescatter": "ReduceScatter"}[collective]
     made = Made(points(*SIZES), collective, ranks=8)
     new = tuple(ran_line(size // 8, "RING proto LL", func) for size in SIZES)
-    assert all(sample.ran for sample in text(logged(made, lines=new)).samples)
+    assert ran(text(logged(made, lines=new))) == dict.fromkeys(SIZES, RING_LL_8)
     # The same numbers in the form before 2.24 count over all ranks.
     old = tuple(f"{INFO}{func}: {size} Bytes -> Algo 1 proto 0 time 1.0" for size in SIZES)
-    assert all(sample.ran for sample in text(logged(made, lines=old)).samples)
+    assert ran(text(logged(made, lines=old))) == dict.fromkeys(SIZES, RING_LL)
     wrong = tuple(ran_line(size, "RING proto LL", func) for size in SIZES)
-    assert {s.ran for s in text(logged(made, lines=wrong)).samples if s.bytes == SIZES[1]} == {None}
+    assert ran(text(logged(made, lines=wrong)))[SIZES[1]] is None
 
 
 def test_a_log_that_comes_after_the_rows_still_counts() -> None:
-    # Standard output is written in blocks: the log may be ahead of or behind the rows.
+    # Standard output is buffered: the log may precede or follow the rows.
     data = MADE.text() + "\n".join(ran_line(size) for size in SIZES)
-    assert all(sample.ran for sample in text(data).samples)
+    assert ran(text(data)) == dict.fromkeys(SIZES, TREE_LL_8)
 
 
-def test_a_log_of_one_run_says_nothing_of_the_next() -> None:
+def test_a_log_of_one_run_does_not_apply_to_the_next() -> None:
     forced_run = logged(MADE, *env(ALGO="Tree", PROTO="LL"))
     read = text(forced_run + logged(MADE, *env(DEBUG="INFO")))
     assert read.report.choices == {"tree/ll": 4, "default": 4}
@@ -423,7 +432,7 @@ def test_forced_choices(algorithms: str | None, protocols: str | None, label: st
         ("AllReduce [Copy Engine]: 65536 Bytes -> cudaMemcpy", "copy engine"),
     ],
 )
-def test_what_no_tuner_is_asked_about(line: str, what: str) -> None:
+def test_calls_that_bypass_the_tuner_are_flagged(line: str, what: str) -> None:
     read = text(logged(MADE, lines=(INFO + line,)), "tree_ll.txt")
     assert what in read.sentence("tuner_bypassed")
     labels = {(s.bytes, choice_label(s.choice)) for s in read.samples}
@@ -444,9 +453,8 @@ def test_nodes_as_nccl_counts_them() -> None:
     assert read.report.scales == {"4x4": 4}
     assert read.report.emulated_nodes
     assert read.report.network == "Socket"
-    # Without a device list the log tells ranks and nodes.
-    data = "\n".join(line for line in logged(MADE, line).splitlines() if "Rank  " not in line)
-    assert text(data).report.scales == {"4x4": 4}
+    # Without a device list the log gives ranks and nodes.
+    assert text(without_devices(logged(MADE, line))).report.scales == {"4x4": 4}
 
 
 def test_settings_are_kept_without_secrets_and_hosts() -> None:
@@ -475,7 +483,7 @@ def test_logs_in_files_of_their_own_are_joined(tmp_path: Path) -> None:
     (folder / "zz.alpha.9").write_text(INFO.replace(":2136:", ":9:") + env(ALGO="Ring")[0])
     read = next(item for item in files(folder) if item.samples)
     assert read.labels == {"tree/ll"}
-    assert all(sample.ran for sample in read.samples)
+    assert ran(read) == dict.fromkeys(SIZES, TREE_LL_8)
 
 
 def test_a_log_with_two_choices_for_a_size_names_none() -> None:
@@ -484,7 +492,3 @@ def test_a_log_with_two_choices_for_a_size_names_none() -> None:
         log.observe(ran_line(4096, what).removeprefix(INFO))
     assert log.ran(Collective.ALLREDUCE, 4096, 4) is None
     assert log.functions == {Collective.ALLREDUCE}
-
-
-def by_size(read: Read) -> dict[int, str]:
-    return {sample.bytes: choice_label(sample.choice) for sample in read.samples}

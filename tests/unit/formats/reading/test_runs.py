@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process an imported timing belongs to, and runs that are imported once."""
+"""The process of an imported timing, and runs that are imported only once."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,8 @@ from nccltune.formats.reading.runs import RunFound, printed_time
 from nccltune.model.choice import parse_choice
 from nccltune.model.sample import Source
 from nccltune.study.files import Study
-from tests.unit.formats.maker import Made, Point
+from tests.unit.formats import json_maker
+from tests.unit.formats.maker import Made, Point, without_devices
 from tests.unit.formats.measured import measured, processes, put, take
 from tests.unit.formats.reading_tools import text
 
@@ -81,7 +82,7 @@ def test_a_run_pasted_twice_into_one_file_counts_once(tmp_path: Path) -> None:
     assert len(processes(tmp_path / "s")) == 1
 
 
-def test_the_whole_log_goes_on_where_a_part_of_it_was_imported(tmp_path: Path) -> None:
+def test_the_complete_log_adds_to_a_part_that_was_imported(tmp_path: Path) -> None:
     whole = RUN.text()
     lines = whole.splitlines(keepends=True)
     part = "".join(lines[: len(lines) - 8])
@@ -94,7 +95,7 @@ def test_the_whole_log_goes_on_where_a_part_of_it_was_imported(tmp_path: Path) -
     assert [(item.bytes, item.time_us) for item in samples] == [
         (item.bytes, item.time_us) for item in at_once
     ]
-    # The part brings nothing to the whole.
+    # The part adds nothing to the complete log.
     assert outcomes(take(tmp_path / "t", tmp_path / "part.txt")) == [ImportState.DUPLICATE]
 
 
@@ -110,7 +111,7 @@ def test_tiny_tables_that_agree_by_chance_are_two_runs(tmp_path: Path) -> None:
 
 def test_round_times_are_no_evidence_of_a_copy(tmp_path: Path) -> None:
     coarse = Made(tuple(Point(1 << row, 20.0, 20.0) for row in range(10, 20)))
-    bare = "\n".join(line for line in coarse.lines() if "Pid" not in line)
+    bare = without_devices(coarse.text())
     take(
         tmp_path / "s",
         put(tmp_path / "default-1.txt", bare),
@@ -136,47 +137,13 @@ def test_a_copy_under_another_label_is_a_contradiction(tmp_path: Path) -> None:
 
 
 def test_text_and_json_of_one_run_are_one_process(tmp_path: Path) -> None:
-    shown = json.dumps(
-        {
-            "version": 3,
-            "start_time": "2026-11-21 03:06:00",
-            "args": ["all_reduce_perf"],
-            "env": [],
-            "nccl_version": 22809,
-            "config": {
-                "nthreads": 1,
-                "ngpus": 4,
-                "warmup_iters": 1,
-                "iterations": 20,
-                "devices": [
-                    {"rank": 0, "group": 0, "pid": RUN.pid, "hostname": "alpha"}
-                    | {"device_info": "NVIDIA H200"}
-                ],
-            },
-            "results": [
-                {
-                    "size": point.size,
-                    "count": point.size // 4,
-                    "type": "float",
-                    "redop": "sum",
-                    "root": "    -1",
-                    "out_of_place": timing(point.size, point.out_us + 0.0031),
-                    "in_place": timing(point.size, point.in_us - 0.0042),
-                }
-                for point in RUN.points
-            ],
-            "end_time": "2026-11-21 03:06:07",
-        }
-    )
+    # JSON has digits that the text lacks.
+    exact = tuple(Point(row.size, row.out_us + 0.0031, row.in_us - 0.0042) for row in RUN.points)
+    shown = json.dumps({**json_maker.made(exact, pid=RUN.pid), "nccl_version": RUN.loaded})
     result = take(
         tmp_path / "s", put(tmp_path / "default.txt", RUN), put(tmp_path / "default.json", shown)
     )
     assert outcomes(result) == [ImportState.IMPORTED, ImportState.DUPLICATE]
-
-
-def timing(size: int, time_us: float) -> dict[str, float]:
-    algbw = size / time_us / 1e3
-    return {"time": time_us, "alg_bw": algbw, "bus_bw": algbw * 1.5, "nwrong": 0}
 
 
 def test_times_are_compared_as_printed() -> None:
@@ -185,7 +152,7 @@ def test_times_are_compared_as_printed() -> None:
     assert printed_time(1234567.8) == 1234568.0
 
 
-def test_few_or_coarse_rows_do_not_tell_a_run() -> None:
+def test_few_or_coarse_rows_do_not_identify_a_run() -> None:
     few, many, coarse = RunFound(), RunFound(), RunFound()
     for row in range(12):
         if row < 2:
@@ -218,7 +185,7 @@ def test_rows_of_one_choice_in_a_csv_are_one_process(tmp_path: Path) -> None:
 
 
 def write(path: Path, *sources: Source, rounds: int = 3, **changes: object) -> Path:
-    """Samples of a bench: the default and tree/ll in each round."""
+    """Write samples of a bench: the default and tree/ll in each round."""
     made = text(RUN.text()).samples[0]
     samples = [
         msgspec.structs.replace(
@@ -246,7 +213,7 @@ def test_a_benchs_samples_without_process_are_one(tmp_path: Path) -> None:
     ((samples),) = processes(tmp_path / "s").values()
     assert {sample.round for sample in samples} == {0, 1, 2}
     assert len({sample.choice for sample in samples}) == 2
-    # The same samples again, with more behind them: only these are new.
+    # The same samples with more appended: only those are new.
     longer = write(tmp_path / "new" / "samples.jsonl", Source(tool="nccltune-bench"), rounds=4)
     first = old.read_bytes()
     longer.write_bytes(first + b"".join(longer.read_bytes().splitlines(keepends=True)[12:]))
@@ -258,7 +225,7 @@ def test_samples_of_two_studies_share_no_round(tmp_path: Path) -> None:
     two = write(tmp_path / "b" / "samples.jsonl", Source(tool="nccltune-bench", process="p2"))
     take(tmp_path / "s", one, two)
     assert ids(tmp_path / "s") == ["p1", "p2"]
-    # Rounds that are said to be close in time go on behind those that the study has.
+    # Rounds that are marked as close in time are numbered after those of the study.
     real = [Source(tool="nccl-tests", process=f"q{number}", in_rounds=True) for number in range(2)]
     for folder, source in zip("cd", real, strict=True):
         take(tmp_path / "s", write(tmp_path / folder / "samples.jsonl", source))
@@ -283,7 +250,7 @@ def test_old_sweeps_with_nccl_tests_have_a_process_a_round(tmp_path: Path) -> No
     assert all(sample.source.in_rounds for samples in found.values() for sample in samples)
 
 
-def test_what_a_run_was_is_on_record(tmp_path: Path) -> None:
+def test_runs_are_recorded_with_their_facts(tmp_path: Path) -> None:
     take(tmp_path / "s", put(tmp_path / "default.txt", RUN))
     (record,) = Study(tmp_path / "s").imports(ImportRecord)
     (run,) = record.runs or []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes to lines, whatever they hold."""
+"""Split any bytes into lines."""
 
 import io
 
@@ -19,7 +19,7 @@ from nccltune.model.errors import InputError
 
 
 def lines(data: bytes) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """Numbered lines, and those that were too long."""
+    """Return the numbered lines, and those that were too long."""
     long: list[tuple[int, str]] = []
     found = [
         (number + at, line)
@@ -31,7 +31,7 @@ def lines(data: bytes) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
     return found, long
 
 
-# A NUL first in UTF-16 makes the byte order mark that of UTF-32; no text has one.
+# A leading NUL in UTF-16 turns the byte order mark into that of UTF-32; text has none.
 PLAIN = st.text(st.characters(exclude_characters="\0\n\r\ufeff", codec="utf-8"))
 
 
@@ -41,8 +41,8 @@ PLAIN = st.text(st.characters(exclude_characters="\0\n\r\ufeff", codec="utf-8"))
     st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_lines_come_back(shown: list[str], encoding: str, end: str) -> None:
-    # A last line without an end counts, nothing behind the last end does.
+def test_lines_survive_encodings_and_line_ends(shown: list[str], encoding: str, end: str) -> None:
+    # A last line without a line end counts; an empty rest does not.
     expected = list(enumerate(shown if shown[-1] else shown[:-1], 1))
     assert lines(end.join(shown).encode(encoding)) == (expected, [])
 
@@ -70,15 +70,15 @@ def test_long_lines_are_counted_and_not_held(extra: int) -> None:
     assert len(found) == 4
 
 
-def test_progress_is_told() -> None:
-    told: list[int] = []
+def test_progress_is_reported_per_chunk() -> None:
+    reported: list[int] = []
     data = b"x\n" * CHUNK_BYTES
-    list(line_blocks(io.BytesIO(data), progress=told.append))
-    assert told == [CHUNK_BYTES, 2 * CHUNK_BYTES]
+    list(line_blocks(io.BytesIO(data), progress=reported.append))
+    assert reported == [CHUNK_BYTES, 2 * CHUNK_BYTES]
 
 
 @pytest.mark.parametrize(
-    ("head", "says"),
+    ("head", "message"),
     [
         (b"\x1f\x8b\x08\x00", "gzip"),
         (b"PK\x03\x04...", "zip"),
@@ -89,19 +89,19 @@ def test_progress_is_told() -> None:
         ("# nThread 1 nGpus".encode("utf-16-be"), "UTF-16"),
     ],
 )
-def test_what_is_no_text(head: bytes, says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_binary_and_compressed_data_is_refused(head: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         check_text(head)
 
 
 @pytest.mark.parametrize(
     "head", [b"", b"a", b"\x1b[1mred\x1b[0m", "ü".encode("latin-1"), "x".encode("utf-16")]
 )
-def test_what_is_text(head: bytes) -> None:
+def test_text_of_any_encoding_is_accepted(head: bytes) -> None:
     check_text(head)
 
 
-def test_visible() -> None:
+def test_control_characters_are_made_visible_and_long_text_is_cut() -> None:
     assert visible("a\x00b\tc\x1b[1m") == "a\\x00b\\tc\\x1b[1m"
     assert visible("x" * 200) == "x" * 117 + "..."
     assert len(visible("\x00" * 100)) == 120

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML of others takes bounded time and memory."""
+"""Foreign YAML takes bounded time and memory."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_documents() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (BOMB, "aliases expanded"),
         ("a: &a [*a]\n", "part of"),
@@ -31,7 +31,7 @@ def test_documents() -> None:
         ("- x\n" * 200_000, "values"),
     ],
 )
-def test_what_is_refused(text: str, says: str) -> None:
-    with pytest.raises(InputError, match=says) as caught:
+def test_documents_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
         load_documents(text, "job.yaml")
     assert caught.value.where == "job.yaml"

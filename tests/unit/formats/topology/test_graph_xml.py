@@ -65,7 +65,7 @@ def test_several_nodes_and_hosts() -> None:
         ),
     ],
 )
-def test_no_graph_file(text: str, message: str) -> None:
+def test_files_that_are_no_graph_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         read_graphs(text.encode(), "g.xml")
     assert caught.value.message.startswith(message)

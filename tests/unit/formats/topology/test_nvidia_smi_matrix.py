@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix of `nvidia-smi topo -m` in its variants, and the tree behind it."""
+"""The matrix of `nvidia-smi topo -m` in its variants, and the tree built from it."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def found(topology: Topology) -> Paths:
 
 
 def switched(gpus: int, links: int) -> str:
-    """GPUs behind NVSwitches, each with a NIC on its own switch, four to a socket."""
+    """Return a matrix of GPUs behind NVSwitches, four per socket, each with a NIC on its switch."""
     names = [f"GPU{i}" for i in range(gpus)] + [f"NIC{i}" for i in range(gpus)]
     lines = ["\t" + "\t".join([*names, "CPU Affinity", "NUMA Affinity"])]
     for row, name in enumerate(names):
@@ -88,7 +88,7 @@ def test_a_tree() -> None:
     (switch,) = topology.cpus[0].devices
     assert switch.class_code == "0x060400"
     assert len(switch.children) == 3
-    # On the other socket GPU and NIC hang on different ports of the CPU.
+    # On the other socket GPU and NIC are on different ports of the CPU.
     assert [device.children for device in topology.cpus[1].devices] == [(), ()]
     assert "made up" in topology.unread[0]
     way = found(topology)
@@ -128,7 +128,7 @@ def test_nvswitches() -> None:
 
 
 def test_nvlink_from_gpu_to_gpu() -> None:
-    # Three times 4 links are 12: an A100 has as many, no switch is needed.
+    # 3 peers x 4 links are the 12 links of an A100: no switch is needed.
     graph = link_graph([matrix(switched(4, 4))])
     assert not [vertex for vertex in graph.vertices if vertex.kind == "NVS"]
     assert paths(graph).between("GPU0", "GPU3").hops == 1
@@ -144,7 +144,7 @@ def test_several_bridges() -> None:
     assert way.between("GPU0", "GPU2").kind is PathKind.PXB
 
 
-def test_what_contradicts_itself_is_said() -> None:
+def test_contradicting_cells_are_noted() -> None:
     text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\tPIX\t0\nGPU1\tSYS\tX\t0\n"
     topology = matrix(text)
     assert topology.unread[1:] == ("GPU1 to GPU0 is SYS, but back it is PIX",)
@@ -166,7 +166,7 @@ def test_what_contradicts_itself_is_said() -> None:
         (b"x" * (1 << 21), "has 2097152 bytes", "t"),
     ],
 )
-def test_no_matrix(data: bytes, message: str, where: str) -> None:
+def test_text_that_is_no_matrix_is_refused(data: bytes, message: str, where: str) -> None:
     with pytest.raises(InputError) as caught:
         read_matrix(data, "t")
     assert caught.value.message.startswith(message)
@@ -193,7 +193,7 @@ def test_any_matrix_becomes_a_tree(cells: list[list[str]]) -> None:
 
 def test_cpu_lists() -> None:
     assert cpus_of("0-2,8") == [0, 1, 2, 8]
-    # A NUMA node of memory only, as the kernel tells it.
+    # The kernel lists no CPU for a NUMA node of memory only.
     assert cpus_of("") == cpus_of("\n") == []
     for damaged in ("N/A", "0-3,", "-5", "0-", "0--1", "\u00b2"):
         assert cpus_of(damaged) is None, damaged

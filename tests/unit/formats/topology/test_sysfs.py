@@ -27,7 +27,7 @@ class Machine:
         file.write_text(text + "\n")
 
     def device(self, path: str, facts: dict[str, str], numa: int = 0) -> None:
-        """A PCI device at `pci0000:00/...`."""
+        """Add a PCI device at `pci0000:00/...`."""
         where = f"sys/devices/{path}"
         for name, text in {**facts, "numa_node": str(numa)}.items():
             self.put(f"{where}/{name}", text)
@@ -46,7 +46,7 @@ class Machine:
 
 
 def one_switch(machine: Machine) -> None:
-    """A GPU and a NIC below one switch, a GPU on the other socket."""
+    """Add a GPU and a NIC below one switch, and a GPU on the other socket."""
     machine.node(0, "0000ffff")
     machine.node(1, "ffff0000")
     top = "pci0000:16/0000:16:01.0"
@@ -90,12 +90,12 @@ def test_a_machine(tmp_path: Path) -> None:
     assert (first.arch, first.vendor, first.family, first.model) == (
         "x86_64", "GenuineIntel", 6, 143,
     )  # fmt: skip
-    # NCCL's way: the switch is its upstream port; ports that lead nowhere are left out.
+    # As in NCCL, the upstream port is the switch, and unused ports are left out.
     (switch,) = first.devices
     assert (switch.bus_id, switch.class_code) == ("0000:17:00.0", "0x060400")
     assert [device.bus_id for device in switch.children] == ["0000:19:00.0", "0000:1a:00.0"]
     gpu, nic = switch.children
-    # The port is a generation behind the device.
+    # The port is one generation older than the device.
     assert (gpu.speed, gpu.width) == ("16.0 GT/s PCIe", 16)
     assert [(net.name, net.mbit_per_s, net.port) for net in nic.nets] == [("mlx5_0", 400000, 1)]
     assert nic.nets[0].guid == "0xa088c20300123456"
@@ -130,7 +130,7 @@ def test_virtio_hangs_on_the_first_cpu(tmp_path: Path) -> None:
     assert [device.bus_id for device in cpu.devices] == ["0000:00:06.0"]
 
 
-def test_one_numa_node_holds_what_knows_none(tmp_path: Path) -> None:
+def test_devices_without_a_numa_node_are_put_on_the_only_one(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.node(0, "ff")
     machine.device("pci0000:00/0000:00:06.0", GPU, numa=-1)
@@ -144,13 +144,13 @@ def test_a_console_is_no_gpu(tmp_path: Path) -> None:
     assert read_sysfs(tmp_path).cpus[0].devices == ()
 
 
-def test_no_sysfs(tmp_path: Path) -> None:
+def test_a_machine_without_sysfs(tmp_path: Path) -> None:
     topology = read_sysfs(tmp_path)
     assert topology.cpus[0].devices == ()
     assert "no PCI device is seen" in topology.unread[0]
 
 
-def test_other_cpus(tmp_path: Path) -> None:
+def test_architectures_by_cpuinfo(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.put("proc/cpuinfo", "processor : 0\nCPU implementer : 0x41\n")
     assert read_sysfs(tmp_path).cpus[0].arch == "arm64"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's tuner CSV, both ways."""
+"""Reading and writing NVIDIA's tuner CSV."""
 
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def test_problems(row: str, message: str, hint: str) -> None:
     assert str(caught.value).startswith("tuner.conf:2: ")
 
 
-def test_all_problems_are_told() -> None:
+def test_all_problems_are_listed() -> None:
     found = parse_rules("a\n" + ROW + "\nb\n\nc\n")
     assert [problem.line for problem in found.problems] == [1, 3, 5]
 
@@ -165,7 +165,7 @@ def test_more_rows_than_a_plugin_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "at most 2" in found.problems[0].message
 
 
-def test_what_is_written() -> None:
+def test_written_rules_and_header() -> None:
     header = {
         "schema": "1",
         "nccl": "2.28.9",
@@ -220,7 +220,7 @@ def test_long_and_awkward_header_values() -> None:
     assert "ä" * 100 in read.header["gpu"]
 
 
-def test_what_the_format_cannot_hold() -> None:
+def test_rules_that_the_format_cannot_hold_are_refused() -> None:
     from msgspec.structs import replace
 
     with pytest.raises(InputError, match="1 to 1073741824 bytes"):

@@ -19,7 +19,7 @@ TEXT = "# NCCL_DEBUG=INFO\nNCCL_ALGO=Ring\n #NCCL_X=1\nno sign\n\nNCCL_ALGO=Tree
 def test_lines_with_their_numbers() -> None:
     assert list(conf_lines(TEXT)) == [
         (2, "NCCL_ALGO", "Ring"),
-        # Only a first character makes a comment.
+        # Only a `#` in the first column starts a comment.
         (3, " #NCCL_X", "1"),
         (6, "NCCL_ALGO", "Tree"),
         (7, "NCCL_A", "b=c # d"),

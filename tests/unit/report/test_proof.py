@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sentence and the tables of a proof on the terminal."""
+
+import io
+
+import msgspec
+from rich.console import Console
+
+from nccltune.model.rule import Rule
+from nccltune.prove.result import Dropped, Proof
+from nccltune.report.data import ProofGroupRow, ProofReport, ProofSizeRow
+from nccltune.report.proof import build_proof, sentence
+from nccltune.report.terminal import proof_tables, telling_proof
+from tests.unit.prove.proofs import K, M, Machine, drive, plan_for, rule
+
+
+def proof(*, dropped: list[Dropped] | None = None, reason: str = "done") -> Proof:
+    plan = plan_for([rule(4 * K, 64 * K), rule(128 * K, 512 * K, "ring/ll")])
+    drive(plan, Machine(lambda _: 1.3))
+    return Proof(
+        study="study",
+        config_hash="0",
+        reason=reason,
+        points=1,
+        known=0,
+        seconds=1.0,
+        noise=0.011,
+        replay=None,
+        nccl_version="2.28.9",
+        command="nccltune verify study",
+        at="2026-11-21",
+        rules=plan.verdicts({plan.rules[0]: 1.28}),
+        dropped=dropped or [],
+        groups=plan.groups(),
+        passes=[],
+    )
+
+
+def proven_sizes(tuned: Rule) -> ProofReport:
+    """Return the proof of one rule, with its sizes and without its verdict."""
+    plan = plan_for([tuned])
+    drive(plan, Machine(lambda _: 1.3))
+    return build_proof(msgspec.structs.replace(proof(), groups=plan.groups(), rules=[]))
+
+
+def tables(built: ProofReport, *, width: int = 100, brief: bool = False) -> str:
+    out = io.StringIO()
+    proof_tables(built, Console(file=out, width=width), brief=brief)
+    return out.getvalue()
+
+
+def test_the_sentence_counts_kept_narrowed_and_removed_rules() -> None:
+    assert sentence(proof()) == "2 of 2 rules hold · 0 sizes slower · noise floor 1.1 %"
+    narrow = Dropped(rule(4 * K, 128 * K), "slower", rule(4 * K, 64 * K))
+    gone = Dropped(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
+    text = sentence(proof(dropped=[narrow, gone]))
+    assert text.startswith("2 of 3 rules hold · 1 removed · 1 narrowed · 0 sizes slower")
+    only = msgspec.structs.replace(proof(), rules=[], dropped=[gone])
+    assert sentence(only).startswith("the rule does not hold · 1 removed")
+
+
+def test_the_tables_show_selected_sizes_and_every_rule() -> None:
+    gone = Dropped(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
+    built = build_proof(proof(dropped=[gone], reason="budget"))
+    text = tables(built, width=80)
+    assert "The budget was spent before everything was decided" in text
+    assert "holds       all-reduce 4 KiB - 64 KiB tree/ll  1.30x  95 % CI 1.29-1.31" in text
+    assert "expected 1.28x" in text
+    assert "removed     all-reduce 1 MiB - 2 MiB tree/ll" in text
+    assert "slower: 0.9x at 2 MiB" in text
+    assert max(map(len, text.splitlines())) <= 80
+    brief = tables(built, width=80, brief=True)
+    assert "holds" not in brief
+    assert "removed" in brief
+
+
+def row(size: int, choice: str | None, verdict: str) -> ProofSizeRow:
+    return ProofSizeRow(size, choice, False, verdict, "", 4, 1.0, 1.0, 1.0, 1.0, 1.0, None)
+
+
+def test_selected_sizes_are_ends_best_neighbours_and_problems() -> None:
+    rows = [row(size, "tree/ll" if 4 <= size <= 10 else None, "alike") for size in range(1, 17)]
+    rows[6] = msgspec.structs.replace(rows[6], gain=1.5)
+    rows[14] = msgspec.structs.replace(rows[14], verdict="not alike")
+    group = ProofGroupRow("all-reduce", 0.01, 0.01, rows)
+    assert [item.bytes for item in telling_proof(group)] == [3, 4, 7, 10, 11, 15]
+    alone = ProofGroupRow("all-gather", 0.01, 0.01, [row(1, None, "left alone")])
+    assert telling_proof(alone) == []
+
+
+def test_sizes_on_both_sides_of_an_edge_have_the_form_of_the_column() -> None:
+    text = tables(proven_sizes(rule(34_000, 256 * K)))
+    edge = [line.split()[-1] for line in text.splitlines() if line.startswith("  33.2 KiB")]
+    assert edge == ["alone", "tree/ll"]
+    assert " B " not in text
+    assert "Two rows of one size" in text
+
+
+def test_a_size_left_alone_shows_what_was_measured() -> None:
+    built = proven_sizes(rule(64 * K, 256 * K))
+    alone = msgspec.structs.replace(
+        built.groups[0].sizes[0], gain=0.93, gain_low=0.8, gain_high=1.1
+    )
+    assert alone.verdict == "left alone"
+    ruled = next(size for size in built.groups[0].sizes if size.choice)
+    group = msgspec.structs.replace(built.groups[0], sizes=[alone, ruled])
+    text = tables(msgspec.structs.replace(built, groups=[group]))
+    assert "0.93x   0.80-1.10   left alone" in text
