@@ -375,6 +375,19 @@ TEST(Lane, BreakingEndsEveryWait) {
   EXPECT_TRUE(Reached(pair.Of(next).done, FlagValue(next)));
 }
 
+TEST(Lane, AnEndedLaneHasFailedIfAMessageIsIncomplete) {
+  Pair idle;
+  BreakLane(*idle.memory, LaneMemory::kEnded);
+  EXPECT_TRUE(idle.sender.broken() && idle.sender.ended());
+  MarkBroken(*idle.memory, LaneMemory::kBrokenIdle);
+  EXPECT_TRUE(idle.sender.ended()) << "the first state stays";
+  Pair posted;
+  posted.receiver.Post(kLongest, 0, 0, MessageDecision::kPush);
+  BreakLane(*posted.memory, LaneMemory::kEnded);
+  EXPECT_TRUE(posted.sender.broken());
+  EXPECT_FALSE(posted.sender.ended());
+}
+
 TEST(Lane, ClosesBehindWhatThePeerGaveToNccl) {
   Pair pair;
   pair.receiver.Post(kLongest, 0, 0, MessageDecision::kNative);
