@@ -99,7 +99,7 @@ def test_an_empty_configuration_has_its_name(tmp_path: Path) -> None:
 
 def test_folders(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study")
-    study.append_samples(measure([1024], lambda _: {"default": 1.0}))
+    study.append_lines(study.samples_path, measure([1024], lambda _: {"default": 1.0}))
     with pytest.raises(InputError) as error:
         recognise(study.path)
     assert "nccltune tune" in (error.value.hint or "")

@@ -19,7 +19,9 @@ def study_at(path: Path, platform: Platform, command: str | None = None) -> Stud
     """A study of all-reduce from 1 KiB to 64 KiB over 4 nodes; `command` made its sweep."""
     study = Study.create(path)
     study.write_json(study.platform_path, platform)
-    study.append_samples(measure(sizes(1 << 10, 1 << 16), lambda _: {"default": 10.0}))
+    study.append_lines(
+        study.samples_path, measure(sizes(1 << 10, 1 << 16), lambda _: {"default": 10.0})
+    )
     if command is not None:
         summary = Summary(
             reason="done",

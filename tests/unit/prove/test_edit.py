@@ -65,7 +65,7 @@ def study(tmp_path: Path) -> Study:
         best = {"tree/ll": 10.0} if size <= 8 * K else {"ring/ll": 12.0}
         return {"default": 20.0, "tree/ll": 25.0, "ring/ll": 26.0, **best}
 
-    made.append_samples(measure(sizes(1 * K, 128 * K), times, noise=0.01))
+    made.append_lines(made.samples_path, measure(sizes(1 * K, 128 * K), times, noise=0.01))
     from nccltune.analyze import sort_samples
 
     tuning = tune(
