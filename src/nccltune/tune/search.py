@@ -129,7 +129,7 @@ def _tune(
         scale=table.scale,
         registered=registered,
         rounds=table.rounds,
-        noise=table.point_noise(),
+        noise=table.noise.typical,
         noise_source=table.noise.source,
         rules=rules,
         left_alone=left_alone,
@@ -160,7 +160,7 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
         [_relative_cost(table, size, choice, toll, weights(size), options) for choice in choices]
         for size in sizes
     ]
-    penalty = options.penalty + 2 * table.point_noise()
+    penalty = options.penalty + 2 * table.noise.typical
     while True:
         segments = segment(costs, penalty)
         unproven = next(
@@ -186,7 +186,7 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
 def _toll(table: GainTable, options: TuneOptions) -> float:
     """Return what a choice must gain at a size to be worth standing in a rule there, so that rules
     do not creep over sizes where there is nothing to gain."""
-    return max(table.point_noise(), math.log1p(options.min_gain) / 3)
+    return max(table.noise.typical, math.log1p(options.min_gain) / 3)
 
 
 def _relative_cost(
@@ -228,7 +228,7 @@ def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
     plain = Choice(choice.algorithm, choice.protocol, choice.channels)
     if table.log_time(size, plain, anywhere=True) is None:
         return 0.0
-    return max(table.point_noise(), _LEAST_CHUNK_GAIN)
+    return max(table.noise.typical, _LEAST_CHUNK_GAIN)
 
 
 def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
@@ -247,7 +247,7 @@ def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -
                 for choice, log in zip(table.choices, logs, strict=True)
             ]
         )
-    penalty = options.penalty + 2 * table.point_noise()
+    penalty = options.penalty + 2 * table.noise.typical
     return segment(costs, penalty, idle_cost=1e6)
 
 
@@ -432,7 +432,7 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
         elif gain.value < floor:
             reason = (
                 f"the best choice gains less than {100 * options.min_gain:.3g} % (noise "
-                f"{100 * table.point_noise():.2g} %)"
+                f"{100 * table.noise.typical:.2g} %)"
             )
         else:
             strict = table.gain(size, choice, table.strict)

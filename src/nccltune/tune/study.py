@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from nccltune.analyze.timings import Sorted
+from nccltune.analyze.timings import SortedSamples
 from nccltune.formats.tuner_config.csv_rules import config_hash, write_rules
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study, write_whole
@@ -18,7 +18,7 @@ from nccltune.tune.widen import widen
 def tune(
     name: str,
     platform: Platform,
-    found: Sorted,
+    found: SortedSamples,
     options: TuneOptions,
     *,
     created: str,
