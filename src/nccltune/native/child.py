@@ -151,8 +151,8 @@ def _deferred_interruptions() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number in arrived:
-            signal.raise_signal(number)
+        for interruption in arrived:
+            signal.raise_signal(interruption)
 
 
 def run_tool(
