@@ -57,7 +57,7 @@ Edit = Replace | AppendOption | SetArgument | SetLead | ReplaceArgument | Replac
 
 
 class LaunchFinding(NamedTuple):
-    """One problem of a command. `fix` says how to fix it; `edits` do so, by `fix.py`."""
+    """One problem of a command. `fix` is how to fix it in words; `edits` do so, by `fix.py`."""
 
     severity: Severity
     id: str
