@@ -92,8 +92,10 @@ class SlurmBatchJob:
             out, errors = process.communicate(timeout=_COMMAND_LIMIT_S)
         except KeyboardInterrupt:
             # sbatch may have submitted the job already. Wait for its number, to cancel it.
-            out, _ = process.communicate(timeout=_COMMAND_LIMIT_S)
-            self.number = _number_of(out)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                out, _ = process.communicate(timeout=_COMMAND_LIMIT_S)
+                self.number = _number_of(out)
+            process.kill()
             raise
         except subprocess.TimeoutExpired:
             process.kill()

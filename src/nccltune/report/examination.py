@@ -8,7 +8,7 @@ import nccltune
 from nccltune.doctor.result import Examination, Judged, RuleVerdict, node_names, read_words
 from nccltune.doctor.summary import count_words, node_words, verdict_words, what_would_tell
 from nccltune.report.data import Checks
-from nccltune.report.templates import asset, environment
+from nccltune.report.templates import Filters, asset, environment
 
 _SOURCE = re.compile(r"(?:(?P<words>.*) )?\(?(?P<address>https://[^\s()]+)\)?")
 _TITLES = {
@@ -95,5 +95,5 @@ def source_parts(text: str) -> SourceLink:
     return SourceLink(found["words"] or found["address"], found["address"])
 
 
-FILTERS = {"names": node_names, "places": read_words, "source": source_parts}
+FILTERS: Filters = {"names": node_names, "places": read_words, "source": source_parts}
 """The filters that the template of findings uses."""

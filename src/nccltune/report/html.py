@@ -21,7 +21,7 @@ from nccltune.report.data import (
     SizeRow,
 )
 from nccltune.report.examination import FILTERS
-from nccltune.report.templates import asset, environment
+from nccltune.report.templates import Filters, asset, environment
 
 _NAMES = re.compile(r"(\w+-\w+)")
 _TIMES = re.compile(r"(?<=\d)x\b")
@@ -56,7 +56,7 @@ class Glance(msgspec.Struct, frozen=True):
 
 def render(report: Report) -> str:
     """Return the whole page as HTML, with style, script, data and plotly.js inside."""
-    filters = {
+    filters: Filters = {
         "size": format_bytes,
         "range": words.range_text,
         "form": words.size_form,

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+Filters = Mapping[str, Callable[..., Any]]
+"""Functions that a template calls by name."""
+
 
 def asset(name: str) -> str:
     """Return the text of a file in `page/`: a template, a style or a script."""
@@ -15,7 +18,7 @@ def asset(name: str) -> str:
     return folder.joinpath(name).read_text(encoding="utf-8")
 
 
-def environment(filters: Mapping[str, Callable[..., Any]]) -> "Environment":
+def environment(filters: Filters) -> "Environment":
     """Return the environment of templates: HTML is escaped, an undefined name is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import shlex
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from nccltune.launch.kubernetes.seen import KINDS, LAUNCHER, Pod, launcher_of, p
 from nccltune.launch.process import signal_of
 from nccltune.launch.state import RunEnd, RunState
 from nccltune.model.errors import LaunchError, PlatformError
-from nccltune.native.child import start
+from nccltune.native.child import Child, start
 
 POLL_S = 2.0
 _STEP_S = 0.1
@@ -83,9 +84,9 @@ class ClusterJob:
 
         However it ends, it is deleted with its pods, also if it has not started after
         `start_within_s` seconds. KeyboardInterrupt deletes it, and the result states it. Raises
-        InputError, LaunchError or PlatformError where the cluster refuses it, PlatformError where
-        kubectl cannot be started or a JobSet's secret is missing, and OSError where `output` cannot
-        be written.
+        InputError, LaunchError or PlatformError where the cluster refuses it, LaunchError where
+        kubectl does not answer, PlatformError where kubectl cannot be started or a JobSet's secret
+        is missing, and OSError where `output` cannot be written.
         """
         self._output.touch()
         self._prepare()
@@ -150,9 +151,14 @@ class ClusterJob:
             out, errors = process.communicate(timeout=_CREATE_LIMIT_S)
         except KeyboardInterrupt:
             # kubectl may have created the job already. Wait for its name, to delete it.
-            out, _ = process.communicate(timeout=_CREATE_LIMIT_S)
-            self._take_name(out)
+            self._take_name(_rest_of(process, _CREATE_LIMIT_S))
             raise
+        except subprocess.TimeoutExpired:
+            self._take_name(_rest_of(process, 0.0))
+            raise LaunchError(
+                f"kubectl create gave no answer within {_CREATE_LIMIT_S} s",
+                hint=f"the job may exist: kubectl get {self._kind.resource}",
+            ) from None
         except BaseException:
             process.kill()
             process.communicate()
@@ -301,6 +307,15 @@ class ClusterJob:
                         return f"nothing is heard of node {nodes}, where a pod is to be ended"
                 time.sleep(_STEP_S)
         return left
+
+
+def _rest_of(process: Child, limit_s: float) -> bytes:
+    """Return the output of a process, which is killed after `limit_s` seconds."""
+    try:
+        return process.communicate(timeout=limit_s)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0]
 
 
 def _created(out: bytes) -> Created | None:
