@@ -24,6 +24,11 @@ def new_folder(study: Path, now: datetime) -> Path:
     """Make the folder `launch/TIME` in a study and return it.
 
     Raises StudyError where it cannot be made.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as study:
+    ...     new_folder(Path(study), datetime(2026, 1, 31, tzinfo=UTC)).name
+    '20260131-000000'
     """
     stem = now.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):

@@ -54,6 +54,12 @@ def from_manifests(
 
     Raises InputError where none has a launcher or a program of nccl-tests. `where` is the file's
     name.
+
+    >>> container = {"command": ["mpirun", "-np", "8", "all_reduce_perf"]}
+    >>> pod = {"kind": "Pod", "spec": {"containers": [container]}}
+    >>> (found,) = from_manifests([pod], LaunchContext(), "pod.yaml")
+    >>> found.line.words[0].text
+    'mpirun'
     """
     found = []
     for document in documents:

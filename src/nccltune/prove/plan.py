@@ -30,6 +30,12 @@ class ProofPlan:
 
     `measured` are the sizes (bytes) that the rules were made from, by collective. The rounds of
     this pass start at `first_round`.
+
+    >>> from nccltune.model.choice import Algorithm, Choice, Protocol
+    >>> rule = Rule(Collective.ALLREDUCE, 1024, 4096, Choice(Algorithm.TREE, Protocol.LL))
+    >>> plan = ProofPlan([rule], Scale(2, 16), {Collective.ALLREDUCE: [1024, 4096]}, first_round=0)
+    >>> plan.proofs[Collective.ALLREDUCE].sizes
+    [1024, 2048, 4096]
     """
 
     def __init__(
