@@ -14,6 +14,7 @@ import pytest
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job, KubernetesOptions
+from nccltune.launch.render import RenderContext
 from nccltune.launch.render.kubernetes import MANIFEST, render_kubernetes
 
 from .bench_runs import eventually
@@ -53,7 +54,7 @@ def rendered(name: str, program: str, kind: str = "MPIJob", gpus: int = 2) -> st
     """The manifest of a job on two pods."""
     options = KubernetesOptions(image="registry/nccl-tests:1", kind=kind)  # type: ignore[arg-type]
     job = Job(name=name, program=[program], nodes=2, gpus_per_node=gpus, kubernetes=options)
-    return render_kubernetes(job, Flavor(Launcher.KUBERNETES)).files[MANIFEST]
+    return render_kubernetes(job, Flavor(Launcher.KUBERNETES), RenderContext()).files[MANIFEST]
 
 
 def create(cluster: Cluster, name: str, program: str, **options: Any) -> None:

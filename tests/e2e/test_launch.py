@@ -18,7 +18,7 @@ import pytest
 from nccltune.launch.find import find
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import Job
-from nccltune.launch.render import Around, render
+from nccltune.launch.render import RenderContext, render
 from nccltune.model.errors import PlatformError
 
 from .bench_runs import (
@@ -317,7 +317,7 @@ def test_a_conversation_with_the_bench(site: Site, bench_job: tuple[Job, dict[st
     """What a sweep needs: requests reach rank 0, and answers come without anything before them."""
     job, variables = bench_job
     found = find(site.launcher, site.variables)
-    around = Around(program=found.program, as_root=os.geteuid() == 0, conversation=True)
+    around = RenderContext(program=found.program, as_root=os.geteuid() == 0, conversation=True)
     rendered = render(job, found.flavor, around)
     assert variables["NCCLTUNE_TOKEN"] not in " ".join(rendered.words)
     path = shutil.which(rendered.words[0], path=site.variables["PATH"])

@@ -4,9 +4,13 @@
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+from nccltune.analyze import analyze, sort_samples
+from nccltune.analyze.result import Analysis
 from nccltune.model.choice import parse_choice
 from nccltune.model.collective import Collective
+from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample, Source
 
 Times = Callable[[int], Mapping[str, float]]
@@ -53,6 +57,11 @@ def measure(
                         )
                     )
     return samples
+
+
+def analyze_samples(platform: Platform, samples: Iterable[Sample], **options: Any) -> Analysis:
+    """Sort and analyse samples."""
+    return analyze(platform, sort_samples(samples), **options)
 
 
 def sizes(first: int, last: int) -> list[int]:

@@ -12,7 +12,7 @@ expected.py   compare the measured peak with the bandwidth that the links allow
 result.py     the structs of an analysis
 """
 
-from nccltune.analyze.study import analyze, analyze_sorted
+from nccltune.analyze.study import analyze
 from nccltune.analyze.timings import sort_samples
 
-__all__ = ["analyze", "analyze_sorted", "sort_samples"]
+__all__ = ["analyze", "sort_samples"]

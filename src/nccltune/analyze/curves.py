@@ -40,10 +40,11 @@ def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
 
     The first of these sources that has data is used:
 
-    1. The odd and even processes of the default, if the choices ran in separate processes. 2. The
-    default, if it was measured twice in every round. 3. The odd and even rounds of the default,
-    scaled to full rounds. Without a default, of all choices. 4. `assumed`, or the scatter along the
-    curves if that is larger.
+    - the odd and even processes of the default, if the choices ran in separate processes
+    - the default, if it was measured twice in every round
+    - the odd and even rounds of the default, scaled to full rounds; without a default, of all
+      choices
+    - `assumed` (a fraction), or the scatter along the curves if that is larger
     """
     if timings.compares_processes:
         return _of_halves("split processes", timings, [DEFAULT], _process_halves, assumed)

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import msgspec
 
-from nccltune.analyze.findings import PLATEAU_CEILING
+from nccltune.analyze.findings import PLATEAU_CEILING, percent, rate
 from nccltune.analyze.result import ConditionAnalysis, CurvePoint
 from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
@@ -116,13 +116,13 @@ def _against_links(
     peak, most = _peak(analysis), point.busbw_gb_per_s
     ceiling = expected.busbw_gb_per_s
     about = "" if expected.sure else " (some bandwidths are assumed)"
-    lead = f"expected {_rate(ceiling)}{about}, got"
+    lead = f"expected {rate(ceiling)}{about}, got"
     evidence = {"expected_gb_per_s": ceiling, "peak_gb_per_s": peak, "best_gb_per_s": most}
     if peak > BEYOND * ceiling:
         yield _finding(
             analysis,
             FindingKind.AS_EXPECTED,
-            f"{lead} {_rate(peak)}: more than the links of the topology file carry, so it is not "
+            f"{lead} {rate(peak)}: more than the links of the topology file carry, so it is not "
             "of this machine, or a link in it is misread (nccltune lint)",
             evidence,
         )
@@ -134,19 +134,19 @@ def _against_links(
         yield _finding(
             analysis,
             FindingKind.AS_EXPECTED,
-            f"{lead} {_rate(peak)} with the default and {_rate(most)} with {label} at "
+            f"{lead} {rate(peak)} with the default and {rate(most)} with {label} at "
             f"{format_bytes(point.bytes)}: the platform is fine, this is tuning",
             evidence,
             better=choice,
             tuning=True,
         )
     elif analysis.saturation is not None and analysis.saturation.saturated:
-        other = f", with the best choice {_rate(most)}" if most > 1.02 * peak else ""
+        other = f", with the best choice {rate(most)}" if most > 1.02 * peak else ""
         yield _finding(
             analysis,
             FindingKind.BELOW_EXPECTED,
-            f"{lead} {_rate(peak)} ({_percent(peak / ceiling)}){other}: not a tuning problem. At "
-            f"{_rate(ceiling)} {expected.limit}; look for what keeps it from there (nccltune "
+            f"{lead} {rate(peak)} ({percent(peak / ceiling)}){other}: not a tuning problem. At "
+            f"{rate(ceiling)} {expected.limit}; look for what keeps it from there (nccltune "
             "doctor, nccltune lint)",
             evidence,
             tuning=False,
@@ -159,22 +159,22 @@ def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) 
     It names the limiting link.
     """
     ceiling = expected.busbw_gb_per_s
-    hoped = [
-        (rate, words)
-        for rate, words in (
+    higher = [
+        (estimate, words)
+        for estimate, words in (
             (platform.line_rate_gb_per_s, "by the line rate"),
             (expected.hoped_gb_per_s, "by NCCL's own model"),
         )
-        if rate is not None and rate > HOPED * ceiling
+        if estimate is not None and estimate > HOPED * ceiling
     ]
-    if hoped:
-        rate, words = max(hoped)
+    if higher:
+        estimate, words = max(higher)
         return (
-            f"expected {_rate(rate)} {words}, got {_rate(peak)}: {expected.limit}, which allows "
-            f"{_rate(ceiling)}. The platform is fine; what is slow below the peak is tuning"
+            f"expected {rate(estimate)} {words}, got {rate(peak)}: {expected.limit}, which allows "
+            f"{rate(ceiling)}. The platform is fine; what is slow below the peak is tuning"
         )
     return (
-        f"{lead} {_rate(peak)} ({_percent(peak / ceiling)}): the platform is fine. "
+        f"{lead} {rate(peak)} ({percent(peak / ceiling)}): the platform is fine. "
         f"{expected.limit}; what is slow below the peak is tuning"
     )
 
@@ -191,16 +191,16 @@ def _against_threshold(
         yield _finding(
             analysis,
             FindingKind.AS_EXPECTED,
-            f"{_rate(most)} is what a healthy node of {threshold.name} reaches "
-            f"({_rate(threshold.busbw_gb_per_s)} or more; {threshold.source})",
+            f"{rate(most)} is what a healthy node of {threshold.name} reaches "
+            f"({rate(threshold.busbw_gb_per_s)} or more; {threshold.source})",
             evidence,
         )
     else:
         yield _finding(
             analysis,
             FindingKind.BELOW_EXPECTED,
-            f"a healthy node of {threshold.name} reaches {_rate(threshold.busbw_gb_per_s)} or more "
-            f"({threshold.source}), this one {_rate(most)}: if it is one, it is no tuning problem",
+            f"a healthy node of {threshold.name} reaches {rate(threshold.busbw_gb_per_s)} or more "
+            f"({threshold.source}), this one {rate(most)}: if it is one, it is no tuning problem",
             evidence,
             tuning=False,
         )
@@ -248,11 +248,3 @@ def _finding(
         tuning=tuning,
         evidence=evidence,
     )
-
-
-def _rate(value: float) -> str:
-    return f"{value:.3g} GB/s"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

@@ -81,9 +81,9 @@ def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
                     FindingKind.DIP,
                     peak.bytes,
                     low.bytes,
-                    f"bus bandwidth falls from {_rate(peak.busbw_gb_per_s)} at "
-                    f"{format_bytes(peak.bytes)} to {_rate(low.busbw_gb_per_s)} at "
-                    f"{format_bytes(low.bytes)} ({_percent(fall)} less)",
+                    f"bus bandwidth falls from {rate(peak.busbw_gb_per_s)} at "
+                    f"{format_bytes(peak.bytes)} to {rate(low.busbw_gb_per_s)} at "
+                    f"{format_bytes(low.bytes)} ({percent(fall)} less)",
                     {"peak_gb_per_s": peak.busbw_gb_per_s, "low_gb_per_s": low.busbw_gb_per_s},
                 )
         index = after
@@ -106,9 +106,9 @@ def _plateaus(curve: Curve) -> Iterator[_Shape]:
                 FindingKind.PLATEAU,
                 first.bytes,
                 last.bytes,
-                f"bus bandwidth stands still at about {_rate(last.busbw_gb_per_s)} from "
+                f"bus bandwidth stands still at about {rate(last.busbw_gb_per_s)} from "
                 f"{format_bytes(first.bytes)} to {format_bytes(last.bytes)}, "
-                f"{_percent(last.busbw_gb_per_s / top)} of the peak",
+                f"{percent(last.busbw_gb_per_s / top)} of the peak",
                 {"level_gb_per_s": last.busbw_gb_per_s, "peak_gb_per_s": top},
             )
         start = max(end, start + 1)
@@ -135,7 +135,7 @@ def _explained(
             analysis,
             shape,
             f"{sentence}. Another choice is faster there: {choice_label(choice)} reaches "
-            f"{_rate(best.busbw_gb_per_s)} at {format_bytes(shape.high)}",
+            f"{rate(best.busbw_gb_per_s)} at {format_bytes(shape.high)}",
             better=choice if isinstance(choice, Choice) else None,
             tuning=True,
         )
@@ -223,7 +223,7 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
         FindingKind.NOT_SATURATED,
         last.bytes,
         last.bytes,
-        f"bus bandwidth still grows at the largest size ({_rate(last.busbw_gb_per_s)} at "
+        f"bus bandwidth still grows at the largest size ({rate(last.busbw_gb_per_s)} at "
         f"{format_bytes(last.bytes)}); measure larger sizes to see the peak",
         {"last_gb_per_s": last.busbw_gb_per_s},
     )
@@ -244,7 +244,7 @@ def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
         FindingKind.NOT_A_TUNING_PROBLEM,
         points[0].bytes,
         points[-1].bytes,
-        f"the best of all choices reaches {_rate(best)}, {_percent(best / line_rate)} of the line "
+        f"the best of all choices reaches {rate(best)}, {percent(best / line_rate)} of the line "
         f"rate. {NOT_TUNING}",
         {"peak_gb_per_s": best, "line_rate_gb_per_s": line_rate},
     )
@@ -264,8 +264,8 @@ def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
         FindingKind.NOISY,
         noisy[0][1].bytes,
         noisy[-1][1].bytes,
-        f"single timings spread by over {_percent(NOISY_SPREAD)} at {len(noisy)} of "
-        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({_percent(spread)}); "
+        f"single timings spread by over {percent(NOISY_SPREAD)} at {len(noisy)} of "
+        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({percent(spread)}); "
         "more rounds narrow the intervals there",
         {"worst_spread": spread, "sizes": float(len(noisy))},
     )
@@ -321,9 +321,11 @@ def _range(sizes: list[int]) -> str:
     return f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}"
 
 
-def _rate(value: float) -> str:
-    return f"{value:.3g} GB/s"
+def rate(gb_per_s: float) -> str:
+    """Return a bandwidth in GB/s with three significant digits: `360 GB/s`."""
+    return f"{gb_per_s:.3g} GB/s"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a fraction as a percentage with three significant digits: `88 %`."""
     return f"{100 * share:.3g} %"

@@ -375,10 +375,6 @@ class GainTable:
             len(timings.series(size, choice)) for size, choice in cells for timings in self.timings
         )
 
-    def point_noise(self) -> float:
-        """Return the relative noise of one median: from A/A if known, else the assumed noise."""
-        return self.noise.typical
-
 
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
     """Return one table for each collective, scale and registration.

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyse a whole study."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from nccltune.analyze.curves import ASSUMED_NOISE, curve, noise, saturation
 from nccltune.analyze.expected import Expectation, expected_findings
 from nccltune.analyze.findings import condition_findings
 from nccltune.analyze.gains import GainTable, gain_tables
 from nccltune.analyze.result import Analysis, ConditionAnalysis
-from nccltune.analyze.timings import Sorted, Timings, sort_samples
+from nccltune.analyze.timings import SortedSamples, Timings
 from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
-from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale, count
 
 _MOST_LISTED = 3
@@ -35,29 +34,7 @@ _ORDER = [
 
 def analyze(
     platform: Platform,
-    samples: Iterable[Sample],
-    *,
-    suspect: Sequence[str] = (),
-    expected: Sequence[Expectation] = (),
-    assumed_noise: float = ASSUMED_NOISE,
-) -> Analysis:
-    """Return the curves and findings of `samples`.
-
-    `suspect` are sentences about runs whose data is in doubt; they become findings. `expected` is
-    the bandwidth that the links allow, where it is known.
-    """
-    return analyze_sorted(
-        platform,
-        sort_samples(samples),
-        suspect=suspect,
-        expected=expected,
-        assumed_noise=assumed_noise,
-    )
-
-
-def analyze_sorted(
-    platform: Platform,
-    found: Sorted,
+    found: SortedSamples,
     *,
     suspect: Sequence[str] = (),
     expected: Sequence[Expectation] = (),
@@ -65,7 +42,17 @@ def analyze_sorted(
 ) -> Analysis:
     """Return the curves and findings of sorted samples.
 
-    The rule search uses the sorted samples too.
+    `suspect` are sentences about runs whose data is in doubt; they become findings. `expected` is
+    the bandwidth that the links allow, where it is known. `assumed_noise` is a fraction, and
+    applies where the timings do not show their noise.
+
+    >>> from nccltune.analyze import sort_samples
+    >>> from nccltune.examples import example
+    >>> from nccltune.study.files import Study
+    >>> study = Study.open(example("h200x4-as-4-nodes"))
+    >>> analysis = analyze(study.platform(), sort_samples(study.samples()))
+    >>> analysis.conditions[0].condition.title
+    'all-reduce, 4 nodes, 4 ranks'
     """
     conditions = []
     findings = [
@@ -74,16 +61,16 @@ def analyze_sorted(
     ]
     findings += _left_out(found)
     known = {(item.collective, item.scale): item for item in expected}
-    told: set[tuple[Collective, Scale]] = set()
+    reported: set[tuple[Collective, Scale]] = set()
     for timings in found.timings:
         analysis = _condition(timings, platform.line_rate_gb_per_s, assumed_noise)
         conditions.append(analysis)
         table = _table(timings, assumed_noise)
         findings += condition_findings(analysis, table)
         what = (timings.condition.collective, timings.condition.scale)
-        if what not in told:
+        if what not in reported:
             # Report once for each collective and scale; the out-of-place condition comes first.
-            told.add(what)
+            reported.add(what)
             findings += expected_findings(platform, analysis, known.get(what))
     for table in gain_tables(found.timings, assumed_noise):
         findings += _what_is_missing(table)
@@ -113,7 +100,7 @@ def _table(timings: Timings, assumed_noise: float) -> GainTable | None:
     return tables[0] if tables else None
 
 
-def _left_out(found: Sorted) -> list[Finding]:
+def _left_out(found: SortedSamples) -> list[Finding]:
     findings = [
         Finding(
             kind=FindingKind.WRONG_RESULTS,

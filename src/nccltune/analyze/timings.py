@@ -150,7 +150,7 @@ class Timings:
 
 
 @dataclass
-class Sorted:
+class SortedSamples:
     """The sorted samples: conditions in order, and the number of samples left out by reason.
 
     `doubts` are sentences on why the runs may come from several platforms. With any of them no rule
@@ -165,13 +165,15 @@ class Sorted:
     doubts: list[str] = field(default_factory=list)
 
 
-def sort_samples(samples: Iterable[Sample]) -> Sorted:
+def sort_samples(samples: Iterable[Sample]) -> SortedSamples:
     """Sort samples for comparison.
 
     Samples with another purpose than tuning are left out. Also left out, but counted, are samples
     with wrong results (a wrong result can be fast), with an unknown scale, and with one rank. A
     sample with the (process, round, repeat) of an earlier sample of the same point becomes a
     further repeat, so no measurement is lost.
+
+    Raises what iterating over `samples` raises: StudyError for those of a study.
     """
     found: dict[Condition, Timings] = {}
     rounds = Rounds()
@@ -215,7 +217,7 @@ def sort_samples(samples: Iterable[Sample]) -> Sorted:
         if channels is not None:
             timings.note_channels(sample.bytes, sample.choice, channels)
     ordered = sorted(found.values(), key=lambda timings: _order(timings.condition))
-    return Sorted(ordered, total, dict(wrong), without_scale, one_rank)
+    return SortedSamples(ordered, total, dict(wrong), without_scale, one_rank)
 
 
 def _process_name(sample: Sample) -> str:

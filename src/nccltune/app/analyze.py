@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 import nccltune
-from nccltune.analyze import analyze_sorted
+from nccltune.analyze import analyze
 from nccltune.analyze.curves import ASSUMED_NOISE
 from nccltune.analyze.expected import Expectation
 from nccltune.analyze.result import Analysis
@@ -64,7 +64,7 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
     the study holds a topology, findings also compare with what the links allow.
     """
     expected, warnings = _expectations(opened)
-    analysis = analyze_sorted(
+    analysis = analyze(
         opened.study.platform(),
         opened.samples,
         suspect=suspect_sentences(opened.study),

@@ -12,7 +12,7 @@ from nccltune.examples import recording
 from nccltune.launch.allocation import allocated
 from nccltune.launch.find import find, find_wanted, slurm_mpi
 from nccltune.launch.flavor import Launcher
-from nccltune.launch.job import BENCH, checked
+from nccltune.launch.job import BENCH, job_from
 from nccltune.measure.bench.gpus import visible_gpus
 from nccltune.measure.bench.pods import Pods
 from nccltune.measure.bench.process import NO_GPU_HINT, Launch
@@ -202,7 +202,7 @@ def _pods(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
     if request.gpus is not None:
         raw["gpus_per_node"] = request.gpus
     raw |= keys.others
-    job = checked(raw, "--launcher kubernetes")
+    job = job_from(raw, "--launcher kubernetes")
     pods = Pods(job, lambda line: site.note(f"kubernetes {line}"))
     site.on_close(pods.close)
     found = find(Launcher.KUBERNETES)

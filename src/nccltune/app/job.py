@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, checked, read_toml
+from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, job_from, read_toml
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 
@@ -63,7 +63,7 @@ def job_of(request: JobRequest) -> tuple[Job, bool]:
             _put(raw, f"environment.{name}", value, where)
         else:
             raw.setdefault("inherit", []).append(name)
-    return checked(raw, where), "nodes" in raw
+    return job_from(raw, where), "nodes" in raw
 
 
 def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> list[str]:

@@ -19,16 +19,23 @@ from nccltune.launch.allocation import check_hosts, knows_hosts
 from nccltune.launch.batch import SlurmBatchJob
 from nccltune.launch.find import InstalledLauncher, choose, find, find_wanted, slurm_mpi
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.follow import Follower, differences
+from nccltune.launch.follow import Follower, placement_differences
 from nccltune.launch.job import Job
-from nccltune.launch.judge import judged
-from nccltune.launch.keep import OUTPUT, new_folder, samples_of, started, take_in, write_job
+from nccltune.launch.judge import end_by_output
+from nccltune.launch.keep import (
+    OUTPUT,
+    command_in,
+    import_output,
+    new_folder,
+    samples_of,
+    write_job,
+)
 from nccltune.launch.kubernetes.run import ClusterJob
 from nccltune.launch.options import meanings, variable_meanings
 from nccltune.launch.render import Rendered, render
 from nccltune.launch.render.slurm import SCRIPT
 from nccltune.launch.run import run
-from nccltune.launch.state import End
+from nccltune.launch.state import RunEnd
 from nccltune.model.choice import AnyChoice, parse_choice
 from nccltune.model.errors import PlatformError, StudyError
 from nccltune.model.sample import Sample
@@ -78,7 +85,7 @@ class LaunchResult(NamedTuple):
     """A run that is over: how, what is in doubt, and its samples."""
 
     rendered: Rendered
-    end: End
+    end: RunEnd
     findings: list[str]
     last_words: list[str]
     samples: list[Sample]
@@ -96,7 +103,7 @@ def render_job(
     job, says_nodes = job_of(request)
     found = _launcher_for(job, launcher, progress.warn, run=to_run)
     job = _with_mpi(job if says_nodes else _on_allocation(job, found, progress.note), found)
-    around = found.around(in_allocation="SLURM_JOB_ID" in os.environ)
+    around = found.render_context(in_allocation="SLURM_JOB_ID" in os.environ)
     rendered = render(job, found.flavor, around)
     if to_run:
         _check_can_start(job, found, os.environ)
@@ -196,9 +203,9 @@ def _start(
     follower: Follower,
     start_within: float | None,
     note: Callable[[str], None],
-) -> End:
+) -> RunEnd:
     output = folder / OUTPUT
-    words = started(rendered, folder)
+    words = command_in(rendered, folder)
 
     def note_line(line: str) -> None:
         note(f"{rendered.flavor.launcher.value:<10} {line}")
@@ -216,20 +223,20 @@ def _start(
 def _result_of(
     job: Job,
     rendered: Rendered,
-    end: End,
+    end: RunEnd,
     follower: Follower,
     study: Path,
     output: Path,
     choice: AnyChoice | None,
 ) -> LaunchResult:
     """Read what the run printed into the study, and judge it."""
-    findings = differences(rendered.placement, follower)
+    findings = placement_differences(rendered.placement, follower)
     samples: list[Sample] = []
-    imported = take_in(study, output, choice) if follower.rows else None
+    imported = import_output(study, output, choice) if follower.rows else None
     if imported is not None:
         findings += _doubts(imported)
         samples = samples_of(study, imported)
-    end = judged(end, job, follower, imported)
+    end = end_by_output(end, job, follower, imported)
     return LaunchResult(rendered, end, findings, follower.last_words, samples, output)
 
 

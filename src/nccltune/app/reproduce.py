@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.analyze.timings import Sorted
+from nccltune.analyze.timings import SortedSamples
 from nccltune.measure.engine.record import Summary
 from nccltune.model.errors import StudyError
 from nccltune.model.platform import Platform
@@ -26,7 +26,7 @@ class Reproduction(NamedTuple):
 
 
 def measure_again(
-    study: Study, found: Sorted, tune_options: Sequence[str], *, proven: bool
+    study: Study, found: SortedSamples, tune_options: Sequence[str], *, proven: bool
 ) -> Reproduction:
     """Return the command that measures `study` again into a new study.
 
@@ -89,7 +89,7 @@ def _redirected(words: list[str], target: str) -> list[str]:
     return [*words[:2], "--output", target, *words[2:]]
 
 
-def _new_sweep(found: Sorted, platform: Platform, target: str) -> list[str]:
+def _new_sweep(found: SortedSamples, platform: Platform, target: str) -> list[str]:
     """Return a command that measures the collectives and sizes of `found` at their largest
     scale."""
     words = ["nccltune", "auto", "--output", target]

@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.analyze.timings import Sorted, sort_samples
+from nccltune.analyze.timings import SortedSamples, sort_samples
 from nccltune.formats.importing.suspect import platform_doubts
 from nccltune.model.errors import StudyError
 from nccltune.study.files import Study
@@ -14,7 +14,7 @@ class OpenStudy(NamedTuple):
     """A study and its samples, sorted by what can be compared."""
 
     study: Study
-    samples: Sorted
+    samples: SortedSamples
 
 
 def open_study(path: Path) -> OpenStudy:

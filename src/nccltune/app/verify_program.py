@@ -15,7 +15,7 @@ from nccltune.app.env import conflicts, deployment
 from nccltune.formats.importing.inputs import InputFile, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
-from nccltune.launch.follow import Follower, differences
+from nccltune.launch.follow import Follower, placement_differences
 from nccltune.launch.run import run
 from nccltune.launch.state import RunState
 from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
@@ -217,7 +217,7 @@ def _run_under(
     if end.state is not RunState.DONE:
         progress.last_words(follower.last_words)
         raise _failed(end.why, which)
-    return differences(rendered.placement, follower)
+    return placement_differences(rendered.placement, follower)
 
 
 def _failed(how: str, which: str) -> Exception:

@@ -13,8 +13,8 @@ run.py         start, follow and end a command
 batch.py       submit, watch and cancel a Slurm job
 kubernetes/    create, watch and delete a Kubernetes job
 follow.py      parse the output while it grows
-process.py     sessions of child processes, and signals
-judge.py       how a run really ended
-state.py       the end states of a run
+process.py     the signal behind an interruption
+judge.py       how a run ended, by its output
+state.py       how a run ended, by its launcher
 keep.py        the folder of a run, and its samples in a study
 """

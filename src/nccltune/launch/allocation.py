@@ -32,12 +32,14 @@ class Allocated(NamedTuple):
 
 
 def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated | None:
-    """Return the nodes of the job of Slurm that this shell is in, where Slurm is to start on
-    them."""
-    told = environment.get(NODES, "")
-    if launcher is not Launcher.SLURM or JOB not in environment or not told.isdecimal():
+    """Return the nodes of the Slurm job that this shell is in.
+
+    None outside of a job, and for another launcher than Slurm's.
+    """
+    nodes = environment.get(NODES, "")
+    if launcher is not Launcher.SLURM or JOB not in environment or not nodes.isdecimal():
         return None
-    return Allocated(int(told), f"{told}, as job {environment[JOB]} of Slurm has ({NODES})")
+    return Allocated(int(nodes), f"{nodes}, as job {environment[JOB]} of Slurm has ({NODES})")
 
 
 def knows_hosts(

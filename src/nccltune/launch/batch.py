@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from nccltune.launch.follow import Follower
 from nccltune.launch.process import signal_of
-from nccltune.launch.state import End, RunState
+from nccltune.launch.state import RunEnd, RunState
 from nccltune.model.errors import LaunchError
 from nccltune.native.child import run_tool, start
 
 POLL_S = 2.0
 _COMMAND_LIMIT_S = 60
 _UNKNOWN_LIMIT = 15
-"""So often in a row nobody may know the job before it counts as lost."""
+"""After so many questions in a row without an answer the job counts as lost."""
 _CANCEL_LIMIT_S = 30.0
 _OVER = {
     "COMPLETED": "",
@@ -43,34 +43,38 @@ class SlurmStatus(NamedTuple):
 
 
 class SlurmBatchJob:
-    """One job. `told` hears its number and every change of state; `environment` has the PATH."""
+    """One job in Slurm's queue.
+
+    `output` is the file that the job writes, whose content goes to `follower`. `on_change` gets a
+    sentence with the job's number, and one at every change of state. `environment` has the PATH.
+    """
 
     def __init__(
         self,
         output: Path,
         follower: Follower,
-        told: Callable[[str], None],
+        on_change: Callable[[str], None],
         environment: Mapping[str, str] = os.environ,
         poll_s: float = POLL_S,
     ) -> None:
         self.number = ""
         self._output = output
         self._follower = follower
-        self._told = told
+        self._on_change = on_change
         self._environment = dict(environment)
         self._poll_s = poll_s
         self._read = 0
 
-    def run(self, words: Sequence[str], start_within_s: float | None = None) -> End:
-        """Submit by `words` and follow to the end. A job that has not started after
-        `start_within_s` seconds is cancelled.
+    def run(self, words: Sequence[str], start_within_s: float | None = None) -> RunEnd:
+        """Submit the job by `words`, follow it to its end and return how it ended.
 
-        KeyboardInterrupt cancels the job, and the result states it. Raises LaunchError where it is
-        refused, PlatformError where Slurm is not here.
+        A job that has not started after `start_within_s` seconds is cancelled. KeyboardInterrupt
+        cancels the job, and the result states it. Raises LaunchError where Slurm refuses the job or
+        does not answer, and PlatformError where sbatch cannot be started.
         """
         try:
             self._submit(words)
-            self._told(f"job {self.number} is submitted")
+            self._on_change(f"job {self.number} is submitted")
             return self._watch(start_within_s)
         except KeyboardInterrupt as stop:
             number = signal_of(stop)
@@ -78,7 +82,7 @@ class SlurmBatchJob:
             if self.number:
                 why += f"; {self._cancel()}"
             self._follow()
-            return End(RunState.STOPPED, why, number)
+            return RunEnd(RunState.STOPPED, why, number)
         finally:
             self._follower.finish()
 
@@ -87,9 +91,11 @@ class SlurmBatchJob:
         try:
             out, errors = process.communicate(timeout=_COMMAND_LIMIT_S)
         except KeyboardInterrupt:
-            # It may be submitted already: its number is needed to cancel it.
-            out, _ = process.communicate(timeout=_COMMAND_LIMIT_S)
-            self.number = _number_of(out)
+            # sbatch may have submitted the job already. Wait for its number, to cancel it.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                out, _ = process.communicate(timeout=_COMMAND_LIMIT_S)
+                self.number = _number_of(out)
+            process.kill()
             raise
         except subprocess.TimeoutExpired:
             process.kill()
@@ -106,7 +112,7 @@ class SlurmBatchJob:
                 else None,
             )
 
-    def _watch(self, start_within_s: float | None) -> End:
+    def _watch(self, start_within_s: float | None) -> RunEnd:
         before: SlurmStatus | None = None
         unknown = 0
         begun = time.monotonic()
@@ -121,49 +127,48 @@ class SlurmBatchJob:
                 unknown = 0
                 if status != before:
                     before = status
-                    self._told(f"job {self.number} {_words(status)}")
+                    self._on_change(f"job {self.number} {_words(status)}")
                 if status.state in _OVER:
                     return self._over(status)
                 waited_s = time.monotonic() - begun
                 if start_within_s is not None and waited_s > start_within_s:
                     if status.state in _WAITS:
                         why = f"not started after {waited_s:.0f} s ({status.reason or 'no reason'})"
-                        return End(RunState.PENDING, f"{why}; {self._cancel()}")
+                        return RunEnd(RunState.PENDING, f"{why}; {self._cancel()}")
                     start_within_s = None
             time.sleep(self._poll_s)
 
     def status(self) -> SlurmStatus | None:
-        """Return the state from the queue or, after a while, the accounting; None where neither
-        knows."""
+        """Return the state from the queue, else from the accounting; None if neither has it."""
         number = self.number.partition(";")[0]
-        said = self._ask(["squeue", "-h", "-t", "all", "-j", number, "-o", "%T|%r"])
-        if said is None or not said:
-            said = self._ask(["sacct", "-n", "-P", "-X", "-j", number, "-o", "State"])
-        if said is None or not said:
+        # The queue forgets a job some minutes after its end.
+        text = self._ask(["squeue", "-h", "-t", "all", "-j", number, "-o", "%T|%r"])
+        text = text or self._ask(["sacct", "-n", "-P", "-X", "-j", number, "-o", "State"])
+        if not text:
             return None
-        state, _, reason = said.splitlines()[0].partition("|")
+        state, _, reason = text.splitlines()[0].partition("|")
         # `CANCELLED by 1000`, `COMPLETED+`.
         state = re.split(r"[ +]", state.strip(), maxsplit=1)[0]
         return SlurmStatus(state, "" if reason == "None" else reason)
 
-    def _over(self, status: SlurmStatus) -> End:
-        # The file may reach this machine after the news: network file systems take their time.
+    def _over(self, status: SlurmStatus) -> RunEnd:
+        # A network file system may show the last output after Slurm reports the end of the job.
         time.sleep(min(self._poll_s, 1.0))
         self._follow()
         if status.state == "COMPLETED":
-            return End(RunState.DONE)
-        return End(RunState.FAILED, f"{_OVER[status.state]} ({status.state})")
+            return RunEnd(RunState.DONE)
+        return RunEnd(RunState.FAILED, f"{_OVER[status.state]} ({status.state})")
 
-    def _lost(self, before: SlurmStatus | None) -> End:
+    def _lost(self, before: SlurmStatus | None) -> RunEnd:
         last = f"; it was {before.state.lower()} before" if before is not None else ""
-        return End(
+        return RunEnd(
             RunState.LOST,
             f"neither squeue nor sacct knows job {self.number}{last}: it may still run. "
             f"Look: scontrol show job {self.number}. End it: scancel {self.number}",
         )
 
     def _cancel(self) -> str:
-        """Cancel the job and wait until it has ended; return the result in words."""
+        """Cancel the job and wait until it has ended; return the result as a sentence."""
         number = self.number.partition(";")[0]
         with contextlib.suppress(KeyboardInterrupt):
             asked = self._ask(["scancel", number])
@@ -189,7 +194,7 @@ class SlurmBatchJob:
 
 
 def _number_of(out: bytes) -> str:
-    """`123`, or `123;cluster`, which sbatch --parsable prints."""
+    """Return the number that `sbatch --parsable` prints: `123` or `123;cluster`; else nothing."""
     last = _plain(out).splitlines()[-1:]
     return last[0] if last and re.fullmatch(r"\d+(;\S+)?", last[0]) else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launcher is here, and which version: it is asked itself."""
+"""Find the installed launchers and their versions, by `--version`."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nccltune.launch.flavor import Flavor, Launcher, flavor_of
 from nccltune.launch.job import Job
 from nccltune.launch.kubernetes.kubectl import KUBECTL
-from nccltune.launch.render import Around
+from nccltune.launch.render import RenderContext
 from nccltune.model.errors import PlatformError
 from nccltune.native.child import run_tool
 
@@ -30,53 +30,60 @@ _MPI_LIKED = ("pmix", "pmi2")
 
 
 class InstalledLauncher(NamedTuple):
-    """A launcher that is here: `program` by the name it is called with."""
+    """An installed launcher. `program` is the name by which it is called."""
 
     flavor: Flavor
     program: str | None = None
 
-    def around(self, *, in_allocation: bool, conversation: bool = False) -> Around:
-        """Return what a renderer needs to know about starting a job with it from here."""
-        # Slurm's is srun or sbatch, as the job needs it.
+    def render_context(self, *, in_allocation: bool, conversation: bool = False) -> RenderContext:
+        """Return where and how this launcher starts a job from this shell."""
+        # For Slurm the renderer picks srun or sbatch.
         own = None if self.flavor.launcher is Launcher.SLURM else self.program
-        return Around(own, os.geteuid() == 0, in_allocation, conversation)
+        return RenderContext(own, os.geteuid() == 0, in_allocation, conversation)
 
 
 def find(launcher: Launcher, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
     """Return this launcher with its version. Raises PlatformError where it is not installed.
 
-    No launcher at all needs nothing that could be asked; the version of Kubernetes changes nothing.
+    `Launcher.LOCAL` is always installed. The version of Kubernetes is not asked for, because no
+    command depends on it.
+
+    >>> find(Launcher.LOCAL).flavor.words
+    'local'
     """
     if launcher is Launcher.LOCAL:
         return InstalledLauncher(Flavor(launcher))
     if launcher is Launcher.KUBERNETES and shutil.which(KUBECTL, path=environment.get("PATH")):
         return InstalledLauncher(Flavor(launcher), KUBECTL)
     for program in PROGRAMS.get(launcher, ()):
-        flavor = ask(program, environment)
+        flavor = installed_version(program, environment)
         if flavor is not None and flavor.launcher is launcher:
             return InstalledLauncher(flavor, program)
     raise PlatformError(f"no {Flavor(launcher).words} here", hint=_PACKAGES[launcher])
 
 
 def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return this launcher, in this version if one is given. Raises PlatformError for another."""
+    """Return this launcher, in this version if one is given.
+
+    Raises PlatformError where it is not installed or has another version.
+    """
     found = find(wanted.launcher, environment)
     if found.flavor.version[: len(wanted.version)] != wanted.version:
         raise PlatformError(f"{wanted.words} is not here: it is {found.flavor.words}")
     return found
 
 
-def ask(program: str, environment: Mapping[str, str] = os.environ) -> Flavor | None:
-    """Return the flavor by a program's `--version`; None where it is missing or unknown."""
+def installed_version(program: str, environment: Mapping[str, str] = os.environ) -> Flavor | None:
+    """Return launcher and version by a program's `--version`; None if missing or unknown."""
     text = _output_of([program, "--version"], environment)
     return flavor_of(text) if text is not None else None
 
 
 def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return the launcher to take where none was named. Raises PlatformError where none is here.
+    """Return the launcher for a job that names none. Raises PlatformError where none is installed.
 
-    Slurm's where the nodes are Slurm's to give; otherwise none for one process, and an mpirun for
-    several.
+    For a job without hosts Slurm's comes first, then, for a single process, no launcher. An mpirun
+    comes last.
     """
     order = [Launcher.OPENMPI, Launcher.HYDRA]
     if not job.hosts:
@@ -95,10 +102,12 @@ def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLa
 
 
 def slurm_mpi(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the value for `srun --mpi=`: SLURM_MPI_TYPE, which is srun's own variable for
-    it, else PMIx before PMI2; None where srun knows neither."""
-    if told := environment.get("SLURM_MPI_TYPE"):
-        return told
+    """Return the value for `srun --mpi=`; None where srun knows neither PMIx nor PMI2.
+
+    SLURM_MPI_TYPE, srun's own variable for it, comes first, then PMIx, then PMI2.
+    """
+    if chosen := environment.get("SLURM_MPI_TYPE"):
+        return chosen
     text = _output_of(["srun", "--mpi=list"], environment) or ""
     known = re.findall(r"[a-z][a-z0-9_]*", text.lower())
     return next((name for name in _MPI_LIKED if name in known), None)
@@ -109,5 +118,5 @@ def _output_of(command: list[str], environment: Mapping[str, str]) -> str | None
     if path is None:
         return None
     done = run_tool([path, *command[1:]], _LIMIT_S, environment)
-    # srun lists to standard error.
+    # srun prints its list to standard error.
     return done and (done.out + b"\n" + done.errors).decode(errors="replace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launcher, and which version of it."""
+"""Launchers and their versions."""
 
 import enum
 import re
@@ -9,7 +9,7 @@ _FIRST_YEAR = 2000
 
 
 class Launcher(enum.Enum):
-    """Who starts the processes."""
+    """The program that starts the processes of a job."""
 
     LOCAL = "local"
     OPENMPI = "openmpi"
@@ -27,13 +27,15 @@ class Flavor(NamedTuple):
 
     @property
     def is_intel(self) -> bool:
-        """Whether this hydra is Intel MPI's, which counts its versions by years (2021.18); MPICH is
-        at 4 and 5."""
+        """Return whether this hydra is Intel MPI's.
+
+        Intel's versions are years (2021.18); those of MPICH are 4 and 5.
+        """
         return self.launcher is Launcher.HYDRA and self.version[:1] >= (_FIRST_YEAR,)
 
     @property
     def words(self) -> str:
-        """`Open MPI 5.0.11`, `hydra`, `Intel MPI 2021.18.1`."""
+        """Return its name with the version: `Open MPI 5.0.11`, `hydra`, `Intel MPI 2021.18.1`."""
         name = {Launcher.OPENMPI: "Open MPI", Launcher.SLURM: "Slurm"}.get(
             self.launcher, self.launcher.value
         )

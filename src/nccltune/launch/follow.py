@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a job as they come: launchers' prefixes off, the table as it grows, who takes part,
-the last words."""
+"""Parse the output of a job while it grows: the table, the processes, and the last lines.
+
+Prefixes that launchers put before a line are removed.
+"""
 
 import re
 from collections import deque
@@ -10,7 +12,7 @@ from typing import NamedTuple
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.launch.placement import Placement
 
-# A row that was cut can have words of a launcher behind it.
+# The whole row must match: text of a launcher may follow a row that was cut.
 _ROW = re.compile(
     r"\s*\d+\s+\d+(?:\s+[a-z]\w*){1,2}(?:\s+(?:[-+]?[\d.]+(?:e[-+]?\d+)?|N/A|nan|inf)){4,}"
     r"(?:\s+\d+-\d+-\d+ [\d:]+)?\s*$"
@@ -19,8 +21,8 @@ _HEADER = re.compile(r"\s*#\s+(?:size\s+count\s+type|\(B\)\s+\(elements\))")
 _DEVICE = re.compile(
     r"\s*#\s+Rank\s+(?P<rank>\d+) (?:Group\s+\d+ )?Pid\s+(?P<pid>\d+) on\s+(?P<host>\S+) device"
 )
-# What launchers print when the daemon of a node is gone: Open MPI 4.1 and 5.0, MPICH's hydra 4.0,
-# Intel MPI 2021, srun 22.05.
+# Messages about the lost daemon of a node, of Open MPI 4.1 and 5.0, MPICH's hydra 4.0, Intel MPI
+# 2021 and srun 22.05.
 _LOST = re.compile(
     r"unable to reliably start one or more daemons|daemon failed to report back after being spawned"
     r"|lost communication with a remote daemon|daemon has unexpectedly failed"
@@ -33,18 +35,26 @@ _LONGEST_LINE = 1 << 16
 
 
 class Participants(NamedTuple):
-    """Who took part, by the table's own list of devices: ranks, processes on each host."""
+    """The ranks and the processes on each host, by the list of devices in nccl-tests' output."""
 
     ranks: int
     processes: dict[str, int]
 
 
 class Follower:
-    """Takes output in pieces of any size. `told` hears the rows of the table and their header."""
+    """A parser of output that comes in pieces of any size.
 
-    def __init__(self, told: Callable[[str], None] | None = None) -> None:
+    `on_line` gets the rows of the table and their header. `rows` is the number of rows so far.
+
+    >>> follower = Follower()
+    >>> follower.feed(b"#  Rank  0 Group  0 Pid  41 on  node1 device  0 [0000:1b:00] H200\\n")
+    >>> follower.seen
+    Participants(ranks=1, processes={'node1': 1})
+    """
+
+    def __init__(self, on_line: Callable[[str], None] | None = None) -> None:
         self.rows = 0
-        self._told = told
+        self._on_line = on_line
         self._rest = b""
         self._speaker: str | None = None
         self._tables: dict[str, dict[int, tuple[str, int]]] = {}
@@ -54,17 +64,22 @@ class Follower:
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines of the program that are neither table nor comment, then the launcher's:
-        its lines about a death would push out the reason. About a lost node it prints nothing
-        but guesses."""
+        """Return the last lines that are neither table nor comment: the program's, the launcher's.
+
+        The two are kept apart, because the launcher's lines about a failure would push out those of
+        the program with its reason. If a node was lost, the launcher's lines are left out: they
+        only guess.
+        """
         if self._lost is not None and self._tables:
             return list(self._last)
         return [*self._last, *self._launchers_last]
 
     @property
     def seen(self) -> Participants | None:
-        """Return who took part; None where no line shows it. Tables of processes that each believe
-        to be alone are as many runs of one rank: the first is returned."""
+        """Return the ranks and processes that took part; None where no line shows them.
+
+        Processes without a common MPI job print a table each. Then only the first table counts.
+        """
         if not self._tables:
             return None
         ranks = next(iter(self._tables.values()))
@@ -75,8 +90,7 @@ class Follower:
 
     @property
     def lost(self) -> str | None:
-        """Return the sentence for a node that the launcher reports as lost or missing; None where
-        it reports nothing of that."""
+        """Return a sentence about a node that the launcher reports as lost; None without one."""
         if self._lost is None:
             return None
         if not self._tables:
@@ -89,11 +103,11 @@ class Follower:
 
     @property
     def alone(self) -> int:
-        """How many processes printed a list of devices: more than one were not one job."""
+        """Return the number of lists of devices. More than one: the processes had no common job."""
         return len(self._tables)
 
     def feed(self, data: bytes) -> None:
-        """Take in more output."""
+        """Parse more output."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._line(line)
@@ -101,7 +115,7 @@ class Follower:
             self._rest = self._rest[-_LONGEST_LINE:]
 
     def finish(self) -> None:
-        """No more comes. A line without its end may be cut: it is no row."""
+        """End the output. A last line without newline may be cut, so it is not a row."""
         if self._rest.strip():
             self._remember(*strip_prefix(self._rest.decode(errors="replace")))
         self._rest = b""
@@ -118,8 +132,8 @@ class Follower:
         if row or _HEADER.match(text):
             if self._speaker is None:
                 self._speaker = source
-            if self._told is not None and source == self._speaker:
-                self._told(text.rstrip())
+            if self._on_line is not None and source == self._speaker:
+                self._on_line(text.rstrip())
 
     def _remember(self, source: str, text: str) -> None:
         if not source and self._lost is None and (match := _LOST.search(text)):
@@ -128,8 +142,11 @@ class Follower:
             (self._last if source else self._launchers_last).append(text.rstrip())
 
 
-def differences(promised: Placement, follower: Follower) -> list[str]:
-    """Sentences for what took part otherwise than it was promised; none where nothing is known."""
+def placement_differences(promised: Placement, follower: Follower) -> list[str]:
+    """Return sentences on ranks and processes that differ from `promised`.
+
+    Empty if nothing differs, or if the output does not show them.
+    """
     seen = follower.seen
     if seen is None:
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job, described once: what is to run, and where. Launchers render it."""
+"""A job: the program to run and where. `render` makes each launcher's command from it."""
 
 import re
 import tomllib
@@ -19,8 +19,11 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Options for Slurm; `mpi` is `pmix` or `pmi2`, found out where not given. `gpus` is
-    false where the site has no generic resource for them; `options` are options of sbatch."""
+    """Options for Slurm.
+
+    `mpi` is the value of `srun --mpi=`; None takes the best one that srun has. `gpus` is false for
+    a site without a generic resource for GPUs. `options` are further options of sbatch.
+    """
 
     partition: str | None = None
     account: str | None = None
@@ -32,10 +35,15 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Options for Kubernetes. `context` is a cluster of kubectl's configuration;
-    `resources` are limits of a worker beside its GPUs, such as `rdma/ib = 1`; `shm` is the size of
-    a worker's /dev/shm; `ssh_secret` holds the key of a JobSet's nodes (the MPI Operator makes its
-    own, and mounts it at `ssh_path`, `.ssh` in the home of the image's user)."""
+    """Options for Kubernetes.
+
+    - `context`: a cluster of kubectl's configuration.
+    - `resources`: limits of a worker besides its GPUs, such as `rdma/ib = 1`.
+    - `shm`: the size of a worker's /dev/shm.
+    - `ssh_secret`: the secret with the key for the nodes of a JobSet.
+    - `ssh_path`: where the MPI Operator mounts the key that it makes: `.ssh` in the home of the
+      image's user.
+    """
 
     kind: Literal["MPIJob", "JobSet"] = "MPIJob"
     context: str | None = None
@@ -53,10 +61,10 @@ class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A test to run, and where.
 
-    `program` is a binary with its arguments, but for the GPUs of a process, which follow from
-    `processes`. `interface`, `hcas` and `nvls` stand for NCCL_SOCKET_IFNAME, NCCL_IB_HCA and
-    NCCL_NVLS_ENABLE. `inherit` names variables that keep the value they have where the job is
-    started, which then stands on no command line.
+    `program` is a binary with its arguments, without the number of GPUs of a process, which follows
+    from `processes`. `interface`, `hcas` and `nvls` set NCCL_SOCKET_IFNAME, NCCL_IB_HCA and
+    NCCL_NVLS_ENABLE. `inherit` names variables whose values the processes get from the launcher's
+    environment; the values are on no command line.
     """
 
     program: list[str]
@@ -75,22 +83,22 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def processes_per_node(self) -> int:
-        """Processes on each node."""
+        """Return the number of processes on each node."""
         return self.gpus_per_node if self.processes == "per-gpu" else 1
 
     @property
     def gpus_per_process(self) -> int:
-        """GPUs of each process."""
+        """Return the number of GPUs of each process."""
         return 1 if self.processes == "per-gpu" else self.gpus_per_node
 
     @property
     def placement(self) -> Placement:
-        """Where the processes are to be."""
+        """Return the processes of each node."""
         return block(self.nodes, self.processes_per_node, self.gpus_per_process, self.hosts)
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment of every process, by name."""
+        """Return the variables that every process gets, by name."""
         found = dict(self.environment)
         if self.interface is not None:
             found["NCCL_SOCKET_IFNAME"] = self.interface
@@ -102,14 +110,17 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def words(self) -> list[str]:
-        """The program with its arguments and the GPUs of a process."""
+        """Return the program with its arguments and the GPUs of a process."""
         binary = PurePosixPath(self.program[0]).name
         flag = "--gpus-per-process" if binary == BENCH else "-g"
         return [*self.program, flag, str(self.gpus_per_process)]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the plain values of a TOML file. Raises InputError for what is none."""
+    """Return the plain values of a TOML file.
+
+    Raises InputError where the file cannot be read, or is not TOML in UTF-8.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -123,8 +134,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"is not TOML: {error}", where=str(path)) from error
 
 
-def checked(raw: object, where: str) -> Job:
-    """Return a job from plain values, or InputError that names the place in `where`."""
+def job_from(raw: object, where: str) -> Job:
+    """Return the job with these plain values, as a job file has them.
+
+    `where` is the source of the values, for messages. Raises InputError for an unknown key, a value
+    of a wrong type, and values that contradict each other.
+
+    >>> job_from({"program": ["all_reduce_perf"], "nodes": 2}, "job.toml").placement.ranks
+    16
+    """
     try:
         job = msgspec.convert(raw, Job)
     except msgspec.ValidationError as error:
@@ -153,7 +171,10 @@ def _invalid(message: str, where: str) -> InputError:
 
 
 def check(job: Job, where: str) -> None:
-    """Raise InputError for what contradicts itself."""
+    """Raise InputError for values that are not valid or contradict each other.
+
+    `where` is the source of the job.
+    """
     if not job.program or not job.program[0]:
         raise InputError("program names no binary", where=where)
     for name, number in (("nodes", job.nodes), ("gpus_per_node", job.gpus_per_node)):
@@ -170,8 +191,8 @@ def check(job: Job, where: str) -> None:
     _check_names(job, where)
     _check_variables(job, where)
     for flag in ("-g", "--ngpus", "--gpus-per-process"):
-        said = re.compile(rf"{flag}(=.*|\d+)?")
-        if any(said.fullmatch(word) for word in job.program[1:]):
+        given = re.compile(rf"{flag}(=.*|\d+)?")
+        if any(given.fullmatch(word) for word in job.program[1:]):
             raise InputError(
                 f"program has {flag}, which follows from processes = {job.processes!r}",
                 where=where,

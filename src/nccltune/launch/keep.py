@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves: its folder, and the samples of its tables in a study."""
+"""Keep a run: its folder, and the samples of its tables in a study."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,15 @@ OUTPUT = "output.txt"
 
 
 def new_folder(study: Path, now: datetime) -> Path:
-    """`launch/TIME` in the study, made now. Raises StudyError where that cannot be."""
+    """Make the folder `launch/TIME` in a study and return it.
+
+    Raises StudyError where it cannot be made.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as study:
+    ...     new_folder(Path(study), datetime(2026, 1, 31, tzinfo=UTC)).name
+    '20260131-000000'
+    """
     stem = now.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):
         folder = study / "launch" / (stem if number == 1 else f"{stem}-{number}")
@@ -36,21 +44,27 @@ def new_folder(study: Path, now: datetime) -> Path:
 
 
 def write_job(folder: Path, job: Job, rendered: Rendered) -> None:
-    """Write the job and the files rendered from it. Values of inherited variables are in
-    neither."""
+    """Write the job and the files rendered from it into the folder of a run.
+
+    Values of inherited variables are in none of them. Raises OSError where one cannot be written.
+    """
     (folder / "job.json").write_bytes(msgspec.json.format(msgspec.json.encode(job), indent=2))
     (folder / "command.txt").write_text(rendered.command + "\n", encoding="utf-8")
     for name, text in rendered.files.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def started(rendered: Rendered, folder: Path) -> list[str]:
-    """Return the command with the files where they were written."""
+def command_in(rendered: Rendered, folder: Path) -> list[str]:
+    """Return the words of the command, with the paths of its files in `folder`."""
     return [str(folder / word) if word in rendered.files else word for word in rendered.words]
 
 
-def take_in(study: Path, output: Path, choice: AnyChoice | None) -> Imported:
-    """Read the tables of `output` into the study, as `nccltune import` does."""
+def import_output(study: Path, output: Path, choice: AnyChoice | None) -> Imported:
+    """Import the tables of `output` into the study, as `nccltune import` does.
+
+    `choice` is the choice that ran, if it is known. Raises InputError where `output` cannot be
+    read, StudyError where the study is damaged, and UnwritableError where it cannot be written.
+    """
     return import_files(
         study,
         find_inputs([output]),
@@ -60,7 +74,7 @@ def take_in(study: Path, output: Path, choice: AnyChoice | None) -> Imported:
 
 
 def samples_of(study: Path, imported: Imported) -> list[Sample]:
-    """Return the samples that came from these files."""
+    """Return the samples of these files. Raises StudyError where `samples.jsonl` is damaged."""
     hashes = {
         item.report.file_hash
         for item in imported.files

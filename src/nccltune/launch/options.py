@@ -27,7 +27,7 @@ _FLAGS = {
     "J": "a JSON file beside the table; its name must end in .json",
     "I": "times each call, and prints the least, most and 99th percentile",
 }
-"""Of nccl-tests, by the letter of `program.py`."""
+"""Arguments of nccl-tests by their letter (`program.py`)."""
 _BENCH = {
     "--gpus-per-process": "GPUs that each process drives",
     "--rendezvous": "HOST:PORT where the processes meet: rank 0 listens there",
@@ -41,24 +41,24 @@ def meanings(job: Job) -> list[tuple[str, str]]:
     words = job.words
     program = read_program(words)
     found = _others(words) if program is None else _nccl_tests(words, program)
-    # The last one is what the job adds.
+    # The job itself adds the last argument, the GPUs of a process.
     shown, meaning = found.pop()
     return [*found, (shown, f"{meaning}; it follows from processes = {job.processes!r}")]
 
 
 def _nccl_tests(words: list[str], program: Program) -> list[tuple[str, str]]:
-    said = {a.at: (a.length, _FLAGS.get(a.flag, _UNKNOWN)) for a in program.arguments}
+    known = {a.at: (a.length, _FLAGS.get(a.flag, _UNKNOWN)) for a in program.arguments}
     found = [(" ".join(words[: program.at + 1]), "the program")]
     at = program.at + 1
     while at < len(words):
-        length, meaning = said.get(at, (1, _UNKNOWN))
+        length, meaning = known.get(at, (1, _UNKNOWN))
         found.append((" ".join(words[at : at + length]), meaning))
         at += length
     return found
 
 
 def _others(words: list[str]) -> list[tuple[str, str]]:
-    """Of a program that is none of nccl-tests': each option with the words behind it."""
+    """Return each option of a program that is not nccl-tests', with its words and meaning."""
     options: list[list[str]] = []
     for word in words[1:]:
         if word.startswith("-") or not options:
@@ -70,7 +70,7 @@ def _others(words: list[str]) -> list[tuple[str, str]]:
 
 
 def variable_meanings(job: Job) -> list[tuple[str, str]]:
-    """Return what the variables that a job has words for do to NCCL."""
+    """Return the variables of a job with their effect on NCCL."""
     known = {
         "NCCL_SOCKET_IFNAME": "the network interfaces that NCCL meets over, by the start of a name",
         "NCCL_IB_HCA": "the InfiniBand or RoCE adapters that NCCL uses, by the start of a name",

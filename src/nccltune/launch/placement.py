@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which node gets how many processes, of how many GPUs each."""
+"""The number of processes on each node, and of GPUs of each process."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,21 +20,25 @@ class Placement(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """All of them."""
+        """Return the number of all processes."""
         return sum(node.processes for node in self.nodes)
 
     @property
     def ranks(self) -> int:
-        """NCCL's ranks: GPUs that take part."""
+        """Return the number of NCCL's ranks, which is that of GPUs."""
         return self.processes * self.gpus_per_process
 
     @property
     def most_gpus(self) -> int:
-        """The GPUs that the fullest node needs."""
+        """Return the number of GPUs that the node with the most processes needs."""
         return max((node.processes for node in self.nodes), default=0) * self.gpus_per_process
 
 
 def block(nodes: int, per_node: int, gpus_per_process: int, hosts: Sequence[str] = ()) -> Placement:
-    """`per_node` processes on each of `nodes` nodes, node after node."""
+    """Return a placement with `per_node` processes on each of `nodes` nodes, node after node.
+
+    >>> block(2, 8, 1).ranks
+    16
+    """
     names: list[str | None] = [*hosts[:nodes], *[None] * (nodes - len(hosts))]
     return Placement(tuple(NodePlacement(host, per_node) for host in names), gpus_per_process)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of nccl-tests, read as its getopt reads them: GPUs, sizes that will be measured."""
+"""Read arguments of nccl-tests as its getopt does: GPUs, and the sizes that will be measured."""
 
 import difflib
 import re
@@ -74,7 +74,7 @@ DEFAULT_STEP = 1 << 20
 
 
 class Argument(NamedTuple):
-    """One option of the program: its letter, value, and the words it takes from `at` on."""
+    """One option of the program: its letter and value. It takes `length` words from `at` on."""
 
     flag: str
     value: str
@@ -85,8 +85,8 @@ class Argument(NamedTuple):
 class Program(NamedTuple):
     """An nccl-tests binary with its arguments.
 
-    `unknown` are (place, word) of what it refuses, `ignored` of what it never reads. `at` is the
-    place of the binary among the words.
+    `unknown` are the words that it refuses, `ignored` those that it never reads, each with its
+    place. `at` is the place of the binary among the words.
     """
 
     binary: str
@@ -97,34 +97,34 @@ class Program(NamedTuple):
 
     @property
     def collective(self) -> str:
-        """The collective of the binary: `all_reduce`."""
+        """Return the collective of the binary: `all_reduce`."""
         match = _BINARY.fullmatch(PurePosixPath(self.binary).name)
         return match[1] if match is not None else ""
 
     def value(self, flag: str) -> str | None:
-        """Return the value that counts: the last."""
+        """Return the last value of an option, which is the one that counts; None without one."""
         return next((a.value for a in reversed(self.arguments) if a.flag == flag), None)
 
     def number(self, flag: str, default: int) -> int:
-        """Return a whole number as C's strtol reads it: digits in front, 0 where there are none."""
+        """Return a whole number as C's strtol reads it: the digits in front, 0 without any."""
         value = self.value(flag)
         return default if value is None else _strtol(value)
 
     @property
     def gpus(self) -> int | None:
-        """GPUs of a process: threads times GPUs of a thread; None where they are no numbers."""
+        """Return the GPUs of a process: threads times GPUs of a thread; None if unknown."""
         if any("$" in (self.value(flag) or "") for flag in "tg"):
             return None
         return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
 
     def size(self, flag: str) -> int | None:
-        """`b` or `e` in bytes; None where it is no size."""
+        """Return the value of `b` or `e` in bytes; None where it is no size."""
         value = self.value(flag)
         return DEFAULT_BYTES if value is None else parse_size(value)
 
     @property
     def sizes(self) -> "Sizes | None":
-        """Sizes that will be measured; None where they are unknown."""
+        """Return the sizes that will be measured; None if they are unknown."""
         first, last, factor = self.size("b"), self.size("e"), self.number("f", 1)
         step = DEFAULT_STEP
         if (given := self.value("i")) is not None:
@@ -138,7 +138,7 @@ class Program(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """From `first` up to `last` by a factor, or by steps where the factor is 1. Bytes."""
+    """The sizes from `first` to `last` in bytes, by a factor, or by steps if the factor is 1."""
 
     first: int
     last: int
@@ -147,7 +147,7 @@ class Sizes(NamedTuple):
 
     @property
     def end(self) -> int | None:
-        """The last size that is measured; None for no size at all."""
+        """Return the last size that is measured; None if there is no size at all."""
         if self.first > self.last:
             return None
         if self.factor == 1:
@@ -159,7 +159,7 @@ class Sizes(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many sizes."""
+        """Return the number of sizes."""
         if self.factor == 1:
             return max(0, (self.last - self.first) // self.step + 1)
         return sum(1 for _ in self.each())
@@ -178,6 +178,9 @@ def parse_size(text: str) -> int | None:
     """Return a size in bytes as nccl-tests reads it; None where it refuses the text.
 
     Of a unit it reads the first letter alone: `8GB` is 8 GiB, `8B` is refused.
+
+    >>> parse_size("8GB"), parse_size("8B")
+    (8589934592, None)
     """
     match = _SIZE.match(text)
     if match is None or (match[2] or "").lower() not in _UNITS:
@@ -195,7 +198,7 @@ def _strtol(text: str) -> int:
 
 
 def is_nccl_test(word: str) -> bool:
-    """Whether a word names a binary of nccl-tests."""
+    """Return whether a word names a binary of nccl-tests."""
     return _BINARY.fullmatch(PurePosixPath(word).name) is not None
 
 
@@ -229,8 +232,10 @@ def nearest_nccl_test(word: str) -> str | None:
 
 
 def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
-    """Return the place of a word such as `all_reduce` with nccl-tests' options behind it, and the
-    binary that it means; None where there is none."""
+    """Return the place of a word such as `all_reduce`, and the binary that it means.
+
+    Options of nccl-tests must follow it. None if there is no such word.
+    """
     for at, word in enumerate(words):
         name = PurePosixPath(word).name
         family = _SQUEEZED.get(name.lower().replace("-", "_").replace("_", ""))
@@ -240,8 +245,13 @@ def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
 
 
 def read_program(words: Sequence[str], skip: Set[int] = frozenset()) -> Program | None:
-    """Return the nccl-tests binary among `words` (it may stand behind `numactl ...`) with its
-    arguments; None where there is none. Words at the places of `skip` are passed over."""
+    """Return the nccl-tests binary among `words` with its arguments; None without one.
+
+    It may follow other words, such as `numactl ...`. Words at the places `skip` are not read.
+
+    >>> read_program(["all_reduce_perf", "-b", "8", "-g", "4"]).gpus
+    4
+    """
     at = next((place for place, word in enumerate(words) if is_nccl_test(word)), None)
     if at is None:
         return None
@@ -277,7 +287,7 @@ def _take(
             unknown.append((at, word))
             return at + 1
     else:
-        # getopt skips what is no option: nccl-tests never looks at it.
+        # getopt skips words that are no option, and nccl-tests never reads them.
         ignored.append((at, word))
         return at + 1
     if letter == "h":

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start what was rendered, follow it, end it. A launcher is asked to end its job before anything
-is killed, and nothing of the job is left on this machine."""
+"""Start a rendered command, follow it and end it.
+
+The launcher is asked to end its job before anything is killed. No process of the job is left on
+this machine.
+"""
 
 import contextlib
 import os
@@ -14,14 +17,14 @@ from typing import IO
 
 from nccltune.launch.follow import Follower
 from nccltune.launch.process import signal_of
-from nccltune.launch.state import End, RunState
+from nccltune.launch.state import RunEnd, RunState
 from nccltune.native.child import Child, start
 
 GRACE_S = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
-"""What the launcher is sent when the job is to end, and for how long it is waited for."""
+"""The signals that ask the launcher to end its job, and the seconds to wait after each."""
 MARK = "_NCCLTUNE_RUN"
-"""A variable by which the processes of a run are known on this machine. (Not NCCLTUNE_*: those are
-settings, and unknown ones are warned of.)"""
+"""The variable that marks the processes of a run on this machine. It does not begin with NCCLTUNE_:
+unknown settings of that prefix cause a warning."""
 _STEP_S = 0.1
 _LAST_OUTPUT_S = 2.0
 _KILL_LIMIT_S = 10.0
@@ -32,11 +35,17 @@ def run(
     output: Path,
     follower: Follower,
     environment: Mapping[str, str] = os.environ,
-) -> End:
-    """Run `words` to the end, what it writes to both streams going to `output` as it comes.
+) -> RunEnd:
+    """Run `words` to their end and return how they ended.
 
-    KeyboardInterrupt ends the job, and the result states it. Raises PlatformError where the
-    command cannot be started.
+    Standard output and standard error go to `output` and to `follower` as they come.
+    KeyboardInterrupt ends the job, and the result states it. Raises PlatformError where the command
+    cannot be started, and OSError where `output` cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run(["true"], Path(folder, "output.txt"), Follower()).state.value
+    'done'
     """
     mark = secrets.token_hex(16)
     with output.open("wb") as kept:
@@ -52,16 +61,16 @@ def run(
             job.kill(mark)
         follower.finish()
     if stopped is not None:
-        return End(RunState.STOPPED, f"by {stopped.name}", stopped)
+        return RunEnd(RunState.STOPPED, f"by {stopped.name}", stopped)
     return _end_by_status(process.returncode, words[0])
 
 
-def _end_by_status(status: int, name: str) -> End:
+def _end_by_status(status: int, name: str) -> RunEnd:
     if status == 0:
-        return End(RunState.DONE)
+        return RunEnd(RunState.DONE)
     if status < 0:
-        return End(RunState.FAILED, f"{name} was killed by {signal.Signals(-status).name}")
-    return End(RunState.FAILED, f"{name} ended with status {status}")
+        return RunEnd(RunState.FAILED, f"{name} was killed by {signal.Signals(-status).name}")
+    return RunEnd(RunState.FAILED, f"{name} ended with status {status}")
 
 
 class _Job:
@@ -76,13 +85,13 @@ class _Job:
         os.set_blocking(self._pipe.fileno(), False)
 
     def follow(self, limit_s: float | None) -> bool:
-        """Take its output until it has ended, at most so long; whether it has."""
+        """Take the output for at most `limit_s` seconds; return whether the launcher has ended."""
         until = None if limit_s is None else time.monotonic() + limit_s
         gone_at: float | None = None
         while until is None or time.monotonic() < until:
             more = self._take()
             if more is None:
-                # All that wrote to the pipe have closed it, or are gone.
+                # Every process that could write to the pipe has closed it.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_STEP_S)
                     return True
@@ -95,7 +104,7 @@ class _Job:
         return self._process.poll() is not None
 
     def _take(self) -> bool | None:
-        """Keep what was read; return whether there was something, None at the end of the output."""
+        """Take the output that has come; return whether there was any, None at its end."""
         try:
             data = os.read(self._pipe.fileno(), 1 << 16)
         except BlockingIOError:
@@ -108,8 +117,7 @@ class _Job:
         return True
 
     def end(self) -> None:
-        """Ask the launcher to end, with stronger signals in steps. Ctrl-C skips to the next
-        step."""
+        """Ask the launcher to end, by each signal of `GRACE_S`. Ctrl-C skips to the next one."""
         for number, patience_s in GRACE_S:
             self._process.send_signal(number)
             with contextlib.suppress(KeyboardInterrupt):
@@ -117,7 +125,7 @@ class _Job:
                     return
 
     def kill(self, mark: str) -> None:
-        """Kill what is left of it on this machine, and collect the launcher."""
+        """Kill what is left of the job on this machine, and collect the launcher."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -129,9 +137,9 @@ class _Job:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill what inherited the mark of a run on this machine, until nothing is left of it."""
+    """Kill the processes of this machine with the mark of a run until none is left."""
+    # The time is limited: a process that waits inside a driver cannot die before that returns.
     until = time.monotonic() + _KILL_LIMIT_S
-    # One that a driver holds in the kernel cannot die before that lets go of it.
     while (left := list(marked(mark))) and time.monotonic() < until:
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -140,7 +148,7 @@ def kill_marked(mark: str) -> None:
 
 
 def marked(mark: str) -> Iterator[int]:
-    """Yield the live processes of this machine that inherited the mark of a run."""
+    """Yield the process ids of this machine that inherited the mark of a run."""
     wanted = f"{MARK}={mark}".encode()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
@@ -149,6 +157,6 @@ def marked(mark: str) -> Iterator[int]:
             variables = (folder / "environ").read_bytes()
         except OSError:
             continue
-        # A process that is dead and not yet collected has no variables any more.
+        # A zombie has no variables, so it is not found.
         if wanted in variables.split(b"\0"):
             yield int(folder.name)

@@ -15,8 +15,8 @@ class RunState(StrEnum):
     LOST = "lost"
 
 
-class End(NamedTuple):
-    """The state, its reason as a sentence, and the signal by which the user stopped it."""
+class RunEnd(NamedTuple):
+    """The state of a run, its reason in words, and the signal with which a user stopped it."""
 
     state: RunState
     why: str = ""

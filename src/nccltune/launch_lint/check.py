@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check a command with every rule, for every launcher it may be for."""
+"""Check a command with every rule, for every launcher that it may be for."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,10 +22,11 @@ from nccltune.model.finding import Severity
 
 _ORDER = list(Severity)
 _ROUNDS = 24
+"""The most fixes that are applied, one after another."""
 
 
-class Held(NamedTuple):
-    """A finding, and the launchers it holds for."""
+class FlavorFinding(NamedTuple):
+    """A finding, and the launchers that it is true for."""
 
     finding: LaunchFinding
     flavors: tuple[Flavor, ...]
@@ -40,32 +41,44 @@ class LaunchCheck(NamedTuple):
 
     command: LaunchCommand
     predictions: tuple[tuple[Prediction, tuple[Flavor, ...]], ...]
-    findings: tuple[Held, ...]
+    findings: tuple[FlavorFinding, ...]
     flavors: tuple[Flavor, ...]
     gpus: int | None
     fixed: str | None
 
     @property
     def is_wrong(self) -> bool:
-        """Whether there is more than notes."""
+        """Return whether there is an error or a warning."""
         return any(held.finding.severity is not Severity.NOTE for held in self.findings)
 
 
 def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> LaunchCheck:
-    """Return the verdict on one command. Raises InputError where no launcher is in it."""
+    """Return what a command starts and what is wrong with it.
+
+    `wanted` are the launchers to check for; none means every launcher that the command may be for.
+    Raises InputError where the command has no launcher and no program of nccl-tests, has several
+    programs, or cannot be for `wanted`.
+
+    >>> (line,) = split("mpirun -np 8 allreduce_perf -b 8 -e 8G -f 2")
+    >>> checked = check(line, LaunchContext(nodes=1))
+    >>> checked.findings[0].finding.fix
+    'write all_reduce_perf'
+    >>> checked.fixed
+    'mpirun -np 8 all_reduce_perf -b 8 -e 8G -f 2'
+    """
     pasted = typographic(line)
     line = plain(line)
     commands = read(line, wanted)
     views = {flavor: _view(command, flavor, site) for flavor, command in commands.items()}
     found: dict[LaunchFinding, list[Flavor]] = {}
-    said: dict[tuple[str, str], LaunchFinding] = {}
+    known: dict[tuple[str, str], LaunchFinding] = {}
     for flavor, view in views.items():
         for finding in (*pasted, *_findings(view)):
-            same = said.setdefault((finding.id, finding.message), finding)
+            same = known.setdefault((finding.id, finding.message), finding)
             flavors = found.setdefault(same, [])
             if flavor not in flavors:
                 flavors.append(flavor)
-    held = [Held(finding, tuple(flavors)) for finding, flavors in found.items()]
+    held = [FlavorFinding(finding, tuple(flavors)) for finding, flavors in found.items()]
     held.sort(key=lambda one: _ORDER.index(one.finding.severity))
     first, view = next(iter(views.items()))
     text = None
@@ -104,9 +117,10 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
 def _fixed(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext, wanted: Sequence[Flavor] = ()
 ) -> str | None:
-    """Apply one finding's edits after another: the fix of one fault can hide or show another.
+    """Return the command with the edits of its findings; None if it still has errors or warnings.
 
-    None where what is left is not free of errors and warnings: a fix that needs a fix is none.
+    Edits are applied one finding after another, because the fix of one fault can hide or show
+    another.
     """
     for _ in range(_ROUNDS):
         changed = None
@@ -149,7 +163,7 @@ def _predictions(
 
 
 def names(flavors: Sequence[Flavor]) -> str:
-    """Return `Open MPI 4.1 and 5.0`, `hydra`."""
+    """Return the names of launchers: `Open MPI 4.1 and 5.0`, `hydra`."""
     if OPENMPI_4 in flavors and OPENMPI_5 in flavors:
         rest = [flavor.words for flavor in flavors if flavor.launcher is not Launcher.OPENMPI]
         return ", ".join(["Open MPI 4.1 and 5.0", *rest])

@@ -10,8 +10,6 @@ from nccltune.launch.program import Program
 from nccltune.launch_lint.misplaced import Misplaced
 from nccltune.launch_lint.words import Word
 
-WILDCARD = "$"
-
 
 class Option(NamedTuple):
     """An option of the launcher; `meaning` is that of `options.py`, None where it is unknown."""
@@ -23,13 +21,16 @@ class Option(NamedTuple):
 
     @property
     def value(self) -> str:
-        """Its first value, or nothing."""
+        """Return its first value; empty without one."""
         return self.values[0] if self.values else ""
 
 
 class LaunchCommand(NamedTuple):
-    """`lead` are the words before the launcher (`VAR=x`, `sudo`), `tail` a pipe after it; `end` is
-    the `--` between options and program where there is one."""
+    """A command with a launcher, in parts.
+
+    `lead` are the words before the launcher (`VAR=x`, `sudo`), `end` is the `--` between options
+    and program if there is one, and `tail` a pipe or redirection at the end.
+    """
 
     lead: tuple[Word, ...]
     launcher: Word
@@ -39,22 +40,22 @@ class LaunchCommand(NamedTuple):
     end: tuple[Word, ...] = ()
 
     def all(self, meaning: str) -> list[Option]:
-        """Return the options of that meaning, in order."""
+        """Return the options with this meaning, in order."""
         return [option for option in self.options if option.meaning == meaning]
 
     def last(self, meaning: str) -> Option | None:
-        """Return the one that wins: the last."""
+        """Return the last option with this meaning, which counts; None without one."""
         found = self.all(meaning)
         return found[-1] if found else None
 
     @property
     def launchers(self) -> tuple[Word, ...]:
-        """The launcher's word; none where the program is started without a launcher."""
+        """Return the launcher's word; empty if the program is started without a launcher."""
         return (self.launcher,) if self.launcher.text else ()
 
     @property
     def text(self) -> str:
-        """The command as a line of shell."""
+        """Return the command as a line of shell."""
         words = [*self.lead, *self.launchers]
         for option in self.options:
             words += option.words
@@ -63,8 +64,11 @@ class LaunchCommand(NamedTuple):
 
 
 class CommandVariable(NamedTuple):
-    """A variable that the command sets; `option` is None where it precedes the launcher (or
-    in the script around it) and so is set for the launcher only. `value` None: as it is here."""
+    """A variable that the command sets.
+
+    `option` sets it; None if it is set before the launcher, or by the script, and thus for the
+    launcher only. `value` None passes the value of the launcher's environment.
+    """
 
     name: str
     value: str | None
@@ -81,8 +85,11 @@ class Host(NamedTuple):
 class LaunchContext(NamedTuple):
     """What the command does not specify: from options, the script around it, or the manifest.
 
-    `nodes` None: not known. `slots` a node takes (None: its GPUs). `inherited` are options of the
-    allocation (`#SBATCH`), `exported` variables set for the launcher, `gpu_memory` bytes.
+    - `nodes`: None if unknown.
+    - `slots`: processes that a node takes; None for its number of GPUs.
+    - `inherited`: options of the allocation (`#SBATCH`).
+    - `exported`: variables that are set for the launcher.
+    - `gpu_memory`: bytes of one GPU.
     """
 
     nodes: int | None = None
@@ -95,9 +102,11 @@ class LaunchContext(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What a launcher will do: start `placement`, fail, or `unknown` from this line.
+    """What a launcher does with a command: it starts `placement`, or `fails`, or it is `unknown`.
 
-    `hosts` are all it can use; `assumed` is a sentence about what was assumed."""
+    `fails` and `unknown` are reasons in words. `hosts` are all hosts that it can use. `assumed` is
+    a sentence about what was assumed.
+    """
 
     placement: Placement | None
     hosts: tuple[Host, ...]
@@ -118,14 +127,14 @@ class View(NamedTuple):
 
     @property
     def gpus_per_process(self) -> int | None:
-        """GPUs that a process uses; None where that is not known."""
+        """Return the GPUs that a process uses; None if unknown."""
         if self.flavor.launcher is Launcher.TORCHRUN:
             return 1
         return self.program.gpus if self.program is not None else None
 
     @property
     def variables(self) -> Iterator[CommandVariable]:
-        """Every variable that the command sets, in order."""
+        """Yield every variable that the command sets, in order."""
         for name, value in self.site.exported:
             yield CommandVariable(name, value, None)
         for word in self.command.lead:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rule finds, and how a command is changed to fix it."""
+"""A finding of a rule, and the edits of a command that fix it."""
 
 from typing import NamedTuple
 
@@ -8,29 +8,29 @@ from nccltune.model.finding import Severity
 
 
 class Replace(NamedTuple):
-    """Other words in the place of an option; none drops it."""
+    """Replace an option by other words; no words drop it."""
 
     option: Option
     words: tuple[str, ...]
 
 
 class AppendOption(NamedTuple):
-    """One more option, at the end of the launcher's."""
+    """Add an option at the end of the launcher's options."""
 
     words: tuple[str, ...]
 
 
 class SetArgument(NamedTuple):
-    """An argument of the program, by its letter; None drops it."""
+    """Set an argument of the program, by its letter; None drops it."""
 
     flag: str
     value: str | None
 
 
 class SetLead(NamedTuple):
-    """A variable before the launcher: `text` is NAME=VALUE in its place, None drops it.
+    """Change a variable before the launcher to `text` (NAME=VALUE); None drops it.
 
-    A variable that is not there is added where `add` is set.
+    With `add` a missing variable is added.
     """
 
     name: str
@@ -39,7 +39,7 @@ class SetLead(NamedTuple):
 
 
 class ReplaceArgument(NamedTuple):
-    """Words of the program by their place, and the words that take their place."""
+    """Replace `length` words of the program, from place `first` on."""
 
     first: int
     length: int
@@ -57,7 +57,7 @@ Edit = Replace | AppendOption | SetArgument | SetLead | ReplaceArgument | Replac
 
 
 class LaunchFinding(NamedTuple):
-    """One problem; `fix` is a sentence on how to fix it, `edits` the same for `fix.py`."""
+    """One problem of a command. `fix` is how to fix it in words; `edits` do so, by `fix.py`."""
 
     severity: Severity
     id: str

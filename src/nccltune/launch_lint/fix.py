@@ -90,7 +90,7 @@ def _set_lead(lead: list[Word], edit: SetLead) -> list[Word]:
 
 
 def _assignment(text: str) -> Word:
-    """NAME=VALUE with the name outside of the quotes, as a shell needs it."""
+    """Return NAME=VALUE with the name outside of the quotes, as a shell needs it."""
     name, _, value = text.partition("=")
     return Word(text, f"{name}={quoted(value).raw if value else ''}")
 

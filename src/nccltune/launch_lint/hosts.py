@@ -7,6 +7,7 @@ from pathlib import Path
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext
 from nccltune.launch_lint.options import OPENMPI_4
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 
 MAX_NODES = 1 << 16
@@ -23,7 +24,11 @@ def hosts_of(
     per_node: int | None,
     gpus: int,
 ) -> tuple[tuple[Host, ...], str | None]:
-    """Return the hosts in order, and a sentence about what was assumed."""
+    """Return the hosts in order, and a sentence on what was assumed (None: nothing).
+
+    `total` and `per_node` are the numbers of processes (None: not given), `gpus` those of a
+    process.
+    """
     if flavor.launcher is Launcher.SLURM:
         return _slurm(command, site, total, per_node, gpus)
     named = [part for option in command.all("host") for part in option.value.split(",") if part]
@@ -47,41 +52,44 @@ def _nodes_for(total: int | None, per_node: int | None, gpus: int, site: LaunchC
     if total is None:
         return 1
     if per_node is not None and per_node > 0:
-        # Fewer in all than on a node: who writes `-N 8 -n 2` thinks of 2 nodes.
+        # `-N 8 -n 2`, fewer in all than on a node: the author probably means 2 nodes.
         return total if 1 < total < per_node else max(1, -(-total // per_node))
     return max(1, -(-total * gpus // site.gpus_per_node))
 
 
-def _merged(named: list[str], unsaid: int | None = None) -> tuple[Host, ...]:
-    """`a:8,b:8`; a host named twice has both shares."""
+def _merged(named: list[str], default: int | None = None) -> tuple[Host, ...]:
+    """Return the hosts of `a:8,b:8`; a host named twice gets the sum of its slots.
+
+    `default` is the number of slots of a host without one.
+    """
     found: dict[str, int | None] = {}
     for part in named:
-        name, _, said = part.partition(":")
-        slots = int(said) if said.isascii() and said.isdigit() else None
-        if slots is None and said != "*":
-            slots = unsaid or 1
+        name, _, text = part.partition(":")
+        slots = whole_number(text)
+        if slots is None and text != "*":
+            slots = default or 1
         found[name] = (found.get(name) or 0) + slots if slots is not None else None
     return tuple(Host(name, slots) for name, slots in found.items())
 
 
 def _hostfile(path: Path, flavor: Flavor) -> tuple[Host, ...] | None:
     try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else None
+        content = path.read_text(encoding="utf-8") if path.is_file() else None
     except (OSError, UnicodeDecodeError, ValueError):
-        text = None
-    if text is None:
+        content = None
+    if content is None:
         return None
     found: dict[str, int | None] = {}
-    for line in text.splitlines()[:MAX_NODES]:
+    for line in content.splitlines()[:MAX_NODES]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        name, _, said = words[0].partition(":")
-        slots = int(said) if said.isascii() and said.isdigit() else None
+        name, _, text = words[0].partition(":")
+        slots = whole_number(text)
         for word in words[1:]:
             key, _, value = word.partition("=")
-            if key == "slots" and value.isascii() and value.isdigit():
-                slots = int(value)
+            if key == "slots" and (number := whole_number(value)) is not None:
+                slots = number
         if slots is None and (flavor == OPENMPI_4 or flavor.launcher is Launcher.HYDRA):
             slots = 1
         before = found.get(name)
@@ -94,11 +102,11 @@ def _slurm(
 ) -> tuple[tuple[Host, ...], str | None]:
     listed = command.last("host")
     named = expand_hosts(listed.value) if listed is not None else []
-    said = command.last("nodes") or next(
+    given = command.last("nodes") or next(
         (o for o in reversed(site.inherited) if o.meaning == "nodes"), None
     )
     nodes, assumed = None, None
-    if said is not None and (match := re.match(r"(\d+)(?:-\d+)?$", said.value)):
+    if given is not None and (match := re.match(r"(\d+)(?:-\d+)?$", given.value)):
         nodes = int(match[1])
     elif named:
         nodes = len(named)
@@ -115,7 +123,7 @@ def _slurm(
 
 
 def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> LaunchContext:
-    """Return the site with the GPUs of a node that srun or its allocation asks for."""
+    """Return the context with the GPUs of a node that srun or its allocation asks for."""
     if flavor.launcher is not Launcher.SLURM:
         return site
     options = (*site.inherited, *command.options)
@@ -136,7 +144,11 @@ def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext)
 
 
 def expand_hosts(text: str) -> list[str]:
-    """`node[1-3,7],login` as names; Slurm's brackets, one pair a name."""
+    """Return the names of a Slurm host list with at most one pair of brackets in a name.
+
+    >>> expand_hosts("node[1-3,7],login")
+    ['node1', 'node2', 'node3', 'node7', 'login']
+    """
     names: list[str] = []
     for part in re.split(r",(?![^\[]*\])", text):
         match = _SLURM_RANGE.fullmatch(part)

@@ -9,24 +9,27 @@ from nccltune.formats.text.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
-from nccltune.launch_lint.pods import at, gpus_of, judge_pods, variables_of
+from nccltune.launch_lint.pods import at, command_of, gpus_of, judge_pods, variables_of
 from nccltune.launch_lint.source import FoundCommand, from_words
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
 
 def is_manifest(text: str) -> bool:
-    """Whether a file is a manifest of Kubernetes."""
+    """Return whether a text is a manifest of Kubernetes."""
     return re.search(r"^kind:\s*\S", text, re.M) is not None and "apiVersion:" in text
 
 
 def documents_of(text: str, where: str) -> list[dict[str, Any]]:
-    """Return the documents of a YAML file. Raises InputError where it is none."""
+    """Return the mappings among the documents of a YAML file. Raises InputError for other text.
+
+    `where` is the file's name, for messages.
+    """
     return [one for one in load_documents(text, where) if isinstance(one, dict)]
 
 
 def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
-    """Return what a cluster would refuse, or drop without a word."""
+    """Return findings on what a cluster would refuse or ignore."""
     found = []
     for document in documents:
         try:
@@ -47,7 +50,17 @@ def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
 def from_manifests(
     documents: list[dict[str, Any]], site: LaunchContext, where: str
 ) -> list[FoundCommand]:
-    """Return the commands in manifests' containers. Raises InputError where none has a launcher."""
+    """Return the commands of the containers in manifests.
+
+    Raises InputError where none has a launcher or a program of nccl-tests. `where` is the file's
+    name.
+
+    >>> container = {"command": ["mpirun", "-np", "8", "all_reduce_perf"]}
+    >>> pod = {"kind": "Pod", "spec": {"containers": [container]}}
+    >>> (found,) = from_manifests([pod], LaunchContext(), "pod.yaml")
+    >>> found.line.words[0].text
+    'mpirun'
+    """
     found = []
     for document in documents:
         around = _of_kind(document, site)
@@ -64,7 +77,7 @@ def from_manifests(
 
 
 def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
-    """Nodes, slots and GPUs that the manifest gives to its workers."""
+    """Return the context with the nodes, slots and GPUs of the workers of a manifest."""
     spec = document.get("spec")
     if not isinstance(spec, dict):
         return site
@@ -86,7 +99,7 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         whole = [size for size in sizes if isinstance(size, int) and size > 0]
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
     if document.get("kind") == "PyTorchJob":
-        # The operator sets torchrun's options by variables, with values of its own.
+        # The operator sets these variables, which torchrun reads in place of its options.
         set_by_operator = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
         site = site._replace(exported=(*site.exported, *((name, "") for name in set_by_operator)))
     gpus = [gpus_of(container) for container in _containers(document)]
@@ -106,10 +119,5 @@ def _containers(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _of_container(container: dict[str, Any], site: LaunchContext) -> list[FoundCommand]:
-    words = [
-        str(word)
-        for part in ("command", "args")
-        for word in (container[part] if isinstance(container.get(part), list) else [])
-    ]
-    exported = variables_of(container)
-    return from_words(words, site._replace(exported=(*site.exported, *exported)), strict=False)
+    around = site._replace(exported=(*site.exported, *variables_of(container)))
+    return from_words(command_of(container), around, strict=False)

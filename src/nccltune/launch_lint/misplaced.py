@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launcher options after the program, where nccl-tests reads them."""
+"""Find options of the launcher after the program, where nccl-tests reads them."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=")
 
 
 class Misplaced(NamedTuple):
-    """An option of the launcher at place `at` of the program's words."""
+    """An option of the launcher among the program's words: `length` words from place `at` on."""
 
     at: int
     length: int

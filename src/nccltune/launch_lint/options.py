@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the launchers: how many words each takes, and what it means to a placement.
+"""Options of the launchers: how many words each takes, and its meaning for a placement.
 
-An entry is `name:words=meaning`; without a meaning the option only has to be known. Sources: the
-help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, srun 23.11, torchrun of
-PyTorch 2.9; Intel MPI 2021.18 was asked for each of hydra's.
+An entry is `name:words=meaning`; an option without a meaning is only known. Sources: the help texts
+and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, srun 23.11, and torchrun of PyTorch
+2.9. Each option of hydra was tried with Intel MPI 2021.18.
 """
 
 from typing import NamedTuple
@@ -122,9 +122,6 @@ TABLES: dict[Flavor, dict[str, Spec]] = {
 LAUNCHER_TABLES = (_OPENMPI, _HYDRA, _SLURM, _ONLY_5, _ONLY_INTEL)
 """Options of the launchers that start nccl-tests."""
 
-IN_ALLOCATION = _SLURM
-"""`#SBATCH` takes what srun takes, for what matters here."""
-
 DEPRECATED_5 = {
     "npernode": "--map-by ppr:N:node",
     "pernode": "--map-by ppr:1:node",
@@ -137,4 +134,4 @@ DEPRECATED_5 = {
     "tag-output": "--output tag",
     "timestamp-output": "--output timestamp",
 }
-"""What Open MPI 5 still takes, and its new name."""
+"""Options that Open MPI 5 still accepts, and their new names."""

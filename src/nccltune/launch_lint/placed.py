@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a launcher puts processes: what `mpirun`, hydra and `srun` do, as they were seen to do.
+"""Predict where a launcher puts processes, as mpirun, hydra and srun were observed to do.
 
-Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2 and Intel MPI 2021.18.1 were asked for every case
-here.
+Every case here was tried with Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2 and Intel MPI
+2021.18.1.
 """
 
 import re
@@ -14,13 +14,17 @@ from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.launch_lint.command import Host, LaunchCommand, LaunchContext, Option, Prediction
 from nccltune.launch_lint.hosts import MAX_NODES, hosts_of
 from nccltune.launch_lint.options import OPENMPI_4
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.scale import count
 
 MAX_PROCESSES = 1 << 20
 
 
 class PlacementOptions(NamedTuple):
-    """What the options ask for; None where they do not."""
+    """The numbers of processes that options set; None if not set.
+
+    `unknown` is a reason why they cannot be known.
+    """
 
     total: int | None = None
     per_node: int | None = None
@@ -32,13 +36,21 @@ class PlacementOptions(NamedTuple):
 def predict(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext, gpus: int | None
 ) -> Prediction:
-    """Return what `flavor` makes of the command. `gpus` are those of a process, where known."""
+    """Return what `flavor` starts for a command. `gpus` are those of a process (None: unknown).
+
+    >>> from nccltune.launch_lint.read import read
+    >>> from nccltune.launch_lint.words import split
+    >>> (line,) = split("mpirun -N 8 -n 2 all_reduce_perf")
+    >>> command = read(line, (OPENMPI_4,))[OPENMPI_4]
+    >>> predict(command, OPENMPI_4, LaunchContext(nodes=2), 1).placement.processes
+    2
+    """
     if flavor.launcher is Launcher.LOCAL:
         one = (Host(None, 1),)
         return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
     if flavor.launcher is Launcher.TORCHRUN:
         return torchrun(command, site)
-    ask = asked(command, flavor, site)
+    ask = placement_options(command, flavor, site)
     hosts, assumed = hosts_of(command, flavor, site, ask.total, ask.per_node, gpus or 1)
     if ask.unknown is None and not hosts:
         ask = ask._replace(unknown="no host is named")
@@ -68,7 +80,9 @@ def predict(
     return Prediction(Placement(nodes, gpus or 1), hosts, assumed=assumed)
 
 
-def asked(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> PlacementOptions:
+def placement_options(
+    command: LaunchCommand, flavor: Flavor, site: LaunchContext
+) -> PlacementOptions:
     """Return the numbers of processes that the options set."""
     unknown = next(
         (
@@ -111,18 +125,19 @@ def asked(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> Placem
 
 
 def torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
-    """Return the processes of a torchrun that is started on each of --nnodes nodes; torchrun's
-    default is 1 node and 1 process."""
-    nodes_said = command.last("nodes")
-    text = nodes_said.value if nodes_said is not None else "1"
+    """Return the processes of a torchrun that is started on each of `--nnodes` nodes.
+
+    The default of torchrun is 1 node and 1 process.
+    """
+    number = command.last("nodes")
     # MIN:MAX of an elastic job: it starts with as many as there are.
-    nodes = text.rpartition(":")[2]
+    nodes = number.value.rpartition(":")[2] if number is not None else "1"
     per_node = command.last("per_node")
     each = per_node.value if per_node is not None else "1"
     if each in ("gpu", "auto"):
         each = str(site.gpus_per_node)
     for value, what in ((nodes, "nodes"), (each, "processes per node")):
-        if not value.isascii() or not value.isdigit() or not 0 < int(value) <= MAX_PROCESSES:
+        if not 0 < (whole_number(value) or 0) <= MAX_PROCESSES:
             return Prediction(None, (), unknown=f"the number of {what} is {value!r}")
     hosts = (Host(None, int(each)),) * min(int(nodes), MAX_NODES)
     placed = tuple(NodePlacement(None, int(each)) for _ in hosts)
@@ -145,7 +160,7 @@ def _number(option: Option | None) -> int | str | None:
 
 
 def openmpi(ask: PlacementOptions, slots: Sequence[int], is_4: bool) -> list[int] | str:
-    """Return the processes of each host, or why Open MPI refuses."""
+    """Return the processes of each host, or the reason why Open MPI refuses."""
     all_slots = sum(slots)
     if ask.per_node is not None:
         return _openmpi_per_node(ask, ask.per_node, slots, is_4)
@@ -153,7 +168,7 @@ def openmpi(ask: PlacementOptions, slots: Sequence[int], is_4: bool) -> list[int
     if total > all_slots and not ask.oversubscribe:
         return not_enough(total, all_slots)
     if total > all_slots:
-        # Beyond the slots everyone gets the same; the first get what is left.
+        # Beyond the slots every host gets the same number; the first hosts get the rest.
         share, rest = divmod(total - all_slots, len(slots))
         return [own + share + (at < rest) for at, own in enumerate(slots)]
     return _dealt(total, slots) if ask.by_node else _filled(total, slots)
@@ -170,7 +185,7 @@ def _openmpi_per_node(
         return f"{total} processes are more than {per_node} on each of {count(len(slots), 'node')}"
     counts, left = [], total
     for own in slots:
-        # Open MPI 4 wants the whole share free on each node it uses; 5 takes what there is.
+        # Open MPI 4 needs the whole share free on each node that it uses; 5 uses what is free.
         if left and is_4 and own < per_node and not ask.oversubscribe:
             return not_enough(per_node, own, " on a node")
         take = min(left, per_node if ask.oversubscribe else min(per_node, own))
@@ -180,7 +195,7 @@ def _openmpi_per_node(
 
 
 def not_enough(wanted: int, slots: int, where: str = "") -> str:
-    """Open MPI's most frequent complaint."""
+    """Return Open MPI's error for too few slots."""
     return f"there are not enough slots: {wanted} wanted{where}, {slots} there"
 
 
@@ -203,13 +218,18 @@ def _dealt(total: int, slots: Sequence[int]) -> list[int]:
 
 
 def slots_count(command: LaunchCommand) -> bool:
-    """Whether Intel MPI takes numbers of processes from its file of hosts: -machinefile's counts,
-    those of -f and -hostfile do not."""
+    """Return whether Intel MPI takes numbers of processes from its file of hosts.
+
+    It does for -machinefile, and not for -f and -hostfile.
+    """
     return any(option.name in ("machinefile", "machine") for option in command.all("hostfile"))
 
 
 def hydra(ask: PlacementOptions, slots: Sequence[int]) -> list[int] | str:
-    """Return the processes of each host: blocks, round robin; never a refusal."""
+    """Return the processes of each host, or an error where no host takes any.
+
+    hydra deals blocks of processes in round-robin order, and starts again with the first host.
+    """
     blocks = [ask.per_node] * len(slots) if ask.per_node is not None else list(slots)
     if not sum(blocks):
         return "no host takes a process"
@@ -220,11 +240,11 @@ def hydra(ask: PlacementOptions, slots: Sequence[int]) -> list[int] | str:
 
 
 def slurm(ask: PlacementOptions, nodes: int) -> list[int]:
-    """Return the tasks of each node: even, unless the options set them (which needs equal
-    nodes)."""
+    """Return the tasks of each node: an even share of the total, else the number per node."""
     total = ask.total
     if total is None:
         return [1 if ask.per_node is None else ask.per_node] * nodes
-    # More than --ntasks-per-node allows: srun (22.05) warns, forgets that option and goes on.
+    # If the total is above --ntasks-per-node times the nodes, srun (22.05) warns and ignores that
+    # option.
     share, rest = divmod(total, nodes)
     return [share + (at < rest) for at in range(nodes)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pods of a manifest lack: GPUs, shared memory, names, locked memory."""
+"""Find what the pods of a manifest lack: GPUs, shared memory, names, locked memory."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -8,6 +8,7 @@ from nccltune.launch.program import is_nccl_test, read_program
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.read import is_launcher
 from nccltune.launch_lint.variables import PREFIX
+from nccltune.launch_lint.words import whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -16,12 +17,12 @@ _MPI_LAUNCHERS = ("mpirun", "mpiexec", "prterun", "orterun")
 
 
 def mapping(value: Any) -> dict[Any, Any]:
-    """Return a mapping, empty where the value is none."""
+    """Return `value` if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def at(value: Any, *names: str) -> Any:
-    """Return the value at a path of names; None where it is not there."""
+    """Return the value at a path of names in nested mappings; None if it is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
@@ -36,50 +37,47 @@ class PodSpec(NamedTuple):
 
     @property
     def containers(self) -> list[dict[Any, Any]]:
-        """Its containers, without those that only prepare it."""
+        """Return its containers, without init containers."""
         found = self.spec.get("containers")
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     @property
     def words(self) -> list[str]:
-        """The words of all commands, scripts split at blanks."""
-        return [word for one in self.containers for word in words_of(one)]
+        """Return the words of all commands. Scripts are split at blanks."""
+        return [
+            word for one in self.containers for part in command_of(one) for word in part.split()
+        ]
 
     @property
     def gpus(self) -> int:
-        """GPUs that its containers are given."""
+        """Return the number of GPUs in the limits of its containers."""
         return sum(gpus_of(container) for container in self.containers)
 
     @property
     def starts_mpi(self) -> bool:
-        """Whether a container starts processes in other pods."""
+        """Return whether a container starts processes in other pods."""
         return any(word.rpartition("/")[2].startswith(_MPI_LAUNCHERS) for word in self.words)
 
 
-def words_of(container: dict[Any, Any]) -> list[str]:
-    """Return the words of a container's command and arguments, scripts split at blanks."""
-    parts = [
+def command_of(container: dict[Any, Any]) -> list[str]:
+    """Return the command of a container with its arguments, word by word."""
+    return [
         str(word)
         for key in ("command", "args")
         for word in (container[key] if isinstance(container.get(key), list) else [])
     ]
-    return [word for part in parts for word in part.split()]
 
 
 def is_gpu(resource: Any) -> bool:
-    """Whether a resource name is one of GPUs: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
+    """Return whether a resource name is of GPUs: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
     name = str(resource)
     return name.endswith("/gpu") or name.startswith(("nvidia.com/", "gpu.nvidia.com/"))
 
 
 def gpus_of(container: dict[Any, Any]) -> int:
-    """Return the GPUs that a container's limits give it."""
+    """Return the number of GPUs in a container's limits."""
     limits = mapping(at(container, "resources", "limits"))
-    return sum(
-        int(str(value))
-        for name, value in limits.items()
-        if is_gpu(name) and str(value).isascii() and str(value).isdigit()
-    )
+    return sum(whole_number(str(value)) or 0 for name, value in limits.items() if is_gpu(name))
 
 
 def pods_of(document: dict[str, Any]) -> list[PodSpec]:
@@ -149,7 +147,7 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
         for name, value in {**requests, **limits}.items():
             if not is_gpu(name):
                 continue
-            if not str(value).isascii() or not str(value).isdigit():
+            if whole_number(str(value)) is None:
                 yield LaunchFinding(
                     Severity.ERROR,
                     "pod-gpus",
@@ -164,7 +162,7 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
                     f" {limits[name]}, which have to be equal",
                     "leave out the request",
                 )
-    if not _needs_gpus(document, pod, pods) or pod.gpus or _otherwise(pod):
+    if not _needs_gpus(document, pod, pods) or pod.gpus or _may_get_gpus_otherwise(pod):
         return
     yield LaunchFinding(
         Severity.ERROR,
@@ -174,8 +172,8 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
     )
 
 
-def _otherwise(pod: PodSpec) -> bool:
-    """Whether the pod may get GPUs in another way: claims, a runtime, all devices."""
+def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
+    """Return whether the pod may get GPUs in another way: claims, a runtime, all devices."""
     if at(pod.spec, "resourceClaims"):
         return True
     for container in pod.containers:
@@ -300,11 +298,11 @@ def _pytorch_job(pods: list[PodSpec]) -> Iterator[LaunchFinding]:
             name, sign, value = word.lstrip("-").partition("=")
             if not word.startswith("-") or name.replace("_", "-") != "nnodes":
                 continue
-            said = value if sign else (words[place + 1] if place + 1 < len(words) else "")
-            if said.isdigit() and int(said) != nodes:
+            given = value if sign else (words[place + 1] if place + 1 < len(words) else "")
+            if given.isdigit() and int(given) != nodes:
                 yield LaunchFinding(
                     Severity.ERROR,
                     "pytorch-nodes",
-                    f"{pod.role}: --nnodes={said}, and the job has {count(nodes, 'pod')}",
+                    f"{pod.role}: --nnodes={given}, and the job has {count(nodes, 'pod')}",
                     f"write --nnodes={nodes}",
                 )

@@ -51,7 +51,7 @@ _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 
 
 def no_launcher() -> InputError:
-    """Return the error for a text that starts nothing that is known."""
+    """Return the error for a text without a launcher and a program of nccl-tests."""
     return InputError(
         "there is no launcher in this command",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of nccl-tests;"
@@ -60,7 +60,7 @@ def no_launcher() -> InputError:
 
 
 def joined(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Return the words with `python -m torch.distributed.run` as one, which is torchrun."""
+    """Return the words with `python -m torch.distributed.run` as the one word `torchrun`."""
     result: list[Word] = []
     at = 0
     while at < len(words):
@@ -81,7 +81,7 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
 
 
 def launcher_at(words: Sequence[Word]) -> int | None:
-    """Return the place of the launcher among the words, or None."""
+    """Return the place of the launcher among the words; None without one before the program."""
     for at, word in enumerate(words):
         if is_launcher(word.text):
             return at
@@ -91,12 +91,12 @@ def launcher_at(words: Sequence[Word]) -> int | None:
 
 
 def is_launcher(word: str) -> bool:
-    """Whether a word names a launcher."""
+    """Return whether a word names a launcher."""
     return PurePosixPath(word).name in _BY_NAME
 
 
 def program_at(words: Sequence[Word]) -> int | None:
-    """Return the place of an nccl-tests binary that a line starts without a launcher, or None."""
+    """Return the place of an nccl-tests binary that a line starts without a launcher; else None."""
     is_wrapped = False
     for at, word in enumerate(words):
         name, sign, _ = word.text.partition("=")
@@ -112,15 +112,16 @@ def program_at(words: Sequence[Word]) -> int | None:
 
 
 def starts_something(words: Sequence[Word]) -> bool:
-    """Whether a line of a script starts a job: a launcher, or a program of nccl-tests."""
+    """Return whether a line of a script starts a job: a launcher, or a program of nccl-tests."""
     words = joined(words)
     return launcher_at(words) is not None or program_at(words) is not None
 
 
 def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchCommand]:
-    """Return the command as each launcher that it may be for reads it. `wanted`: only these.
+    """Return the command as each launcher that it may be for reads it.
 
-    Raises InputError where no launcher is in the line or it is for several programs.
+    `wanted` limits the launchers. Raises InputError where the line has no launcher and no program
+    of nccl-tests, has several programs (`:`), or cannot be for `wanted`.
     """
     line = Line(joined(line.words), line.tail)
     at = launcher_at(line.words)
@@ -141,7 +142,7 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
     found = {flavor: _read(line, at, flavor) for flavor in flavors}
     if wanted:
         return found
-    # What a launcher does not know is evidence for the others.
+    # Options that a launcher does not have are evidence for the other launchers.
     faults = {flavor: _faults(command, flavor) for flavor, command in found.items()}
     by_family: dict[Launcher, int] = {}
     for flavor, number in faults.items():
@@ -150,7 +151,8 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
     fewest = min(by_family.values())
     kept = [flavor for flavor in found if by_family[flavor.launcher] == fewest]
     if len(by_family) > 1 and fewest and len({flavor.launcher for flavor in kept}) > 1:
-        # Something of each: the more usual one, and its complaint.
+        # Every launcher lacks some option of the line: take the most usual one, so that its rules
+        # report the options that it lacks.
         kept = [flavor for flavor in kept if flavor.launcher is kept[0].launcher]
     # A line that only one version takes is for that version; `only_one_version` reports it.
     least = {
@@ -210,7 +212,7 @@ def _read(line: Line, at: int, flavor: Flavor) -> LaunchCommand:
 
 
 def read_options(words: Sequence[Word], flavor: Flavor) -> tuple[Option, ...]:
-    """Options alone, as a `#SBATCH` line has them."""
+    """Return the options of words without a launcher and a program, as in a `#SBATCH` line."""
     options, place = [], 0
     while place < len(words):
         option, place = _option(words, place, flavor)
@@ -243,16 +245,16 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
         # hydra also takes NAME=VALUE in one word.
         count = 1 if "=" in (words[at + 1].text if at + 1 < len(words) else "=") else 2
     if meaning == "mca" and "=" in (words[at + 1].text if at + 1 < len(words) else ""):
-        # `--mca NAME=VALUE` is wrong, and what follows is not meant as its value.
+        # `--mca NAME=VALUE` is wrong, and its author does not mean the next word as its value.
         count = 1
     taken = words[at : at + 1 + count]
     return Option(tuple(taken), name, tuple(w.text for w in taken[1:]), meaning), at + len(taken)
 
 
 def nearest_option(name: str, flavor: Flavor) -> str | None:
-    """Return the launcher's option that is nearest to a name, or None where none is near.
+    """Return the launcher's option that is nearest to a name; None if none is near.
 
-    Short names are near to everything, so those of fewer than four letters are not compared.
+    Names of fewer than four letters are not compared, because they resemble too many others.
     """
     plain = name.lower().replace("_", "-")
     long = [known for known in TABLES[flavor] if len(known) > _SHORT]
@@ -266,8 +268,10 @@ def nearest_option(name: str, flavor: Flavor) -> str | None:
 
 
 def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:
-    """Return how many words an unknown option takes: as for another launcher, or the
-    option that is nearest to it."""
+    """Return how many words an unknown option takes.
+
+    It takes as many as with another launcher, else as many as the option with the nearest name.
+    """
     following = words[at + 1].text if at + 1 < len(words) else "-"
     for table in TABLES.values():
         if name in table:

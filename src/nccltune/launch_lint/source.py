@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of what a user has: a line, a script, or a test's output."""
+"""Find commands in a line, a script or an argument list, and judge the output of a test."""
 
 import contextlib
 import re
@@ -12,7 +12,7 @@ from nccltune.launch_lint.command import LaunchContext
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.options import SLURM
 from nccltune.launch_lint.read import no_launcher, read_options, starts_something
-from nccltune.launch_lint.words import Line, Word, expanded, quoted, split
+from nccltune.launch_lint.words import Line, Word, expanded, quoted, split, whole_number
 from nccltune.model.errors import InputError
 from nccltune.model.finding import Severity
 
@@ -22,15 +22,21 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
 class FoundCommand(NamedTuple):
-    """A command, its place in the source, and its context."""
+    """A command and its context."""
 
     line: Line
     site: LaunchContext
 
 
 def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
-    """Return the commands with a launcher in a shell text. Raises InputError where there is
-    none."""
+    """Return the commands in a shell text that start a job.
+
+    Raises InputError where there is none, and for a quote without its end.
+
+    >>> (found,) = from_text("export NCCL_DEBUG=INFO\\nsrun -n 8 all_reduce_perf", LaunchContext())
+    >>> found.site.exported
+    (('NCCL_DEBUG', 'INFO'),)
+    """
     values: dict[str, str] = {}
     exported: dict[str, str] = {}
     inherited = read_options(tuple(_sbatch_words(text)), SLURM)
@@ -65,8 +71,10 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
 
 
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
-    """Return the script that a line gives to another shell, `bash -c TEXT` or `sbatch --wrap TEXT`,
-    with the values of its options; None for other lines."""
+    """Return the script of `bash -c TEXT` or `sbatch --wrap TEXT`, and its context.
+
+    None for other lines. The context has the options of sbatch.
+    """
     names = [word.text.rpartition("/")[2] for word in words]
     if names[0] == "sbatch":
         options = read_options(words[1:], SLURM)
@@ -88,12 +96,11 @@ def _sbatch_words(text: str) -> Iterator[Word]:
 
 
 def _allocated(site: LaunchContext) -> LaunchContext:
-    """Apply the nodes of `#SBATCH` to an mpirun in the script."""
+    """Return the context with the nodes, slots and GPUs of `#SBATCH`, for an mpirun in a script."""
     by_meaning = {option.meaning: option.value for option in site.inherited}
 
     def number(meaning: str) -> int | None:
-        value = by_meaning.get(meaning, "")
-        return int(value) if value.isascii() and value.isdigit() and int(value) > 0 else None
+        return whole_number(by_meaning.get(meaning, "")) or None
 
     nodes = number("nodes") or site.nodes
     slots = number("per_node") or site.slots
@@ -107,7 +114,10 @@ def _allocated(site: LaunchContext) -> LaunchContext:
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text. Raises InputError where it is none."""
+    """Return a file's text, at most `MAX_BYTES`.
+
+    Raises InputError where the file cannot be read or is binary.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES)
@@ -119,7 +129,7 @@ def read_text(path: Path) -> str:
 
 
 def is_output(text: str) -> bool:
-    """Whether a file is what nccl-tests printed."""
+    """Return whether a text is output of nccl-tests."""
     return any(
         (part := header_part(_bare(line))) is not None and part[0] == "parameters"
         for line in text.splitlines()
@@ -127,13 +137,16 @@ def is_output(text: str) -> bool:
 
 
 def _bare(line: str) -> str:
-    """Return a line from its `#` on: launchers put prefixes before it."""
+    """Return a line from its `#` on, without the prefix of a launcher."""
     at = line.find("#")
     return line[at:] if at >= 0 else line
 
 
 def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) -> list[FoundCommand]:
-    """Return the commands of an argument list; of the text that it gives to a shell."""
+    """Return the commands of an argument list, or of the script that it gives to a shell.
+
+    Without a command it raises InputError; with `strict` False it returns an empty list.
+    """
     if words and words[0].rpartition("/")[2] in _SHELLS:
         scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if _is_c(word)]
         try:
@@ -155,8 +168,10 @@ def _is_c(word: str) -> bool:
 
 
 def judge_output(text: str) -> list[LaunchFinding]:
-    """Find out from a test's output how it was started: tables of processes that do not know of
-    each other."""
+    """Return findings on how a test was started, by its output.
+
+    Several tables, each with rank 0, are of processes without a common MPI job.
+    """
     tables = done = before_end = 0
     ranks: list[int] = []
     for line in text.splitlines():

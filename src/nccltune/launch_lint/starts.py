@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A prediction as a sentence."""
+"""Write a prediction as a sentence."""
 
 from nccltune.launch.placement import NodePlacement
 from nccltune.launch_lint.command import Prediction
@@ -9,7 +9,7 @@ _NAMED = 4
 
 
 def starts(prediction: Prediction, gpus: int | None) -> str:
-    """`16 processes, 8 on each of 2 nodes, 1 GPU each = 16 ranks`."""
+    """Return a sentence such as `16 processes, 8 on each of 2 nodes, 1 GPU each = 16 ranks`."""
     if prediction.fails is not None:
         return f"nothing: {prediction.fails}"
     placement = prediction.placement

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an option of one launcher is called by another."""
+"""Translate an option of one launcher into that of another."""
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch_lint.options import TABLES
@@ -19,7 +19,7 @@ _WORDS = {
 
 
 def translated(name: str, values: tuple[str, ...], flavor: Flavor) -> tuple[str, ...]:
-    """Return the words that mean the same to `flavor`; nothing where it has none for it."""
+    """Return the words with the same meaning for `flavor`; empty if it has none."""
     launcher = flavor.launcher
     value = values[0] if values else ""
     meaning = next((table[name].meaning for table in TABLES.values() if name in table), "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dashes and quotes that a word processor or a web page has replaced."""
+"""Find dashes and quotes that a word processor or a web page has replaced."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _QUOTES = "\u201c\u201d\u2018\u2019\u201e"
 
 
 def typographic(line: Line) -> tuple[LaunchFinding, ...]:
-    """Return a finding for each word with such a dash or quote."""
+    """Return a finding for each word with a typographic dash or quote."""
     return tuple(_findings(line))
 
 
@@ -37,14 +37,14 @@ def _findings(line: Line) -> Iterator[LaunchFinding]:
 
 
 def plain(line: Line) -> Line:
-    """Return the line with hyphens for other dashes at the beginning of words."""
+    """Return the line with hyphens in place of typographic dashes at the start of words."""
     return Line(tuple(_plain(word) for word in line.words), line.tail)
 
 
 def _plain(word: Word) -> Word:
     if not word.text or word.text[0] not in _DASHES:
         return word
-    # A long dash is what became of two hyphens.
+    # A word processor makes one long dash of two hyphens.
     rest = word.text.lstrip(_DASHES + "-")
     hyphens = "--" if len(rest.partition("=")[0]) > 2 else "-"
     return Word(hyphens + rest, hyphens + word.raw.lstrip(_DASHES + "-"))

@@ -21,7 +21,7 @@ _OTHERS = listed("""
 TESTS_ FASTRAK_ GPUVIZ_ SHARP_ IBEXT_ UCX_ INSPECTOR_ PROFILE_ PROFILER_ RCCL_ TCPX_
 GPUDIRECTTCPX_ SPECTRUM_ NVRX_ RAIL_ GRPC_ FT_ GIN_ RMA_ SYM_ PLUGIN_ PARAM_
 """)
-"""Beginnings of names that plugins, nccl-tests and NCCL's newest features read."""
+"""Prefixes of variables that plugins, nccl-tests and NCCL's newest features read."""
 _OTHER_NAMES = frozenset(
     listed("""
 VERSION HOME ROOT ROOT_DIR DIR LIB LIB_DIR LIBRARY LIBRARIES INCLUDE INCLUDE_DIR PATH
@@ -30,11 +30,11 @@ TRACE_BUFFER_SIZE TUNER_CONFIG_PATH TUNER_CONFIG TIMEOUT TEST TESTS TESTS_HOME T
 TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY BIN
 """)
 )
-"""Names that others read: PyTorch's old ones, build systems, containers, scripts of their own."""
+"""Names that others than NCCL read: PyTorch's old ones, build systems, containers, scripts."""
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
 _CLOSE = 0.84
 _SHORT, _LONG = 4, 6
-"""Letters of a name from which on one letter, and two, may be wrong."""
+"""The least letters of a name in which one letter, and in which two, may be wrong."""
 
 
 class NcclVariable(NamedTuple):
@@ -66,15 +66,18 @@ def table() -> dict[str, NcclVariable]:
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a name with NCCL's prefix is known to be read by something else than NCCL."""
+    """Return whether a name with NCCL's prefix is known as a variable of other software."""
     rest = name.removeprefix(PREFIX)
     return name.startswith(PREFIX) and (rest in _OTHER_NAMES or rest.startswith(_OTHERS))
 
 
 def nearest_variable(name: str) -> str | None:
-    """Return the variable that a misspelt name means; None where none is near.
+    """Return the variable that a misspelt name means; None if none is near.
 
-    Looked at: spelling, the order of the words in a name, words left out and added.
+    Spelling, the order of the words in a name, and missing or additional words are compared.
+
+    >>> nearest_variable("NCCL_IFNAME_SOCKET")
+    'NCCL_SOCKET_IFNAME'
     """
     if name in table() or not name:
         return None
@@ -106,7 +109,7 @@ CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_DEVICE_MAX_CONN
 LD_LIBRARY_PATH DYLD_LIBRARY_PATH LD_PRELOAD UCX_NET_DEVICES FI_PROVIDER FI_EFA_USE_DEVICE_RDMA
 OMP_NUM_THREADS
 """)
-"""Variables of others that launch commands set: a misspelt one has no effect either."""
+"""Variables of other software in launch commands: a misspelt one has no effect either."""
 
 
 def _nearest_other(name: str) -> str | None:
@@ -128,7 +131,10 @@ def _rest(name: str) -> str | None:
 
 
 def _by_tokens(tokens: set[str], known: dict[str, str]) -> str | None:
-    """`IFNAME` is `SOCKET_IFNAME`, `PROTOCOL` is `PROTO`: words left out, added or cut."""
+    """Return the variable for a name with missing, additional or cut words; None without one.
+
+    `IFNAME` is `SOCKET_IFNAME`, `PROTOCOL` is `PROTO`.
+    """
     for word, full in known.items():
         own = set(word.split("_"))
         if len(own) == 1 and len(tokens) == 1:
@@ -169,7 +175,7 @@ _PREFERRED = {
     "NCHANNELS": "NCCL_MIN_NCHANNELS",
     "CHANNELS": "NCCL_MIN_NCHANNELS",
 }
-"""What a short name means that several variables could be; its words in alphabetical order."""
+"""The variable for a short name that fits several; the name's words are in alphabetical order."""
 
 
 def _current() -> list[str]:
@@ -177,9 +183,9 @@ def _current() -> list[str]:
 
 
 def fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
-    """Return what is wrong with a value, and a value that is right (None: leave the variable out).
+    """Return what is wrong with a value, and a right value (None: leave the variable out).
 
-    None where the value is one that NCCL takes.
+    The whole result is None if NCCL accepts the value.
     """
     if not value or "$" in value or "{" in value:
         return None
@@ -234,7 +240,7 @@ def _number_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] 
         low, _, high = limits.partition("..")
         if not int(low) <= number <= int(high):
             near = low if number < int(low) else high
-            # Below the range stand NCCL's own marks for `not set`.
+            # -1 and -2 are NCCL's own values for `not set`.
             if number in (-2, -1):
                 return None
             return f"NCCL takes {low} to {high}", near
@@ -286,7 +292,10 @@ _COLLECTIVES = {
 
 
 def _list_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
-    """NCCL 2.24 and newer refuse to start for a token they do not know; older ones ignore it."""
+    """Return what is wrong with a list of algorithms or protocols, as `fault` does.
+
+    NCCL 2.24 and newer refuse to start for an unknown word; older ones ignore it.
+    """
     what = "an algorithm" if variable.kind == "algorithms" else "a protocol"
     known = {word.lower(): word for word in variable.values}
     parts = [part for part in re.split(r"[+|/:;,\s]+", value) if part]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of a shell line that remember how they were written."""
+"""Split a shell text into commands and words, each with its original form."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -15,28 +15,41 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def whole_number(text: str) -> int | None:
+    """Return the number that a text of ASCII digits is; None for any other text."""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
 class Word(NamedTuple):
-    """A word as the program gets it, and as it was written. Variables are not expanded."""
+    """A word as the program gets it (`text`) and as it was written (`raw`).
+
+    Variables are not expanded.
+    """
 
     text: str
     raw: str
 
 
 class Line(NamedTuple):
-    """The words of one command, and what the shell does with it (a pipe, a redirection)."""
+    """The words of one command. `tail` is the pipe or redirection after them."""
 
     words: tuple[Word, ...]
     tail: str
 
 
 def quoted(text: str) -> Word:
-    """Return a word that is written so that a shell reads `text`."""
+    """Return the word `text`, quoted for a shell."""
     return Word(text, shlex.quote(text))
 
 
 def split(text: str) -> list[Line]:
-    """Return the commands of a shell text, in order. Raises InputError for a quote without its
-    end."""
+    """Return the commands of a shell text, in order.
+
+    Raises InputError for a quote without its end.
+
+    >>> [[word.text for word in line.words] for line in split("export A=1; mpirun 'a b'")]
+    [['export', 'A=1'], ['mpirun', 'a b']]
+    """
     lines: list[Line] = []
     words: list[Word] = []
     text = text.replace("\\\r\n", " ").replace("\\\n", " ")
@@ -73,7 +86,7 @@ def _to_line_end(text: str, at: int) -> int:
 
 
 def _is_redirection(text: str, at: int) -> bool:
-    """`2>file`: digits before a redirection belong to it."""
+    """Return whether digits at `at` belong to a redirection: `2>file`."""
     stop = at
     while stop < len(text) and text[stop].isdigit():
         stop += 1
@@ -81,7 +94,7 @@ def _is_redirection(text: str, at: int) -> bool:
 
 
 def _tail_end(text: str, at: int) -> int:
-    """Where what follows a pipe or a redirection ends: the next command starts there."""
+    """Return the end of a pipe or a redirection, where the next command starts."""
     while at < len(text) and text[at] not in "\n;":
         if text.startswith("&&", at) or text.startswith("||", at):
             break
@@ -133,8 +146,7 @@ def _unended(text: str, at: int) -> InputError:
 
 
 def expanded(words: Iterable[Word], values: Mapping[str, str]) -> tuple[Word, ...]:
-    """Return the words with `$NAME` and `${NAME}` of `values` filled in; single quotes keep
-    theirs."""
+    """Return the words with `$NAME` and `${NAME}` replaced by `values`, except in single quotes."""
     result = []
     for word in words:
         text = word.text

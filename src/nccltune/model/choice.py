@@ -23,7 +23,7 @@ class Algorithm(StrEnum):
 
     @property
     def nccl_id(self) -> int:
-        """Its `NCCL_ALGO_*` value."""
+        """Return its `NCCL_ALGO_*` value."""
         return ALGORITHMS.index(self)
 
 
@@ -36,7 +36,7 @@ class Protocol(StrEnum):
 
     @property
     def nccl_id(self) -> int:
-        """Its `NCCL_PROTO_*` value."""
+        """Return its `NCCL_PROTO_*` value."""
         return PROTOCOLS.index(self)
 
 
@@ -59,7 +59,7 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     @property
     def label(self) -> str:
-        """Short form that `parse_choice` reads back: `tree/ll`, `ring/simple/8`."""
+        """Return a short form that `parse_choice` reads back: `tree/ll`, `ring/simple/8`."""
         parts = [self.algorithm.value, self.protocol.value]
         if self.channels is not None or self.chunk_bytes is not None:
             parts.append("-" if self.channels is None else str(self.channels))
@@ -87,8 +87,12 @@ def choice_label(choice: AnyChoice) -> str:
 def parse_choice(text: str) -> AnyChoice:
     """Read `default`, `tuned`, `tree/ll`, `ring/simple/8` or `ring/simple/8/131072`.
 
-    Names are NCCL's in any case (`Tree/LL128`, `NVLSTree`). Raises InputError with the nearest
-    valid word.
+    The parts are algorithm, protocol, channels and chunk size in bytes. Names are NCCL's in any
+    case (`Tree/LL128`, `NVLSTree`). Raises InputError, with the nearest valid word, for anything
+    else.
+
+    >>> parse_choice("NVLSTree/Simple/8").label
+    'nvls_tree/simple/8'
     """
     lowered = text.strip().lower()
     if lowered == "default":
@@ -106,7 +110,10 @@ def parse_choice(text: str) -> AnyChoice:
 
 
 def parse_algorithm(text: str) -> Algorithm:
-    """Return an algorithm by any of NCCL's spellings (`NVLSTree`, `nvls_tree`, `NVLS_TREE`)."""
+    """Return an algorithm by any of NCCL's spellings (`NVLSTree`, `nvls_tree`, `NVLS_TREE`).
+
+    Raises InputError, with the nearest name, for any other word.
+    """
     plain = text.strip().lower()
     for algorithm in ALGORITHMS:
         if plain in (algorithm.value, algorithm.value.replace("_", "")):
@@ -115,7 +122,10 @@ def parse_algorithm(text: str) -> Algorithm:
 
 
 def parse_protocol(text: str) -> Protocol:
-    """Return a protocol by NCCL's name in any case."""
+    """Return a protocol by NCCL's name in any case.
+
+    Raises InputError, with the nearest name, for any other word.
+    """
     plain = text.strip().lower()
     for protocol in PROTOCOLS:
         if plain == protocol.value:

@@ -16,20 +16,24 @@ _ONE_SLOT = frozenset({Collective.BROADCAST, Collective.REDUCE})
 
 
 def before_chunks(version: str) -> bool:
-    """Whether this NCCL (`2.28.9`) never asks a tuner for a chunk size; not where it is no
-    version."""
+    """Return whether this NCCL (`2.28.9`) never asks a tuner for a chunk size.
+
+    False for a text that is no version.
+    """
     match = re.match(r"(\d+)\.(\d+)", version)
     return match is not None and (int(match[1]), int(match[2])) < CHUNKS_SINCE
 
 
 def chunk_grain(choice: Choice) -> int:
-    """Bytes of which a chunk is a multiple; a smaller one would become 0."""
+    """Return the bytes of which a chunk is a multiple. NCCL rounds a smaller chunk to 0."""
     return _GRAIN[choice.protocol]
 
 
 def largest_chunk(collective: Collective, choice: Choice) -> int | None:
-    """Bytes to which NCCL cuts a chunk with its default buffer sizes; None where it checks against
-    another buffer than the one that the algorithm uses."""
+    """Return the bytes to which NCCL cuts a chunk with its default buffer sizes.
+
+    None where NCCL checks against another buffer than the one that the algorithm uses.
+    """
     if choice.algorithm not in _CUT:
         return None
     if choice.protocol is Protocol.LL:

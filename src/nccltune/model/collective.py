@@ -24,27 +24,32 @@ class Collective(StrEnum):
 
     @property
     def tuned(self) -> bool:
-        """Whether NCCL asks a tuner plugin about it."""
+        """Return whether NCCL asks a tuner plugin about it."""
         return self in TUNED
 
     @property
     def nccl_id(self) -> int:
-        """Its `ncclFunc_t` value (tuner interfaces v2 to v7); only for tuned collectives."""
+        """Return its `ncclFunc_t` value (tuner interfaces v2 to v7).
+
+        Raises ValueError for a collective that is not `tuned`.
+        """
         return TUNED.index(self)
 
     @property
     def prose(self) -> str:
-        """Its name in prose: `all-reduce`."""
+        """Return its name in prose: `all-reduce`."""
         return _TITLE.get(self, self.value)
 
     @property
     def nccl_tests_name(self) -> str:
-        """Its name in nccl-tests: `all_reduce` of `all_reduce_perf`."""
+        """Return its name in nccl-tests: `all_reduce` of `all_reduce_perf`."""
         return _NCCL_TESTS.get(self, self.value)
 
     def bus_factor(self, ranks: int) -> float:
-        """Bus bandwidth over algorithm bandwidth for `ranks` ranks; 0 for one rank where the
-        factor of nccl-tests is 0 there."""
+        """Return bus bandwidth over algorithm bandwidth for `ranks` ranks.
+
+        It is 0 for one rank where the factor of nccl-tests is 0 there.
+        """
         if self is Collective.ALLREDUCE:
             return 2 * (ranks - 1) / ranks
         if self in _SCATTERED:
@@ -52,7 +57,13 @@ class Collective(StrEnum):
         return 1.0
 
     def busbw_gb_per_s(self, size: int, time_us: float, ranks: int) -> float:
-        """Bus bandwidth in GB/s (1e9) of `size` bytes (as the tuner counts them) in `time_us`."""
+        """Return the bus bandwidth in GB/s (1e9) of `size` bytes in `time_us`.
+
+        `size` is counted as NCCL's tuner does.
+
+        >>> round(Collective.ALLREDUCE.busbw_gb_per_s(1 << 30, 4000.0, 8), 1)
+        469.8
+        """
         return size / (time_us * 1e3) * self.bus_factor(ranks)
 
 

@@ -32,7 +32,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The platform in one line: GPUs, link, NCCL, network."""
+        """Return the platform in one line: GPUs, link, NCCL, network."""
         parts = []
         if self.gpu:
             parts.append(f"{self.gpus} x {self.gpu}" if self.gpus else self.gpu)

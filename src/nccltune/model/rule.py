@@ -31,7 +31,11 @@ class Rule(msgspec.Struct, frozen=True):
         pipe_ops: int = 1,
         registered: bool = False,
     ) -> bool:
-        """Whether NVIDIA's documented first-match reading would consider this rule for a call."""
+        """Return whether a call of `size` bytes meets every condition of this rule.
+
+        Of a configuration the first rule that matches applies, as NVIDIA documents it for its
+        example plugin.
+        """
         return (
             self.collective is collective
             and self.min_bytes <= size <= self.max_bytes

@@ -15,7 +15,7 @@ class Scale(msgspec.Struct, frozen=True, order=True):
 
 
 def count(number: int, noun: str) -> str:
-    """`1 node`, `4 nodes`, `2 processes`."""
+    """Return a number with its noun: `1 node`, `4 nodes`, `2 processes`."""
     if number == 1:
         return f"1 {noun}"
     return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -12,10 +12,13 @@ MAX_BYTES = (1 << 63) - 1
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a size such as `8`, `64K`, `1.5M`, `8G`, `64KiB`.
+    """Return the bytes of a size such as `8`, `64K`, `1.5M`, `8G`, `64KiB`.
 
-    Suffixes are binary, as in nccl-tests; a fraction must come out as whole bytes.
-    Raises InputError for anything else.
+    Suffixes are binary, as in nccl-tests. Raises InputError for any other text, for a fraction that
+    is not a whole number of bytes, and for more than `MAX_BYTES`.
+
+    >>> parse_bytes("1.5M")
+    1572864
     """
     match = _SIZE.fullmatch(text)
     if match is None:
@@ -36,7 +39,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """First and last size of `64K-8M`, or one size twice; both ends inclusive."""
+    """Return the first and the last size of `64K-8M` in bytes, both inclusive; one size twice.
+
+    Raises InputError where a size cannot be read or the first is the larger one.
+    """
     first, dash, last = text.partition("-")
     low = parse_bytes(first)
     high = parse_bytes(last) if dash else low

@@ -17,7 +17,7 @@ from nccltune.native.locate import (
     sendrecv_path,
     tuner_path,
 )
-from nccltune.native.plugin_host import PluginHost, exported_interfaces
+from nccltune.native.plugin_host import PluginHost
 from nccltune.native.records import (
     AlgorithmProtocol,
     Caution,
@@ -42,7 +42,6 @@ __all__ = [
     "PluginLogLine",
     "TableChange",
     "bench_path",
-    "exported_interfaces",
     "host_path",
     "net_path",
     "sendrecv_path",

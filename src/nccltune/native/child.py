@@ -26,16 +26,22 @@ _LOG = logging.getLogger(__name__)
 
 
 class Child(subprocess.Popen[bytes]):
-    """A `Popen` whose `poll` and `wait` may be interrupted. Where a signal handler raises in those
-    of `Popen` itself, as Ctrl-C does, their lock may stay taken (seen with Python 3.11: between its
-    `acquire` and the `try` behind it), and the next waiter waits forever."""
+    """A `Popen` whose `poll` and `wait` may be interrupted by a signal handler that raises.
+
+    In `Popen` itself such an exception, for example of Ctrl-C, can leave a lock taken, and the next
+    waiter then waits forever (seen with Python 3.11: between the lock's `acquire` and the `try`
+    after it).
+    """
 
     def poll(self) -> int | None:
-        """Return the status, as `returncode` has it; None while it runs."""
+        """Return the exit status as in `Popen.returncode`; None while the child runs."""
         return self._status(os.WNOHANG)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the status once it has ended. Raises TimeoutExpired after `timeout` seconds."""
+        """Return the exit status once the child has ended.
+
+        Raises subprocess.TimeoutExpired after `timeout` seconds; None waits without limit.
+        """
         if timeout is None:
             status = self._status(0)
             assert status is not None
@@ -53,12 +59,13 @@ class Child(subprocess.Popen[bytes]):
     def _status(self, how: int) -> int | None:
         if self.returncode is not None:
             return self.returncode
-        # It is collected once its status is known here, so that an interruption loses none.
+        # WNOWAIT: the child is collected after `returncode` is set, so that an interruption in
+        # between does not lose the status.
         try:
             ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | how)
         except ChildProcessError:
-            # Another part of this process has collected it, or SIGCHLD is ignored; Popen reports 0,
-            # too.
+            # Another part of this process has collected the child, or SIGCHLD is ignored. Popen
+            # reports 0 in that case, too.
             self.returncode = 0
             return self.returncode
         if ended is None:
@@ -71,7 +78,7 @@ class Child(subprocess.Popen[bytes]):
 
 
 class ToolOutput(NamedTuple):
-    """What a tool that has ended printed."""
+    """The exit status of a tool, and what it printed to standard output and standard error."""
 
     status: int
     out: bytes
@@ -90,9 +97,9 @@ def start(
 ) -> Child:
     """Start a command; `environment` None is that of this process.
 
-    With `own_session` Ctrl-C does not reach it: the caller decides how it ends. `before_exec` is
-    called in the child. Where a signal interrupts it, no child is left. Raises PlatformError where
-    it cannot be started.
+    With `own_session` Ctrl-C does not reach the child: the caller decides how it ends.
+    `before_exec` is called in the child. If a signal handler raises during the start, no child is
+    left running. Raises PlatformError where the command cannot be started.
 
     >>> start(["echo", "ready"]).communicate()
     (b'ready\\n', b'')
@@ -125,34 +132,39 @@ def _deferred_interruptions() -> Iterator[None]:
     """Handle SIGINT and SIGTERM after the block.
 
     Python runs hooks around a fork (`logging` has some) and discards what a signal handler raises
-    in them: 8 of 471 interruptions were lost with Python 3.11. Only the main thread handles
-    signals.
+    in them: 8 of 471 interruptions were lost with Python 3.11. In other threads the block runs
+    unchanged, because only the main thread handles signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     arrived: list[int] = []
     handlers = {
-        item: handler
-        for item in (signal.SIGINT, signal.SIGTERM)
-        if callable(handler := signal.getsignal(item))
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(handler := signal.getsignal(number))
     }
-    for item in handlers:
-        signal.signal(item, lambda received, _: arrived.append(received))
+    for number in handlers:
+        signal.signal(number, lambda received, _: arrived.append(received))
     try:
         yield
     finally:
-        for item, handler in handlers.items():
-            signal.signal(item, handler)
-        for number in arrived:
-            signal.raise_signal(number)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for interruption in arrived:
+            signal.raise_signal(interruption)
 
 
 def run_tool(
     words: Sequence[str], limit_s: float, environment: Mapping[str, str] | None = None
 ) -> ToolOutput | None:
-    """Run a tool to its end; None where it cannot be started, or takes longer than `limit_s`
-    seconds. Such a one is killed with all that it started.
+    """Run a tool to its end and return what it printed.
+
+    None where it cannot be started, or takes longer than `limit_s` seconds; it is then killed with
+    every process that it started.
+
+    >>> run_tool(["echo", "ready"], limit_s=10.0)
+    ToolOutput(status=0, out=b'ready\\n', errors=b'')
     """
     try:
         child = start(words, environment)
@@ -163,7 +175,7 @@ def run_tool(
     except BaseException as reason:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        # One that waits in a driver is left behind.
+        # A process that waits inside a driver cannot be killed; it is left behind.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.communicate(timeout=1)
         if isinstance(reason, subprocess.TimeoutExpired):

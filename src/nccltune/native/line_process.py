@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child process that answers lines with lines: time limits, and its last words."""
+"""A child process that answers lines with lines, with time limits."""
 
 import contextlib
 import os
@@ -15,13 +15,16 @@ from nccltune.native.child import Child, start
 
 _KEPT_BYTES = 64 * 1024
 _LAST_WORDS_S = 12.0
-"""How long what a process leaves behind may go on writing to its standard error."""
+"""How long others may hold standard error open after the first process closed its output."""
 _KILL_LIMIT_S = 10.0
 _LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class ProcessEnded(Exception):  # noqa: N818 - it may have ended well
-    """The process ended instead of answering; `status` is as in `Popen.returncode`."""
+    """The process ended instead of answering.
+
+    `status` is as in `Popen.returncode`, `stderr` the last 64 KiB of standard error.
+    """
 
     def __init__(self, status: int, stderr: str) -> None:
         super().__init__(ending(status))
@@ -30,15 +33,21 @@ class ProcessEnded(Exception):  # noqa: N818 - it may have ended well
 
 
 class NoAnswer(Exception):  # noqa: N818 - a plain fact for the caller to judge
-    """The process did not answer in time, or without end; it was killed."""
+    """The process was killed: it gave no answer in time, or more than 64 MiB without a newline."""
 
 
 class LineProcess:
-    """Starts `arguments`; standard error is kept (its last 64 KiB), not shown.
+    """A started process with its pipes. Standard error is kept (its last 64 KiB), not shown.
 
-    `others` are further processes of the same job, which only the first one speaks for: they share
-    its standard error, and end with it. `apart` keeps the signals of this process's terminal from
-    all of them: this process then decides what Ctrl-C means.
+    `others` are further processes of the same job. Only the first process answers; the others share
+    its standard error, and end with it. With `apart` signals of the terminal do not reach any of
+    them: this process then decides what Ctrl-C does. Raises PlatformError where one cannot be
+    started; none is left running then.
+
+    >>> with LineProcess(["cat"], {}) as process:
+    ...     process.send(b"ready")
+    ...     process.receive(10.0)
+    b'ready'
     """
 
     def __init__(
@@ -91,28 +100,28 @@ class LineProcess:
 
     @property
     def stderr(self) -> str:
-        """The last of what it wrote to standard error."""
+        """Return the last 64 KiB of standard error, without blanks at its ends."""
         return self._errors.decode(errors="replace").strip()
 
     def send(self, line: bytes) -> None:
-        """Write one line, without its end. A process that has gone is found by `receive`."""
+        """Write `line` and a newline. If the process has ended, `receive` reports it."""
         with contextlib.suppress(BrokenPipeError):
             self._stdin.write(line + b"\n")
             self._stdin.flush()
 
     def receive(self, limit_s: float) -> bytes:
-        """Return the next line of its standard output, without its end.
+        """Return the next line of standard output, without its newline.
 
-        Raises ProcessEnded if it ends first and NoAnswer, having killed it, after `limit_s`
-        seconds.
+        Raises ProcessEnded if the process ends first. After `limit_s` seconds, and for a line of
+        over 64 MiB, it kills all processes of the job and raises NoAnswer.
         """
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._answers:
             open_pipes = len(self._selector.get_map())
             if open_pipes == 0:
                 raise ProcessEnded(self._wait(deadline), self.stderr)
-            if self._said_all():
-                # Others that share its standard error may need a moment more.
+            if self._output_closed():
+                # Others may still write to the shared standard error, but not for long.
                 deadline = min(deadline, time.monotonic() + _LAST_WORDS_S)
             left = deadline - time.monotonic()
             if left <= 0 or len(self._answers) > _LONGEST_ANSWER_BYTES:
@@ -126,15 +135,18 @@ class LineProcess:
         return line
 
     def receive_all(self, limit_s: float) -> list[bytes]:
-        """Return the next line as `receive`, and every further one that is there already."""
+        """Return the next line, and every further one that can be read without waiting.
+
+        Raises as `receive` does.
+        """
         lines = [self.receive(limit_s)]
-        if not self._said_all():
+        if not self._output_closed():
             self._read(0.0)
         *whole, self._answers = self._answers.split(b"\n")
         return lines + whole
 
-    def _said_all(self) -> bool:
-        """Whether its standard output is closed."""
+    def _output_closed(self) -> bool:
+        """Return whether the process has closed its standard output."""
         return self._stdout not in {key.fileobj for key in self._selector.get_map().values()}
 
     def _read(self, wait_s: float) -> None:
@@ -155,9 +167,9 @@ class LineProcess:
             raise NoAnswer from None
 
     def finish(self, limit_s: float) -> int | None:
-        """Close its standard input and give it `limit_s` seconds to end; kill it then.
+        """Close standard input and return the exit status; None if the job had to be killed.
 
-        Returns its exit status, None if it had to be killed.
+        The processes have `limit_s` seconds to end.
         """
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
@@ -174,11 +186,11 @@ class LineProcess:
         return status
 
     def kill(self) -> None:
-        """End it at once and collect it, and all others of the job."""
+        """Kill all processes of the job and collect them."""
         for process in self._all:
             process.kill()
         for process in self._all:
-            # One that a driver holds in the kernel cannot die before that lets go of it.
+            # A process that waits inside a driver cannot die before the driver returns.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_KILL_LIMIT_S)
 
@@ -200,7 +212,13 @@ class LineProcess:
 
 
 def ending(status: int) -> str:
-    """How a process ended, in words: `was killed by SIGSEGV`, `ended with status 3`."""
+    """Return how a process ended, in words.
+
+    `status` is as in `Popen.returncode`.
+
+    >>> ending(3), ending(-11)
+    ('ended with status 3', 'was killed by SIGSEGV')
+    """
     if status >= 0:
         return f"ended with status {status}"
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the native parts are installed."""
+"""Find the installed native parts."""
 
 import os
 from pathlib import Path
@@ -17,41 +17,41 @@ BENCH = Path("bin", "nccltune-bench")
 
 
 def tuner_path() -> Path:
-    """Our tuner plugin, as an absolute path.
+    """Return the absolute path of our tuner plugin.
 
-    Raises PlatformError when it is not installed.
+    Raises PlatformError where it is not installed.
     """
     return _find(TUNER, "the tuner plugin")
 
 
 def net_path() -> Path:
-    """Our network plugin, as an absolute path.
+    """Return the absolute path of our network plugin.
 
-    Raises PlatformError when it is not installed.
+    Raises PlatformError where it is not installed.
     """
     return _find(NET, "the network plugin")
 
 
 def sendrecv_path() -> Path:
-    """Our library that is loaded before NCCL, as an absolute path.
+    """Return the absolute path of the send/recv library, which is preloaded before NCCL.
 
-    Raises PlatformError when it is not installed.
+    Raises PlatformError where it is not installed.
     """
     return _find(SENDRECV, "the library for sends and receives")
 
 
 def host_path() -> Path:
-    """Return the program that loads a tuner plugin as NCCL does, as an absolute path.
+    """Return the absolute path of the program that loads a tuner plugin as NCCL does.
 
-    Raises PlatformError when it is not installed.
+    Raises PlatformError where it is not installed.
     """
     return _find(HOST, "the plugin host")
 
 
 def bench_path() -> Path:
-    """Return the program that times collectives, as an absolute path.
+    """Return the absolute path of the program that times collectives.
 
-    Raises PlatformError when it is not installed.
+    Raises PlatformError where it is not installed.
     """
     return _find(BENCH, "the bench")
 

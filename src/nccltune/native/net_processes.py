@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes with the network plugin, and what their connections count.
+"""Find processes with the network plugin, and read the counters of their connections.
 
-What `/proc` shows is what is found: processes of this user, for root those of all users; of a
-container those inside, of the host those of its containers as well.
+Only processes that `/proc` shows are found. These are the processes of this user; for root, of all
+users. In a container they are those inside; on a host, those of its containers too.
 """
 
 import os
@@ -19,11 +19,11 @@ PROC = Path("/proc")
 _LINK = f"/memfd:{NAME} (deleted)"
 _LIBRARIES = ("libnccl-net-nccltune.so", "nccltune-net/libnccl-net.so")
 _TRIES = 50
-"""Readings of a page in which an address is being written; one takes some microseconds."""
+"""Attempts to read a page whose addresses the plugin is writing. A write takes microseconds."""
 
 
 class NetProcess(msgspec.Struct, frozen=True):
-    """A process with the plugin. `problems` are the parts that could not be read."""
+    """A process with the plugin. `problems` are sentences on pages that could not be read."""
 
     pid: int
     command: str
@@ -32,11 +32,11 @@ class NetProcess(msgspec.Struct, frozen=True):
 
 
 _Reading = tuple[float, NetConnection]
-"""When, and what."""
+"""The time of a reading in seconds (CLOCK_MONOTONIC), and the connection."""
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """One reading of a process, by the number of the memory in the kernel."""
+    """One reading of a process. `connections` are by device and inode of their memory."""
 
     pid: int
     command: str
@@ -45,21 +45,23 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 class NetWatch:
-    """Reads the same processes again and again."""
+    """Repeated readings of processes, with rates between two readings.
+
+    `pids` are the processes to read; without any, every process that uses the plugin is read.
+    """
 
     def __init__(self, pids: Iterable[int] = (), proc: Path = PROC) -> None:
-        """`pids` are the processes wanted; without any, all of this user that use the plugin."""
         self._pids = list(dict.fromkeys(pids))
         self._proc = proc
         self._before: dict[tuple[int, tuple[int, int]], _Reading] = {}
         self._seen: set[int] = set()
 
     def read(self) -> list[NetProcess]:
-        """Return what there is now, with rates since the last reading.
+        """Return the processes and their connections now, with rates since the last reading.
 
-        Raises InputError for a wanted process that is not there or has not loaded the plugin, and
-        PlatformError for one that may not be looked at. One that was seen before and has ended
-        since is left out.
+        A process of `pids` that was read before and has ended since is left out. Raises InputError
+        for one of `pids` that never existed or has not loaded the plugin, and PlatformError for one
+        that this user may not read.
         """
         found = self._wanted() if self._pids else self._all()
         before, self._before = self._before, {}
@@ -137,7 +139,7 @@ def _read_process(folder: Path, pid: int) -> _Read:
                 own = _own_number(folder)
             _read_connection(path, own, process)
         except FileNotFoundError:
-            # The connection, or the process, has ended meanwhile.
+            # The connection or the process has ended since the folder was listed.
             continue
         except NccltuneError as error:
             process.problems.append(f"{error.message}; {error.hint}")
@@ -145,7 +147,7 @@ def _read_process(folder: Path, pid: int) -> _Read:
 
 
 def _read_connection(path: Path, own: int, into: _Read) -> None:
-    # Never to wait: the number may be another file's by now.
+    # O_NONBLOCK: the descriptor may by now be another file, whose open could block.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if str(Path(f"/proc/self/fd/{fd}").readlink()) != _LINK:
@@ -154,25 +156,29 @@ def _read_connection(path: Path, own: int, into: _Read) -> None:
         page = _read_page(fd)
     finally:
         os.close(fd)
-    # A page of another process came with a fork; it is shown as its maker's.
+    # A fork inherits its parent's pages. They are shown with the process that made them only.
     if page is not None and page.pid == own:
         into.connections[status.st_dev, status.st_ino] = (time.monotonic(), page.connection)
 
 
 def _read_page(fd: int) -> Page | None:
-    """Read, and not mapped: memory that another program cuts short must not end this one."""
+    """Return a consistent reading of a page; None while the plugin is making it.
+
+    The page is read and not mapped: if its owner truncated a mapping, SIGBUS would end this
+    process. Raises PlatformError as `decode` does.
+    """
     page = None
     for _ in range(_TRIES):
         page = decode(os.pread(fd, LARGEST, 0), time.monotonic_ns())
         later = decode(os.pread(fd, LARGEST, 0), time.monotonic_ns())
         if page is None or later is None or page.whole(later):
             return page
-    # A process that was stopped while it wrote: the rest of the page is right all the same.
+    # The process was stopped while it wrote an address. The rest of the page is valid.
     return page
 
 
 def _own_number(folder: Path) -> int:
-    """Return the process's number as it sees itself, which in a container is another one."""
+    """Return the process id in the process's own namespace, which in a container differs."""
     for line in (folder / "status").read_text("utf-8", "replace").splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-1])
@@ -180,7 +186,7 @@ def _own_number(folder: Path) -> int:
 
 
 def _is_dead(folder: Path) -> bool:
-    """Return whether it is a zombie: ended, its status not collected."""
+    """Return whether the process is a zombie: it has ended and is not collected."""
     return "\nState:\tZ" in (folder / "status").read_text("utf-8", "replace")
 
 

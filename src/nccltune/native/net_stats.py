@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory in which a connection of the network plugin counts, decoded.
+"""Decode the shared memory in which the network plugin counts a connection.
 
-Its layout is documented in `native/net/stats_page.h`; what is read here is what any other program
-may have written.
+Its layout is documented in `native/net/stats_page.h`. Any program can make memory with this name,
+so no value in it is trusted.
 """
 
 import struct
@@ -13,11 +13,11 @@ import msgspec
 from nccltune.model.errors import PlatformError
 
 NAME = "nccltune-net-stats"
-"""The name of the memory, as its process's `/proc/PID/fd` shows it."""
+"""The name of the memory in `/proc/PID/fd`."""
 MAGIC = b"ncclstat"
 LAYOUT = 1
 LARGEST = 1 << 20
-"""Bytes that are read of one. 64 flows and the express flow take 17,088."""
+"""The most bytes that are read of one page. 64 flows and the express flow take 17,088."""
 
 _HEAD = struct.Struct("=8s8Q")
 _COUNTERS_AT = 320
@@ -28,8 +28,11 @@ _FLOW = struct.Struct("=2Q64s64s12Q")
 
 
 class NetFlow(msgspec.Struct, frozen=True):
-    """One TCP connection. `bytes` are those delivered (a sender's) or read (a receiver's); None is
-    what this end does not know."""
+    """One TCP connection.
+
+    `bytes` are those delivered (at a sender) or read (at a receiver). A field is None if this end
+    does not know it.
+    """
 
     express: bool
     up: bool
@@ -40,13 +43,13 @@ class NetFlow(msgspec.Struct, frozen=True):
     bytes_per_s: float | None
     """Between two readings."""
     busy_bytes_per_s: int | None
-    """What the flow delivers while it has something to do."""
+    """The rate while the flow has data to send."""
     undelivered_bytes: int | None
     min_rtt_us: float | None
     retransmits: int
     chunks: int
     taken_over: int | None
-    """Chunks that another flow had before."""
+    """Chunks that another flow was to send before."""
     duplicates: int | None
     """Chunks that had arrived already."""
     deaths: int
@@ -67,13 +70,13 @@ class NetConnection(msgspec.Struct, frozen=True):
     peer: str
     device: str
     seconds: float
-    """Since it was made."""
+    """The age of the connection."""
     bytes: int
     bytes_per_s: float | None
     messages: int
     outstanding: int
     kinds: RequestCounts | None
-    """None at the receiving end, which does not know."""
+    """None at the receiving end, which does not know them."""
     chunks: int
     sent_twice: int
     sent_again: int
@@ -82,31 +85,35 @@ class NetConnection(msgspec.Struct, frozen=True):
     deaths: int
     returns: int
     uncopied_bytes: int | None
-    """Sent from where they lay (MSG_ZEROCOPY)."""
+    """Bytes sent without a copy (MSG_ZEROCOPY)."""
     zero_copy_drops: int | None
-    """Flows that tried and copy for good since."""
+    """Flows that gave up MSG_ZEROCOPY and copy since."""
     plugin: str
     """The plugin's version."""
     flows: list[NetFlow]
 
 
 class Page(NamedTuple):
-    """A page as it was read: `pid` is its maker's, as that saw itself; the addresses of its flows
-    are whole where `sequences` are even, and the same in the next reading."""
+    """One reading of a page.
+
+    `pid` is that of the process that made it, in its own namespace. `sequences` has a number for
+    each flow, which is odd while the plugin writes the flow's addresses (a seqlock).
+    """
 
     connection: NetConnection
     pid: int
     sequences: tuple[int, ...]
 
     def whole(self, later: "Page") -> bool:
-        """Return whether no address was being written."""
+        """Return whether no address was written between this reading and a `later` one."""
         return self.sequences == later.sequences and not any(n % 2 for n in self.sequences)
 
 
 def decode(data: bytes, now_ns: int) -> Page | None:
-    """Return the page in `data`; None while it is being made. `now_ns` is of CLOCK_MONOTONIC.
+    """Return the page in `data`; None while the plugin is making it.
 
-    Raises PlatformError where it is another release's, or damaged.
+    `now_ns` is the time of CLOCK_MONOTONIC. Raises PlatformError for a page that is damaged or has
+    another layout.
     """
     if len(data) < _CONNECTION or data[:8] == bytes(8):
         if len(data) >= _CONNECTION or not data:
@@ -139,7 +146,7 @@ def decode(data: bytes, now_ns: int) -> Page | None:
         bytes=total,
         bytes_per_s=None,
         messages=messages,
-        # The two are read one after the other, while a request may end.
+        # The two counters are not read at one instant: a request may end in between.
         outstanding=max(requests - messages, 0),
         kinds=RequestCounts(eager, max(requests - eager, 0)) if sends else None,
         chunks=chunks,
@@ -158,12 +165,15 @@ def decode(data: bytes, now_ns: int) -> Page | None:
 
 
 def with_rates(now: NetConnection, before: NetConnection, seconds: float) -> NetConnection:
-    """Return the connection with what it moved per second since it was read `before`."""
+    """Return `now` with rates in bytes/s since the reading `before`, `seconds` ago.
+
+    Both must have the same number of flows.
+    """
     flows = [
         msgspec.structs.replace(flow, bytes_per_s=max(flow.bytes - old.bytes, 0) / seconds)
         for flow, old in zip(now.flows, before.flows, strict=True)
     ]
-    # By what the flows moved: a message may take longer than the time between two readings.
+    # Sum the flows' bytes: a message may take longer than the time between two readings.
     rate = sum(flow.bytes_per_s or 0.0 for flow in flows)
     return msgspec.structs.replace(now, bytes_per_s=rate, flows=flows)
 

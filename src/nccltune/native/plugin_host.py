@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks any tuner plugin what it decides, in a process of its own."""
+"""Ask any tuner plugin for its decisions, in a process of its own."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
 from nccltune.native.locate import host_path
-from nccltune.native.records import HostInit, PluginDecision, Symbols
+from nccltune.native.records import HostInit, PluginDecision
 
 Costs = Mapping[tuple[Algorithm, Protocol], float]
 """NCCL's predictions in us; a combination left out is one that NCCL cannot run."""
@@ -28,15 +28,21 @@ _T = TypeVar("_T")
 class PluginHost:
     """A tuner plugin, loaded as `nccl_version` loads it for a communicator of `scale`.
 
-    To be used in a `with` statement; entering starts the host program, loads the plugin and calls
-    its init. `environment` is laid over this process's own, a None takes a variable away: the
-    plugin reads NCCL_TUNER_CONFIG_FILE and its like from there. `without` names what the platform
-    lacks, where no costs are given. A call that takes longer than `timeout_s` seconds ends the
-    process.
+    Use it in a `with` statement. Entering starts the host program, loads the plugin and calls its
+    init; leaving calls its finalize. `environment` changes variables of this process for the
+    plugin, which reads NCCL_TUNER_CONFIG_FILE and others from there; None unsets a variable.
+    `without` names what the platform lacks; it has an effect only on calls without costs. A call
+    that takes longer than `timeout_s` seconds ends the process.
 
-    Errors: PlatformError if the host is not installed or the plugin cannot be loaded,
-    LaunchError if the plugin fails in init, crashes, hangs or ends the process, InputError for an
-    NCCL version or a scale that no tuner is asked at.
+    Entering raises PlatformError if the host is not installed or the plugin cannot be loaded, and
+    InputError for an NCCL version or a scale at which NCCL asks no tuner. Entering, leaving and
+    `decide` raise LaunchError if the plugin fails in init, crashes, hangs or ends the process, and
+    NccltuneError if the host's answer cannot be decoded.
+
+    >>> from nccltune.native import tuner_path
+    >>> with PluginHost(tuner_path(), nccl_version="2.28.9", scale=Scale(4, 32)) as host:
+    ...     host.decide(Collective.ALLREDUCE, 1 << 20).label
+    'default'
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class PluginHost:
         self._tuner = Path(tuner).absolute()
         self._timeout_s = timeout_s
         self._program = program
-        self._environment = _laid_over(environment or {})
+        self._environment = _changed_environment(environment or {})
         self._arguments = [f"--tuner={self._tuner}", f"--nccl={nccl_version}"]
         options = {
             "nodes": scale.nodes,
@@ -72,7 +78,7 @@ class PluginHost:
 
     @property
     def init(self) -> HostInit:
-        """The result of loading and init: interface, log lines, edited constants, warnings."""
+        """Return the result of loading and init: interface, log, edited constants, warnings."""
         assert self._init is not None, "the host is used outside of its with statement"
         return self._init
 
@@ -118,12 +124,15 @@ class PluginHost:
         chunk_bytes: int | None = None,
         log: bool = False,
     ) -> PluginDecision:
-        """Return what comes of one call for `size` bytes, counted as NCCL's tuner does.
+        """Return the plugin's decision on one call of `size` bytes, counted as NCCL's tuner does.
 
-        Without `costs` every combination that NCCL has for this collective and scale is offered at
-        one nominal cost, and what NCCL itself would pick stays unknown. `log` asks for all of the
-        plugin's log lines in place of its warnings alone. `chunk_bytes` is the chunk size that NCCL
-        would use by itself, where it asks for one (since 2.30); else the largest that it has.
+        Without `costs` (us) every combination that NCCL has for this collective and scale gets the
+        same nominal cost, and what NCCL itself would pick is unknown. With `log` the result has all
+        log lines of the plugin, else its warnings only. `chunk_bytes` is the chunk size that NCCL
+        would use by itself, where it asks for one (since 2.30); by default the largest that it has.
+
+        Raises InputError for a call that NCCL does not make, LaunchError if the plugin crashes,
+        hangs or ends the process, and NccltuneError if the answer cannot be decoded.
         """
         assert self._process is not None, "the host is used outside of its with statement"
         request: dict[str, Any] = {
@@ -181,8 +190,8 @@ class PluginHost:
         assert init.error is not None
         where = str(self._tuner)
         if init.error.kind == "init":
-            said = [line.text for line in init.log if line.level == "WARN"]
-            hint = f"the plugin's warning: {said[-1]}" if said else None
+            warnings = [line.text for line in init.log if line.level == "WARN"]
+            hint = f"the plugin's warning: {warnings[-1]}" if warnings else None
             raise LaunchError(init.error.text, where=where, hint=hint)
         exported = ", ".join(f"v{version}" for version in init.exported)
         hint = f"it exports tuner interface {exported}" if exported else None
@@ -192,36 +201,14 @@ class PluginHost:
         raise PlatformError(init.error.text, where=where, hint=hint)
 
 
-def exported_interfaces(tuner: Path | str, *, timeout_s: float = TIMEOUT_S) -> list[int]:
-    """Return the tuner interface versions that a shared object exports, newest first; may be empty.
-
-    Raises PlatformError if it cannot be loaded and LaunchError if loading it takes the process
-    down or does not end.
-    """
-    path = Path(tuner).absolute()
-    arguments = [str(host_path()), "--list-symbols", f"--tuner={path}"]
-    with LineProcess(arguments, dict(os.environ)) as process:
-        try:
-            symbols = _decode(process.receive(timeout_s), Symbols)
-        except NoAnswer:
-            raise LaunchError(f"loading took over {timeout_s:g} s", where=str(path)) from None
-        except ProcessEnded as end:
-            raise LaunchError(
-                f"the process that loaded it {ending(end.status)}", where=str(path)
-            ) from None
-    if symbols.error is not None and symbols.error.kind == "load":
-        raise PlatformError(symbols.error.text, where=str(path))
-    return symbols.exported
-
-
 def _decode(answer: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(answer, type=kind)
     except msgspec.DecodeError as error:
-        raise NccltuneError(f"the plugin host answered what is not understood: {error}") from error
+        raise NccltuneError(f"the plugin host's answer cannot be decoded: {error}") from error
 
 
-def _laid_over(changes: Mapping[str, str | None]) -> dict[str, str]:
+def _changed_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
     environment = dict(os.environ)
     for name, value in changes.items():
         if value is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plugin host answers. Every field is described in docs/reference/plugin-host.md."""
+"""The answers of the plugin host. docs/reference/plugin-host.md describes every field."""
 
 from typing import Literal
 
@@ -17,14 +17,14 @@ class PluginLogLine(msgspec.Struct, frozen=True):
 
 
 class Caution(msgspec.Struct, frozen=True):
-    """Something that NCCL does not report and a person should know; codes are stable."""
+    """A problem that NCCL itself does not report. `code` does not change between releases."""
 
     code: str
     text: str
 
 
 class PluginFailure(msgspec.Struct, frozen=True):
-    """Why NCCL could not go on."""
+    """The reason why NCCL would stop; docs/reference/plugin-host.md lists the kinds."""
 
     kind: str
     text: str
@@ -47,7 +47,7 @@ class TableChange(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """What the plugin settled; None leaves that part to NCCL."""
+    """What the plugin decided; None leaves that part to NCCL."""
 
     algorithm: Algorithm | None
     protocol: Protocol | None
@@ -56,14 +56,14 @@ class Decided(msgspec.Struct, frozen=True):
 
     @property
     def choice(self) -> Choice | None:
-        """The same as a choice; None if algorithm and protocol are NCCL's own."""
+        """Return the decision as a choice; None if algorithm and protocol are left to NCCL."""
         if self.algorithm is None or self.protocol is None:
             return None
         return Choice(self.algorithm, self.protocol, self.channels, self.chunk_bytes)
 
     @property
     def label(self) -> str:
-        """As a choice's label, with `-` for what is left to NCCL: `tree/ll/4`, `-/-/1`."""
+        """Return a label like a choice's, with `-` for parts left to NCCL: `tree/ll/4`, `-/-/1`."""
         parts: list[str | int] = [self.algorithm or "-", self.protocol or "-"]
         if self.channels is not None or self.chunk_bytes is not None:
             parts.append("-" if self.channels is None else self.channels)
@@ -96,7 +96,7 @@ class PluginDecision(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """`default`, `tree/ll/4`, `-/-/1` or `fails`."""
+        """Return `default`, `fails`, or the label of the decision: `tree/ll/4`, `-/-/1`."""
         if self.decided is None:
             return "fails"
         return self.decided if isinstance(self.decided, str) else self.decided.label
@@ -129,11 +129,4 @@ class HostInit(msgspec.Struct, frozen=True):
     warnings: list[Caution]
     log: list[PluginLogLine]
     log_dropped: int
-    error: PluginFailure | None
-
-
-class Symbols(msgspec.Struct, frozen=True):
-    """Which tuner interfaces a shared object exports, newest first."""
-
-    exported: list[int]
     error: PluginFailure | None

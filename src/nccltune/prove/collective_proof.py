@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The proof of one collective: its timings, what ran, and what is still to be measured.
 
-Rounds are counted from the start of a pass, so that sizes of an earlier pass, whose rule has not
-changed since, count together with those of this one.
+Rounds are counted from the start of a pass. So timings of an earlier pass, at sizes whose rule did
+not change since, count together with those of this one.
 """
 
 import math
@@ -34,11 +34,14 @@ from nccltune.prove.result import ProofGroup, ProvenSize, SizeVerdict
 from nccltune.prove.sizes import taken
 
 _HARMLESS = frozenset({"unsupported", "memory"})
-"""Kinds of failure that are no fault of a rule."""
+"""Kinds of failures that a rule does not cause."""
 
 
 class CollectiveProof:
-    """One collective at one scale. `measured` are the sizes that the rules were made from."""
+    """One collective at one scale.
+
+    `sizes` (bytes) are the sizes to prove, `measured` those that the rules were made from.
+    """
 
     def __init__(
         self,
@@ -58,11 +61,11 @@ class CollectiveProof:
         self._measured = frozenset(measured)
         self._asked = dict.fromkeys(sizes, 0)
         self._lost: dict[int, str] = {}
-        self._harm: dict[int, str] = {}
+        self._failures: dict[int, str] = {}
         self._ran: dict[tuple[int, AnyChoice], Ran] = {}
 
     def feed(self, key: Key, point: BenchPoint) -> None:
-        """Take a point; its round counts from the start of its pass."""
+        """Record a point. `key.round` counts from the start of its pass."""
         if key.bytes not in self._asked:
             return
         self._asked[key.bytes] = max(self._asked[key.bytes], key.round + 1)
@@ -75,19 +78,22 @@ class CollectiveProof:
             self.note_failure(key, point)
 
     def note_failure(self, key: Key, point: BenchPoint) -> None:
-        """Take a point without a timing: nothing more is measured at its size."""
+        """Record a point without a timing. Nothing more is measured at its size."""
         kind = point.error.kind if point.error else "wrong"
         if kind in _HARMLESS or key.choice == DEFAULT:
             self._lost[key.bytes] = point.error.text if point.error else "wrong results"
         else:
-            self._harm[key.bytes] = "wrong results" if kind == "wrong" else f"fails ({kind})"
+            self._failures[key.bytes] = "wrong results" if kind == "wrong" else f"fails ({kind})"
 
     def asks(self, first_round: int) -> list[Ask]:
-        """Return what to measure next; empty when all is known."""
+        """Return what to measure next; empty when every size and rule is decided.
+
+        `first_round` is the first round of the pass.
+        """
         wanted = {
             size: FIRST_LOOK
             for size in self.sizes
-            if self._asked[size] < FIRST_LOOK and not (size in self._lost or size in self._harm)
+            if self._asked[size] < FIRST_LOOK and not (size in self._lost or size in self._failures)
         }
         if not wanted:
             wanted = self._further()
@@ -102,18 +108,18 @@ class CollectiveProof:
         self._asked.update(wanted)
         return asks
 
-    def left(self) -> list[Ask]:
-        """About what is still to come, for guessing how long it takes."""
+    def asks_left(self) -> list[Ask]:
+        """Return about what is still to be measured, for an estimate of the time."""
         new = [size for size in self.sizes if len(self.gains(size)) < FIRST_LOOK]
         sizes = tuple(size for size in new or self._further() if size not in self._lost)
         return [Ask(self.collective, sizes, (DEFAULT, TUNED_RUN), 0)] * STEP if sizes else []
 
     def _further(self) -> dict[int, int]:
-        """By size: up to which round it is to be measured, where it is, or its rule is, open."""
+        """Return, for each size that is open or whose rule is, the round up to which to measure."""
         wanted: dict[int, int] = {}
         for index in {index for index in self.at.values() if index is not None}:
             usable = self.of_rule(index)
-            if not usable or any(size in self._harm for size in usable):
+            if not usable or any(size in self._failures for size in usable):
                 continue
             if self.state_of_rule(usable) is ProofState.OPEN:
                 end = min(MOST_ROUNDS, min(self._asked[size] for size in usable) + STEP)
@@ -126,22 +132,22 @@ class CollectiveProof:
 
     @property
     def noise(self) -> float:
-        """The distance of two medians of the default, a fraction."""
+        """Return the distance of two medians of the default, a fraction."""
         return noise(self.timings).typical
 
     @property
     def floor(self) -> float:
-        """How much slower a size may be, a fraction."""
+        """Return how much slower a size may be, a fraction."""
         return max(LEAST_FLOOR, self.noise)
 
     @property
-    def harm(self) -> Mapping[int, str]:
-        """Sizes at which a rule gives wrong results or fails, and how."""
-        return self._harm
+    def failures(self) -> Mapping[int, str]:
+        """Return the sizes at which a rule fails or gives wrong results, and how."""
+        return self._failures
 
     @property
     def lost(self) -> Mapping[int, str]:
-        """Sizes that could not be measured, and why."""
+        """Return the sizes that could not be measured, and why."""
         return self._lost
 
     def of_rule(self, index: int) -> list[int]:
@@ -149,11 +155,11 @@ class CollectiveProof:
         return [size for size in self.sizes if self.at[size] == index and size not in self._lost]
 
     def gains(self, size: int) -> list[float]:
-        """Return the log gain of every round."""
+        """Return the log gain of every round: the natural log of default over tuned time."""
         return list(self.timings.log_gains(size, TUNED_RUN).values())
 
     def pooled(self, sizes: Sequence[int]) -> list[float]:
-        """By round: the mean log gain over `sizes`, each with its share of the size axis."""
+        """Return for each round the mean log gain over `sizes`, weighted by the size axis."""
         share = shares(sizes)
         by_size = {size: self.timings.log_gains(size, TUNED_RUN) for size in sizes}
         common = set.intersection(*(set(gains) for gains in by_size.values())) if sizes else set()
@@ -163,21 +169,23 @@ class CollectiveProof:
         ]
 
     def state(self, size: int) -> ProofState:
-        """Whether a size in a rule is slower."""
+        """Return whether a size in a rule is slower (`size_state`)."""
         return size_state(self.gains(size), self.floor, self.strict.size)
 
     def state_of_rule(self, sizes: Sequence[int]) -> ProofState:
-        """Whether a rule over `sizes` is faster."""
+        """Return whether a rule over `sizes` is faster (`rule_state`)."""
         return rule_state(self.pooled(sizes), self.noise, self.strict.rule)
 
-    def acted(self, index: int, sizes: Iterable[int]) -> str | None:
-        """Return what ran instead where rule `index` never had its way; None where it had
-        somewhere, or nobody knows."""
+    def ran_instead(self, index: int, sizes: Iterable[int]) -> str | None:
+        """Return what ran instead of the choice of rule `index`.
+
+        None if its choice ran at any of `sizes`, or if nothing is known about what ran.
+        """
         wanted = self._rules[index].choice.without_channels()
         ran = {choice.label for size in sizes if (choice := self._plain(size, TUNED_RUN))}
         return None if not ran or wanted.label in ran else " and ".join(sorted(ran))
 
-    def words(self, size: int) -> str:
+    def gain_words(self, size: int) -> str:
         """Return the gain at a size: `0.93x at 64 KiB (0.91-0.95)`."""
         found = interval(self.gains(size))
         if found is None:
@@ -186,7 +194,7 @@ class CollectiveProof:
         return f"{math.exp(found.value):.2f}x at {format_bytes(size)} ({low:.2f}-{high:.2f})"
 
     def group(self) -> ProofGroup:
-        """Return what is known, as data."""
+        """Return the state of the proof as data."""
         return ProofGroup(
             collective=self.collective,
             scale=self.scale,
@@ -214,12 +222,12 @@ class CollectiveProof:
             gain_low=None if found is None else math.exp(found.low),
             gain_high=None if found is None else math.exp(found.high),
             ran=choice.label if choice else None,
-            note=self._lost.get(size) or self._harm.get(size),
+            note=self._lost.get(size) or self._failures.get(size),
         )
 
     def _verdict(self, size: int) -> SizeVerdict:
         found = interval(self.gains(size))
-        if size in self._harm:
+        if size in self._failures:
             return "slower"
         if size in self._lost:
             return "unverified"
@@ -236,7 +244,7 @@ class CollectiveProof:
         return "faster" if found.low > 0 else "alike"
 
     def _plain(self, size: int, choice: AnyChoice) -> Choice | None:
-        """Algorithm and protocol that ran, as far as they are known."""
+        """Return the algorithm and protocol that ran; None if unknown."""
         ran = self._ran.get((size, choice))
         found = ran.choice() if ran else None
         return found.without_channels() if found else None

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove rules from a configuration and nothing else: comments and the other rows do not change,
-and a removed rule becomes a comment with the reason."""
+"""Remove rules from a configuration, and nothing else.
+
+Comments and other rows do not change. A removed rule becomes a comment with the reason.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,12 +20,15 @@ BEFORE_SUFFIX = ".before-verify"
 
 
 def before_path(config: Path) -> Path:
-    """Where the configuration is kept as it was before `verify` changed it."""
+    """Return the path of the copy that `verify` makes before it changes a configuration."""
     return config.with_name(config.name + BEFORE_SUFFIX)
 
 
 def without(text: str, dropped: Sequence[Dropped]) -> str:
-    """Return a configuration without some of its rules, or with narrower ones in their place."""
+    """Return the text of a configuration with rules removed, or narrower ones in their place.
+
+    Raises InputError where `text` cannot be read at all.
+    """
     lines = text.split("\n")
     rows = {item.line: item.rule for item in parse_rules(text).rules}
     for number, rule in rows.items():
@@ -40,10 +45,11 @@ def without(text: str, dropped: Sequence[Dropped]) -> str:
     return "\n".join(lines)
 
 
-def apply(study: Study, dropped: Sequence[Dropped], *, keep_before: bool) -> None:
-    """Take rules out of `tuner.conf`, and out of `tuning.json` where the two are in step.
+def remove_rules(study: Study, dropped: Sequence[Dropped], *, keep_before: bool) -> None:
+    """Remove rules from `tuner.conf`, and from `tuning.json` if it is of this configuration.
 
-    With `keep_before` the file as it is now is kept beside.
+    With `keep_before` a copy of the present file is kept (`before_path`). Raises InputError or
+    StudyError where a file cannot be read, and UnwritableError where one cannot be written.
     """
     config = study.config_path
     text = config.read_text(encoding="utf-8")
@@ -59,8 +65,10 @@ def apply(study: Study, dropped: Sequence[Dropped], *, keep_before: bool) -> Non
 
 
 def reduced(tuning: Tuning, dropped: Sequence[Dropped], new_hash: str) -> Tuning:
-    """Return a tuning without the rules that were dropped; their sizes are left alone, with the
-    reason."""
+    """Return a tuning without the rules that were dropped.
+
+    Their sizes become left alone, with the reason. `new_hash` is that of the new configuration.
+    """
     groups = []
     for group in tuning.groups:
         ours = {item.rule: item for item in dropped}
@@ -120,8 +128,7 @@ def _reduced(group: TunedGroup, dropped: dict[Rule, Dropped]) -> TunedGroup:
 
 
 def _narrowed(evidence: RuleEvidence, rule: Rule, kept: Sequence[Decision]) -> RuleEvidence:
-    """Return the evidence of a rule for a part of its sizes; what the interval would be is not
-    known."""
+    """Return the evidence of a rule for a part of its sizes, without an interval of the gain."""
     gains = [row.gain for row in kept if row.gain is not None]
     return msgspec.structs.replace(
         evidence,
@@ -136,7 +143,7 @@ def _narrowed(evidence: RuleEvidence, rule: Rule, kept: Sequence[Decision]) -> R
 
 
 def _runs(sizes: Sequence[int], every: Sequence[int]) -> list[list[int]]:
-    """`sizes` in runs of neighbours within `every`."""
+    """Return `sizes` as runs of neighbours within `every`."""
     runs: list[list[int]] = []
     for place, size in enumerate(every):
         if size not in sizes:

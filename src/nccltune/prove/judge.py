@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judge a size, and a rule, as good, bad or open. Gains are natural logs of default over
-tuned time, one a round.
+"""Decide whether a size, or a rule, is good, bad or still open.
 
-Everything gets a first look. What is clear then is left; whatever looks bad, or is within
-bad, is looked at further, so that a fluke does not cost a good rule. Because many sizes are looked
-at, calling one slower takes an interval that is right for all of them together (Bonferroni).
+Gains are natural logs of default over tuned time, one for each round. Every size gets
+`FIRST_LOOK` rounds. What is not clear then gets more, so that one outlier does not remove a good
+rule. Many sizes are judged, so calling one slower takes an interval that holds for all of them
+together (Bonferroni).
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,21 @@ from typing import NamedTuple
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate
 
 FIRST_LOOK = MIN_ROUNDS
+"""The rounds that every size gets."""
 STEP = 4
-"""Rounds that are added at a time."""
+"""The number of rounds that are added at a time."""
 SECOND_LOOK = 12
-"""No size is called slower, and no rule unproven, with fewer rounds."""
+"""With fewer rounds no size is called slower, and no rule unproven."""
 MOST_ROUNDS = 24
-"""The most rounds: what is within noise after them is not worse than noise."""
+"""The most rounds of a size. What is within noise then counts as no slower."""
 LEAST_FLOOR = 0.01
-"""A size may be slower by this, or by the A/A noise where that is more."""
+"""A size may be slower by this fraction, or by the A/A noise if that is larger."""
 _CHANCE = 0.05
+"""The chance that any size is called slower by mistake; the same for a rule called faster."""
 
 
 class ProofState(StrEnum):
-    """What is known of a size or a rule."""
+    """The state of a size or of a rule: decided, or open while more rounds are needed."""
 
     GOOD = "good"
     BAD = "bad"
@@ -34,32 +36,42 @@ class ProofState(StrEnum):
 
 
 class Strictness(NamedTuple):
-    """The confidences with which one of many is called slower (sizes) or faster (rules)."""
+    """The confidences that a size needs to be called slower, and a rule to be called faster."""
 
     size: float
     rule: float
 
 
 def strictness(sizes: int, rules: int) -> Strictness:
-    """For that many sizes in rules, and rules."""
+    """Return the confidences for this number of sizes in rules and of rules (Bonferroni)."""
     return Strictness(1 - _CHANCE / max(1, sizes), 1 - _CHANCE / max(1, rules))
 
 
 def interval(gains: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """Trimmed mean with its interval; None for too few rounds to show their own noise."""
+    """Return the trimmed mean of log gains with its interval.
+
+    None for fewer than `MIN_ROUNDS` rounds, which do not show their noise.
+    """
     if len(gains) < MIN_ROUNDS:
         return None
     return estimate(gains, assumed_sd=0.0, confidence=confidence)
 
 
 def size_state(gains: Sequence[float], floor: float, strict: float) -> ProofState:
-    """Good: no slower than by `floor`, with 95 % confidence. Bad: slower by more than that."""
+    """Return the state of one size from its log gains.
+
+    Good: slower by at most `floor` (a fraction), with 95 % confidence. Bad: slower by more than
+    that, with the confidence `strict`.
+
+    >>> size_state([0.20, 0.21, 0.19, 0.20], floor=0.01, strict=0.99)
+    <ProofState.GOOD: 'good'>
+    """
     plain, sure = interval(gains), interval(gains, strict)
     if plain is None or sure is None:
         return ProofState.OPEN
     if plain.low > -floor:
         return ProofState.GOOD
-    # After all rounds the ordinary interval decides, before them the one for all sizes together.
+    # Before the last round use the interval that holds for all sizes together: more rounds follow.
     last = len(gains) >= MOST_ROUNDS
     judged = plain if last else sure
     if len(gains) >= SECOND_LOOK and judged.high < 0 and judged.value < -floor:
@@ -68,7 +80,11 @@ def size_state(gains: Sequence[float], floor: float, strict: float) -> ProofStat
 
 
 def rule_state(gains: Sequence[float], noise: float, strict: float) -> ProofState:
-    """Good: faster beyond doubt, and by more than the noise. Bad: not, after all rounds."""
+    """Return the state of a rule from its log gains over all its sizes.
+
+    Good: faster with the confidence `strict`, and by more than `noise` (a fraction). Bad: not so
+    after all rounds, or clearly within noise before.
+    """
     plain, sure = interval(gains), interval(gains, strict)
     if plain is None or sure is None:
         return ProofState.OPEN

@@ -26,10 +26,16 @@ from nccltune.prove.sizes import applies, sizes_to_prove, taken
 
 
 class ProofPlan:
-    """One pass over a configuration: a plan for the bench, whose answers are the proof.
+    """One pass over a configuration: the questions to the bench, and the proof from its answers.
 
-    `measured` are the sizes that the rules were made from, by collective; rounds of this pass count
-    from `first_round` on.
+    `measured` are the sizes (bytes) that the rules were made from, by collective. The rounds of
+    this pass start at `first_round`.
+
+    >>> from nccltune.model.choice import Algorithm, Choice, Protocol
+    >>> rule = Rule(Collective.ALLREDUCE, 1024, 4096, Choice(Algorithm.TREE, Protocol.LL))
+    >>> plan = ProofPlan([rule], Scale(2, 16), {Collective.ALLREDUCE: [1024, 4096]}, first_round=0)
+    >>> plan.proofs[Collective.ALLREDUCE].sizes
+    [1024, 2048, 4096]
     """
 
     def __init__(
@@ -43,7 +49,7 @@ class ProofPlan:
         self.scale = scale
         self.first_round = first_round
         collectives = dict.fromkeys([*measured, *(rule.collective for rule in rules)])
-        self.lanes = {
+        self.proofs = {
             collective: CollectiveProof(
                 collective,
                 scale,
@@ -54,73 +60,81 @@ class ProofPlan:
             for collective in collectives
         }
         strict = strictness(
-            sum(index is not None for lane in self.lanes.values() for index in lane.at.values()),
+            sum(index is not None for proof in self.proofs.values() for index in proof.at.values()),
             len(rules),
         )
         self._clocks: dict[Collective, Clock] = {}
-        self._iterations: dict[Collective, dict[int, int]] = {lane: {} for lane in self.lanes}
-        for lane in self.lanes.values():
-            lane.strict = strict
+        self._iterations: dict[Collective, dict[int, int]] = {proof: {} for proof in self.proofs}
+        for proof in self.proofs.values():
+            proof.strict = strict
 
     def carry(self, known: Mapping[Key, BenchPoint], passes: Sequence[Pass]) -> None:
-        """Take over what earlier passes measured at sizes whose rule was the same then. The last
-        pass is this one; of it only what failed is taken, the rest is asked for again."""
+        """Take over points of earlier passes at sizes whose rule has not changed since.
+
+        The last of `passes` is this one. Only its failures are taken over; its other points are
+        asked for again, and the engine finds them in `known`.
+        """
         for key, point in known.items():
-            lane = self.lanes.get(key.collective)
+            proof = self.proofs.get(key.collective)
             ours = self.first_round <= key.round < self.first_round + ROUNDS_OF_A_PASS
-            if ours and not point.ok and lane and key.bytes in lane.at:
-                lane.note_failure(key, point)
+            if ours and not point.ok and proof and key.bytes in proof.at:
+                proof.note_failure(key, point)
         for number, before in enumerate(passes[:-1]):
             end = before.first_round + ROUNDS_OF_A_PASS
             for key, point in known.items():
                 if not before.first_round <= key.round < end:
                     continue
-                lane = self.lanes.get(key.collective)
-                if lane is None or key.bytes not in lane.at:
+                proof = self.proofs.get(key.collective)
+                if proof is None or key.bytes not in proof.at:
                     continue
                 if all(
                     self._choice(passes[later].rules, key) == self._choice(self.rules, key)
                     for later in range(number, len(passes) - 1)
                 ):
-                    lane.feed(key._replace(round=key.round - before.first_round), point)
+                    proof.feed(key._replace(round=key.round - before.first_round), point)
 
     @property
     def turns(self) -> Sequence[Turn]:
-        """What to measure next of each collective."""
-        return [partial(lane.asks, self.first_round) for lane in self.lanes.values()]
+        """Return what asks next for each collective."""
+        return [partial(proof.asks, self.first_round) for proof in self.proofs.values()]
 
     def feed(self, key: Key, point: BenchPoint) -> None:
-        """Take the answer to one point."""
+        """Record the answer to one point."""
         self._clocks.pop(key.collective, None)
-        lane = self.lanes[key.collective]
-        lane.feed(key._replace(round=key.round - self.first_round), point)
+        proof = self.proofs[key.collective]
+        proof.feed(key._replace(round=key.round - self.first_round), point)
 
     def seconds(self, ask: Ask) -> float:
-        """About how long an ask takes."""
+        """Return about how many seconds an ask takes."""
         return self._clock(ask.collective).seconds(ask)
 
     def iterations(self, collective: Collective, size: int) -> int:
-        """Return the calls of one timing at a size; once decided it does not change."""
+        """Return the number of calls of one timing at a size. It never changes in a pass."""
         decided = self._iterations[collective]
         if size not in decided:
             decided[size] = self._clock(collective).iterations(size)
         return decided[size]
 
     def seconds_left(self) -> float:
-        """About how long everything to come takes."""
-        return math.fsum(self.seconds(ask) for lane in self.lanes.values() for ask in lane.left())
+        """Return about how many seconds everything that is left takes."""
+        return math.fsum(
+            self.seconds(ask) for proof in self.proofs.values() for ask in proof.asks_left()
+        )
 
     def groups(self) -> list[ProofGroup]:
-        """Return what is known of every collective."""
-        return [lane.group() for lane in self.lanes.values() if lane.sizes]
+        """Return the state of every collective that has sizes to prove."""
+        return [proof.group() for proof in self.proofs.values() if proof.sizes]
 
     def verdicts(self, expected: Mapping[Rule, float]) -> list[RuleProof]:
-        """Return what is known of every rule. `expected` are the gains that the search promised."""
+        """Return the state of every rule. `expected` are the gains that the search predicted."""
         return [self._verdict(index, expected.get(rule)) for index, rule in enumerate(self.rules)]
 
     def bad(self, narrowed: Sequence[Rule]) -> list[Dropped]:
-        """Return the rules that do not hold. One that is bad only at its ends is narrowed once;
-        `narrowed` are those that were."""
+        """Return the rules that do not hold.
+
+        A rule that is bad only at its ends is narrowed, unless it is one of `narrowed`: these were
+        narrowed before.
+        """
         found = []
         for index, rule in enumerate(self.rules):
             dropped = self._dropped(index, rule, may_narrow=rule not in narrowed)
@@ -134,19 +148,19 @@ class ProofPlan:
 
     def _verdict(self, index: int, expected: float | None) -> RuleProof:
         rule = self.rules[index]
-        lane = self.lanes[rule.collective]
-        sizes = lane.of_rule(index)
+        proof = self.proofs[rule.collective]
+        sizes = proof.of_rule(index)
         why = self._unverified(index, rule, sizes)
         if why is not None:
             return RuleProof(rule=rule, verdict="unverified", reason=why, expected=expected)
         verdict: RuleVerdict
-        gains = lane.pooled(sizes)
+        gains = proof.pooled(sizes)
         found = interval(gains)
-        single = [value for size in sizes if (value := interval(lane.gains(size))) is not None]
-        still_open = [size for size in sizes if lane.state(size) is ProofState.OPEN]
+        single = [value for size in sizes if (value := interval(proof.gains(size))) is not None]
+        still_open = [size for size in sizes if proof.state(size) is ProofState.OPEN]
         verdict, reason = "open", None
-        lost = sum(lane.at[size] == index for size in lane.lost)
-        if found is None or lane.state_of_rule(sizes) is ProofState.OPEN:
+        lost = sum(proof.at[size] == index for size in proof.lost)
+        if found is None or proof.state_of_rule(sizes) is ProofState.OPEN:
             reason = "more rounds are needed to distinguish its gain from noise"
         elif still_open:
             reason = f"more rounds are needed at {count(len(still_open), 'size')}"
@@ -165,7 +179,7 @@ class ProofPlan:
             most=math.exp(max(item.value for item in single)) if single else None,
             rounds=len(gains),
             sizes=len(sizes),
-            between=sum(proven.between for proven in lane.group().sizes if proven.bytes in sizes),
+            between=sum(proven.between for proven in proof.group().sizes if proven.bytes in sizes),
         )
 
     def _unverified(self, index: int, rule: Rule, sizes: Sequence[int]) -> str | None:
@@ -175,32 +189,32 @@ class ProofPlan:
             if rule.registered or rule.pipe_ops not in (None, 1):
                 return "for registered buffers or grouped calls, which are not measured here"
             return f"for another scale; this run has {self.scale}"
-        lane = self.lanes[rule.collective]
-        lost = [why for size, why in lane.lost.items() if lane.at[size] == index]
+        proof = self.proofs[rule.collective]
+        lost = [why for size, why in proof.lost.items() if proof.at[size] == index]
         if lost:
             return f"could not be measured: {lost[0]}"
         return "nothing that was measured lies in its range, or other rules take all of it first"
 
     def _dropped(self, index: int, rule: Rule, *, may_narrow: bool) -> Dropped | None:
-        lane = self.lanes[rule.collective]
-        sizes = lane.of_rule(index)
+        proof = self.proofs[rule.collective]
+        sizes = proof.of_rule(index)
         if not sizes:
             return None
-        harmed = [size for size in sizes if size in lane.harm]
+        harmed = [size for size in sizes if size in proof.failures]
         if harmed:
             where = format_bytes(harmed[0])
-            return Dropped(rule, f"{lane.harm[harmed[0]]} at {where}")
-        instead = lane.acted(index, sizes)
+            return Dropped(rule, f"{proof.failures[harmed[0]]} at {where}")
+        instead = proof.ran_instead(index, sizes)
         if instead is not None:
             return Dropped(rule, f"has no effect: NCCL ran {instead}")
-        slower = [size for size in sizes if lane.state(size) is ProofState.BAD]
+        slower = [size for size in sizes if proof.state(size) is ProofState.BAD]
         if slower:
-            worst = min(slower, key=lambda size: sum(lane.gains(size)) / len(lane.gains(size)))
+            worst = min(slower, key=lambda size: sum(proof.gains(size)) / len(proof.gains(size)))
             more = f" and at {count(len(slower) - 1, 'more size')}" if len(slower) > 1 else ""
             narrow = self._narrower(index, sizes, slower) if may_narrow else None
-            return Dropped(rule, f"slower: {lane.words(worst)}{more}", narrow)
-        if lane.state_of_rule(sizes) is ProofState.BAD:
-            found = interval(lane.pooled(sizes))
+            return Dropped(rule, f"slower: {proof.gain_words(worst)}{more}", narrow)
+        if proof.state_of_rule(sizes) is ProofState.BAD:
+            found = interval(proof.pooled(sizes))
             assert found is not None
             low, high = math.exp(found.low), math.exp(found.high)
             gain = f"{math.exp(found.value):.2f}x ({low:.2f}-{high:.2f})"
@@ -208,14 +222,16 @@ class ProofPlan:
         return None
 
     def _narrower(self, index: int, sizes: Sequence[int], slower: Sequence[int]) -> Rule | None:
-        """Return the rule without its slower ends; it then reaches to the sizes that were seen to
-        be good and no farther. The next pass has to prove it like any other."""
-        lane = self.lanes[self.rules[index].collective]
+        """Return the rule without its slower ends; None if the rest is not good or not connected.
+
+        It ends at the outermost sizes that are good. The next pass proves it like any other rule.
+        """
+        proof = self.proofs[self.rules[index].collective]
         good = [place for place, size in enumerate(sizes) if size not in slower]
         if not good or good != list(range(good[0], good[-1] + 1)) or len(good) < 2:
             return None
         rest = [sizes[place] for place in good]
-        if lane.state_of_rule(rest) is ProofState.BAD:
+        if proof.state_of_rule(rest) is ProofState.BAD:
             return None
         rule = self.rules[index]
         return Rule(
@@ -232,6 +248,6 @@ class ProofPlan:
     def _clock(self, collective: Collective) -> Clock:
         if collective not in self._clocks:
             self._clocks[collective] = Clock(
-                self.lanes[collective].timings, {}, self._iterations[collective]
+                self.proofs[collective].timings, {}, self._iterations[collective]
             )
         return self._clocks[collective]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a proof is made of: `proof.json`, and what the report shows of it."""
+"""The structs of a proof: `proof.json`, the input of the report."""
 
 from typing import Literal
 
@@ -12,15 +12,18 @@ from nccltune.model.scale import Scale
 
 SizeVerdict = Literal["faster", "alike", "slower", "open", "left alone", "not alike", "unverified"]
 """Of a size in a rule: `faster` and `slower` beyond noise, `alike` for no slower, `open` while more
-rounds are needed. Outside of all rules: `left alone`, or `not alike` where something else than the
-default ran all the same. `unverified` where it could not be measured."""
+rounds are needed. Of a size without a rule: `left alone`, or `not alike` if another choice than the
+default's ran although no rule applies. `unverified`: it could not be measured."""
 RuleVerdict = Literal["holds", "open", "unverified"]
 
 
 class ProvenSize(msgspec.Struct, frozen=True, kw_only=True):
-    """One size: medians in us, `gain` is default over tuned time with its 95 % interval, over
-    `rounds` rounds. `choice` is that of the rules (None: no rule), `ran` what ran as far as it is
-    known. `between`: the sweep had not measured it."""
+    """One size of a proof.
+
+    Times are medians in us. `gain` is default over tuned time over `rounds` rounds, with its 95 %
+    interval. `choice` is that of the rule (None: no rule); `ran` is what ran (None: unknown).
+    `between` is True if the sweep had not measured the size.
+    """
 
     bytes: int
     choice: str | None
@@ -37,9 +40,12 @@ class ProvenSize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleProof(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that stands: `gain` is its mean over the size axis with its 95 % interval, `least` and
-    `most` those of one size, `expected` what the search promised. `sizes` were measured, `between`
-    of them for the first time. `reason` is why it is not proven, if it is not."""
+    """A rule that is still in the configuration.
+
+    `gain` is its mean over the size axis with its 95 % interval, `least` and `most` the extremes at
+    one size, `expected` the prediction of the search. `sizes` is the number of measured sizes,
+    `between` of them for the first time. `reason` explains a verdict other than `holds`.
+    """
 
     rule: Rule
     verdict: RuleVerdict
@@ -56,7 +62,7 @@ class RuleProof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A rule that did not hold, and why; `narrowed` is what is left of it, if anything is."""
+    """A rule that did not hold, and why. `narrowed` replaces it; None if nothing does."""
 
     rule: Rule
     reason: str
@@ -64,8 +70,11 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """One collective at one scale. `noise` is how far two medians of the default lie apart (A/A),
-    a fraction; `floor` is how much slower a size may be."""
+    """One collective at one scale.
+
+    `noise` is the A/A distance of two medians of the default, `floor` the tolerated slowdown of a
+    size; both are fractions.
+    """
 
     collective: Collective
     scale: Scale
@@ -76,12 +85,14 @@ class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ROUNDS_OF_A_PASS = 100
-"""More than any pass needs, so that passes never share a round."""
+"""The rounds reserved for a pass: more than any needs, so that passes never share a round."""
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """The `ROUNDS_OF_A_PASS` rounds from `first_round` on belong to `rules`; `dropped` had been
-    taken out before them."""
+    """One pass: the `ROUNDS_OF_A_PASS` rounds from `first_round` on measured `rules`.
+
+    `dropped` are the rules that earlier passes had removed.
+    """
 
     first_round: int
     rules: list[Rule]
@@ -89,9 +100,13 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """`proof.json`. `config_hash` is that of the configuration as it is now (FNV-1a as the plugin
-    prints it). `reason` is `done`, `budget` or `interrupted`; `points` were measured by the last
-    run, `known` taken from the study. `noise` is the largest of the groups'."""
+    """`proof.json`: the proof of one configuration.
+
+    - `config_hash`: FNV-1a of the present configuration, as the plugin prints it.
+    - `reason`: why the run ended: `done`, `budget` or `interrupted`.
+    - `points`: the number measured by the last run; `known`: the number taken from the study.
+    - `noise`: the largest of the groups.
+    """
 
     schema_version: int = SCHEMA_VERSION
     study: str
@@ -112,15 +127,15 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slower(self) -> int:
-        """How many sizes are slower with the rules than without, beyond noise."""
+        """Return the number of sizes that are slower with the rules, beyond noise."""
         return sum(size.verdict == "slower" for group in self.groups for size in group.sizes)
 
     @property
     def holding(self) -> int:
-        """How many of the rules hold."""
+        """Return the number of rules that hold."""
         return sum(item.verdict == "holds" for item in self.rules)
 
     @property
     def rounds(self) -> int:
-        """The most rounds of any size."""
+        """Return the largest number of rounds of any size."""
         return max((group.rounds for group in self.groups), default=0)

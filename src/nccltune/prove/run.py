@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prove a study's configuration: passes over the bench until every remaining rule holds.
 
-Each pass loads `tuner.conf` as it then is. What does not hold is taken out of it, and what changed
-by that is measured in the next pass. Everything stands in the study at once: samples.jsonl has the
-timings, verify.jsonl what gave none, proof.json which rounds belong to which rules.
+Each pass loads the present `tuner.conf`. Rules that do not hold are then removed, and the next pass
+measures the sizes that this changes. Every result is in the study at once: samples.jsonl has the
+timings, verify.jsonl the points without one, and proof.json the rounds of each set of rules.
 """
 
 import contextlib
@@ -31,14 +31,16 @@ from nccltune.study.files import Study
 from nccltune.study.lock import locked
 from nccltune.tune.result import Tuning
 
-PROOF = names.PROOF
 _SEED = 1001
-"""Far from a sweep's, so that a replay does not draw the timings that led to the rules again."""
+"""Another seed than a sweep's: else a replay would draw the timings that led to the rules again."""
 
 
 class Hooks(NamedTuple):
-    """Callbacks of a running proof. `start` is called with every bench that sent its hello and may
-    refuse it by raising; `dropped` with the rules that a pass took out, before the next one."""
+    """Callbacks of a running proof.
+
+    `start` gets every bench after its hello, and may refuse it by raising. `watching` makes the
+    watcher of one pass. `dropped` gets the rules that a pass removed, before the next one.
+    """
 
     start: Callable[[Bench], None]
     watching: Callable[[Hello], AbstractContextManager[Watcher[ProofPlan]]]
@@ -46,7 +48,11 @@ class Hooks(NamedTuple):
 
 
 class Verification:
-    """One run of `verify`. `command` is what resumes it; `anew` measures everything again."""
+    """One run of `verify`.
+
+    `command` resumes it. `budget_s` limits the time of measurement in seconds. With `anew` nothing
+    of an earlier run is used. Raises StudyError where the proof of an earlier run is damaged.
+    """
 
     def __init__(
         self,
@@ -74,28 +80,33 @@ class Verification:
 
     @property
     def kept(self) -> int:
-        """How many points of it are in the study."""
+        """Return the number of points that are in the study."""
         return self._points + self._known
 
     @property
     def proof(self) -> Proof | None:
-        """Return how far it is; None before the first hello of a bench."""
+        """Return the proof so far; None before the first hello of a bench.
+
+        Raises StudyError where `tuning.json` cannot be read.
+        """
         return None if self._now is None else self._proof("interrupted", *self._now)
 
     def run(self) -> Proof:
-        """Measure until every rule that is left holds, or the budget is spent.
+        """Measure until every remaining rule holds, or the budget is spent; return the proof.
 
-        `proof.json` is written after each pass. Raises as `Bench` and `Study` do; what was measured
-        is in the study then, too.
+        `proof.json` is written after each pass. Raises StudyError where another measurement holds
+        the study or a file of it is damaged, UnwritableError where one cannot be written,
+        InputError where `tuner.conf` cannot be read, and as `Bench` does. All measurements up to
+        then are in the study. KeyboardInterrupt is raised again after `proof.json` is written.
         """
         with locked(self._study):
             try:
                 proof = self._pass()
-                while self._take_out():
+                while self._remove_bad():
                     proof = self._pass()
                 return proof
             except (KeyboardInterrupt, LaunchError, StudyError):
-                # The disk may be why it stopped.
+                # Keep the first error: a full disk may be its reason, and then this fails too.
                 with contextlib.suppress(StudyError):
                     if (proof_so_far := self.proof) is not None:
                         write_proof(self._study, proof_so_far)
@@ -116,7 +127,7 @@ class Verification:
             )
             plan.carry(known, self._passes)
             self._now = plan, hello
-            # An interruption finds its way back by the passes.
+            # A run that resumes after an interruption finds its rounds by these passes.
             write_proof(self._study, self._proof("interrupted", plan, hello))
             watcher = stack.enter_context(self._hooks.watching(hello))
             left = None if self._budget_s is None else max(0.0, self._budget_s - self._seconds)
@@ -134,7 +145,7 @@ class Verification:
         return proof
 
     def _begin_pass(self, rules: list[Rule], known: dict[Key, BenchPoint]) -> None:
-        """Continue the pass in which these rules were measured before, else begin a new one."""
+        """Continue the pass of an earlier run that measured these rules, else begin a new one."""
         earlier = self._before.passes if self._before is not None else []
         number = next((n for n, item in enumerate(earlier) if item.rules == rules), None)
         if number is None:
@@ -147,14 +158,14 @@ class Verification:
                 self._dropped = earlier[number].dropped
         self._passes.append(Pass(first_round, rules, self._dropped))
 
-    def _take_out(self) -> bool:
-        """Take out what does not hold; whether there was anything."""
+    def _remove_bad(self) -> bool:
+        """Remove the rules that do not hold; return whether there were any."""
         assert self._now is not None
         plan, _ = self._now
         narrowed = [item.narrowed for item in self._dropped if item.narrowed is not None]
         bad = plan.bad(narrowed)
         if bad:
-            edit.apply(self._study, bad, keep_before=not self._dropped)
+            edit.remove_rules(self._study, bad, keep_before=not self._dropped)
             self._dropped = [*self._dropped, *bad]
             self._hooks.dropped(bad)
         return bool(bad)
@@ -181,13 +192,23 @@ class Verification:
 
 
 def rules_of(study: Study) -> list[Rule]:
-    """Return the rules of `tuner.conf`, in order. Raises InputError where it cannot be read."""
+    """Return the rules of `tuner.conf`, in order.
+
+    Raises InputError where the file cannot be read at all.
+    """
     return [item.rule for item in read_rules(study.config_path).rules]
 
 
 def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:
-    """Return the sizes that were measured of every tuned collective at this scale, by rising
-    size."""
+    """Return the measured sizes (bytes, rising) of every tuned collective at this scale.
+
+    Raises StudyError where `samples.jsonl` is damaged.
+
+    >>> from nccltune.examples import example
+    >>> study = Study.open(example("h200x4-as-4-nodes"))
+    >>> measured(study, Scale(4, 4))[Collective.ALLREDUCE][0]
+    1024
+    """
     found: dict[Collective, set[int]] = {}
     if study.samples_path.is_file():
         for timings in sort_samples(study.samples()).timings:
@@ -198,7 +219,10 @@ def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:
 
 
 def expected_gains(study: Study) -> dict[Rule, float]:
-    """Return the gain that the search expected of each rule, from tuning.json."""
+    """Return the gain that the search predicted for each rule, from `tuning.json`.
+
+    Empty without that file. Raises StudyError where it is damaged.
+    """
     if not study.tuning_path.is_file():
         return {}
     groups = study.read_json(study.tuning_path, Tuning).groups
@@ -211,11 +235,11 @@ def expected_gains(study: Study) -> dict[Rule, float]:
 
 
 def read_proof(study: Study) -> Proof | None:
-    """Return the study's proof; None where there is none."""
-    path = study.path / PROOF
+    """Return the study's proof; None without one. Raises StudyError where it is damaged."""
+    path = study.path / names.PROOF
     return study.read_json(path, Proof) if path.is_file() else None
 
 
 def write_proof(study: Study, proof: Proof) -> None:
-    """Write `proof.json`."""
-    study.write_json(study.path / PROOF, proof)
+    """Write `proof.json`. Raises UnwritableError where it cannot be written."""
+    study.write_json(study.path / names.PROOF, proof)

@@ -14,11 +14,11 @@ from nccltune.model.sizes import MAX_BYTES
 UNMEASURED_FACTOR = 2
 LEAST_BYTES = 1 << 10
 MOST_BYTES = 1 << 26
-"""Where a rule is for a collective that nobody measured, it is looked at between these."""
+"""Rules for a collective without measured sizes are proven between these sizes only."""
 
 
 def applies(rule: Rule, scale: Scale) -> bool:
-    """Whether a rule may match an ordinary call at this scale: unregistered, one operation."""
+    """Return whether a rule may match an ordinary call: unregistered, one operation, this scale."""
     return (
         rule.nodes in (None, scale.nodes)
         and rule.ranks in (None, scale.ranks)
@@ -38,10 +38,11 @@ def taken(rules: Sequence[Rule], collective: Collective, size: int, scale: Scale
 def sizes_to_prove(
     collective: Collective, scale: Scale, measured: Collection[int], rules: Iterable[Rule]
 ) -> list[int]:
-    """Every measured size, the middle between two of them, and both sides of every edge of a rule.
+    """Return the sizes (bytes, rising) that a proof measures.
 
-    Nothing beyond the smallest and largest measured size, as nothing is known there; of a
-    collective that nobody measured, powers of two in its rules.
+    These are every measured size, the middle between two of them, and both sides of every edge of a
+    rule. None is outside of the measured sizes. For a collective without measured sizes they are
+    powers of two within its rules.
     """
     own = [rule for rule in rules if rule.collective is collective and applies(rule, scale)]
     grid = Grid(collective, scale.ranks, 1, MAX_BYTES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stock program run twice, without and with the plugin: compare both runs by NCCL's own log."""
+"""Compare two runs of a stock program, without and with the plugin, by NCCL's own log."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ from nccltune.model.scale import Scale
 from nccltune.prove.sizes import taken
 
 LOG_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
-"""What makes NCCL log the tuner that it loads and (2.20 and later) the choice of every call."""
-# Our plugin's line at init (docs/reference/tuner-plugin.md), one a communicator and rank.
+"""NCCL then logs the tuner that it loads and (2.20 and later) the choice of every call."""
+# The line of our plugin at init (docs/reference/tuner-plugin.md), for each communicator and rank.
 _LOADED = re.compile(
     r"TUNER/nccltune: .* \(content (?P<hash>[0-9a-f]{16})\): (?P<apply>\d+) of (?P<rules>\d+) rule"
 )
@@ -29,8 +29,11 @@ Times = Mapping[tuple[Collective, int], float]
 
 
 class StockRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run by NCCL's log. `config_hashes` are those of the configurations that our
-    plugin loaded, `applying` of `rules` rules at this scale."""
+    """One run by NCCL's log.
+
+    `config_hashes` are the hashes of the configurations that our plugin loaded. `applying` of the
+    `rules` rules apply at this scale. `logs` is the number of log files.
+    """
 
     seconds: float
     logs: int
@@ -44,9 +47,12 @@ class StockRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StockPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One collective and size that both runs called. `rule` is that of the configuration (None:
-    none); `before` and `after` are what ran, as far as the log shows, with channels; times are
-    those that the program printed, one run each, not paired."""
+    """One collective and size that the run with the plugin called.
+
+    `rule` is the choice of the configuration (None: no rule). `before` and `after` are the choices
+    that ran, with channels, as far as the logs show them. Times are those that the program printed,
+    of one run each and not paired.
+    """
 
     collective: Collective
     bytes: int
@@ -59,7 +65,7 @@ class StockPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StockProof(msgspec.Struct, frozen=True, kw_only=True):
-    """`deployed.json`: whether the deployed configuration works. `problems` are empty if so."""
+    """`deployed.json`: whether the deployed configuration works. If so, `problems` is empty."""
 
     schema_version: int = SCHEMA_VERSION
     study: str
@@ -73,17 +79,17 @@ class StockProof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def followed(self) -> int:
-        """At how many points a rule was followed."""
+        """Return the number of points at which NCCL ran the choice of the rule."""
         return sum(point.verdict == "as the rule says" for point in self.points)
 
     @property
     def ruled(self) -> int:
-        """At how many points there is a rule."""
-        return sum(point.rule is not None for point in self.points)
+        """Return the number of points with a rule."""
+        return _ruled(self.points)
 
 
 class LoggedRun:
-    """The log files of one run."""
+    """The log files of one run. Raises OSError where one of `files` cannot be read."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self.log = NcclLog()
@@ -109,7 +115,7 @@ class LoggedRun:
             self.applying, self.rules = int(loaded["apply"]), int(loaded["rules"])
 
     def facts(self, seconds: float) -> StockRun:
-        """Return what is known of the run."""
+        """Return the facts of the run, which took `seconds`."""
         return StockRun(
             seconds=seconds,
             logs=self.files,
@@ -129,7 +135,10 @@ def points_of(
     rules: Sequence[Rule],
     times: tuple[Times, Times],
 ) -> list[StockPoint]:
-    """Every call that the run with the plugin made of a collective that a tuner is asked about."""
+    """Return every size that the run with the plugin called of a collective that NCCL tunes.
+
+    `times` are those that the program printed, before and after.
+    """
     nodes, ranks = after.log.nodes, after.log.ranks
     scale = Scale(nodes, ranks) if nodes and ranks else None
     first, second = before.log.points(ranks), after.log.points(ranks)
@@ -159,7 +168,10 @@ def points_of(
 def problems_of(
     before: StockRun, after: StockRun, points: Sequence[StockPoint], config_hash: str
 ) -> list[str]:
-    """Return what keeps the deployed configuration from being proven."""
+    """Return why the deployed configuration is not proven, one sentence each; empty if it is.
+
+    `config_hash` is that of the deployed configuration.
+    """
     found = []
     if not after.config_hashes:
         found.append("NCCL did not load our plugin with this configuration")
@@ -190,7 +202,10 @@ def _label(ran: object) -> str | None:
 
 
 def _verdict(rule: Choice | None, before: object, after: object) -> PointVerdict | None:
-    """Channels are not compared: NCCL takes fewer for small messages."""
+    """Return the verdict on one point; None if the log does not show what ran.
+
+    Channels are not compared, because NCCL uses fewer for small messages.
+    """
     if after is None:
         return None
     ran = after.without_channels() if isinstance(after, Choice) else after

@@ -10,6 +10,7 @@ proof.py        the report of a proof
 proven.py       proof of each rule, by collective and scale
 alike.py        group equal findings of many files
 words.py        format numbers and ranges
+templates.py    the files of the pages
 html.py         the page
 terminal.py     the terminal
 examination.py  the doctor's findings as a page

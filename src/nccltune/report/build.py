@@ -61,6 +61,24 @@ def build(
 
     `sources` names the files that the timings were read from, one on each line. `proof` is of the
     configuration that the rules of `tuning` were written to.
+
+    >>> from nccltune.analyze import analyze, sort_samples
+    >>> from nccltune.examples import example
+    >>> from nccltune.report import html
+    >>> from nccltune.study.files import Study
+    >>> from nccltune.tune.result import TuneOptions
+    >>> from nccltune.tune.study import tune
+    >>> study = Study.open(example("h200x4-as-4-nodes"))
+    >>> found = sort_samples(study.samples())
+    >>> tuning = tune(study.name, study.platform(), found, TuneOptions(), created="2026-01-31")
+    >>> commands = Commands(reproduce="", reproduce_note="", rebuild="", deploy=None)
+    >>> report = build(
+    ...     analyze(study.platform(), found), tuning, commands=commands, tool_version="1.0"
+    ... )
+    >>> report.tone
+    'gain'
+    >>> html.render(report)[:15]
+    '<!DOCTYPE html>'
     """
     platform = analysis.platform
     conditions = [item.condition for item in analysis.conditions]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The doctor's examination as one HTML file that opens without a network."""
 
-import importlib.resources
 import re
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ import nccltune
 from nccltune.doctor.result import Examination, Judged, RuleVerdict, node_names, read_words
 from nccltune.doctor.summary import count_words, node_words, verdict_words, what_would_tell
 from nccltune.report.data import Checks
+from nccltune.report.templates import Filters, asset, environment
 
 _SOURCE = re.compile(r"(?:(?P<words>.*) )?\(?(?P<address>https://[^\s()]+)\)?")
 _TITLES = {
@@ -33,38 +33,33 @@ class Others(NamedTuple):
 
 
 def render(examined: Examination) -> str:
-    """Return the whole page, in the style of the report."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FunctionLoader(_asset),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= FILTERS
+    """Return the whole page as HTML, in the style of the report."""
     findings = examined.of(RuleVerdict.FINDING)
-    return environment.get_template("examination.html.j2").render(
-        examined=examined,
-        version=nccltune.__version__,
-        css=_asset("page.css") + _asset("examination.css"),
-        verdict=_verdict(examined),
-        tone="right" if not findings else "bad" if examined.is_wrong else "unknown",
-        looked_at=node_words(examined),
-        findings=findings,
-        others=[Others(title, examined.of(kind)) for kind, title in _TITLES.items()],
-        would_tell=what_would_tell(examined, 5),
-        unread=[
-            (node.name, words)
-            for node in examined.nodes
-            for words in dict.fromkeys(
-                (*(f"{one.file}: {one.why}" for one in node.unused), *node.unread)
-            )
-        ],
-        counts=[
-            ("Findings", len(findings)),
-            *((title, len(examined.of(kind))) for kind, title in _TITLES.items()),
-        ],
+    return (
+        environment(FILTERS)
+        .get_template("examination.html.j2")
+        .render(
+            examined=examined,
+            version=nccltune.__version__,
+            css=asset("page.css") + asset("examination.css"),
+            verdict=_verdict(examined),
+            tone="right" if not findings else "bad" if examined.is_wrong else "unknown",
+            looked_at=node_words(examined),
+            findings=findings,
+            others=[Others(title, examined.of(kind)) for kind, title in _TITLES.items()],
+            would_tell=what_would_tell(examined, 5),
+            unread=[
+                (node.name, words)
+                for node in examined.nodes
+                for words in dict.fromkeys(
+                    (*(f"{one.file}: {one.why}" for one in node.unused), *node.unread)
+                )
+            ],
+            counts=[
+                ("Findings", len(findings)),
+                *((title, len(examined.of(kind))) for kind, title in _TITLES.items()),
+            ],
+        )
     )
 
 
@@ -100,10 +95,5 @@ def source_parts(text: str) -> SourceLink:
     return SourceLink(found["words"] or found["address"], found["address"])
 
 
-def _asset(name: str) -> str:
-    folder = importlib.resources.files("nccltune.report").joinpath("page")
-    return folder.joinpath(name).read_text(encoding="utf-8")
-
-
-FILTERS = {"names": node_names, "places": read_words, "source": source_parts}
+FILTERS: Filters = {"names": node_names, "places": read_words, "source": source_parts}
 """The filters that the template of findings uses."""

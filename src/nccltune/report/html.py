@@ -21,6 +21,7 @@ from nccltune.report.data import (
     SizeRow,
 )
 from nccltune.report.examination import FILTERS
+from nccltune.report.templates import Filters, asset, environment
 
 _NAMES = re.compile(r"(\w+-\w+)")
 _TIMES = re.compile(r"(?<=\d)x\b")
@@ -54,16 +55,8 @@ class Glance(msgspec.Struct, frozen=True):
 
 
 def render(report: Report) -> str:
-    """Return the whole page, with style, script, data and plotly.js inside."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FunctionLoader(_asset),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
+    """Return the whole page as HTML, with style, script, data and plotly.js inside."""
+    filters: Filters = {
         "size": format_bytes,
         "range": words.range_text,
         "form": words.size_form,
@@ -77,17 +70,21 @@ def render(report: Report) -> str:
         **FILTERS,
     }
     tabs = ordered_conditions(report)
-    return environment.get_template("page.html.j2").render(
-        report=report,
-        first=tabs[0] if tabs else None,
-        tabs=tabs,
-        gain_note=words.GAIN_NOTE,
-        glance=_glance(report),
-        tables=_tables(report),
-        css=_asset("page.css") + (_asset("examination.css") if report.checks else ""),
-        js=_asset("page.js"),
-        data=embedded_json(report),
-        plotly=packed_plotly(),
+    return (
+        environment(filters)
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            first=tabs[0] if tabs else None,
+            tabs=tabs,
+            gain_note=words.GAIN_NOTE,
+            glance=_glance(report),
+            tables=_tables(report),
+            css=asset("page.css") + (asset("examination.css") if report.checks else ""),
+            js=asset("page.js"),
+            data=embedded_json(report),
+            plotly=packed_plotly(),
+        )
     )
 
 
@@ -139,11 +136,6 @@ def packed_plotly() -> str:
     """Return plotly.js from the plotly package as base64 of gzip, a third of its size."""
     source = importlib.resources.files("plotly").joinpath("package_data", "plotly.min.js")
     return base64.b64encode(gzip.compress(source.read_bytes(), 9, mtime=0)).decode("ascii")
-
-
-def _asset(name: str) -> str:
-    folder = importlib.resources.files("nccltune.report").joinpath("page")
-    return folder.joinpath(name).read_text(encoding="utf-8")
 
 
 def _tables(report: Report) -> dict[str, list[SizeRow]]:

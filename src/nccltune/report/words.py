@@ -25,6 +25,7 @@ HEADINGS = {
 NOISE_WORDS = {
     "a/a series": "A/A: the default measured twice in every round",
     "split rounds": "A/A: odd against even rounds of the default",
+    "split processes": "A/A: odd against even processes of the default",
     "assumed": "too few timings per point to measure it",
 }
 GAIN_NOTE = (
@@ -57,7 +58,11 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def time_text(time_us: float, micro: str = "us") -> str:
-    """Return a time with its unit: `91.7 us`, `1.25 ms`, `2.50 s`."""
+    """Return a time with its unit: `91.7 us`, `1.25 ms`, `2.50 s`.
+
+    >>> time_text(1250.0)
+    '1.25 ms'
+    """
     for factor, unit in ((1e6, "s"), (1e3, "ms")):
         if time_us >= 0.9995 * factor:
             return f"{significant(time_us / factor)} {unit}"

@@ -35,18 +35,30 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _WRITE_BYTES = 1 << 20
 TOPOLOGY_FILES = ("topology.xml", "topo.xml", "topo.txt")
-"""Where a study keeps what its machine looks like, the first that is there."""
+"""The names that a node's hardware may have in a study. The first that exists is read."""
 
 
 class Study:
-    """A study folder. Opening checks that it is one; nothing is read before it is asked for."""
+    """A study folder. `open` checks that it is one. Files are read when a method asks for them.
+
+    >>> from nccltune.examples import example
+    >>> study = Study.open(example("h200x4-as-4-nodes"))
+    >>> study.platform().nccl_version
+    '2.28.9'
+    >>> next(study.samples()).collective.prose
+    'all-reduce'
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def open(cls, path: Path) -> "Study":
-        """Return an existing study. Raises StudyError where `path` is none."""
+        """Return an existing study.
+
+        Raises StudyError where `path` is missing, is a file, or is a folder without
+        `samples.jsonl` and `platform.json`.
+        """
         study = cls(path)
         if path.is_file():
             raise StudyError(
@@ -70,7 +82,10 @@ class Study:
 
     @classmethod
     def create(cls, path: Path) -> "Study":
-        """Open the study at `path`, or make it; an existing one is not changed."""
+        """Open the study at `path`, or make its folder; an existing study is not changed.
+
+        Raises StudyError where the folder cannot be made.
+        """
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -83,79 +98,75 @@ class Study:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
+        """Return the folder's name."""
         return self.path.resolve().name
 
     @property
     def platform_path(self) -> Path:
-        """`platform.json`."""
+        """Return the path of `platform.json`."""
         return self.path / names.PLATFORM
 
     @property
     def samples_path(self) -> Path:
-        """`samples.jsonl`."""
+        """Return the path of `samples.jsonl`."""
         return self.path / names.SAMPLES
 
     @property
     def imports_path(self) -> Path:
-        """`imports.jsonl`."""
+        """Return the path of `imports.jsonl`."""
         return self.path / names.IMPORTS
 
     @property
     def findings_path(self) -> Path:
-        """`findings.json`."""
+        """Return the path of `findings.json`."""
         return self.path / names.FINDINGS
 
     @property
     def tuning_path(self) -> Path:
-        """`tuning.json`."""
+        """Return the path of `tuning.json`."""
         return self.path / names.TUNING
 
     @property
     def config_path(self) -> Path:
-        """`tuner.conf`."""
+        """Return the path of `tuner.conf`."""
         return self.path / names.TUNER_CONF
 
     @property
     def doctor_path(self) -> Path:
-        """`doctor.json`."""
+        """Return the path of `doctor.json`."""
         return self.path / names.DOCTOR
 
     @property
     def report_path(self) -> Path:
-        """`report.html`."""
-        return self.path / "report.html"
+        """Return the path of `report.html`."""
+        return self.path / names.REPORT
 
     @property
     def topology_path(self) -> Path | None:
-        """The path of the node's hardware; None without one."""
+        """Return the path of the file with the node's hardware; None without one."""
         paths = (self.path / name for name in TOPOLOGY_FILES)
         return next((path for path in paths if path.is_file()), None)
 
     def platform(self) -> Platform:
-        """Return what the study was measured on; only its name where it was not recorded."""
+        """Return what the study was measured on; only its name where it was not recorded.
+
+        Raises StudyError where `platform.json` is damaged or of a newer nccltune.
+        """
         if not self.platform_path.is_file():
             return Platform(name=self.name)
         return self.read_json(self.platform_path, Platform)
 
     def samples(self) -> Iterator[Sample]:
-        """Every sample in the order measured.
-
-        A last line cut short by an interruption is left out; a damaged line elsewhere raises
-        StudyError with its number.
-        """
+        """Yield every sample in the order measured. Raises StudyError as `read_lines` does."""
         yield from self.read_lines(self.samples_path, Sample)
 
-    def append_samples(self, samples: Iterable[Sample]) -> int:
-        """Append samples, each a whole line on disk when this returns; the number written."""
-        return self.append_lines(self.samples_path, samples)
-
     def append_lines(self, path: Path, items: Iterable[Any], *, to_disk: bool = True) -> int:
-        """Append `items` to a JSON Lines file of this study in whole lines.
+        """Append `items` to a JSON Lines file of this study in whole lines; return their number.
 
-        When this returns, no end of this process can lose them; nor can one of the machine, with
-        `to_disk`. A line that an interruption left unfinished at the end is repaired first, so that
-        what follows stays readable. Two writers take turns.
+        Once this returns, the lines survive the end of this process. With `to_disk` they survive a
+        crash of the machine too. An unfinished last line, left by an interruption, is repaired
+        first, so that the new lines stay readable. A file lock serialises writers. Raises
+        UnwritableError where the file cannot be written; earlier lines are then unchanged.
         """
         encoder = msgspec.json.Encoder()
         written = 0
@@ -185,12 +196,14 @@ class Study:
         return written
 
     def imports(self, kind: type[T]) -> list[T]:
-        """Return what was imported so far, as `kind`."""
+        """Return what was imported so far, as `kind`. Raises StudyError as `read_lines` does."""
         return list(self.read_lines(self.imports_path, kind)) if self.imports_path.is_file() else []
 
     def read_json(self, path: Path, kind: type[T]) -> T:
-        """Return a JSON file of this study as `kind`. Raises StudyError where it is missing or
-        wrong."""
+        """Return a JSON file of this study as `kind`.
+
+        Raises StudyError where it cannot be read, is damaged, or is of a newer nccltune.
+        """
         try:
             raw = path.read_bytes()
         except OSError as error:
@@ -202,15 +215,20 @@ class Study:
             raise StudyError(f"is damaged: {error}", where=str(path)) from error
 
     def write_json(self, path: Path, value: object) -> None:
-        """Write a JSON file of this study whole or not at all."""
+        """Write a JSON file of this study whole or not at all. Raises as `write_whole` does."""
         self.write_text(path, msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
 
     def write_text(self, path: Path, text: str) -> None:
-        """Write a text file whole or not at all (see `write_whole`)."""
+        """Write a text file of this study whole or not at all. Raises as `write_whole` does."""
         write_whole(path, text)
 
     def read_lines(self, path: Path, kind: type[T]) -> Iterator[T]:
-        """Yield a JSON Lines file of this study as `kind`, with the errors of `samples`."""
+        """Yield each line of a JSON Lines file of this study as `kind`.
+
+        A last line that an interruption cut short is left out. Raises StudyError where the file
+        cannot be read, and, with the number of the line, for a line elsewhere that is damaged or
+        of a newer nccltune.
+        """
         decoder = msgspec.json.Decoder(kind)
         try:
             file = path.open("rb")
@@ -241,7 +259,7 @@ class Study:
 def write_whole(path: Path, text: str) -> None:
     """Write `text` to `path` so that it holds the old or the new content, never a part.
 
-    Raises UnwritableError where the disk or the folder refuses.
+    Raises UnwritableError where the file cannot be written; the old content is then unchanged.
     """
     temporary: str | None = None
     try:
@@ -271,8 +289,10 @@ def _umask() -> int:
 
 
 def _end_torn_line(path: Path, handle: int) -> None:
-    """Repair a last line without newline: ended where it is whole, cut off where it is not (it is
-    the one point an interruption may cost)."""
+    """Repair a last line without newline: end it where it is whole JSON, else cut it off.
+
+    An interruption so loses at most one line.
+    """
     size = os.fstat(handle).st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 1))
@@ -297,7 +317,7 @@ def _end_torn_line(path: Path, handle: int) -> None:
 
 
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are no JSON of ours, UTF-8 or not."""
+"""The exceptions of `msgspec.json.decode` for bytes that are not valid JSON of the wanted type."""
 
 
 class _Versioned(msgspec.Struct):
@@ -305,7 +325,7 @@ class _Versioned(msgspec.Struct):
 
 
 def _check_schema(raw: bytes, where: str) -> None:
-    """Report a file of a newer nccltune as such: it is not damaged."""
+    """Raise StudyError for a file of a newer nccltune, so that it is not reported as damaged."""
     try:
         version = msgspec.json.decode(raw, type=_Versioned).schema_version
     except _UNREADABLE:

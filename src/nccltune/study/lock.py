@@ -11,7 +11,16 @@ from nccltune.study.files import Study
 
 @contextlib.contextmanager
 def locked(study: Study) -> Iterator[None]:
-    """Hold a study for one measurement. Raises StudyError while another one holds it."""
+    """Hold a study for one measurement.
+
+    Raises StudyError while another measurement holds it, and where the lock file cannot be written.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder, locked(Study.create(Path(folder))):
+    ...     print("measuring")
+    measuring
+    """
     path = study.path / ".sweep.lock"
     try:
         file = path.open("w")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which line of a configuration has claimed which sizes: first come, first served."""
+"""The sizes that each line of a configuration applies to: the first line that matches wins."""
 
 import bisect
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """Sizes `low` to `high` (inclusive) belong to `line`."""
+    """The sizes `low` to `high` in bytes, both inclusive, that belong to `line`."""
 
     low: int
     high: int
     line: int
 
 
-class Claimed:
+class ClaimedSizes:
     """Disjoint claims in order of size. A claim takes only unclaimed sizes."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Claimed:
         self._claims: list[Claim] = []
 
     def within(self, low: int, high: int) -> Iterator[Claim]:
-        """Claims that touch `low` to `high`, cut to that range, by size."""
+        """Yield the claims that overlap `low` to `high`, cut to that range, by size."""
         place = max(0, bisect.bisect_right(self._lows, low) - 1)
         for claim in self._claims[place:]:
             if claim.low > high:
@@ -31,7 +31,7 @@ class Claimed:
                 yield Claim(max(claim.low, low), min(claim.high, high), claim.line)
 
     def take(self, low: int, high: int, line: int) -> None:
-        """Claim what is free of `low` to `high`."""
+        """Claim the sizes from `low` to `high` that no line has claimed yet."""
         reached = low
         for claim in list(self.within(low, high)):
             if claim.low > reached:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tuner plugin decides, size by size, asked offline through the plugin host."""
+"""Explain what a tuner plugin decides, size by size: the plugin host asks it without NCCL."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -12,19 +12,19 @@ from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.native import Decided, PluginDecision, PluginHost, PluginLogLine, tuner_path
-from nccltune.tune.result import Tuning
+from nccltune.tune.result import Tuning, most_channels
 
 NEWEST_KNOWN = "2.32.3"
 """The NCCL version to emulate by default: the newest that our plugin was run under."""
 
 
 class DecidedRange(msgspec.Struct, frozen=True):
-    """From `min_bytes` to `max_bytes` (inclusive) the plugin decides the same.
+    """A range of sizes, `min_bytes` to `max_bytes` (inclusive), with one decision of the plugin.
 
     `decides` is `default` (left to NCCL), a choice's label with `-` for parts left to NCCL, or
-    `fails`; `warnings` are what NCCL does not report and a person should know. `channels` is what
-    the decision takes and `default_channels` what NCCL's default takes there, one SM each: set by
-    the plugin or known from the study's timings; None where it is not known.
+    `fails`. `warnings` are problems that NCCL itself does not report. `channels` is the number of
+    channels that the decision uses, `default_channels` that of NCCL's default; a channel uses one
+    SM. They are set by the plugin or known from the study's timings; None if unknown.
     """
 
     min_bytes: int
@@ -36,7 +36,7 @@ class DecidedRange(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """One plugin, loaded as one NCCL version loads it, at one scale."""
+    """The decisions of one plugin, loaded as one NCCL version loads it, at one scale."""
 
     tuner: str
     nccl: str
@@ -49,8 +49,10 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def environment_for(config: Path | None) -> dict[str, str | None]:
-    """Return the environment in which any plugin reads `config` and nothing else of this
-    shell's."""
+    """Return the changes of the environment by which any plugin reads `config`.
+
+    None in `config` means no configuration. Settings of this shell have no effect.
+    """
     path = None if config is None else str(config.resolve())
     return {"NCCL_TUNER_CONFIG_FILE": path, "NCCLTUNE_CONFIG": None, "NCCLTUNE_STRICT": None}
 
@@ -66,7 +68,23 @@ def explain(
     pipe_ops: int = 1,
     registered: bool = False,
 ) -> Explained:
-    """Ask `tuner` about every size, and between two sizes that differ for the exact byte."""
+    """Return what `tuner` decides at `sizes` (bytes, rising) with the rules of `config`.
+
+    Between two sizes with different decisions the exact byte of the change is found. Raises as
+    `PluginHost` does.
+
+    >>> from nccltune.native import tuner_path
+    >>> found = explain(
+    ...     tuner_path(),
+    ...     None,
+    ...     nccl_version="2.28.9",
+    ...     scale=Scale(4, 32),
+    ...     collectives=[Collective.ALLREDUCE],
+    ...     sizes=[1 << 10, 1 << 20],
+    ... )
+    >>> [one.decides for one in found.collectives[Collective.ALLREDUCE]]
+    ['default']
+    """
     with PluginHost(
         tuner, nccl_version=nccl_version, scale=scale, environment=environment_for(config)
     ) as host:
@@ -93,8 +111,11 @@ def explain(
 def decided_ranges(
     decide: Callable[[int], PluginDecision], sizes: Sequence[int]
 ) -> list[DecidedRange]:
-    """Return the decisions at `sizes` (rising) as ranges; where two neighbours differ, the byte at
-    which the decision changes is found by bisection (one change between two sizes is assumed)."""
+    """Return the decisions at `sizes` (bytes, rising) as ranges.
+
+    Where two neighbours differ, the byte at which the decision changes is found by bisection. One
+    change between two sizes is assumed. Raises what `decide` raises.
+    """
     ranges: list[DecidedRange] = []
     low, before = sizes[0], decide(sizes[0])
     previous = low
@@ -110,7 +131,11 @@ def decided_ranges(
 
 
 def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
-    """Powers of two from `low` to `high` and both ends of every rule between them."""
+    """Return the powers of two from `low` to `high`, and both ends of every rule between them.
+
+    >>> sizes_to_ask([], 1000, 5000)
+    [1000, 1024, 2048, 4096, 5000]
+    """
     found = {low, high}
     size = 1
     while size < high:
@@ -122,10 +147,10 @@ def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
 
 
 def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
-    """Return at how many measured sizes our plugin decides as `tuning` does, and how many there
-    are.
+    """Return at how many measured sizes our plugin decides as `tuning` does, and their number.
 
-    The plugin is loaded as the NCCL of the study loads it.
+    The plugin is loaded as the NCCL of the study loads it. Raises PlatformError where our plugin is
+    not installed, and otherwise as `PluginHost` does.
     """
     agreed = asked = 0
     for group in tuning.groups:
@@ -142,17 +167,22 @@ def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
                     group.collective,
                     expected.bytes,
                     registered=bool(group.registered),
-                    # Another one than expected: else it could be NCCL's own.
+                    # NCCL's own chunk size must differ from the expected one, or the answer would
+                    # not show which of them the plugin set.
                     chunk_bytes=None if chunk is None else 2 * chunk,
                 )
                 asked += 1
-                agreed += got.label == label or (chunk is not None and _cut(got, expected.choice))
+                agreed += got.label == label or (
+                    chunk is not None and _differs_by_cut(got, expected.choice)
+                )
     return agreed, asked
 
 
-def _cut(got: PluginDecision, expected: Choice | None) -> bool:
-    """Whether the decision is as expected but for a chunk size that NCCL cut or rounded, as it did
-    when the choice was measured."""
+def _differs_by_cut(got: PluginDecision, expected: Choice | None) -> bool:
+    """Return whether the decision is as expected except for a chunk size that NCCL cut or rounded.
+
+    NCCL did so too when the choice was measured.
+    """
     choice = got.decided.choice if isinstance(got.decided, Decided) else None
     if choice is None or expected is None:
         return False
@@ -166,7 +196,10 @@ def _cut(got: PluginDecision, expected: Choice | None) -> bool:
 
 
 def _last_alike(decide: Callable[[int], PluginDecision], label: str, low: int, high: int) -> int:
-    """Return the last size from `low` on that is still decided as `label`; `high` is not."""
+    """Return the last size between `low` and `high` with the decision `label`.
+
+    `low` has that decision, `high` has another one.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         if decide(middle).label == label:
@@ -177,8 +210,10 @@ def _last_alike(decide: Callable[[int], PluginDecision], label: str, low: int, h
 
 
 def with_channels(explained: Explained, tuning: Tuning) -> Explained:
-    """Return `explained` with the channels that are known from the study's own `tuning`: of rules
-    that the plugin follows, and of NCCL's default."""
+    """Return `explained` with the channels that are known from the study's `tuning`.
+
+    These are the channels of rules that the plugin follows, and of NCCL's default.
+    """
     collectives = {
         collective: [_known_channels(one, collective, explained.scale, tuning) for one in ranges]
         for collective, ranges in explained.collectives.items()
@@ -206,17 +241,11 @@ def _known_channels(
         for row in group.decisions
         if one.min_bytes <= row.bytes <= one.max_bytes
     ]
-    default = _most(defaults)
+    default = most_channels(defaults)
     channels = one.channels
     if channels is None:
-        channels = default if one.decides == DEFAULT else _most(followed)
+        channels = default if one.decides == DEFAULT else most_channels(followed)
     return msgspec.structs.replace(one, channels=channels, default_channels=default)
-
-
-def _most(numbers: Sequence[int | None]) -> int | None:
-    """Return the largest; None where one is not known."""
-    known = [number for number in numbers if number is not None]
-    return max(known) if known and len(known) == len(numbers) else None
 
 
 def _range(low: int, high: int, decision: PluginDecision) -> DecidedRange:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lint of a tuner configuration: what its rules will do that its author may not expect.
+"""Lint a tuner configuration: find rules that do not do what their author expects.
 
-Works on rules with their line numbers; what cannot even be read is reported by the reader.
+The input are rules with their line numbers. Lines that cannot be read are reported by the reader
+(`formats.tuner_config`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +16,11 @@ from nccltune.model.collective import Collective
 from nccltune.model.finding import Severity
 from nccltune.model.rule import Rule
 from nccltune.model.sizes import format_bytes
-from nccltune.tune.claimed import Claim, Claimed
+from nccltune.tune.claimed import Claim, ClaimedSizes
 
 
 class LintIssue(msgspec.Struct, frozen=True):
-    """One thing about a line of a configuration; `line` None is about the file as a whole."""
+    """One problem of a line of a configuration; `line` None is for the file as a whole."""
 
     severity: Severity
     kind: str
@@ -53,13 +54,20 @@ _SIMPLE_ONLY = frozenset(
     }
 )
 _SMALL_GAP = 0.02
+"""A hole of up to this fraction of the next rule's first size is probably a mistake."""
 _SMALL_FILE = 64 << 10
+"""Sizes of a file that all are below this many bytes are probably not in bytes."""
 
 
 def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[LintIssue]:
-    """Return every finding about `rules` (in file order), by line.
+    """Return every issue of `rules` (in file order), by line.
 
-    `nccl` is the version of their measurements by the file.
+    `nccl` is the NCCL version that the file states for its measurements.
+
+    >>> from nccltune.model.choice import Choice
+    >>> pat = Rule(Collective.ALLREDUCE, 0, 1 << 20, Choice(Algorithm.PAT, Protocol.SIMPLE), 4, 4)
+    >>> [issue.kind for issue in lint_rules([NumberedRule(1, pat)])]
+    ['unreachable', 'nvidia']
     """
     issues = [
         *(issue for item in rules for issue in _unreachable(item)),
@@ -73,10 +81,10 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
 
 
 def impossible(rule: Rule) -> str | None:
-    """Why NCCL can never run this choice for this collective and scale; None where it may.
+    """Return why NCCL never runs this choice for this collective and scale; None if it may.
 
-    NCCL's support matrix as of 2.30 (src/graph/tuning.cc): what is not in it is marked unusable in
-    every cost table, and the rule is passed over.
+    Source: NCCL 2.30, src/graph/tuning.cc. NCCL marks what it does not support as unusable in every
+    cost table, and the plugin then skips the rule.
     """
     collective, algorithm = rule.collective, rule.choice.algorithm
     if collective in _RING_ONLY and algorithm is not Algorithm.RING:
@@ -113,12 +121,12 @@ def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
 
 
 def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
-    """First match wins: what earlier lines take from a later one.
+    """Yield the lines that lose sizes to earlier lines: the first match wins.
 
-    Sizes are claimed a family (collective and conditions) at a time, so that a file of many lines
-    is compared with few families and not with every line before.
+    Claimed sizes are kept by collective and conditions, so that a line is compared with few groups
+    and not with every earlier line.
     """
-    families: dict[Collective, dict[_Conditions, Claimed]] = {}
+    families: dict[Collective, dict[_Conditions, ClaimedSizes]] = {}
     for line, rule in rules:
         claimed = families.setdefault(rule.collective, {})
         own = _conditions(rule)
@@ -150,21 +158,21 @@ def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIss
                 "wins",
                 f"begin at {first.high + 1}" if first.low == rule.min_bytes else None,
             )
-        claimed.setdefault(own, Claimed()).take(rule.min_bytes, rule.max_bytes, line)
+        claimed.setdefault(own, ClaimedSizes()).take(rule.min_bytes, rule.max_bytes, line)
 
 
 def _meet(first: _Conditions, second: _Conditions) -> bool:
-    """Whether some call meets both."""
+    """Return whether some call meets both."""
     return all(a is None or b is None or a == b for a, b in zip(first, second, strict=True))
 
 
 def _covers(wide: _Conditions, narrow: _Conditions) -> bool:
-    """Whether `wide` holds for every scale, pipe ops and registration that `narrow` does."""
+    """Return whether every call that meets `narrow` meets `wide`."""
     return all(a is None or a == b for a, b in zip(wide, narrow, strict=True))
 
 
 def _cover(claims: Sequence[Claim], rule: Rule) -> bool:
-    """Whether `claims` together hold the whole range of `rule`."""
+    """Return whether `claims` together include the whole range of `rule`."""
     reached = rule.min_bytes
     for claim in sorted(claims):
         if claim.low > reached:
@@ -178,7 +186,7 @@ def _conditions(rule: Rule) -> _Conditions:
 
 
 def _gaps(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
-    """Holes between ranges of the same collective and conditions."""
+    """Yield the holes between ranges of the same collective and conditions."""
     families: dict[tuple[object, ...], list[NumberedRule]] = {}
     for item in rules:
         families.setdefault((item.rule.collective, *_conditions(item.rule)), []).append(item)
@@ -188,8 +196,7 @@ def _gaps(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
         for item in ordered[1:]:
             start = item.rule.min_bytes
             if start > end + 1:
-                hole = start - end - 1
-                small = hole <= max(1, _SMALL_GAP * start)
+                small = start - end - 1 <= max(1, _SMALL_GAP * start)
                 yield LintIssue(
                     Severity.WARNING if small else Severity.NOTE,
                     "gap",

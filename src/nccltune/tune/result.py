@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `tune` decides: rules with their evidence, and what it left alone with the reason."""
+"""The structs of a tuning: rules with their evidence, and sizes without a rule with the reason."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -13,13 +14,16 @@ from nccltune.model.scale import Scale
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What the rules do at one measured size.
+    """The effect of the rules at one measured size.
 
-    `choice` None keeps the default. `default_us` is None where the default was not measured;
-    `tuned_us` is the predicted time with the rules; `best_us` the best median of all choices and
-    `best` the choice it belongs to (None: the default). `gain` is default over tuned with its 95 %
-    interval, valid after the search selected it; None where it is not known. `channels` and
-    `default_channels` are what the choice and NCCL's default take (None: not recorded).
+    - `choice`: None keeps the default.
+    - `default_us`: None where the default was not measured. `tuned_us`: the predicted time with the
+      rules.
+    - `best_us`: the best median of all choices; `best`: the choice with it (None: the default).
+    - `gain`: default over tuned time with its 95 % interval, which stays valid although the search
+      selected the choice; None if unknown.
+    - `channels`, `default_channels`: the channels of the choice and of NCCL's default (None: not
+      recorded).
     """
 
     bytes: int
@@ -36,16 +40,18 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class RuleEvidence(msgspec.Struct, frozen=True):
-    """A rule and why.
+    """A rule and its evidence.
 
-    `gain` is the geometric mean of default over tuned time over the measured sizes in the range,
-    with its 95 % interval, valid after the search selected choice and range; `least` and `most` are
-    its smallest and largest value at one size. All are None where the default was not measured.
-    `sure`: the gain is beyond noise that was measured, in runs that distinguish the choice
-    from its process and from drift; where it is False, `decided_by` is which runs would settle it.
-    `written` is whether the rule stands in the configuration. `channels` and `default_channels` are
-    the most that the choice and NCCL's default take in the range (None: not recorded); a
-    channel takes one SM. `timings` counts the samples behind the rule.
+    - `gain`: the geometric mean of default over tuned time over the measured sizes in the range,
+      with its 95 % interval, which stays valid although the search selected choice and range.
+      `least` and `most`: its smallest and largest value at one size. All are None where the default
+      was not measured.
+    - `sure`: the gain is beyond measured noise, in runs that distinguish the choice from its
+      process and from drift. If not, `decided_by` names the runs that would decide.
+    - `written`: the rule is in the configuration.
+    - `channels`, `default_channels`: the most that the choice and NCCL's default use in the range
+      (None: not recorded). A channel uses one SM.
+    - `timings`: the number of samples behind the rule.
     """
 
     rule: Rule
@@ -65,7 +71,7 @@ class RuleEvidence(msgspec.Struct, frozen=True):
 
 
 class LeftAlone(msgspec.Struct, frozen=True):
-    """A range of measured sizes without a rule, and why."""
+    """A range of measured sizes without a rule, and the reason."""
 
     min_bytes: int
     max_bytes: int
@@ -74,7 +80,7 @@ class LeftAlone(msgspec.Struct, frozen=True):
 
 
 class TunedGroup(msgspec.Struct, frozen=True):
-    """One collective at one scale (and registration, where measured apart).
+    """One collective at one scale (and registration, where it was measured separately).
 
     `expected_gain` is the geometric mean of `Decision.gain` over the sizes that have a rule (None:
     no rule, or unknown). `recovered` is the share of the log-latency gain of the best choice at
@@ -115,8 +121,11 @@ class TuneOptions(msgspec.Struct, frozen=True):
 
 
 class Tuning(msgspec.Struct, frozen=True):
-    """`tuning.json`: all groups, the options, how many samples they rest on, and the hash of the
-    configuration written (FNV-1a, 64 bit, of the file's bytes, as the plugin prints it at init)."""
+    """`tuning.json`: all groups, the options, and the number of samples behind them.
+
+    `config_hash` is the FNV-1a hash (64 bit) of the bytes of the written configuration, as the
+    plugin prints it at init.
+    """
 
     study: str
     created: str
@@ -130,7 +139,7 @@ class Tuning(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> list[Rule]:
-        """Every rule of the configuration once, in the order written."""
+        """Return every rule of the configuration once, in the order written."""
         return list(
             dict.fromkeys(
                 evidence.rule
@@ -139,3 +148,9 @@ class Tuning(msgspec.Struct, frozen=True):
                 if evidence.written
             )
         )
+
+
+def most_channels(numbers: Sequence[int | None]) -> int | None:
+    """Return the largest number of channels; None if any of them is unknown."""
+    known = [number for number in numbers if number is not None]
+    return max(known) if known and len(known) == len(numbers) else None

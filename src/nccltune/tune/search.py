@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule search: a few size ranges in which a choice beats the default beyond noise.
 
-For every collective and scale: the segmentation of the size axis that minimises total log latency,
+For every collective and scale the size axis is segmented so that the total log latency is least,
 with a price for each rule. The default is a candidate at every size. A rule that its timings do
-not prove is taken out and the search runs again without it.
+not prove is removed, and the search runs again without it.
 """
 
 import math
@@ -19,16 +19,23 @@ from nccltune.model.rule import Rule
 from nccltune.model.scale import count
 from nccltune.model.sizes import MAX_BYTES, format_bytes
 from nccltune.tune.boundary import boundary
-from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions
+from nccltune.tune.result import (
+    Decision,
+    LeftAlone,
+    RuleEvidence,
+    TunedGroup,
+    TuneOptions,
+    most_channels,
+)
 from nccltune.tune.segment import Segment, segment
 
 _LEAST_SIZES = 4
-"""Fewer sizes do not make a rule where noise is assumed: a single timing may be an outlier."""
+"""The fewest sizes of a rule where noise is assumed: a single timing may be an outlier."""
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
-"""Below this a chunk size is not worth a word in a configuration."""
+"""The least log gain of a chunk size over the same choice without one."""
 
 Weights = Callable[[int], float]
-"""The weight of a size: how much its latency counts."""
+"""The weight of a size in bytes: how much its latency counts."""
 
 
 def search(
@@ -39,7 +46,8 @@ def search(
 ) -> list[TunedGroup]:
     """Return rules for every collective, scale and registration in `timings`.
 
-    `doubts` are sentences on why the runs may be of several platforms; with any, no rule is sure.
+    `weights` gives the weight of each size; None weighs all sizes equally. `doubts` are sentences
+    on why the runs may come from several platforms; with any of them no rule is sure.
     """
     tables = gain_tables(timings, options.assumed_noise)
     both = {
@@ -76,7 +84,8 @@ def proven(table: GainTable, choice: Choice, sizes: Sequence[int], min_gain: flo
     floor = max(math.log1p(min_gain), table.noise.typical if table.noise.known else 0.0)
     if pooled.value < floor or pooled.low <= 0:
         return False
-    # A few outliers may not carry it, around which the range would have been selected.
+    # Also compare the median of the sizes: the search may have selected the range around a few
+    # outliers, which raise the mean.
     single = [gain.value for size in sizes if (gain := table.gain(size, choice)) is not None]
     return median(single) >= min(pooled.value / 2, floor)
 
@@ -129,7 +138,7 @@ def _tune(
         scale=table.scale,
         registered=registered,
         rounds=table.rounds,
-        noise=table.point_noise(),
+        noise=table.noise.typical,
         noise_source=table.noise.source,
         rules=rules,
         left_alone=left_alone,
@@ -140,27 +149,32 @@ def _tune(
 
 
 def gain_of(decisions: Sequence[Decision]) -> tuple[float | None, float | None]:
-    """`expected_gain` and `recovered` of a group with these decisions (see `TunedGroup`)."""
+    """Return `expected_gain` and `recovered` of a group with these decisions (see `TunedGroup`)."""
     gains = [item.gain for item in decisions if item.choice is not None and item.gain is not None]
     return _geometric_mean(gains), _recovered(decisions)
 
 
 def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:
-    """Return the same weights with a mean of 1 over `sizes`, so that only their ratios matter and
-    not their unit: the price of a rule stays the price of a rule."""
+    """Return the same weights with a mean of 1 over `sizes`.
+
+    Only the ratios of weights then matter, and `penalty` keeps its meaning for weights of any unit.
+    """
     mean = math.fsum(weights(size) for size in sizes) / len(sizes)
     return weights if mean <= 0 else lambda size: weights(size) / mean
 
 
 def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
-    """Return the segmentation where the default was measured: only proven rules are left."""
+    """Return the segmentation where the default was measured; every rule in it is proven."""
     sizes, choices = table.sizes, table.choices
-    toll = _toll(table, options)
+    least_gain = _least_gain(table, options)
     costs = [
-        [_relative_cost(table, size, choice, toll, weights(size), options) for choice in choices]
+        [
+            _relative_cost(table, size, choice, least_gain, weights(size), options)
+            for choice in choices
+        ]
         for size in sizes
     ]
-    penalty = options.penalty + 2 * table.point_noise()
+    penalty = options.penalty + 2 * table.noise.typical
     while True:
         segments = segment(costs, penalty)
         unproven = next(
@@ -174,7 +188,7 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
         )
         if unproven is None:
             return segments
-        # Its weakest size may have spoilt a good rule: try without that one first.
+        # The rule may be good except at its weakest size: forbid the choice there and search again.
         assert unproven.choice is not None
         weakest = max(
             range(unproven.first, unproven.last + 1),
@@ -183,17 +197,19 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
         costs[weakest][unproven.choice] = math.inf
 
 
-def _toll(table: GainTable, options: TuneOptions) -> float:
-    """Return what a choice must gain at a size to be worth standing in a rule there, so that rules
-    do not creep over sizes where there is nothing to gain."""
-    return max(table.point_noise(), math.log1p(options.min_gain) / 3)
+def _least_gain(table: GainTable, options: TuneOptions) -> float:
+    """Return the log gain that a choice needs at a size to extend a rule to that size.
+
+    It keeps rules from spreading over sizes where there is nothing to gain.
+    """
+    return max(table.noise.typical, math.log1p(options.min_gain) / 3)
 
 
 def _relative_cost(
     table: GainTable,
     size: int,
     choice: Choice,
-    toll: float,
+    least_gain: float,
     weight: float,
     options: TuneOptions,
 ) -> float:
@@ -202,12 +218,14 @@ def _relative_cost(
         return math.inf
     if table.slower(size, choice) or _too_many_channels(table, size, choice, options):
         return math.inf
-    return weight * (toll + _chunk_price(table, size, choice) - gain.value)
+    return weight * (least_gain + _chunk_price(table, size, choice) - gain.value)
 
 
 def _too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
-    """Whether a choice takes more channels than NCCL's default at that size, or names a number that
-    cannot be compared with the default's."""
+    """Return whether a choice uses more channels than NCCL's default at that size.
+
+    Also return True if it sets a number and the default's is unknown.
+    """
     if options.channels == "any":
         return False
     own, default = table.channels(size, choice), table.channels(size, DEFAULT)
@@ -217,23 +235,24 @@ def _too_many_channels(table: GainTable, size: int, choice: Choice, options: Tun
 
 
 def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
-    """Return what a choice with a chunk size must gain on the same choice without to be preferred
-    to it.
+    """Return the log gain that a choice with a chunk size needs over the same choice without one.
 
-    Twice what ran is often more than the buffer holds: NCCL cuts it, so that both ran the same and
-    the faster of the two is a matter of luck.
+    A sweep tries twice the chunk size that ran, which is often more than the buffer holds. NCCL
+    then cuts it, both choices run the same, and their difference is only noise.
     """
     if choice.chunk_bytes is None:
         return 0.0
     plain = Choice(choice.algorithm, choice.protocol, choice.channels)
     if table.log_time(size, plain, anywhere=True) is None:
         return 0.0
-    return max(table.point_noise(), _LEAST_CHUNK_GAIN)
+    return max(table.noise.typical, _LEAST_CHUNK_GAIN)
 
 
 def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
-    """Return the segmentation where the default was not measured: the fastest choices, few of
-    them."""
+    """Return the segmentation where the default was not measured.
+
+    It has the fastest choices, with `penalty` for each change.
+    """
     costs = []
     for size in table.sizes:
         logs = [table.log_time(size, choice) for choice in table.choices]
@@ -247,7 +266,7 @@ def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -
                 for choice, log in zip(table.choices, logs, strict=True)
             ]
         )
-    penalty = options.penalty + 2 * table.point_noise()
+    penalty = options.penalty + 2 * table.noise.typical
     return segment(costs, penalty, idle_cost=1e6)
 
 
@@ -259,8 +278,10 @@ def _cells(table: GainTable, item: Segment) -> tuple[Choice, list[int]]:
 def _least_channels(
     table: GainTable, item: Segment, choice: Choice, options: TuneOptions
 ) -> Choice:
-    """Return the same algorithm and protocol with the fewest channels that cost at most
-    `tolerance`: channels are SMs taken from compute."""
+    """Return the same choice with the fewest channels that cost at most `channel_tolerance`.
+
+    A channel takes an SM from compute.
+    """
     covered = table.sizes[item.first : item.last + 1]
     best = _mean_log(table, covered, choice)
     siblings = [
@@ -293,12 +314,14 @@ def _ends(
     chosen: Sequence[Choice | None],
     options: TuneOptions,
 ) -> list[tuple[int, int]]:
-    """First and last byte of every segment: no hole, no overlap, nothing beyond what was measured
-    unless `extend` is set."""
+    """Return the first and the last byte of every segment.
+
+    The segments have no hole and no overlap. They end at the measured sizes unless `extend` is set.
+    """
     sizes = table.sizes
-    toll = _toll(table, options) if table.has_default else 0.0
+    margin = _least_gain(table, options) if table.has_default else 0.0
     last = [
-        boundary(table, sizes[here.last], sizes[there.first], before, after, toll)
+        boundary(table, sizes[here.last], sizes[there.first], before, after, margin)
         for here, there, before, after in zip(
             segments, segments[1:], chosen, chosen[1:], strict=False
         )
@@ -311,7 +334,7 @@ def _ends(
 def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
     default = table.log_time(size, DEFAULT)
     candidates: list[AnyChoice] = [DEFAULT, *table.choices]
-    # Where no choice has a time under all conditions, some of them stand in.
+    # If no choice has a time under all conditions, use times under some of them.
     common = _log_times(table, size, candidates)
     best, best_log = min(
         (common or _log_times(table, size, candidates, anywhere=True)).items(),
@@ -349,7 +372,7 @@ def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEviden
     """Return what the timings at the sizes `covered` show for `rule`."""
     choice = rule.choice
     timings = table.timings_of((size, item) for size in covered for item in (choice, DEFAULT))
-    # Of the strict confidence, which holds though choice and range were selected by these timings.
+    # The strict confidence stays valid although these timings selected the choice and the range.
     pooled = table.pooled(choice, covered, table.strict)
     channels = [table.channels(size, choice) for size in covered]
     default_channels = [table.channels(size, DEFAULT) for size in covered]
@@ -360,8 +383,8 @@ def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEviden
         sure=False,
         reason="the fastest of the choices measured; the default was not measured",
         decided_by="measure the default in the same runs",
-        channels=_most(channels),
-        default_channels=_most(default_channels),
+        channels=most_channels(channels),
+        default_channels=most_channels(default_channels),
     )
     if pooled is None:
         return found
@@ -390,7 +413,7 @@ def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEviden
 
 
 def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
-    """Return the evidence in the light of doubts about the platform."""
+    """Return the evidence as not sure if there are doubts about the platform."""
     if not doubts or not found.sure:
         return found
     return msgspec.structs.replace(
@@ -401,14 +424,8 @@ def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
     )
 
 
-def _most(channels: Sequence[int | None]) -> int | None:
-    """Return the largest number; None where any is unknown."""
-    known = [number for number in channels if number is not None]
-    return max(known) if known and len(known) == len(channels) else None
-
-
 def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) -> LeftAlone:
-    """Return why a range has no rule, judged by the choice with the best time in it."""
+    """Return why a range has no rule, by the choice with the largest gain in it."""
     compared = [
         (gain, choice, size)
         for size in covered
@@ -418,21 +435,21 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
     allowed = [
         item for item in compared if not _too_many_channels(table, item[2], item[1], options)
     ]
-    looks = [item for item in allowed if not table.slower(item[2], item[1])]
-    dearer = [item for item in compared if item not in allowed and item[0].low > 0]
+    not_slower = [item for item in allowed if not table.slower(item[2], item[1])]
+    more_channels = [item for item in compared if item not in allowed and item[0].low > 0]
     floor = math.log1p(options.min_gain)
     if not compared:
         reason = "no other choice was measured beside the default"
-    elif not looks:
+    elif not not_slower:
         reason = "the default is the fastest measured"
     else:
-        gain, choice, size = max(looks, key=lambda item: item[0].value)
+        gain, choice, size = max(not_slower, key=lambda item: item[0].value)
         if gain.value <= 0:
             reason = "the default is the fastest measured"
         elif gain.value < floor:
             reason = (
                 f"the best choice gains less than {100 * options.min_gain:.3g} % (noise "
-                f"{100 * table.point_noise():.2g} %)"
+                f"{100 * table.noise.typical:.2g} %)"
             )
         else:
             strict = table.gain(size, choice, table.strict)
@@ -446,8 +463,8 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
                 f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
                 f"(95 % CI {math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"
             )
-    if dearer:
-        gain, choice, size = max(dearer, key=lambda item: item[0].value)
+    if more_channels:
+        gain, choice, size = max(more_channels, key=lambda item: item[0].value)
         more = table.channels(size, choice)
         own = table.channels(size, DEFAULT)
         reason += (
@@ -464,8 +481,10 @@ def _geometric_mean(ratios: Sequence[float]) -> float | None:
 
 
 def _recovered(decisions: Sequence[Decision]) -> float | None:
-    """Return the share of the log-latency gain of the best median at every size that the rules
-    keep."""
+    """Return the log-latency gain of the rules as a share of that of the best choice at every size.
+
+    None if there is nothing to gain.
+    """
     known = [item for item in decisions if item.default_us is not None]
     total = math.fsum(math.log((item.default_us or 1) / item.best_us) for item in known)
     kept = math.fsum(math.log((item.default_us or 1) / item.tuned_us) for item in known)

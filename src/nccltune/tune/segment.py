@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segmentation of the size axis: the cheapest path through (size, choice) with a price for
-every rule.
+"""Segment the size axis: the cheapest path through (size, choice) with a price for every rule.
 
-A pure dynamic programme over costs; where the costs come from is `search`'s business.
+This is a pure dynamic programme over costs. `search` computes the costs.
 """
 
 import math
@@ -11,8 +10,10 @@ from typing import NamedTuple
 
 
 class Segment(NamedTuple):
-    """Positions `first` to `last` (inclusive) of the size axis given to one choice; `choice` is an
-    index into the candidates, None for the default."""
+    """The positions `first` to `last` (inclusive) of the size axis with one choice.
+
+    `choice` is an index into the candidates; None for the default.
+    """
 
     first: int
     last: int
@@ -25,10 +26,15 @@ def segment(
     """Return the segmentation of least total cost.
 
     `costs[position][choice]` is the cost of each candidate at each size; infinite where it is not
-    allowed. No rule costs `idle_cost` a size: 0 where costs are relative to the default, more than
-    any choice where the default was not measured. Each segment with a choice costs `penalty` more.
+    allowed. A size without a rule costs `idle_cost`: 0 if costs are relative to the default, more
+    than any choice if the default was not measured. Each segment with a choice costs `penalty`
+    more.
 
-    O(sizes x choices): only the cheapest path into a size matters to a rule that starts there.
+    The time is O(sizes x choices): for a rule that starts at a size only the cheapest path into
+    that size matters.
+
+    >>> segment([[-0.5], [-0.5], [0.1]], 0.2)
+    [Segment(first=0, last=1, choice=0), Segment(first=2, last=2, choice=None)]
     """
     if not costs:
         return []

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tune a study: search the rules, write the configuration and the evidence."""
+"""Tune a study: search the rules, and write the configuration and its evidence."""
 
 from pathlib import Path
 
 import msgspec
 
-from nccltune.analyze.timings import Sorted
+from nccltune.analyze.timings import SortedSamples
 from nccltune.formats.tuner_config.csv_rules import config_hash, write_rules
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study, write_whole
@@ -18,15 +18,23 @@ from nccltune.tune.widen import widen
 def tune(
     name: str,
     platform: Platform,
-    found: Sorted,
+    found: SortedSamples,
     options: TuneOptions,
     *,
     created: str,
 ) -> Tuning:
-    """Return the rules of a study with their evidence; writes nothing. `created` is an ISO 8601
-    date.
+    """Return the rules of a study with their evidence; nothing is written.
 
-    Raises InputError where the weights that `options` names cannot be read.
+    `name` is the study's, `created` an ISO 8601 date. Raises InputError where the weights that
+    `options` names cannot be read.
+
+    >>> from nccltune.analyze import sort_samples
+    >>> from nccltune.examples import example
+    >>> study = Study.open(example("h200x4-as-4-nodes"))
+    >>> found = sort_samples(study.samples())
+    >>> tuning = tune(study.name, study.platform(), found, TuneOptions(), created="2026-01-31")
+    >>> len(tuning.rules) > 0
+    True
     """
     weights = read_weights(Path(options.weights)) if options.weights else None
     groups: list[TunedGroup] = search(found.timings, options, weights, found.doubts)
@@ -44,8 +52,10 @@ def tune(
 
 
 def render(tuning: Tuning) -> str:
-    """Return the configuration file: a header with what the rules were measured on, then NVIDIA's
-    CSV."""
+    """Return the text of the configuration: a header with the platform, then NVIDIA's CSV.
+
+    Raises InputError for a rule that the format cannot hold (see `write_rules`).
+    """
     header = {"schema": "1"}
     if tuning.nccl_version:
         header["nccl"] = tuning.nccl_version
@@ -57,7 +67,10 @@ def render(tuning: Tuning) -> str:
 
 
 def write(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
-    """Write `tuner.conf` (or `config`) and `tuning.json`; the tuning with the hash of the file."""
+    """Write `tuner.conf` (or `config`) and `tuning.json`; return the tuning with the file's hash.
+
+    Raises InputError as `render` does, and UnwritableError where a file cannot be written.
+    """
     text = render(tuning)
     tuning = msgspec.structs.replace(tuning, config_hash=config_hash(text.encode()))
     write_whole(config or study.config_path, text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much each message size counts, from a file."""
+"""Read the weight of each message size from a file."""
 
 import bisect
 from pathlib import Path
@@ -10,11 +10,11 @@ from nccltune.model.sizes import parse_bytes
 from nccltune.tune.search import Weights
 
 MAX_WEIGHT = 1e12
-"""Sums of larger ones lose the price of a rule, and in the end overflow."""
+"""With larger weights a sum of costs loses the price of a rule to rounding, or overflows."""
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file. Raises InputError where it has none."""
+    """Return the text of a file. Raises InputError where it cannot be read or is not text."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -32,10 +32,11 @@ def _text(path: Path) -> str:
 
 
 def read_weights(path: Path) -> Weights:
-    """Weights from a CSV file of `bytes,weight` lines (`#` starts a comment, sizes as `64K`).
+    """Return the weights of a CSV file of `bytes,weight` lines.
 
-    A size takes the weight of the nearest size at or below it, the smallest one where there is
-    none. Raises InputError with the line for anything else.
+    `#` starts a comment; sizes are written as `64K` or in bytes. A size has the weight of the
+    nearest listed size at or below it, else that of the smallest one. Raises InputError where the
+    file cannot be read, has no weight above 0, or, with the line, has another form.
     """
     text = _text(path)
     found: dict[int, float] = {}

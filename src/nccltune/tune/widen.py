@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rule for several scales, where it holds at each of them."""
+"""Merge rules of several scales into one, where it is proven at each of them."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ from nccltune.tune.search import evidence, proven
 def widen(
     groups: Sequence[TunedGroup], timings: Sequence[Timings], options: TuneOptions
 ) -> list[TunedGroup]:
-    """Replace rules by one for any scale where every measured scale has the same choice.
+    """Return the groups with one rule for any scale where all measured scales have the same choice.
 
-    The common range must be proven at each scale by its own timings; what one scale's rule covers
-    beyond it stays a rule of that scale. A collective with registered buffers measured apart at any
-    scale does not change. A rule for any scale also matches scales that were never
-    measured, which is why this is asked for (`--any-scale`) and not the default.
+    The common range must be proven at each scale by its own timings. A part of a rule beyond that
+    range stays a rule of its scale. A collective does not change if registered buffers were
+    measured separately at any scale. A rule for any scale also matches scales that were never
+    measured; therefore this is an option (`--any-scale`) and not the default.
     """
     tables = {
         (table.collective, table.scale): table
@@ -30,8 +30,8 @@ def widen(
     result = list(groups)
     for collective in dict.fromkeys(group.collective for group in groups):
         if any(group.collective is collective and group.registered is not None for group in groups):
-            # A rule for any scale would also decide for registered buffers at a scale where they
-            # were measured apart.
+            # A rule for any scale would also apply to registered buffers at a scale where they were
+            # measured separately.
             continue
         places = [
             place

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from nccltune.analyze import analyze, sort_samples
+from nccltune.analyze import sort_samples
 from nccltune.analyze.result import Analysis
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import analyze_samples, measure, sizes
 
 PLATFORM = Platform(name="synthetic")
 SIZES = sizes(1 << 10, 1 << 30)
@@ -22,7 +22,7 @@ def smooth(size: int) -> dict[str, float]:
 
 
 def test_a_smooth_curve_has_its_knee_and_no_finding() -> None:
-    analysis = analyze(PLATFORM, measure(SIZES, smooth, noise=0.003))
+    analysis = analyze_samples(PLATFORM, measure(SIZES, smooth, noise=0.003))
     (condition,) = analysis.conditions
     assert analysis.findings == []
     assert condition.noise.source == "a/a series"
@@ -37,11 +37,15 @@ def test_a_smooth_curve_has_its_knee_and_no_finding() -> None:
 
 
 def test_noise_is_what_the_default_differs_from_itself() -> None:
-    analysis = analyze(PLATFORM, measure(SIZES, smooth, noise=0.05))
+    analysis = analyze_samples(PLATFORM, measure(SIZES, smooth, noise=0.05))
     noise = analysis.conditions[0].noise
     assert 0.01 < noise.typical < 0.04
     assert noise.typical <= noise.high
-    split = analyze(PLATFORM, measure(SIZES, smooth, noise=0.05, twice=False)).conditions[0].noise
+    split = (
+        analyze_samples(PLATFORM, measure(SIZES, smooth, noise=0.05, twice=False))
+        .conditions[0]
+        .noise
+    )
     assert split.source == "split rounds"
     assert 0.01 < split.typical < 0.05
 
@@ -54,7 +58,7 @@ def dipping(size: int) -> dict[str, float]:
 
 
 def test_a_dip_that_another_choice_mends_is_tuning() -> None:
-    analysis = analyze(PLATFORM, measure(SIZES, dipping, noise=0.01))
+    analysis = analyze_samples(PLATFORM, measure(SIZES, dipping, noise=0.01))
     (dip,) = of_kind(analysis, FindingKind.DIP)
     assert (dip.min_bytes, dip.max_bytes) == (2 << 20, 4 << 20)
     assert dip.tuning is True
@@ -74,7 +78,7 @@ def platform_dip(size: int) -> dict[str, float]:
 
 
 def test_a_dip_that_every_choice_has_is_not_tuning() -> None:
-    analysis = analyze(PLATFORM, measure(SIZES, platform_dip, noise=0.01))
+    analysis = analyze_samples(PLATFORM, measure(SIZES, platform_dip, noise=0.01))
     (dip,) = of_kind(analysis, FindingKind.DIP)
     assert dip.tuning is False
     (other,) = of_kind(analysis, FindingKind.NOT_A_TUNING_PROBLEM)
@@ -90,30 +94,30 @@ def stuck(size: int) -> dict[str, float]:
 
 
 def test_a_plateau_below_the_peak_is_found() -> None:
-    analysis = analyze(PLATFORM, measure(SIZES, stuck, noise=0.005))
+    analysis = analyze_samples(PLATFORM, measure(SIZES, stuck, noise=0.005))
     plateaus = of_kind(analysis, FindingKind.PLATEAU)
     assert [(item.min_bytes, item.max_bytes) for item in plateaus] == [(4 << 20, 16 << 20)]
     assert plateaus[0].tuning is True
 
 
 def test_a_saturated_end_is_no_plateau() -> None:
-    analysis = analyze(PLATFORM, measure(SIZES, smooth))
+    analysis = analyze_samples(PLATFORM, measure(SIZES, smooth))
     assert of_kind(analysis, FindingKind.PLATEAU) == []
     assert of_kind(analysis, FindingKind.NOT_SATURATED) == []
 
 
 def test_a_curve_cut_short_is_not_saturated() -> None:
-    analysis = analyze(PLATFORM, measure(sizes(1024, 1 << 20), smooth))
+    analysis = analyze_samples(PLATFORM, measure(sizes(1024, 1 << 20), smooth))
     (finding,) = of_kind(analysis, FindingKind.NOT_SATURATED)
     assert finding.max_bytes == 1 << 20
 
 
 def test_a_line_rate_that_nothing_reaches_is_not_tuning() -> None:
     slow = Platform(name="slow", line_rate_gb_per_s=800)
-    analysis = analyze(slow, measure(SIZES, smooth))
+    analysis = analyze_samples(slow, measure(SIZES, smooth))
     (finding,) = of_kind(analysis, FindingKind.NOT_A_TUNING_PROBLEM)
     assert "% of the line rate" in finding.sentence
-    fast = analyze(Platform(name="f", line_rate_gb_per_s=310), measure(SIZES, smooth))
+    fast = analyze_samples(Platform(name="f", line_rate_gb_per_s=310), measure(SIZES, smooth))
     assert of_kind(fast, FindingKind.NOT_A_TUNING_PROBLEM) == []
 
 
@@ -127,12 +131,12 @@ def test_noise_alone_rarely_makes_a_crossover() -> None:
             noise=0.05,
             seed=seed,
         )
-        false += len(of_kind(analyze(PLATFORM, same), FindingKind.BAD_CROSSOVER))
+        false += len(of_kind(analyze_samples(PLATFORM, same), FindingKind.BAD_CROSSOVER))
     assert false <= 4
 
 
 def test_single_timings_say_that_noise_cannot_be_told() -> None:
-    analysis = analyze(PLATFORM, measure(SIZES, smooth, rounds=1, twice=False))
+    analysis = analyze_samples(PLATFORM, measure(SIZES, smooth, rounds=1, twice=False))
     (finding,) = of_kind(analysis, FindingKind.SINGLE_SAMPLES)
     assert "1 round cannot show the noise" in finding.sentence
     assert "measure at least 4 rounds" in finding.sentence
@@ -145,7 +149,7 @@ def test_noisy_points_are_named() -> None:
 
     calm = measure(sizes(1024, 1 << 20), shaky, noise=0.01)
     wild = measure([1 << 21], shaky, noise=0.4)
-    (finding,) = of_kind(analyze(PLATFORM, [*calm, *wild]), FindingKind.NOISY)
+    (finding,) = of_kind(analyze_samples(PLATFORM, [*calm, *wild]), FindingKind.NOISY)
     assert (finding.min_bytes, finding.max_bytes) == (1 << 21, 1 << 21)
 
 
@@ -158,7 +162,7 @@ def replaced(sample: Sample, **changes: object) -> Sample:
 def test_wrong_results_are_left_out_and_said() -> None:
     good = measure(SIZES, smooth)
     wrong = [replaced(item, wrong=3, time_us=0.1) for item in measure(SIZES[:1], smooth, seed=1)]
-    analysis = analyze(PLATFORM, [*good, *wrong])
+    analysis = analyze_samples(PLATFORM, [*good, *wrong])
     kinds = of_kind(analysis, FindingKind.WRONG_RESULTS)
     assert {finding.evidence["timings"] for finding in kinds} == {8.0, 16.0}
     assert analysis.findings[0].kind is FindingKind.WRONG_RESULTS
@@ -171,14 +175,16 @@ def test_what_has_no_scale_or_one_rank_is_left_out_and_said() -> None:
     alone = [replaced(item, nodes=1, ranks=1) for item in good]
     found = sort_samples([*good, *lost, *alone])
     assert (found.without_scale, found.one_rank) == (len(good), len(good))
-    sentences = [finding.sentence for finding in analyze(PLATFORM, [*lost, *alone]).findings]
+    sentences = [
+        finding.sentence for finding in analyze_samples(PLATFORM, [*lost, *alone]).findings
+    ]
     assert any("--nodes and --ranks" in sentence for sentence in sentences)
     assert any("single rank" in sentence for sentence in sentences)
 
 
 def test_no_default_is_said() -> None:
     without = measure(SIZES, lambda _: {"ring/ll": 10.0, "tree/ll": 11.0})
-    (finding,) = of_kind(analyze(PLATFORM, without), FindingKind.NO_DEFAULT)
+    (finding,) = of_kind(analyze_samples(PLATFORM, without), FindingKind.NO_DEFAULT)
     assert "default was not measured" in finding.sentence
 
 
@@ -189,7 +195,7 @@ def test_conditions_are_kept_apart() -> None:
         *measure([1024], smooth, collective=Collective.ALLGATHER),
         *measure([1024], smooth, nodes=2),
     ]
-    titles = [item.condition.title for item in analyze(PLATFORM, samples).conditions]
+    titles = [item.condition.title for item in analyze_samples(PLATFORM, samples).conditions]
     assert titles == [
         "all-reduce, 2 nodes, 4 ranks",
         "all-reduce, 4 nodes, 4 ranks",

@@ -8,14 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from nccltune.analyze import analyze
 from nccltune.analyze.expected import Expectation, thresholds
 from nccltune.model.choice import parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
-from tests.unit.builders import measure
+from tests.unit.builders import analyze_samples, measure
 
 SIZES = [1 << power for power in range(20, 31)]
 PLATFORM = Platform(name="here", gpu="NVIDIA H200", gpus=4, nodes=1, nccl_version="2.28.9")
@@ -48,7 +47,7 @@ def found(
     samples = measure(SIZES, times, nodes=1, ranks=ranks, rounds=4)
     samples += measure(SIZES, times, nodes=1, ranks=ranks, rounds=4, in_place=True)
     kinds = (FindingKind.AS_EXPECTED, FindingKind.BELOW_EXPECTED)
-    analysis = analyze(platform, samples, expected=expected)
+    analysis = analyze_samples(platform, samples, expected=expected)
     return [item for item in analysis.findings if item.kind in kinds]
 
 

@@ -3,11 +3,10 @@
 
 import msgspec
 
-from nccltune.analyze import analyze
 from nccltune.model.finding import FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
-from tests.unit.builders import measure
+from tests.unit.builders import analyze_samples, measure
 
 M = 1 << 20
 PLATFORM = Platform(name="synthetic")
@@ -19,7 +18,7 @@ def samples_of(rates: dict[int, float]) -> list[Sample]:
 
 
 def kinds(samples: list[Sample]) -> list[tuple[FindingKind, int | None, int | None]]:
-    found = analyze(PLATFORM, samples).findings
+    found = analyze_samples(PLATFORM, samples).findings
     return [(item.kind, item.min_bytes, item.max_bytes) for item in found]
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from nccltune.analyze import analyze, sort_samples
+from nccltune.analyze import sort_samples
 from nccltune.analyze.contrasts import PairedContrasts, ProcessContrasts, ProcessTimings, moderate
 from nccltune.analyze.gains import GainTable, gain_tables
 from nccltune.analyze.stats import curve_scatter
@@ -19,7 +19,7 @@ from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample, Source
 from nccltune.tune.result import TunedGroup
 from nccltune.tune.search import proven, search
-from tests.unit.builders import measure, sizes
+from tests.unit.builders import analyze_samples, measure, sizes
 
 K, M = 1 << 10, 1 << 20
 SIZES = sizes(4 * K, 4 * M)
@@ -172,7 +172,7 @@ def test_two_starts_of_the_bench_share_no_round() -> None:
 
 
 def test_assumed_noise_makes_no_finding() -> None:
-    analysis = analyze(Platform(name="x"), processes(BLOCKED, lambda p, c: 2 * gain(p, c)))
+    analysis = analyze_samples(Platform(name="x"), processes(BLOCKED, lambda p, c: 2 * gain(p, c)))
     kinds = {item.kind for item in analysis.findings}
     assert FindingKind.BAD_CROSSOVER not in kinds
     (missing,) = [i for i in analysis.findings if i.kind is FindingKind.SINGLE_SAMPLES]
@@ -188,7 +188,7 @@ def test_assumed_noise_does_not_compete_with_measured() -> None:
     pat, ring = parse_choice("pat/simple"), parse_choice("ring/ll")
     assert found.comparable(64 * K, pat)
     assert not found.comparable(64 * K, ring)
-    analysis = analyze(Platform(name="x"), [*base, *lucky])
+    analysis = analyze_samples(Platform(name="x"), [*base, *lucky])
     (crossing,) = [i for i in analysis.findings if i.kind is FindingKind.BAD_CROSSOVER]
     assert crossing.better == pat
     # A sweep drops a choice after a round or two on purpose.

@@ -96,7 +96,7 @@ def test_an_empty_configuration_is_recognised_by_its_name(tmp_path: Path) -> Non
 
 def test_folders_of_a_study_and_of_nodes(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study")
-    study.append_samples(measure([1024], lambda _: {"default": 1.0}))
+    study.append_lines(study.samples_path, measure([1024], lambda _: {"default": 1.0}))
     with pytest.raises(InputError) as error:
         recognise(study.path)
     assert "nccltune tune" in (error.value.hint or "")

@@ -21,7 +21,9 @@ def study_at(path: Path, platform: Platform, command: str | None = None) -> Stud
     """Return a study of all-reduce, 1 KiB to 64 KiB, 4 nodes, that `command` has swept."""
     study = Study.create(path)
     study.write_json(study.platform_path, platform)
-    study.append_samples(measure(sizes(1 << 10, 1 << 16), lambda _: {"default": 10.0}))
+    study.append_lines(
+        study.samples_path, measure(sizes(1 << 10, 1 << 16), lambda _: {"default": 10.0})
+    )
     if command is not None:
         summary = Summary(
             reason="done",

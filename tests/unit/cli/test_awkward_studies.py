@@ -23,7 +23,9 @@ SIZES = sizes(1 << 10, 1 << 20)
 
 def study_at(path: Path, gain: float = 2.0) -> Study:
     study = Study.create(path)
-    study.append_samples(measure(SIZES, lambda _: {"default": 100.0, "tree/ll": 100.0 / gain}))
+    study.append_lines(
+        study.samples_path, measure(SIZES, lambda _: {"default": 100.0, "tree/ll": 100.0 / gain})
+    )
     return study
 
 

@@ -126,8 +126,9 @@ def printed(
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     made = Study.create(tmp_path / NAME)
-    made.append_samples(
-        measure(sizes(1 << 10, 1 << 20), lambda _: {"default": 100.0, "tree/ll": 50.0})
+    made.append_lines(
+        made.samples_path,
+        measure(sizes(1 << 10, 1 << 20), lambda _: {"default": 100.0, "tree/ll": 50.0}),
     )
     settings = {"NCCL_DEBUG": NASTY}
     made.write_json(made.platform_path, Platform(name=NASTY, gpu=NASTY, settings=settings))

@@ -32,7 +32,7 @@ def study(tmp_path: Path) -> Path:
             "tree/ll": right if size <= 8 << 10 else right * 2,
         }
 
-    opened.append_samples(measure(sizes(1 << 10, 1 << 15), times, noise=0.01))
+    opened.append_lines(opened.samples_path, measure(sizes(1 << 10, 1 << 15), times, noise=0.01))
     return opened.path
 
 
@@ -100,7 +100,8 @@ def test_rules_older_than_the_samples_are_searched_anew_with_their_options(
     assert run(["tune", str(study), "--min-gain", "20%"]) == 0
     written = (study / "tuning.json").read_bytes()
     more = measure([1 << 16], lambda _: {"default": 70.0, "tree/ll": 140.0})
-    Study.open(study).append_samples(more)
+    opened = Study.open(study)
+    opened.append_lines(opened.samples_path, more)
     capsys.readouterr()
     assert run(["report", str(study), "--json"]) == 0
     out, err = capsys.readouterr()
@@ -139,7 +140,9 @@ def test_outdated_findings_are_computed_again_with_a_warning(
     assert run(["analyze", str(study)]) == 0
     written = opened.findings_path.read_bytes()
     if change == "samples":
-        opened.append_samples(measure([1 << 16], lambda _: {"default": 70.0, "tree/ll": 140.0}))
+        opened.append_lines(
+            opened.samples_path, measure([1 << 16], lambda _: {"default": 70.0, "tree/ll": 140.0})
+        )
     elif change == "platform":
         opened.write_json(opened.platform_path, Platform(name="another"))
     else:
@@ -213,6 +216,6 @@ def test_a_study_without_samples_is_an_error_with_a_hint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = Study.create(tmp_path / "empty")
-    empty.append_samples([])
+    empty.append_lines(empty.samples_path, [])
     assert run(["report", str(empty.path)]) == 2
     assert "hint:  add measurements: nccltune import" in capsys.readouterr().err

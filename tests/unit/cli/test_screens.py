@@ -42,8 +42,9 @@ def study_at(path: Path) -> Study:
     study = Study.create(path)
     fast = {"default": 100.0, "tree/ll": 60.0}
     slow = {"default": 100.0, "tree/ll": 140.0}
-    study.append_samples(
-        measure(sizes(1 << 10, 1 << 16), lambda size: fast if size < 1 << 13 else slow, noise=0.01)
+    study.append_lines(
+        study.samples_path,
+        measure(sizes(1 << 10, 1 << 16), lambda size: fast if size < 1 << 13 else slow, noise=0.01),
     )
     return study
 

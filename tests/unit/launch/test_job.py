@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from nccltune.cli.launch.render import command
 from nccltune.launch.find import flavor_of
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.job import Job, checked, read_toml
+from nccltune.launch.job import Job, job_from, read_toml
 from nccltune.launch.options import meanings
 from nccltune.model.errors import InputError
 
@@ -22,7 +22,7 @@ def job(**members: Any) -> dict[str, Any]:
 
 
 def test_the_four_examples_are_jobs() -> None:
-    ranks = {path.stem: checked(read_toml(path), str(path)).placement for path in EXAMPLES}
+    ranks = {path.stem: job_from(read_toml(path), str(path)).placement for path in EXAMPLES}
     assert {name: (p.processes, p.gpus_per_process, p.ranks) for name, p in ranks.items()} == {
         "1x8": (1, 8, 8),
         "2x8-per-gpu": (16, 1, 16),
@@ -54,7 +54,7 @@ def test_the_four_examples_are_jobs() -> None:
 )
 def test_what_cannot_be(raw: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as error:
-        checked(raw, "job.toml")
+        job_from(raw, "job.toml")
     assert says in str(error.value)
     assert error.value.where == "job.toml"
 
@@ -99,7 +99,7 @@ def test_in_an_allocation_its_nodes_are_the_default(
 
 def test_every_argument_of_the_examples_is_explained() -> None:
     for path in EXAMPLES:
-        for words, meaning in meanings(checked(read_toml(path), str(path))):
+        for words, meaning in meanings(job_from(read_toml(path), str(path))):
             assert meaning != "as the job has it", words
 
 

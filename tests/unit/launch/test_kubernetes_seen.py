@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nccltune.launch.kubernetes.seen import KINDS, JobSnapshot, pods_of, snapshot_of
-from nccltune.launch.state import End, RunState
+from nccltune.launch.state import RunEnd, RunState
 
 MPI = KINDS["MPIJob"]
 RUNS = {"running": {"startedAt": "2026-11-21T14:00:00Z"}}
@@ -102,10 +102,10 @@ def test_a_worker_that_a_running_job_lost(worker: dict[str, Any] | None, lost: s
 
 def test_how_it_ended() -> None:
     over = {"terminated": {"exitCode": 0, "reason": "Completed"}}
-    assert _look([_pod("l", "launcher", over)], _is("Succeeded")).end == End(RunState.DONE)
+    assert _look([_pod("l", "launcher", over)], _is("Succeeded")).end == RunEnd(RunState.DONE)
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     failed = _is("Failed", message="Job has reached the specified backoff limit: ")
-    assert _look([_pod("l", "launcher", killed)], failed).end == End(
+    assert _look([_pod("l", "launcher", killed)], failed).end == RunEnd(
         RunState.FAILED, "l ended with status 137 (OOMKilled)"
     )
     never = {
@@ -113,12 +113,12 @@ def test_how_it_ended() -> None:
         "reason": "StartError",
         "message": 'failed to create containerd task: exec: "mpirun": not found. Try again',
     }
-    assert _look([_pod("l", "launcher", {"terminated": never})], failed).end == End(
+    assert _look([_pod("l", "launcher", {"terminated": never})], failed).end == RunEnd(
         RunState.FAILED,
         "l ended with status 128 (StartError: failed to create containerd task: exec: "
         '"mpirun": not found.)',
     )
-    assert _look([], failed).end == End(
+    assert _look([], failed).end == RunEnd(
         RunState.FAILED, "Job has reached the specified backoff limit: "
     )
 

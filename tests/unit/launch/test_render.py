@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, checked, read_toml
-from nccltune.launch.render import Around, render
+from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, job_from, read_toml
+from nccltune.launch.render import RenderContext, render
 from nccltune.launch.render.rendered import words_of
 from nccltune.model.errors import InputError
 
@@ -43,7 +43,7 @@ def test_open_mpi(flavor: Flavor, tag: str) -> None:
 
 
 def test_open_mpi_as_root_under_another_name() -> None:
-    around = Around(program="mpirun.openmpi", as_root=True)
+    around = RenderContext(program="mpirun.openmpi", as_root=True)
     words = render(Job(program=PROGRAM), OPENMPI_4, around).words
     # Without hosts this machine has as many slots as cores, which are fewer than GPUs at times.
     assert words[:4] == ("mpirun.openmpi", "--allow-run-as-root", "--host", "localhost:8")
@@ -112,7 +112,7 @@ def test_slurm_script() -> None:
 
 def test_slurm_in_an_allocation() -> None:
     job = Job(program=PROGRAM, nodes=2, environment={"A": "b"}, slurm=SlurmOptions(gpus=False))
-    assert shlex.join(render(job, SLURM, Around(in_allocation=True)).words) == (
+    assert shlex.join(render(job, SLURM, RenderContext(in_allocation=True)).words) == (
         "env A=b srun --nodes=2 --ntasks-per-node=8 --mpi=pmix --export=ALL --cpu-bind=none "
         "--kill-on-bad-exit=1 --label all_reduce_perf -b 8 -e 1G -f 2 -g 1"
     )
@@ -128,7 +128,7 @@ def test_local() -> None:
 
 @pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, INTEL, SLURM])
 def test_a_conversation_has_no_tags(flavor: Flavor) -> None:
-    words = render(TWO, flavor, Around(conversation=True)).words
+    words = render(TWO, flavor, RenderContext(conversation=True)).words
     assert not {"--tag-output", "--output", "-prepend-rank", "--label"} & set(words)
     assert ("--input=0" in words) == (flavor is SLURM)
     assert words[-len(TWO.words) :] == tuple(TWO.words)
@@ -192,8 +192,8 @@ def test_what_kubernetes_cannot(job: Job, says: str) -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, INTEL, SLURM])
 def test_every_word_is_explained(path: Path, flavor: Flavor) -> None:
-    rendered = render(checked(read_toml(path), str(path)), flavor)
+    rendered = render(job_from(read_toml(path), str(path)), flavor)
     assert all(part.meaning and part.words for part in rendered.parts)
     if not rendered.files:
         assert words_of(rendered.parts) == rendered.words
-    assert rendered.placement == checked(read_toml(path), str(path)).placement
+    assert rendered.placement == job_from(read_toml(path), str(path)).placement

@@ -13,13 +13,13 @@ import pytest
 
 from nccltune.launch.batch import SlurmBatchJob
 from nccltune.launch.find import slurm_mpi
-from nccltune.launch.follow import Follower, differences
+from nccltune.launch.follow import Follower, placement_differences
 from nccltune.launch.job import Job
-from nccltune.launch.judge import judged
-from nccltune.launch.keep import take_in
+from nccltune.launch.judge import end_by_output
+from nccltune.launch.keep import import_output
 from nccltune.launch.placement import block
 from nccltune.launch.run import run
-from nccltune.launch.state import End, RunState
+from nccltune.launch.state import RunEnd, RunState
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError, PlatformError
 from tests.unit.formats.maker import Made, points
@@ -50,11 +50,11 @@ def test_rows_and_ranks_behind_prefixes(tag: str) -> None:
     follower.finish()
     assert follower.rows == 1, "a row that was cut is none"
     assert [line.strip() for line in told] == [ROW.strip()]
-    assert differences(block(2, 2, 1), follower) == []
-    assert differences(block(1, 4, 1), follower) == [
+    assert placement_differences(block(2, 2, 1), follower) == []
+    assert placement_differences(block(1, 4, 1), follower) == [
         "processes ran 2 on a, 2 on b; 4 were promised"
     ]
-    assert differences(block(2, 8, 1), follower)[0] == "4 ranks took part, not 16"
+    assert placement_differences(block(2, 8, 1), follower)[0] == "4 ranks took part, not 16"
 
 
 def test_a_program_without_mpi() -> None:
@@ -62,7 +62,7 @@ def test_a_program_without_mpi() -> None:
         f"[1,{rank}]<stdout>:{DEVICE.format(rank=0, pid=rank, host='a')}[1,{rank}]<stdout>:{ROW}"
         for rank in range(4)
     )
-    (finding,) = differences(block(1, 4, 1), follower_of(text))
+    (finding,) = placement_differences(block(1, 4, 1), follower_of(text))
     assert finding.startswith("4 processes each ran a test of their own (1 ranks): the program was")
 
 
@@ -291,15 +291,15 @@ MADE = Made(points(1024, 2048, 4096))
 
 @pytest.mark.parametrize(("line", "why"), LOST)
 @pytest.mark.parametrize(
-    "end", [End(RunState.DONE), End(RunState.FAILED, "mpirun ended with status 9")]
+    "end", [RunEnd(RunState.DONE), RunEnd(RunState.FAILED, "mpirun ended with status 9")]
 )
-def test_a_node_that_the_launcher_lost(line: str, why: str, end: End) -> None:
+def test_a_node_that_the_launcher_lost(line: str, why: str, end: RunEnd) -> None:
     rank = "[1,0]<stdout>:" + DEVICE.format(rank=0, pid=1, host="a")
-    seen = judged(end, JOB, follower_of(f"{rank}{line}\n"), None)
+    seen = end_by_output(end, JOB, follower_of(f"{rank}{line}\n"), None)
     assert seen.state is RunState.FAILED
     assert seen.why.startswith(why)
     assert "status" in seen.why
-    never = judged(end, JOB, follower_of(f"{line}\n"), None)
+    never = end_by_output(end, JOB, follower_of(f"{line}\n"), None)
     assert never.why.startswith("the launcher has no daemon on a node: ssh to each node must work")
     # The output of the program is not that of the launcher.
     assert follower_of(f"[1,0]<stdout>:{line}\n").lost is None
@@ -309,9 +309,9 @@ def test_a_status_of_0_in_the_middle_of_a_table(tmp_path: Path) -> None:
     output = tmp_path / "output.txt"
     for made, state in ((MADE.with_(footer=False), RunState.FAILED), (MADE, RunState.DONE)):
         output.write_text(made.text())
-        imported = take_in(tmp_path / "study", output, None)
+        imported = import_output(tmp_path / "study", output, None)
         follower = follower_of(made.text(), 1 << 10)
-        assert judged(End(RunState.DONE), JOB, follower, imported).state is state
+        assert end_by_output(RunEnd(RunState.DONE), JOB, follower, imported).state is state
 
 
 @pytest.mark.parametrize(
@@ -331,12 +331,14 @@ def test_every_row_of_every_nccl_tests_is_one(made: Made) -> None:
 
 
 def test_a_test_that_prints_no_table() -> None:
-    end = judged(End(RunState.DONE), JOB, follower_of("usage: all_reduce_perf\n"), None)
+    end = end_by_output(RunEnd(RunState.DONE), JOB, follower_of("usage: all_reduce_perf\n"), None)
     assert (end.state, "printed no table" in end.why) == (RunState.FAILED, True)
     other = Job(program=["hostname"])
-    assert judged(End(RunState.DONE), other, follower_of("a\n"), None) == End(RunState.DONE)
-    stopped = End(RunState.STOPPED, "by SIGINT", 2)
-    assert judged(stopped, JOB, follower_of(LOST[0][0] + "\n"), None) == stopped
+    assert end_by_output(RunEnd(RunState.DONE), other, follower_of("a\n"), None) == RunEnd(
+        RunState.DONE
+    )
+    stopped = RunEnd(RunState.STOPPED, "by SIGINT", 2)
+    assert end_by_output(stopped, JOB, follower_of(LOST[0][0] + "\n"), None) == stopped
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules
 from nccltune.model.platform import Platform
-from nccltune.prove.edit import apply, before_path, without
+from nccltune.prove.edit import before_path, remove_rules, without
 from nccltune.prove.result import Dropped
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
@@ -65,7 +65,7 @@ def study(tmp_path: Path) -> Study:
         best = {"tree/ll": 10.0} if size <= 8 * K else {"ring/ll": 12.0}
         return {"default": 20.0, "tree/ll": 25.0, "ring/ll": 26.0, **best}
 
-    made.append_samples(measure(sizes(1 * K, 128 * K), times, noise=0.01))
+    made.append_lines(made.samples_path, measure(sizes(1 * K, 128 * K), times, noise=0.01))
     from nccltune.analyze import sort_samples
 
     tuning = tune(
@@ -82,7 +82,7 @@ def tuning_of(study: Study) -> Tuning:
 def test_file_and_tuning_stay_in_step(study: Study) -> None:
     before = study.config_path.read_text()
     first, second = tuning_of(study).rules
-    apply(study, [Dropped(first, "slower: 0.93x")], keep_before=True)
+    remove_rules(study, [Dropped(first, "slower: 0.93x")], keep_before=True)
     after = tuning_of(study)
     assert rules(study.config_path.read_text()) == after.rules == [second]
     assert after.config_hash == config_hash(study.config_path.read_bytes())
@@ -99,7 +99,7 @@ def test_file_and_tuning_stay_in_step(study: Study) -> None:
 def test_a_narrowed_rule_keeps_the_evidence_of_its_sizes(study: Study) -> None:
     first = tuning_of(study).rules[0]
     narrow = rule(first.min_bytes, 4 * K)
-    apply(study, [Dropped(first, "slower", narrow)], keep_before=False)
+    remove_rules(study, [Dropped(first, "slower", narrow)], keep_before=False)
     (group,) = tuning_of(study).groups
     assert group.rules[0].rule == narrow
     assert group.rules[0].sizes == [1 * K, 2 * K, 4 * K]
@@ -113,6 +113,6 @@ def test_a_tuning_that_is_not_of_this_file_is_not_touched(study: Study) -> None:
     first = tuning_of(study).rules[0]
     study.config_path.write_text(study.config_path.read_text() + "# by hand\n")
     before = study.tuning_path.read_bytes()
-    apply(study, [Dropped(first, "slower")], keep_before=True)
+    remove_rules(study, [Dropped(first, "slower")], keep_before=True)
     assert study.tuning_path.read_bytes() == before
     assert first not in rules(study.config_path.read_text())

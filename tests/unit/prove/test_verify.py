@@ -262,14 +262,14 @@ def test_a_default_that_fails_is_not_the_fault_of_a_rule() -> None:
     failed = BenchPoint(bytes=key.bytes, choice=DEFAULT, error=PointError("timeout", "no answer"))
     plan.feed(key._replace(round=FIRST_LOOK), failed)
     assert plan.bad([]) == []
-    assert plan.lanes[ALLREDUCE].lost == {16 * K: "no answer"}
+    assert plan.proofs[ALLREDUCE].lost == {16 * K: "no answer"}
 
 
 def first_sizes(plan: object) -> list[int]:
     from nccltune.prove.plan import ProofPlan
 
     assert isinstance(plan, ProofPlan)
-    return plan.lanes[ALLREDUCE].sizes
+    return plan.proofs[ALLREDUCE].sizes
 
 
 def test_a_point_that_got_stuck_before_is_not_tried_again() -> None:

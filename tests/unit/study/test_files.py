@@ -31,40 +31,40 @@ def study(tmp_path: Path) -> Study:
 
 
 def test_samples_are_appended_and_read_in_order(study: Study) -> None:
-    assert study.append_samples([sample(8), sample(16)]) == 2
-    assert study.append_samples([sample(32)]) == 1
+    assert study.append_lines(study.samples_path, [sample(8), sample(16)]) == 2
+    assert study.append_lines(study.samples_path, [sample(32)]) == 1
     assert [item.bytes for item in study.samples()] == [8, 16, 32]
 
 
 def test_a_line_cut_short_costs_only_itself(study: Study) -> None:
-    study.append_samples([sample(8), sample(16)])
+    study.append_lines(study.samples_path, [sample(8), sample(16)])
     raw = study.samples_path.read_bytes()
     study.samples_path.write_bytes(raw[:-20])
     assert [item.bytes for item in study.samples()] == [8]
-    study.append_samples([sample(32)])
+    study.append_lines(study.samples_path, [sample(32)])
     assert [item.bytes for item in study.samples()] == [8, 32]
 
 
 def test_a_whole_last_line_without_newline_is_kept(study: Study) -> None:
-    study.append_samples([sample(8)])
+    study.append_lines(study.samples_path, [sample(8)])
     study.samples_path.write_bytes(study.samples_path.read_bytes()[:-1])
     assert [item.bytes for item in study.samples()] == [8]
-    study.append_samples([sample(16)])
+    study.append_lines(study.samples_path, [sample(16)])
     assert [item.bytes for item in study.samples()] == [8, 16]
 
 
 def test_a_damaged_line_is_named(study: Study) -> None:
-    study.append_samples([sample(8)])
+    study.append_lines(study.samples_path, [sample(8)])
     with study.samples_path.open("ab") as file:
         file.write(b'{"study": 3}\n')
-    study.append_samples([sample(16)])
+    study.append_lines(study.samples_path, [sample(16)])
     with pytest.raises(StudyError) as caught:
         list(study.samples())
     assert caught.value.where == f"{study.samples_path}:2"
 
 
 def test_bytes_that_are_not_utf_8_are_damage(study: Study) -> None:
-    study.append_samples([sample(8)])
+    study.append_lines(study.samples_path, [sample(8)])
     line = study.samples_path.read_bytes()
     with study.samples_path.open("ab") as file:
         file.write(line.replace(b'{"', b'{"dtype":"fl\xb2at","', 1))
@@ -81,7 +81,9 @@ def test_a_newer_schema_is_no_damage(study: Study) -> None:
 
 def test_writers_take_turns(study: Study) -> None:
     def append(size: int) -> int:
-        return study.append_samples(sample(size, round_) for round_ in range(200))
+        return study.append_lines(
+            study.samples_path, (sample(size, round_) for round_ in range(200))
+        )
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(append, [8, 16, 32, 64])) == [200] * 4
@@ -104,7 +106,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study")
     study.samples_path.symlink_to(full)
     with pytest.raises(StudyError, match="No space left"):
-        study.append_samples([sample(8)])
+        study.append_lines(study.samples_path, [sample(8)])
 
 
 def test_what_is_no_study_is_said(tmp_path: Path) -> None:

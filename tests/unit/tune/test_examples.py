@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.analyze import analyze_sorted, sort_samples
+from nccltune.analyze import analyze, sort_samples
 from nccltune.analyze.gains import gain_tables
 from nccltune.model.collective import Collective
 from nccltune.model.finding import FindingKind
@@ -97,7 +97,7 @@ def test_no_rule_is_slower_than_the_default_beyond_noise(path: Path) -> None:
 
 def test_what_the_analysis_says_within_the_node() -> None:
     study = Study.open(RECORDINGS / "h200x4-1-node")
-    analysis = analyze_sorted(study.platform(), sort_samples(study.samples()))
+    analysis = analyze(study.platform(), sort_samples(study.samples()))
     crossed = {f.collective for f in analysis.findings if f.kind is FindingKind.BAD_CROSSOVER}
     assert Collective.ALLREDUCE not in crossed
     assert Collective.ALLGATHER in crossed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What explains a job that did not end well, kept before its pods are deleted."""
+"""Keep what explains a failed job, before its pods are deleted."""
 
 from pathlib import Path
 
@@ -12,9 +12,11 @@ _WORKERS_LINES = 1000
 
 
 def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) -> None:
-    """`pods.json`, `events.txt` and a log of each worker, as far as the cluster gives them.
+    """Write `pods.json`, `events.txt` and the log of each worker to `folder`, as far as possible.
 
-    `born` is the job's creationTimestamp: events of an earlier job of that name are not its own.
+    `born` is the job's creationTimestamp; events of an earlier job of that name are left out.
+    Raises PlatformError where kubectl cannot be started, and OSError where a file cannot be
+    written.
     """
     listed, _ = kubectl.read("get", "pods", "-l", f"{kind.job_label}={job}")
     if listed is not None:
@@ -40,5 +42,5 @@ def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) 
 
 
 def _is_of(job: str, name: str) -> bool:
-    """Return the job, or what its controller made for it, and not the job `NAME-2`."""
+    """Return whether `name` is the job or made by its controller, and not another job `NAME-2`."""
     return name == job or name.startswith((f"{job}-launcher", f"{job}-worker"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubectl, called with a context and a namespace, and what its errors mean."""
+"""Call kubectl with a context and a namespace, and read its errors."""
 
 import os
 import re
@@ -14,9 +14,9 @@ from nccltune.native.child import start
 
 KUBECTL = "kubectl"
 EXEC_FAILED = "command terminated with exit code"
-"""What the last line of a failed `kubectl exec` begins with, whatever the command printed."""
+"""The beginning of the last line of a failed `kubectl exec`, whatever the command printed."""
 REQUEST_LIMIT_S = 20
-"""Seconds for one request; a call may make several, to find what the server knows."""
+"""Seconds for one request. A call may make several, as it asks the server for its resources."""
 _CALL_LIMIT_S = 3 * REQUEST_LIMIT_S
 _OPERATORS = {
     "MPIJob": "install the MPI Operator (github.com/kubeflow/mpi-operator, 0.5 or later), or take "
@@ -27,7 +27,7 @@ _OPERATORS = {
 
 
 class KubectlResult(NamedTuple):
-    """What a call wrote and how it ended; status None where it did not end in time."""
+    """The exit status and the output of a call; status None where it did not end in time."""
 
     status: int | None
     out: bytes = b""
@@ -35,7 +35,10 @@ class KubectlResult(NamedTuple):
 
 
 class Kubectl:
-    """Calls of kubectl for one cluster and namespace. None: those of the user's configuration."""
+    """Calls of kubectl for one cluster and namespace.
+
+    `context` and `namespace` None are those of the user's configuration.
+    """
 
     def __init__(
         self,
@@ -56,18 +59,20 @@ class Kubectl:
         return (*self._base, *arguments)
 
     def ask(self, *arguments: str) -> KubectlResult:
-        """Call it and wait. Raises PlatformError where there is no kubectl."""
+        """Call kubectl and wait. Raises PlatformError where kubectl cannot be started."""
         return self._call(*arguments, f"--request-timeout={REQUEST_LIMIT_S}s")
 
     def write(self, pod: str, path: str, data: bytes) -> KubectlResult:
-        """Write a file in the first container of a pod."""
+        """Write a file in the first container of a pod. Raises as `ask` does."""
         words = ("exec", "-i", pod, "--", "sh", "-c", 'cat > "$0"', path)
         return self._call(*words, data=data)
 
     def take(self, pod: str, pattern: str) -> KubectlResult:
-        """Read the files that a shell's pattern means in the first container of a pod, one after
-        the other, and remove them. No such file is no error."""
-        # Not in quotes: the shell looks for the files.
+        """Return the content of the files that match a shell's pattern, and remove them.
+
+        The files are in the first container of a pod. No match is no error. Raises as `ask` does.
+        """
+        # `$0` is not quoted, so that the shell expands the pattern.
         script = "cat $0 2>/dev/null; rm -f $0"
         return self._call("exec", pod, "--", "sh", "-c", script, pattern)
 
@@ -87,7 +92,10 @@ class Kubectl:
         return KubectlResult(process.returncode, out, errors.decode(errors="replace").strip())
 
     def read(self, *arguments: str) -> tuple[dict[str, Any] | None, str]:
-        """Return a `get` as JSON, or None and why not; an empty reason where it is not there."""
+        """Return the JSON of `get`, or None and the reason, which is empty for a missing object.
+
+        Raises as `ask` does.
+        """
         answer = self.ask(*arguments, "-o", "json", "--ignore-not-found")
         if answer.status != 0:
             return None, _last(answer.errors) or "no answer"
@@ -110,7 +118,7 @@ def base_words(context: str | None = None, namespace: str | None = None) -> tupl
 
 
 def refusal(kind: str, errors: str) -> NccltuneError:
-    """Return what `create` was refused for, as an error with a way out."""
+    """Return the error for a refused `create` of a job of this kind, with a hint."""
     last = _last(errors)
     if re.search(r"no matches for kind|could not find the requested resource", errors):
         return PlatformError(f"the cluster knows no {kind}", hint=_OPERATORS[kind])
@@ -135,6 +143,6 @@ def refusal(kind: str, errors: str) -> NccltuneError:
 
 
 def _last(errors: str) -> str:
-    """Return the last line that is not empty: those before are retries and warnings."""
+    """Return the last line that is not empty: earlier lines are retries and warnings."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ").strip() if lines else ""

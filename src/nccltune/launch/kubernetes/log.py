@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of a pod as it grows, over connections that break: nothing twice, nothing left out."""
+"""Follow the log of a pod over connections that break: no line twice, and none left out."""
 
 import contextlib
 import os
@@ -14,12 +14,12 @@ from nccltune.native.child import Child, start
 
 _AGAIN_S = 2.0
 _TRIES = 3
-# What --timestamps puts before a line, of one length on a node: the runtime's time, to the ns.
+# A line with --timestamps: the runtime's time in ns comes first, of equal length on a node.
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\S*) ?(.*)", re.DOTALL)
 
 
 class PodLog:
-    """Follows one container; lines go to `output` and to `follower`."""
+    """The log of one container. Its lines go to `output` and to `follower`."""
 
     def __init__(
         self, kubectl: Kubectl, pod: str, container: str, output: Path, follower: Follower
@@ -34,7 +34,10 @@ class PodLog:
         self._again_at = 0.0
 
     def take(self) -> bool:
-        """Keep what has come; whether there was something. A broken connection is made anew."""
+        """Take the lines that have come; return whether there were any.
+
+        A broken connection is opened again. Raises PlatformError where kubectl cannot be started.
+        """
         if self._process is None:
             if time.monotonic() < self._again_at:
                 return False
@@ -58,14 +61,16 @@ class PodLog:
         return True
 
     def finish(self) -> bool:
-        """Take the rest, whatever became of the connection; whether the log could be read to its
-        end."""
+        """Take the rest of the log; return whether it could be read to its end.
+
+        Raises PlatformError where kubectl cannot be started.
+        """
         self.close()
         for attempt in range(_TRIES):
             answer = self._kubectl.ask(*self._since())
             if answer.status == 0:
                 self._feed(answer.out)
-                # The last line of a program that died may have no end.
+                # The last line of a program that died may have no newline.
                 self._line(self._rest, b"")
                 self._rest = b""
                 return True
@@ -73,7 +78,7 @@ class PodLog:
         return False
 
     def close(self) -> None:
-        """End the connection; half a line is taken again by the next one."""
+        """End the connection. The next one reads an unfinished line again."""
         self._rest = b""
         if self._process is None:
             return
@@ -87,7 +92,7 @@ class PodLog:
     def _since(self) -> tuple[str, ...]:
         if not self._last:
             return self._words
-        # By the second, so that known lines come again.
+        # The time is rounded to seconds, so that known lines come again; `_line` drops them.
         return (*self._words, f"--since-time={self._last.decode()}")
 
     def _feed(self, data: bytes) -> None:
@@ -97,7 +102,7 @@ class PodLog:
 
     def _line(self, line: bytes, end: bytes) -> None:
         match = _STAMPED.fullmatch(line)
-        # A line without a time is a message of the cluster about the log.
+        # A line without a time is a message of Kubernetes about the log.
         if match is None or match[1] <= self._last:
             return
         self._last = match[1]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job on a cluster: created, watched, its log followed, and deleted with all of its pods."""
+"""Run a job on a cluster: create it, watch it, follow its log, delete it with all of its pods."""
 
 import contextlib
 import os
 import shlex
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,26 +19,26 @@ from nccltune.launch.kubernetes.kubectl import Kubectl, refusal
 from nccltune.launch.kubernetes.log import PodLog
 from nccltune.launch.kubernetes.seen import KINDS, LAUNCHER, Pod, launcher_of, pods_of, snapshot_of
 from nccltune.launch.process import signal_of
-from nccltune.launch.state import End, RunState
+from nccltune.launch.state import RunEnd, RunState
 from nccltune.model.errors import LaunchError, PlatformError
-from nccltune.native.child import start
+from nccltune.native.child import Child, start
 
 POLL_S = 2.0
 _STEP_S = 0.1
 _CREATE_LIMIT_S = 90
 _UNKNOWN_LIMIT = 15
-"""So often in a row the cluster may not answer before the job counts as lost."""
+"""After so many questions in a row without an answer the job counts as lost."""
 _TAKEN_UP_S = 3.0
-"""A controller that lives has seen a new job by then."""
+"""A running controller has seen a new job by then; until then a wait for it is not reported."""
 LOST_LIMIT_S = 60.0
-"""A job that lost a node gets so long to end by itself."""
+"""How long a job that lost a node may take to end by itself."""
 DELETE_LIMIT_S = 60.0
 SILENT_LIMIT_S = 5.0
-"""For so long pods on a node that is not heard of are waited for: they cannot go before it."""
+"""How long to wait for pods on a node that does not answer: they cannot end before it does."""
 
 
 class Created(NamedTuple):
-    """What the cluster calls the job. A name can be given anew, an uid not."""
+    """The created job in the cluster. Another job may later get its name, but not its uid."""
 
     name: str
     namespace: str
@@ -46,15 +47,18 @@ class Created(NamedTuple):
 
 
 class ClusterJob:
-    """One MPIJob or JobSet. `told` is called at every change of state; the launcher's log goes to
-    `output`, and beside it what explains a bad end."""
+    """One MPIJob or JobSet.
+
+    `on_change` gets a sentence at every change of state. The launcher's log goes to `output`, and
+    what explains a failure into the folder of `output`.
+    """
 
     def __init__(
         self,
         job: Job,
         output: Path,
         follower: Follower,
-        told: Callable[[str], None],
+        on_change: Callable[[str], None],
         environment: Mapping[str, str] = os.environ,
         *,
         poll_s: float = POLL_S,
@@ -66,7 +70,7 @@ class ClusterJob:
         self._kubectl = Kubectl(options.context, options.namespace, environment)
         self._output = output
         self._follower = follower
-        self._told = told
+        self._on_change = on_change
         self._poll_s = poll_s
         self._lost_limit_s = lost_limit_s
         self._created: Created | None = None
@@ -75,12 +79,14 @@ class ClusterJob:
         self._troubles: dict[str, str] = {}
         self._unread = ""
 
-    def run(self, words: Sequence[str], start_within_s: float | None = None) -> End:
-        """Create it by `words` and follow to the end. One that has not started after
-        `start_within_s` seconds is deleted.
+    def run(self, words: Sequence[str], start_within_s: float | None = None) -> RunEnd:
+        """Create the job by `words`, follow it to its end and return how it ended.
 
-        However it ends, it is deleted with its pods. KeyboardInterrupt deletes it, and is stated in
-        the result. Raises InputError, LaunchError or PlatformError where it is refused.
+        However it ends, it is deleted with its pods, also if it has not started after
+        `start_within_s` seconds. KeyboardInterrupt deletes it, and the result states it. Raises
+        InputError, LaunchError or PlatformError where the cluster refuses it, LaunchError where
+        kubectl does not answer, PlatformError where kubectl cannot be started or a JobSet's secret
+        is missing, and OSError where `output` cannot be written.
         """
         self._output.touch()
         self._prepare()
@@ -90,19 +96,19 @@ class ClusterJob:
             assert end is not None
         except KeyboardInterrupt as stop:
             number = signal_of(stop)
-            end = End(RunState.STOPPED, f"by {number.name}", int(number))
+            end = RunEnd(RunState.STOPPED, f"by {number.name}", int(number))
         except BaseException:
-            self._clear(End(RunState.LOST))
+            self._clear(RunEnd(RunState.LOST))
             raise
         end = end._replace(why="; ".join(filter(None, [end.why, self._clear(end)])))
         self._follower.finish()
         return end
 
     def hold(self, words: Sequence[str], start_within_s: float | None = None) -> list[Pod]:
-        """Create it and wait until all of its pods run: these. `release` deletes it.
+        """Create the job, wait until all of its pods run, and return them. `release` deletes it.
 
-        Raises as `run` does, and LaunchError where it ended, was lost or did not start in time;
-        nothing is left of it then.
+        Raises as `run` does, and LaunchError where it ended, was lost or did not start in time. The
+        job is then deleted.
         """
         try:
             self._prepare()
@@ -117,12 +123,12 @@ class ClusterJob:
         raise LaunchError(f"the pods are {end.state.value}: {why}")
 
     def release(self) -> str:
-        """Delete the job that is held; return what remains, in words."""
+        """Delete a job that `hold` created; return a sentence on what remains, or nothing."""
         return self._delete()
 
     @property
     def kubectl(self) -> Kubectl:
-        """kubectl for the namespace of the job."""
+        """Return the calls of kubectl for the namespace of the job."""
         return self._kubectl
 
     def _prepare(self) -> None:
@@ -144,10 +150,15 @@ class ClusterJob:
         try:
             out, errors = process.communicate(timeout=_CREATE_LIMIT_S)
         except KeyboardInterrupt:
-            # It may be created already, and must be known to be deleted.
-            out, _ = process.communicate(timeout=_CREATE_LIMIT_S)
-            self._take_name(out)
+            # kubectl may have created the job already. Wait for its name, to delete it.
+            self._take_name(_rest_of(process, _CREATE_LIMIT_S))
             raise
+        except subprocess.TimeoutExpired:
+            self._take_name(_rest_of(process, 0.0))
+            raise LaunchError(
+                f"kubectl create gave no answer within {_CREATE_LIMIT_S} s",
+                hint=f"the job may exist: kubectl get {self._kind.resource}",
+            ) from None
         except BaseException:
             process.kill()
             process.communicate()
@@ -155,7 +166,7 @@ class ClusterJob:
         self._take_name(out)
         if process.returncode != 0 or self._created is None:
             raise refusal(self._job.kubernetes.kind, errors.decode(errors="replace"))
-        self._told(f"{self.title} is created in namespace {self._created.namespace}")
+        self._on_change(f"{self.title} is created in namespace {self._created.namespace}")
 
     def _take_name(self, out: bytes) -> None:
         self._created = _created(out)
@@ -164,11 +175,11 @@ class ClusterJob:
 
     @property
     def title(self) -> str:
-        """`MPIJob nccl-test`."""
+        """Return kind and name: `MPIJob nccl-test`."""
         return f"{self._job.kubernetes.kind} {self._job.name}"
 
-    def _watch(self, start_within_s: float | None, *, held: bool = False) -> End | None:
-        """Follow it to its end; None where it is `held` and all of it runs."""
+    def _watch(self, start_within_s: float | None, *, held: bool = False) -> RunEnd | None:
+        """Return how the job ended; None with `held` as soon as all of its pods run."""
         begun = time.monotonic()
         before = ""
         lost_since: float | None = None
@@ -176,7 +187,7 @@ class ClusterJob:
         while True:
             job, pods = self._ask()
             if job is None and not self._unread:
-                return End(RunState.FAILED, f"somebody deleted {self.title}")
+                return RunEnd(RunState.FAILED, f"somebody deleted {self.title}")
             if job is None or pods is None:
                 unknown += 1
                 if unknown >= _UNKNOWN_LIMIT:
@@ -195,17 +206,17 @@ class ClusterJob:
                 words = before
             if seen.end is None and words != before:
                 before = words
-                self._told(f"{self.title} {words}")
+                self._on_change(f"{self.title} {words}")
             if seen.end is not None:
                 return self._with_troubles(seen.end)
             if start_within_s is not None and time.monotonic() - begun > start_within_s:
                 if not seen.started:
                     waited = f"not started after {time.monotonic() - begun:.0f} s"
-                    return End(RunState.PENDING, f"{waited} ({seen.reason})")
+                    return RunEnd(RunState.PENDING, f"{waited} ({seen.reason})")
                 start_within_s = None
             lost_since = (lost_since or time.monotonic()) if seen.lost else None
             if lost_since is not None and time.monotonic() - lost_since > self._lost_limit_s:
-                return End(RunState.FAILED, f"{words}, and it did not end by itself")
+                return RunEnd(RunState.FAILED, f"{words}, and it did not end by itself")
             self._take_log(self._poll_s)
 
     def _ask(self) -> tuple[dict[str, Any] | None, list[Pod] | None]:
@@ -233,7 +244,7 @@ class ClusterJob:
         launcher = launcher_of(pods)
         if self._log is None and launcher is not None and launcher.started:
             assert self._created is not None
-            self._told(f"{launcher.name} runs on {launcher.node}")
+            self._on_change(f"{launcher.name} runs on {launcher.node}")
             self._log = PodLog(self._kubectl, launcher.name, LAUNCHER, self._output, self._follower)
 
     def _take_log(self, for_s: float) -> None:
@@ -242,39 +253,39 @@ class ClusterJob:
             if self._log is None or not self._log.take():
                 time.sleep(_STEP_S)
 
-    def _with_troubles(self, end: End) -> End:
+    def _with_troubles(self, end: RunEnd) -> RunEnd:
         if end.state is RunState.DONE:
             return end
-        # A failed job's workers may be gone already, and with them what was wrong with them.
+        # The workers of a failed job may be deleted already; use the troubles seen before.
         known = [f"{name} {why}" for name, why in self._troubles.items()]
         return end._replace(why="; ".join([end.why, *(one for one in known if one not in end.why)]))
 
-    def _out_of_sight(self) -> End:
-        return End(
+    def _out_of_sight(self) -> RunEnd:
+        return RunEnd(
             RunState.LOST,
             f"{_UNKNOWN_LIMIT} times in a row the cluster did not report the state of {self.title} "
             f"({self._unread}): it may still run",
         )
 
-    def _clear(self, end: End) -> str:
-        """Collect the logs, delete the job, wait for its pods; return what remains, in words."""
+    def _clear(self, end: RunEnd) -> str:
+        """Collect the logs, delete the job and its pods; return a sentence on what remains."""
         if self._created is None:
             return ""
-        said = []
+        remains = []
         try:
             if self._log is not None and not self._log.finish():
-                said.append("the end of its log could not be read")
+                remains.append("the end of its log could not be read")
             if end.state is not RunState.DONE:
                 with contextlib.suppress(PlatformError):
                     name, _, _, born = self._created
                     collect(self._kubectl, self._kind, name, born, self._output.parent)
-            said.append(self._delete())
+            remains.append(self._delete())
         except KeyboardInterrupt:
-            said.append(self._delete())
-        return "; ".join(filter(None, said))
+            remains.append(self._delete())
+        return "; ".join(filter(None, remains))
 
     def _delete(self) -> str:
-        """Delete the job and wait until its pods are gone; return what remains, in words."""
+        """Delete the job and wait until its pods are gone; return a sentence on what remains."""
         if self._created is None:
             return ""
         resource, (name, namespace, uid, _) = self._kind.resource, self._created
@@ -296,6 +307,15 @@ class ClusterJob:
                         return f"nothing is heard of node {nodes}, where a pod is to be ended"
                 time.sleep(_STEP_S)
         return left
+
+
+def _rest_of(process: Child, limit_s: float) -> bytes:
+    """Return the output of a process, which is killed after `limit_s` seconds."""
+    try:
+        return process.communicate(timeout=limit_s)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0]
 
 
 def _created(out: bytes) -> Created | None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of an MPIJob and a JobSet, so that a wrong one is found before a cluster sees it.
 
-Public facts of MPI Operator 0.7 (kubeflow.org/v2beta1) and JobSet 0.12 (jobset.x-k8s.io/v1alpha2).
-Of a pod only that it has containers: the cluster checks the rest when it is created.
+Source: the API of MPI Operator 0.7 (kubeflow.org/v2beta1) and JobSet 0.12
+(jobset.x-k8s.io/v1alpha2). Of a pod only its containers are checked; the cluster checks the rest
+when the pod is created.
 """
 
 from typing import Annotated, Any, Literal
@@ -15,7 +16,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
-    """No field beside those named, in Kubernetes' spelling."""
+    """A struct that takes its own fields only, in Kubernetes' spelling (`camelCase`)."""
 
 
 class _Container(msgspec.Struct, kw_only=True):
@@ -103,7 +104,7 @@ class _Coordinator(_Fields):
 
 
 class _JobSpec(msgspec.Struct, rename="camel", kw_only=True):
-    """Of a batch/v1 Job, which the cluster checks itself."""
+    """The fields of a batch/v1 Job that are read here; the cluster checks the others."""
 
     template: _PodTemplate
     parallelism: _Count | None = None
@@ -146,15 +147,17 @@ SPECS = {
 
 
 def check_manifest(document: dict[str, Any]) -> None:
-    """Raise InputError with the place of the first field that is wrong. Kinds that are not known
-    here are not judged."""
+    """Raise InputError with the place of the first wrong field of an MPIJob or a JobSet.
+
+    Documents of other kinds are not checked.
+    """
     kind = document.get("kind")
     if kind not in SPECS:
         return
     version, spec = SPECS[kind]
-    said = document.get("apiVersion")
-    if said != version:
-        raise InputError(f"apiVersion of {kind} is {said!r}, not {version!r}", where="apiVersion")
+    given = document.get("apiVersion")
+    if given != version:
+        raise InputError(f"apiVersion of {kind} is {given!r}, not {version!r}", where="apiVersion")
     try:
         msgspec.convert(document.get("spec"), spec)
     except msgspec.ValidationError as error:

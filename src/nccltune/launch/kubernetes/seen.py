@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from nccltune.launch.state import End, RunState
+from nccltune.launch.state import RunEnd, RunState
 
 
 class JobKind(NamedTuple):
-    """How one kind of job is called, and by which labels its pods are known."""
+    """The resource of one kind of job, the labels of its pods, and its conditions."""
 
     resource: str
     job_label: str
@@ -41,8 +41,14 @@ _NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 class Pod(NamedTuple):
-    """A pod: where it is, whether its container has run, whether it still does, what is wrong with
-    it, its last end in words, and whether its node is not heard of any more."""
+    """A pod.
+
+    - `born`: its creationTimestamp.
+    - `started`: its container has run; `running`: it still runs.
+    - `trouble`: what is wrong with the pod; empty while all is well.
+    - `ended`: how its container ended, in words.
+    - `silent`: its node does not answer any more.
+    """
 
     name: str
     role: str
@@ -57,22 +63,21 @@ class Pod(NamedTuple):
 
 
 class JobSnapshot(NamedTuple):
-    """A job at one moment: how it ended if it has, whether it has started, why it waits, and the
-    pods that it had and lost while it runs."""
+    """A job at one moment: its end (None while it runs), the reason why it waits, and lost pods."""
 
-    end: End | None
+    end: RunEnd | None
     started: bool
     reason: str
     lost: tuple[str, ...] = ()
 
 
 def pods_of(listed: Mapping[str, Any], kind: JobKind) -> list[Pod]:
-    """Return the pods of a `get pods -o json`."""
+    """Return the pods of the JSON of `kubectl get pods`."""
     return [_pod(item, kind) for item in listed.get("items") or []]
 
 
 def launcher_of(pods: Iterable[Pod]) -> Pod | None:
-    """Return the launcher's pod, the last one where there were several; None before it is made."""
+    """Return the newest pod of the launcher; None before it is created."""
     found = sorted((pod for pod in pods if pod.role == LAUNCHER), key=lambda pod: pod.born)
     return found[-1] if found else None
 
@@ -80,15 +85,15 @@ def launcher_of(pods: Iterable[Pod]) -> Pod | None:
 def snapshot_of(
     kind: JobKind, job: Mapping[str, Any], pods: list[Pod], workers: int
 ) -> JobSnapshot:
-    """Return the job by its conditions and its pods; `workers` is how many it was promised."""
+    """Return the state of a job by its conditions and pods. `workers` is their wanted number."""
     conditions = _true_conditions(job)
     launcher = launcher_of(pods)
     started = launcher is not None and launcher.started
     if kind.done in conditions:
-        return JobSnapshot(End(RunState.DONE), True, "")
+        return JobSnapshot(RunEnd(RunState.DONE), True, "")
     if "Failed" in conditions:
         return JobSnapshot(
-            End(RunState.FAILED, _why(conditions["Failed"], launcher, pods)), started, ""
+            RunEnd(RunState.FAILED, _why(conditions["Failed"], launcher, pods)), started, ""
         )
     if started:
         return JobSnapshot(None, True, "", _lost(pods, workers))
@@ -105,7 +110,7 @@ def snapshot_of(
 
 
 def _lost(pods: list[Pod], workers: int) -> tuple[str, ...]:
-    """Why a job that runs may never end: what it lost."""
+    """Return sentences on pods that a running job lost, so that it may never end."""
     found = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble]
     there = sum(pod.role != LAUNCHER for pod in pods)
     if there < workers:
@@ -114,14 +119,17 @@ def _lost(pods: list[Pod], workers: int) -> tuple[str, ...]:
 
 
 def _why(condition: Mapping[str, Any], launcher: Pod | None, pods: list[Pod]) -> str:
-    """Return the reason of a failure: the program's exit explains more than the controller's
-    message."""
-    said = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble and pod.role != LAUNCHER]
+    """Return the reason of a failure.
+
+    The end of the program comes first, because it explains more than the controller's message.
+    """
+    reasons = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble and pod.role != LAUNCHER]
     if launcher is not None and (launcher.ended or launcher.trouble):
-        said.insert(0, f"{launcher.name} {launcher.ended or launcher.trouble}")
-    if not said:
-        said.append(str(condition.get("message") or condition.get("reason") or "no reason given"))
-    return "; ".join(said)
+        reasons.insert(0, f"{launcher.name} {launcher.ended or launcher.trouble}")
+    if not reasons:
+        message = condition.get("message") or condition.get("reason") or "no reason given"
+        reasons.append(str(message))
+    return "; ".join(reasons)
 
 
 def _true_conditions(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -155,8 +163,10 @@ def _pod(raw: Mapping[str, Any], kind: JobKind) -> Pod:
 
 
 def _silent(status: Mapping[str, Any]) -> bool:
-    """Return whether the cluster marked the pod as not ready: its node does not answer. That its
-    container runs is the last that was heard."""
+    """Return whether the cluster marked the pod as not ready because its node does not answer.
+
+    Its container is then still reported as running.
+    """
     conditions = status.get("conditions") or []
     return any(one.get("type") == "Ready" and one.get("status") == "False" for one in conditions)
 
@@ -168,7 +178,7 @@ def _trouble(
     node: str,
     ended: str,
 ) -> str:
-    """Return what keeps a pod from running, or took it away; empty while all is well."""
+    """Return what keeps a pod from running, or removed it; empty while all is well."""
     conditions = {one.get("type"): one for one in status.get("conditions") or []}
     on = f" (node {node})" if node else ""
     target = conditions.get("DisruptionTarget") or {}
@@ -195,7 +205,7 @@ def _exit_text(terminated: Mapping[str, Any]) -> str:
     code, reason = terminated.get("exitCode"), terminated.get("reason")
     if code == 0:
         return ""
-    # That is the program's own end; any other reason is the node's, and its message has the reason.
+    # `Error` is the program's own exit. Any other reason is the node's, such as OOMKilled.
     if not reason or reason == "Error":
         return f"ended with status {code}"
     message = _short(terminated.get("message") or "")
@@ -203,5 +213,5 @@ def _exit_text(terminated: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return the first sentence: a scheduler adds sentences about preemption."""
+    """Return the first sentence: the scheduler's further ones are about preemption."""
     return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]

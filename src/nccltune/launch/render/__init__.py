@@ -12,17 +12,21 @@ jobset.py      the pods of a JobSet
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Around, CommandPart, Rendered
+from nccltune.launch.render.rendered import CommandPart, RenderContext, Rendered
 
-__all__ = ["Around", "CommandPart", "Rendered", "render"]
+__all__ = ["CommandPart", "RenderContext", "Rendered", "render"]
 
 
-def render(job: Job, flavor: Flavor, around: Around = Around()) -> Rendered:  # noqa: B008 - frozen
-    """Return what starts `job` under this launcher and version.
+def render(job: Job, flavor: Flavor, context: RenderContext = RenderContext()) -> Rendered:  # noqa: B008 - frozen
+    """Return the command, script or manifests that start `job` with this launcher and version.
 
     Raises InputError for a job that this launcher cannot start.
+
+    >>> job = Job(program=["all_reduce_perf", "-b", "8"], gpus_per_node=4, processes="per-node")
+    >>> render(job, Flavor(Launcher.LOCAL)).command
+    'all_reduce_perf -b 8 -g 4'
     """
-    # Imported here: each launcher's file is needed only where it is meant.
+    # The imports are lazy: a command needs the file of one launcher only.
     if flavor.launcher is Launcher.LOCAL:
         from nccltune.launch.render.local import render_local
 
@@ -30,15 +34,15 @@ def render(job: Job, flavor: Flavor, around: Around = Around()) -> Rendered:  # 
     if flavor.launcher is Launcher.OPENMPI:
         from nccltune.launch.render.openmpi import render_openmpi
 
-        return render_openmpi(job, flavor, around)
+        return render_openmpi(job, flavor, context)
     if flavor.launcher is Launcher.HYDRA:
         from nccltune.launch.render.hydra import render_hydra
 
-        return render_hydra(job, flavor, around)
+        return render_hydra(job, flavor, context)
     if flavor.launcher is Launcher.SLURM:
         from nccltune.launch.render.slurm import render_slurm
 
-        return render_slurm(job, flavor, around)
+        return render_slurm(job, flavor, context)
     from nccltune.launch.render.kubernetes import render_kubernetes
 
-    return render_kubernetes(job, flavor, around)
+    return render_kubernetes(job, flavor, context)

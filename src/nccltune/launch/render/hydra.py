@@ -1,35 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """hydra, the process manager of MPICH and Intel MPI: an mpiexec line.
 
-Its long options have one dash, it has no -x and no -N, and root needs no permission. Intel MPI's
-(2021.18 was run) takes -bind-to and does nothing for it: I_MPI_PIN is its word.
+Its long options have one dash, it has no -x and no -N, and root needs no permission. Intel MPI
+(tested with 2021.18) accepts -bind-to without an effect; its setting is I_MPI_PIN.
 """
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Around, CommandPart, Rendered, words_of
+from nccltune.launch.render.rendered import CommandPart, RenderContext, Rendered, words_of
 from nccltune.model.scale import count
 
 _PIN = "I_MPI_PIN"
 USUAL_MPICH = Flavor(Launcher.HYDRA, (4,))
 USUAL_INTEL = Flavor(Launcher.HYDRA, (2021,))
-"""Where only the name is known, as in an image."""
+"""The versions to assume where only the name is known, as in an image."""
 
 
-def render_hydra(job: Job, flavor: Flavor, around: Around) -> Rendered:
+def render_hydra(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
     """Return the mpiexec line."""
-    parts = [CommandPart((around.program or "mpiexec.hydra",), flavor.words)]
+    parts = [CommandPart((context.program or "mpiexec.hydra",), flavor.words)]
     if job.hosts:
         hosts = ",".join(job.hosts[: job.nodes])
         parts.append(CommandPart(("-hosts", hosts), "the nodes; -ppn sets the processes of each"))
-    parts += hydra_parts(job, flavor, tagged=not around.conversation)
+    parts += hydra_parts(job, flavor, tagged=not context.conversation)
     parts.append(CommandPart(tuple(job.words), "the program"))
     return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
 
 
 def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[CommandPart]:
-    """Return the options between mpiexec and the program, but for the hosts. hydra gives every
-    process the whole environment that it has itself, so that `inherit` needs no word."""
+    """Return the options between mpiexec and the program, without the hosts.
+
+    hydra passes its whole environment to every process, so `inherit` needs no option.
+    """
     total, per_node = job.placement.processes, job.processes_per_node
     parts = [
         CommandPart(("-n", str(total)), f"{count(total, 'process')} in all"),
@@ -54,7 +56,7 @@ def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[CommandPart]:
 
 
 def _unbound(job: Job, flavor: Flavor) -> list[CommandPart]:
-    """Return the options for no binding; for an unknown hydra those of both kinds."""
+    """Return the options against binding; for an unknown hydra those of MPICH and Intel MPI."""
     parts = []
     if not flavor.is_intel:
         parts.append(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A JobSet: where a cluster lacks the MPI Operator. Pods with sshd, and one that runs mpirun."""
+"""A JobSet, for a cluster without the MPI Operator: pods with sshd, and one that runs mpirun."""
 
 import shlex
 from typing import Any
@@ -17,7 +17,7 @@ WAIT_S = 600
 # Open MPI 4 cuts a host's name at the first dot by default, and a pod has no shorter one.
 _WHOLE_NAMES = "OMPI_MCA_orte_keep_fqdn_hostnames"
 
-# A secret's files may be read by all; ssh wants a key of its own user alone.
+# The files of a secret are readable by all users, and ssh refuses such a key: copy it.
 _PREPARE = f"""\
 mkdir -p /root/.ssh /run/sshd
 install -m 600 {KEYS}/id /root/.ssh/id
@@ -45,8 +45,10 @@ def mpirun_of(job: Job, *, tagged: bool) -> list[CommandPart]:
 
 
 def wait_for_workers(job: Job) -> str:
-    """Return what a shell does until every worker answers. Its input stays untouched: ssh would
-    read it, and it must be passed to the program."""
+    """Return the lines of shell that wait until every worker answers.
+
+    ssh must not read the standard input, which is for the program.
+    """
     return (
         f"for host in {' '.join(_hosts(job))}; do\n"
         f"  for second in $(seq {WAIT_S}); do "
@@ -61,8 +63,11 @@ def _hosts(job: Job) -> list[str]:
 
 
 def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
-    """Return the manifest, and what its parts mean. Raises InputError for an MPI that is not Open
-    MPI."""
+    """Return the manifest and the meanings of its parts.
+
+    With `held` the launcher's pod waits for conversations. Raises InputError for another MPI than
+    Open MPI.
+    """
     options = job.kubernetes
     if options.mpi != "OpenMPI":
         raise InputError(

@@ -8,7 +8,7 @@ from nccltune.launch.job import Job
 from nccltune.launch.kubernetes.kubectl import base_words
 from nccltune.launch.render.hydra import USUAL_INTEL, USUAL_MPICH, hydra_parts
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
-from nccltune.launch.render.rendered import Around, CommandPart, Rendered, words_of
+from nccltune.launch.render.rendered import CommandPart, RenderContext, Rendered, words_of
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
@@ -17,12 +17,10 @@ HOSTFILE = "/etc/mpi/hostfile"
 SSH_PORT = 222
 ROOTS_SSH = "/root/.ssh"
 """Where the MPI Operator mounts its key by default."""
-
-
 ALIVE = "/tmp/nccltune-alive"  # noqa: S108 - in a container
 HOLD_S = 300
-"""Pods that are held for conversations give their GPUs back this long after the last one."""
-# Process 1 of a container hears no signal that it has no trap for.
+"""Held pods end this long after the last conversation, so that their GPUs are free again."""
+# Process 1 of a container gets a signal only if it has a handler for it, hence the trap.
 HOLD = f"""\
 trap 'exit 0' TERM
 touch {ALIVE}
@@ -30,11 +28,12 @@ while [ $(($(date +%s) - $(stat -c %Y {ALIVE}))) -lt {HOLD_S} ]; do sleep 2 & wa
 """
 
 
-def render_kubernetes(job: Job, flavor: Flavor, around: Around = Around()) -> Rendered:  # noqa: B008
-    """Return the manifest and the line that gives it to a cluster.
+def render_kubernetes(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
+    """Return the manifest and the command that creates the job on a cluster.
 
-    A conversation's pods are held: its launcher waits for `inner` to be run in it. Raises
-    InputError for a job that names no image, or names what only this machine has.
+    The pods of a conversation are held: the launcher's pod waits until `inner` is run in it. Raises
+    InputError for a job without an image, for one that inherits variables, and for a JobSet with
+    another MPI than Open MPI.
     """
     if job.kubernetes.image is None:
         raise InputError(
@@ -47,22 +46,22 @@ def render_kubernetes(job: Job, flavor: Flavor, around: Around = Around()) -> Re
             hint="give its value in [environment]",
         )
     if job.kubernetes.kind == "MPIJob":
-        manifest, parts = _mpi_job(job, held=around.conversation)
+        manifest, parts = _mpi_job(job, held=context.conversation)
     else:
         from nccltune.launch.render.jobset import job_set
 
-        manifest, parts = job_set(job, held=around.conversation)
+        manifest, parts = job_set(job, held=context.conversation)
     words = (*base_words(job.kubernetes.context), "create", "-f", MANIFEST)
     text = as_yaml(manifest)
     return Rendered(flavor, words, {MANIFEST: text}, tuple(parts), job.placement)
 
 
 def as_yaml(manifest: dict[str, Any]) -> str:
-    """Return a manifest as YAML, its keys in the order they have."""
+    """Return a manifest as YAML. The order of its keys is kept."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Write scripts as YAML blocks, which are readable."""
+        """A dumper that writes scripts as YAML blocks, which are readable."""
 
     def text_of(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
         style = "|" if "\n" in text else None
@@ -74,7 +73,7 @@ def as_yaml(manifest: dict[str, Any]) -> str:
 
 
 def metadata(job: Job) -> dict[str, Any]:
-    """Name, and the namespace where the job has one."""
+    """Return the metadata of a job: its name, and its namespace if it has one."""
     found = {"name": job.name}
     if job.kubernetes.namespace is not None:
         found["namespace"] = job.kubernetes.namespace
@@ -82,8 +81,7 @@ def metadata(job: Job) -> dict[str, Any]:
 
 
 def worker_pod(job: Job, name: str) -> dict[str, Any]:
-    """Return a pod with the GPUs of one node and room in /dev/shm, which NCCL uses within a
-    node."""
+    """Return a pod with the GPUs of one node and enough /dev/shm, which NCCL uses within a node."""
     options = job.kubernetes
     limits = {options.gpu_resource: job.gpus_per_node, **options.resources}
     pod: dict[str, Any] = {
@@ -102,10 +100,12 @@ def worker_pod(job: Job, name: str) -> dict[str, Any]:
     return pod
 
 
-def inner(job: Job, around: Around) -> tuple[str, list[CommandPart]]:
-    """Return what starts a conversation, or a program, in the held launcher's pod: what a shell
-    does first, and the launcher's command."""
-    tagged = not around.conversation
+def inner(job: Job, context: RenderContext) -> tuple[str, list[CommandPart]]:
+    """Return what starts a conversation, or a program, in the held launcher's pod.
+
+    These are the lines of shell that come first, and the launcher's command.
+    """
+    tagged = not context.conversation
     if job.kubernetes.kind == "MPIJob":
         return "", _launcher(job, tagged=tagged)
     from nccltune.launch.render.jobset import mpirun_of, wait_for_workers
@@ -114,7 +114,7 @@ def inner(job: Job, around: Around) -> tuple[str, list[CommandPart]]:
 
 
 def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
-    """MPI Operator 0.5 and later (v2beta1)."""
+    """Return the manifest of an MPIJob (MPI Operator 0.5 and later, v2beta1) and its meanings."""
     options = job.kubernetes
     parts = [CommandPart(("sh", "-c", HOLD), "waits for conversations")] if held else _launcher(job)
     command = list(words_of(parts))
@@ -172,7 +172,7 @@ def _launcher(job: Job, *, tagged: bool = True) -> list[CommandPart]:
     """Return the command of the launcher's pod, by the MPI that the image has."""
     if job.kubernetes.mpi == "OpenMPI":
         hostfile = CommandPart(("--hostfile", HOSTFILE), "the operator writes the workers there")
-        # Its version is the image's secret: only words that 4 and 5 both take.
+        # The image's version is unknown, so only options that 4 and 5 both have are used.
         flavor = Flavor(Launcher.OPENMPI)
         options = mpirun_parts(job, flavor, where=[hostfile], tagged=tagged)
         parts = [CommandPart(("mpirun",), "the image's Open MPI"), ROOT, *options]

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open MPI 4 and 5: an mpirun line. Options that both take are used wherever there is one."""
+"""Open MPI 4 and 5: an mpirun line. Options that both versions have are preferred."""
 
 from nccltune.launch.flavor import Flavor
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Around, CommandPart, Rendered, words_of
+from nccltune.launch.render.rendered import CommandPart, RenderContext, Rendered, words_of
 from nccltune.model.scale import count
 
 ROOT = CommandPart(("--allow-run-as-root",), "root starts it, which mpirun refuses by default")
 
 
-def render_openmpi(job: Job, flavor: Flavor, around: Around) -> Rendered:
+def render_openmpi(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
     """Return the mpirun line."""
-    parts = [CommandPart((around.program or "mpirun",), flavor.words)]
-    if around.as_root:
+    parts = [CommandPart((context.program or "mpirun",), flavor.words)]
+    if context.as_root:
         parts.append(ROOT)
-    parts += mpirun_parts(job, flavor, where=_where(job), tagged=not around.conversation)
+    parts += mpirun_parts(job, flavor, where=_where(job), tagged=not context.conversation)
     parts.append(CommandPart(tuple(job.words), "the program"))
     return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
 
@@ -22,8 +22,10 @@ def render_openmpi(job: Job, flavor: Flavor, around: Around) -> Rendered:
 def mpirun_parts(
     job: Job, flavor: Flavor, *, where: list[CommandPart], tagged: bool
 ) -> list[CommandPart]:
-    """Return the options between mpirun and the program, but for those of root. `where` names the
-    hosts."""
+    """Return the options between mpirun and the program, without the one for root.
+
+    `where` are the options that name the hosts.
+    """
     per_node = job.processes_per_node
     parts = [
         *where,
@@ -47,7 +49,7 @@ def mpirun_parts(
     for name in job.inherit:
         parts.append(CommandPart(("-x", name), f"every process gets the {name} that mpirun has"))
     if tagged:
-        # 5 would accept 4's option, too, and warn that it is deprecated.
+        # Open MPI 5 accepts the option of 4 with a warning that it is deprecated.
         words = ("--output", "tag") if flavor.version[:1] >= (5,) else ("--tag-output",)
         parts.append(
             CommandPart(words, "puts [job,rank] before each line, so that it is known who spoke")

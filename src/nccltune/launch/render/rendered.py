@@ -11,12 +11,13 @@ from nccltune.launch.placement import Placement
 RIGHT_MARGIN = 100
 
 
-class Around(NamedTuple):
+class RenderContext(NamedTuple):
     """Where and how a job is started.
 
-    `program` is the launcher's name or path where it is not its usual one, `as_root` is whether
-    root starts it, `in_allocation` that Slurm has given the nodes already. `conversation` is for a
-    program that rank 0 of talks with: its standard input goes to rank 0, and no line is tagged.
+    - `program`: the launcher's name or path; None for its usual name.
+    - `as_root`: root starts it.
+    - `in_allocation`: Slurm has allocated the nodes already.
+    - `conversation`: the standard input goes to rank 0, and no line of output is tagged.
     """
 
     program: str | None = None
@@ -26,17 +27,18 @@ class Around(NamedTuple):
 
 
 class CommandPart(NamedTuple):
-    """Words of a command that belong together, and what they mean."""
+    """Words of a command that belong together, and their meaning."""
 
     words: tuple[str, ...]
     meaning: str
 
 
 class Rendered(NamedTuple):
-    """What starts a job.
+    """The command that starts a job.
 
-    `words` is the command, `files` what it reads, by name, beside it; `parts` are the options of
-    the launcher with their meanings, wherever they stand; `placement` is what it promises.
+    `words` is the command, `files` are the files that it reads, by name. `parts` are the options of
+    the launcher with their meanings, whether in the command or in a file. `placement` is what the
+    command should start.
     """
 
     flavor: Flavor
@@ -47,25 +49,27 @@ class Rendered(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The command, quoted for a shell, an option a line where it is long."""
+        """Return the command quoted for a shell; a long one has a line for each option."""
         return shell_lines(self.parts, self.words)
 
     @property
     def text(self) -> str:
-        """Everything as it is printed: the files, or the command where there are none."""
+        """Return the text to print: the files, or the command if there are none."""
         if not self.files:
             return self.command + "\n"
         return "".join(self.files.values())
 
 
 def words_of(parts: Iterable[CommandPart]) -> tuple[str, ...]:
-    """Return the command that the parts make."""
+    """Return the words of all parts."""
     return tuple(word for part in parts for word in part.words)
 
 
 def shell_lines(parts: Iterable[CommandPart], words: tuple[str, ...]) -> str:
-    """`words` quoted for a shell. Where they do not fit a line and are the words of `parts`, each
-    part has a line of its own."""
+    """Return `words` quoted for a shell.
+
+    Each part has its own line if one line is too short and `words` are those of `parts`.
+    """
     line = shlex.join(words)
     parts = tuple(parts)
     if len(line) <= RIGHT_MARGIN or words_of(parts) != words:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm: a script for sbatch, or the srun line where the nodes are given already."""
+"""Slurm: a script for sbatch, or an srun line if the nodes are allocated already."""
 
 import shlex
 
 from nccltune.launch.flavor import Flavor
 from nccltune.launch.job import Job
 from nccltune.launch.render.rendered import (
-    Around,
     CommandPart,
+    RenderContext,
     Rendered,
     shell_lines,
     words_of,
@@ -23,19 +23,18 @@ ONCE = CommandPart(
 )
 
 
-def render_slurm(job: Job, flavor: Flavor, around: Around) -> Rendered:
-    """Return a script and the sbatch line; in an allocation, and for a conversation, the srun
-    line."""
-    step = _step(job, around)
+def render_slurm(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
+    """Return a script with its sbatch line; an srun line in an allocation or for a conversation."""
+    step = _step(job, context)
     program = CommandPart(tuple(job.words), "the program")
-    if around.in_allocation or around.conversation:
-        wanted = [] if around.in_allocation else _wanted(job)
+    if context.in_allocation or context.conversation:
+        wanted = [] if context.in_allocation else _wanted(job)
         shape = wanted or _shape(job)
         pairs = tuple(f"{name}={value}" for name, value in job.variables.items())
         lead = [CommandPart(("env", *pairs), "the variables of the job")] if pairs else []
         parts = [
             *lead,
-            CommandPart((around.program or "srun",), flavor.words),
+            CommandPart((context.program or "srun",), flavor.words),
             *shape,
             *step,
             program,
@@ -45,22 +44,19 @@ def render_slurm(job: Job, flavor: Flavor, around: Around) -> Rendered:
     wanted = [name, ONCE, *rest]
     srun = [CommandPart(("srun",), "starts the processes on the nodes of the job"), *step, program]
     lines = ["#!/bin/bash"]
-    lines += [f"#SBATCH {_directive(part.words)}" for part in wanted]
+    lines += [f"#SBATCH {shlex.join(part.words)}" for part in wanted]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()]
     lines.append(shell_lines(srun, words_of(srun)))
-    told = (*wanted, *_exports(job), *srun)
-    words = (around.program or "sbatch", "--parsable", SCRIPT)
-    return Rendered(flavor, words, {SCRIPT: "\n".join(lines) + "\n"}, told, job.placement)
-
-
-def _directive(words: tuple[str, ...]) -> str:
-    """Words as sbatch reads them from a script: it knows quotes, as a shell does."""
-    return shlex.join(words)
+    explained = (*wanted, *_exports(job), *srun)
+    words = (context.program or "sbatch", "--parsable", SCRIPT)
+    return Rendered(flavor, words, {SCRIPT: "\n".join(lines) + "\n"}, explained, job.placement)
 
 
 def _exports(job: Job) -> list[CommandPart]:
-    """Variables are exported by the script: a list behind --export= ends at the first comma of a
-    value, and HCAs have commas."""
+    """Return the exports of the script, one for each variable.
+
+    `--export=` would end a value at its first comma, and lists of HCAs have commas.
+    """
     return [
         CommandPart(
             ("export", f"{name}={value}"), f"sets {name}, which srun takes to every process"
@@ -111,7 +107,7 @@ def _wanted(job: Job) -> list[CommandPart]:
     return parts
 
 
-def _step(job: Job, around: Around) -> list[CommandPart]:
+def _step(job: Job, context: RenderContext) -> list[CommandPart]:
     mpi = job.slurm.mpi or USUAL_MPI
     parts = [
         CommandPart(
@@ -131,7 +127,7 @@ def _step(job: Job, around: Around) -> list[CommandPart]:
             ("--kill-on-bad-exit=1",), "one process that fails ends all, instead of a hang"
         ),
     ]
-    if around.conversation:
+    if context.conversation:
         parts.append(CommandPart(("--input=0",), "standard input goes to rank 0"))
     else:
         parts.append(

@@ -12,12 +12,9 @@ variables.py    variables and values that NCCL does not know
 environment.py  variables that only one node sees, or that are set twice
 settings.py     NCCL settings that contradict each other
 sizes.py        sizes that will not be measured
+shape.py        the shape of a rule
 """
 
-from collections.abc import Callable, Iterator
-
-from nccltune.launch_lint.command import View
-from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.rules import (
     arguments,
     environment,
@@ -31,8 +28,7 @@ from nccltune.launch_lint.rules import (
     torchrun,
     variables,
 )
-
-Rule = Callable[[View], Iterator[LaunchFinding]]
+from nccltune.launch_lint.rules.shape import Rule
 
 RULES: tuple[Rule, ...] = (
     *options.RULES,
@@ -47,4 +43,4 @@ RULES: tuple[Rule, ...] = (
     *settings.RULES,
     *sizes.RULES,
 )
-"""What makes a command unreadable comes first: fixes are applied in this order."""
+"""Fixes are applied in this order: first of what makes a command unreadable."""

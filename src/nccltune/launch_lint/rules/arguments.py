@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from nccltune.launch.program import LETTERS, LONG_NAMES, Program, bare_collective, nearest_nccl_test
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, ReplaceArgument, SetArgument
+from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.words import listed
 from nccltune.model.finding import Severity
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
 _WHOLE = "tginmwNpcGCaRzyTxDVSMuIKf"
+"""Options whose value is a whole number."""
 _TYPES = listed("""
 int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 all
 """)
@@ -63,10 +65,11 @@ _RANGES = {
 """Values that each option takes (nccl-tests 2.19.6); None: no upper limit."""
 _UNITS = re.compile(r"[kKmMgG]i?[bB]?")
 _NUMERIC = "tgbeifnmwNpIKcrzyTGCaRxDVSMu"
+"""Options whose value is a number or a size."""
 
 
 def wrong_binary(view: View) -> Iterator[LaunchFinding]:
-    """`allreduce_perf`: the binaries' names have a `_` between words."""
+    """Find `allreduce_perf`: the binaries' names have a `_` between words."""
     if view.program is not None:
         return
     for at, word in enumerate(view.command.program):
@@ -92,11 +95,10 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def one_hyphen(view: View) -> Iterator[LaunchFinding]:
-    """`-minbytes 8` is -m with the value `inbytes`."""
-    if view.program is None:
-        return
-    for argument in view.program.arguments:
+@of_program
+def one_hyphen(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `-minbytes 8`, which is -m with the value `inbytes`."""
+    for argument in program.arguments:
         word = view.command.program[argument.at].text
         name = word.removeprefix("-").partition("=")[0]
         if not word.startswith("--") and len(name) > 1 and name in LONG_NAMES:
@@ -109,12 +111,11 @@ def one_hyphen(view: View) -> Iterator[LaunchFinding]:
             )
 
 
-def unknown(view: View) -> Iterator[LaunchFinding]:
-    """nccl-tests prints its usage and exits with 0, as if all were well."""
-    if view.program is None:
-        return
+@of_program
+def unknown(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find options that nccl-tests lacks: it prints its usage and exits with status 0."""
     words = view.command.program
-    for at, word in view.program.unknown:
+    for at, word in program.unknown:
         known = len(word) > 1 and word[1] != "-" and word[1] in LETTERS
         if (known or word.startswith("--")) and at == len(words) - 1 and _is_option(word):
             yield LaunchFinding(
@@ -164,11 +165,9 @@ def _near_long(word: str, name: str) -> str | None:
     return close[0] if close else None
 
 
-def without_value(view: View) -> Iterator[LaunchFinding]:
-    """`-b -e 8G`: -b takes the next word, whatever it is."""
-    program = view.program
-    if program is None:
-        return
+@of_program
+def without_value(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `-b -e 8G`: -b takes the next word, whatever it is."""
     for argument in program.arguments:
         if argument.flag not in _NUMERIC or argument.length != 2:
             continue
@@ -183,18 +182,16 @@ def without_value(view: View) -> Iterator[LaunchFinding]:
             )
 
 
-def ignored(view: View) -> Iterator[LaunchFinding]:
-    """Words that belong to no option: nccl-tests does not look at them."""
-    program = view.program
-    if program is None:
-        return
+@of_program
+def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find words that belong to no option: nccl-tests never reads them."""
     words = view.command.program
     for at, word in program.ignored:
         if "$" in word or any(at - 1 == other for other, _ in program.unknown):
             continue
         before = next((a for a in program.arguments if a.at + a.length == at), None)
         if before is not None and _is_flag(before.value):
-            continue  # It belongs to the option that was taken for a value.
+            continue  # `without_value` reports the option before it.
         if before is not None and before.flag in "bei" and _UNITS.fullmatch(word):
             size = before.value + word[0]
             yield LaunchFinding(
@@ -215,11 +212,9 @@ def ignored(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def not_whole(view: View) -> Iterator[LaunchFinding]:
-    """Numbers are read up to the first character that is no digit."""
-    program = view.program
-    if program is None:
-        return
+@of_program
+def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find numbers with other characters: nccl-tests reads the digits in front only."""
     for flag in _WHOLE:
         value = program.value(flag)
         if value is None or "$" in value or flag == "i" or _is_flag(value):
@@ -246,11 +241,9 @@ def _is_flag(value: str) -> bool:
     return re.fullmatch(r"-{1,2}[A-Za-z_]+", value) is not None
 
 
-def out_of_range(view: View) -> Iterator[LaunchFinding]:
-    """`-n 0`, `-g 0`, `-R 3`: numbers that nccl-tests does not check, or replaces."""
-    program = view.program
-    if program is None:
-        return
+@of_program
+def out_of_range(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `-n 0`, `-g 0`, `-R 3`: numbers that nccl-tests does not check, or replaces."""
     for flag, (low, high) in _RANGES.items():
         value = program.value(flag)
         if value is None or not re.fullmatch(r"[+-]?\d+", value):
@@ -258,9 +251,7 @@ def out_of_range(view: View) -> Iterator[LaunchFinding]:
         number = int(value)
         if number < low or (high is not None and number > high):
             takes = f"{low} to {high}" if high is not None else f"{low} or more"
-            right = None
-            if flag == "g":
-                right = str(_gpus(view))
+            right = str(_gpus(view)) if flag == "g" else None
             yield LaunchFinding(
                 Severity.ERROR,
                 "argument-range",
@@ -287,7 +278,7 @@ def out_of_range(view: View) -> Iterator[LaunchFinding]:
 
 
 def _gpus(view: View) -> int:
-    """GPUs of each process, so that a node's processes use all of them."""
+    """Return the GPUs of each process with which a node's processes use all of its GPUs."""
     placement = view.prediction.placement
     most = max((node.processes for node in placement.nodes), default=1) if placement else 1
     return max(1, view.site.gpus_per_node // max(1, most))
@@ -303,11 +294,9 @@ def _word(flag: str, given: str, known: Sequence[str], meant: dict[str, str]) ->
     return close[0] if close else None
 
 
-def names(view: View) -> Iterator[LaunchFinding]:
-    """`-d bf16`, `-o average`: nccl-tests measures its default in place of a name it lacks."""
-    program = view.program
-    if program is None:
-        return
+@of_program
+def names(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `-d bf16`, `-o average`: for a name that it lacks nccl-tests measures its default."""
     for flag, what, known, meant, default in (
         ("d", "type", _TYPES, _TYPE_MEANT, "float"),
         ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
@@ -326,10 +315,11 @@ def names(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def root(view: View) -> Iterator[LaunchFinding]:
-    """`-r 16` of 16 ranks: they are 0 to 15."""
-    program, placement = view.program, view.prediction.placement
-    value = program.value("r") if program is not None else None
+@of_program
+def root(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `-r 16` with 16 ranks, which are 0 to 15."""
+    placement = view.prediction.placement
+    value = program.value("r")
     if value is None or placement is None or not re.fullmatch(r"-?\d+", value):
         return
     if -1 <= int(value) < max(placement.ranks, 1):
@@ -343,11 +333,9 @@ def root(view: View) -> Iterator[LaunchFinding]:
     )
 
 
-def steps(view: View) -> Iterator[LaunchFinding]:
-    """`-f 1` multiplies nothing; -i beside -f is not used."""
-    program = view.program
-    if program is None:
-        return
+@of_program
+def steps(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `-f 1`, which does not multiply, and -i beside -f, which is not used."""
     factor, step = program.value("f"), program.value("i")
     if factor is None or not re.fullmatch(r"[+-]?\d+", factor):
         return
@@ -374,10 +362,10 @@ def _single(program: Program) -> bool:
     return sizes is not None and sizes.first == sizes.last
 
 
-def device_implementation(view: View) -> Iterator[LaunchFinding]:
-    """-D needs symmetric memory."""
-    program = view.program
-    if program is None or program.number("D", 0) <= 0 or program.number("R", 0) == 2:
+@of_program
+def device_implementation(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find -D without -R 2: it needs symmetric memory."""
+    if program.number("D", 0) <= 0 or program.number("R", 0) == 2:
         return
     yield LaunchFinding(
         Severity.ERROR,
@@ -388,9 +376,10 @@ def device_implementation(view: View) -> Iterator[LaunchFinding]:
     )
 
 
-def unchecked(view: View) -> Iterator[LaunchFinding]:
-    """Wrong results can be fast."""
-    if view.program is not None and view.program.value("c") == "0":
+@of_program
+def unchecked(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `-c 0`, which checks no result: a wrong result can be fast."""
+    if program.value("c") == "0":
         yield LaunchFinding(
             Severity.WARNING,
             "check-off",
@@ -400,11 +389,10 @@ def unchecked(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def json_name(view: View) -> Iterator[LaunchFinding]:
-    """-J takes `.json` and ignores other names in silence."""
-    if view.program is None:
-        return
-    value = view.program.value("J")
+@of_program
+def json_name(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find -J with a name that does not end in `.json`: it is ignored without a message."""
+    value = program.value("J")
     if value is not None and not value.endswith(".json") and "$" not in value:
         yield LaunchFinding(
             Severity.WARNING,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables: set where only one node sees them, or set twice."""
+"""Find variables that only one node sees, or that are set twice."""
 
 from collections.abc import Iterator
 
@@ -12,28 +12,28 @@ _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI
 
 
 def not_exported(view: View) -> Iterator[LaunchFinding]:
-    """`VAR=x mpirun`: Open MPI hands on only its own variables and those of -x."""
+    """Find `VAR=x mpirun`: Open MPI passes its own variables and those of -x to other nodes."""
     if len(view.prediction.hosts) < 2:
         return
     launcher = view.flavor.launcher
-    handed = {variable.name for variable in view.variables if variable.option is not None}
+    passed = {variable.name for variable in view.variables if variable.option is not None}
     if launcher is Launcher.HYDRA:
         if not view.command.last("env_none") and not view.command.last("env_list"):
             return
         listed = view.command.last("env_list")
-        handed |= set(listed.value.split(",")) if listed is not None else set()
+        passed |= set(listed.value.split(",")) if listed is not None else set()
     elif launcher is Launcher.SLURM:
         export = view.command.last("export")
         parts = export.value.split(",") if export is not None else ["ALL"]
         if "ALL" in parts:
             return
-        handed |= {part.partition("=")[0] for part in parts}
+        passed |= {part.partition("=")[0] for part in parts}
     alone: dict[str, CommandVariable] = {}
     for variable in view.variables:
         if variable.option is None and variable.name.startswith(_FOR_PROCESSES):
             alone[variable.name] = variable
     for name, variable in alone.items():
-        if name in handed:
+        if name in passed:
             continue
         edits, fix = _export(view, variable)
         yield LaunchFinding(
@@ -56,12 +56,12 @@ def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], st
         ), f"add -genv {name} {variable.value}"
     export = view.command.last("export")
     assert export is not None
-    said = f"--export=ALL,{export.value}" if export.value != "NONE" else "--export=ALL"
-    return (Replace(export, (said,)),), f"write {said}"
+    right = f"--export=ALL,{export.value}" if export.value != "NONE" else "--export=ALL"
+    return (Replace(export, (right,)),), f"write {right}"
 
 
 def twice(view: View) -> Iterator[LaunchFinding]:
-    """Find the same variable with two values: which one wins depends on the launcher."""
+    """Find a variable with two values: which one wins depends on the launcher."""
     seen: dict[str, CommandVariable] = {}
     for variable in view.variables:
         before = seen.get(variable.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of the launchers' options, and launchers inside of launchers and containers."""
+"""Check values of the launchers' options, and launchers inside launchers and containers."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ from nccltune.launch_lint.command import Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceLead
 from nccltune.launch_lint.options import TABLES
 from nccltune.launch_lint.read import is_launcher
-from nccltune.launch_lint.words import listed
+from nccltune.launch_lint.words import listed, whole_number
 from nccltune.model.finding import Severity
 
 _BIND = listed("""
@@ -42,10 +42,11 @@ prte_if_exclude btl_base_warn_component_unused
 _MPI_TYPE = re.compile(r"pmix(_v\d+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
 _SHARED_MEMORY = ("--ipc", "--shm-size")
 _CLOSE = 0.93
+"""The similarity (difflib) from which on an unknown name is a misspelt one."""
 
 
 def without_value(view: View) -> Iterator[LaunchFinding]:
-    """`-np -H a,b`, `--hostfile all_reduce_perf`: an option takes the next word, whatever it is."""
+    """Find `-np -H a,b`, `--hostfile all_reduce_perf`: an option takes any next word."""
     for option in view.command.options:
         taken = swallowed_at(option, view)
         if taken is None:
@@ -70,13 +71,13 @@ def swallowed_at(option: Option, view: View) -> int | None:
 
 
 def numbers(view: View) -> Iterator[LaunchFinding]:
-    """`-np 8x`: numbers of processes and nodes."""
+    """Find `-np 8x`: values that are no number of processes."""
     for option in view.command.options:
         if option.meaning not in ("total", "per_node") or swallowed_at(option, view) is not None:
             continue
         if view.flavor.launcher is Launcher.TORCHRUN or "$" in option.value:
             continue
-        if not option.value.isascii() or not option.value.isdigit() or int(option.value) < 1:
+        if not whole_number(option.value):
             word = option.words[0].text.partition("=")[0]
             yield LaunchFinding(
                 Severity.ERROR,
@@ -87,7 +88,7 @@ def numbers(view: View) -> Iterator[LaunchFinding]:
 
 
 def bindings(view: View) -> Iterator[LaunchFinding]:
-    """`--bind-to all`, `--map-by node:8`: the launcher refuses values it does not know."""
+    """Find `--bind-to all`, `--map-by node:8`: values that the launcher refuses."""
     launcher = view.flavor.launcher
     if launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
         return
@@ -107,7 +108,7 @@ def _mapping(option: Option) -> Iterator[LaunchFinding]:
     if not value or "$" in value:
         return
     if head == "":
-        return  # `:OVERSUBSCRIBE`: modifiers of the default.
+        return  # `:OVERSUBSCRIBE` modifies the default mapping.
     if head != "ppr":
         if head not in _MAP:
             swapped = re.fullmatch(r"(\d+):(\w+)", value)
@@ -160,7 +161,7 @@ def _value(option: Option, known: Sequence[str], given: str, default: str | None
 
 
 def mca(view: View) -> Iterator[LaunchFinding]:
-    """`--mca btl_tcp_if_inclde eth0`: Open MPI takes any name and ignores those it lacks."""
+    """Find `--mca btl_tcp_if_inclde eth0`: Open MPI accepts and ignores names that it lacks."""
     for option in view.command.all("mca"):
         word, name = option.words[0].text, option.value
         if "=" in name:
@@ -187,7 +188,7 @@ def mca(view: View) -> Iterator[LaunchFinding]:
 
 
 def as_root(view: View) -> Iterator[LaunchFinding]:
-    """Open MPI does not start for root: `sudo mpirun`, or a container's user."""
+    """Find `sudo mpirun`, and mpirun in a container: Open MPI does not start for root."""
     command = view.command
     if view.flavor.launcher is not Launcher.OPENMPI or command.last("root"):
         return
@@ -220,7 +221,7 @@ def _engine(names: list[str]) -> int | None:
 
 
 def container(view: View) -> Iterator[LaunchFinding]:
-    """`docker run` without GPUs, or with the 64 MiB of shared memory that it gives."""
+    """Find `docker run` without GPUs, or with its default of 64 MiB of shared memory."""
     lead = [word.text for word in view.command.lead]
     names = [PurePosixPath(word).name for word in lead]
     if _engine(names) is None:
@@ -249,7 +250,7 @@ def container(view: View) -> Iterator[LaunchFinding]:
 
 
 def nested(view: View) -> Iterator[LaunchFinding]:
-    """`srun --ntasks-per-node=8 mpirun ...`: each task starts a whole job."""
+    """Find `srun --ntasks-per-node=8 mpirun ...`: each task starts a whole job."""
     if view.flavor.launcher is Launcher.LOCAL:
         return
     words = view.command.program
@@ -280,7 +281,7 @@ def nested(view: View) -> Iterator[LaunchFinding]:
 
 
 def mpi_type(view: View) -> Iterator[LaunchFinding]:
-    """`srun --mpi=pmx`; with none the processes do not find each other."""
+    """Find `srun --mpi=pmx`, and --mpi=none, with which the processes do not find each other."""
     option = view.command.last("mpi")
     if view.flavor.launcher is not Launcher.SLURM or option is None or "$" in option.value:
         return
@@ -294,9 +295,7 @@ def mpi_type(view: View) -> Iterator[LaunchFinding]:
         yield LaunchFinding(
             Severity.ERROR, "mpi-type", f"--mpi=none: {why}", "write --mpi=pmix", edits
         )
-    elif not re.fullmatch(
-        r"pmix(_v\d+)?|openmpi|pmi2|pmi1|cray_shasta|list|hydra|lam|mpich\w*", value
-    ):
+    elif not _MPI_TYPE.fullmatch(value):
         close = difflib.get_close_matches(value, _MPI, n=1)
         right = close[0] if close else "pmix"
         yield LaunchFinding(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options on the wrong side of the program."""
+"""Find options on the wrong side of the program."""
 
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
+from nccltune.launch.program import Program
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import (
     AppendOption,
@@ -16,14 +17,14 @@ from nccltune.launch_lint.finding import (
 )
 from nccltune.launch_lint.misplaced import Misplaced
 from nccltune.launch_lint.options import TABLES
+from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
 from nccltune.model.finding import Severity
 
 
-def behind_program(view: View) -> Iterator[LaunchFinding]:
-    """`all_reduce_perf -np 16`: nccl-tests reads -n with the value `p`, the launcher nothing."""
-    if view.program is None:
-        return
+@of_program
+def behind_program(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `all_reduce_perf -np 16`, which nccl-tests reads as -n with the value `p`."""
     given = view.command.program
     for one in view.misplaced:
         words = [word.text for word in given[one.at : one.at + one.length]]
@@ -33,7 +34,7 @@ def behind_program(view: View) -> Iterator[LaunchFinding]:
             yield _without_launcher(one, text)
             continue
         before = _before(one, view)
-        fix = f"write {text} before {view.program.binary}"
+        fix = f"write {text} before {program.binary}"
         if before:
             edits.append(before)
         elif view.command.last(one.meaning) is not None and one.meaning in _SINGLE:
@@ -63,10 +64,11 @@ def _without_launcher(one: Misplaced, text: str) -> LaunchFinding:
     )
 
 
-def iterations_for_processes(view: View) -> Iterator[LaunchFinding]:
-    """`mpirun -H a:8,b:8 all_reduce_perf -n 16 -N 8`: both mean something else to nccl-tests."""
-    program, command = view.program, view.command
-    if program is None or view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
+@of_program
+def iterations_for_processes(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `mpirun -H a:8,b:8 all_reduce_perf -n 16 -N 8`: both are nccl-tests' own options."""
+    command = view.command
+    if view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
         return
     if any(command.last(m) for m in ("total", "per_node", "one_per_node", "map_by")):
         return
@@ -97,7 +99,7 @@ _SINGLE = ("total", "per_node", "map_by", "bind_to", "hostfile", "nodes", "root"
 
 
 def _before(one: Misplaced, view: View) -> Edit | None:
-    """Return the edit that gives the option to the launcher; None where it has the like of it."""
+    """Return the edit that gives the option to the launcher; None if it has such an option."""
     known = one.name in TABLES[view.flavor]
     written = view.command.program[one.at].text.partition("=")[0]
     words = (written, *one.values)

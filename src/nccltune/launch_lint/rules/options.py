@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that the launcher lacks, or that do nothing for NCCL."""
+"""Find options that the launcher lacks, or that have no effect on NCCL."""
 
 import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
-from nccltune.launch.program import is_nccl_test, nearest_nccl_test
+from nccltune.launch.program import Program, is_nccl_test, nearest_nccl_test
 from nccltune.launch_lint.command import Option, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, ReplaceArgument
 from nccltune.launch_lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
 from nccltune.launch_lint.read import is_launcher, nearest_option
+from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.translate import translated
 from nccltune.model.finding import Severity
 
@@ -17,9 +18,9 @@ _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
 
 def unknown(view: View) -> Iterator[LaunchFinding]:
-    """`-x` under hydra, `-ppn` under Open MPI: the launcher refuses the line."""
+    """Find `-x` with hydra, `-ppn` with Open MPI: the launcher refuses the line."""
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
-        return  # An option took the program for its value: what follows are its arguments.
+        return  # An option took the program as its value, so the next words are its arguments.
     for option in view.command.options:
         if option.meaning is not None:
             continue
@@ -31,12 +32,12 @@ def unknown(view: View) -> Iterator[LaunchFinding]:
         if near is not None:
             hyphens = "--" if option.words[0].text.startswith("--") else "-"
             words = (f"{hyphens}{near}", *option.values)
-        way = f"write {' '.join(words)}" if words else "leave it out"
+        fix = f"write {' '.join(words)}" if words else "leave it out"
         yield LaunchFinding(
             Severity.ERROR,
             "option-unknown",
             f"{_name(view)} has no {word}{whose}: nothing starts",
-            way,
+            fix,
             (Replace(option, words),),
         )
 
@@ -47,7 +48,7 @@ def _name(view: View) -> str:
 
 
 def deprecated(view: View) -> Iterator[LaunchFinding]:
-    """Find what Open MPI 5 takes with a complaint."""
+    """Find options that Open MPI 5 accepts with a warning."""
     if view.flavor != OPENMPI_5:
         return
     for option in view.command.options:
@@ -60,7 +61,7 @@ def deprecated(view: View) -> Iterator[LaunchFinding]:
 
 
 def only_one_version(view: View) -> Iterator[LaunchFinding]:
-    """`--output tag` is Open MPI 5's; a 4 refuses it."""
+    """Find options of one version of Open MPI: `--output tag` is of 5, and 4 refuses it."""
     if view.flavor.launcher is not Launcher.OPENMPI:
         return
     other = OPENMPI_4 if view.flavor == OPENMPI_5 else OPENMPI_5
@@ -73,10 +74,10 @@ def only_one_version(view: View) -> Iterator[LaunchFinding]:
             )
 
 
-def total_and_iterations(view: View) -> Iterator[LaunchFinding]:
-    """`-n` has two meanings, before and after the binary."""
-    program = view.program
-    if program is None or program.value("n") is None:
+@of_program
+def total_and_iterations(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `-n` after the binary, where it is not the number of processes."""
+    if program.value("n") is None:
         return
     yield LaunchFinding(
         Severity.NOTE,
@@ -86,7 +87,7 @@ def total_and_iterations(view: View) -> Iterator[LaunchFinding]:
 
 
 def no_effect(view: View) -> Iterator[LaunchFinding]:
-    """MPI carries nccl-tests' control messages only; its transports do not touch NCCL's."""
+    """Find settings of MPI's transports: MPI carries nccl-tests' control messages only."""
     for option in view.command.all("mca"):
         name = option.value
         if view.flavor == OPENMPI_5 and name.startswith("btl_openib"):
@@ -119,7 +120,7 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
 
 
 def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
-    """Options that another launcher reads as something else."""
+    """Find options that this launcher reads as something else."""
     launcher = view.flavor.launcher
     for option in view.command.options:
         if launcher is Launcher.HYDRA and option.name == "N":
@@ -142,7 +143,7 @@ def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
 
 
 def swallowed(view: View) -> Iterator[LaunchFinding]:
-    """`-x NAME VALUE`: the value would be started as the program."""
+    """Find `-x NAME VALUE`: the value would be started as the program."""
     words = view.command.program
     last = view.command.options[-1] if view.command.options else None
     if not words or view.program is None or view.program.at == 0 or last is None:
@@ -169,7 +170,7 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
 
 
 def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
-    """`-H a:8, b:8`: hosts are one word."""
+    """Find `-H a:8, b:8`: hosts are one word."""
     assert view.program is not None
     rest = [word.text for word in view.command.program[: view.program.at]]
     if not option.value.endswith(",") and not all(re.fullmatch(r"[\w.-]+:\d+,?", w) for w in rest):
@@ -185,7 +186,7 @@ def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
 
 
 def no_program(view: View) -> Iterator[LaunchFinding]:
-    """Nothing to check behind the launcher."""
+    """Find a command without a program, or with one that is not of nccl-tests."""
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
         return
     if not view.command.program:

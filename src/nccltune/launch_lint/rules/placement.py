@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes: too few, too many, on the wrong nodes, without GPUs or cores."""
+"""Find too few or too many processes, wrong nodes, missing GPUs or cores."""
 
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch_lint.command import Host, Option, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, SetArgument
-from nccltune.launch_lint.placed import PlacementOptions, asked
+from nccltune.launch_lint.placed import PlacementOptions, placement_options
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
 
 def total_below_per_node(view: View) -> Iterator[LaunchFinding]:
-    """`-N 8 -n 2`: two processes on one node, though it names two."""
+    """Find `-N 8 -n 2` on two nodes: both processes start on the first one."""
     ask = _ask(view)
     if ask.total is None or ask.per_node is None or not 0 < ask.total < ask.per_node:
         return
@@ -26,8 +26,8 @@ def total_below_per_node(view: View) -> Iterator[LaunchFinding]:
     yield LaunchFinding(
         Severity.ERROR,
         "total-below-per-node",
-        f"{_said(total)} is the total number of processes; {_said(cap)} only caps a node",
-        f"for {count(nodes, 'node')} x {ask.per_node}: {_said(cap)} -n {right}",
+        f"{_text(total)} is the total number of processes; {_text(cap)} only caps a node",
+        f"for {count(nodes, 'node')} x {ask.per_node}: {_text(cap)} -n {right}",
         (Replace(total, ("-n", str(right))),),
     )
 
@@ -63,7 +63,7 @@ def fails(view: View) -> Iterator[LaunchFinding]:
 
 
 def wraps(view: View) -> Iterator[LaunchFinding]:
-    """hydra starts more than -ppn on a node where -n asks for it."""
+    """Find -n above -ppn times the hosts: hydra then starts more than -ppn on a node."""
     ask, placement = _ask(view), view.prediction.placement
     total = _total(view)
     if view.flavor.launcher is not Launcher.HYDRA or placement is None or total is None:
@@ -77,7 +77,7 @@ def wraps(view: View) -> Iterator[LaunchFinding]:
     yield LaunchFinding(
         Severity.ERROR,
         "hydra-wraps",
-        f"{_said(total)} is more than the hosts' {blocks}: hydra begins again with the first host,"
+        f"{_text(total)} is more than the hosts' {blocks}: hydra begins again with the first host,"
         f" up to {most} processes on a node, without a warning",
         f"write -n {blocks}",
         (Replace(total, ("-n", str(blocks))),),
@@ -85,7 +85,7 @@ def wraps(view: View) -> Iterator[LaunchFinding]:
 
 
 def per_node_forgotten(view: View) -> Iterator[LaunchFinding]:
-    """srun forgets --ntasks-per-node where -n asks for more than that."""
+    """Find -n above --ntasks-per-node times the nodes: srun then ignores --ntasks-per-node."""
     ask, total = _ask(view), _total(view)
     if view.flavor.launcher is not Launcher.SLURM or total is None:
         return
@@ -96,7 +96,7 @@ def per_node_forgotten(view: View) -> Iterator[LaunchFinding]:
     yield LaunchFinding(
         Severity.ERROR,
         "srun-per-node-forgotten",
-        f"{_said(total)} is more than {ask.per_node} on each of {count(nodes, 'node')}: srun warns,"
+        f"{_text(total)} is more than {ask.per_node} on each of {count(nodes, 'node')}: srun warns,"
         " forgets --ntasks-per-node and starts all of them",
         f"for {count(nodes, 'node')} x {ask.per_node}: -n {right}",
         (Replace(total, ("-n", str(right))),),
@@ -104,7 +104,7 @@ def per_node_forgotten(view: View) -> Iterator[LaunchFinding]:
 
 
 def per_node_unsaid(view: View) -> Iterator[LaunchFinding]:
-    """`srun -N 2 -n 16`: where cores are counted, Slurm fills the first node."""
+    """Find `srun -N 2 -n 16`: a site that counts cores fills the first node."""
     ask, nodes = _ask(view), len(view.prediction.hosts)
     if view.flavor.launcher is not Launcher.SLURM or ask.total is None or ask.per_node is not None:
         return
@@ -120,7 +120,7 @@ def per_node_unsaid(view: View) -> Iterator[LaunchFinding]:
 
 
 def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
-    """More GPUs asked for than a node has: `invalid device ordinal`."""
+    """Find more GPUs than a node has: the program fails with `invalid device ordinal`."""
     placement, program = view.prediction.placement, view.program
     have = view.site.gpus_per_node
     if placement is None or program is None or program.gpus is None:
@@ -151,10 +151,10 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
         fix = f"write -n {right} and {each} on each node"
         per_node = view.command.last("per_node")
         word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
-        said = (word, str(each))
+        words = (word, str(each))
         edits = (
             Replace(total, ("-n", str(right))),
-            Replace(per_node, said) if per_node is not None else AppendOption(said),
+            Replace(per_node, words) if per_node is not None else AppendOption(words),
         )
     yield LaunchFinding(
         Severity.ERROR,
@@ -167,7 +167,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
 
 
 def idle_nodes(view: View) -> Iterator[LaunchFinding]:
-    """Find a node that is named and gets nothing."""
+    """Find a node that is named and gets no process."""
     placement, hosts = view.prediction.placement, view.prediction.hosts
     if placement is None or not placement.nodes or len(placement.nodes) >= len(hosts):
         return
@@ -191,7 +191,7 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
 
 
 def uneven(view: View) -> Iterator[LaunchFinding]:
-    """NCCL with fewer GPUs on one node than on another measures the smaller one's limits."""
+    """Find nodes with different numbers of processes: NCCL is as slow as the smallest node."""
     placement = view.prediction.placement
     if placement is None or len({node.processes for node in placement.nodes}) < 2:
         return
@@ -213,7 +213,7 @@ def uneven(view: View) -> Iterator[LaunchFinding]:
 
 
 def one_rank(view: View) -> Iterator[LaunchFinding]:
-    """One rank alone has no peer: nothing is communicated."""
+    """Find a single rank, which communicates with no peer."""
     placement = view.prediction.placement
     if placement is None or view.program is None or view.program.gpus is None:
         return
@@ -229,7 +229,7 @@ def one_rank(view: View) -> Iterator[LaunchFinding]:
 
 
 def total_unsaid(view: View) -> Iterator[LaunchFinding]:
-    """Without a number Open MPI and hydra fill every slot."""
+    """Find a missing -n: Open MPI and hydra then fill every slot."""
     ask, placement = _ask(view), view.prediction.placement
     if ask.unknown or placement is None or ask.total is not None:
         return
@@ -242,7 +242,7 @@ def total_unsaid(view: View) -> Iterator[LaunchFinding]:
 
 
 def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
-    """`srun -N 8 -n 2`: -N is nodes."""
+    """Find `srun -N 8 -n 2`: -N is the number of nodes."""
     nodes, total = view.command.last("nodes"), view.command.last("total")
     if view.flavor.launcher is not Launcher.SLURM or nodes is None or total is None:
         return
@@ -254,7 +254,7 @@ def slurm_nodes(view: View) -> Iterator[LaunchFinding]:
     yield LaunchFinding(
         Severity.ERROR,
         "srun-N-is-nodes",
-        f"srun's {_said(nodes)} means nodes (processes per node are --ntasks-per-node): with"
+        f"srun's {_text(nodes)} means nodes (processes per node are --ntasks-per-node): with"
         f" {count(tasks, 'task')} it uses {count(tasks, 'node')}, 1 process each",
         f"for {count(tasks, 'node')} x {number}: -N {tasks} --ntasks-per-node={number}",
         (
@@ -268,7 +268,7 @@ _TO_CORE = 2
 
 
 def bound(view: View) -> Iterator[LaunchFinding]:
-    """Open MPI binds a process to one core, which then has to drive all its GPUs."""
+    """Find processes with several GPUs that the launcher binds to one core."""
     program, launcher = view.program, view.flavor.launcher
     if program is None or program.gpus is None or program.gpus < 2:
         return
@@ -283,14 +283,15 @@ def bound(view: View) -> Iterator[LaunchFinding]:
         mapping = view.command.last("map_by")
         if mapping is not None and ":pe=" in mapping.value.lower():
             return
-        why = f"{_said(given)} binds" if given is not None else "Open MPI binds by default"
+        why = f"{_text(given)} binds" if given is not None else "Open MPI binds by default"
         edit = (
             Replace(given, ("--bind-to", "none"))
             if given is not None
             else AppendOption(("--bind-to", "none"))
         )
         placement = view.prediction.placement
-        # Of more than 2 processes each gets a package or a NUMA node by default: no mistake.
+        # With more than 2 processes the default binds each to a package or a NUMA node, which is
+        # enough cores.
         is_wide = given is None and placement is not None and placement.processes > _TO_CORE
         yield LaunchFinding(
             Severity.NOTE if is_wide else Severity.WARNING,
@@ -315,7 +316,7 @@ def bound(view: View) -> Iterator[LaunchFinding]:
 
 
 def intel_pinning(view: View) -> Iterator[LaunchFinding]:
-    """Intel MPI gives each process its share of the cores, and takes -bind-to without obeying."""
+    """Find Intel MPI without I_MPI_PIN: it pins by cores, and accepts -bind-to without effect."""
     if not view.flavor.is_intel or any(v.name == "I_MPI_PIN" for v in view.variables):
         return
     words = ("-genv", "I_MPI_PIN", "off")
@@ -324,7 +325,7 @@ def intel_pinning(view: View) -> Iterator[LaunchFinding]:
         yield LaunchFinding(
             Severity.WARNING,
             "intel-bind-to",
-            f"Intel MPI takes {_said(given)} and does nothing for it: each process keeps its share"
+            f"Intel MPI takes {_text(given)} and does nothing for it: each process keeps its share"
             " of the node's cores",
             f"write {' '.join(words)}",
             (Replace(given, words),),
@@ -341,14 +342,14 @@ def intel_pinning(view: View) -> Iterator[LaunchFinding]:
 
 
 def _ask(view: View) -> PlacementOptions:
-    return asked(view.command, view.flavor, view.site)
+    return placement_options(view.command, view.flavor, view.site)
 
 
 def _total(view: View) -> Option | None:
     return view.command.last("total")
 
 
-def _said(option: Option) -> str:
+def _text(option: Option) -> str:
     return " ".join(word.raw for word in option.words)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's settings that contradict each other or that NCCL cannot read."""
+"""Find settings of NCCL that contradict each other."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -109,7 +109,7 @@ _PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool]
 
 
 def contradictions(view: View) -> Iterator[LaunchFinding]:
-    """Two settings of which one makes the other void."""
+    """Find two settings of which one makes the other void."""
     values = _values(view)
     for first, is_first, second, is_second, why in _PAIRS:
         if is_first(values) and is_second(values):
@@ -143,7 +143,7 @@ _LIMITS = (
 
 
 def sockets(view: View) -> Iterator[LaunchFinding]:
-    """NCCL opens at most 64 sockets for a connection."""
+    """Find more sockets than NCCL opens for a connection (64)."""
     values = _values(view)
     threads, each = values.get("NCCL_SOCKET_NTHREADS", ""), values.get("NCCL_NSOCKS_PERTHREAD", "")
     if threads.isdigit() and each.isdigit() and int(threads) * int(each) > _MAX_SOCKETS:

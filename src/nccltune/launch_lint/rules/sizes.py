@@ -1,22 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes that the command names and that will not be measured."""
 
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nccltune.launch.program import Program, Sizes, parse_size
 from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding, SetArgument
+from nccltune.launch_lint.rules.shape import Rule, of_program
 from nccltune.model.finding import Severity
 from nccltune.model.sizes import format_bytes
 
 _SHOWN = 6
+"""The most sizes that a message lists."""
 
 
-def unreadable(view: View) -> Iterator[LaunchFinding]:
-    """nccl-tests ends with `invalid size specified`."""
+def of_sizes(rule: Callable[[Program, Sizes], Iterator[LaunchFinding]]) -> Rule:
+    """Return a rule that finds nothing where the sizes of the program are unknown."""
+
+    @of_program
+    @functools.wraps(rule)
+    def checked(_: View, program: Program) -> Iterator[LaunchFinding]:
+        if program.sizes is not None:
+            yield from rule(program, program.sizes)
+
+    return checked
+
+
+@of_program
+def unreadable(_: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find sizes that nccl-tests refuses with `invalid size specified`."""
     for flag in "bei":
-        value = view.program.value(flag) if view.program is not None else None
+        value = program.value(flag)
         if value is None or "$" in value or re.fullmatch(r"-{1,2}[A-Za-z_]+", value):
             continue
         if parse_size(value) is None:
@@ -38,33 +54,33 @@ def _readable(value: str) -> str | None:
     return match[1] if match[2] in "bB" else f"{int(match[1]) << 10}G"
 
 
-def backwards(view: View) -> Iterator[LaunchFinding]:
-    """-b is above -e: no size is measured."""
-    program, sizes = _both(view)
-    if program is None or sizes is None or sizes.first <= sizes.last:
+@of_sizes
+def backwards(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+    """Find -b above -e: no size is measured."""
+    if sizes.first <= sizes.last:
         return
     first = program.value("b") or "32M"
     last = program.value("e") or "32M"
-    unsaid = (
+    default = (
         " (32M is the default)" if program.value("b") is None or program.value("e") is None else ""
     )
     yield LaunchFinding(
         Severity.ERROR,
         "sizes-backwards",
-        f"-b {first} is larger than -e {last}{unsaid}: no size is measured",
-        f"write -b {last} -e {first}" if not unsaid else f"write -b {first} -e {first}",
+        f"-b {first} is larger than -e {last}{default}: no size is measured",
+        f"write -b {last} -e {first}" if not default else f"write -b {first} -e {first}",
         (SetArgument("b", last), SetArgument("e", first))
-        if not unsaid
+        if not default
         else (SetArgument("b", first), SetArgument("e", first))
         if program.value("e") is None
         else (SetArgument("b", last),),
     )
 
 
-def end_not_reached(view: View) -> Iterator[LaunchFinding]:
-    """`-b 1G -e 10G -f 2` measures 1, 2, 4 and 8 GiB."""
-    program, sizes = _both(view)
-    if program is None or sizes is None or sizes.end is None or sizes.end == sizes.last:
+@of_sizes
+def end_not_reached(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+    """Find `-b 1G -e 10G -f 2`, which measures 1, 2, 4 and 8 GiB."""
+    if sizes.end is None or sizes.end == sizes.last:
         return
     if program.value("e") is None or _no_factor(program):
         return
@@ -81,10 +97,10 @@ def end_not_reached(view: View) -> Iterator[LaunchFinding]:
     )
 
 
-def many_steps(view: View) -> Iterator[LaunchFinding]:
-    """Without a factor the step is 1 MiB."""
-    program, sizes = _both(view)
-    if program is None or sizes is None or sizes.factor > 1 or program.value("i") is not None:
+@of_sizes
+def many_steps(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+    """Find a missing -f: the step is 1 MiB then."""
+    if sizes.factor > 1 or program.value("i") is not None:
         return
     if sizes.number > 1000 and not _no_factor(program):
         yield LaunchFinding(
@@ -96,10 +112,10 @@ def many_steps(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def too_small(view: View) -> Iterator[LaunchFinding]:
-    """Find counts that are cut to whole elements on each rank: small sizes become 0."""
-    program, sizes = _both(view)
-    if program is None or sizes is None or sizes.first >= 8:
+@of_sizes
+def too_small(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+    """Find sizes below 8 bytes: counts are cut to whole elements on each rank and become 0."""
+    if sizes.first >= 8:
         return
     yield LaunchFinding(
         Severity.WARNING,
@@ -110,11 +126,14 @@ def too_small(view: View) -> Iterator[LaunchFinding]:
     )
 
 
-def beyond_memory(view: View) -> Iterator[LaunchFinding]:
-    """nccl-tests cuts -e to what fits: 3 buffers with checks, 2 without, 1 GiB left free."""
-    program, sizes = _both(view)
-    memory = view.site.gpu_memory
-    if program is None or sizes is None or memory is None:
+@of_program
+def beyond_memory(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find -e beyond the GPU's memory: nccl-tests cuts it.
+
+    It needs 3 buffers with checks, 2 without, and leaves 1 GiB free.
+    """
+    sizes, memory = program.sizes, view.site.gpu_memory
+    if sizes is None or memory is None:
         return
     buffers = 2 if program.value("c") == "0" else 3
     limit = max(0, memory - (1 << 30)) // buffers
@@ -132,7 +151,7 @@ def beyond_memory(view: View) -> Iterator[LaunchFinding]:
 
 
 def _no_factor(program: Program) -> bool:
-    """Whether the factor is wrong, which another rule reports."""
+    """Return whether the factor is wrong, which another rule reports."""
     value = program.value("f")
     if value is None:
         return False
@@ -144,10 +163,6 @@ def _some(sizes: Sizes) -> Iterator[int]:
         if number > 1 << 16:
             return
         yield size
-
-
-def _both(view: View) -> tuple[Program | None, Sizes | None]:
-    return view.program, view.program.sizes if view.program is not None else None
 
 
 def _listed(sizes: Sizes) -> str:
@@ -163,7 +178,7 @@ def _listed(sizes: Sizes) -> str:
 
 
 def short(size: int) -> str:
-    """As nccl-tests takes it: `8G`, `64K`, or plain bytes."""
+    """Return a size as nccl-tests takes it: `8G`, `64K`, or plain bytes."""
     for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
         if size and size % (1 << shift) == 0:
             return f"{size >> shift}{unit}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm: GPUs that are asked for and not used, and an environment that does not arrive."""
+"""Find GPUs of a Slurm job that are not used, and an environment that is not exported."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def _option(view: View, meaning: str) -> Option | None:
 
 
 def allocation(view: View) -> Iterator[LaunchFinding]:
-    """`#SBATCH --ntask-per-node=8`: sbatch refuses the script."""
+    """Find `#SBATCH --ntask-per-node=8`: sbatch refuses the script."""
     for option in view.site.inherited:
         near = nearest_option(option.name, SLURM) if option.meaning is None else None
         if near is not None and option.name not in _SBATCH_ONLY:
@@ -52,7 +52,7 @@ wckey
 
 
 def export(view: View) -> Iterator[LaunchFinding]:
-    """`--export=NCCL_DEBUG=INFO` without ALL: the rest of the environment is left behind."""
+    """Find `--export=NCCL_DEBUG=INFO` without ALL: no other variable is exported."""
     if view.flavor.launcher is not Launcher.SLURM:
         return
     option = _option(view, "export")
@@ -67,16 +67,16 @@ def export(view: View) -> Iterator[LaunchFinding]:
     if "ALL" in parts:
         return
     rest = [part for part in parts if part not in ("NONE", "NIL")]
-    said = ",".join(["ALL", *rest])
+    right = ",".join(["ALL", *rest])
     yield LaunchFinding(
         Severity.WARNING,
         "export-drops",
         f"--export={option.value}: processes get no other variable of this environment, neither"
         " PATH and LD_LIBRARY_PATH nor NCCL's",
-        f"write --export={said}",
-        (Replace(option, (f"--export={said}",)),)
+        f"write --export={right}",
+        (Replace(option, (f"--export={right}",)),)
         if own
-        else (AppendOption((f"--export={said}",)),),
+        else (AppendOption((f"--export={right}",)),),
     )
 
 
@@ -85,7 +85,7 @@ def _is_name(part: str) -> bool:
 
 
 def _cut_by_comma(option: Option, parts: list[str], *, own: bool) -> Iterator[LaunchFinding]:
-    """`--export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1`: the comma ends the value."""
+    """Find `--export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1`: the comma ends the value."""
     whole: list[str] = []
     for part in parts:
         if "=" not in part and not _is_name(part) and whole and "=" in whole[-1]:
@@ -111,7 +111,7 @@ def _cut_by_comma(option: Option, parts: list[str], *, own: bool) -> Iterator[La
 
 
 def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
-    """`srun -N 2 --gpus-per-node=8 ... -g 1`: 1 task on each node uses 1 of 8 GPUs."""
+    """Find `srun -N 2 --gpus-per-node=8 ... -g 1`: 1 task on each node uses 1 of 8 GPUs."""
     program, placement = view.program, view.prediction.placement
     if view.flavor.launcher is not Launcher.SLURM or program is None or placement is None:
         return
@@ -120,8 +120,8 @@ def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
     have = view.site.gpus_per_node
     used = max(node.processes for node in placement.nodes) * program.gpus
     asked = any(_option(view, meaning) for meaning in ("gpus_per_node", "gres", "gpus"))
-    said = _option(view, "total") or _option(view, "per_node") or _option(view, "ntasks_per_gpu")
-    if used >= have or (said is not None and not asked):
+    number = _option(view, "total") or _option(view, "per_node") or _option(view, "ntasks_per_gpu")
+    if used >= have or (number is not None and not asked):
         return
     if have % program.gpus or len(placement.nodes) * used == 1:
         return
@@ -132,13 +132,11 @@ def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
     edits: list[Edit] = [Replace(per_node, words) if per_node is not None else AppendOption(words)]
     if total is not None:
         edits.append(Replace(total, ("-n", str(each * nodes))))
-    unsaid = (
-        "without -n and --ntasks-per-node srun starts 1 task on each node: " if not said else ""
-    )
+    lead = "" if number else "without -n and --ntasks-per-node srun starts 1 task on each node: "
     yield LaunchFinding(
         Severity.WARNING,
         "idle-gpus",
-        f"{'' if said else unsaid}{count(placement.ranks, 'rank')} use {used} of {have} GPUs on"
+        f"{lead}{count(placement.ranks, 'rank')} use {used} of {have} GPUs on"
         f" each of {count(nodes, 'node')}",
         f"add --ntasks-per-node={each}, or write -g {have} for one task on each node",
         tuple(edits),
@@ -146,7 +144,7 @@ def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
 
 
 def task_gpus(view: View) -> Iterator[LaunchFinding]:
-    """`--gpus-per-task=1 ... -g 8`: a task sees the GPUs that are its own, and no others."""
+    """Find `--gpus-per-task=1 ... -g 8`: a task sees its own GPUs only."""
     program, placement = view.program, view.prediction.placement
     if view.flavor.launcher is not Launcher.SLURM or program is None or placement is None:
         return
@@ -159,7 +157,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
     if seen is None:
         return
     number, option = seen
-    said = " ".join(word.text for word in option.words)
+    text = " ".join(word.text for word in option.words)
     processes = max(node.processes for node in placement.nodes)
     if program.gpus > number:
         own = option in view.command.options
@@ -177,7 +175,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         yield LaunchFinding(
             Severity.ERROR,
             "task-gpus",
-            f"{said} shows {count(number, 'GPU')} to each task, which is to use"
+            f"{text} shows {count(number, 'GPU')} to each task, which is to use"
             f" {program.gpus}: invalid device ordinal",
             fix,
             edits,
@@ -186,7 +184,7 @@ def task_gpus(view: View) -> Iterator[LaunchFinding]:
         yield LaunchFinding(
             Severity.NOTE,
             "task-gpus-bound",
-            f"with {said} Slurm 21.08 and newer show each task its own GPUs only, and nccl-tests"
+            f"with {text} Slurm 21.08 and newer show each task its own GPUs only, and nccl-tests"
             " counts from 0 over all tasks of a node; if it fails with invalid device ordinal, use"
             " --gpus-per-node, or add --gpu-bind=none",
         )

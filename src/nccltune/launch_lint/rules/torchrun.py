@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchrun: processes against GPUs, and how nodes find each other."""
+"""Check torchrun: processes and GPUs, and how nodes find each other."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.program import is_nccl_test
-from nccltune.launch_lint.command import LaunchCommand, LaunchContext, View
+from nccltune.launch_lint.command import LaunchCommand, View
 from nccltune.launch_lint.finding import AppendOption, Edit, LaunchFinding, Replace, ReplaceArgument
 from nccltune.launch_lint.options import TORCHRUN
 from nccltune.launch_lint.read import is_launcher, read
-from nccltune.launch_lint.words import Line
+from nccltune.launch_lint.rules.shape import Rule
+from nccltune.launch_lint.words import Line, whole_number
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -19,32 +21,39 @@ _LOCAL = ("localhost", "127.0.0.1", "::1", "[::1]", "0.0.0.0")  # noqa: S104 - c
 _PORT = 29500
 
 
-def _inner(view: View) -> tuple[LaunchCommand, LaunchContext] | None:
-    """Return the torchrun of the line: its own, or the one that mpirun or srun starts on each
-    node."""
-    if view.flavor.launcher is Launcher.TORCHRUN:
-        return view.command, view.site
-    words = view.command.program
-    at = next((n for n, word in enumerate(words) if is_launcher(word.text)), None)
-    if at is None or PurePosixPath(words[at].text).name != "torchrun":
-        return None
-    return read(Line(words[at:], ""), (TORCHRUN,))[TORCHRUN], view.site
+def of_torchrun(rule: Callable[[View, LaunchCommand], Iterator[LaunchFinding]]) -> Rule:
+    """Return a rule that checks the torchrun of a line: its launcher, or one that mpirun starts.
+
+    A torchrun that another launcher starts on each node gets no edits, because `fix.py` changes the
+    outer launcher's options only.
+    """
+
+    @functools.wraps(rule)
+    def checked(view: View) -> Iterator[LaunchFinding]:
+        if view.flavor.launcher is Launcher.TORCHRUN:
+            yield from rule(view, view.command)
+            return
+        words = view.command.program
+        at = next((n for n, word in enumerate(words) if is_launcher(word.text)), None)
+        if at is None or PurePosixPath(words[at].text).name != "torchrun":
+            return
+        inner = read(Line(words[at:], ""), (TORCHRUN,))[TORCHRUN]
+        for finding in rule(view, inner):
+            yield finding._replace(edits=())
+
+    return checked
 
 
 def _is_set(view: View, *names: str) -> bool:
-    """Whether a variable gives torchrun the option."""
+    """Return whether one of these variables is set, which torchrun reads in place of an option."""
     return any(variable.name in names for variable in view.variables)
 
 
-def processes(view: View) -> Iterator[LaunchFinding]:
-    """`--nproc-per-node=16` on 8 GPUs."""
-    inner = _inner(view)
-    if inner is None:
-        return
-    command, site = inner
-    own = view.flavor.launcher is Launcher.TORCHRUN
+@of_torchrun
+def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find `--nproc-per-node=16` on 8 GPUs, and a missing number, which is 1 process."""
     option = command.last("per_node")
-    have = site.gpus_per_node
+    have = view.site.gpus_per_node
     if option is None:
         if have > 1 and not _behind(command) and not _is_set(view, "PET_NPROC_PER_NODE"):
             yield LaunchFinding(
@@ -52,40 +61,37 @@ def processes(view: View) -> Iterator[LaunchFinding]:
                 "torchrun-one-process",
                 f"without --nproc-per-node torchrun starts 1 process, which uses 1 of {have} GPUs",
                 f"add --nproc-per-node={have}",
-                (AppendOption((f"--nproc-per-node={have}",)),) if own else (),
+                (AppendOption((f"--nproc-per-node={have}",)),),
             )
         return
     value = option.value
     if "$" in value or value in ("gpu", "auto", "cpu", "xpu"):
         return
-    if not value.isascii() or not value.isdigit() or int(value) < 1:
+    number = whole_number(value)
+    if not number:
         right = f"--nproc-per-node={have}"
         yield LaunchFinding(
             Severity.ERROR,
             "torchrun-processes",
             f"--nproc-per-node takes a number, gpu or auto, not {value!r}",
             f"write {right}",
-            (Replace(option, (right,)),) if own else (),
+            (Replace(option, (right,)),),
         )
-    elif int(value) > have:
+    elif number > have:
         right = f"--nproc-per-node={have}"
         yield LaunchFinding(
             Severity.ERROR,
             "too-many-gpus",
-            f"{count(int(value), 'process')} on a node with 1 GPU each need {value}; the node has"
+            f"{count(number, 'process')} on a node with 1 GPU each need {value}; the node has"
             f" {have} (--gpus)",
             f"write {right}",
-            (Replace(option, (right,)),) if own else (),
+            (Replace(option, (right,)),),
         )
 
 
-def rendezvous(view: View) -> Iterator[LaunchFinding]:
-    """Nodes that wait for each other at an address that only one of them has."""
-    inner = _inner(view)
-    if inner is None:
-        return
-    command, _ = inner
-    own = view.flavor.launcher is Launcher.TORCHRUN
+@of_torchrun
+def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find nodes that wait for each other at different addresses, or with one rank."""
     nodes = command.last("nodes")
     number = nodes.value.rpartition(":")[2] if nodes is not None else "1"
     several = "$" in number or (number.isdigit() and int(number) > 1)
@@ -98,7 +104,7 @@ def rendezvous(view: View) -> Iterator[LaunchFinding]:
             f"--rdzv-backend={backend.value}: torchrun has {', '.join(_BACKENDS[:-1])}; nccl and"
             " gloo are for init_process_group",
             "write --rdzv-backend=c10d",
-            (Replace(backend, ("--rdzv-backend=c10d",)),) if own else (),
+            (Replace(backend, ("--rdzv-backend=c10d",)),),
         )
         return
     if not several:
@@ -154,7 +160,7 @@ def rendezvous(view: View) -> Iterator[LaunchFinding]:
         if _is_set(view, "PET_NODE_RANK"):
             return
         edits: tuple[Edit, ...] = ()
-        if own and endpoint is not None:
+        if endpoint is not None:
             words = ("--rdzv-backend=c10d",)
             edits = (Replace(backend, words) if backend is not None else AppendOption(words),)
         yield LaunchFinding(
@@ -168,13 +174,9 @@ def rendezvous(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def script(view: View) -> Iterator[LaunchFinding]:
-    """torchrun starts Python scripts: nccl-tests need an MPI launcher."""
-    inner = _inner(view)
-    if inner is None:
-        return
-    command, _ = inner
-    own = view.flavor.launcher is Launcher.TORCHRUN
+@of_torchrun
+def script(_: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
+    """Find a program that is no Python script, and options of torchrun after the script."""
     words = command.program
     if not words or command.last("module") is not None:
         return
@@ -194,7 +196,7 @@ def script(view: View) -> Iterator[LaunchFinding]:
             "torchrun-python",
             f"torchrun starts Python itself: it would run {first!r} as a script",
             f"leave out {first}",
-            (ReplaceArgument(0, 1),) if own else (),
+            (ReplaceArgument(0, 1),),
         )
     behind = _behind(command)
     if behind and command.last("per_node") is None:
@@ -203,7 +205,7 @@ def script(view: View) -> Iterator[LaunchFinding]:
             "option-behind-program",
             f"{behind[0]} stands behind the script, which gets it; torchrun does not",
             f"write it before {first}",
-            _moved(command, first) if own else (),
+            _moved(command, first),
         )
 
 
@@ -211,7 +213,7 @@ _ONLY_TORCHRUN = frozenset(["nproc-per-node", "nnodes", "rdzv-endpoint", "rdzv-b
 
 
 def _behind(command: LaunchCommand) -> list[str]:
-    """Options of torchrun behind the script."""
+    """Return the options of torchrun after the script."""
     return [
         word.text
         for word in command.program[1:]

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables that NCCL does not know, and values that it does not take."""
+"""Find variables that NCCL does not have, and values that it does not accept."""
 
 import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
+from nccltune.launch.program import Program
 from nccltune.launch_lint.command import CommandVariable, View
 from nccltune.launch_lint.finding import Edit, LaunchFinding, Replace, SetLead
+from nccltune.launch_lint.rules.shape import of_program
 from nccltune.launch_lint.variables import (
     PREFIX,
     enabled,
@@ -63,7 +65,7 @@ def edits_of(
 
 
 def names(view: View) -> Iterator[LaunchFinding]:
-    """`NCCL_ALG`, `NCCL_SOCKET_IFNAMES`: NCCL never looks at a name that it does not know."""
+    """Find `NCCL_ALG`, `NCCL_SOCKET_IFNAMES`: NCCL never reads a variable that it does not have."""
     for variable in view.variables:
         if not variable.name or variable.name in table() or _is_joined(variable):
             continue
@@ -97,7 +99,7 @@ def names(view: View) -> Iterator[LaunchFinding]:
 
 
 def removed(view: View) -> Iterator[LaunchFinding]:
-    """Variables of old releases, still in scripts."""
+    """Find variables of old releases that NCCL does not read any more."""
     for variable in view.variables:
         known = table().get(variable.name)
         if known is None or not known.last or int(known.last.split(".")[1]) > _RECENT:
@@ -113,11 +115,11 @@ def removed(view: View) -> Iterator[LaunchFinding]:
 
 
 _RECENT = 20
-"""Minor release: what was removed later may be what the user runs."""
+"""A minor release. A variable that a later one still read is not reported: users may run that."""
 
 
 def values(view: View) -> Iterator[LaunchFinding]:
-    """`NCCL_ALGO=Treee`, `NCCL_IB_DISABLE=true`, `NCCL_BUFFSIZE=4M`."""
+    """Find `NCCL_ALGO=Treee`, `NCCL_IB_DISABLE=true`, `NCCL_BUFFSIZE=4M`: wrong values."""
     for variable in view.variables:
         known = table().get(variable.name)
         if known is None or variable.value is None or _is_joined(variable):
@@ -136,7 +138,7 @@ def values(view: View) -> Iterator[LaunchFinding]:
 
 
 def joined(view: View) -> Iterator[LaunchFinding]:
-    """`-x A=1,B=2`: one variable with the value `1,B=2`."""
+    """Find `-x A=1,B=2`, which is one variable with the value `1,B=2`."""
     for variable in view.variables:
         if not _is_joined(variable) or variable.value is None:
             continue
@@ -164,7 +166,7 @@ def _is_joined(variable: CommandVariable) -> bool:
 
 
 def interfaces(view: View) -> Iterator[LaunchFinding]:
-    """Interfaces that lead to no other node, and what is no interface."""
+    """Find interfaces that reach no other node, and names of no interface."""
     for variable in view.variables:
         if variable.name not in ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"):
             continue
@@ -215,7 +217,7 @@ def nodes_of(view: View) -> int:
 
 
 def devices(view: View) -> Iterator[LaunchFinding]:
-    """`NCCL_IB_HCA` takes RDMA devices, by prefix."""
+    """Find values of `NCCL_IB_HCA` that are no RDMA devices, or prefixes of several."""
     for variable in view.variables:
         value = variable.value or ""
         if variable.name != "NCCL_IB_HCA" or not value or "$" in value:
@@ -252,7 +254,7 @@ def devices(view: View) -> Iterator[LaunchFinding]:
 
 
 def networks(view: View) -> Iterator[LaunchFinding]:
-    """`NCCL_NET` is the name of a network: Socket, IB, or a plugin's."""
+    """Find values of `NCCL_NET` that are no network: it takes Socket, IB, or a plugin's name."""
     meant = {
         **dict.fromkeys(("sockets", "soket", "tcp", "ethernet", "eth", "ip", "tcpip"), "Socket"),
         **dict.fromkeys(("infiniband", "verbs", "roce", "rdma", "ibverbs", "ib_verbs"), "IB"),
@@ -321,10 +323,10 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-def no_algorithm(view: View) -> Iterator[LaunchFinding]:
-    """`NCCL_ALGO=Tree` with broadcast: since 2.24 NCCL does not fall back to Ring but fails."""
-    program = view.program
-    if program is None or program.collective not in _SUPPORTED:
+@of_program
+def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
+    """Find `NCCL_ALGO=Tree` with broadcast: since 2.24 NCCL fails instead of using Ring."""
+    if program.collective not in _SUPPORTED:
         return
     collective = program.collective
     given = {v.name: v for v in view.variables if v.value is not None}
@@ -356,7 +358,7 @@ def no_algorithm(view: View) -> Iterator[LaunchFinding]:
 
 
 def visible_devices(view: View) -> Iterator[LaunchFinding]:
-    """`CUDA_VISIBLE_DEVICES=0` for 8 ranks of a node."""
+    """Find `CUDA_VISIBLE_DEVICES=0` with 8 ranks on a node."""
     given = [v for v in view.variables if v.name == "CUDA_VISIBLE_DEVICES"]
     placement = view.prediction.placement
     if not given or given[-1].value is None or placement is None or not placement.nodes:

@@ -16,7 +16,7 @@ from nccltune.launch.follow import Follower
 from nccltune.launch.job import BENCH, Job, check
 from nccltune.launch.kubernetes.run import ClusterJob
 from nccltune.launch.kubernetes.seen import LAUNCHER, Pod
-from nccltune.launch.render import Around, render
+from nccltune.launch.render import RenderContext, render
 from nccltune.launch.render.kubernetes import ALIVE, MANIFEST, inner
 from nccltune.launch.render.rendered import words_of
 from nccltune.model.errors import InputError, LaunchError
@@ -73,7 +73,7 @@ class Pods:
         """Check the job; `job.program` is not used. Raises InputError for an invalid job."""
         self._job = replace(job, program=[BENCH])
         check(self._job, "--launcher kubernetes")
-        self._around = Around(conversation=True)
+        self._around = RenderContext(conversation=True)
         self._rendered = render(self._job, Flavor(Launcher.KUBERNETES), self._around)
         self._on_line = on_line
         self._environment = environment
@@ -119,7 +119,7 @@ class Pods:
         check(job, "--launcher kubernetes")
         cluster = self._open()
         variables = self._variables(cluster, environment, also)
-        wait, parts = inner(replace(job, inherit=sorted(variables)), Around())
+        wait, parts = inner(replace(job, inherit=sorted(variables)), RenderContext())
         mpirun = shlex.join(words_of(parts))
         script = _RUN.format(variables=_VARIABLES, alive=_ALIVE, wait=wait, mpirun=mpirun)
         return self._exec(cluster, script), _lines(variables)

@@ -54,7 +54,7 @@ def command(
     words = [*program, f"--rendezvous={_first_host(with_launcher, environment)}:{port}"]
     # The bench does not link MPI. It finds its rank in Slurm's own variables.
     job = _job(words, with_launcher, environment, mpi="none")
-    around = with_launcher.found.around(in_allocation=True, conversation=True)
+    around = with_launcher.found.render_context(in_allocation=True, conversation=True)
     return list(render(job, with_launcher.found.flavor, around).words), []
 
 
@@ -76,7 +76,7 @@ def program_with_launcher(
         _nodelist(environment)
     check_hosts(flavor, with_launcher.nodes, with_launcher.hosts, environment)
     job = _job(program, with_launcher, environment, mpi=with_launcher.mpi, also=also)
-    return render(job, flavor, with_launcher.found.around(in_allocation=True))
+    return render(job, flavor, with_launcher.found.render_context(in_allocation=True))
 
 
 def program_command(

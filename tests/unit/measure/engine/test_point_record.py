@@ -92,7 +92,7 @@ def test_what_others_measured_answers_nothing(tmp_path: Path) -> None:
     foreign += [msgspec.structs.replace(ours, round=5, ranks=8)]
     foreign += [msgspec.structs.replace(ours, round=6, in_place=True)]
     foreign += [msgspec.structs.replace(ours, round=7, dtype="half")]
-    study.append_samples(foreign)
+    study.append_lines(study.samples_path, foreign)
     assert [key.round for key in record(tmp_path).known()] == [3]
 
 

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of a rule, and of a rule that needs the program of the command."""
+
+import functools
+from collections.abc import Callable, Iterator
+
+from nccltune.launch.program import Program
+from nccltune.launch_lint.command import View
+from nccltune.launch_lint.finding import LaunchFinding
+
+Rule = Callable[[View], Iterator[LaunchFinding]]
+"""Yield what is wrong with a command as one launcher reads it."""
+
+
+def of_program(rule: Callable[[View, Program], Iterator[LaunchFinding]]) -> Rule:
+    """Return a rule that finds nothing in a command without a program of nccl-tests."""
+
+    @functools.wraps(rule)
+    def checked(view: View) -> Iterator[LaunchFinding]:
+        if view.program is not None:
+            yield from rule(view, view.program)
+
+    return checked
