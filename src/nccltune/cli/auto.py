@@ -169,10 +169,10 @@ def _show_end(found: "Auto", out: "Console") -> None:
     """Print the verdict, and the paths of report and rules."""
     out.print()
     hanging(out, "verdict    ", 11, found.report.verdict)
-    out.print(f"report     {found.study.report_path}", markup=False, soft_wrap=True)
+    out.print(f"report     {found.study.report_path}", soft_wrap=True)
     if found.proof.rules if found.proof is not None else found.tuning.rules:
         path = shlex.quote(str(found.study.path))
-        out.print(f"deploy     nccltune env {path}", end="", markup=False)
+        out.print(f"deploy     nccltune env {path}", end="")
         out.print(styled("        ", ("# two lines for a shell, nccl.conf or a job file", "dim")))
     else:
         out.print("deploy     nothing: NCCL keeps its default")

@@ -58,7 +58,7 @@ def _screen() -> "DemoProgress":
     class DemoScreen(VerifyScreen):
         def doing(self, words: str) -> None:
             """Print the present step, so that the user always sees progress."""
-            talk().print(f"{words} ...", style="dim", markup=False)
+            talk().print(f"{words} ...", style="dim")
 
     return DemoScreen(quiet=True)
 
@@ -69,8 +69,7 @@ def _show_plan(demo: "DemoRun", source: Path, as_json: bool) -> None:
         return
     stdout().print(
         f"Would copy the recording {demo.recording} to {demo.path}, analyze, tune, verify in a "
-        "replay and write the report there. Nothing was written.",
-        markup=False,
+        "replay and write the report there. Nothing was written."
     )
 
 
@@ -111,8 +110,8 @@ def _show_end(demo: "Demo") -> None:
         show_proof(demo.proof, out)
     out.print()
     hanging(out, "verdict    ", 11, demo.report.verdict)
-    out.print(f"report     {demo.study.report_path}", markup=False, soft_wrap=True)
+    out.print(f"report     {demo.study.report_path}", soft_wrap=True)
     path = shlex.quote(str(demo.study.path))
     if demo.report.commands.deploy:
-        out.print(f"deploy     nccltune env {path}", markup=False, soft_wrap=True)
+        out.print(f"deploy     nccltune env {path}", soft_wrap=True)
     out.print(f"took       {demo.seconds:.1f} s")

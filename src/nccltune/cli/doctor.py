@@ -87,7 +87,7 @@ def command(
         show(stdout(), examined, everything=show_all)
         if html is not None:
             word = "Would write" if dry_run else "page      "
-            stdout().print(f"{word} {html}", markup=False)
+            stdout().print(f"{word} {html}")
     return int(examined.is_wrong)
 
 
@@ -107,9 +107,9 @@ def _collect(folder: Path, as_json: bool, *, dry_run: bool) -> None:
     if as_json:
         print_json({"collected": str(path)})
     elif dry_run:
-        stdout().print(f"Would collect this node's files into {path}.", markup=False)
+        stdout().print(f"Would collect this node's files into {path}.")
     else:
-        stdout().print(f"collected  {path}", markup=False)
+        stdout().print(f"collected  {path}")
 
 
 def _explain(name: str, as_json: bool) -> int:

@@ -32,6 +32,6 @@ def show_deployment(deployed: "Deployment", form: "LineFormat", *, as_json: bool
         click.echo(lines(deployed, form))
         if form in WITHOUT_COMMENTS:
             for name, meaning in deployed.meanings.items():
-                talk().print(f"{name}: {meaning}", style="dim", markup=False)
+                talk().print(f"{name}: {meaning}", style="dim")
     for warning in deployed.warnings:
         stderr().print(styled(("warning:", "yellow"), f" {warning}"))

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nccltune lint` prints, for each kind of thing."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
+
+from nccltune.app.lint import Linted, LintedConfiguration, LintedLaunch
 from nccltune.cli.output import hanging, next_step, styled
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from nccltune.app.lint import Linted, LintedConfiguration, LintedLaunch
-    from nccltune.launch_lint.check import LaunchCheck
-    from nccltune.launch_lint.command import Prediction
-    from nccltune.launch_lint.finding import LaunchFinding
-    from nccltune.topology.lint.check import Checked
+from nccltune.launch_lint.check import LaunchCheck, names
+from nccltune.launch_lint.command import Prediction
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.starts import starts
+from nccltune.model.scale import count
+from nccltune.topology.lint.check import Checked
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 _INDENT = 9
 
 
-def show(out: "Console", linted: "Linted") -> None:
+def show(out: Console, linted: Linted) -> None:
     """Print the results for each file and command."""
     for configuration in linted.configurations:
         _show_configuration(out, configuration)
@@ -33,7 +33,7 @@ def show(out: "Console", linted: "Linted") -> None:
         next_step("nccltune explain", linted.configurations[0].source)
 
 
-def as_data(linted: "Linted") -> dict[str, Any]:
+def as_data(linted: Linted) -> dict[str, Any]:
     """Return all results in the form that `--json` prints."""
     checked = linted.topologies
     topologies = None
@@ -58,9 +58,7 @@ def as_data(linted: "Linted") -> dict[str, Any]:
     }
 
 
-def _show_configuration(out: "Console", item: "LintedConfiguration") -> None:
-    from nccltune.model.scale import count
-
+def _show_configuration(out: Console, item: LintedConfiguration) -> None:
     for issue in item.issues:
         where = f"{item.path}:{issue.line}" if issue.line else str(item.path)
         _show_issue(out, where, issue.severity.value, issue.message, issue.hint)
@@ -73,9 +71,7 @@ def _show_configuration(out: "Console", item: "LintedConfiguration") -> None:
         out.print(f"{words}, nothing wrong")
 
 
-def _show_topologies(out: "Console", checked: "Checked") -> None:
-    from nccltune.model.scale import count
-
+def _show_topologies(out: Console, checked: Checked) -> None:
     for issue in checked.issues:
         where = f"{issue.source}:{issue.line}" if issue.line else issue.source
         _show_issue(out, where, issue.severity.value, issue.message, issue.hint)
@@ -89,7 +85,7 @@ def _show_topologies(out: "Console", checked: "Checked") -> None:
         out.print(f"{words}, nothing wrong{notes}")
 
 
-def _show_issue(out: "Console", where: str, severity: str, message: str, hint: str | None) -> None:
+def _show_issue(out: Console, where: str, severity: str, message: str, hint: str | None) -> None:
     out.print(
         styled(f"{where}: ", (severity, _STYLES[severity]), f": {message}"),
         soft_wrap=not out.is_terminal,
@@ -98,7 +94,7 @@ def _show_issue(out: "Console", where: str, severity: str, message: str, hint: s
         hanging(out, ("  hint: ", "cyan"), 8, hint)
 
 
-def _show_launch(out: "Console", launch: "LintedLaunch", *, named: bool) -> None:
+def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
     if named and launch.source is not None:
         out.print(styled((launch.source, "bold")), soft_wrap=True)
     for number, verdict in enumerate(launch.commands):
@@ -111,10 +107,7 @@ def _show_launch(out: "Console", launch: "LintedLaunch", *, named: bool) -> None
         out.print("nothing wrong with how this was started")
 
 
-def _show_command(out: "Console", verdict: "LaunchCheck") -> None:
-    from nccltune.launch_lint.check import names
-    from nccltune.launch_lint.starts import starts
-
+def _show_command(out: Console, verdict: LaunchCheck) -> None:
     for prediction, flavors in verdict.predictions:
         words = starts(prediction, verdict.gpus)
         hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
@@ -130,7 +123,7 @@ def _show_command(out: "Console", verdict: "LaunchCheck") -> None:
         out.print(styled(("fixed", "bold"), f"    {verdict.fixed}"), soft_wrap=True)
 
 
-def _show_finding(out: "Console", finding: "LaunchFinding", where: str) -> None:
+def _show_finding(out: Console, finding: LaunchFinding, where: str) -> None:
     severity = finding.severity.value
     style = _STYLES[severity]
     fix = f". {finding.fix[:1].upper()}{finding.fix[1:]}" if finding.fix else ""
@@ -139,7 +132,7 @@ def _show_finding(out: "Console", finding: "LaunchFinding", where: str) -> None:
     hanging(out, lead, _INDENT, words)
 
 
-def _finding(finding: "LaunchFinding") -> dict[str, Any]:
+def _finding(finding: LaunchFinding) -> dict[str, Any]:
     return {
         "severity": finding.severity.value,
         "id": finding.id,
@@ -148,7 +141,7 @@ def _finding(finding: "LaunchFinding") -> dict[str, Any]:
     }
 
 
-def _plain(verdict: "LaunchCheck") -> dict[str, Any]:
+def _plain(verdict: LaunchCheck) -> dict[str, Any]:
     return {
         "command": verdict.command.text,
         "launchers": [flavor.words for flavor in verdict.flavors],
@@ -164,7 +157,7 @@ def _plain(verdict: "LaunchCheck") -> dict[str, Any]:
     }
 
 
-def _start(prediction: "Prediction", gpus: int | None) -> dict[str, Any]:
+def _start(prediction: Prediction, gpus: int | None) -> dict[str, Any]:
     placement = prediction.placement
     return {
         "processes": placement.processes if placement is not None else None,

@@ -64,7 +64,6 @@ class VerifyScreen:
         talk().print(
             f"again      {count(len(rules), 'rule')} did not hold as measured; measuring what "
             "changes",
-            markup=False,
             soft_wrap=True,
         )
 

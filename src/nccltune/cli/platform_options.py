@@ -102,7 +102,7 @@ def site() -> "Site":
     from nccltune.app.bench_launch import Site
 
     def note(line: str) -> None:
-        talk().print(line, markup=False, soft_wrap=True)
+        talk().print(line, soft_wrap=True)
 
     return Site(note, click.get_current_context().call_on_close)
 

@@ -96,7 +96,7 @@ class Progress:
         self._step = step
         if self._live is None and time.monotonic() - self._last >= _LINE_EVERY_S:
             self._last = time.monotonic()
-            self._console.print(self._line(), soft_wrap=True, markup=False)
+            self._console.print(self._line(), soft_wrap=True)
 
     def _line(self) -> str:
         step = self._step

@@ -60,15 +60,15 @@ def command(
     path = output or Study(study).report_path
     out = stdout()
     if dry_run:
-        out.print(report.verdict, markup=False)
-        out.print(f"Would write {path}. Nothing was written.", markup=False)
+        out.print(report.verdict)
+        out.print(f"Would write {path}. Nothing was written.")
         return
     with saving(output) as saved:
         write_page(report, path)
-    out.print(report.verdict, markup=False)
+    out.print(report.verdict)
     if not saved.done:
         return
-    out.print(f"report     {path}", markup=False)
+    out.print(f"report     {path}")
     if open_page and click.launch(path.resolve().as_uri()) != 0:
         note(f"no browser could be started; open {path} yourself")
     elif not open_page and report.commands.deploy:

@@ -51,7 +51,7 @@ def command(study: Path, output: Path | None, dry_run: bool, as_json: bool, **op
     show(tuning)
     rules = count(len(tuning.rules), "rule")
     wrote = f"Wrote {path}" if is_saved else f"Would write {path}" if dry_run else "Not saved"
-    stdout().print(f"{wrote} ({rules}). {left_alone_words(tuning)}", markup=False)
+    stdout().print(f"{wrote} ({rules}). {left_alone_words(tuning)}")
     next_step("nccltune report", study)
 
 

@@ -36,7 +36,9 @@ _OURS = re.compile(r"\x1b\[[0-9;]*m")
 def terminal(width: int = 400) -> tuple[Console, io.StringIO]:
     """A console that believes in a terminal with colours, and what was written to it."""
     file = io.StringIO()
-    made = output._console(file=file, force_terminal=True, color_system="truecolor", width=width)
+    made = output.PlainConsole(
+        file=file, force_terminal=True, color_system="truecolor", width=width
+    )
     return made, file
 
 

@@ -63,7 +63,7 @@ class LaunchScreen:
         """Print a warning."""
         from nccltune.cli.output import stderr
 
-        stderr().print(f"warning    {sentence}", markup=False, soft_wrap=True)
+        stderr().print(f"warning    {sentence}", soft_wrap=True)
 
     def starting(self, command: str) -> None:
         """Print the command."""

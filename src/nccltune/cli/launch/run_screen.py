@@ -3,18 +3,20 @@
 
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nccltune.app.launch import LaunchResult, RenderedJob
 from nccltune.cli.output import hint, next_step, print_json, stderr, stdout, styled, write_exact
+from nccltune.launch.placement import Placement
+from nccltune.launch.render import Rendered
+from nccltune.launch.state import RunState
+from nccltune.model.errors import LaunchError
+from nccltune.model.sample import Sample
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
 
-if TYPE_CHECKING:
-    from nccltune.app.launch import LaunchResult, RenderedJob
-    from nccltune.launch.placement import Placement
-    from nccltune.launch.render import Rendered
-    from nccltune.model.sample import Sample
 
-
-def show_rendered(rendered: "Rendered", *, as_json: bool) -> None:
+def show_rendered(rendered: Rendered, *, as_json: bool) -> None:
     """Print the command or file on stdout, so that it can be redirected to a file."""
     if as_json:
         print_json(
@@ -32,7 +34,7 @@ def show_rendered(rendered: "Rendered", *, as_json: bool) -> None:
         hint(f"start it:  {rendered.command}")
 
 
-def _placement(placement: "Placement") -> dict[str, Any]:
+def _placement(placement: Placement) -> dict[str, Any]:
     return {
         "nodes": [node._asdict() for node in placement.nodes],
         "processes": placement.processes,
@@ -41,7 +43,7 @@ def _placement(placement: "Placement") -> dict[str, Any]:
     }
 
 
-def show_meanings(ready: "RenderedJob", *, as_json: bool) -> None:
+def show_meanings(ready: RenderedJob, *, as_json: bool) -> None:
     """Print what each option of the launcher and of the program means."""
     rendered = ready.rendered
     placement = rendered.placement
@@ -57,7 +59,7 @@ def show_meanings(ready: "RenderedJob", *, as_json: bool) -> None:
         )
         return
     out = stdout()
-    out.print(f"starts     {words_of(placement)}", markup=False)
+    out.print(f"starts     {words_of(placement)}")
     for title, pairs in (
         (rendered.flavor.words, launcher),
         ("program", ready.program_meanings),
@@ -65,19 +67,17 @@ def show_meanings(ready: "RenderedJob", *, as_json: bool) -> None:
     ):
         if not pairs:
             continue
-        out.print(f"\n{title}", style="bold", markup=False)
+        out.print(f"\n{title}", style="bold")
         width = min(36, max(len(words) for words, _ in pairs))
         for words, meaning in pairs:
             if len(words) > width:
-                out.print(f"  {words}", markup=False, soft_wrap=True)
+                out.print(f"  {words}", soft_wrap=True)
                 words = ""  # noqa: PLW2901 - the meaning has a line of its own then
-            out.print(f"  {words:<{width}}  {meaning}", markup=False, soft_wrap=True)
+            out.print(f"  {words:<{width}}  {meaning}", soft_wrap=True)
 
 
-def words_of(placement: "Placement") -> str:
+def words_of(placement: Placement) -> str:
     """Return a placement as text: `2 nodes with 8 processes each, 1 GPU a process: 16 ranks`."""
-    from nccltune.model.scale import count
-
     nodes, per_node = len(placement.nodes), placement.nodes[0].processes
     return (
         f"{count(nodes, 'node')} with {count(per_node, 'process')}{' each' if nodes > 1 else ''}, "
@@ -85,13 +85,11 @@ def words_of(placement: "Placement") -> str:
     )
 
 
-def show_result(result: "LaunchResult", study: Path | None, *, as_json: bool) -> int:
+def show_result(result: LaunchResult, study: Path | None, *, as_json: bool) -> int:
     """Print the table and the state. Return the exit code.
 
     Raises LaunchError for a job that failed.
     """
-    from nccltune.launch.state import RunState
-
     end = result.end
     if as_json:
         print_json(
@@ -115,9 +113,7 @@ def show_result(result: "LaunchResult", study: Path | None, *, as_json: bool) ->
     return int(bool(result.findings))
 
 
-def _show(result: "LaunchResult", study: Path | None) -> None:
-    from nccltune.model.scale import count
-
+def _show(result: LaunchResult, study: Path | None) -> None:
     out = stdout()
     _show_table(result.samples)
     for finding in result.findings:
@@ -131,15 +127,12 @@ def _show(result: "LaunchResult", study: Path | None) -> None:
             next_step("nccltune analyze", study)
 
 
-def _fail(result: "LaunchResult", study: Path | None) -> None:
-    from nccltune.launch.state import RunState
-    from nccltune.model.errors import LaunchError
-
+def _fail(result: LaunchResult, study: Path | None) -> None:
     note = stderr()
     if result.last_words and result.end.state is RunState.FAILED:
         note.print("its last words:", style="dim")
         for line in result.last_words:
-            note.print(f"  {line}", markup=False, soft_wrap=True)
+            note.print(f"  {line}", soft_wrap=True)
     hint = f"its output: {result.output}" if study is not None else "-o STUDY keeps its output"
     raise LaunchError(f"the job {_STATES[result.end.state.value]}: {result.end.why}", hint=hint)
 
@@ -147,13 +140,11 @@ def _fail(result: "LaunchResult", study: Path | None) -> None:
 _STATES = {"failed": "failed", "pending": "never started", "lost": "is lost"}
 
 
-def _show_table(samples: "list[Sample]") -> None:
+def _show_table(samples: list[Sample]) -> None:
     """Print a row for each size with the median over rounds: time, algbw, busbw.
 
     Each row has the values out of place and in place.
     """
-    from nccltune.model.sizes import format_bytes
-
     rows: dict[tuple[str, int], dict[bool, list[Sample]]] = {}
     for sample in samples:
         places = rows.setdefault((sample.collective.value, sample.bytes), {})
@@ -164,12 +155,12 @@ def _show_table(samples: "list[Sample]") -> None:
         if collective != before:
             before = collective
             group = f"{'time us':>11}{'algbw':>9}{'busbw':>9}"
-            out.print(f"\n{collective:<13}{group}   {group}  in place; GB/s", markup=False)
+            out.print(f"\n{collective:<13}{group}   {group}  in place; GB/s")
         cells = "   ".join(_cells(places.get(place)) for place in (False, True))
-        out.print(f"{format_bytes(size):>13}{cells}", markup=False)
+        out.print(f"{format_bytes(size):>13}{cells}")
 
 
-def _cells(samples: "list[Sample] | None") -> str:
+def _cells(samples: list[Sample] | None) -> str:
     if not samples:
         return f"{'-':>11}{'-':>9}{'-':>9}"
     first = samples[0]

@@ -2,27 +2,22 @@
 """How `nccltune net stats` shows connections and their flows."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.text import Text
+from rich.text import Text
 
-    from nccltune.native.net_processes import NetProcess
-    from nccltune.native.net_stats import NetConnection, NetFlow
+from nccltune.model.scale import count
+from nccltune.native.net_processes import NetProcess
+from nccltune.native.net_stats import NetConnection, NetFlow
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPEEDS = ("B/s", "kB/s", "MB/s", "GB/s")
 
 
-def screen(found: "Sequence[NetProcess]", *, brief: bool, empty: str, width: int | None) -> "Text":
+def screen(found: Sequence[NetProcess], *, brief: bool, empty: str, width: int | None) -> Text:
     """Return every process, its connections and, unless `brief`, their flows.
 
     A table that is wider than `width` loses its last columns.
     """
-    from rich.text import Text
-
-    from nccltune.model.scale import count
-
     lines: list[Text] = []
     for process in found:
         line = Text(f"pid {process.pid}", style="bold")
@@ -38,9 +33,7 @@ def screen(found: "Sequence[NetProcess]", *, brief: bool, empty: str, width: int
     return Text("\n").join(lines or [Text(empty, "dim")])
 
 
-def _connection(item: "NetConnection") -> "Text":
-    from rich.text import Text
-
+def _connection(item: NetConnection) -> Text:
     way = "to" if item.role == "sends" else "from"
     line = Text(f"{item.role:<10} {way} {item.peer} on {item.device}")
     rate = "" if item.bytes_per_s is None else f" · {speed_text(item.bytes_per_s)}"
@@ -62,9 +55,7 @@ def _connection(item: "NetConnection") -> "Text":
     return line
 
 
-def _flows(item: "NetConnection", width: int | None) -> "list[Text]":
-    from rich.text import Text
-
+def _flows(item: NetConnection, width: int | None) -> list[Text]:
     rows = [_HEADERS, *(_row(number, flow) for number, flow in enumerate(item.flows))]
     wide = [max(len(row[i]) for row in rows) for i in range(len(_HEADERS))]
     # Omit columns without any value at this end.
@@ -85,7 +76,7 @@ _HEADERS = ("  flow", "bytes", "share", "rate", "busy", "owed", "rtt", "retr", "
 _ALWAYS = range(4)
 
 
-def _row(number: int, flow: "NetFlow") -> tuple[str, ...]:
+def _row(number: int, flow: NetFlow) -> tuple[str, ...]:
     name = "express" if flow.express else str(number)
     ends = f"{flow.local} - {flow.peer}"
     again = flow.duplicates if flow.taken_over is None else flow.taken_over

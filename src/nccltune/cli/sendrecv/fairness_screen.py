@@ -58,10 +58,10 @@ def show_fairness(verdict: FairnessVerdict, study: Path, not_written: str | None
 def _times(out: Console, verdict: FairnessVerdict) -> None:
     """Print the times of messages beside traffic: median and spread over processes."""
     sizes = "".join(f"{format_bytes(size.bytes):>17}" for size in verdict.candidates[0].sizes)
-    out.print(f"{'chunk':<{_NAME}}{sizes}{'n':>4}", markup=False)
+    out.print(f"{'chunk':<{_NAME}}{sizes}{'n':>4}")
     for one in verdict.candidates:
         cells = "".join(f"{size.time_us:>8.4g} us {_spread(size.spread):>5}" for size in one.sizes)
-        out.print(f"{one.name:<{_NAME}}{cells}{one.processes:>4}", markup=False)
+        out.print(f"{one.name:<{_NAME}}{cells}{one.processes:>4}")
 
 
 def _spread(spread: float | None) -> str:
@@ -71,14 +71,13 @@ def _spread(spread: float | None) -> str:
 def _gains(out: Console, verdict: FairnessVerdict) -> None:
     """Print, relative to whole messages, what chunks gain for messages and cost for traffic."""
     rates = f"{'GB/s alone':>12}{'beside':>8}"
-    out.print(f"{'':<{_NAME}}{'messages':>9}  {'95 % CI':<11}{rates}  traffic", markup=False)
+    out.print(f"{'':<{_NAME}}{'messages':>9}  {'95 % CI':<11}{rates}  traffic")
     for one in verdict.candidates:
         gain = one.messages
         messages = f"{'':>22}" if gain is None else f"{gain.gain:>8.2f}x  {_interval(gain)}"
         out.print(
             f"{one.name:<{_NAME}}{messages}{_rate(verdict, one.traffic_alone_us):>12}"
-            f"{_rate(verdict, one.traffic_us):>8}{_cost(one)}".rstrip(),
-            markup=False,
+            f"{_rate(verdict, one.traffic_us):>8}{_cost(one)}".rstrip()
         )
 
 

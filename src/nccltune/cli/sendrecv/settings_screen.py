@@ -61,10 +61,10 @@ def show_race(verdict: RaceVerdict, study: Path) -> None:
         hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
     if champion is not None:
         if not verdict.settings:
-            out.print(f"what led   {_label(champion)}", markup=False)
+            out.print(f"what led   {_label(champion)}")
         _table(out, champion)
         for line in effect_lines(champion):
-            out.print(line, markup=False)
+            out.print(line)
         _memory(out, verdict)
         for part in verdict.parts:
             hanging(out, "alone      ", INDENT, f"{_label(part)}: {_in_short(part)}")

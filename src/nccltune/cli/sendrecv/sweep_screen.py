@@ -95,15 +95,13 @@ def _policies(out: Console, verdict: CopiesVerdict) -> None:
         gain = point.over_native
         out.print(
             f"{label(Settings.of(point.settings)):<34}{gain.processes:>7}{gain.gain:>12.2f}x"
-            f"  {f'{gain.low:.2f}-{gain.high:.2f}':<11}{point.over_copy_engine:.2f}x",
-            markup=False,
+            f"  {f'{gain.low:.2f}-{gain.high:.2f}':<11}{point.over_copy_engine:.2f}x"
         )
     if verdict.proof is not None:
         proof = verdict.proof
         out.print(
             f"proof      {label(Settings.of(verdict.champion or {}))} over copy engine: "
-            f"{proof.gain:.2f}x ({proof.low:.2f}-{proof.high:.2f})",
-            markup=False,
+            f"{proof.gain:.2f}x ({proof.low:.2f}-{proof.high:.2f})"
         )
     elif verdict.champion is None:
-        out.print("policy     none is ahead of copy engines without one beyond noise", markup=False)
+        out.print("policy     none is ahead of copy engines without one beyond noise")

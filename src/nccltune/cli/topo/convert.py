@@ -87,11 +87,10 @@ def _talk(converted: "Converted", output: Path | None) -> None:
         err.print(
             "note: left out for want of a bus id (--nic-ids NAME=BUS-ID): "
             f"{', '.join(converted.left_out)}",
-            markup=False,
             soft_wrap=True,
         )
     for issue in converted.issues:
-        err.print(f"{issue.severity.value}: {issue.message}", markup=False, soft_wrap=True)
-        err.print(f"  hint: {issue.hint}", markup=False, soft_wrap=True)
+        err.print(f"{issue.severity.value}: {issue.message}", soft_wrap=True)
+        err.print(f"  hint: {issue.hint}", soft_wrap=True)
     if output is not None:
         hint(f"next: NCCL_TOPO_FILE={output.resolve()} and compare busbw with and without it")

@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A machine in the terminal: its tree, its links and NCCL's paths."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from nccltune.cli.output import styled
+from rich.console import Console
+
+from nccltune.cli.output import hanging, styled
+from nccltune.model.topology import Topology
+from nccltune.topology.files.tree import Branch, headline, layout, nvlink_name
+from nccltune.topology.hardware.fill_in import leaves_nvlink_out, nvlink_is_open
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
+from nccltune.topology.nccl_model.paths import Path, Paths
 from nccltune.topology.nccl_model.settings import PathKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
-
-    from nccltune.model.topology import Topology
-    from nccltune.topology.files.tree import Branch
-    from nccltune.topology.nccl_model.paths import Path, Paths
 
 _NO_LIMIT = 5000.0
 _STYLES = {
@@ -32,15 +29,11 @@ _WORDS = {
 }  # fmt: skip
 
 
-def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") -> None:
+def show(out: Console, topology: Topology, graph: LinkGraph, ways: Paths) -> None:
     """Print the headline, the tree, the other links and the paths."""
-    from nccltune.cli.output import hanging
-    from nccltune.topology.files.tree import headline, layout
-    from nccltune.topology.hardware.fill_in import nvlink_is_open
-
     trees, across = layout(graph)
     title = headline(graph, detected=nvlink_is_open(topology))
-    out.print(title, style="bold", markup=False, soft_wrap=True)
+    out.print(title, style="bold", soft_wrap=True)
     for words in _left_open(topology, graph):
         hanging(out, ("note  ", "dim"), 6, words)
     out.print()
@@ -53,13 +46,11 @@ def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") 
     _show_across(out, across, wide)
     _show_paths(out, graph, ways)
     for words in topology.unread[:5]:
-        out.print(f"note: not read: {words}", style="dim", markup=False, soft_wrap=True)
+        out.print(f"note: not read: {words}", style="dim", soft_wrap=True)
 
 
-def _left_open(topology: "Topology", graph: LinkGraph) -> "Iterator[str]":
+def _left_open(topology: Topology, graph: LinkGraph) -> Iterator[str]:
     """Yield notes on what the file leaves to detection, and what was assumed for it."""
-    from nccltune.topology.hardware.fill_in import leaves_nvlink_out
-
     gpus = sum(vertex.kind is NodeKind.GPU for vertex in graph.vertices)
     yield from (f"assumed: {words}" for words in topology.assumed)
     if not gpus:
@@ -83,7 +74,7 @@ def label(vertex: Vertex) -> str:
     return vertex.name
 
 
-def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
+def _rows(branch: Branch, lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
     name = label(branch.vertex)
     if not branch.children:
         # A device without children may be of any kind.
@@ -95,7 +86,7 @@ def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | 
         _rows(child, below + corner, below + bar, rows)
 
 
-def _print_row(out: "Console", text: str, wide: int, link: Link | None) -> None:
+def _print_row(out: Console, text: str, wide: int, link: Link | None) -> None:
     if link is None:
         out.print(styled((text, "bold")), soft_wrap=True)
         return
@@ -119,10 +110,8 @@ def bandwidth_words(link: Link) -> str:
     return f"{value} GB/s{' ' if link.sure else '?'}"
 
 
-def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
+def _show_across(out: Console, across: tuple[Link, ...], wide: int) -> None:
     """Print the links outside the tree, equal ones in one line."""
-    from nccltune.topology.files.tree import nvlink_name
-
     names = {
         LinkKind.CPU_TO_CPU: "between CPUs", LinkKind.NVLINK: "NVLink", LinkKind.C2C: "C2C",
         LinkKind.SWITCH_TO_SWITCH: "switch to switch", LinkKind.MEMORY: "host memory",
@@ -144,7 +133,7 @@ def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
         _print_row(out, text, wide, links[0])
 
 
-def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
+def _show_paths(out: Console, graph: LinkGraph, ways: Paths) -> None:
     gpus = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU]
     nets = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.NET]
     ends = [*gpus, *nets]
@@ -176,11 +165,11 @@ def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
     for reason, paths in reasons.items():
         more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
         words = f"{paths[0].source} to {paths[0].target}{more}: {reason}, so through the CPU"
-        out.print(words, markup=False, soft_wrap=True)
+        out.print(words, soft_wrap=True)
     _show_gdr(out, gpus, nets, ways)
 
 
-def _show_gdr(out: "Console", gpus: list[str], nets: list[str], ways: "Paths") -> None:
+def _show_gdr(out: Console, gpus: list[str], nets: list[str], ways: Paths) -> None:
     """Print GPUDirect RDMA of each GPU with its nearest NIC ports, equal ones in one line."""
     groups: dict[str, list[str]] = {}
     if not nets:
@@ -197,4 +186,4 @@ def _show_gdr(out: "Console", gpus: list[str], nets: list[str], ways: "Paths") -
             groups.setdefault(words, []).append(f"{gpu} with {net}")
     for words, pairs in groups.items():
         more = f" (and {len(pairs) - 1} more)" if len(pairs) > 1 else ""
-        out.print(f"GDR  {pairs[0]}{more}: {words}", markup=False, soft_wrap=True)
+        out.print(f"GDR  {pairs[0]}{more}: {words}", soft_wrap=True)
