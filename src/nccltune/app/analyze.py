@@ -13,9 +13,9 @@ from nccltune.analyze import analyze_sorted
 from nccltune.analyze.curves import ASSUMED_NOISE
 from nccltune.analyze.expected import Expectation
 from nccltune.analyze.result import Analysis
-from nccltune.app.study import OpenStudy, open_study
+from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.formats.importing.suspect import suspect_sentences
-from nccltune.model.errors import InputError, StudyError
+from nccltune.model.errors import InputError, StudyError, UnwritableError
 from nccltune.model.finding import FindingKind
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -34,6 +34,14 @@ class Analyzed(NamedTuple):
     warnings: list[str]
 
 
+class SavedAnalysis(NamedTuple):
+    """What `Analyzed` has, and why STUDY/findings.json could not be written (empty: it was)."""
+
+    analysis: Analysis
+    warnings: list[str]
+    unsaved: list[UnwritableError]
+
+
 SERIOUS = frozenset(
     {
         FindingKind.BAD_CROSSOVER,
@@ -46,10 +54,18 @@ SERIOUS = frozenset(
 """Findings that ask for something to be done."""
 
 
-def analyze_path(path: Path, *, assumed_noise: float = ASSUMED_NOISE) -> tuple[Study, Analyzed]:
-    """Open the study at `path` and analyse it; write nothing."""
+def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> SavedAnalysis:
+    """Analyse the study at `path`; with `save` write STUDY/findings.json.
+
+    Raises StudyError where there is nothing to analyse.
+    """
     opened = open_study(path)
-    return opened.study, analyze_study(opened, assumed_noise=assumed_noise)
+    analysis, warnings = analyze_study(opened, assumed_noise=assumed_noise)
+    unsaved: list[UnwritableError] = []
+    if save:
+        with saving(unsaved):
+            opened.study.write_json(opened.study.findings_path, analysis)
+    return SavedAnalysis(analysis, warnings, unsaved)
 
 
 def is_serious(analysis: Analysis) -> bool:

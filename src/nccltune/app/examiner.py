@@ -2,7 +2,6 @@
 """The doctor inside `nccltune auto`: check this node while the bench starts."""
 
 import threading
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -45,12 +44,7 @@ class Examiner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(END_S)

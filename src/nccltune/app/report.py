@@ -8,11 +8,12 @@ from typing import NamedTuple
 import nccltune
 from nccltune.app.analyze import analyze_study, stored_analysis
 from nccltune.app.reproduce import measure_again
-from nccltune.app.study import OpenStudy, open_study
+from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.app.tune import tune_study
 from nccltune.doctor.result import Examination
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.model.errors import UnwritableError
 from nccltune.prove.run import read_proof
 from nccltune.report.build import build
 from nccltune.report.data import Checks, Commands, Report
@@ -28,6 +29,15 @@ class Reported(NamedTuple):
 
     report: Report
     warnings: list[str]
+
+
+class SavedReport(NamedTuple):
+    """What `Reported` has, where the page is or would be, and why it could not be written."""
+
+    report: Report
+    warnings: list[str]
+    page: Path
+    unsaved: list[UnwritableError]
 
 
 def report_study(path: Path) -> Reported:
@@ -64,8 +74,22 @@ def report_study(path: Path) -> Reported:
     return Reported(report, warnings)
 
 
+def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedReport:
+    """Return the report of the study at `path`; with `save` write `page` or STUDY/report.html.
+
+    Raises as `report_study` does, and UnwritableError where `page` cannot be written.
+    """
+    report, warnings = report_study(path)
+    unsaved: list[UnwritableError] = []
+    target = page or Study(path).report_path
+    if save:
+        with saving(unsaved, page):
+            write_page(report, target)
+    return SavedReport(report, warnings, target, unsaved)
+
+
 def write_page(report: Report, path: Path) -> None:
-    """Write a report as one HTML file, whole or not at all."""
+    """Write a report as one HTML file, whole or not at all. Raises UnwritableError."""
     write_whole(path, render(report))
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from nccltune.analyze.stats import median
 from nccltune.app.env import conflicts, deployment
+from nccltune.app.study import saving
 from nccltune.formats.importing.inputs import InputFile, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
@@ -21,7 +22,7 @@ from nccltune.launch.state import RunState
 from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError, LaunchError
+from nccltune.model.errors import InputError, LaunchError, UnwritableError
 from nccltune.native.child import Child
 from nccltune.native.line_process import ending
 from nccltune.prove.stock import (
@@ -60,10 +61,15 @@ class ProgramProgress(Protocol):
 
 
 class ProgramProof(NamedTuple):
-    """The comparison of both runs; `reach` is what to check if the plugin was not loaded."""
+    """The comparison of both runs.
+
+    `reach` is what to check if the plugin was not loaded; `unsaved` is why STUDY/deployed.json
+    could not be written (empty: it was).
+    """
 
     proof: StockProof
     reach: str
+    unsaved: list[UnwritableError]
 
 
 def verify_program(
@@ -71,10 +77,10 @@ def verify_program(
 ) -> ProgramProof:
     """Run `program` twice, under a launcher or directly, and compare NCCL's logs.
 
-    Writes nothing into the study but scratch files. Raises LaunchError where the program fails,
+    Writes STUDY/deployed.json. Raises LaunchError where the program fails,
     InputError where it leaves no NCCL log.
     """
-    config = config_of(study)
+    config = _config_of(study)
     settings = deployment(config)
     plain = _without_ours(os.environ, settings)
     for warning in conflicts(plain):
@@ -103,15 +109,13 @@ def verify_program(
         points=points,
         problems=[*elsewhere, *problems_of(*facts, points, hash_)],
     )
-    return ProgramProof(proof, _REACH if under is None else _REACH_UNDER)
+    unsaved: list[UnwritableError] = []
+    with saving(unsaved):
+        study.write_json(study.path / names.DEPLOYED, proof)
+    return ProgramProof(proof, _REACH if under is None else _REACH_UNDER, unsaved)
 
 
-def save_program_proof(study: Study, proof: StockProof) -> None:
-    """Write STUDY/deployed.json."""
-    study.write_json(study.path / names.DEPLOYED, proof)
-
-
-def config_of(study: Study) -> Path:
+def _config_of(study: Study) -> Path:
     """Return the study's configuration. Raises InputError where it has none."""
     if not study.config_path.is_file():
         raise InputError(

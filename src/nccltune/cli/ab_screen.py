@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nccltune.cli.output import hanging, hint, next_step, print_json, stdout, styled
+from nccltune.cli.output import hanging, hint, is_json, next_step, print_json, stdout, styled
 from nccltune.cli.progress import seconds_words
 from nccltune.measure.experiments.ab.judge import (
     CollectiveGain,
@@ -36,11 +36,9 @@ _LEAD = {
 }
 
 
-def show_plan(
-    trial: SettingTrial, program: list[str], rounds: int, study: Path, *, as_json: bool
-) -> None:
+def show_plan(trial: SettingTrial, program: list[str], rounds: int, study: Path) -> None:
     """Print what would be run."""
-    if as_json:
+    if is_json():
         print_json(
             {
                 "settings": trial.settings,

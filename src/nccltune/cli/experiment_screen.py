@@ -4,17 +4,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from nccltune.cli.output import hanging, note, stdout, styled
-from nccltune.cli.platform_options import show_start
+from nccltune.cli.measure_screen import RunScreen, show_start
+from nccltune.cli.output import hanging, stdout, styled
 from nccltune.cli.progress import Progress, Step, seconds_words
-from nccltune.cli.run_options import terminated_like_interrupted
-from nccltune.launch.process import signal_of
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback
 from nccltune.model.platform import Platform
 
-T = TypeVar("T")
 INDENT = 11
 
 
@@ -50,24 +47,18 @@ class ProcessVerdict(Protocol):
         """Return the settings that did not run, with the reason."""
 
 
-class ExperimentScreen:
+class ExperimentScreen(RunScreen):
     """Progress of an experiment called `name` on stderr.
 
-    `command` resumes it in the study at `path`. `warn` may add warnings about the platform.
+    `warn` may add warnings about the platform.
     """
 
     def __init__(
-        self,
-        name: str,
-        path: Path,
-        command: str,
-        warn: Callable[[Platform], None] = lambda _: None,
+        self, name: str, path: Path, warn: Callable[[Platform], None] = lambda _: None
     ) -> None:
+        super().__init__(path)
         self._name = name
-        self._path = path
-        self._command = command
         self._warn = warn
-        self.stopped_early = False
 
     def started(self, platform: Platform, library: str | None) -> None:
         """Print the platform."""
@@ -81,23 +72,6 @@ class ExperimentScreen:
         """Show the status in one line."""
         with Progress(self._name, words="NCCL starts") as progress:
             yield lambda status: progress.show(status_step(status))
-
-    def stopped(self, kept: str) -> None:
-        """Print what is kept and how to resume."""
-        self.stopped_early = True
-        note(f"stopped; {kept} are kept in {self._path}")
-        note(f"resume:  {self._command}")
-
-
-def run_shown(screen: ExperimentScreen, run: Callable[[], T]) -> T | int:
-    """Return the result of `run`, or the exit code if a signal stopped it."""
-    try:
-        with terminated_like_interrupted():
-            return run()
-    except KeyboardInterrupt as stop:
-        if not screen.stopped_early:
-            raise
-        return 128 + signal_of(stop)
 
 
 def status_step(status: ExperimentStatus) -> Step:
@@ -136,7 +110,7 @@ def show_end(
     out.print(f"study      {study}")
 
 
-def show_plan(
+def show_process_plan(
     platform: Platform,
     lines: list[tuple[str, str]],
     processes: int,

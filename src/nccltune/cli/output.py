@@ -7,11 +7,11 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
+import click
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -22,6 +22,7 @@ from nccltune.model.errors import UnwritableError
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.report.words import unbroken
 
+_P = ParamSpec("_P")
 # Control characters and characters that reorder a line. Foreign text must not control the terminal.
 _STEERING = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
@@ -90,7 +91,7 @@ class PlainConsole(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
 
-    def render(
+    def render(  # noqa: D102
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
@@ -114,28 +115,11 @@ def styled(*parts: str | tuple[str, str] | Text, style: str = "") -> Text:
     return Text.assemble(*parts, style=style)
 
 
-class Saving:
-    """Whether a result was saved."""
-
-    done = True
-
-
-@contextmanager
-def saving(asked: Path | None = None) -> Iterator[Saving]:
-    """Warn on stderr if a result cannot be saved in its study, for example a read-only one.
-
-    The result is printed in any case. A failure to write `asked`, a file that the user named, is an
-    error.
-    """
-    state = Saving()
-    try:
-        yield state
-    except UnwritableError as error:
-        if asked is not None and error.where == str(asked):
-            raise
-        state.done = False
-        warning = ("warning:", "yellow"), f" {error}; the result is printed and not saved"
-        stderr().print(styled(*warning), soft_wrap=True)
+def warn_unsaved(errors: Iterable[UnwritableError]) -> None:
+    """Print a warning for each result that could not be saved, for example in a read-only study."""
+    for error in errors:
+        words = f" {error}; the result is printed and not saved"
+        stderr().print(styled(("warning:", "yellow"), words), soft_wrap=True)
 
 
 def hanging(
@@ -162,6 +146,22 @@ def next_step(verb: str, path: Path) -> None:
 def hint(words: str) -> None:
     """Print a hint on what to do next."""
     talk().print(words, style="dim", soft_wrap=True)
+
+
+def is_json() -> bool:
+    """Return whether the present verb runs with `--json`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.params.get("as_json"))
+
+
+def print_result(
+    document: object, show: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
+) -> None:
+    """Print `document` with `--json`; else call `show`."""
+    if is_json():
+        print_json(document)
+    else:
+        show(*args, **kwargs)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

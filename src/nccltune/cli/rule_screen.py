@@ -41,7 +41,8 @@ def rules_text(tuning: Tuning) -> str:
 
 
 def show_rules(tuning: Tuning, out: Console) -> None:
-    """Print each rule with its expected gain and the SMs that it uses."""
+    """Print a summary, and each rule with its expected gain and the SMs that it uses."""
+    hanging(out, "tune       ", 11, rules_text(tuning))
     for group in tuning.groups:
         form = size_form(
             end for item in group.rules for end in (item.rule.min_bytes, item.rule.max_bytes)
@@ -67,8 +68,11 @@ def rule_words(item: RuleEvidence) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def show_proof(proof: Proof, out: Console) -> None:
+def show_proof(proof: Proof | None, out: Console) -> None:
     """Print the outcome of a proof and its most important sizes."""
+    if proof is None:
+        out.print("verify     no rules, so there is nothing to verify")
+        return
     built = build_proof(proof)
     hanging(out, "verify     ", 11, built.sentence)
     proof_tables(built, out, brief=True)

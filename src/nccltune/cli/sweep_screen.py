@@ -10,9 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from nccltune.app.sweep import Swept
-from nccltune.cli.output import hanging, next_step, print_json, stdout, styled
-from nccltune.measure.adaptive.collective_plan import Decide
+from nccltune.app.sweep import Swept, decide
+from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.size_state import runs
 from nccltune.measure.bench.ask import Key
@@ -23,13 +22,13 @@ from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
 
-def show_plan(platform: Platform, plan: Plan, *, as_json: bool) -> None:
+def show_plan(platform: Platform, plan: Plan) -> None:
     """Print what would be measured first, and the approximate time of the whole sweep."""
     asks = plan.outline()
     points = sum(1 for ask in asks for _ in ask.points())
     first = sum(plan.seconds(ask) for ask in asks)
     everything = plan.seconds_left()
-    if as_json:
+    if is_json():
         print_json(
             {
                 "platform": platform,
@@ -84,11 +83,11 @@ def show_totals(swept: Swept, out: Console, name: str) -> None:
     )
 
 
-def show_result(swept: Swept, path: Path, decide: Decide) -> None:
+def show_result(swept: Swept, path: Path) -> None:
     """Print the ranges that rules would cover with the present measurements."""
     out = stdout()
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
-    for line in _would_be_rules(swept.plan, decide):
+    for line in _would_be_rules(swept.plan):
         out.print(line)
     failures = swept.outcome.failures
     if swept.platform.replay:
@@ -100,7 +99,7 @@ def show_result(swept: Swept, path: Path, decide: Decide) -> None:
     next_step("nccltune tune", path)
 
 
-def _would_be_rules(plan: Plan, decide: Decide) -> Iterator[Text]:
+def _would_be_rules(plan: Plan) -> Iterator[Text]:
     """Yield one line for every range that a rule would cover, with its mean gain."""
     for known in plan.known():
         found = list(runs(known.states, decide(known.timings)))

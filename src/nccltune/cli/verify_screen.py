@@ -8,7 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from nccltune.app.verify import VerifyPlan
-from nccltune.cli.output import hanging, note, print_json, stderr, stdout, styled
+from nccltune.cli.output import (
+    hanging,
+    is_json,
+    next_step,
+    note,
+    print_json,
+    stderr,
+    stdout,
+    styled,
+)
 from nccltune.cli.verbosity import is_quiet
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
@@ -44,9 +53,9 @@ class ProgramScreen:
             stderr().print(f"  {line}", soft_wrap=True)
 
 
-def show_plan(plan: VerifyPlan, *, as_json: bool) -> None:
+def show_plan(plan: VerifyPlan) -> None:
     """Print what would be verified."""
-    if as_json:
+    if is_json():
         print_json({"rules": plan.rules, "sizes": plan.sizes})
         return
     out = stdout()
@@ -61,21 +70,20 @@ def show_plan(plan: VerifyPlan, *, as_json: bool) -> None:
     )
 
 
-def show_proof_in_full(proof: Proof) -> None:
-    """Print the outcome, the most important sizes, and every rule."""
+def show_proof_in_full(proof: Proof, study: Study, *, is_changed: bool) -> None:
+    """Print the outcome, the most important sizes, every rule, and the next step.
+
+    Where the proof changed the configuration, print its path and that of the previous one.
+    """
     out = stdout()
     built = build_proof(proof)
     out.print(f"{'verify':<11}{built.sentence}")
     out.print(f"{'measured':<11}{built.how}", style="dim")
     proof_tables(built, out)
-
-
-def show_changed(study: Study) -> None:
-    """Print the path of the configuration that the proof changed, and of the previous one."""
-    stdout().print(
-        f"Changed {study.config_path}; as it was: {before_path(study.config_path)}",
-        soft_wrap=True,
-    )
+    if is_changed:
+        words = f"Changed {study.config_path}; as it was: {before_path(study.config_path)}"
+        out.print(words, soft_wrap=True)
+    next_step("nccltune report", study.path)
 
 
 def show_program(proof: StockProof, reach: str) -> None:

@@ -7,9 +7,8 @@ import pytest
 
 from nccltune.app.bench_launch import LaunchRequest, check_request
 from nccltune.cli import run
-from nccltune.cli.platform_options import platform_options
-from nccltune.cli.run_options import command_line
-from nccltune.cli.verb import Verb
+from nccltune.cli.options import PLATFORM
+from nccltune.cli.verb import Verb, command_line
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -23,10 +22,9 @@ def resumed(*words: str) -> str:
     @click.argument("study")
     @click.argument("program", nargs=-1)
     @click.option("--check", is_flag=True)
-    @platform_options
-    @click.pass_context
-    def verb(context: click.Context, /, **_: object) -> None:
-        said.append(command_line(context))
+    @PLATFORM
+    def verb(**_: object) -> None:
+        said.append(command_line())
 
     verb.main([*words], prog_name="verb", standalone_mode=False)
     return said[0]

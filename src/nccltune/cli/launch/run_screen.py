@@ -2,11 +2,23 @@
 """What `nccltune launch` prints: a rendered job, what it means, and how a run ended."""
 
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
 from nccltune.app.launch import LaunchResult, RenderedJob
-from nccltune.cli.output import hint, next_step, print_json, stderr, stdout, styled, write_exact
+from nccltune.cli.output import (
+    hint,
+    is_json,
+    next_step,
+    note,
+    print_json,
+    stderr,
+    stdout,
+    styled,
+    write_exact,
+)
+from nccltune.cli.verbosity import is_quiet
 from nccltune.launch.placement import Placement
 from nccltune.launch.render import Rendered
 from nccltune.launch.state import RunState
@@ -16,9 +28,30 @@ from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 
 
-def show_rendered(rendered: Rendered, *, as_json: bool) -> None:
+class LaunchScreen:
+    """Progress of a launch on stderr."""
+
+    def note(self, words: str) -> None:
+        """Print a line about nodes or the queue."""
+        note(words)
+
+    def warn(self, sentence: str) -> None:
+        """Print a warning."""
+        stderr().print(f"warning    {sentence}", soft_wrap=True)
+
+    def starting(self, command: str) -> None:
+        """Print the command."""
+        self.note(f"start      {command}")
+
+    def output(self, line: str) -> None:
+        """Print a line of the job unchanged."""
+        if not is_quiet():
+            print(line, file=sys.stderr, flush=True)
+
+
+def show_rendered(rendered: Rendered) -> None:
     """Print the command or file on stdout, so that it can be redirected to a file."""
-    if as_json:
+    if is_json():
         print_json(
             {
                 "launcher": rendered.flavor.launcher.value,
@@ -43,12 +76,12 @@ def _placement(placement: Placement) -> dict[str, Any]:
     }
 
 
-def show_meanings(ready: RenderedJob, *, as_json: bool) -> None:
+def show_meanings(ready: RenderedJob) -> None:
     """Print what each option of the launcher and of the program means."""
     rendered = ready.rendered
     placement = rendered.placement
     launcher, variables = ready.launcher_meanings, ready.variable_meanings
-    if as_json:
+    if is_json():
         print_json(
             {
                 "placement": _placement(placement),
@@ -85,13 +118,13 @@ def words_of(placement: Placement) -> str:
     )
 
 
-def show_result(result: LaunchResult, study: Path | None, *, as_json: bool) -> int:
+def show_result(result: LaunchResult, study: Path | None) -> int:
     """Print the table and the state. Return the exit code.
 
     Raises LaunchError for a job that failed.
     """
     end = result.end
-    if as_json:
+    if is_json():
         print_json(
             {
                 "state": end.state.value,

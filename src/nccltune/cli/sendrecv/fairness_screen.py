@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.app.sendrecv_fairness import FairnessPlan
-from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_plan
-from nccltune.cli.output import hanging, next_step, print_json, stdout, styled
+from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_process_plan
+from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
 from nccltune.measure.engine.gains import ProcessGain
 from nccltune.measure.experiments.copies.fairness import Candidate, FairnessVerdict
 from nccltune.measure.experiments.copies.settings import label
@@ -16,9 +16,9 @@ from nccltune.model.sizes import format_bytes
 _NAME = 16
 
 
-def show_fairness_plan(plan: FairnessPlan, *, as_json: bool) -> None:
+def show_plan(plan: FairnessPlan) -> None:
     """Print what a comparison would do."""
-    if as_json:
+    if is_json():
         print_json(
             {
                 "platform": plan.platform,
@@ -31,10 +31,10 @@ def show_fairness_plan(plan: FairnessPlan, *, as_json: bool) -> None:
         return
     names = ", ".join(["native", "copy engine", *(label(item) for item in plan.chunks)])
     lines = [("rounds", f"{plan.rounds} of {names}")]
-    show_plan(plan.platform, lines, plan.processes, plan.seconds)
+    show_process_plan(plan.platform, lines, plan.processes, plan.seconds)
 
 
-def show_fairness(verdict: FairnessVerdict, study: Path, not_written: str | None) -> None:
+def show(verdict: FairnessVerdict, study: Path, not_written: str | None) -> None:
     """Print a verdict and its evidence."""
     out = stdout()
     show_head(verdict, "fairness")

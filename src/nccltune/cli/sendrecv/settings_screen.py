@@ -11,8 +11,8 @@ from nccltune.app.sendrecv_settings import (
     interval_words,
     settings_in_force,
 )
-from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_plan
-from nccltune.cli.output import hanging, next_step, print_json, stderr, stdout, styled
+from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_process_plan
+from nccltune.cli.output import hanging, is_json, next_step, print_json, stderr, stdout, styled
 from nccltune.measure.engine.workload import RACED
 from nccltune.measure.experiments.p2p.verdict import Effects, RaceVerdict
 from nccltune.model.platform import Platform
@@ -31,9 +31,9 @@ def warn_of_settings(platform: Platform) -> None:
         )
 
 
-def show_race_plan(plan: RacePlan, *, as_json: bool) -> None:
+def show_plan(plan: RacePlan) -> None:
     """Print what a race would do."""
-    if as_json:
+    if is_json():
         print_json(
             {
                 "platform": plan.platform,
@@ -45,10 +45,10 @@ def show_race_plan(plan: RacePlan, *, as_json: bool) -> None:
         return
     lines = [("first", settings.label) for settings in plan.first]
     more = ", a default for every two of others"
-    show_plan(plan.platform, lines, plan.processes, plan.seconds, more=more)
+    show_process_plan(plan.platform, lines, plan.processes, plan.seconds, more=more)
 
 
-def show_race(verdict: RaceVerdict, study: Path) -> None:
+def show(verdict: RaceVerdict, study: Path) -> None:
     """Print a verdict and its evidence."""
     out = stdout()
     show_head(verdict, "race")

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.app.sendrecv_sweep import CopiesPlan
-from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_plan
-from nccltune.cli.output import hanging, next_step, print_json, stdout, styled
+from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_process_plan
+from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
 from nccltune.measure.engine.settings import Settings
 from nccltune.measure.experiments.copies.settings import label
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
@@ -17,9 +17,9 @@ _SHORT = {"native": "native", "copy engine": "copy"}
 """Short names for the side that takes a size, for a column."""
 
 
-def show_copies_plan(plan: CopiesPlan, *, as_json: bool) -> None:
+def show_plan(plan: CopiesPlan) -> None:
     """Print what a comparison would do."""
-    if as_json:
+    if is_json():
         print_json(
             {
                 "platform": plan.platform,
@@ -32,10 +32,10 @@ def show_copies_plan(plan: CopiesPlan, *, as_json: bool) -> None:
         return
     lines = [("pairs", f"{plan.pairs} of native and copy engine")]
     lines += [("policy", label(settings)) for settings in plan.policies]
-    show_plan(plan.platform, lines, plan.processes, plan.seconds)
+    show_process_plan(plan.platform, lines, plan.processes, plan.seconds)
 
 
-def show_copies(verdict: CopiesVerdict, study: Path) -> None:
+def show(verdict: CopiesVerdict, study: Path) -> None:
     """Print a verdict and its evidence."""
     out = stdout()
     show_head(verdict, "compare")

@@ -2,9 +2,11 @@
 """A machine in the terminal: its tree, its links and NCCL's paths."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console
 
+from nccltune.app.topo_show import ShownTopology
 from nccltune.cli.output import hanging, styled
 from nccltune.model.topology import Topology
 from nccltune.topology.files.tree import Branch, headline, layout, nvlink_name
@@ -29,8 +31,9 @@ _WORDS = {
 }  # fmt: skip
 
 
-def show(out: Console, topology: Topology, graph: LinkGraph, ways: Paths) -> None:
+def show(out: Console, shown: ShownTopology) -> None:
     """Print the headline, the tree, the other links and the paths."""
+    topology, graph, ways = shown.whole, shown.graph, shown.paths
     trees, across = layout(graph)
     title = headline(graph, detected=nvlink_is_open(topology))
     out.print(title, style="bold", soft_wrap=True)
@@ -47,6 +50,30 @@ def show(out: Console, topology: Topology, graph: LinkGraph, ways: Paths) -> Non
     _show_paths(out, graph, ways)
     for words in topology.unread[:5]:
         out.print(f"note: not read: {words}", style="dim", soft_wrap=True)
+
+
+def as_data(shown: "ShownTopology") -> dict[str, Any]:
+    """Return the file's content, and the graph with the assumed GPUs and NVLinks (`assumed`)."""
+    from nccltune.topology.hardware.links import NodeKind
+
+    graph, between = shown.graph, shown.paths.between
+    ends = [vertex.name for vertex in graph.vertices if vertex.kind in (NodeKind.GPU, NodeKind.NET)]
+    return {
+        "topology": shown.topology,
+        "nvlink_left_to_detection": shown.leaves_nvlink_out,
+        "assumed": shown.whole.assumed,
+        "vertices": graph.vertices,
+        "links": [
+            {"name": link.name, "source": link.source, "target": link.target,
+             "kind": link.kind, "gb_per_s": link.gb_per_s, "how": link.how, "sure": link.sure}
+            for link in graph.links
+        ],
+        "paths": [
+            {"source": path.source, "target": path.target, "kind": path.kind.name,
+             "gb_per_s": path.gb_per_s, "hops": path.hops, "stops": path.stops, "why": path.why}
+            for path in (between(one, other) for one in ends for other in ends)
+        ],
+    }  # fmt: skip
 
 
 def _left_open(topology: Topology, graph: LinkGraph) -> Iterator[str]:

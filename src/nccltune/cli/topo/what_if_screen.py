@@ -1,31 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nccltune topo what-if` prints."""
 
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nccltune.app.topo_what_if import Answers
 from nccltune.cli.output import hanging, styled
 from nccltune.model.scale import count
 from nccltune.topology.flows.expect import Expected
-from nccltune.topology.flows.what_if import Case, WhatIfResult
+from nccltune.topology.flows.what_if import WhatIfResult
 
 _SAME = 0.005
 _TABLE_WIDTH = 72
 """The width of the table in columns. A narrower terminal gets a list."""
 
 
-def show(
-    out: Console,
-    case: Case,
-    now: Expected,
-    answers: list[WhatIfResult],
-    unanswered: list[str],
-) -> None:
+def show(out: Console, found: Answers) -> None:
     """Print the ceiling now and after each change.
 
     Then print notes, costs, and commands that verify a gain.
     """
+    case, now, answers, unanswered = found
     gpus = case.ranks_per_node
     nodes = count(case.nodes, "node")
     size = f"{nodes} x {count(gpus, 'GPU')}" if gpus else nodes
@@ -43,6 +41,33 @@ def show(
         hanging(out, ("note  ", "dim"), 6, note)
     _show_costs(out, now, answers)
     _show_proofs(out, now, answers)
+
+
+def as_data(answers: Answers) -> dict[str, Any]:
+    """Return the answers in the form that `--json` prints."""
+    case = answers.case
+    return {
+        "topology": case.topology.source,
+        "collective": case.collective,
+        "nodes": case.nodes,
+        "ranks_per_node": case.ranks_per_node,
+        "settings": case.settings,
+        "calibration": case.calibration.name if case.calibration else "defaults",
+        "now": answers.now,
+        "answers": [
+            {
+                "change": answer.change.words,
+                "settings": answer.change.settings,
+                "nodes": answer.change.nodes,
+                "hardware": answer.change.hardware is not None,
+                "gain": answer.gain,
+                "expected": answer.expected,
+                "confirm": answer.confirm,
+            }
+            for answer in answers.answers
+        ],
+        "unanswered": answers.unanswered,
+    }
 
 
 def _show_table(out: Console, rows: list[tuple[str, Expected, float | None]]) -> None:
