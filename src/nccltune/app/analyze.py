@@ -3,6 +3,7 @@
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,18 +29,14 @@ CALIBRATION = names.CALIBRATION
 
 
 class Analyzed(NamedTuple):
-    """An analysis, and warnings about parts of the study that could not be used for it."""
+    """An analysis, and warnings about parts of the study that could not be used for it.
+
+    `unsaved` is why STUDY/findings.json could not be written (empty: it was, or need not be).
+    """
 
     analysis: Analysis
     warnings: list[str]
-
-
-class SavedAnalysis(NamedTuple):
-    """What `Analyzed` has, and why STUDY/findings.json could not be written (empty: it was)."""
-
-    analysis: Analysis
-    warnings: list[str]
-    unsaved: list[UnwritableError]
+    unsaved: Sequence[UnwritableError] = ()
 
 
 SERIOUS = frozenset(
@@ -54,18 +51,18 @@ SERIOUS = frozenset(
 """Findings that ask for something to be done."""
 
 
-def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> SavedAnalysis:
+def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
     """Analyse the study at `path`; with `save` write STUDY/findings.json.
 
     Raises StudyError where there is nothing to analyse.
     """
     opened = open_study(path)
-    analysis, warnings = analyze_study(opened, assumed_noise=assumed_noise)
+    analyzed = analyze_study(opened, assumed_noise=assumed_noise)
     unsaved: list[UnwritableError] = []
     if save:
         with saving(unsaved):
-            opened.study.write_json(opened.study.findings_path, analysis)
-    return SavedAnalysis(analysis, warnings, unsaved)
+            opened.study.write_json(opened.study.findings_path, analyzed.analysis)
+    return analyzed._replace(unsaved=unsaved)
 
 
 def is_serious(analysis: Analysis) -> bool:

@@ -92,10 +92,10 @@ def auto(
     progress.swept(swept)
     opened = open_study(path)
     study = opened.study
-    analysis, warnings = analyze_study(opened, assumed_noise=options.assumed_noise)
-    progress.warn(warnings)
-    study.write_json(study.findings_path, analysis)
-    progress.analyzed(analysis)
+    analyzed = analyze_study(opened, assumed_noise=options.assumed_noise)
+    progress.warn(analyzed.warnings)
+    study.write_json(study.findings_path, analyzed.analysis)
+    progress.analyzed(analyzed.analysis)
     tuning = save_tuning(study, tune_study(opened, options))
     progress.tuned(tuning)
     proof = None

@@ -113,7 +113,7 @@ def demo(recording: str, path: Path, progress: DemoProgress) -> Demo:
         find()
     progress.doing("analyzing and tuning")
     opened = open_study(study.path)
-    analysis, _ = analyze_study(opened)
+    analysis = analyze_study(opened).analysis
     study.write_json(study.findings_path, analysis)
     tuning = save_tuning(study, tune_study(opened))
     progress.doing("asking the plugin for its decisions")

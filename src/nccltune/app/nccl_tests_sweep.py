@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,10 +10,10 @@ from nccltune.app.measuring import (
     ExperimentProgress,
     NoProgress,
     hold_study,
+    platform_of_run,
     refuse_file,
     saved_when_stopped,
 )
-from nccltune.measure.bench.identity import check_same, platform_of
 from nccltune.measure.engine.budget import FIRST_GUESS_S
 from nccltune.measure.engine.record import Summary, write_summary
 from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
@@ -116,14 +115,9 @@ def _probe(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> _Probed:
     study = Study(path)
     experiment = NcclTestsExperiment(site, scope, study, os.environ)
     hello = experiment.hello()
-    platform = platform_of(
-        hello,
-        path.resolve().name,
-        environment=experiment.environment(),
-        today=datetime.now(UTC).date().isoformat(),
-        emulated_nodes=hello.nodes if experiment.emulated_nodes else None,
-    )
-    check_same(study, platform)
+    emulated = hello.nodes if experiment.emulated_nodes else None
+    environment = experiment.environment()
+    platform = platform_of_run(path, hello, environment=environment, emulated_nodes=emulated)
     return _Probed(experiment, platform, hello.version)
 
 

@@ -60,8 +60,9 @@ def report_study(path: Path) -> Reported:
     analysis, stale = stored_analysis(opened)
     warnings += stale
     if analysis is None:
-        analysis, missing = analyze_study(opened, assumed_noise=tuning.options.assumed_noise)
-        warnings += missing
+        analyzed = analyze_study(opened, assumed_noise=tuning.options.assumed_noise)
+        analysis = analyzed.analysis
+        warnings += analyzed.warnings
     report = build(
         analysis,
         tuning,

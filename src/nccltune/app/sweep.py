@@ -3,26 +3,23 @@
 
 import contextlib
 import importlib
-import os
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from nccltune.analyze.timings import Timings
-from nccltune.app.measuring import hold_study, refuse_file, saved_when_stopped
+from nccltune.app.measuring import hold_study, platform_of_run, refuse_file, saved_when_stopped
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.hardware import keep_hardware, settings_for, written_by_nccl
-from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.measure.bench.identity import OTHER_STUDY
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome, Watcher
 from nccltune.measure.engine.record import Summary, write_summary
 from nccltune.measure.experiments.choices.experiment import ChoicesExperiment, SweepScope
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.platform import Platform
-from nccltune.study.files import Study
 
 Channels = Literal["default", "any"]
 """The channels that a rule may take: at most those of NCCL's default, or any number."""
@@ -62,7 +59,7 @@ def plan_sweep(
         written_by_nccl(launch) as hardware,
         Bench(launch, settings=settings_for(hardware)) as bench,
     ):
-        platform = _checked_platform(path, launch, bench.hello)
+        platform = platform_of_bench(path, launch, bench.hello)
         return platform, _experiment(bench, scope, channels).plan
 
 
@@ -92,7 +89,7 @@ def sweep(
         bench = stack.enter_context(
             Bench(launch, meanwhile=imports, settings=settings_for(hardware))
         )
-        platform = _checked_platform(path, launch, bench.hello)
+        platform = platform_of_bench(path, launch, bench.hello)
         experiment = _experiment(bench, scope, channels)
         study = stack.enter_context(hold_study(path, platform))
         keep_hardware(study, launch, hardware)
@@ -119,25 +116,15 @@ def _experiment(bench: Bench, scope: SweepScope, channels: Channels) -> ChoicesE
     return ChoicesExperiment(bench, scope, partial(decide, channels=channels))
 
 
-def _checked_platform(path: Path, launch: Launch, hello: Hello) -> Platform:
-    platform = platform_of_bench(path, launch, hello)
-    check_same(Study(path), platform)
-    return platform
-
-
-def platform_of_bench(path: Path, launch: Launch, hello: Hello) -> Platform:
+def platform_of_bench(
+    path: Path, launch: Launch, hello: Hello, hint: str = OTHER_STUDY
+) -> Platform:
     """Return the platform of a bench that has sent `hello`, for the study at `path`.
 
-    Raises StudyError for a recording that is none.
+    Raises as `platform_of_run` does.
     """
-    return platform_of(
-        hello,
-        path.resolve().name,
-        environment=os.environ,
-        today=datetime.now(UTC).date().isoformat(),
-        emulated_nodes=launch.emulate_nodes,
-        recording=Study.open(launch.replay).platform() if launch.replay else None,
-    )
+    recording, emulated = launch.replay, launch.emulate_nodes
+    return platform_of_run(path, hello, recording=recording, emulated_nodes=emulated, hint=hint)
 
 
 def _meanwhile(also: Callable[[], None]) -> None:

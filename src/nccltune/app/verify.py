@@ -8,8 +8,7 @@ from typing import NamedTuple, Protocol
 from nccltune.app.bench_launch import (
     LaunchRequest,
     Site,
-    hosts_of,
-    is_per_node,
+    keys_of,
     launch_of,
     nodes_given,
 )
@@ -19,7 +18,6 @@ from nccltune.app.sweep import platform_of_bench
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.identity import check_same
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import Watcher
 from nccltune.model.collective import Collective
@@ -107,13 +105,11 @@ def verify(
         if is_checked:
             return
         is_checked = True
-        platform = platform_of_bench(study.path, launch, bench.hello)
-        check_same(
-            study,
-            platform,
-            hint="rules are proven where they were measured: give the options of its sweep, or "
-            f"sweep this platform: nccltune sweep -o STUDY; see {study.platform_path}",
+        hint = (
+            "rules are proven where they were measured: give the options of its sweep, or sweep "
+            f"this platform: nccltune sweep -o STUDY; see {study.platform_path}"
         )
+        platform = platform_of_bench(study.path, launch, bench.hello, hint)
         progress.started(platform, bench.hello)
 
     hooks = Hooks(start, progress.watching, progress.dropped)
@@ -154,17 +150,18 @@ def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Laun
 
     Raises as `launch_of` and `as_measured` do.
     """
-    measured_with = as_measured(study, one_process=is_per_node(request))
+    keys = keys_of(request)
+    measured_with = as_measured(study, one_process=keys.per_node)
     named = request._replace(settings=())
     says_what = any((named.emulate_nodes, named.gpus, named.nccl, named.replay))
-    if not says_what and not any((named.launcher, named.nodes, hosts_of(request))):
+    if not says_what and not any((named.launcher, named.nodes, keys.hosts)):
         return measured_with
     if says_what or not request.is_launched:
         return launch_of(request, site)
     platform = study.platform()
     assert request.launcher is not None
     launcher = launcher_flavor(request.launcher).launcher
-    nodes = request.nodes or len(hosts_of(request)) or nodes_given(launcher, site.note)
+    nodes = request.nodes or len(keys.hosts) or nodes_given(launcher, site.note)
     if not nodes:
         # Nodes of a recording, and emulated ones, were never nodes of a launcher.
         nodes = 1 if platform.replay or platform.emulated_nodes else platform.nodes or 1

@@ -119,7 +119,7 @@ def _runner(
 
     Raises InputError for options that contradict each other.
     """
-    from nccltune.app.bench_launch import check_request, launch_of, program_launch_of
+    from nccltune.app.bench_launch import keys_of, launch_of, program_launch_of
     from nccltune.cli.requests import collectives_from, site, sizes_from
     from nccltune.examples import recording
     from nccltune.measure.experiments.ab.bench import BenchRunner
@@ -127,7 +127,7 @@ def _runner(
     from nccltune.measure.experiments.ab.replay import ReplayRunner
     from nccltune.model.errors import InputError
 
-    check_request(request)
+    keys_of(request)
     if request.replay is not None:
         return ReplayRunner(recording(request.replay), seed)
     if not program:

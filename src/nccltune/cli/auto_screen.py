@@ -13,7 +13,7 @@ from nccltune.app.examiner import ChecksLine
 from nccltune.app.sweep import Swept
 from nccltune.cli.measure_screen import SweepScreen, VerifyScreen, show_platform
 from nccltune.cli.output import hanging, is_json, stderr, stdout, styled, warn
-from nccltune.cli.rule_screen import show_proof, show_rules
+from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
 from nccltune.cli.sweep_screen import show_totals
 from nccltune.measure.bench.conversation import Hello
 from nccltune.model.finding import FindingKind
@@ -96,9 +96,7 @@ def _findings(analysis: Analysis) -> str:
 
 def show_end(found: Auto, out: Console) -> None:
     """Print the verdict, and the paths of report and rules."""
-    out.print()
-    hanging(out, "verdict    ", 11, found.report.verdict)
-    out.print(f"report     {found.study.report_path}", soft_wrap=True)
+    show_verdict(found.report, found.study, out)
     if found.proof.rules if found.proof is not None else found.tuning.rules:
         path = shlex.quote(str(found.study.path))
         out.print(f"deploy     nccltune env {path}", end="")

@@ -6,7 +6,7 @@ import shlex
 from nccltune.app.demo import Demo
 from nccltune.cli.measure_screen import VerifyScreen
 from nccltune.cli.output import hanging, stdout, talk
-from nccltune.cli.rule_screen import show_proof, show_rules
+from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
 from nccltune.model.finding import FindingKind
 from nccltune.model.scale import count
 
@@ -53,9 +53,7 @@ def _show_end(demo: Demo) -> None:
     """Print the proof, the verdict, and the path of the report."""
     out = stdout()
     show_proof(demo.proof, out)
-    out.print()
-    hanging(out, "verdict    ", 11, demo.report.verdict)
-    out.print(f"report     {demo.study.report_path}", soft_wrap=True)
+    show_verdict(demo.report, demo.study, out)
     path = shlex.quote(str(demo.study.path))
     if demo.report.commands.deploy:
         out.print(f"deploy     nccltune env {path}", soft_wrap=True)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune doctor`: what is wrong with a node or with many, how it shows, and what to do."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -64,7 +63,8 @@ def command(
     from nccltune.app import doctor
     from nccltune.cli.doctor_screen import explain, show
 
-    _check(rule, fix_script, collect, collect_script, paths)
+    alone = {"--rule": rule, "--collect": collect, "--collect-script": collect_script or None}
+    _check([name for name, value in alone.items() if value is not None], fix_script, paths)
     if rule is not None:
         found = doctor.rule_called(rule)
         document = {"family": found.family, "needs": sorted(found.needs), "rule": found.text}
@@ -100,24 +100,13 @@ def command(
     return int(examined.is_wrong)
 
 
-def _check(
-    rule: str | None,
-    fix_script: bool,
-    collect: Path | None,
-    collect_script: bool,
-    paths: Sequence[Path],
-) -> None:
+def _check(alone: list[str], fix_script: bool, paths: tuple[Path, ...]) -> None:
+    """Raise InputError where options that must stand `alone` have others beside them."""
     from nccltune.model.errors import InputError
 
-    alone = {
-        "--rule": rule is not None,
-        "--collect": collect is not None,
-        "--collect-script": collect_script,
-    }
-    given = [name for name, is_given in alone.items() if is_given]
-    if len(given) > 1:
-        raise InputError(f"{given[0]} and {given[1]} are two different things; take one")
-    if given and (fix_script or paths):
-        raise InputError(f"{given[0]} takes neither --fix-script nor files")
+    if len(alone) > 1:
+        raise InputError(f"{alone[0]} and {alone[1]} are two different things; take one")
+    if alone and (fix_script or paths):
+        raise InputError(f"{alone[0]} takes neither --fix-script nor files")
     if fix_script and is_json():
         raise InputError("--fix-script prints a script, and --json has its lines; take one")

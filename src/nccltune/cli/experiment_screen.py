@@ -4,47 +4,27 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
+from nccltune.app.sendrecv_fairness import FairnessPlan
+from nccltune.app.sendrecv_settings import RacePlan
+from nccltune.app.sendrecv_sweep import CopiesPlan
 from nccltune.cli.measure_screen import RunScreen, show_start
-from nccltune.cli.output import hanging, stdout, styled
+from nccltune.cli.output import hanging, is_json, print_json, stdout, styled
 from nccltune.cli.progress import Progress, Step, seconds_words
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback
+from nccltune.measure.experiments.copies.fairness import FairnessVerdict
+from nccltune.measure.experiments.copies.verdict import CopiesVerdict
+from nccltune.measure.experiments.p2p.verdict import RaceVerdict
 from nccltune.model.platform import Platform
 
 INDENT = 11
 
 
-class ProcessVerdict(Protocol):
-    """The attributes that all verdicts of experiments have."""
+ProcessPlan = RacePlan | CopiesPlan | FairnessPlan
+"""The plans of experiments on send/recv."""
 
-    @property
-    def reason(self) -> str:
-        """Return why it ended: `done`, `budget` or `interrupted`."""
-
-    @property
-    def processes(self) -> int:
-        """Return the number of processes that ran."""
-
-    @property
-    def known(self) -> int:
-        """Return the number of processes of earlier sessions."""
-
-    @property
-    def seconds(self) -> float:
-        """Return how long they took, in seconds."""
-
-    @property
-    def noise(self) -> float:
-        """Return the relative standard deviation of the mean of one process."""
-
-    @property
-    def replay(self) -> str | None:
-        """Return the recording that was replayed; None for a measurement."""
-
-    @property
-    def failed(self) -> dict[str, str]:
-        """Return the settings that did not run, with the reason."""
+ProcessVerdict = RaceVerdict | CopiesVerdict | FairnessVerdict
+"""The verdicts of experiments on send/recv."""
 
 
 class ExperimentScreen(RunScreen):
@@ -110,23 +90,37 @@ def show_end(
     out.print(f"study      {study}")
 
 
+def show_settings(verdict: ProcessVerdict, lead: str = "because", note: str = "") -> None:
+    """Print the settings of a verdict, each with `note`, and why; or why nothing is set."""
+    out = stdout()
+    for name, value in verdict.settings.items():
+        out.print(styled("set        ", (f"{name}={value}", "bold green"), note))
+    if lead:
+        hanging(out, f"{lead:<{INDENT}}", INDENT, verdict.why)
+    else:
+        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+
+
 def show_process_plan(
-    platform: Platform,
+    plan: ProcessPlan,
+    details: Mapping[str, object],
     lines: list[tuple[str, str]],
-    processes: int,
-    seconds: float,
-    *,
     more: str = "",
 ) -> None:
     """Print what a run would do.
 
-    `lines` are labels with words; `more` names what else it starts.
+    `details` are what only this plan has, for `--json`; `lines` are labels with words for the
+    terminal; `more` names what else it starts.
     """
+    if is_json():
+        cost = {"processes": plan.processes, "total_seconds": plan.seconds}
+        print_json({"platform": plan.platform, **details, **cost})
+        return
     out = stdout()
-    out.print(f"platform   {platform.title}")
+    out.print(f"platform   {plan.platform.title}")
     for label, words in lines:
         hanging(out, (f"{label:<{INDENT}}", "dim"), INDENT, words, "dim")
     out.print(
-        f"Would start about {processes} processes{more}: some {seconds_words(seconds)}. "
-        "Nothing was measured or written."
+        f"Would start about {plan.processes} processes{more}: some "
+        f"{seconds_words(plan.seconds)}. Nothing was measured or written."
     )

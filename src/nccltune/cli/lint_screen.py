@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nccltune lint` prints, for each kind of thing."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,8 @@ from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.starts import starts
 from nccltune.model.scale import count
 from nccltune.topology.lint.check import Checked
+from nccltune.topology.lint.issue import Issue
+from nccltune.tune.lint import LintIssue
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 _INDENT = 9
@@ -61,37 +64,33 @@ def as_data(linted: Linted) -> dict[str, Any]:
 def _show_configuration(out: Console, item: LintedConfiguration) -> None:
     for issue in item.issues:
         where = f"{item.path}:{issue.line}" if issue.line else str(item.path)
-        _show_issue(out, where, issue.severity.value, issue.message, issue.hint)
-    words = count(item.rules, "rule")
-    kinds = [issue.severity.value for issue in item.issues]
-    if item.is_bad:
-        counts = [count(kinds.count(kind), kind) for kind in ("error", "warning")]
-        out.print(f"{words}, {', '.join(counts)}")
-    else:
-        out.print(f"{words}, nothing wrong")
+        _show_issue(out, where, issue)
+    counts = _counts(item.issues) if item.is_bad else ["nothing wrong"]
+    out.print(", ".join([count(item.rules, "rule"), *counts[:2]]))
 
 
 def _show_topologies(out: Console, checked: Checked) -> None:
     for issue in checked.issues:
         where = f"{issue.source}:{issue.line}" if issue.line else issue.source
-        _show_issue(out, where, issue.severity.value, issue.message, issue.hint)
-    words = count(checked.files, "file")
-    kinds = [issue.severity.value for issue in checked.issues]
-    counts = [count(kinds.count(kind), kind) for kind in ("error", "warning", "note")]
-    if checked.is_bad:
-        out.print(f"{words}, {', '.join(counts)}")
-    else:
-        notes = f" ({counts[2]})" if kinds else ""
-        out.print(f"{words}, nothing wrong{notes}")
+        _show_issue(out, where, issue)
+    counts = _counts(checked.issues)
+    if not checked.is_bad:
+        counts = [f"nothing wrong ({counts[2]})" if checked.issues else "nothing wrong"]
+    out.print(", ".join([count(checked.files, "file"), *counts]))
 
 
-def _show_issue(out: Console, where: str, severity: str, message: str, hint: str | None) -> None:
-    out.print(
-        styled(f"{where}: ", (severity, _STYLES[severity]), f": {message}"),
-        soft_wrap=not out.is_terminal,
-    )
-    if hint:
-        hanging(out, ("  hint: ", "cyan"), 8, hint)
+def _counts(issues: Sequence[LintIssue | Issue]) -> list[str]:
+    """Return how many errors, warnings and notes there are."""
+    kinds = [issue.severity.value for issue in issues]
+    return [count(kinds.count(kind), kind) for kind in ("error", "warning", "note")]
+
+
+def _show_issue(out: Console, where: str, issue: LintIssue | Issue) -> None:
+    severity = issue.severity.value
+    words = styled(f"{where}: ", (severity, _STYLES[severity]), f": {issue.message}")
+    out.print(words, soft_wrap=not out.is_terminal)
+    if issue.hint:
+        hanging(out, ("  hint: ", "cyan"), 8, issue.hint)
 
 
 def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:

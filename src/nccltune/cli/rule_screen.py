@@ -6,6 +6,7 @@ from rich.console import Console
 from nccltune.cli.output import hanging
 from nccltune.model.scale import count
 from nccltune.prove.result import Proof
+from nccltune.report.data import Report
 from nccltune.report.proof import build_proof
 from nccltune.report.terminal import proof_tables
 from nccltune.report.verdict import written
@@ -18,6 +19,7 @@ from nccltune.report.words import (
     sms_text,
     where_text,
 )
+from nccltune.study.files import Study
 from nccltune.tune.result import RuleEvidence, Tuning
 
 
@@ -66,6 +68,13 @@ def rule_words(item: RuleEvidence) -> str:
     parts += [] if item.written else ["not written"]
     parts.append(sms_text(item.channels, item.default_channels))
     return "  ".join(part for part in parts if part)
+
+
+def show_verdict(report: Report, study: Study, out: Console) -> None:
+    """Print the verdict, and the path of the report."""
+    out.print()
+    hanging(out, "verdict    ", 11, report.verdict)
+    out.print(f"report     {study.report_path}", soft_wrap=True)
 
 
 def show_proof(proof: Proof | None, out: Console) -> None:

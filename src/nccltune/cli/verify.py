@@ -48,7 +48,7 @@ def command(
     loaded by the lines of `nccltune env`, and NCCL's own log shows whether the rules were followed.
     With --launcher it is a program that this launcher starts, as `nccltune launch run` does.
     """
-    from nccltune.app.bench_launch import LaunchRequest, check_request
+    from nccltune.app.bench_launch import LaunchRequest, keys_of
     from nccltune.app.verify import launch_as_measured, plan_verify, verify
     from nccltune.cli import verify_screen as show
     from nccltune.cli.measure_screen import VerifyScreen
@@ -57,7 +57,7 @@ def command(
 
     opened = Study.open(study)
     request = struct_from(LaunchRequest, options)
-    check_request(request)
+    keys_of(request)
     if program:
         bench = bool(budget_s or anew)
         return _verify_program(opened, program, request, dry_run=dry_run, bench=bench)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from nccltune.app.bench_launch import LaunchRequest, check_request
+from nccltune.app.bench_launch import LaunchRequest, keys_of
 from nccltune.cli import run
 from nccltune.cli.options import PLATFORM
 from nccltune.cli.verb import Verb, command_line
@@ -45,19 +45,19 @@ def test_the_command_that_goes_on_is_the_one_that_was_given(line: str) -> None:
 @pytest.mark.parametrize("launcher", [None, "local", "openmpi:5"])
 def test_options_of_pods_are_not_ignored_elsewhere(launcher: str | None) -> None:
     for setting in ("image=a", "name=x"):
-        check_request(LaunchRequest(launcher="kubernetes", settings=(setting,)))
+        keys_of(LaunchRequest(launcher="kubernetes", settings=(setting,)))
         with pytest.raises(InputError, match="is for --launcher kubernetes"):
-            check_request(LaunchRequest(launcher=launcher, settings=(setting,)))
+            keys_of(LaunchRequest(launcher=launcher, settings=(setting,)))
 
 
 @pytest.mark.parametrize("launcher", [None, "local"])
 def test_nodes_and_hosts_need_a_launcher(launcher: str | None) -> None:
     for request in (LaunchRequest(nodes=2), LaunchRequest(settings=("hosts=a,b",))):
         with pytest.raises(InputError, match="is for --launcher"):
-            check_request(request._replace(launcher=launcher))
-        check_request(request._replace(launcher="slurm"))
+            keys_of(request._replace(launcher=launcher))
+        keys_of(request._replace(launcher="slurm"))
     with pytest.raises(InputError, match="per-gpu or per-node"):
-        check_request(LaunchRequest(settings=("processes=one",)))
+        keys_of(LaunchRequest(settings=("processes=one",)))
 
 
 def test_verify_checks_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,13 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.app.sendrecv_fairness import FairnessPlan
-from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_process_plan
-from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
+from nccltune.cli.experiment_screen import (
+    show_end,
+    show_head,
+    show_process_plan,
+    show_settings,
+)
+from nccltune.cli.output import hanging, next_step, stdout
 from nccltune.measure.engine.gains import ProcessGain
 from nccltune.measure.experiments.copies.fairness import Candidate, FairnessVerdict
 from nccltune.measure.experiments.copies.settings import label
@@ -18,33 +23,16 @@ _NAME = 16
 
 def show_plan(plan: FairnessPlan) -> None:
     """Print what a comparison would do."""
-    if is_json():
-        print_json(
-            {
-                "platform": plan.platform,
-                "rounds": plan.rounds,
-                "chunks": [settings.recorded for settings in plan.chunks],
-                "processes": plan.processes,
-                "total_seconds": plan.seconds,
-            }
-        )
-        return
     names = ", ".join(["native", "copy engine", *(label(item) for item in plan.chunks)])
-    lines = [("rounds", f"{plan.rounds} of {names}")]
-    show_process_plan(plan.platform, lines, plan.processes, plan.seconds)
+    details = {"rounds": plan.rounds, "chunks": [settings.recorded for settings in plan.chunks]}
+    show_process_plan(plan, details, [("rounds", f"{plan.rounds} of {names}")])
 
 
 def show(verdict: FairnessVerdict, study: Path, not_written: str | None) -> None:
     """Print a verdict and its evidence."""
     out = stdout()
     show_head(verdict, "fairness")
-    for name, value in verdict.settings.items():
-        out.print(styled("set        ", (f"{name}={value}", "bold green")))
-    lead = {"chunk": "because", "trade": "trade"}.get(verdict.outcome.value)
-    if lead is not None:
-        hanging(out, f"{lead:<{INDENT}}", INDENT, verdict.why)
-    else:
-        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+    show_settings(verdict, {"chunk": "because", "trade": "trade"}.get(verdict.outcome.value, ""))
     if verdict.candidates:
         _times(out, verdict)
         _gains(out, verdict)

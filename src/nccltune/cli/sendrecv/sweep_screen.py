@@ -6,8 +6,13 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.app.sendrecv_sweep import CopiesPlan
-from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_process_plan
-from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
+from nccltune.cli.experiment_screen import (
+    show_end,
+    show_head,
+    show_process_plan,
+    show_settings,
+)
+from nccltune.cli.output import next_step, stdout
 from nccltune.measure.engine.settings import Settings
 from nccltune.measure.experiments.copies.settings import label
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
@@ -19,43 +24,24 @@ _SHORT = {"native": "native", "copy engine": "copy"}
 
 def show_plan(plan: CopiesPlan) -> None:
     """Print what a comparison would do."""
-    if is_json():
-        print_json(
-            {
-                "platform": plan.platform,
-                "pairs": plan.pairs,
-                "policies": [settings.recorded for settings in plan.policies],
-                "processes": plan.processes,
-                "total_seconds": plan.seconds,
-            }
-        )
-        return
     lines = [("pairs", f"{plan.pairs} of native and copy engine")]
     lines += [("policy", label(settings)) for settings in plan.policies]
-    show_process_plan(plan.platform, lines, plan.processes, plan.seconds)
+    policies = [settings.recorded for settings in plan.policies]
+    show_process_plan(plan, {"pairs": plan.pairs, "policies": policies}, lines)
 
 
 def show(verdict: CopiesVerdict, study: Path) -> None:
     """Print a verdict and its evidence."""
     out = stdout()
     show_head(verdict, "compare")
-    for setting, value in verdict.settings.items():
-        out.print(
-            styled("set        ", (f"{setting}={value}", "bold green"), f"{_default(verdict)}")
-        )
-    if verdict.decided:
-        hanging(out, "because    ", INDENT, verdict.why)
-    else:
-        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+    is_default = verdict.from_bytes == verdict.default_from_bytes
+    lead = "because" if verdict.decided else ""
+    show_settings(verdict, lead, " (the default)" if is_default else "")
     _table(out, verdict)
     _policies(out, verdict)
     show_end(verdict, study, verdict.carried)
     if verdict.decided:
         next_step("nccltune sendrecv env", study)
-
-
-def _default(verdict: CopiesVerdict) -> str:
-    return " (the default)" if verdict.from_bytes == verdict.default_from_bytes else ""
 
 
 def _table(out: Console, verdict: CopiesVerdict) -> None:
