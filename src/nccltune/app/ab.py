@@ -28,14 +28,18 @@ RESULT = "try.json"
 
 
 def kept_settings(path: Path) -> dict[str, str | None]:
-    """Return the settings that earlier tests in the study at `path` have kept."""
+    """Return the settings that earlier tests in the study at `path` have kept.
+
+    Raises InputError for a try.conf that cannot be read.
+    """
     conf = path / CONF
     return {**read_conf(conf)} if conf.is_file() else {}
 
 
 def trial_of(path: Path, settings: dict[str, str | None], what: Sequence[str]) -> SettingTrial:
     """Return the test of `settings` in the study at `path`. Settings that earlier tests have kept
-    are set on both sides. `what` is what is run; it distinguishes the tests of one study."""
+    are set on both sides. `what` is what is run; it distinguishes the tests of one study.
+    Raises as `kept_settings` does."""
     baseline = {name: value for name, value in kept_settings(path).items() if name not in settings}
     return SettingTrial(settings=settings, baseline=baseline, what=list(what))
 

@@ -74,7 +74,8 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
     """Return curves and findings of a study; write nothing.
 
     `assumed_noise` is the relative noise of a timing where there are too few to measure it. Where
-    the study holds a topology, findings also compare with what the links allow.
+    the study holds a topology, findings also compare with what the links allow. Raises StudyError
+    for a file of the study that is damaged.
     """
     expected, warnings = _expectations(opened)
     analysis = analyze_sorted(

@@ -24,7 +24,6 @@ from nccltune.launch.job import Job
 from nccltune.launch.judge import judged
 from nccltune.launch.keep import OUTPUT, new_folder, samples_of, started, take_in, write_job
 from nccltune.launch.kubernetes.run import ClusterJob
-from nccltune.launch.options import meanings, variable_meanings
 from nccltune.launch.render import Rendered, render
 from nccltune.launch.render.slurm import SCRIPT
 from nccltune.launch.run import run
@@ -55,23 +54,6 @@ class RenderedJob(NamedTuple):
 
     job: Job
     rendered: Rendered
-
-    @property
-    def program_meanings(self) -> list[tuple[str, str]]:
-        """The program's options, each with what it means."""
-        return list(meanings(self.job))
-
-    @property
-    def variable_meanings(self) -> list[tuple[str, str]]:
-        """The variables of every process, each with what it means."""
-        return list(variable_meanings(self.job))
-
-    @property
-    def launcher_meanings(self) -> list[tuple[str, str]]:
-        """The launcher's options, each with what it means."""
-        program = tuple(self.job.words)
-        parts = [part for part in self.rendered.parts if part.words != program]
-        return [(" ".join(part.words), part.meaning) for part in parts]
 
 
 class LaunchResult(NamedTuple):

@@ -56,7 +56,10 @@ class _Probed(NamedTuple):
 
 def plan_nccl_tests(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> NcclTestsPlan:
     """Return what a sweep into the study at `path` would do. Runs the default once; writes
-    nothing."""
+    nothing.
+
+    Raises as `sweep_nccl_tests` does.
+    """
     probed = _probe(path, site, scope)
     processes = len(probed.experiment.plan())
     return NcclTestsPlan(

@@ -128,7 +128,8 @@ def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
 def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) -> Commands:
     """Return the commands that the report offers to copy.
 
-    `written`: tuner.conf is in step with `tuning`; `proven`: the study has a proof.
+    `written`: tuner.conf is in step with `tuning`; `proven`: the study has a proof. Raises
+    StudyError for a platform.json that is damaged.
     """
     path = shlex.quote(str(opened.study.path))
     options = _options(tuning.options, TuneOptions())

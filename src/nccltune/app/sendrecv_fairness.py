@@ -43,7 +43,10 @@ class FairnessResult(NamedTuple):
 def plan_fairness(
     path: Path, launch: Launch, scope: FairnessScope, *, library: Path | None = None
 ) -> FairnessPlan:
-    """Return what a comparison into the study at `path` would do; write nothing."""
+    """Return what a comparison into the study at `path` would do; write nothing.
+
+    Raises as `compare_fairness` does.
+    """
     start = _starter(launch, library, scope)
     with planned(FairnessExperiment, path, launch, start, scope, BESIDE_TRAFFIC) as (
         made,

@@ -38,7 +38,10 @@ class RacePlan(NamedTuple):
 
 
 def plan_race(path: Path, launch: Launch, scope: RaceScope) -> RacePlan:
-    """Return what a race into the study at `path` would do; write nothing."""
+    """Return what a race into the study at `path` would do; write nothing.
+
+    Raises as `race_settings` does.
+    """
     start = _starter(launch, scope)
     with planned(RaceExperiment, path, launch, start, scope, P2P) as (race, platform):
         return RacePlan(platform, race.first_moves(), race.processes_to_come, race.seconds_to_come)

@@ -40,7 +40,10 @@ class CopiesPlan(NamedTuple):
 def plan_copies(
     path: Path, launch: Launch, scope: CopiesScope, *, library: Path | None = None
 ) -> CopiesPlan:
-    """Return what a comparison into the study at `path` would do; write nothing."""
+    """Return what a comparison into the study at `path` would do; write nothing.
+
+    Raises as `compare_copies` does.
+    """
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
     with planned(CopiesExperiment, path, launch, start, scope, kept) as (made, platform):

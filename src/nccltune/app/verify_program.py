@@ -88,8 +88,8 @@ def verify_program(
     # Processes on other nodes write their logs where the study is, and not in this machine's /tmp.
     shared = str(study.path.absolute()) if under is not None else None
     with tempfile.TemporaryDirectory(prefix=".nccltune-verify-", dir=shared) as folder:
-        before = _run(program, under, plain, Path(folder, "without"), "without", progress)
-        after = _run(program, under, plain | settings, Path(folder, "with"), "with", progress)
+        before = _run(program, under, plain, Path(folder, "without"), progress)
+        after = _run(program, under, plain | settings, Path(folder, "with"), progress)
     facts = before.logged.facts(before.seconds), after.logged.facts(after.seconds)
     hash_ = config_hash(config.read_bytes())
     points = points_of(
@@ -150,10 +150,9 @@ def _run(
     under: WithLauncher | None,
     environment: Mapping[str, str],
     folder: Path,
-    which: str,
     progress: ProgramProgress,
 ) -> _Ran:
-    """One run, with NCCL's log on."""
+    """Run once with NCCL's log on. The name of `folder` is `without` or `with`."""
     folder.mkdir()
     variables = {
         **environment,
@@ -164,9 +163,9 @@ def _run(
     started = time.monotonic()
     elsewhere: list[str] = []
     if under is None:
-        _run_here(program, variables, output, which, progress)
+        _run_here(program, variables, output, progress)
     else:
-        elsewhere = _run_under(program, under, variables, output, which, progress)
+        elsewhere = _run_under(program, under, variables, output, progress)
     seconds = time.monotonic() - started
     logged = LoggedRun(sorted(folder.glob("nccl.*.log")))
     if not logged.log.lines:
@@ -181,10 +180,9 @@ def _run_here(
     program: Sequence[str],
     environment: Mapping[str, str],
     output: Path,
-    which: str,
     progress: ProgramProgress,
 ) -> None:
-    progress.starting(which, " ".join(program))
+    progress.starting(output.parent.name, " ".join(program))
     try:
         process = Child(list(program), env=environment, stdout=subprocess.PIPE)
     except OSError as error:
@@ -201,7 +199,7 @@ def _run_here(
             process.kill()
             raise
     if process.returncode != 0:
-        raise _failed(f"the command {ending(process.returncode)}", which)
+        raise _failed(f"the command {ending(process.returncode)}", output)
 
 
 def _run_under(
@@ -209,22 +207,22 @@ def _run_under(
     under: WithLauncher,
     environment: Mapping[str, str],
     output: Path,
-    which: str,
     progress: ProgramProgress,
 ) -> list[str]:
     rendered = program_with_launcher(program, under, environment)
-    progress.starting(which, rendered.command)
+    progress.starting(output.parent.name, rendered.command)
     follower = Follower(lambda line: progress.output(line.encode() + b"\n"))
     end = run(rendered.words, output, follower, environment)
     if end.signal is not None:
         raise KeyboardInterrupt(end.signal)
     if end.state is not RunState.DONE:
         progress.last_words(follower.last_words)
-        raise _failed(end.why, which)
+        raise _failed(end.why, output)
     return differences(rendered.placement, follower)
 
 
-def _failed(how: str, which: str) -> Exception:
+def _failed(how: str, output: Path) -> Exception:
+    which = output.parent.name
     return LaunchError(
         f"{how} {which} the plugin",
         hint="it has to work without nccltune first" if which == "without" else None,

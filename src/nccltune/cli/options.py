@@ -49,6 +49,10 @@ _PERCENT: dict[str, Any] = {"type": Percent(), "show_default": True}
 
 FLAGS: dict[str, dict[str, Any]] = {
     "--anew": {"help": "Measure everything again", "is_flag": True},
+    "--any-scale": {
+        "help": "Make a rule for any scale where it holds at every scale measured",
+        "is_flag": True,
+    },
     "--assume-noise": {
         "name": "assumed_noise",
         "help": "Noise of a timing, and of a process, where there are too few to measure it",
@@ -60,6 +64,18 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": "Seconds to measure at most",
         "type": click.FloatRange(0, min_open=True),
         "metavar": "SECONDS",
+    },
+    "--channel-tolerance": {
+        "help": "Time that fewer channels may cost",
+        "default": "2%",
+        **_PERCENT,
+    },
+    "--channels": {
+        "help": "Channels (SMs) that a rule may take: at most those of NCCL's default at that "
+        "size, or any number",
+        "type": click.Choice(["default", "any"]),
+        "default": "default",
+        "show_default": True,
     },
     "--check": {"help": "Exit with 1", "is_flag": True},
     "--choice": {
@@ -77,6 +93,10 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--emulate-nodes": {"help": "Make this many nodes of this machine's GPUs", **_NUMBER},
     "--env": {"help": "A variable of every process", "multiple": True, "metavar": "NAME=VALUE"},
+    "--extend": {
+        "help": "Let the first and last rule reach beyond what was measured",
+        "is_flag": True,
+    },
     "--format": {
         "name": "form",
         "help": "Where the lines will stand",
@@ -86,6 +106,10 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--gain-threshold": {"name": "threshold", "help": "The gain that matters", **_PERCENT},
     "--gpus": {"help": "GPUs per node", "more": "  [default: all; in pods 8]", **_NUMBER},
+    "--include-unsure": {
+        "help": "Also write rules that are not sure into the configuration",
+        "is_flag": True,
+    },
     "--launcher": {
         "help": "The launcher of the processes",
         "more": ": openmpi, hydra, slurm or kubernetes; openmpi:5 insists on a version.",
@@ -109,6 +133,12 @@ FLAGS: dict[str, dict[str, Any]] = {
         **_NUMBER,
     },
     "--output": {"help": "Where to write: ", "type": PATH, "metavar": "STUDY"},
+    "--penalty": {
+        "help": "Log latency that one more rule must save; higher gives fewer rules",
+        "type": click.FloatRange(0),
+        "default": 0.05,
+        "show_default": True,
+    },
     "--plugin": {"help": "Where the plugin will be on the nodes", **FILE},
     "--ranks": {"help": "Number of ranks", **_NUMBER},
     "--replay": {
@@ -131,10 +161,23 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "KEY=VALUE",
     },
     "--sizes": {"help": "Range of sizes", "show_default": True, "metavar": "A-B"},
+    "--weights": {
+        "help": "CSV file `bytes,weight`: how much each size counts",
+        "more": "  [default: all the same]",
+        "type": click.Path(),
+        "metavar": "FILE",
+    },
 }
 """The attributes of each flag. `name` is the parameter's where it is not the flag's. In every verb
 `help` begins the help text; `more` ends it where a verb has nothing else to add."""
-_ADVANCED = ("--assume-noise", "--gain-threshold", "--nccl", "--seed")
+_ADVANCED = (
+    "--assume-noise",
+    "--channel-tolerance",
+    "--gain-threshold",
+    "--nccl",
+    "--penalty",
+    "--seed",
+)
 """These are advanced options in every verb."""
 
 
@@ -237,57 +280,14 @@ def tune_options(*, advanced: bool = False) -> Decorator:
 
     Options about statistics are advanced; with `advanced` all options are.
     """
-    plain: dict[str, Any] = {"cls": AdvancedOption} if advanced else {}
     return options(
-        click.option(
-            "--weights",
-            type=click.Path(),
-            metavar="FILE",
-            help="CSV file `bytes,weight`: how much each size counts  [default: all the same]",
-            **plain,
-        ),
+        option("--weights", advanced=advanced),
         option("--min-gain", more=": a rule must beat the default by this.", advanced=advanced),
-        click.option(
-            "--channels",
-            type=click.Choice(["default", "any"]),
-            default="default",
-            show_default=True,
-            help="Channels (SMs) that a rule may take: at most those of NCCL's default at that "
-            "size, or any number.",
-            **plain,
-        ),
-        click.option(
-            "--include-unsure",
-            is_flag=True,
-            help="Also write rules that are not sure into the configuration.",
-            **plain,
-        ),
-        click.option(
-            "--extend",
-            is_flag=True,
-            help="Let the first and last rule reach beyond what was measured.",
-            **plain,
-        ),
-        click.option(
-            "--any-scale",
-            is_flag=True,
-            help="Make a rule for any scale where it holds at every scale measured.",
-            **plain,
-        ),
-        click.option(
-            "--penalty",
-            type=click.FloatRange(0),
-            default=0.05,
-            show_default=True,
-            cls=AdvancedOption,
-            help="Log latency that one more rule must save; higher gives fewer rules.",
-        ),
+        option("--channels", advanced=advanced),
+        option("--include-unsure", advanced=advanced),
+        option("--extend", advanced=advanced),
+        option("--any-scale", advanced=advanced),
+        "--penalty",
         "--assume-noise",
-        click.option(
-            "--channel-tolerance",
-            default="2%",
-            cls=AdvancedOption,
-            help="Time that fewer channels may cost.",
-            **_PERCENT,
-        ),
+        "--channel-tolerance",
     )

@@ -19,6 +19,7 @@ from nccltune.cli.output import (
     write_exact,
 )
 from nccltune.cli.verbosity import is_quiet
+from nccltune.launch.options import meanings, variable_meanings
 from nccltune.launch.placement import Placement
 from nccltune.launch.render import Rendered
 from nccltune.launch.state import RunState
@@ -80,13 +81,16 @@ def show_meanings(ready: RenderedJob) -> None:
     """Print what each option of the launcher and of the program means."""
     rendered = ready.rendered
     placement = rendered.placement
-    launcher, variables = ready.launcher_meanings, ready.variable_meanings
+    started = tuple(ready.job.words)
+    parts = [part for part in rendered.parts if part.words != started]
+    launcher = [(" ".join(part.words), part.meaning) for part in parts]
+    program, variables = list(meanings(ready.job)), list(variable_meanings(ready.job))
     if is_json():
         print_json(
             {
                 "placement": _placement(placement),
                 "launcher": launcher,
-                "program": ready.program_meanings,
+                "program": program,
                 "variables": variables,
             }
         )
@@ -95,7 +99,7 @@ def show_meanings(ready: RenderedJob) -> None:
     out.print(f"starts     {words_of(placement)}")
     for title, pairs in (
         (rendered.flavor.words, launcher),
-        ("program", ready.program_meanings),
+        ("program", program),
         ("variables", variables),
     ):
         if not pairs:
