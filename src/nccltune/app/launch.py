@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from nccltune.app.bench_launch import nodes_given
 from nccltune.app.job import JobRequest, job_of, launcher_flavor
-from nccltune.formats.importing.importer import Imported
 from nccltune.launch.allocation import check_hosts, knows_hosts
 from nccltune.launch.batch import SlurmBatchJob
 from nccltune.launch.find import InstalledLauncher, choose, find, find_wanted, slurm_mpi
@@ -209,11 +208,8 @@ def _result_of(
     samples: list[Sample] = []
     imported = take_in(study, output, choice) if follower.rows else None
     if imported is not None:
-        findings += _doubts(imported)
+        flags = (flag for item in imported.files for flag in item.report.flags)
+        findings += [flag.sentence for flag in flags if flag.doubtful]
         samples = samples_of(study, imported)
     end = judged(end, job, follower, imported)
     return LaunchResult(rendered, end, findings, follower.last_words, samples, output)
-
-
-def _doubts(imported: Imported) -> list[str]:
-    return [flag.sentence for item in imported.files for flag in item.report.flags if flag.doubtful]

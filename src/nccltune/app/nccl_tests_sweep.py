@@ -48,23 +48,17 @@ class NcclTestsSwept(NamedTuple):
     summary: Summary
 
 
-class _Probed(NamedTuple):
-    experiment: NcclTestsExperiment
-    platform: Platform
-    version: str
-
-
 def plan_nccl_tests(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> NcclTestsPlan:
     """Return what a sweep into the study at `path` would do. Runs the default once; writes
     nothing.
 
     Raises as `sweep_nccl_tests` does.
     """
-    probed = _probe(path, site, scope)
-    processes = len(probed.experiment.plan())
+    experiment, platform, _ = _probe(path, site, scope)
+    processes = len(experiment.plan())
     return NcclTestsPlan(
-        probed.platform,
-        {item: probed.experiment.choices(item) for item in scope.collectives},
+        platform,
+        {item: experiment.choices(item) for item in scope.collectives},
         processes,
         scope.rounds,
         FIRST_GUESS_S * processes,
@@ -94,7 +88,17 @@ def sweep_nccl_tests(
         experiment.recall()
 
         def save(reason: str) -> Summary:
-            summary = _summary(experiment.outcome(reason), command)
+            outcome = experiment.outcome(reason)
+            summary = Summary(
+                reason=outcome.reason,
+                points=outcome.points,
+                known=outcome.known,
+                failed=len(outcome.left_out),
+                seconds=outcome.seconds,
+                gain_left=None,
+                replay=None,
+                command=command,
+            )
             write_summary(study, summary)
             return summary
 
@@ -110,8 +114,10 @@ def sweep_nccl_tests(
     return NcclTestsSwept(platform, version, outcome, save(outcome.reason))
 
 
-def _probe(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> _Probed:
-    """Run the default once, to know the platform; write nothing."""
+def _probe(
+    path: Path, site: NcclTestsSite, scope: NcclTestsScope
+) -> tuple[NcclTestsExperiment, Platform, str]:
+    """Run the default once; return the experiment, its platform and the version of nccl-tests."""
     refuse_file(path)
     for collective in scope.collectives:
         site.binary(collective)
@@ -121,17 +127,4 @@ def _probe(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> _Probed:
     emulated = hello.nodes if experiment.emulated_nodes else None
     environment = experiment.environment()
     platform = platform_of_run(path, hello, environment=environment, emulated_nodes=emulated)
-    return _Probed(experiment, platform, hello.version)
-
-
-def _summary(outcome: NcclTestsOutcome, command: str) -> Summary:
-    return Summary(
-        reason=outcome.reason,
-        points=outcome.points,
-        known=outcome.known,
-        failed=len(outcome.left_out),
-        seconds=outcome.seconds,
-        gain_left=None,
-        replay=None,
-        command=command,
-    )
+    return experiment, platform, hello.version

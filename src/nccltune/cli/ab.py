@@ -127,6 +127,7 @@ def _runner(
     from nccltune.measure.experiments.ab.replay import ReplayRunner
     from nccltune.model.errors import InputError
 
+    # Options without effect are an error also with a recording.
     keys_of(request)
     if request.replay is not None:
         return ReplayRunner(recording(request.replay), seed)

@@ -65,7 +65,8 @@ def show(verdict: TrialVerdict, study: Path) -> None:
     style = _STYLE.get(verdict.decision, "bold yellow")
     lead = (f"{_LEAD[verdict.decision]:<{_INDENT}}", style)
     hanging(out, lead, _INDENT, f"{title(verdict)}: {verdict.why}")
-    hanging(out, f"{_how(verdict):<{_INDENT}}", _INDENT, _measured(verdict))
+    how = "replay" if verdict.replay else "measured"
+    hanging(out, f"{how:<{_INDENT}}", _INDENT, _measured(verdict))
     unread = never_read(verdict)
     if unread:
         hanging(
@@ -95,10 +96,6 @@ def show(verdict: TrialVerdict, study: Path) -> None:
         hint("next: the same command goes on where it stopped")
 
 
-def _how(verdict: TrialVerdict) -> str:
-    return "replay" if verdict.replay else "measured"
-
-
 def _measured(verdict: TrialVerdict) -> str:
     before = f" ({verdict.known} from before)" if verdict.known else ""
     ended = "; the budget is spent: the same command goes on" if verdict.reason == "budget" else ""
@@ -122,12 +119,12 @@ def _table(out: Console, item: CollectiveGain) -> None:
         return
     out.print(f"{'size':>10}{'default':>12}{'with it':>12}{'GB/s':>8}{'gain':>8}   95 % CI")
     for size in item.sizes:
-        told = {"faster": "  faster", "slower": "  slower", "same": ""}[size.effect]
+        effect = f"  {_EFFECT[size.effect]}".rstrip()
         gain = size.gain
         out.print(
             f"{format_bytes(size.bytes):>10}{time_text(size.default_us):>12}"
             f"{time_text(size.set_us):>12}{significant(size.set_gb_per_s):>8}"
-            f"{gain.gain:>7.2f}x   {gain.low:.2f}-{gain.high:.2f}{told}"
+            f"{gain.gain:>7.2f}x   {gain.low:.2f}-{gain.high:.2f}{effect}"
         )
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nccltune explain` prints."""
 
+from rich.console import Console
+
 from nccltune.cli.output import stdout, styled
 from nccltune.report.words import size_form, sms_text
 from nccltune.tune.explain import DecidedRange, Explained
@@ -11,22 +13,12 @@ _NARROW = 66
 
 def show(explained: list[Explained]) -> None:
     """Print the decisions at each scale."""
-    for item in explained:
-        _show(item)
-
-
-def _sms(one: DecidedRange) -> str:
-    """Return the SMs of a decision.
-
-    It is empty if the choice fails, or if NCCL decides and the number of SMs is unknown.
-    """
-    if one.decides == "default":
-        return "" if one.channels is None else f"  SMs {one.channels}"
-    return "" if one.decides == "fails" else "  " + sms_text(one.channels, one.default_channels)
-
-
-def _show(item: Explained) -> None:
     out = stdout()
+    for item in explained:
+        _show(out, item)
+
+
+def _show(out: Console, item: Explained) -> None:
     interface = "" if item.interface is None else f" (interface v{item.interface})"
     out.print(f"plugin     {item.tuner}{interface}, as NCCL {item.nccl} loads it")
     for line in item.log:
@@ -50,3 +42,13 @@ def _show(item: Explained) -> None:
                 )
             for warning in dict.fromkeys(one.warnings):
                 out.print(styled(f"{'':>22}", (warning, "yellow")))
+
+
+def _sms(one: DecidedRange) -> str:
+    """Return the SMs of a decision.
+
+    It is empty if the choice fails, or if NCCL decides and the number of SMs is unknown.
+    """
+    if one.decides == "default":
+        return "" if one.channels is None else f"  SMs {one.channels}"
+    return "" if one.decides == "fails" else "  " + sms_text(one.channels, one.default_channels)

@@ -50,20 +50,21 @@ def command(
     """
     from nccltune.app.bench_launch import LaunchRequest, keys_of
     from nccltune.app.verify import launch_as_measured, plan_verify, verify
-    from nccltune.cli import verify_screen as show
     from nccltune.cli.measure_screen import VerifyScreen
     from nccltune.cli.requests import site, struct_from
+    from nccltune.cli.verify_screen import show_plan, show_proof_in_full
     from nccltune.study.files import Study
 
     opened = Study.open(study)
     request = struct_from(LaunchRequest, options)
+    # Options without effect are an error also where a PROGRAM is started.
     keys_of(request)
     if program:
         bench = bool(budget_s or anew)
         return _verify_program(opened, program, request, dry_run=dry_run, bench=bench)
     launch = launch_as_measured(opened, request, site())
     if dry_run:
-        show.show_plan(plan_verify(opened, lambda sentence: warn([sentence])))
+        show_plan(plan_verify(opened, lambda sentence: warn([sentence])))
         return 0
     screen = VerifyScreen(study)
     proof, is_changed = screen.run(
@@ -74,7 +75,7 @@ def command(
         if is_json():
             print_json({"rules": []})
         return 0
-    print_result(proof, show.show_proof_in_full, proof, opened, is_changed=is_changed)
+    print_result(proof, show_proof_in_full, proof, opened, is_changed=is_changed)
     return int(check and (is_changed or proof.holding < len(proof.rules)))
 
 

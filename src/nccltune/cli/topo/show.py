@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from nccltune.cli.options import FILE, PATH, option
-from nccltune.cli.output import is_json, next_step, print_result, stdout
+from nccltune.cli.output import is_json, next_step, print_json, stdout
 from nccltune.cli.verb import verb
 
 EPILOG = """\b
@@ -42,6 +42,9 @@ def command(
 
     picture = None if dry_run else svg
     shown = show_topology(what, settings=settings, nccl_version=nccl_version, picture=picture)
-    print_result(as_data(shown), show, stdout(), shown)
-    if what is not None and what.is_file() and not is_json():
+    if is_json():
+        print_json(as_data(shown))
+        return
+    show(stdout(), shown)
+    if what is not None and what.is_file():
         next_step("nccltune lint", what)
