@@ -2,9 +2,7 @@
 """A/B-test settings in alternating runs, and keep them only where they help beyond noise."""
 
 import contextlib
-import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -13,17 +11,15 @@ from nccltune.app.measuring import (
     ExperimentProgress,
     NoProgress,
     hold_study,
+    platform_of_run,
     refuse_file,
     saved_when_stopped,
 )
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
-from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.identity import check_same, platform_of
 from nccltune.measure.experiments.ab.experiment import TrialExperiment, TrialRunner, TrialScope
 from nccltune.measure.experiments.ab.judge import TrialVerdict, judge
 from nccltune.measure.experiments.ab.replay import ReplayRunner
 from nccltune.measure.experiments.ab.runs import SettingTrial, TrialFiles
-from nccltune.model.platform import Platform
 from nccltune.study import names
 from nccltune.study.files import Study
 
@@ -32,14 +28,18 @@ RESULT = "try.json"
 
 
 def kept_settings(path: Path) -> dict[str, str | None]:
-    """Return the settings that earlier tests in the study at `path` have kept."""
+    """Return the settings that earlier tests in the study at `path` have kept.
+
+    Raises InputError for a try.conf that cannot be read.
+    """
     conf = path / CONF
     return {**read_conf(conf)} if conf.is_file() else {}
 
 
 def trial_of(path: Path, settings: dict[str, str | None], what: Sequence[str]) -> SettingTrial:
     """Return the test of `settings` in the study at `path`. Settings that earlier tests have kept
-    are set on both sides. `what` is what is run; it distinguishes the tests of one study."""
+    are set on both sides. `what` is what is run; it distinguishes the tests of one study.
+    Raises as `kept_settings` does."""
     baseline = {name: value for name, value in kept_settings(path).items() if name not in settings}
     return SettingTrial(settings=settings, baseline=baseline, what=list(what))
 
@@ -71,9 +71,10 @@ def ab_test(
         experiment = TrialExperiment(runner, TrialFiles(study), trial, scope, anew=anew)
         with shown.watching():
             hello = experiment.probe()
-        platform = None if hello is None else _platform(path, hello, runner)
-        if platform is not None:
-            check_same(study, platform)
+        platform = None
+        if hello is not None:
+            recording = runner.study.path if isinstance(runner, ReplayRunner) else None
+            platform = platform_of_run(path, hello, recording=recording)
         stack.enter_context(hold_study(path, platform))
         experiment.keep_probe()
 
@@ -85,16 +86,6 @@ def ab_test(
             outcome = experiment.run(on_status)
         verdict = judge(trial, TrialFiles(study).samples(), outcome, min_gain=min_gain)
         return _save(study, trial, verdict, command)
-
-
-def _platform(path: Path, hello: Hello, runner: TrialRunner) -> Platform:
-    return platform_of(
-        hello,
-        path.resolve().name,
-        environment=os.environ,
-        today=datetime.now(UTC).date().isoformat(),
-        recording=runner.study.platform() if isinstance(runner, ReplayRunner) else None,
-    )
 
 
 def _save(study: Study, trial: SettingTrial, verdict: TrialVerdict, command: str) -> TrialVerdict:

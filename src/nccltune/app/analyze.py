@@ -3,6 +3,7 @@
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +14,9 @@ from nccltune.analyze import analyze
 from nccltune.analyze.curves import ASSUMED_NOISE
 from nccltune.analyze.expected import Expectation
 from nccltune.analyze.result import Analysis
-from nccltune.app.study import OpenStudy, open_study
+from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.formats.importing.suspect import suspect_sentences
-from nccltune.model.errors import InputError, StudyError
+from nccltune.model.errors import InputError, StudyError, UnwritableError
 from nccltune.model.finding import FindingKind
 from nccltune.study import names
 from nccltune.study.files import Study
@@ -28,10 +29,14 @@ CALIBRATION = names.CALIBRATION
 
 
 class Analyzed(NamedTuple):
-    """An analysis, and warnings about parts of the study that could not be used for it."""
+    """An analysis, and warnings about parts of the study that could not be used for it.
+
+    `unsaved` is why STUDY/findings.json could not be written (empty: it was, or need not be).
+    """
 
     analysis: Analysis
     warnings: list[str]
+    unsaved: Sequence[UnwritableError] = ()
 
 
 SERIOUS = frozenset(
@@ -46,10 +51,18 @@ SERIOUS = frozenset(
 """Findings that ask for something to be done."""
 
 
-def analyze_path(path: Path, *, assumed_noise: float = ASSUMED_NOISE) -> tuple[Study, Analyzed]:
-    """Open the study at `path` and analyse it; write nothing."""
+def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
+    """Analyse the study at `path`; with `save` write STUDY/findings.json.
+
+    Raises StudyError where there is nothing to analyse.
+    """
     opened = open_study(path)
-    return opened.study, analyze_study(opened, assumed_noise=assumed_noise)
+    analyzed = analyze_study(opened, assumed_noise=assumed_noise)
+    unsaved: list[UnwritableError] = []
+    if save:
+        with saving(unsaved):
+            opened.study.write_json(opened.study.findings_path, analyzed.analysis)
+    return analyzed._replace(unsaved=unsaved)
 
 
 def is_serious(analysis: Analysis) -> bool:
@@ -61,7 +74,8 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
     """Return curves and findings of a study; write nothing.
 
     `assumed_noise` is the relative noise of a timing where there are too few to measure it. Where
-    the study holds a topology, findings also compare with what the links allow.
+    the study holds a topology, findings also compare with what the links allow. Raises StudyError
+    for a file of the study that is damaged.
     """
     expected, warnings = _expectations(opened)
     analysis = analyze(

@@ -52,7 +52,7 @@ class Site(NamedTuple):
     on_close: Callable[[Callable[[], None]], object]
 
 
-class _Keys(NamedTuple):
+class RequestKeys(NamedTuple):
     """The settings of a request: hosts, whether a node has one process, and the others."""
 
     hosts: tuple[str, ...]
@@ -66,7 +66,7 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
     Raises InputError for options that contradict each other, StudyError for a recording that is
     none, PlatformError for a launcher that is not here.
     """
-    keys = _keys(request)
+    keys = keys_of(request)
     under = None
     if request.is_launched:
         if request.emulate_nodes:
@@ -99,7 +99,7 @@ def program_launch_of(request: LaunchRequest, site: Site) -> WithLauncher | None
 
     Raises InputError for what does not go together, PlatformError for a launcher that is not here.
     """
-    keys = _keys(request)
+    keys = keys_of(request)
     if request.launcher is not None:
         return _under(request, keys, site)
     for option, value in (("--nodes", request.nodes), ("--gpus", request.gpus)):
@@ -117,22 +117,7 @@ def mpi_launch_of(request: LaunchRequest, site: Site) -> WithLauncher:
 
     Raises InputError for what cannot be, PlatformError for a launcher that is not here.
     """
-    return _mpirun(request, _keys(request), site)
-
-
-def check_request(request: LaunchRequest) -> None:
-    """Raise InputError for options that need a launcher and have none."""
-    _keys(request)
-
-
-def is_per_node(request: LaunchRequest) -> bool:
-    """Return whether the request asks for one process a node."""
-    return _keys(request).per_node
-
-
-def hosts_of(request: LaunchRequest) -> tuple[str, ...]:
-    """Return the hosts that the request names."""
-    return _keys(request).hosts
+    return _mpirun(request, keys_of(request), site)
 
 
 def nodes_given(launcher: Launcher, note: Callable[[str], None]) -> int | None:
@@ -147,8 +132,11 @@ def nodes_given(launcher: Launcher, note: Callable[[str], None]) -> int | None:
     return found.nodes
 
 
-def _keys(request: LaunchRequest) -> _Keys:
-    """Read the settings. Raises InputError for options that the launcher would not see."""
+def keys_of(request: LaunchRequest) -> RequestKeys:
+    """Return the settings of a request.
+
+    Raises InputError for options that need a launcher and have none, or that it would not see.
+    """
     others = read_keys(request.settings)
     processes = others.pop("processes", _PER_GPU)
     if processes not in (_PER_GPU, _PER_NODE):
@@ -161,10 +149,10 @@ def _keys(request: LaunchRequest) -> _Keys:
         raise InputError(
             "is for --launcher kubernetes", where=f"--set {key_text(others)[0].partition('=')[0]}"
         )
-    return _Keys(hosts, processes == _PER_NODE, others)
+    return RequestKeys(hosts, processes == _PER_NODE, others)
 
 
-def _under(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
+def _under(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher:
     """Return any launcher, pods included."""
     if request.launcher != "kubernetes":
         return _mpirun(request, keys, site)
@@ -173,7 +161,7 @@ def _under(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
     return _pods(request, keys, site)
 
 
-def _mpirun(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
+def _mpirun(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher:
     assert request.launcher is not None
     wanted = launcher_flavor(request.launcher)
     if wanted.launcher is Launcher.KUBERNETES:
@@ -195,7 +183,7 @@ def _mpirun(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
     )
 
 
-def _pods(request: LaunchRequest, keys: _Keys, site: Site) -> WithLauncher:
+def _pods(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher:
     """Return pods that are held while the verb runs, and deleted when it ends."""
     raw: dict[str, Any] = {"program": [BENCH], "name": "nccltune", "nodes": request.nodes or 1}
     raw["processes"] = _PER_NODE if keys.per_node else _PER_GPU
@@ -217,7 +205,7 @@ def nccl_tests_of(
     `prefix` are words that start the processes instead of a launcher. Raises InputError for options
     that contradict each other, PlatformError for a launcher that is not here.
     """
-    keys = _keys(request)
+    keys = keys_of(request)
     if prefix is not None and request.launcher is not None:
         raise InputError("is what --launcher stands for", where="--launch-prefix")
     if prefix is not None and request.gpus is not None:

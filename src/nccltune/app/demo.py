@@ -13,8 +13,8 @@ from nccltune.app.analyze import analyze_study
 from nccltune.app.report import report_study, write_page
 from nccltune.app.study import open_study
 from nccltune.app.tune import save_tuning, tune_study
-from nccltune.app.verify import VerifyProgress, VerifyRun
-from nccltune.examples import DEMO, example, examples
+from nccltune.app.verify import VerifyProgress, verify
+from nccltune.examples import example, examples
 from nccltune.measure.bench.process import Launch
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Purpose
@@ -99,48 +99,32 @@ class Demo(NamedTuple):
     seconds: float
 
 
-class DemoRun:
-    """One run of the demo on the recording with this name, into the study at `path`."""
+def demo(recording: str, path: Path, progress: DemoProgress) -> Demo:
+    """Analyse, tune, ask the plugin, verify in a replay and write the report.
 
-    def __init__(self, recording: str | None, path: Path | None) -> None:
-        self.recording = recording or DEMO
-        self.path = path or Path("studies") / self.recording
-        self.kept = 0
-        """Points of the proof that the study holds."""
-
-    @property
-    def again(self) -> str:
-        """The command that goes on with an interrupted proof."""
-        return f"nccltune verify {shlex.quote(str(self.path))}"
-
-    def run(self, progress: DemoProgress) -> Demo:
-        """Analyse, tune, ask the plugin, verify in a replay and write the report.
-
-        Raises InputError for a recording that is none, PlatformError where a part is not built.
-        """
-        began = time.monotonic()
-        source = example(self.recording)
-        study = copy_recording(source, self.path)
-        # All that it starts, before anything is computed.
-        for find in (tuner_path, host_path, bench_path):
-            find()
-        progress.doing("analyzing and tuning")
-        opened = open_study(study.path)
-        analysis, _ = analyze_study(opened)
-        study.write_json(study.findings_path, analysis)
-        tuning = save_tuning(study, tune_study(opened))
-        progress.doing("asking the plugin for its decisions")
-        agreed, asked = check_decisions(study.config_path, tuning)
-        proof: Proof | None = None
-        if tuning.rules:
-            progress.doing("verifying the rules in a replay")
-            run = VerifyRun(study, Launch(replay=source), command=self.again)
-            try:
-                proof = run.run(progress)
-            finally:
-                self.kept = run.kept
-        progress.doing("writing the report")
-        report, _ = report_study(study.path)
-        write_page(report, study.report_path)
-        seconds = time.monotonic() - began
-        return Demo(study, self.recording, analysis, tuning, agreed, asked, proof, report, seconds)
+    Works on a copy of `recording` in the study at `path`. Raises InputError for a recording that is
+    none, PlatformError where a part is not built.
+    """
+    began = time.monotonic()
+    source = example(recording)
+    study = copy_recording(source, path)
+    # All that it starts, before anything is computed.
+    for find in (tuner_path, host_path, bench_path):
+        find()
+    progress.doing("analyzing and tuning")
+    opened = open_study(study.path)
+    analysis = analyze_study(opened).analysis
+    study.write_json(study.findings_path, analysis)
+    tuning = save_tuning(study, tune_study(opened))
+    progress.doing("asking the plugin for its decisions")
+    agreed, asked = check_decisions(study.config_path, tuning)
+    proof: Proof | None = None
+    if tuning.rules:
+        progress.doing("verifying the rules in a replay")
+        command = f"nccltune verify {shlex.quote(str(path))}"
+        proof = verify(study, Launch(replay=source), progress, command=command).proof
+    progress.doing("writing the report")
+    report, _ = report_study(study.path)
+    write_page(report, study.report_path)
+    seconds = time.monotonic() - began
+    return Demo(study, recording, analysis, tuning, agreed, asked, proof, report, seconds)

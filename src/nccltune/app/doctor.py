@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from nccltune.app.study import saving
 from nccltune.doctor.evidence.collect import collect
 from nccltune.doctor.evidence.many_nodes import read_nodes
 from nccltune.doctor.evidence.script import collect_script
@@ -17,7 +18,7 @@ from nccltune.doctor.result import Examination
 from nccltune.doctor.rule import DoctorRule
 from nccltune.doctor.rulebase import rule_base
 from nccltune.doctor.script import fix_script
-from nccltune.model.errors import InputError
+from nccltune.model.errors import InputError, UnwritableError
 from nccltune.report.examination import render
 from nccltune.study.files import Study, write_whole
 
@@ -66,15 +67,22 @@ def rule_called(name: str) -> DoctorRule:
     return rule_base().rule(name)
 
 
-def keep(checked: CheckedNodes, path: Path) -> None:
-    """Write STUDY/doctor.json, and what the nodes show of the platform into STUDY/platform.json."""
-    study = Study.create(path)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    platform = fill_platform(study.platform(), checked.nodes, now)
-    study.write_json(study.platform_path, platform)
-    study.write_json(study.doctor_path, checked.examination)
+def keep(checked: CheckedNodes, path: Path) -> list[UnwritableError]:
+    """Write STUDY/doctor.json, and what the nodes show of the platform into STUDY/platform.json.
+
+    Return why that is impossible (empty: it was done). Raises StudyError for a study that cannot be
+    read.
+    """
+    unsaved: list[UnwritableError] = []
+    with saving(unsaved):
+        study = Study.create(path)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        platform = fill_platform(study.platform(), checked.nodes, now)
+        study.write_json(study.platform_path, platform)
+        study.write_json(study.doctor_path, checked.examination)
+    return unsaved
 
 
 def write_page(examined: Examination, path: Path) -> None:
-    """Write an examination as one HTML page, whole or not at all."""
+    """Write an examination as one HTML page, whole or not at all. Raises UnwritableError."""
     write_whole(path, render(examined))

@@ -2,16 +2,20 @@
 """The doctor inside `nccltune auto`: check this node while the bench starts."""
 
 import threading
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
-if TYPE_CHECKING:
-    from nccltune.doctor.facts import Facts
-    from nccltune.doctor.result import Examination
-    from nccltune.measure.bench.conversation import Hello
-    from nccltune.measure.bench.process import Launch
-    from nccltune.model.platform import Platform
-    from nccltune.study.files import Study
+from nccltune.doctor.facts import Facts
+from nccltune.doctor.facts.settings import NCCL_VERSION
+from nccltune.doctor.result import Examination
+from nccltune.doctor.summary import line_words
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.bench.identity import this_host
+from nccltune.measure.bench.process import Launch
+from nccltune.measure.bench.settings import bending
+from nccltune.model.errors import PlatformError
+from nccltune.model.platform import Platform
+from nccltune.report.words import printable
+from nccltune.study.files import Study
 
 GRACE_S, END_S = 0.3, 0.2
 """Once the bench is ready: until what still reads or runs is stopped, and until it is given up."""
@@ -32,7 +36,7 @@ class Examiner:
     ever fails: the line reports what went wrong.
     """
 
-    def __init__(self, launch: "Launch") -> None:
+    def __init__(self, launch: Launch) -> None:
         # Pods may run anywhere, and a recording was made elsewhere.
         self._is_wanted = launch.replay is None and not (
             launch.with_launcher and launch.with_launcher.pods
@@ -45,12 +49,7 @@ class Examiner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(END_S)
@@ -60,13 +59,9 @@ class Examiner:
         if self._is_wanted:
             self._thread.start()
 
-    def checks_line(self, study: "Study", platform: "Platform", hello: "Hello") -> ChecksLine:
+    def checks_line(self, study: Study, platform: Platform, hello: Hello) -> ChecksLine:
         """Return what was found, kept in the study; of a recording the settings that it was made
         with. When this returns nothing is read any more."""
-        from nccltune.doctor.facts.settings import NCCL_VERSION
-        from nccltune.measure.bench.settings import bending
-        from nccltune.report.words import printable
-
         where = "in the recording" if platform.replay else "here"
         found = bending(platform.settings)
         settings = f"set {where}: {', '.join(found)}" if found else ""
@@ -92,6 +87,7 @@ class Examiner:
 
     def _collect_facts(self) -> None:
         try:
+            # Imported here, while the bench starts.
             from nccltune.doctor.evidence.collect import collect
             from nccltune.doctor.rulebase import rule_base
 
@@ -100,9 +96,7 @@ class Examiner:
         except Exception as error:  # noqa: BLE001 - reported by the thread that asks
             self._trouble = error
 
-    def _facts_in_time(self) -> "Facts":
-        from nccltune.model.errors import PlatformError
-
+    def _facts_in_time(self) -> Facts:
         self._thread.join(GRACE_S)
         self._stop.set()
         self._thread.join(END_S)
@@ -113,35 +107,28 @@ class Examiner:
         return self._facts
 
 
-def _is_here(hosts: "list[str | None]") -> bool:
+def _is_here(hosts: list[str | None]) -> bool:
     """Return whether the first process is on this machine, which is the default."""
-    from nccltune.measure.bench.identity import this_host
-
     return not hosts or hosts[0] in (None, this_host())
 
 
-def _examined(facts: "Facts") -> "Examination":
+def _examined(facts: Facts) -> Examination:
     from nccltune.doctor.examine import examine
     from nccltune.doctor.rulebase import rule_base
 
     return examine({facts.node: facts}, rule_base(), f"{_SOURCE}{facts.node}")
 
 
-def _keep(study: "Study", examined: "Examination") -> None:
+def _keep(study: Study, examined: Examination) -> None:
     """Keep the examination in the study, replacing an earlier one of `auto`. One that a user made,
     of more nodes or with more files, stays."""
-    from nccltune.doctor.result import Examination
-
     path = study.doctor_path
     if path.is_file() and not study.read_json(path, Examination).source.startswith(_SOURCE):
         return
     study.write_json(path, examined)
 
 
-def _of(examined: "Examination", hosts: int) -> ChecksLine:
-    from nccltune.doctor.summary import line_words
-    from nccltune.report.words import printable
-
+def _of(examined: Examination, hosts: int) -> ChecksLine:
     words = line_words(examined)
     if hosts > 1:
         words = f"of the head node alone, {examined.nodes[0].name}: {words}"

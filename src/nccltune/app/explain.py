@@ -96,7 +96,9 @@ def _scales(
         Scale(rule.nodes, rule.ranks)
         for rule in rules
         if rule.nodes is not None and rule.ranks is not None
-    ] or _tuned_scales(config)
+    ]
+    if not named and (tuning := _tuning_of(config)) is not None:
+        named = [group.scale for group in tuning.groups]
     chosen = [
         scale
         for scale in dict.fromkeys(named)
@@ -105,11 +107,6 @@ def _scales(
     if not chosen:
         raise InputError("the scale is not known: no rule names it", hint="add --nodes N --ranks R")
     return chosen
-
-
-def _tuned_scales(config: Path | None) -> list[Scale]:
-    tuning = _tuning_of(config)
-    return [] if tuning is None else [group.scale for group in tuning.groups]
 
 
 def _tuning_of(config: Path | None) -> Tuning | None:

@@ -87,7 +87,10 @@ def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> li
 
 
 def read_keys(settings: Iterable[str]) -> dict[str, Any]:
-    """Return the plain values of KEY=VALUE settings, as a job file has them."""
+    """Return the plain values of KEY=VALUE settings, as a job file has them.
+
+    Raises InputError for what is no KEY=VALUE.
+    """
     raw: dict[str, Any] = {}
     put_settings(raw, settings, "--set")
     return raw

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from nccltune.app.bench_launch import nodes_given
 from nccltune.app.job import JobRequest, job_of, launcher_flavor
-from nccltune.formats.importing.importer import Imported
 from nccltune.launch.allocation import check_hosts, knows_hosts
 from nccltune.launch.batch import SlurmBatchJob
 from nccltune.launch.find import InstalledLauncher, choose, find, find_wanted, slurm_mpi
@@ -31,7 +30,6 @@ from nccltune.launch.keep import (
     write_job,
 )
 from nccltune.launch.kubernetes.run import ClusterJob
-from nccltune.launch.options import meanings, variable_meanings
 from nccltune.launch.render import Rendered, render
 from nccltune.launch.render.slurm import SCRIPT
 from nccltune.launch.run import run
@@ -62,23 +60,6 @@ class RenderedJob(NamedTuple):
 
     job: Job
     rendered: Rendered
-
-    @property
-    def program_meanings(self) -> list[tuple[str, str]]:
-        """The program's options, each with what it means."""
-        return list(meanings(self.job))
-
-    @property
-    def variable_meanings(self) -> list[tuple[str, str]]:
-        """The variables of every process, each with what it means."""
-        return list(variable_meanings(self.job))
-
-    @property
-    def launcher_meanings(self) -> list[tuple[str, str]]:
-        """The launcher's options, each with what it means."""
-        program = tuple(self.job.words)
-        parts = [part for part in self.rendered.parts if part.words != program]
-        return [(" ".join(part.words), part.meaning) for part in parts]
 
 
 class LaunchResult(NamedTuple):
@@ -234,11 +215,8 @@ def _result_of(
     samples: list[Sample] = []
     imported = import_output(study, output, choice) if follower.rows else None
     if imported is not None:
-        findings += _doubts(imported)
+        flags = (flag for item in imported.files for flag in item.report.flags)
+        findings += [flag.sentence for flag in flags if flag.doubtful]
         samples = samples_of(study, imported)
     end = end_by_output(end, job, follower, imported)
     return LaunchResult(rendered, end, findings, follower.last_words, samples, output)
-
-
-def _doubts(imported: Imported) -> list[str]:
-    return [flag.sentence for item in imported.files for flag in item.report.flags if flag.doubtful]

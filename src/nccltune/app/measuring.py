@@ -2,12 +2,16 @@
 """What every use case shares that measures into a study: the study, progress and interruption."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from nccltune.measure.engine.status import StatusCallback
+from nccltune.measure.bench.conversation import Hello
+from nccltune.measure.bench.identity import OTHER_STUDY, check_same, platform_of
+from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.model.errors import LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -38,10 +42,36 @@ class NoProgress:
 
     def watching(self) -> AbstractContextManager[StatusCallback]:
         """Return a callback that shows nothing."""
-        return contextlib.nullcontext(lambda _: None)
+        return contextlib.nullcontext(ignore_status)
 
     def stopped(self, kept: str) -> None:
         """Show nothing."""
+
+
+def platform_of_run(
+    path: Path,
+    hello: Hello,
+    *,
+    recording: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+    emulated_nodes: int | None = None,
+    hint: str = OTHER_STUDY,
+) -> Platform:
+    """Return the platform of a program that has sent `hello`, for the study at `path`.
+
+    `recording` is what it replays. Raises StudyError for a recording that is none, and where the
+    study is of another platform, with `hint`.
+    """
+    platform = platform_of(
+        hello,
+        path.resolve().name,
+        environment=environment,
+        today=datetime.now(UTC).date().isoformat(),
+        emulated_nodes=emulated_nodes,
+        recording=Study.open(recording).platform() if recording is not None else None,
+    )
+    check_same(Study(path), platform, hint=hint)
+    return platform
 
 
 def refuse_file(path: Path) -> None:

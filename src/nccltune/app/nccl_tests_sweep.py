@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,10 +10,10 @@ from nccltune.app.measuring import (
     ExperimentProgress,
     NoProgress,
     hold_study,
+    platform_of_run,
     refuse_file,
     saved_when_stopped,
 )
-from nccltune.measure.bench.identity import check_same, platform_of
 from nccltune.measure.engine.budget import FIRST_GUESS_S
 from nccltune.measure.engine.record import Summary, write_summary
 from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
@@ -49,20 +48,17 @@ class NcclTestsSwept(NamedTuple):
     summary: Summary
 
 
-class _Probed(NamedTuple):
-    experiment: NcclTestsExperiment
-    platform: Platform
-    version: str
-
-
 def plan_nccl_tests(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> NcclTestsPlan:
     """Return what a sweep into the study at `path` would do. Runs the default once; writes
-    nothing."""
-    probed = _probe(path, site, scope)
-    processes = len(probed.experiment.plan())
+    nothing.
+
+    Raises as `sweep_nccl_tests` does.
+    """
+    experiment, platform, _ = _probe(path, site, scope)
+    processes = len(experiment.plan())
     return NcclTestsPlan(
-        probed.platform,
-        {item: probed.experiment.choices(item) for item in scope.collectives},
+        platform,
+        {item: experiment.choices(item) for item in scope.collectives},
         processes,
         scope.rounds,
         FIRST_GUESS_S * processes,
@@ -92,7 +88,17 @@ def sweep_nccl_tests(
         experiment.recall()
 
         def save(reason: str) -> Summary:
-            summary = _summary(experiment.outcome(reason), command)
+            outcome = experiment.outcome(reason)
+            summary = Summary(
+                reason=outcome.reason,
+                points=outcome.points,
+                known=outcome.known,
+                failed=len(outcome.left_out),
+                seconds=outcome.seconds,
+                gain_left=None,
+                replay=None,
+                command=command,
+            )
             write_summary(study, summary)
             return summary
 
@@ -108,33 +114,17 @@ def sweep_nccl_tests(
     return NcclTestsSwept(platform, version, outcome, save(outcome.reason))
 
 
-def _probe(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> _Probed:
-    """Run the default once, to know the platform; write nothing."""
+def _probe(
+    path: Path, site: NcclTestsSite, scope: NcclTestsScope
+) -> tuple[NcclTestsExperiment, Platform, str]:
+    """Run the default once; return the experiment, its platform and the version of nccl-tests."""
     refuse_file(path)
     for collective in scope.collectives:
         site.binary(collective)
     study = Study(path)
     experiment = NcclTestsExperiment(site, scope, study, os.environ)
     hello = experiment.hello()
-    platform = platform_of(
-        hello,
-        path.resolve().name,
-        environment=experiment.environment(),
-        today=datetime.now(UTC).date().isoformat(),
-        emulated_nodes=hello.nodes if experiment.emulated_nodes else None,
-    )
-    check_same(study, platform)
-    return _Probed(experiment, platform, hello.version)
-
-
-def _summary(outcome: NcclTestsOutcome, command: str) -> Summary:
-    return Summary(
-        reason=outcome.reason,
-        points=outcome.points,
-        known=outcome.known,
-        failed=len(outcome.left_out),
-        seconds=outcome.seconds,
-        gain_left=None,
-        replay=None,
-        command=command,
-    )
+    emulated = hello.nodes if experiment.emulated_nodes else None
+    environment = experiment.environment()
+    platform = platform_of_run(path, hello, environment=environment, emulated_nodes=emulated)
+    return experiment, platform, hello.version

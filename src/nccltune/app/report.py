@@ -8,11 +8,12 @@ from typing import NamedTuple
 import nccltune
 from nccltune.app.analyze import analyze_study, stored_analysis
 from nccltune.app.reproduce import measure_again
-from nccltune.app.study import OpenStudy, open_study
+from nccltune.app.study import OpenStudy, open_study, saving
 from nccltune.app.tune import tune_study
 from nccltune.doctor.result import Examination
 from nccltune.formats.reading.file_report import ImportRecord
 from nccltune.formats.tuner_config.csv_rules import config_hash
+from nccltune.model.errors import UnwritableError
 from nccltune.prove.run import read_proof
 from nccltune.report.build import build
 from nccltune.report.data import Checks, Commands, Report
@@ -28,6 +29,15 @@ class Reported(NamedTuple):
 
     report: Report
     warnings: list[str]
+
+
+class SavedReport(NamedTuple):
+    """What `Reported` has, where the page is or would be, and why it could not be written."""
+
+    report: Report
+    warnings: list[str]
+    page: Path
+    unsaved: list[UnwritableError]
 
 
 def report_study(path: Path) -> Reported:
@@ -50,8 +60,9 @@ def report_study(path: Path) -> Reported:
     analysis, stale = stored_analysis(opened)
     warnings += stale
     if analysis is None:
-        analysis, missing = analyze_study(opened, assumed_noise=tuning.options.assumed_noise)
-        warnings += missing
+        analyzed = analyze_study(opened, assumed_noise=tuning.options.assumed_noise)
+        analysis = analyzed.analysis
+        warnings += analyzed.warnings
     report = build(
         analysis,
         tuning,
@@ -64,8 +75,22 @@ def report_study(path: Path) -> Reported:
     return Reported(report, warnings)
 
 
+def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedReport:
+    """Return the report of the study at `path`; with `save` write `page` or STUDY/report.html.
+
+    Raises as `report_study` does, and UnwritableError where `page` cannot be written.
+    """
+    report, warnings = report_study(path)
+    unsaved: list[UnwritableError] = []
+    target = page or Study(path).report_path
+    if save:
+        with saving(unsaved, page):
+            write_page(report, target)
+    return SavedReport(report, warnings, target, unsaved)
+
+
 def write_page(report: Report, path: Path) -> None:
-    """Write a report as one HTML file, whole or not at all."""
+    """Write a report as one HTML file, whole or not at all. Raises UnwritableError."""
     write_whole(path, render(report))
 
 
@@ -103,7 +128,8 @@ def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
 def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) -> Commands:
     """Return the commands that the report offers to copy.
 
-    `written`: tuner.conf is in step with `tuning`; `proven`: the study has a proof.
+    `written`: tuner.conf is in step with `tuning`; `proven`: the study has a proof. Raises
+    StudyError for a platform.json that is damaged.
     """
     path = shlex.quote(str(opened.study.path))
     options = _options(tuning.options, TuneOptions())

@@ -32,7 +32,8 @@ def measure_again(
 
     It is the sweep's own command where the study has one. Timings that were imported are measured
     again by a sweep over the same collectives and sizes. `tune_options` are those of the rule
-    search, `proven` is whether a proof belongs to it.
+    search, `proven` is whether a proof belongs to it. Raises StudyError for a platform.json that is
+    damaged.
     """
     target = _beside(study.path)
     platform = study.platform()

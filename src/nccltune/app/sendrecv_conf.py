@@ -31,7 +31,8 @@ class _Result(msgspec.Struct):
 def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> None:
     """Write the lines of a comparison by size, which has just ended, in place of earlier ones.
 
-    A chunk that was found beside traffic stays.
+    A chunk that was found beside traffic stays. Raises InputError for earlier lines that cannot be
+    read, UnwritableError for the file.
     """
     values = _as_text(settings)
     before = _before(study)
@@ -41,7 +42,10 @@ def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int 
 
 
 def keep_chunk(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> str | None:
-    """Add the lines of a comparison of chunks. Return None, or why they do not fit the others."""
+    """Add the lines of a comparison of chunks. Return None, or why they do not fit the others.
+
+    Raises as `keep_threshold` does.
+    """
     before = _before(study)
     for name in (ON, POLICY):
         if name in before:

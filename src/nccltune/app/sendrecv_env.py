@@ -26,8 +26,12 @@ def sendrecv_deployment(*, library: Path | None = None, study: Path | None = Non
     dynamic loader cannot be given and for a study's settings that are none of the library's, and
     PlatformError without a library.
     """
-    if study is not None:
-        _check_compared(study)
+    if study is not None and not has_threshold(study):
+        raise InputError(
+            "holds no threshold of copy engines",
+            where=str(study),
+            hint=f"find it: nccltune sendrecv sweep -o {study}",
+        )
     path = library or sendrecv_path()
     if any(sign in str(path) for sign in ": "):
         raise InputError(
@@ -42,33 +46,19 @@ def sendrecv_deployment(*, library: Path | None = None, study: Path | None = Non
         f"put {path.parent / _AS_NCCL} first in LD_LIBRARY_PATH instead.",
         ON: "On every rank. verify compares contents, dry-run decides and counts only, 0 is off.",
     }
-    if study is None:
-        return _deployed(settings, meanings, [])
-    found = _recommended(study / CONF)
-    meanings |= {
-        name: f"{MEANING[name][0].upper()}{MEANING[name][1:]}, by {study}." for name in found
-    }
     notes = []
-    if found.get(ON) == "0":
-        notes.append(
-            f"{study} has found that copy engines do not pay there: {ON}=0 leaves everything to "
-            "NCCL, as without these lines"
-        )
-    return _deployed(settings | found, meanings, notes)
-
-
-def _deployed(settings: dict[str, str], meanings: dict[str, str], notes: list[str]) -> Deployment:
+    if study is not None:
+        found = _recommended(study / CONF)
+        settings |= found
+        meanings |= {
+            name: f"{MEANING[name][0].upper()}{MEANING[name][1:]}, by {study}." for name in found
+        }
+        if found.get(ON) == "0":
+            notes.append(
+                f"{study} has found that copy engines do not pay there: {ON}=0 leaves everything "
+                "to NCCL, as without these lines"
+            )
     return Deployment(settings, meanings, notes + sendrecv_conflicts(os.environ, settings))
-
-
-def _check_compared(study: Path) -> None:
-    """Raise InputError where sends and receives were not compared."""
-    if not has_threshold(study):
-        raise InputError(
-            "holds no threshold of copy engines",
-            where=str(study),
-            hint=f"find it: nccltune sendrecv sweep -o {study}",
-        )
 
 
 def _recommended(conf: Path) -> dict[str, str]:

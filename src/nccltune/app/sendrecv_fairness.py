@@ -5,15 +5,13 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.app.measuring import ExperimentProgress, NoProgress
+from nccltune.app.measuring import ExperimentProgress
 from nccltune.app.sendrecv_conf import keep_chunk
 from nccltune.app.sendrecv_sweep import copies_starter
-from nccltune.app.settings_experiment import default_process, run_experiment
+from nccltune.app.settings_experiment import planned, run_experiment
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.engine.process_record import ProcessRecord
 from nccltune.measure.engine.settings import Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
-from nccltune.measure.engine.status import StatusCallback
+from nccltune.measure.engine.settings_processes import Starter
 from nccltune.measure.experiments.copies.fairness import FairnessVerdict
 from nccltune.measure.experiments.copies.fairness_experiment import (
     FairnessExperiment,
@@ -22,7 +20,6 @@ from nccltune.measure.experiments.copies.fairness_experiment import (
 )
 from nccltune.measure.experiments.copies.preload import BESIDE_TRAFFIC, CONNECTIONS
 from nccltune.model.platform import Platform
-from nccltune.study.files import Study
 
 
 class FairnessPlan(NamedTuple):
@@ -46,17 +43,18 @@ class FairnessResult(NamedTuple):
 def plan_fairness(
     path: Path, launch: Launch, scope: FairnessScope, *, library: Path | None = None
 ) -> FairnessPlan:
-    """Return what a comparison into the study at `path` would do; write nothing."""
+    """Return what a comparison into the study at `path` would do; write nothing.
+
+    Raises as `compare_fairness` does.
+    """
     start = _starter(launch, library, scope)
-    with default_process(path, launch, start) as (first, platform, study):
-        made = FairnessExperiment(start, first, ProcessRecord(study, BESIDE_TRAFFIC), scope)
-        return FairnessPlan(
-            platform,
-            made.order.rounds,
-            made.order.chunks,
-            made.processes_to_come,
-            made.seconds_to_come,
-        )
+    with planned(FairnessExperiment, path, launch, start, scope, BESIDE_TRAFFIC) as (
+        made,
+        platform,
+    ):
+        rounds, chunks = made.order.rounds, made.order.chunks
+        seconds = made.seconds_to_come
+        return FairnessPlan(platform, rounds, chunks, made.processes_to_come, seconds)
 
 
 def compare_fairness(
@@ -74,19 +72,14 @@ def compare_fairness(
     STUDY/sendrecv-fairness.json, and adds a recommended chunk to STUDY/sendrecv.conf where its
     other lines allow that. `command` resumes it. Raises as `compare_copies`.
     """
-    start = _starter(launch, library, scope)
-
-    def make(study: Study, first: BenchProcess, on_status: StatusCallback) -> FairnessExperiment:
-        files = ProcessRecord(study, BESIDE_TRAFFIC)
-        return FairnessExperiment(start, first, files, scope, on_status)
-
     study, platform, verdict = run_experiment(
+        FairnessExperiment,
         path,
         launch,
-        start,
-        make,
-        progress or NoProgress(),
-        result=BESIDE_TRAFFIC.result,
+        _starter(launch, library, scope),
+        scope,
+        BESIDE_TRAFFIC,
+        progress,
         command=command,
     )
     settings = verdict.settings

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.app.measuring import ExperimentProgress, NoProgress
-from nccltune.app.settings_experiment import default_process, run_experiment
+from nccltune.app.measuring import ExperimentProgress
+from nccltune.app.settings_experiment import planned, run_experiment
 from nccltune.formats.tuner_config.nccl_conf import render_conf
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.gains import ProcessGain
-from nccltune.measure.engine.process_record import P2P, ProcessRecord
+from nccltune.measure.engine.process_record import P2P
 from nccltune.measure.engine.replay import replay
 from nccltune.measure.engine.settings import Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
-from nccltune.measure.engine.status import StatusCallback
+from nccltune.measure.engine.settings_processes import Starter
 from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
 from nccltune.measure.experiments.p2p.settings import MEANING
 from nccltune.measure.experiments.p2p.start import on_gpus
@@ -39,10 +38,12 @@ class RacePlan(NamedTuple):
 
 
 def plan_race(path: Path, launch: Launch, scope: RaceScope) -> RacePlan:
-    """Return what a race into the study at `path` would do; write nothing."""
+    """Return what a race into the study at `path` would do; write nothing.
+
+    Raises as `race_settings` does.
+    """
     start = _starter(launch, scope)
-    with default_process(path, launch, start) as (first, platform, study):
-        race = RaceExperiment(start, first, ProcessRecord(study), scope)
+    with planned(RaceExperiment, path, launch, start, scope, P2P) as (race, platform):
         return RacePlan(platform, race.first_moves(), race.processes_to_come, race.seconds_to_come)
 
 
@@ -61,12 +62,8 @@ def race_settings(
     every timing.
     """
     start = _starter(launch, scope)
-
-    def make(study: Study, first: BenchProcess, on_status: StatusCallback) -> RaceExperiment:
-        return RaceExperiment(start, first, ProcessRecord(study), scope, on_status)
-
     study, platform, verdict = run_experiment(
-        path, launch, start, make, progress or NoProgress(), result=P2P.result, command=command
+        RaceExperiment, path, launch, start, scope, P2P, progress, command=command
     )
     _write_conf(study, platform, verdict)
     return verdict

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nccltune.app.measuring import ExperimentProgress, NoProgress
+from nccltune.app.measuring import ExperimentProgress
 from nccltune.app.sendrecv_conf import keep_threshold
-from nccltune.app.settings_experiment import default_process, run_experiment
+from nccltune.app.settings_experiment import planned, run_experiment
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.engine.process_record import ProcessRecord, RecordKind
+from nccltune.measure.engine.process_record import RecordKind
 from nccltune.measure.engine.replay import replay
 from nccltune.measure.engine.settings import Settings
-from nccltune.measure.engine.settings_processes import BenchProcess, Starter
-from nccltune.measure.engine.status import StatusCallback
+from nccltune.measure.engine.settings_processes import Starter
 from nccltune.measure.experiments.copies.experiment import (
     CopiesExperiment,
     CopiesScope,
@@ -25,7 +24,6 @@ from nccltune.measure.experiments.copies.settings import check_environment
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict
 from nccltune.model.platform import Platform
 from nccltune.native import sendrecv_path
-from nccltune.study.files import Study
 
 
 class CopiesPlan(NamedTuple):
@@ -42,18 +40,15 @@ class CopiesPlan(NamedTuple):
 def plan_copies(
     path: Path, launch: Launch, scope: CopiesScope, *, library: Path | None = None
 ) -> CopiesPlan:
-    """Return what a comparison into the study at `path` would do; write nothing."""
+    """Return what a comparison into the study at `path` would do; write nothing.
+
+    Raises as `compare_copies` does.
+    """
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
-    with default_process(path, launch, start) as (first, platform, study):
-        made = CopiesExperiment(start, first, ProcessRecord(study, kept), scope)
-        return CopiesPlan(
-            platform,
-            made.order.pairs,
-            made.order.policies,
-            made.processes_to_come,
-            made.seconds_to_come,
-        )
+    with planned(CopiesExperiment, path, launch, start, scope, kept) as (made, platform):
+        pairs, policies = made.order.pairs, made.order.policies
+        return CopiesPlan(platform, pairs, policies, made.processes_to_come, made.seconds_to_come)
 
 
 def compare_copies(
@@ -74,12 +69,8 @@ def compare_copies(
     """
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
-
-    def make(study: Study, first: BenchProcess, on_status: StatusCallback) -> CopiesExperiment:
-        return CopiesExperiment(start, first, ProcessRecord(study, kept), scope, on_status)
-
     study, platform, verdict = run_experiment(
-        path, launch, start, make, progress or NoProgress(), result=kept.result, command=command
+        CopiesExperiment, path, launch, start, scope, kept, progress, command=command
     )
     if verdict.decided:
         keep_threshold(study, platform, verdict.settings)

@@ -4,26 +4,29 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from nccltune.app.measuring import (
     ExperimentProgress,
+    NoProgress,
     hold_study,
     refuse_file,
     saved_when_stopped,
 )
 from nccltune.app.sweep import platform_of_bench
-from nccltune.measure.bench.identity import check_same
 from nccltune.measure.bench.process import Launch
+from nccltune.measure.engine.process_record import ProcessRecord, RecordKind
 from nccltune.measure.engine.scheduler import EndReason
 from nccltune.measure.engine.settings import DEFAULT
 from nccltune.measure.engine.settings_processes import BenchProcess, Starter
-from nccltune.measure.engine.status import StatusCallback
+from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 
+S = TypeVar("S")
+E = TypeVar("E")
 V = TypeVar("V", bound=msgspec.Struct)
 V_co = TypeVar("V_co", covariant=True)
 
@@ -33,61 +36,68 @@ class _Experiment(Protocol[V_co]):
     def verdict(self, reason: str) -> V_co: ...
 
 
-class DefaultProcess(NamedTuple):
-    """The first process, which runs with NCCL's default settings, and the platform it runs on."""
-
-    process: BenchProcess
-    platform: Platform
-    study: Study
+Make = Callable[[Starter, BenchProcess, ProcessRecord, S, StatusCallback], E]
+"""The class of an experiment with a scope S."""
 
 
 @contextlib.contextmanager
-def default_process(path: Path, launch: Launch, start: Starter) -> Iterator[DefaultProcess]:
-    """Start the first process for the study at `path`; write nothing.
+def planned(
+    make: Make[S, E], path: Path, launch: Launch, start: Starter, scope: S, kind: RecordKind
+) -> Iterator[tuple[E, Platform]]:
+    """Start NCCL's default for the study at `path`, and return the experiment that would go on.
 
-    Raises StudyError where the study is of another platform.
+    Writes nothing. Raises StudyError where the study is of another platform.
     """
-    refuse_file(path)
-    with start(DEFAULT, 0) as first:
-        platform = platform_of_bench(path, launch, first.hello)
-        study = Study(path)
-        check_same(study, platform)
-        yield DefaultProcess(first, platform, study)
+    with _default_process(path, launch, start) as (first, platform):
+        record = ProcessRecord(Study(path), kind)
+        yield make(start, first, record, scope, ignore_status), platform
 
 
 def run_experiment(
+    make: Make[S, _Experiment[V]],
     path: Path,
     launch: Launch,
     start: Starter,
-    make: Callable[[Study, BenchProcess, StatusCallback], _Experiment[V]],
-    progress: ExperimentProgress,
+    scope: S,
+    kind: RecordKind,
+    progress: ExperimentProgress | None,
     *,
-    result: str,
     command: str,
 ) -> tuple[Study, Platform, V]:
-    """Measure into the study at `path`, and write the verdict to its file `result`.
+    """Measure into the study at `path`, and write the verdict to the result file of `kind`.
 
-    `make` returns the experiment for the study and the first process; `command` resumes it. Also an
-    experiment that is stopped early leaves a verdict, and raises the reason.
+    `command` resumes it. Also an experiment that is stopped early leaves a verdict, and raises the
+    reason. Raises StudyError where the study is of another platform.
     """
+    shown = progress or NoProgress()
     with contextlib.ExitStack() as stack:
-        first, platform, _ = stack.enter_context(default_process(path, launch, start))
+        first, platform = stack.enter_context(_default_process(path, launch, start))
         study = stack.enter_context(hold_study(path, platform))
-        progress.started(platform, first.hello.nccl.came_from)
-        on_status = stack.enter_context(progress.watching())
-        experiment = make(study, first, on_status)
+        shown.started(platform, first.hello.nccl.came_from)
+        on_status = stack.enter_context(shown.watching())
+        experiment = make(start, first, ProcessRecord(study, kind), scope, on_status)
 
         def save(reason: str) -> V:
             verdict = msgspec.structs.replace(experiment.verdict(reason), command=command)
-            study.write_json(study.path / result, verdict)
+            study.write_json(study.path / kind.result, verdict)
             return verdict
 
         def stop() -> None:
             try:
                 save("interrupted")
             finally:
-                progress.stopped("all timings so far")
+                shown.stopped("all timings so far")
 
         with saved_when_stopped(stack, stop):
             reason = experiment.measure()
     return study, platform, save(reason)
+
+
+@contextlib.contextmanager
+def _default_process(
+    path: Path, launch: Launch, start: Starter
+) -> Iterator[tuple[BenchProcess, Platform]]:
+    """Start the first process, with NCCL's default settings, and return it with its platform."""
+    refuse_file(path)
+    with start(DEFAULT, 0) as first:
+        yield first, platform_of_bench(path, launch, first.hello)

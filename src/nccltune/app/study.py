@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open a study with its samples sorted, the first step of most use cases."""
+"""Open a study with its samples sorted, and save a result in it."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.analyze.timings import SortedSamples, sort_samples
 from nccltune.formats.importing.suspect import platform_doubts
-from nccltune.model.errors import StudyError
+from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.study.files import Study
 
 
@@ -35,3 +37,17 @@ def open_study(path: Path) -> OpenStudy:
             why, where=str(path), hint=f"add measurements: nccltune import FILES... -o {path}"
         )
     return OpenStudy(study, samples)
+
+
+@contextlib.contextmanager
+def saving(unsaved: list[UnwritableError], asked: Path | None = None) -> Iterator[None]:
+    """Add to `unsaved` why the block cannot save a result in a study, for example a read-only one.
+
+    Raises UnwritableError where the file is `asked`, one that the user named.
+    """
+    try:
+        yield
+    except UnwritableError as error:
+        if asked is not None and error.where == str(asked):
+            raise
+        unsaved.append(error)

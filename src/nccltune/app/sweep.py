@@ -3,27 +3,23 @@
 
 import contextlib
 import importlib
-import os
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from nccltune.analyze.timings import Timings
-from nccltune.app.measuring import hold_study, refuse_file
+from nccltune.app.measuring import hold_study, platform_of_run, refuse_file, saved_when_stopped
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.hardware import keep_hardware, settings_for, written_by_nccl
-from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.measure.bench.identity import OTHER_STUDY
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome, Watcher
 from nccltune.measure.engine.record import Summary, write_summary
 from nccltune.measure.experiments.choices.experiment import ChoicesExperiment, SweepScope
 from nccltune.model.choice import DEFAULT, AnyChoice
-from nccltune.model.errors import LaunchError, StudyError
 from nccltune.model.platform import Platform
-from nccltune.study.files import Study
 
 Channels = Literal["default", "any"]
 """The channels that a rule may take: at most those of NCCL's default, or any number."""
@@ -32,14 +28,14 @@ Channels = Literal["default", "any"]
 class SweepProgress(Protocol):
     """What a sweep calls while it runs."""
 
-    def starting(self) -> None:
-        """Call while the bench starts, which takes seconds."""
-
     def started(self, platform: Platform, hello: Hello) -> None:
         """Call once, before the first measurement."""
 
     def watching(self, hello: Hello) -> contextlib.AbstractContextManager[Watcher[Plan]]:
         """Return what shows the status; it is open while the sweep measures."""
+
+    def stopped(self, kept: str) -> None:
+        """Call where it ends early; `kept` is what the study holds of it."""
 
 
 class Swept(NamedTuple):
@@ -51,92 +47,84 @@ class Swept(NamedTuple):
     summary: Summary
 
 
-class SweepRun:
-    """One run of a sweep into the study at `path`.
+def plan_sweep(
+    path: Path, launch: Launch, scope: SweepScope, *, channels: Channels = "default"
+) -> tuple[Platform, Plan]:
+    """Return what a sweep into the study at `path` would measure; write nothing.
 
-    `command` is the command line that resumes it. `channels` must be those of the `tune` that
-    follows, which decides what is worth measuring.
+    Raises as `sweep` does.
     """
+    refuse_file(path)
+    with (
+        written_by_nccl(launch) as hardware,
+        Bench(launch, settings=settings_for(hardware)) as bench,
+    ):
+        platform = platform_of_bench(path, launch, bench.hello)
+        return platform, _experiment(bench, scope, channels).plan
 
-    def __init__(
-        self,
-        path: Path,
-        launch: Launch,
-        wanted: SweepScope,
-        *,
-        command: str,
-        channels: Channels = "default",
-    ) -> None:
-        refuse_file(path)
-        self._path = path
-        self._launch = launch
-        self._wanted = wanted
-        self._command = command
-        self._channels: Channels = channels
-        self.kept: int | None = None
-        """Points in the study; None before the first measurement."""
 
-    def plan(self) -> tuple[Platform, Plan]:
-        """Return what a run would measure; write nothing."""
-        with (
-            written_by_nccl(self._launch) as hardware,
-            Bench(self._launch, settings=settings_for(hardware)) as bench,
-        ):
-            platform = platform_of_bench(self._path, self._launch, bench.hello)
-            check_same(Study(self._path), platform)
-            return platform, self._experiment(bench).plan
+def sweep(
+    path: Path,
+    launch: Launch,
+    scope: SweepScope,
+    progress: SweepProgress,
+    *,
+    command: str,
+    channels: Channels = "default",
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Swept:
+    """Measure into the study at `path` until nothing more is worth measuring, or the budget is
+    spent.
 
-    def run(self, progress: SweepProgress) -> Swept:
-        """Measure until nothing more is worth measuring, or the budget is spent.
+    Every timing is in the study at once. `command` is the command line that resumes it. `channels`
+    must be those of the `tune` that follows, which decides what is worth measuring. `meanwhile` is
+    called while the bench starts, which takes seconds. Raises LaunchError where the bench ends,
+    StudyError where the study is a file or of another platform, and what interrupts it
+    (KeyboardInterrupt).
+    """
+    refuse_file(path)
+    with contextlib.ExitStack() as stack:
+        hardware = stack.enter_context(written_by_nccl(launch))
+        imports = partial(_meanwhile, meanwhile)
+        bench = stack.enter_context(
+            Bench(launch, meanwhile=imports, settings=settings_for(hardware))
+        )
+        platform = platform_of_bench(path, launch, bench.hello)
+        experiment = _experiment(bench, scope, channels)
+        study = stack.enter_context(hold_study(path, platform))
+        keep_hardware(study, launch, hardware)
+        record = experiment.record(study)
+        progress.started(platform, bench.hello)
+        watcher = stack.enter_context(progress.watching(bench.hello))
 
-        Every timing is in the study at once. Raises LaunchError where the bench ends, and what
-        interrupts it (KeyboardInterrupt); `kept` is then what the study holds.
-        """
-        with contextlib.ExitStack() as stack:
-            hardware = stack.enter_context(written_by_nccl(self._launch))
-            bench = stack.enter_context(
-                Bench(
-                    self._launch,
-                    meanwhile=partial(_meanwhile, progress.starting),
-                    settings=settings_for(hardware),
-                )
-            )
-            hello = bench.hello
-            platform = platform_of_bench(self._path, self._launch, bench.hello)
-            check_same(Study(self._path), platform)
-            experiment = self._experiment(bench)
-            study = stack.enter_context(hold_study(self._path, platform))
-            keep_hardware(study, self._launch, hardware)
-            record = experiment.record(study)
-            progress.started(platform, hello)
-            watcher = stack.enter_context(progress.watching(hello))
+        def stop() -> None:
+            points = experiment.outcome.points + experiment.outcome.known
             try:
-                outcome = experiment.run(record, watcher)
-            except (KeyboardInterrupt, LaunchError, StudyError):
-                stack.close()
-                self.kept = experiment.outcome.points + experiment.outcome.known
-                # The disk may be the reason, so the summary may fail too.
-                with contextlib.suppress(StudyError):
-                    write_summary(study, experiment.summary("interrupted", self._command))
-                raise
-        summary = experiment.summary(outcome.reason, self._command)
-        write_summary(study, summary)
-        return Swept(platform, experiment.plan, outcome, summary)
+                write_summary(study, experiment.summary("interrupted", command))
+            finally:
+                if points:
+                    progress.stopped(f"all {points} points so far")
 
-    def _experiment(self, bench: Bench) -> ChoicesExperiment:
-        return ChoicesExperiment(bench, self._wanted, partial(decide, channels=self._channels))
+        with saved_when_stopped(stack, stop):
+            outcome = experiment.run(record, watcher)
+    summary = experiment.summary(outcome.reason, command)
+    write_summary(study, summary)
+    return Swept(platform, experiment.plan, outcome, summary)
 
 
-def platform_of_bench(path: Path, launch: Launch, hello: Hello) -> Platform:
-    """Return the platform of a bench that has sent `hello`, for the study at `path`."""
-    return platform_of(
-        hello,
-        path.resolve().name,
-        environment=os.environ,
-        today=datetime.now(UTC).date().isoformat(),
-        emulated_nodes=launch.emulate_nodes,
-        recording=Study.open(launch.replay).platform() if launch.replay else None,
-    )
+def _experiment(bench: Bench, scope: SweepScope, channels: Channels) -> ChoicesExperiment:
+    return ChoicesExperiment(bench, scope, partial(decide, channels=channels))
+
+
+def platform_of_bench(
+    path: Path, launch: Launch, hello: Hello, hint: str = OTHER_STUDY
+) -> Platform:
+    """Return the platform of a bench that has sent `hello`, for the study at `path`.
+
+    Raises as `platform_of_run` does.
+    """
+    recording, emulated = launch.replay, launch.emulate_nodes
+    return platform_of_run(path, hello, recording=recording, emulated_nodes=emulated, hint=hint)
 
 
 def _meanwhile(also: Callable[[], None]) -> None:

@@ -3,11 +3,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from nccltune.app.analyze import CALIBRATION
-from nccltune.app.sweep import SweepProgress, SweepRun, Swept
+from nccltune.app.sweep import SweepProgress, plan_sweep, sweep
 from nccltune.examples import recording
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.process import Launch
@@ -20,41 +21,51 @@ from nccltune.topology.files.load import load_topology
 from nccltune.topology.flows.calibration import Calibration, defaults
 from nccltune.topology.flows.derive import Derived, Observation, derive, observations
 
-_ROUNDS = 4
-_LOW, _HIGH = 256 << 20, 1 << 30
+_SCOPE = SweepScope(
+    collectives=[Collective.ALLREDUCE, Collective.ALLGATHER, Collective.REDUCESCATTER],
+    low=256 << 20,
+    high=1 << 30,
+    rounds=4,
+)
+"""A few large sizes with every choice."""
 
 
-class CalibrationRun:
-    """Measures a few large sizes with every choice into a study, as a sweep that can be resumed."""
+class Calibrated(NamedTuple):
+    """The efficiencies, and the file that holds them (None: nothing was written)."""
 
-    def __init__(self, path: Path, launch: Launch, *, command: str) -> None:
-        scope = SweepScope(
-            collectives=[Collective.ALLREDUCE, Collective.ALLGATHER, Collective.REDUCESCATTER],
-            low=_LOW,
-            high=_HIGH,
-            rounds=_ROUNDS,
-        )
-        self._sweep = SweepRun(path, launch, scope, command=command)
-
-    @property
-    def kept(self) -> int | None:
-        """Points in the study; None before the first measurement."""
-        return self._sweep.kept
-
-    def plan(self) -> tuple[Platform, Plan]:
-        """Return what a run would measure; write nothing."""
-        return self._sweep.plan()
-
-    def run(self, progress: SweepProgress) -> Swept:
-        """Measure. Raises as `SweepRun.run` does."""
-        return self._sweep.run(progress)
+    derived: Derived
+    written: Path | None
 
 
-def calibrate(paths: Sequence[Path], topology: Path | None = None) -> Derived:
+def plan_calibration(path: Path, launch: Launch) -> tuple[Platform, Plan]:
+    """Return what `measure_calibration` would measure; write nothing. Raises as `sweep` does."""
+    return plan_sweep(path, launch, _SCOPE)
+
+
+def measure_calibration(
+    path: Path,
+    launch: Launch,
+    progress: SweepProgress,
+    *,
+    topology: Path | None = None,
+    command: str,
+) -> Calibrated:
+    """Measure into the study at `path`, and write the efficiencies that it shows into it.
+
+    `command` resumes it. Raises as `sweep` and `calibrate` do.
+    """
+    sweep(path, launch, _SCOPE, progress, command=command)
+    return calibrate([path], topology, path)
+
+
+def calibrate(
+    paths: Sequence[Path], topology: Path | None = None, output: Path | None = None
+) -> Calibrated:
     """Return the efficiencies that studies of one platform show, one node first.
 
-    `topology` is a file; by default each study's own. Raises InputError where nothing in them shows
-    what a link reaches, StudyError for a study that is none.
+    `topology` is a file; by default each study's own. `output` is a file or study to write them to.
+    Raises InputError where nothing in them shows what a link reaches, StudyError for a study that
+    is none, UnwritableError for `output`.
     """
     result: Derived | None = None
     for path in paths:
@@ -86,7 +97,8 @@ def calibrate(paths: Sequence[Path], topology: Path | None = None) -> Derived:
             hint="sizes of 256 MiB and more, protocol Simple, nodes that are real: nccltune "
             "topo calibrate -o STUDY measures them",
         )
-    return result
+    written = _save(result.calibration, output) if output is not None else None
+    return Calibrated(result, written)
 
 
 def _usable(study: Study, found: list[Observation]) -> list[Observation]:
@@ -110,7 +122,7 @@ def _version(text: str | None) -> tuple[int, int, int] | None:
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 
-def save_calibration(calibration: Calibration, output: Path) -> Path:
+def _save(calibration: Calibration, output: Path) -> Path:
     """Write the figures that were measured to a file or into a study; return the file.
 
     Figures at their default are left out: these may change with nccltune.

@@ -3,17 +3,41 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
-from nccltune.app.study import OpenStudy, open_study
+from nccltune.app.study import OpenStudy, open_study, saving
+from nccltune.model.errors import UnwritableError
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from nccltune.tune.study import tune, write
 
 
-def tune_path(path: Path, options: TuneOptions | None = None) -> tuple[Study, Tuning]:
-    """Open the study at `path` and find its rules; write nothing."""
+class SavedTuning(NamedTuple):
+    """A tuning, where its configuration is or would be, and what could not be written.
+
+    Without `unsaved`, the tuning has the hash of the configuration.
+    """
+
+    tuning: Tuning
+    config: Path
+    unsaved: list[UnwritableError]
+
+
+def tune_path(
+    path: Path, options: TuneOptions, config: Path | None = None, *, save: bool
+) -> SavedTuning:
+    """Find the rules of the study at `path`; with `save` write them as `save_tuning` does.
+
+    Raises StudyError where there is nothing to tune, InputError for weights that cannot be read,
+    UnwritableError where `config` cannot be written.
+    """
     opened = open_study(path)
-    return opened.study, tune_study(opened, options)
+    tuning = tune_study(opened, options)
+    unsaved: list[UnwritableError] = []
+    if save:
+        with saving(unsaved, config):
+            tuning = save_tuning(opened.study, tuning, config)
+    return SavedTuning(tuning, config or opened.study.config_path, unsaved)
 
 
 def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
@@ -33,6 +57,6 @@ def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
     """Write STUDY/tuning.json and the configuration: `config`, or STUDY/tuner.conf.
 
-    Return the tuning with the hash of the configuration.
+    Return the tuning with the hash of the configuration. Raises UnwritableError.
     """
     return write(study, tuning, config)

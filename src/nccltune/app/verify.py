@@ -8,17 +8,16 @@ from typing import NamedTuple, Protocol
 from nccltune.app.bench_launch import (
     LaunchRequest,
     Site,
-    hosts_of,
-    is_per_node,
+    keys_of,
     launch_of,
     nodes_given,
 )
 from nccltune.app.job import launcher_flavor
+from nccltune.app.measuring import STOPPED_BY
 from nccltune.app.sweep import platform_of_bench
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.identity import check_same
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import Watcher
 from nccltune.model.collective import Collective
@@ -47,6 +46,9 @@ class VerifyProgress(Protocol):
     def dropped(self, rules: list[Dropped]) -> None:
         """Call after a pass that removed rules, before the next one."""
 
+    def stopped(self, kept: str) -> None:
+        """Call where it ends early; `kept` is what the study holds of it."""
+
 
 class VerifyPlan(NamedTuple):
     """What a verification would measure: rules, and the measured sizes of each collective."""
@@ -55,84 +57,70 @@ class VerifyPlan(NamedTuple):
     sizes: dict[Collective, list[int]]
 
 
-class VerifyRun:
-    """One verification of STUDY/tuner.conf. `command` is the command line that resumes it."""
+class Verified(NamedTuple):
+    """The proof (None: the configuration has no rule), and whether the configuration is another
+    than before."""
 
-    def __init__(
-        self,
-        study: Study,
-        launch: Launch,
-        *,
-        command: str,
-        budget_s: float | None = None,
-        anew: bool = False,
-    ) -> None:
-        self._study = study
-        self._launch = launch
-        self._command = command
-        self._budget_s = budget_s
-        self._anew = anew
-        self._verification: Verification | None = None
-        self._before = _config_hash(study)
+    proof: Proof | None
+    is_changed: bool
 
-    @property
-    def kept(self) -> int:
-        """Points of it that the study holds."""
-        return self._verification.kept if self._verification else 0
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether the configuration is another than before the run."""
-        return _config_hash(self._study) != self._before
+def plan_verify(study: Study, warn: Callable[[str], None]) -> VerifyPlan:
+    """Return what `verify` would measure; start and write nothing.
 
-    def plan(self, progress: VerifyProgress) -> VerifyPlan:
-        """Return what a run would measure; start and write nothing."""
-        _has_rules(self._study, progress.warn)
-        sizes: dict[Collective, list[int]] = {}
-        rules = rules_of(self._study)
-        for scale in {Scale(rule.nodes, rule.ranks) for rule in rules if rule.nodes and rule.ranks}:
-            for collective, found in measured(self._study, scale).items():
-                sizes[collective] = sorted({*sizes.get(collective, []), *found})
-        return VerifyPlan(rules, sizes)
+    Raises InputError where there is no configuration. `warn` is called with what is wrong with it.
+    """
+    _has_rules(study, warn)
+    sizes: dict[Collective, list[int]] = {}
+    rules = rules_of(study)
+    for scale in {Scale(rule.nodes, rule.ranks) for rule in rules if rule.nodes and rule.ranks}:
+        for collective, found in measured(study, scale).items():
+            sizes[collective] = sorted({*sizes.get(collective, []), *found})
+    return VerifyPlan(rules, sizes)
 
-    def run(self, progress: VerifyProgress) -> Proof | None:
-        """Measure until every rule that is left holds, or the budget is spent.
 
-        Return None where the configuration has no rule. Raises InputError where there is no
-        configuration, LaunchError where the bench ends.
-        """
-        if not _has_rules(self._study, progress.warn):
-            return None
-        self._verification = Verification(
-            self._study,
-            self._launch,
-            Hooks(self._starter(progress), progress.watching, progress.dropped),
-            command=self._command,
-            budget_s=self._budget_s,
-            anew=self._anew,
+def verify(
+    study: Study,
+    launch: Launch,
+    progress: VerifyProgress,
+    *,
+    command: str,
+    budget_s: float | None = None,
+    anew: bool = False,
+) -> Verified:
+    """Measure until every rule of STUDY/tuner.conf that is left holds, or the budget is spent.
+
+    `command` is the command line that resumes it. Raises InputError where there is no
+    configuration, LaunchError where the bench ends, StudyError where the study is of another
+    platform, and what interrupts it (KeyboardInterrupt).
+    """
+    if not _has_rules(study, progress.warn):
+        return Verified(None, is_changed=False)
+    before = config_hash(study.config_path.read_bytes())
+    is_checked = False
+
+    def start(bench: Bench) -> None:
+        """Check the platform of the first bench."""
+        nonlocal is_checked
+        if is_checked:
+            return
+        is_checked = True
+        hint = (
+            "rules are proven where they were measured: give the options of its sweep, or sweep "
+            f"this platform: nccltune sweep -o STUDY; see {study.platform_path}"
         )
-        return self._verification.run()
+        platform = platform_of_bench(study.path, launch, bench.hello, hint)
+        progress.started(platform, bench.hello)
 
-    def _starter(self, progress: VerifyProgress) -> Callable[[Bench], None]:
-        """Return what checks the platform of the first bench."""
-        checked = False
-
-        def start(bench: Bench) -> None:
-            nonlocal checked
-            if checked:
-                return
-            checked = True
-            platform = platform_of_bench(self._study.path, self._launch, bench.hello)
-            check_same(
-                self._study,
-                platform,
-                hint="rules are proven where they were measured: give the options of its sweep, "
-                "or sweep this platform: nccltune sweep -o STUDY; "
-                f"see {self._study.platform_path}",
-            )
-            progress.started(platform, bench.hello)
-
-        return start
+    hooks = Hooks(start, progress.watching, progress.dropped)
+    run = Verification(study, launch, hooks, command=command, budget_s=budget_s, anew=anew)
+    try:
+        proof = run.run()
+    except STOPPED_BY:
+        if run.kept:
+            progress.stopped(f"all {run.kept} points so far")
+        raise
+    return Verified(proof, config_hash(study.config_path.read_bytes()) != before)
 
 
 def as_measured(study: Study, *, one_process: bool = False) -> Launch:
@@ -162,28 +150,24 @@ def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Laun
 
     Raises as `launch_of` and `as_measured` do.
     """
-    measured_with = as_measured(study, one_process=is_per_node(request))
+    keys = keys_of(request)
+    measured_with = as_measured(study, one_process=keys.per_node)
     named = request._replace(settings=())
     says_what = any((named.emulate_nodes, named.gpus, named.nccl, named.replay))
-    if not says_what and not any((named.launcher, named.nodes, hosts_of(request))):
+    if not says_what and not any((named.launcher, named.nodes, keys.hosts)):
         return measured_with
     if says_what or not request.is_launched:
         return launch_of(request, site)
     platform = study.platform()
     assert request.launcher is not None
     launcher = launcher_flavor(request.launcher).launcher
-    nodes = request.nodes or len(hosts_of(request)) or nodes_given(launcher, site.note)
+    nodes = request.nodes or len(keys.hosts) or nodes_given(launcher, site.note)
     if not nodes:
         # Nodes of a recording, and emulated ones, were never nodes of a launcher.
         nodes = 1 if platform.replay or platform.emulated_nodes else platform.nodes or 1
     gpus = platform.gpus // nodes if platform.gpus else None
     recorded = str(measured_with.replay) if measured_with.replay is not None else None
     return launch_of(request._replace(nodes=nodes, gpus=gpus or None, replay=recorded), site)
-
-
-def _config_hash(study: Study) -> str | None:
-    path = study.config_path
-    return config_hash(path.read_bytes()) if path.is_file() else None
 
 
 def _has_rules(study: Study, warn: Callable[[str], None]) -> bool:

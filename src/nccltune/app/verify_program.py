@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from nccltune.analyze.stats import median
 from nccltune.app.env import conflicts, deployment
+from nccltune.app.study import saving
 from nccltune.formats.importing.inputs import InputFile, read_inputs
 from nccltune.formats.reading.context import ReadOptions
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
@@ -21,7 +22,7 @@ from nccltune.launch.state import RunState
 from nccltune.measure.bench.with_launcher import WithLauncher, program_with_launcher
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError, LaunchError
+from nccltune.model.errors import InputError, LaunchError, UnwritableError
 from nccltune.native.child import Child
 from nccltune.native.line_process import ending
 from nccltune.prove.stock import (
@@ -60,10 +61,15 @@ class ProgramProgress(Protocol):
 
 
 class ProgramProof(NamedTuple):
-    """The comparison of both runs; `reach` is what to check if the plugin was not loaded."""
+    """The comparison of both runs.
+
+    `reach` is what to check if the plugin was not loaded; `unsaved` is why STUDY/deployed.json
+    could not be written (empty: it was).
+    """
 
     proof: StockProof
     reach: str
+    unsaved: list[UnwritableError]
 
 
 def verify_program(
@@ -71,10 +77,10 @@ def verify_program(
 ) -> ProgramProof:
     """Run `program` twice, under a launcher or directly, and compare NCCL's logs.
 
-    Writes nothing into the study but scratch files. Raises LaunchError where the program fails,
+    Writes STUDY/deployed.json. Raises LaunchError where the program fails,
     InputError where it leaves no NCCL log.
     """
-    config = config_of(study)
+    config = _config_of(study)
     settings = deployment(config)
     plain = _without_ours(os.environ, settings)
     for warning in conflicts(plain):
@@ -82,8 +88,8 @@ def verify_program(
     # Processes on other nodes write their logs where the study is, and not in this machine's /tmp.
     shared = str(study.path.absolute()) if under is not None else None
     with tempfile.TemporaryDirectory(prefix=".nccltune-verify-", dir=shared) as folder:
-        before = _run(program, under, plain, Path(folder, "without"), "without", progress)
-        after = _run(program, under, plain | settings, Path(folder, "with"), "with", progress)
+        before = _run(program, under, plain, Path(folder, "without"), progress)
+        after = _run(program, under, plain | settings, Path(folder, "with"), progress)
     facts = before.logged.facts(before.seconds), after.logged.facts(after.seconds)
     hash_ = config_hash(config.read_bytes())
     points = points_of(
@@ -103,15 +109,13 @@ def verify_program(
         points=points,
         problems=[*elsewhere, *problems_of(*facts, points, hash_)],
     )
-    return ProgramProof(proof, _REACH if under is None else _REACH_UNDER)
+    unsaved: list[UnwritableError] = []
+    with saving(unsaved):
+        study.write_json(study.path / names.DEPLOYED, proof)
+    return ProgramProof(proof, _REACH if under is None else _REACH_UNDER, unsaved)
 
 
-def save_program_proof(study: Study, proof: StockProof) -> None:
-    """Write STUDY/deployed.json."""
-    study.write_json(study.path / names.DEPLOYED, proof)
-
-
-def config_of(study: Study) -> Path:
+def _config_of(study: Study) -> Path:
     """Return the study's configuration. Raises InputError where it has none."""
     if not study.config_path.is_file():
         raise InputError(
@@ -146,10 +150,9 @@ def _run(
     under: WithLauncher | None,
     environment: Mapping[str, str],
     folder: Path,
-    which: str,
     progress: ProgramProgress,
 ) -> _Ran:
-    """One run, with NCCL's log on."""
+    """Run once with NCCL's log on. The name of `folder` is `without` or `with`."""
     folder.mkdir()
     variables = {
         **environment,
@@ -160,9 +163,9 @@ def _run(
     started = time.monotonic()
     elsewhere: list[str] = []
     if under is None:
-        _run_here(program, variables, output, which, progress)
+        _run_here(program, variables, output, progress)
     else:
-        elsewhere = _run_under(program, under, variables, output, which, progress)
+        elsewhere = _run_under(program, under, variables, output, progress)
     seconds = time.monotonic() - started
     logged = LoggedRun(sorted(folder.glob("nccl.*.log")))
     if not logged.log.lines:
@@ -177,10 +180,9 @@ def _run_here(
     program: Sequence[str],
     environment: Mapping[str, str],
     output: Path,
-    which: str,
     progress: ProgramProgress,
 ) -> None:
-    progress.starting(which, " ".join(program))
+    progress.starting(output.parent.name, " ".join(program))
     try:
         process = Child(list(program), env=environment, stdout=subprocess.PIPE)
     except OSError as error:
@@ -197,7 +199,7 @@ def _run_here(
             process.kill()
             raise
     if process.returncode != 0:
-        raise _failed(f"the command {ending(process.returncode)}", which)
+        raise _failed(f"the command {ending(process.returncode)}", output)
 
 
 def _run_under(
@@ -205,22 +207,22 @@ def _run_under(
     under: WithLauncher,
     environment: Mapping[str, str],
     output: Path,
-    which: str,
     progress: ProgramProgress,
 ) -> list[str]:
     rendered = program_with_launcher(program, under, environment)
-    progress.starting(which, rendered.command)
+    progress.starting(output.parent.name, rendered.command)
     follower = Follower(lambda line: progress.output(line.encode() + b"\n"))
     end = run(rendered.words, output, follower, environment)
     if end.signal is not None:
         raise KeyboardInterrupt(end.signal)
     if end.state is not RunState.DONE:
         progress.last_words(follower.last_words)
-        raise _failed(end.why, which)
+        raise _failed(end.why, output)
     return placement_differences(rendered.placement, follower)
 
 
-def _failed(how: str, which: str) -> Exception:
+def _failed(how: str, output: Path) -> Exception:
+    which = output.parent.name
     return LaunchError(
         f"{how} {which} the plugin",
         hint="it has to work without nccltune first" if which == "without" else None,

@@ -5,21 +5,27 @@
 failed, 70 our bug, 128 + n a signal.
 
 A verb's module holds its options and calls one function of `nccltune.app`; the screen named after
-it prints the result.
+it prints the result. The modules of verbs import both when they run, so that help stays fast.
 
 demo.py              the whole loop on a recording
+demo_screen.py       its steps and their results
 auto.py              sweep, analyze, tune, verify and report
-sweep.py             measure choices; sweep_screen.py prints the plan and the result
+auto_screen.py       each result as soon as it is there
+sweep.py             measure choices
 sweep_screen.py      what a sweep would do, and what it found
 import_.py           read measurements into a study
+import_screen.py     what was read, what not, and flags
 analyze.py           findings of a study
+analyze_screen.py    curves in numbers, and findings
 tune.py              rules of a study
+tune_screen.py       rules, and sizes left alone
 verify.py            prove the rules
 verify_screen.py     a proof, and a program without and with the rules
 report.py            the page, or the report in the terminal
 env.py               lines that deploy rules
 env_screen.py        lines to deploy, in the form of a shell or a file
 explain.py           what a tuner plugin decides
+explain_screen.py    its decisions by size
 doctor.py            check nodes
 doctor_screen.py     verdict, findings and rules of the doctor
 ab.py                A/B-test a setting
@@ -35,16 +41,14 @@ What several verbs share:
 
 lazy_group.py        a group that imports a verb when it runs
 help_format.py       help texts that fit the terminal
-verb.py              --json, -q, -v, --dry-run and --help-advanced of every verb
+verb.py              --json, -q, -v, --dry-run and --help-advanced; the command that resumes a run
 options.py           options of several verbs, with their one meaning
-size_options.py      collectives and sizes
-platform_options.py  GPUs, nodes, launcher, recording
-run_options.py       the command that resumes a run; SIGTERM
+requests.py          from options to what functions of `nccltune.app` take
 verbosity.py         the level that -q and -v set
 output.py            stdout and stderr, JSON, styles
 progress.py          how far a run is
-measure_screen.py    progress and end of a sweep or a verification
-experiment_screen.py progress and end of an experiment that starts processes
+measure_screen.py    progress and end of a run that measures
+experiment_screen.py progress and result of an experiment that starts processes
 rule_screen.py       rules and proofs in a few lines
 """
 

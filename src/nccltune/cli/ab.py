@@ -7,34 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.options import (
-    budget_option,
-    min_gain_option,
-    option,
-    rounds_option,
-    seed_option,
-    study_option,
-)
-from nccltune.cli.output import note, print_json
-from nccltune.cli.platform_options import (
-    emulate_option,
-    gpus_option,
-    launcher_option,
-    nccl_option,
-    nodes_option,
-    replay_option,
-    request_from,
-    set_option,
-    site,
-)
-from nccltune.cli.run_options import command_line, given
-from nccltune.cli.size_options import (
-    collectives_from,
-    collectives_option,
-    sizes_from,
-    sizes_option,
-)
-from nccltune.cli.verb import verb
+from nccltune.cli.options import option, options, output_option
+from nccltune.cli.output import note, print_result
+from nccltune.cli.verb import given, verb
 
 if TYPE_CHECKING:
     from nccltune.app.bench_launch import LaunchRequest
@@ -48,8 +23,6 @@ Examples:
   nccltune ab NCCL_IB_TC=106 --launcher kubernetes --set image=nccl-tests:1 \\
       --nodes 2 -- all_reduce_perf -b 1M -e 1G -f 2
 """
-_ROUNDS = 8
-_SIZES = "4K-256M"
 
 
 @verb(epilog=EPILOG, dry_run=True)
@@ -57,43 +30,40 @@ _SIZES = "4K-256M"
     "words", nargs=-1, type=click.UNPROCESSED, metavar="NAME=VALUE... [-- PROGRAM ARGS...]"
 )
 @click.option("--unset", multiple=True, metavar="NAME", help="Test without this setting.")
-@study_option(
+@output_option(
+    "path",
     "the study that keeps every timing; an interrupted test goes on there.",
     default=Path("studies/ab"),
     show_default=True,
 )
-@rounds_option(
-    ", each of a process with the setting and one without; a verdict needs 4.",
-    default=_ROUNDS,
+@option(
+    "--rounds",
+    more=", each of a process with the setting and one without; a verdict needs 4.",
+    default=8,
     show_default=True,
 )
-@sizes_option(_SIZES, ", without a PROGRAM.")
-@gpus_option()
-@nodes_option()
-@launcher_option()
-@set_option()
-@replay_option()
-@budget_option()
-@collectives_option(", without a PROGRAM", advanced=True)
-@emulate_option(advanced=True)
-@min_gain_option(": a range of sizes must gain this for the setting to be kept.", advanced=True)
-@option("--anew", is_flag=True, more=", not only what is missing.", advanced=True)
-@nccl_option()
-@seed_option()
-@click.pass_context
+@option("--sizes", default="4K-256M", more=", without a PROGRAM.")
+@options("--gpus", "--nodes", "--launcher", "--set", "--replay", "--budget")
+@option(
+    "--collectives",
+    more=", or `all` of those that NCCL tunes, without a PROGRAM.",
+    advanced=True,
+)
+@option("--emulate-nodes", advanced=True)
+@option(
+    "--min-gain",
+    more=": a range of sizes must gain this for the setting to be kept.",
+    advanced=True,
+)
+@option("--anew", more=", not only what is missing.", advanced=True)
+@options("--nccl", "--seed")
 def command(
-    context: click.Context,
-    /,
     words: tuple[str, ...],
     unset: tuple[str, ...],
     path: Path,
-    rounds: int,
     min_gain: float,
-    budget: float | None,
     anew: bool,
-    seed: int,
     dry_run: bool,
-    as_json: bool,
     **options: Any,
 ) -> int:
     """Measure with a setting and without it, in alternating runs; keep it only if it helps.
@@ -104,47 +74,41 @@ def command(
     keeping (STUDY/try.conf has it, and nccltune env prints it), 1 if not, with the reason.
     """
     from nccltune.app.ab import ab_test, trial_of
+    from nccltune.app.bench_launch import LaunchRequest
     from nccltune.cli.ab_screen import show, show_plan
-    from nccltune.cli.experiment_screen import ExperimentScreen, run_shown
+    from nccltune.cli.experiment_screen import ExperimentScreen
+    from nccltune.cli.requests import struct_from
     from nccltune.measure.experiments.ab.experiment import TrialScope
     from nccltune.measure.experiments.ab.settings import label, read_settings, split_words
 
     settings_words, program = split_words(words)
     settings = read_settings(settings_words, unset, os.environ)
-    request = request_from(options)
-    trial = trial_of(path, settings, [*_what(context, request, options), *program])
+    request, scope = struct_from(LaunchRequest, options), struct_from(TrialScope, options)
+    trial = trial_of(path, settings, [*_what(request, options), *program])
     if dry_run:
-        show_plan(trial, program, rounds, path, as_json=as_json)
+        show_plan(trial, program, scope.rounds, path)
         return 0
-    runner = _runner(context, program, settings, request, options, seed)
+    runner = _runner(program, settings, request, options, scope.seed)
     if trial.baseline:
         note(f"baseline   with {label(trial.baseline)}, kept before")
-    again = command_line(context)
-    screen = ExperimentScreen("ab", path, again)
-    verdict = run_shown(
-        screen,
+    screen = ExperimentScreen("ab", path)
+    verdict = screen.run(
         lambda: ab_test(
             path,
             runner,
             trial,
-            TrialScope(rounds, budget, seed),
+            scope,
             screen,
             min_gain=min_gain,
             anew=anew,
-            command=again,
-        ),
+            command=screen.command,
+        )
     )
-    if isinstance(verdict, int):
-        return verdict
-    if as_json:
-        print_json(verdict)
-    else:
-        show(verdict, path)
+    print_result(verdict, show, verdict, path)
     return int(verdict.decision != "keep")
 
 
 def _runner(
-    context: click.Context,
     program: list[str],
     settings: dict[str, str | None],
     request: "LaunchRequest",
@@ -155,14 +119,16 @@ def _runner(
 
     Raises InputError for options that contradict each other.
     """
-    from nccltune.app.bench_launch import check_request, launch_of, program_launch_of
+    from nccltune.app.bench_launch import keys_of, launch_of, program_launch_of
+    from nccltune.cli.requests import collectives_from, site, sizes_from
     from nccltune.examples import recording
     from nccltune.measure.experiments.ab.bench import BenchRunner
     from nccltune.measure.experiments.ab.program import ProgramRunner
     from nccltune.measure.experiments.ab.replay import ReplayRunner
     from nccltune.model.errors import InputError
 
-    check_request(request)
+    # Options without effect are an error also with a recording.
+    keys_of(request)
     if request.replay is not None:
         return ReplayRunner(recording(request.replay), seed)
     if not program:
@@ -170,7 +136,7 @@ def _runner(
         collectives = collectives_from(options["collectives"])
         return BenchRunner(launch_of(request, site()), collectives, low, high, settings)
     for name in ("collectives", "sizes", "emulate_nodes", "nccl"):
-        if given(context, name):
+        if given(name):
             raise InputError(
                 "is for our bench, without a PROGRAM", where=f"--{name.replace('_', '-')}"
             )
@@ -178,9 +144,9 @@ def _runner(
     return ProgramRunner(program, os.environ, settings, with_launcher=under)
 
 
-def _what(context: click.Context, request: "LaunchRequest", options: dict[str, Any]) -> list[str]:
+def _what(request: "LaunchRequest", options: dict[str, Any]) -> list[str]:
     """Return the options that define the measurement. They distinguish the tests of one study."""
-    found = [f"{name}={options[name]}" for name in ("collectives", "sizes") if given(context, name)]
+    found = [f"{name}={options[name]}" for name in ("collectives", "sizes") if given(name)]
     found += [
         f"{name}={value}"
         for name in ("launcher", "nodes", "gpus", "emulate_nodes")

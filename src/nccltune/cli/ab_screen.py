@@ -3,15 +3,23 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from nccltune.cli.output import hanging, hint, next_step, print_json, stdout, styled
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from nccltune.measure.experiments.ab.judge import CollectiveGain, SettingGain, TrialVerdict
-    from nccltune.measure.experiments.ab.runs import SettingTrial
+from nccltune.cli.output import hanging, hint, is_json, next_step, print_json, stdout, styled
+from nccltune.cli.progress import seconds_words
+from nccltune.measure.experiments.ab.judge import (
+    CollectiveGain,
+    SettingGain,
+    TrialVerdict,
+    never_read,
+    title,
+)
+from nccltune.measure.experiments.ab.runs import SettingTrial
+from nccltune.measure.experiments.ab.settings import label
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
+from nccltune.report.words import significant, time_text
 
 _INDENT = 11
 _TABLE_WIDTH = 72
@@ -28,13 +36,9 @@ _LEAD = {
 }
 
 
-def show_plan(
-    trial: "SettingTrial", program: list[str], rounds: int, study: Path, *, as_json: bool
-) -> None:
+def show_plan(trial: SettingTrial, program: list[str], rounds: int, study: Path) -> None:
     """Print what would be run."""
-    from nccltune.measure.experiments.ab.settings import label
-
-    if as_json:
+    if is_json():
         print_json(
             {
                 "settings": trial.settings,
@@ -51,20 +55,18 @@ def show_plan(
     hanging(out, "program    ", _INDENT, shlex.join(program) or "our bench")
     out.print(
         f"Would start up to {2 * rounds} processes in {rounds} rounds, with and without it. "
-        "Nothing was measured or written.",
-        markup=False,
+        "Nothing was measured or written."
     )
 
 
-def show(verdict: "TrialVerdict", study: Path) -> None:
+def show(verdict: TrialVerdict, study: Path) -> None:
     """Print the verdict first, then its evidence."""
-    from nccltune.measure.experiments.ab.judge import never_read, title
-
     out = stdout()
     style = _STYLE.get(verdict.decision, "bold yellow")
     lead = (f"{_LEAD[verdict.decision]:<{_INDENT}}", style)
     hanging(out, lead, _INDENT, f"{title(verdict)}: {verdict.why}")
-    hanging(out, f"{_how(verdict):<{_INDENT}}", _INDENT, _measured(verdict))
+    how = "replay" if verdict.replay else "measured"
+    hanging(out, f"{how:<{_INDENT}}", _INDENT, _measured(verdict))
     unread = never_read(verdict)
     if unread:
         hanging(
@@ -94,14 +96,7 @@ def show(verdict: "TrialVerdict", study: Path) -> None:
         hint("next: the same command goes on where it stopped")
 
 
-def _how(verdict: "TrialVerdict") -> str:
-    return "replay" if verdict.replay else "measured"
-
-
-def _measured(verdict: "TrialVerdict") -> str:
-    from nccltune.cli.progress import seconds_words
-    from nccltune.model.scale import count
-
+def _measured(verdict: TrialVerdict) -> str:
     before = f" ({verdict.known} from before)" if verdict.known else ""
     ended = "; the budget is spent: the same command goes on" if verdict.reason == "budget" else ""
     return (
@@ -110,36 +105,29 @@ def _measured(verdict: "TrialVerdict") -> str:
     )
 
 
-def _table(out: "Console", item: "CollectiveGain") -> None:
-    from nccltune.model.sizes import format_bytes
-    from nccltune.report.words import significant, time_text
-
+def _table(out: Console, item: CollectiveGain) -> None:
     noise = "noise unknown" if item.noise is None else f"A/A noise {100 * item.noise:.2g} %"
     out.print(
         f"\n{item.collective.prose}, {item.scale}: {_interval(item.overall)} over all sizes, "
-        f"{noise}",
-        markup=False,
+        f"{noise}"
     )
     if out.is_terminal and out.width < _TABLE_WIDTH:
         for size in item.sizes:
             gain = size.gain
             words = f"{gain.gain:.2f}x  {gain.low:.2f}-{gain.high:.2f}  {_EFFECT[size.effect]}"
-            out.print(f"{format_bytes(size.bytes):>10}  {words}".rstrip(), markup=False)
+            out.print(f"{format_bytes(size.bytes):>10}  {words}".rstrip())
         return
-    out.print(
-        f"{'size':>10}{'default':>12}{'with it':>12}{'GB/s':>8}{'gain':>8}   95 % CI", markup=False
-    )
+    out.print(f"{'size':>10}{'default':>12}{'with it':>12}{'GB/s':>8}{'gain':>8}   95 % CI")
     for size in item.sizes:
-        told = {"faster": "  faster", "slower": "  slower", "same": ""}[size.effect]
+        effect = f"  {_EFFECT[size.effect]}".rstrip()
         gain = size.gain
         out.print(
             f"{format_bytes(size.bytes):>10}{time_text(size.default_us):>12}"
             f"{time_text(size.set_us):>12}{significant(size.set_gb_per_s):>8}"
-            f"{gain.gain:>7.2f}x   {gain.low:.2f}-{gain.high:.2f}{told}",
-            markup=False,
+            f"{gain.gain:>7.2f}x   {gain.low:.2f}-{gain.high:.2f}{effect}"
         )
 
 
-def _interval(gain: "SettingGain") -> str:
+def _interval(gain: SettingGain) -> str:
     unsure = "" if gain.known else ", few rounds"
     return f"{gain.gain:.2f}x ({gain.low:.2f}-{gain.high:.2f}{unsure})"

@@ -1,32 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nccltune doctor` shows on a terminal: the verdict, the findings, what else was asked."""
 
-from typing import TYPE_CHECKING
+from rich.console import Console
 
 from nccltune.cli.output import hanging
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from nccltune.doctor.result import Evidence, Examination, Judged
-    from nccltune.doctor.rule import DoctorRule
+from nccltune.doctor.result import (
+    Evidence,
+    Examination,
+    Judged,
+    RuleVerdict,
+    node_names,
+    read_words,
+)
+from nccltune.doctor.rule import DoctorRule
+from nccltune.doctor.sources import link
+from nccltune.doctor.summary import (
+    count_words,
+    node_words,
+    unused_words,
+    verdict_words,
+    what_would_tell,
+)
+from nccltune.report.words import printable
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _INDENT = 12
 _SHOWN = 6
 
 
-def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
+def show(out: Console, examined: Examination, *, everything: bool) -> None:
     """Print the whole screen. `everything` also lists the rules without a finding."""
-    from nccltune.doctor.result import RuleVerdict
-    from nccltune.doctor.summary import (
-        count_words,
-        node_words,
-        unused_words,
-        verdict_words,
-        what_would_tell,
-    )
-
     many = len(examined.nodes) > 1
     findings = examined.of(RuleVerdict.FINDING)
     colour = "green" if not findings else "yellow" if not examined.is_wrong else "red"
@@ -52,7 +55,7 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
         _line(out, ("undecided", "dim"), f"files that decide most rules: {asked}", "dim")
 
 
-def _show_unused(out: "Console", lines: list[str], *, everything: bool) -> None:
+def _show_unused(out: Console, lines: list[str], *, everything: bool) -> None:
     shown = lines if everything else lines[:_SHOWN]
     for number, line in enumerate(shown):
         lead = "not used" if number == 0 else ""
@@ -61,7 +64,7 @@ def _show_unused(out: "Console", lines: list[str], *, everything: bool) -> None:
         _line(out, "", f"and {len(lines) - len(shown)} more: --all")
 
 
-def _show_finding(out: "Console", judged: "Judged", *, many: bool, everything: bool) -> None:
+def _show_finding(out: Console, judged: Judged, *, many: bool, everything: bool) -> None:
     severity = judged.severity.value
     style = _STYLES[severity]
     number = f", {judged.number}" if judged.number is not None else ""
@@ -86,15 +89,13 @@ def _show_finding(out: "Console", judged: "Judged", *, many: bool, everything: b
     _line(out, ("  source", "dim"), source, "dim")
 
 
-def _evidence_words(item: "Evidence", *, many: bool) -> str:
-    from nccltune.doctor.result import node_names, read_words
-
+def _evidence_words(item: Evidence, *, many: bool) -> str:
     where = f" — {node_names(item.nodes)}" if many and item.nodes else ""
     read = f"  [{read_words(item.read)}]" if item.read else ""
     return f"{item.text}{where}{read}"
 
 
-def _show_other(out: "Console", judged: "Judged") -> None:
+def _show_other(out: Console, judged: Judged) -> None:
     verdict = judged.verdict.value.replace("_", " ")
     verdict = {"not applicable": "no matter"}.get(verdict, verdict)
     style = {"ok": "green", "cannot tell": "yellow"}.get(verdict, "dim")
@@ -102,10 +103,8 @@ def _show_other(out: "Console", judged: "Judged") -> None:
     _line(out, (verdict, style), f"{judged.title}  ({judged.rule}){why}")
 
 
-def explain(out: "Console", rule: "DoctorRule") -> None:
+def explain(out: Console, rule: DoctorRule) -> None:
     """Print one rule in full."""
-    from nccltune.doctor.sources import link
-
     text = rule.text
     number = f", {text.number}" if text.number is not None else ""
     style = _STYLES[text.severity.value]
@@ -137,9 +136,8 @@ def explain(out: "Console", rule: "DoctorRule") -> None:
         _line(out, ("source", "dim"), link(source))
 
 
-def _line(out: "Console", lead: "str | tuple[str, str]", words: str, style: str = "") -> None:
+def _line(out: Console, lead: str | tuple[str, str], words: str, style: str = "") -> None:
     plain, colour = (lead, "") if isinstance(lead, str) else lead
     # Evidence is foreign text: an escape sequence in it must not reach the terminal.
-    from nccltune.report.words import printable
 
     hanging(out, (plain.ljust(_INDENT), colour), _INDENT, printable(words), style)

@@ -2,12 +2,11 @@
 """`nccltune env`: the settings that deploy the rules."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.env_screen import format_option, show_deployment
-from nccltune.cli.options import option
+from nccltune.cli.options import FILE, PATH, options
 from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -21,22 +20,10 @@ Examples:
 
 
 @verb(epilog=EPILOG)
-@click.argument("config", type=click.Path(path_type=Path), metavar="STUDY|CONFIG")
-@format_option()
-@option("--plugin", type=click.Path(path_type=Path), metavar="FILE")
-@click.option(
-    "--config-path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Where the configuration will be on the nodes.",
-)
-def command(
-    config: Path,
-    form: "LineFormat",
-    plugin: Path | None,
-    config_path: Path | None,
-    as_json: bool,
-) -> None:
+@click.argument("config", type=PATH, metavar="STUDY|CONFIG")
+@options("--format", "--plugin")
+@click.option("--config-path", help="Where the configuration will be on the nodes.", **FILE)
+def command(config: Path, form: "LineFormat", **where: Any) -> None:
     """Print the settings that make stock NCCL load the rules.
 
     The argument is a study or a tuner configuration. Settings of NCCL that experiments of the study
@@ -45,7 +32,6 @@ def command(
     network plugin and the send/recv library have lines of their own: net env, sendrecv env.
     """
     from nccltune.app.env import rules_deployment
+    from nccltune.cli.env_screen import show_deployment
 
-    show_deployment(
-        rules_deployment(config, plugin=plugin, config_path=config_path), form, as_json=as_json
-    )
+    show_deployment(rules_deployment(config, **where), form)

@@ -4,70 +4,41 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
 
-from nccltune.cli.output import hanging, note, stdout, styled
-from nccltune.cli.platform_options import show_start
+from nccltune.app.sendrecv_fairness import FairnessPlan
+from nccltune.app.sendrecv_settings import RacePlan
+from nccltune.app.sendrecv_sweep import CopiesPlan
+from nccltune.cli.measure_screen import RunScreen, show_start
+from nccltune.cli.output import hanging, is_json, print_json, stdout, styled
 from nccltune.cli.progress import Progress, Step, seconds_words
-from nccltune.cli.run_options import terminated_like_interrupted
-from nccltune.launch.process import signal_of
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback
+from nccltune.measure.experiments.copies.fairness import FairnessVerdict
+from nccltune.measure.experiments.copies.verdict import CopiesVerdict
+from nccltune.measure.experiments.p2p.verdict import RaceVerdict
 from nccltune.model.platform import Platform
 
-T = TypeVar("T")
 INDENT = 11
 
 
-class ProcessVerdict(Protocol):
-    """The attributes that all verdicts of experiments have."""
+ProcessPlan = RacePlan | CopiesPlan | FairnessPlan
+"""The plans of experiments on send/recv."""
 
-    @property
-    def reason(self) -> str:
-        """Return why it ended: `done`, `budget` or `interrupted`."""
-
-    @property
-    def processes(self) -> int:
-        """Return the number of processes that ran."""
-
-    @property
-    def known(self) -> int:
-        """Return the number of processes of earlier sessions."""
-
-    @property
-    def seconds(self) -> float:
-        """Return how long they took, in seconds."""
-
-    @property
-    def noise(self) -> float:
-        """Return the relative standard deviation of the mean of one process."""
-
-    @property
-    def replay(self) -> str | None:
-        """Return the recording that was replayed; None for a measurement."""
-
-    @property
-    def failed(self) -> dict[str, str]:
-        """Return the settings that did not run, with the reason."""
+ProcessVerdict = RaceVerdict | CopiesVerdict | FairnessVerdict
+"""The verdicts of experiments on send/recv."""
 
 
-class ExperimentScreen:
+class ExperimentScreen(RunScreen):
     """Progress of an experiment called `name` on stderr.
 
-    `command` resumes it in the study at `path`. `warn` may add warnings about the platform.
+    `warn` may add warnings about the platform.
     """
 
     def __init__(
-        self,
-        name: str,
-        path: Path,
-        command: str,
-        warn: Callable[[Platform], None] = lambda _: None,
+        self, name: str, path: Path, warn: Callable[[Platform], None] = lambda _: None
     ) -> None:
+        super().__init__(path)
         self._name = name
-        self._path = path
-        self._command = command
         self._warn = warn
-        self.stopped_early = False
 
     def started(self, platform: Platform, library: str | None) -> None:
         """Print the platform."""
@@ -81,23 +52,6 @@ class ExperimentScreen:
         """Show the status in one line."""
         with Progress(self._name, words="NCCL starts") as progress:
             yield lambda status: progress.show(status_step(status))
-
-    def stopped(self, kept: str) -> None:
-        """Print what is kept and how to resume."""
-        self.stopped_early = True
-        note(f"stopped; {kept} are kept in {self._path}")
-        note(f"resume:  {self._command}")
-
-
-def run_shown(screen: ExperimentScreen, run: Callable[[], T]) -> T | int:
-    """Return the result of `run`, or the exit code if a signal stopped it."""
-    try:
-        with terminated_like_interrupted():
-            return run()
-    except KeyboardInterrupt as stop:
-        if not screen.stopped_early:
-            raise
-        return 128 + signal_of(stop)
 
 
 def status_step(status: ExperimentStatus) -> Step:
@@ -136,23 +90,37 @@ def show_end(
     out.print(f"study      {study}")
 
 
-def show_plan(
-    platform: Platform,
+def show_settings(verdict: ProcessVerdict, lead: str = "because", note: str = "") -> None:
+    """Print the settings of a verdict, each with `note`, and why; or why nothing is set."""
+    out = stdout()
+    for name, value in verdict.settings.items():
+        out.print(styled("set        ", (f"{name}={value}", "bold green"), note))
+    if lead:
+        hanging(out, f"{lead:<{INDENT}}", INDENT, verdict.why)
+    else:
+        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+
+
+def show_process_plan(
+    plan: ProcessPlan,
+    details: Mapping[str, object],
     lines: list[tuple[str, str]],
-    processes: int,
-    seconds: float,
-    *,
     more: str = "",
 ) -> None:
     """Print what a run would do.
 
-    `lines` are labels with words; `more` names what else it starts.
+    `details` are what only this plan has, for `--json`; `lines` are labels with words for the
+    terminal; `more` names what else it starts.
     """
+    if is_json():
+        cost = {"processes": plan.processes, "total_seconds": plan.seconds}
+        print_json({"platform": plan.platform, **details, **cost})
+        return
     out = stdout()
-    out.print(f"platform   {platform.title}")
+    out.print(f"platform   {plan.platform.title}")
     for label, words in lines:
         hanging(out, (f"{label:<{INDENT}}", "dim"), INDENT, words, "dim")
     out.print(
-        f"Would start about {processes} processes{more}: some {seconds_words(seconds)}. "
-        "Nothing was measured or written."
+        f"Would start about {plan.processes} processes{more}: some "
+        f"{seconds_words(plan.seconds)}. Nothing was measured or written."
     )

@@ -1,34 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune import`: read measurements of any known format into a study."""
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from nccltune.cli.options import choice_option, option, output_option, scale_options
-from nccltune.cli.output import error_lines, hint, print_json, stdout, styled, warn
-from nccltune.cli.progress import Progress, Step
+from nccltune.cli.options import option, options, output_option, scale_options
+from nccltune.cli.output import print_result, warn
 from nccltune.cli.verb import verb
-
-if TYPE_CHECKING:
-    from nccltune.formats.importing.importer import FileOutcome, Imported
-    from nccltune.formats.reading.file_report import FileReport, Flag
 
 EPILOG = """\b
 Examples:
   nccltune import runs/ -o studies/h200x4
   srun -l all_reduce_perf_mpi -b 8 -e 8G -f 2 | nccltune import - -o studies/a --choice tree/ll
 """
-_FLAGS_SHOWN = 12
 
 
 @verb(epilog=EPILOG, dry_run=True)
 @click.argument("files", nargs=-1, required=True)
 @output_option("study", "the study; made if it is not there.", required=True)
-@choice_option()
-@option("--collective", metavar="NAME", more=", where nothing in a file names it.")
+@options("--choice", option("--collective", more=", where nothing in a file names it."))
 @scale_options(", where a file does not show it.")
 @click.option(
     "--per-iteration",
@@ -46,20 +38,7 @@ _FLAGS_SHOWN = 12
     help="Write files of other platforms to studies beside this one: STUDY-2, STUDY-3.",
 )
 @click.option("--platform-name", metavar="NAME", help="Name of the platform in a new study.")
-def command(
-    files: tuple[str, ...],
-    study: Path,
-    choice: str | None,
-    collective: str | None,
-    nodes: int | None,
-    ranks: int | None,
-    per_iteration: bool,
-    in_rounds: bool,
-    split: bool,
-    platform_name: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
+def command(files: tuple[str, ...], study: Path, dry_run: bool, **options: Any) -> int:
     """Read measurements into a study: any number of files and folders, or - for standard input.
 
     Known by their content: output of nccl-tests (2.0 to 2.20, with launcher prefixes and NCCL log
@@ -71,250 +50,14 @@ def command(
     be read, 2 if a file was refused or nothing could be read.
     """
     from nccltune.app.importing import ImportRequest, ImportRun
+    from nccltune.cli.import_screen import BytesRead, show
 
-    request = ImportRequest(
-        study=study,
-        choice=choice,
-        collective=collective,
-        nodes=nodes,
-        ranks=ranks,
-        per_iteration=per_iteration,
-        in_rounds=in_rounds,
-        split=split,
-        platform_name=platform_name,
-    )
-    run = ImportRun(request, files)
+    run = ImportRun(ImportRequest(study, **options), files)
     try:
-        with _Bytes(run.total_bytes) as progress:
+        with BytesRead(run.total_bytes) as progress:
             result = run.run(progress.read, dry_run=dry_run)
     except KeyboardInterrupt:
         warn(["nothing was imported; the same command starts again"])
         raise
-    if as_json:
-        print_json(result.imported)
-    else:
-        _show(result.imported, study, dry_run=dry_run)
+    print_result(result.imported, show, result.imported, study, dry_run=dry_run)
     return result.exit_code
-
-
-def _show(result: "Imported", study: Path, *, dry_run: bool) -> None:
-    """Print what was read, what was not read, flags, and the next step."""
-    from nccltune.formats.importing.importer import ImportState
-    from nccltune.formats.reading.file_report import FileKind
-    from nccltune.model.scale import count
-    from nccltune.model.sizes import format_bytes
-
-    out = stdout()
-    every = [item.report for item in result.files if item.outcome is ImportState.IMPORTED]
-    new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
-    for report in every:
-        if report.kind is FileKind.TOPOLOGY:
-            out.print(f"topology    {report.name}")
-    if new:
-        tables = sum(report.tables for report in new)
-        rows = sum(report.rows for report in new)
-        samples = sum(report.samples for report in new)
-        out.print(
-            styled(
-                f"read        {count(len(new), 'file')}, {count(tables, 'table')},",
-                f" {count(rows, 'row')}, ",
-                (f"{count(samples, 'sample')}", "bold"),
-                _kinds(new),
-            )
-        )
-        out.print(f"collectives {_counted(new, 'collectives')}")
-        low = min((report.min_bytes for report in new if report.min_bytes is not None), default=0)
-        high = max((report.max_bytes for report in new if report.max_bytes is not None), default=0)
-        out.print(f"sizes       {format_bytes(low)} - {format_bytes(high)}")
-        out.print(f"choices     {_counted(new, 'choices')}")
-        out.print(f"scales      {_scales(new)}")
-    if result.platform is not None:
-        out.print(f"platform    {result.platform.title}")
-    _show_known(result)
-    _show_unread(result.files)
-    _show_flags(result.files)
-    _show_doubts(result.studies)
-    if len(result.studies) > 1:
-        _show_split(result)
-    _show_end(result, study, dry_run=dry_run)
-
-
-def _show_known(result: "Imported") -> None:
-    """Print what was left out because the study already has it."""
-    from nccltune.formats.importing.importer import ImportState
-    from nccltune.formats.reading.platform_facts import joined
-    from nccltune.model.scale import count
-
-    out = stdout()
-    already = [item.report.name for item in result.files if item.outcome is ImportState.ALREADY]
-    if already:
-        words = f"skipped     {count(len(already), 'file')} imported before: {joined(already)}"
-        out.print(words)
-    twins = [item.report.name for item in result.files if item.outcome is ImportState.DUPLICATE]
-    if twins:
-        what = "file that holds only runs" if len(twins) == 1 else "files that hold only runs"
-        out.print(f"duplicate   {len(twins)} {what} imported before: {joined(twins)}")
-    if result.taken_back:
-        out.print(f"removed     {count(result.taken_back, 'sample')} of an interrupted import")
-
-
-def _show_end(result: "Imported", study: Path, *, dry_run: bool) -> None:
-    """Print what was written, and the next step."""
-    import shlex
-
-    from nccltune.formats.importing.importer import ImportState
-    from nccltune.model.scale import count
-
-    out, outcomes = stdout(), {item.outcome for item in result.files}
-    name = shlex.quote(result.studies[0] if result.studies else str(study))
-    if dry_run:
-        where = " and ".join(result.studies) or str(study)
-        samples = count(result.samples, "sample")
-        out.print(f"Would write {samples} to {where}. Nothing was written.")
-    elif result.samples:
-        where = " and ".join(result.studies)
-        out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
-        hint(f"next: nccltune analyze {name}")
-    elif ImportState.IMPORTED in outcomes:
-        hint(f"next: nccltune topo show {name}")
-    elif outcomes & {ImportState.ALREADY, ImportState.DUPLICATE}:
-        out.print(f"Nothing new for {study}.")
-    elif not any(
-        item.outcome is ImportState.REFUSED and item.report.asked for item in result.files
-    ):
-        print(
-            error_lines(
-                "no measurement was read",
-                "every row was left out for the reasons above"
-                if any(item.report.unreadable for item in result.files)
-                else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
-                " nccltune",
-            ),
-            file=sys.stderr,
-        )
-
-
-def _show_split(result: "Imported") -> None:
-    """Print which file was imported into which study."""
-    from nccltune.formats.reading.platform_facts import joined
-
-    out = stdout()
-    for study in result.studies:
-        names = [item.report.name for item in result.files if study in item.studies]
-        out.print(f"platform    {study}: {joined(names, 6)}")
-
-
-def _show_doubts(studies: list[str]) -> None:
-    """Print facts of the platform that only some runs show."""
-    from nccltune.formats.importing.suspect import platform_doubts
-    from nccltune.study.files import Study
-
-    for study in studies:
-        for sentence in platform_doubts(Study(Path(study))):
-            where = f"{study}: " if len(studies) > 1 else ""
-            stdout().print(styled(("not sure", "yellow"), f"    {where}{sentence}"))
-
-
-def _kinds(reports: "list[FileReport]") -> str:
-    kinds = sorted({report.kind.value for report in reports})
-    empty = sum(report.rows_size_0 for report in reports)
-    return f" ({', '.join(kinds)})" + (f"; {empty} rows of size 0 left out" if empty else "")
-
-
-def _counted(reports: "list[FileReport]", field: str) -> str:
-    """Return counts such as `allreduce 154, allgather 22`, largest first."""
-    totals: dict[str, int] = {}
-    for report in reports:
-        for name, number in getattr(report, field).items():
-            totals[name] = totals.get(name, 0) + number
-    ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} {number}" for name, number in ordered[:8])
-    return shown + (f", and {len(ordered) - 8} more" if len(ordered) > 8 else "")
-
-
-def _scales(reports: "list[FileReport]") -> str:
-    totals = sorted({scale for report in reports for scale in report.scales})
-    words = []
-    for scale in totals:
-        nodes, _, ranks = scale.partition("x")
-        words.append(
-            f"{nodes} node{'' if nodes == '1' else 's'}, {ranks} rank{'' if ranks == '1' else 's'}"
-        )
-    return "; ".join(words)
-
-
-def _show_unread(files: "list[FileOutcome]") -> None:
-    """Print lines and files that could not be read.
-
-    For a file that the user named this is an error.
-    """
-    from nccltune.formats.importing.importer import ImportState
-    from nccltune.model.scale import count
-
-    out = stdout()
-    lines = [(item.report, line) for item in files for line in item.report.first_unreadable]
-    total = sum(item.report.unreadable for item in files)
-    if total:
-        out.print(styled(("not read", "yellow"), f"    {count(total, 'line')}"))
-        for report, line in lines[:_FLAGS_SHOWN]:
-            out.print(f"  {report.name}:{line.line}: {line.reason}")
-            if line.text:
-                out.print(styled("    ", (line.text, "dim")))
-        if total > min(len(lines), _FLAGS_SHOWN):
-            out.print(f"  and {total - min(len(lines), _FLAGS_SHOWN)} more")
-    refused = [item.report for item in files if item.outcome is ImportState.REFUSED]
-    passed = [report for report in refused if not report.asked and report.error_line is None]
-    for report in refused:
-        if report not in passed:
-            where = (
-                report.name if report.error_line is None else f"{report.name}:{report.error_line}"
-            )
-            print(error_lines(f"{where}: {report.error}", report.hint), file=sys.stderr)
-    if passed:
-        out.print(f"left out    {count(len(passed), 'file')} that hold no measurements")
-        for report in passed[:5]:
-            out.print(f"  {report.name}: {report.error or ''}")
-
-
-def _show_flags(files: "list[FileOutcome]") -> None:
-    """Print remarks on the runs, doubtful runs first. Equal remarks on several files are merged."""
-    from nccltune.formats.importing.importer import ImportState
-
-    out = stdout()
-    grouped: dict[tuple[str, str], list[tuple[str, Flag]]] = {}
-    for item in files:
-        if item.outcome is not ImportState.ALREADY:
-            for flag in item.report.flags:
-                key = (flag.kind.value, flag.sentence)
-                grouped.setdefault(key, []).append((item.report.name, flag))
-    ordered = sorted(grouped.values(), key=lambda flags: not flags[0][1].doubtful)
-    for flags in ordered[:_FLAGS_SHOWN]:
-        name, flag = flags[0]
-        word = ("doubtful   ", "yellow") if flag.doubtful else ("note       ", "")
-        where = f"{name}:{flag.line}" if flag.line else name
-        times = sum(each.count for _, each in flags)
-        more = f" ({times} times in {len(flags)} files)" if len(flags) > 1 else ""
-        more = more or (f" ({times} times)" if times > 1 else "")
-        out.print(styled(word, f" {where}: {flag.sentence}{more}"))
-    if len(ordered) > _FLAGS_SHOWN:
-        out.print(f"            and {len(ordered) - _FLAGS_SHOWN} other remarks (--json has all)")
-
-
-class _Bytes(Progress):
-    """Progress of an import by the number of bytes read."""
-
-    def __init__(self, total: int) -> None:
-        super().__init__("import")
-        self._total = total
-        self._report: FileReport | None = None
-        self._before = self._of_file = 0
-
-    def read(self, report: "FileReport | None", count: int) -> None:
-        """Show that `count` bytes of a file were read."""
-        if report is not self._report:
-            self._report = report
-            self._before += self._of_file
-        self._of_file = count
-        name = report.name[-40:] if report is not None else "reading"
-        done = self._before + count
-        self.show(Step(name, share=done / self._total if self._total else None))

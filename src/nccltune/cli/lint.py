@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune lint`: check a configuration, topology, manifest, script or launch command."""
 
+from typing import Any
+
 import click
 
-from nccltune.cli.output import print_json, stdout
-from nccltune.cli.platform_options import gpus_option, launcher_option, nodes_option, set_option
-from nccltune.cli.run_options import given_after_dashes
-from nccltune.cli.verb import verb
+from nccltune.cli.options import option
+from nccltune.cli.output import print_result, stdout
+from nccltune.cli.verb import split_at_dashes, verb
 
 EPILOG = """\b
 Examples:
@@ -32,12 +33,13 @@ Examples:
     type=click.Choice(["configuration", "topology", "launch"]),
     help="What the files are  [default: by their content]",
 )
-@nodes_option(" that a launched job gets.")
-@gpus_option("; a script's or manifest's own number comes first.  [default: 8]")
-@set_option(": hosts=a:8,b:8 are the hosts of a job whose command names none.")
-@launcher_option(
-    " that a command is for: openmpi, openmpi:5, hydra, slurm or torchrun  [default: each that "
-    "it may be for]"
+@option("--nodes", more=" that a launched job gets.")
+@option("--gpus", more="; a script's or manifest's own number comes first.  [default: 8]")
+@option("--set", more=": hosts=a:8,b:8 are the hosts of a job whose command names none.")
+@option(
+    "--launcher",
+    more=" that a command is for: openmpi, openmpi:5, hydra, slurm or torchrun  [default: each "
+    "that it may be for]",
 )
 @click.option("--gpu-memory", metavar="SIZE", help="Memory of a GPU, such as 80G: checks -e.")
 @click.option(
@@ -45,20 +47,7 @@ Examples:
     is_flag=True,
     help="Also check that this machine has the GPUs and NICs that topology files name.",
 )
-@click.pass_context
-def command(
-    context: click.Context,
-    /,
-    things: tuple[str, ...],
-    kind: str | None,
-    nodes: int | None,
-    gpus: int | None,
-    settings: tuple[str, ...],
-    launcher: str | None,
-    gpu_memory: str | None,
-    here: bool,
-    as_json: bool,
-) -> int:
+def command(things: tuple[str, ...], kind: str | None, **options: Any) -> int:
     """Check files and commands, each by what its content shows it to be.
 
     A tuner configuration or a study: lines that cannot be read, gaps, overlaps, rules that never
@@ -70,22 +59,8 @@ def command(
     from nccltune.app.lint import LintKind, LintRequest, lint
     from nccltune.cli.lint_screen import as_data, show
 
-    named, words = given_after_dashes(context, things)
-    linted = lint(
-        LintRequest(
-            things=named,
-            command=words,
-            kind=None if kind is None else LintKind(kind),
-            nodes=nodes,
-            gpus=gpus,
-            gpu_memory=gpu_memory,
-            launcher=launcher,
-            settings=settings,
-            here=here,
-        )
-    )
-    if as_json:
-        print_json(as_data(linted))
-    else:
-        show(stdout(), linted)
+    named, words = split_at_dashes(things)
+    of_kind = None if kind is None else LintKind(kind)
+    linted = lint(LintRequest(named, command=words, kind=of_kind, **options))
+    print_result(as_data(linted), show, stdout(), linted)
     return int(linted.is_bad)

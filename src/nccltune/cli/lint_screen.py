@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nccltune lint` prints, for each kind of thing."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from rich.console import Console
+
+from nccltune.app.lint import Linted, LintedConfiguration, LintedLaunch
 from nccltune.cli.output import hanging, next_step, styled
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from nccltune.app.lint import Linted, LintedConfiguration, LintedLaunch
-    from nccltune.launch_lint.check import LaunchCheck
-    from nccltune.launch_lint.command import Prediction
-    from nccltune.launch_lint.finding import LaunchFinding
-    from nccltune.topology.lint.check import Checked
+from nccltune.launch_lint.check import LaunchCheck, names
+from nccltune.launch_lint.command import Prediction
+from nccltune.launch_lint.finding import LaunchFinding
+from nccltune.launch_lint.starts import starts
+from nccltune.model.scale import count
+from nccltune.topology.lint.check import Checked
+from nccltune.topology.lint.issue import Issue
+from nccltune.tune.lint import LintIssue
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 _INDENT = 9
 
 
-def show(out: "Console", linted: "Linted") -> None:
+def show(out: Console, linted: Linted) -> None:
     """Print the results for each file and command."""
     for configuration in linted.configurations:
         _show_configuration(out, configuration)
@@ -33,7 +36,7 @@ def show(out: "Console", linted: "Linted") -> None:
         next_step("nccltune explain", linted.configurations[0].source)
 
 
-def as_data(linted: "Linted") -> dict[str, Any]:
+def as_data(linted: Linted) -> dict[str, Any]:
     """Return all results in the form that `--json` prints."""
     checked = linted.topologies
     topologies = None
@@ -58,47 +61,39 @@ def as_data(linted: "Linted") -> dict[str, Any]:
     }
 
 
-def _show_configuration(out: "Console", item: "LintedConfiguration") -> None:
-    from nccltune.model.scale import count
-
+def _show_configuration(out: Console, item: LintedConfiguration) -> None:
     for issue in item.issues:
         where = f"{item.path}:{issue.line}" if issue.line else str(item.path)
-        _show_issue(out, where, issue.severity.value, issue.message, issue.hint)
-    words = count(item.rules, "rule")
-    kinds = [issue.severity.value for issue in item.issues]
-    if item.is_bad:
-        counts = [count(kinds.count(kind), kind) for kind in ("error", "warning")]
-        out.print(f"{words}, {', '.join(counts)}")
-    else:
-        out.print(f"{words}, nothing wrong")
+        _show_issue(out, where, issue)
+    counts = _counts(item.issues) if item.is_bad else ["nothing wrong"]
+    out.print(", ".join([count(item.rules, "rule"), *counts[:2]]))
 
 
-def _show_topologies(out: "Console", checked: "Checked") -> None:
-    from nccltune.model.scale import count
-
+def _show_topologies(out: Console, checked: Checked) -> None:
     for issue in checked.issues:
         where = f"{issue.source}:{issue.line}" if issue.line else issue.source
-        _show_issue(out, where, issue.severity.value, issue.message, issue.hint)
-    words = count(checked.files, "file")
-    kinds = [issue.severity.value for issue in checked.issues]
-    counts = [count(kinds.count(kind), kind) for kind in ("error", "warning", "note")]
-    if checked.is_bad:
-        out.print(f"{words}, {', '.join(counts)}")
-    else:
-        notes = f" ({counts[2]})" if kinds else ""
-        out.print(f"{words}, nothing wrong{notes}")
+        _show_issue(out, where, issue)
+    counts = _counts(checked.issues)
+    if not checked.is_bad:
+        counts = [f"nothing wrong ({counts[2]})" if checked.issues else "nothing wrong"]
+    out.print(", ".join([count(checked.files, "file"), *counts]))
 
 
-def _show_issue(out: "Console", where: str, severity: str, message: str, hint: str | None) -> None:
-    out.print(
-        styled(f"{where}: ", (severity, _STYLES[severity]), f": {message}"),
-        soft_wrap=not out.is_terminal,
-    )
-    if hint:
-        hanging(out, ("  hint: ", "cyan"), 8, hint)
+def _counts(issues: Sequence[LintIssue | Issue]) -> list[str]:
+    """Return how many errors, warnings and notes there are."""
+    kinds = [issue.severity.value for issue in issues]
+    return [count(kinds.count(kind), kind) for kind in ("error", "warning", "note")]
 
 
-def _show_launch(out: "Console", launch: "LintedLaunch", *, named: bool) -> None:
+def _show_issue(out: Console, where: str, issue: LintIssue | Issue) -> None:
+    severity = issue.severity.value
+    words = styled(f"{where}: ", (severity, _STYLES[severity]), f": {issue.message}")
+    out.print(words, soft_wrap=not out.is_terminal)
+    if issue.hint:
+        hanging(out, ("  hint: ", "cyan"), 8, issue.hint)
+
+
+def _show_launch(out: Console, launch: LintedLaunch, *, named: bool) -> None:
     if named and launch.source is not None:
         out.print(styled((launch.source, "bold")), soft_wrap=True)
     for number, verdict in enumerate(launch.commands):
@@ -111,10 +106,7 @@ def _show_launch(out: "Console", launch: "LintedLaunch", *, named: bool) -> None
         out.print("nothing wrong with how this was started")
 
 
-def _show_command(out: "Console", verdict: "LaunchCheck") -> None:
-    from nccltune.launch_lint.check import names
-    from nccltune.launch_lint.starts import starts
-
+def _show_command(out: Console, verdict: LaunchCheck) -> None:
     for prediction, flavors in verdict.predictions:
         words = starts(prediction, verdict.gpus)
         hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
@@ -130,7 +122,7 @@ def _show_command(out: "Console", verdict: "LaunchCheck") -> None:
         out.print(styled(("fixed", "bold"), f"    {verdict.fixed}"), soft_wrap=True)
 
 
-def _show_finding(out: "Console", finding: "LaunchFinding", where: str) -> None:
+def _show_finding(out: Console, finding: LaunchFinding, where: str) -> None:
     severity = finding.severity.value
     style = _STYLES[severity]
     fix = f". {finding.fix[:1].upper()}{finding.fix[1:]}" if finding.fix else ""
@@ -139,7 +131,7 @@ def _show_finding(out: "Console", finding: "LaunchFinding", where: str) -> None:
     hanging(out, lead, _INDENT, words)
 
 
-def _finding(finding: "LaunchFinding") -> dict[str, Any]:
+def _finding(finding: LaunchFinding) -> dict[str, Any]:
     return {
         "severity": finding.severity.value,
         "id": finding.id,
@@ -148,7 +140,7 @@ def _finding(finding: "LaunchFinding") -> dict[str, Any]:
     }
 
 
-def _plain(verdict: "LaunchCheck") -> dict[str, Any]:
+def _plain(verdict: LaunchCheck) -> dict[str, Any]:
     return {
         "command": verdict.command.text,
         "launchers": [flavor.words for flavor in verdict.flavors],
@@ -164,7 +156,7 @@ def _plain(verdict: "LaunchCheck") -> dict[str, Any]:
     }
 
 
-def _start(prediction: "Prediction", gpus: int | None) -> dict[str, Any]:
+def _start(prediction: Prediction, gpus: int | None) -> dict[str, Any]:
     placement = prediction.placement
     return {
         "processes": placement.processes if placement is not None else None,

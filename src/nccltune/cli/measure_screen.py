@@ -1,35 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a sweep or a verification with its progress on the terminal."""
+"""Run what measures into a study, with its progress on the terminal."""
 
 import contextlib
-from collections.abc import Callable
+import math
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from rich.console import RenderableType
+import click
+from rich.console import Console, RenderableType
 from rich.table import Table
 
-from nccltune.cli.output import note, styled, talk, warn
-from nccltune.cli.platform_options import show_start
-from nccltune.cli.progress import Watch, watch_sweep
-from nccltune.cli.run_options import terminated_like_interrupted
+from nccltune.cli.output import hanging, note, stderr, styled, talk, warn
+from nccltune.cli.progress import Progress, Step
+from nccltune.cli.verb import command_line
 from nccltune.launch.process import signal_of
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.engine.communicator import Watcher
-from nccltune.model.errors import LaunchError, StudyError
+from nccltune.measure.engine.communicator import SweepStatus, Watcher
+from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.platform import Platform
 from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
 from nccltune.prove.plan import ProofPlan
 from nccltune.prove.result import Dropped
-from nccltune.report.words import range_text
+from nccltune.report.words import range_text, significant
+
+_TABLE_ROWS = 14
+_Result = TypeVar("_Result")
 
 
-class SweepScreen:
+class RunScreen:
+    """What every run into the study at `path` has: how it ends early, and `command`, which resumes
+    it (by default this command line)."""
+
+    def __init__(self, path: Path, command: str | None = None) -> None:
+        self.command = command or command_line()
+        self._path = path
+        self._is_stopped = False
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether it ended early, and what is kept was printed."""
+        return self._is_stopped
+
+    def stopped(self, kept: str) -> None:
+        """Print what is kept and how to resume."""
+        self._is_stopped = True
+        note(f"stopped; {kept} are kept in {self._path}")
+        note(f"resume:  {self.command}")
+
+    def run(self, run: Callable[[], _Result]) -> _Result:
+        """Return the result of `run`. If a signal stops it, end the verb with the signal's code."""
+        try:
+            with terminated_like_interrupted():
+                return run()
+        except KeyboardInterrupt as stop:
+            if not self.is_stopped:
+                raise
+            raise click.exceptions.Exit(128 + signal_of(stop)) from stop
+
+
+@contextlib.contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C while a measurement runs."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class SweepScreen(RunScreen):
     """Progress of a sweep on stderr."""
-
-    def starting(self) -> None:
-        """Print nothing. If the start fails, an error reports the reason."""
 
     def started(self, platform: Platform, hello: Hello) -> None:
         """Print the platform."""
@@ -40,10 +88,11 @@ class SweepScreen:
         return watch_sweep(hello.replay)
 
 
-class VerifyScreen:
+class VerifyScreen(RunScreen):
     """Progress of a verification on stderr. With `quiet` the platform is not printed."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, path: Path, command: str | None = None, *, quiet: bool = False) -> None:
+        super().__init__(path, command)
         self._quiet = quiet
 
     def warn(self, sentence: str) -> None:
@@ -64,37 +113,75 @@ class VerifyScreen:
         talk().print(
             f"again      {count(len(rules), 'rule')} did not hold as measured; measuring what "
             "changes",
-            markup=False,
             soft_wrap=True,
         )
 
 
-_Result = TypeVar("_Result")
+def show_start(platform: Platform, came_from: str | None) -> None:
+    """Print the platform, and the environment settings that change the measurement."""
+    show_platform(platform, talk(), came_from)
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        if name in platform.settings and not platform.replay:
+            words = (
+                f"{name}={platform.settings[name]} is set: NCCL offers nothing else, so nothing "
+                "else is measured"
+            )
+            hanging(stderr(), ("warning    ", "yellow"), 11, words)
 
 
-def run_interruptible(
-    run: Callable[[], _Result], kept: Callable[[], int | None], path: Path, command: str
-) -> _Result | int:
-    """Run a measurement into the study at `path`. Return its result, or the exit code of a signal.
+def show_platform(platform: Platform, out: Console, came_from: str | None = None) -> None:
+    """Print the platform, and that a replay measures nothing."""
+    where = f" ({came_from})" if came_from and not platform.replay else ""
+    hanging(out, "platform   ", 11, f"{platform.title}{where}")
+    if platform.replay:
+        words = (
+            f"of {platform.replay}: timings are drawn from a recording, nothing is measured here"
+        )
+        hanging(out, "replay     ", 11, words)
 
-    SIGTERM stops it like Ctrl-C. `kept` returns the number of points in the study, or None before
-    the first measurement. `command` is printed as the command that resumes the run.
+
+_Plan = TypeVar("_Plan")
+
+
+class Watch(Progress, Generic[_Plan]):
+    """Shows the status of a sweep or a verification.
+
+    `table` draws the present results of its plan.
     """
-    try:
-        with terminated_like_interrupted():
-            return run()
-    except (KeyboardInterrupt, LaunchError, StudyError) as stop:
-        points = kept()
-        if points:
-            _show_stopped(points, path, command)
-        if points is None or not isinstance(stop, KeyboardInterrupt):
-            raise
-        return 128 + signal_of(stop)
+
+    def __init__(
+        self,
+        name: str,
+        replay: str | None,
+        table: Callable[[_Plan], RenderableType],
+        console: Console | None = None,
+    ) -> None:
+        super().__init__(name, console)
+        self._replay = replay
+        self._table = table
+
+    def update(self, status: SweepStatus, plan: _Plan) -> None:
+        """Show a status."""
+        total = status.spent_s + status.left_s
+        note = f"{status.points} points"
+        note += f", {status.known} more from before" if status.known else ""
+        note += f" · replay of {self._replay}" if self._replay else ""
+        # Draw here and not in the live screen's thread: the plan changes while it is measured.
+        drawn = self._table(plan) if self.is_live else None
+        self.show(
+            Step(
+                point_words(status),
+                share=status.spent_s / total if total else 0.0,
+                left_s=status.left_s,
+                note=note,
+                table=None if drawn is None else lambda: drawn,
+            )
+        )
 
 
-def _show_stopped(kept: int, path: Path, command: str) -> None:
-    note(f"stopped; all {kept} points so far are kept in {path}")
-    note(f"resume:  {command}")
+def watch_sweep(replay: str | None, console: Console | None = None) -> Watch[Plan]:
+    """Return the progress display of a sweep."""
+    return Watch("replay" if replay else "sweep", replay, best_table, console)
 
 
 def rules_so_far(plan: ProofPlan) -> RenderableType:
@@ -115,4 +202,45 @@ def rules_so_far(plan: ProofPlan) -> RenderableType:
             str(item.rounds),
             styled(f"{gain} ", ("holds" if item.verdict == "holds" else "", "green")),
         )
+    return table
+
+
+def point_words(status: SweepStatus) -> str:
+    """Return the newest timing: `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
+    point = status.point
+    if point is None or status.collective is None:
+        return ""
+    what = f"{status.collective.value} {format_bytes(point.bytes)}  {choice_label(point.choice)}"
+    if point.time_us is None:
+        return f"{what} {point.error.kind if point.error else 'not run'}"
+    beside = ""
+    if point.choice != "default" and status.default_us is not None:
+        beside = f" (default {significant(status.default_us)})"
+    return f"{what} {significant(point.time_us)} us{beside}"
+
+
+def best_table(plan: Plan) -> RenderableType:
+    """Return a table with the best choice so far and its gain, by size and collective."""
+    known = [item for item in plan.known() if item.states]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("best so far", justify="right")
+    for item in known:
+        table.add_column(item.collective.value)
+    sizes = sorted({size for item in known for size in item.states})
+    # Prefer powers of two; if they are too many, show evenly spaced ones.
+    sizes = [size for size in sizes if size & (size - 1) == 0] or sizes
+    step = math.ceil(len(sizes) / _TABLE_ROWS) or 1
+    for size in sizes[::step]:
+        cells: list[RenderableType] = []
+        for item in known:
+            view = item.states.get(size)
+            if view is None:
+                cells.append("")
+            elif view.best == DEFAULT:
+                cells.append(styled(("default", "dim")))
+            else:
+                style = "green" if view.better else "dim"
+                gain = f"{math.exp(view.gain):.2f}x"
+                cells.append(styled(f"{choice_label(view.best)} ", (f"{gain}", style)))
+        table.add_row(format_bytes(size), *cells)
     return table

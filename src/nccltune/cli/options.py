@@ -1,64 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several verbs have. Each flag has one meaning: `MEANINGS` begins its help text."""
+"""Options that several verbs have: each flag is declared once, in `FLAGS`, with one meaning."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from nccltune.cli.verb import AdvancedOption
 
-if TYPE_CHECKING:
-    from nccltune.tune.result import TuneOptions
-
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-MEANINGS = {
-    "--anew": "Measure everything again",
-    "--budget": "Seconds to measure at most",
-    "--check": "Exit with 1",
-    "--choice": "The choice that the tables were made with",
-    "--collective": "The collective",
-    "--collectives": "Collectives, separated by commas",
-    "--emulate-nodes": "Make this many nodes of this machine's GPUs",
-    "--env": "A variable of every process",
-    "--format": "Where the lines will stand",
-    "--gain-threshold": "The gain that matters",
-    "--gpus": "GPUs per node",
-    "--launcher": "The launcher of the processes",
-    "--library": "The libnccltune-sendrecv.so",
-    "--min-gain": "The least gain that is worth a change",
-    "--nccl": "The libnccl.so.2 to measure",
-    "--nccl-version": "The version of NCCL",
-    "--nodes": "Number of nodes",
-    "--output": "Where to write",
-    "--plugin": "Where the plugin will be on the nodes",
-    "--ranks": "Number of ranks",
-    "--replay": "Draw timings from a recorded study",
-    "--rounds": "Rounds to measure",
-    "--seed": "Seed of the random order",
-    "--set": "A key of a job file",
-    "--sizes": "Range of sizes",
-    "--assume-noise": "Noise of a timing, and of a process, where there are too few to measure it",
-}
-"""The start of each flag's help text, in every verb that has it."""
-
-
-def option(
-    flag: str, *names: str, more: str = ".", advanced: bool = False, **more_attributes: Any
-) -> Decorator:
-    """Return a decorator that adds `flag` with its meaning; `more` ends the help text."""
-    if advanced:
-        more_attributes["cls"] = AdvancedOption
-    return click.option(flag, *names, help=f"{MEANINGS[flag]}{more}", **more_attributes)
-
-
-def apply(function: Callable[..., Any], *decorators: Decorator) -> Callable[..., Any]:
-    """Add options to a function in the order given."""
-    for decorator in reversed(decorators):
-        function = decorator(function)
-    return function
+PATH = click.Path(path_type=Path)
+FILE: dict[str, Any] = {"type": PATH, "metavar": "FILE"}
+"""Attributes of an option that names a file."""
+_NUMBER: dict[str, Any] = {"type": click.IntRange(1), "metavar": "N"}
 
 
 class Percent(click.ParamType[float]):
@@ -89,89 +45,234 @@ class Percent(click.ParamType[float]):
         return fraction
 
 
-STUDY = click.argument("study", type=click.Path(path_type=Path))
-"""The argument that names a study folder."""
+_PERCENT: dict[str, Any] = {"type": Percent(), "show_default": True}
+
+FLAGS: dict[str, dict[str, Any]] = {
+    "--anew": {"help": "Measure everything again", "is_flag": True},
+    "--any-scale": {
+        "help": "Make a rule for any scale where it holds at every scale measured",
+        "is_flag": True,
+    },
+    "--assume-noise": {
+        "name": "assumed_noise",
+        "help": "Noise of a timing, and of a process, where there are too few to measure it",
+        "default": "5%",
+        **_PERCENT,
+    },
+    "--budget": {
+        "name": "budget_s",
+        "help": "Seconds to measure at most",
+        "type": click.FloatRange(0, min_open=True),
+        "metavar": "SECONDS",
+    },
+    "--channel-tolerance": {
+        "help": "Time that fewer channels may cost",
+        "default": "2%",
+        **_PERCENT,
+    },
+    "--channels": {
+        "help": "Channels (SMs) that a rule may take: at most those of NCCL's default at that "
+        "size, or any number",
+        "type": click.Choice(["default", "any"]),
+        "default": "default",
+        "show_default": True,
+    },
+    "--check": {"help": "Exit with 1", "is_flag": True},
+    "--choice": {
+        "help": "The choice that the tables were made with",
+        "more": ": tree/ll128, ring/simple/8, default or tuned.  [default: by the NCCL log, the "
+        "command line in the output, or the file's name]",
+    },
+    "--collective": {"help": "The collective", "metavar": "NAME"},
+    "--collectives": {
+        "help": "Collectives, separated by commas",
+        "more": ", or `all` of those that NCCL tunes.",
+        "default": "allreduce,allgather,reducescatter",
+        "show_default": True,
+        "metavar": "A,B",
+    },
+    "--emulate-nodes": {"help": "Make this many nodes of this machine's GPUs", **_NUMBER},
+    "--env": {"help": "A variable of every process", "multiple": True, "metavar": "NAME=VALUE"},
+    "--extend": {
+        "help": "Let the first and last rule reach beyond what was measured",
+        "is_flag": True,
+    },
+    "--format": {
+        "name": "form",
+        "help": "Where the lines will stand",
+        "type": click.Choice(["shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker"]),
+        "default": "shell",
+        "show_default": True,
+    },
+    "--gain-threshold": {"name": "threshold", "help": "The gain that matters", **_PERCENT},
+    "--gpus": {"help": "GPUs per node", "more": "  [default: all; in pods 8]", **_NUMBER},
+    "--include-unsure": {
+        "help": "Also write rules that are not sure into the configuration",
+        "is_flag": True,
+    },
+    "--launcher": {
+        "help": "The launcher of the processes",
+        "more": ": openmpi, hydra, slurm or kubernetes; openmpi:5 insists on a version.",
+        "metavar": "NAME",
+    },
+    "--library": {"help": "The libnccltune-sendrecv.so", **FILE},
+    "--min-gain": {
+        "help": "The least gain that is worth a change",
+        "default": "3%",
+        **_PERCENT,
+    },
+    "--nccl": {
+        "help": "The libnccl.so.2 to measure",
+        "more": "  [default: PyTorch's, else the system's]",
+        "type": click.Path(path_type=Path, exists=True, dir_okay=False),
+    },
+    "--nccl-version": {"help": "The version of NCCL", "metavar": "X.Y.Z"},
+    "--nodes": {
+        "help": "Number of nodes",
+        "more": ", with --launcher  [default: as many as hosts, or Slurm gave; else 1]",
+        **_NUMBER,
+    },
+    "--output": {"help": "Where to write: ", "type": PATH, "metavar": "STUDY"},
+    "--penalty": {
+        "help": "Log latency that one more rule must save; higher gives fewer rules",
+        "type": click.FloatRange(0),
+        "default": 0.05,
+        "show_default": True,
+    },
+    "--plugin": {"help": "Where the plugin will be on the nodes", **FILE},
+    "--ranks": {"help": "Number of ranks", **_NUMBER},
+    "--replay": {
+        "help": "Draw timings from a recorded study",
+        "more": "; no GPU.",
+        "metavar": "STUDY",
+    },
+    "--rounds": {"help": "Rounds to measure", **_NUMBER},
+    "--seed": {
+        "help": "Seed of the random order",
+        "type": click.IntRange(0),
+        "default": 1,
+        "show_default": True,
+    },
+    "--set": {
+        "name": "settings",
+        "help": "A key of a job file",
+        "more": ": hosts=a,b, processes=per-node; for Kubernetes image=... and others.",
+        "multiple": True,
+        "metavar": "KEY=VALUE",
+    },
+    "--sizes": {"help": "Range of sizes", "show_default": True, "metavar": "A-B"},
+    "--weights": {
+        "help": "CSV file `bytes,weight`: how much each size counts",
+        "more": "  [default: all the same]",
+        "type": click.Path(),
+        "metavar": "FILE",
+    },
+}
+"""The attributes of each flag. `name` is the parameter's where it is not the flag's. In every verb
+`help` begins the help text; `more` ends it where a verb has nothing else to add."""
+_ADVANCED = (
+    "--assume-noise",
+    "--channel-tolerance",
+    "--gain-threshold",
+    "--nccl",
+    "--penalty",
+    "--seed",
+)
+"""These are advanced options in every verb."""
 
 
-def output_option(name: str, more: str, *, metavar: str = "STUDY", **attributes: Any) -> Decorator:
-    """Return `-o/--output` as the parameter `name`. `more` describes the file that is written."""
-    kind = click.Path(path_type=Path)
-    return click.option(
-        "-o",
-        "--output",
-        name,
-        metavar=metavar,
-        type=kind,
-        help=f"{MEANINGS['--output']}: {more}",
-        **attributes,
-    )
+def option(
+    flag: str, *names: str, more: str | None = None, advanced: bool = False, **attributes: Any
+) -> Decorator:
+    """Return a decorator that adds `flag` of `FLAGS`.
+
+    `names` are another parameter's name and short flags; `more` ends the help text; `attributes`
+    are added to those of the flag or replace them.
+    """
+    merged = {**FLAGS[flag], **attributes}
+    usual, name = merged.pop("more", "."), merged.pop("name", None)
+    merged["help"] += usual if more is None else more
+    if advanced or flag in _ADVANCED:
+        merged["cls"] = AdvancedOption
+    if name and not names:
+        names = (name,)
+    return click.option(*names, flag, **merged)
 
 
-def study_option(more: str, **attributes: Any) -> Decorator:
-    """Return `--output STUDY`, the study that a verb writes measurements to, as `path`."""
-    return output_option("path", more, **attributes)
-
-
-def budget_option(*, advanced: bool = False) -> Decorator:
-    """Return `--budget` for verbs that measure."""
-    kind = click.FloatRange(0, min_open=True)
-    return option("--budget", type=kind, metavar="SECONDS", advanced=advanced)
-
-
-def rounds_option(more: str, *, advanced: bool = False, **attributes: Any) -> Decorator:
-    """Return `--rounds`; `more` ends the help text."""
-    kind = click.IntRange(1)
-    return option("--rounds", type=kind, metavar="N", more=more, advanced=advanced, **attributes)
-
-
-def seed_option() -> Decorator:
-    """Return `--seed` of the random order."""
-    kind = click.IntRange(0)
-    return option("--seed", type=kind, default=1, show_default=True, advanced=True)
-
-
-def min_gain_option(more: str, *, advanced: bool = False) -> Decorator:
-    """Return `--min-gain`, a fraction."""
-    return option(
-        "--min-gain",
-        type=Percent(),
-        default="3%",
-        show_default=True,
-        more=more,
-        advanced=advanced,
-    )
-
-
-def assume_noise_option() -> Decorator:
-    """Return `--assume-noise`, a fraction."""
-    return option("--assume-noise", type=Percent(), default="5%", show_default=True, advanced=True)
-
-
-def nccl_version_option(more: str = ".") -> Decorator:
-    """Return `--nccl-version`."""
-    return option("--nccl-version", metavar="X.Y.Z", more=more)
-
-
-def scale_options(more: str) -> Decorator:
-    """Return `--nodes` and `--ranks` of a communicator; `more` ends both help texts."""
+def options(*added: str | Decorator) -> Decorator:
+    """Return a decorator that adds flags of `FLAGS` and other options, in this order."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        return apply(
-            command,
-            option("--nodes", type=click.IntRange(1), metavar="N", more=more),
-            option("--ranks", type=click.IntRange(1), metavar="N", more=more),
-        )
+        for one in reversed(added):
+            command = option(one)(command) if isinstance(one, str) else one(command)
+        return command
 
     return add
 
 
-def choice_option() -> Decorator:
-    """Return `--choice` of nccl-tests' tables."""
-    return option(
-        "--choice",
-        more=": tree/ll128, ring/simple/8, default or tuned.  [default: by the NCCL log, the "
-        "command line in the output, or the file's name]",
-    )
+STUDY = click.argument("study", type=PATH)
+"""The argument that names a study folder."""
+
+
+def output_option(name: str, more: str, **attributes: Any) -> Decorator:
+    """Return `-o/--output` as the parameter `name`. `more` describes the file that is written."""
+    return option("--output", "-o", name, more=more, **attributes)
+
+
+PLATFORM = options(
+    "--emulate-nodes", "--gpus", "--nodes", "--launcher", "--set", "--replay", "--nccl"
+)
+"""The platform that the bench runs on."""
+
+SCOPE = options(
+    "--collectives",
+    option("--sizes", default="1K-64M"),
+    option("--gain-threshold", more=": stop when less is still to be found.", default="1%"),
+    "--seed",
+)
+"""What a sweep measures."""
+
+COPIES = options(
+    output_option("path", "the study; an interrupted comparison goes on there.", required=True),
+    option("--library", more=" to measure  [default: the installed one]"),
+    option("--gpus", more="  [default: all]"),
+    "--replay",
+    "--budget",
+    option(
+        "--gain-threshold", "noise_floor", more=": a difference below it is noise.", default="2%"
+    ),
+    "--nccl",
+    "--seed",
+)
+"""Comparisons of NCCL with copy engines, which reach the GPUs of one node."""
+
+JOB = options(
+    click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="JOB.toml|-- PROGRAM ..."),
+    option(
+        "--launcher",
+        more=": local, openmpi, hydra, slurm or kubernetes; openmpi:5 for a version.  [default: "
+        "what is found]",
+    ),
+    option("--nodes", more="  [default: as many as hosts, or Slurm gave to this shell; else 1]"),
+    option("--gpus", more="  [default: 8]"),
+    option(
+        "--set",
+        more=": processes=per-node, hosts=a,b, interface=eth0, hcas=mlx5_0, nvls=false, "
+        "partition=x, slurm.time=00:10:00, image=x, ...",
+    ),
+    option(
+        "--env",
+        "variables",
+        metavar="NAME[=VALUE]",
+        more="; without a value the one it has here.",
+    ),
+)
+"""The words, launcher and keys of a job."""
+
+
+def scale_options(more: str) -> Decorator:
+    """Return `--nodes` and `--ranks` of a communicator; `more` ends both help texts."""
+    return options(option("--nodes", more=more), option("--ranks", more=more))
 
 
 def tune_options(*, advanced: bool = False) -> Decorator:
@@ -179,79 +280,14 @@ def tune_options(*, advanced: bool = False) -> Decorator:
 
     Options about statistics are advanced; with `advanced` all options are.
     """
-
-    def plain(*names: str, **attributes: Any) -> Decorator:
-        if advanced:
-            attributes["cls"] = AdvancedOption
-        return click.option(*names, **attributes)
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        return apply(
-            command,
-            plain(
-                "--weights",
-                type=click.Path(),
-                metavar="FILE",
-                help="CSV file `bytes,weight`: how much each size counts  [default: all the same]",
-            ),
-            min_gain_option(": a rule must beat the default by this.", advanced=advanced),
-            plain(
-                "--channels",
-                type=click.Choice(["default", "any"]),
-                default="default",
-                show_default=True,
-                help="Channels (SMs) that a rule may take: at most those of NCCL's default at "
-                "that size, or any number.",
-            ),
-            plain(
-                "--include-unsure",
-                is_flag=True,
-                help="Also write rules that are not sure into the configuration.",
-            ),
-            plain(
-                "--extend",
-                is_flag=True,
-                help="Let the first and last rule reach beyond what was measured.",
-            ),
-            plain(
-                "--any-scale",
-                is_flag=True,
-                help="Make a rule for any scale where it holds at every scale measured.",
-            ),
-            click.option(
-                "--penalty",
-                type=click.FloatRange(0),
-                default=0.05,
-                show_default=True,
-                cls=AdvancedOption,
-                help="Log latency that one more rule must save; higher gives fewer rules.",
-            ),
-            assume_noise_option(),
-            click.option(
-                "--channel-tolerance",
-                type=Percent(),
-                default="2%",
-                show_default=True,
-                cls=AdvancedOption,
-                help="Time that fewer channels may cost.",
-            ),
-        )
-
-    return add
-
-
-def options_from(arguments: dict[str, Any]) -> "TuneOptions":
-    """Return the rule search's options from a verb's keyword arguments."""
-    from nccltune.tune.result import TuneOptions
-
-    return TuneOptions(
-        min_gain=arguments["min_gain"],
-        penalty=arguments["penalty"],
-        assumed_noise=arguments["assume_noise"],
-        channel_tolerance=arguments["channel_tolerance"],
-        extend=arguments["extend"],
-        any_scale=arguments["any_scale"],
-        weights=arguments["weights"],
-        channels=arguments["channels"],
-        include_unsure=arguments["include_unsure"],
+    return options(
+        option("--weights", advanced=advanced),
+        option("--min-gain", more=": a rule must beat the default by this.", advanced=advanced),
+        option("--channels", advanced=advanced),
+        option("--include-unsure", advanced=advanced),
+        option("--extend", advanced=advanced),
+        option("--any-scale", advanced=advanced),
+        "--penalty",
+        "--assume-noise",
+        "--channel-tolerance",
     )

@@ -6,19 +6,23 @@ import os
 import re
 import shlex
 import sys
-from contextlib import contextmanager
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ParamSpec
+
+import click
+import msgspec
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
 from nccltune.cli.verbosity import is_quiet
+from nccltune.model.errors import UnwritableError
+from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.report.words import unbroken
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from rich.console import Console
-    from rich.text import Text
-
-
+_P = ParamSpec("_P")
 # Control characters and characters that reorder a line. Foreign text must not control the terminal.
 _STEERING = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
@@ -50,107 +54,82 @@ def write_exact(text: str) -> None:
     sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
 
 
-def stdout() -> "Console":
+def stdout() -> Console:
     """Return the console for results. Rich uses no colour without a terminal or under NO_COLOR."""
     # A pipe has no width, so tables must not be cut for it.
     width = None if sys.stdout.isatty() else 120
-    return _console(width=width, soft_wrap=not sys.stdout.isatty())
+    return PlainConsole(width=width, soft_wrap=not sys.stdout.isatty())
 
 
-def stderr() -> "Console":
+def stderr() -> Console:
     """Return the console for warnings and errors."""
-    return _console(stderr=True, soft_wrap=not sys.stderr.isatty())
+    return PlainConsole(stderr=True, soft_wrap=not sys.stderr.isatty())
 
 
-def talk() -> "Console":
+def talk() -> Console:
     """Return the console for progress, notes and hints; `-q` silences it."""
-    return _console(stderr=True, soft_wrap=not sys.stderr.isatty(), quiet=is_quiet())
+    return PlainConsole(stderr=True, soft_wrap=not sys.stderr.isatty(), quiet=is_quiet())
 
 
 def note(words: str) -> None:
     """Print a line of progress or a note."""
-    talk().print(words, markup=False, soft_wrap=True)
+    talk().print(words, soft_wrap=True)
 
 
-def warn(sentences: "Iterable[str]") -> None:
+def warn(sentences: Iterable[str]) -> None:
     """Print each sentence as a warning on stderr."""
     for sentence in sentences:
         hanging(stderr(), ("warning    ", "yellow"), 11, sentence)
 
 
-def report_console() -> "Console":
-    """Return the console for the report, which wraps its own lines."""
-    return _console()
-
-
-def _console(**options: Any) -> "Console":
-    """Return a console without markup, emoji names and control characters.
+class PlainConsole(Console):
+    """A console without markup, emoji names and control characters.
 
     Our own styles are passed beside the words: `styled(("verdict", "bold"), "  ", words)`.
     """
-    from rich.console import Console
-    from rich.segment import Segment
 
-    class PlainConsole(Console):
-        def render(self, renderable: Any, options: Any = None) -> "Iterator[Segment]":
-            for segment in super().render(renderable, options):
-                text, style, control = segment
-                if control is None and not text.isprintable():
-                    yield Segment(harmless(text), style)
-                else:
-                    yield segment
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
 
-    return PlainConsole(highlight=False, markup=False, emoji=False, **options)
+    def render(  # noqa: D102
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            if control is None and not text.isprintable():
+                yield Segment(harmless(text), style)
+            else:
+                yield segment
 
 
-def styled(*parts: "str | tuple[str, str] | Text", style: str = "") -> "Text":
+def report_console() -> Console:
+    """Return the console for the report, which wraps its own lines."""
+    return PlainConsole()
+
+
+def styled(*parts: str | tuple[str, str] | Text, style: str = "") -> Text:
     """Return a text of parts, each plain or a pair of words and style.
 
     Markup in them has no effect.
     """
-    from rich.text import Text
-
     return Text.assemble(*parts, style=style)
 
 
-class Saving:
-    """Whether a result was saved."""
-
-    done = True
-
-
-@contextmanager
-def saving(asked: Path | None = None) -> "Iterator[Saving]":
-    """Warn on stderr if a result cannot be saved in its study, for example a read-only one.
-
-    The result is printed in any case. A failure to write `asked`, a file that the user named, is an
-    error.
-    """
-    from nccltune.model.errors import UnwritableError
-
-    state = Saving()
-    try:
-        yield state
-    except UnwritableError as error:
-        if asked is not None and error.where == str(asked):
-            raise
-        state.done = False
-        warning = ("warning:", "yellow"), f" {error}; the result is printed and not saved"
-        stderr().print(styled(*warning), soft_wrap=True)
+def warn_unsaved(errors: Iterable[UnwritableError]) -> None:
+    """Print a warning for each result that could not be saved, for example in a read-only study."""
+    for error in errors:
+        words = f" {error}; the result is printed and not saved"
+        stderr().print(styled(("warning:", "yellow"), words), soft_wrap=True)
 
 
 def hanging(
-    out: "Console", lead: "str | tuple[str, str]", indent: int, words: str, style: str = ""
+    out: Console, lead: str | tuple[str, str], indent: int, words: str, style: str = ""
 ) -> None:
     """Print `lead` and `words`; wrapped lines are indented by `indent`.
 
     `lead` is `indent` wide and may be a pair with a style. Numbers keep their unit on the same
     line. Without a terminal the text is one line.
     """
-    import textwrap
-
-    from nccltune.report.words import unbroken
-
     words = harmless(words)
     lines = [words]
     if out.is_terminal:
@@ -166,7 +145,23 @@ def next_step(verb: str, path: Path) -> None:
 
 def hint(words: str) -> None:
     """Print a hint on what to do next."""
-    talk().print(words, style="dim", markup=False, soft_wrap=True)
+    talk().print(words, style="dim", soft_wrap=True)
+
+
+def is_json() -> bool:
+    """Return whether the present verb runs with `--json`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.params.get("as_json"))
+
+
+def print_result(
+    document: object, show: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
+) -> None:
+    """Print `document` with `--json`; else call `show`."""
+    if is_json():
+        print_json(document)
+    else:
+        show(*args, **kwargs)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
@@ -174,10 +169,6 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
     msgspec structs become objects.
     """
-    import msgspec
-
-    from nccltune.model.sample import SCHEMA_VERSION
-
     document = msgspec.to_builtins(value)
     document = {"schema_version": SCHEMA_VERSION, **document}
     sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=False) + "\n")

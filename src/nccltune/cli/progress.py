@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far a long run is, on stderr: live on a terminal, a line now and then elsewhere."""
 
-import math
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
 
-from nccltune.cli.output import styled, talk
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.live import Live
-
-    from nccltune.measure.adaptive.plan import Plan
-    from nccltune.measure.engine.communicator import SweepStatus
+from nccltune.cli.output import talk
 
 _LINE_EVERY_S = 5.0
 _SHOW_AFTER_S = 1.0
@@ -34,7 +32,7 @@ class Step(NamedTuple):
     share: float | None = None
     left_s: float | None = None
     note: str = ""
-    table: "Callable[[], RenderableType] | None" = None
+    table: Callable[[], RenderableType] | None = None
 
 
 class Progress:
@@ -44,7 +42,7 @@ class Progress:
     every five seconds. `name` begins each line. With `-q` nothing is shown.
     """
 
-    def __init__(self, name: str, console: "Console | None" = None, words: str = "") -> None:
+    def __init__(self, name: str, console: Console | None = None, words: str = "") -> None:
         self._name = name
         self._console = talk() if console is None else console
         self._step = Step(words)
@@ -55,8 +53,6 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._console.quiet:
-            from rich.live import Live
-
             self._live = Live(
                 console=self._console,
                 get_renderable=self._draw,
@@ -71,12 +67,7 @@ class Progress:
                 self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
@@ -96,7 +87,7 @@ class Progress:
         self._step = step
         if self._live is None and time.monotonic() - self._last >= _LINE_EVERY_S:
             self._last = time.monotonic()
-            self._console.print(self._line(), soft_wrap=True, markup=False)
+            self._console.print(self._line(), soft_wrap=True)
 
     def _line(self) -> str:
         step = self._step
@@ -106,13 +97,7 @@ class Progress:
         parts += [f" {seconds_words(step.left_s)} left"] if step.left_s is not None else []
         return " ".join(parts)
 
-    def _draw(self) -> "RenderableType":
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.spinner import Spinner
-        from rich.table import Table
-        from rich.text import Text
-
+    def _draw(self) -> RenderableType:
         step = self._step
         line = Table.grid(padding=(0, 2, 0, 0), expand=True)
         cells: list[RenderableType] = [Text(f"{self._name:<9}", style="bold")]
@@ -141,114 +126,8 @@ def working(words: str) -> Progress:
     return Progress(words)
 
 
-_Plan = TypeVar("_Plan")
-
-
-class Watch(Generic[_Plan]):
-    """Shows the status of a sweep or a verification.
-
-    `table` draws the present results of its plan.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        replay: str | None,
-        table: "Callable[[_Plan], RenderableType]",
-        console: "Console | None" = None,
-    ) -> None:
-        self._progress = Progress(name, console)
-        self._replay = replay
-        self._table = table
-
-    def __enter__(self) -> Self:
-        self._progress.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.__exit__(kind, error, traceback)
-
-    def update(self, status: "SweepStatus", plan: _Plan) -> None:
-        """Show a status."""
-        total = status.spent_s + status.left_s
-        note = f"{status.points} points"
-        note += f", {status.known} more from before" if status.known else ""
-        note += f" · replay of {self._replay}" if self._replay else ""
-        # Draw here and not in the live screen's thread: the plan changes while it is measured.
-        drawn = self._table(plan) if self._progress.is_live else None
-        self._progress.show(
-            Step(
-                point_words(status),
-                share=status.spent_s / total if total else 0.0,
-                left_s=status.left_s,
-                note=note,
-                table=None if drawn is None else lambda: drawn,
-            )
-        )
-
-
-def watch_sweep(replay: str | None, console: "Console | None" = None) -> "Watch[Plan]":
-    """Return the progress display of a sweep."""
-    return Watch("replay" if replay else "sweep", replay, best_table, console)
-
-
 def seconds_words(seconds: float) -> str:
     """Return a duration such as `0:38`, `12:05` or `1:02:03`."""
     whole = round(max(0.0, seconds))
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def point_words(status: "SweepStatus") -> str:
-    """Return the newest timing: `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
-    from nccltune.model.choice import choice_label
-    from nccltune.model.sizes import format_bytes
-    from nccltune.report.words import significant
-
-    point = status.point
-    if point is None or status.collective is None:
-        return ""
-    what = f"{status.collective.value} {format_bytes(point.bytes)}  {choice_label(point.choice)}"
-    if point.time_us is None:
-        return f"{what} {point.error.kind if point.error else 'not run'}"
-    beside = ""
-    if point.choice != "default" and status.default_us is not None:
-        beside = f" (default {significant(status.default_us)})"
-    return f"{what} {significant(point.time_us)} us{beside}"
-
-
-def best_table(plan: "Plan") -> "RenderableType":
-    """Return a table with the best choice so far and its gain, by size and collective."""
-    from rich.table import Table
-
-    from nccltune.model.choice import DEFAULT, choice_label
-    from nccltune.model.sizes import format_bytes
-
-    known = [item for item in plan.known() if item.states]
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("best so far", justify="right")
-    for item in known:
-        table.add_column(item.collective.value)
-    sizes = sorted({size for item in known for size in item.states})
-    # Prefer powers of two; if they are too many, show evenly spaced ones.
-    sizes = [size for size in sizes if size & (size - 1) == 0] or sizes
-    step = math.ceil(len(sizes) / _TABLE_ROWS) or 1
-    for size in sizes[::step]:
-        cells: list[RenderableType] = []
-        for item in known:
-            view = item.states.get(size)
-            if view is None:
-                cells.append("")
-            elif view.best == DEFAULT:
-                cells.append(styled(("default", "dim")))
-            else:
-                style = "green" if view.better else "dim"
-                gain = f"{math.exp(view.gain):.2f}x"
-                cells.append(styled(f"{choice_label(view.best)} ", (f"{gain}", style)))
-        table.add_row(format_bytes(size), *cells)
-    return table

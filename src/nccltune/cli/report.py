@@ -6,7 +6,16 @@ from pathlib import Path
 import click
 
 from nccltune.cli.options import STUDY, output_option
-from nccltune.cli.output import hint, note, print_json, saving, stdout, warn
+from nccltune.cli.output import (
+    hint,
+    is_json,
+    note,
+    print_json,
+    report_console,
+    stdout,
+    warn,
+    warn_unsaved,
+)
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
 
@@ -23,12 +32,7 @@ Examples:
 @click.option("--terminal", is_flag=True, help="Print the report here and write no page.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 def command(
-    study: Path,
-    output: Path | None,
-    terminal: bool,
-    open_page: bool,
-    dry_run: bool,
-    as_json: bool,
+    study: Path, output: Path | None, terminal: bool, open_page: bool, dry_run: bool
 ) -> None:
     """Write one HTML file with the verdict, the curves and the evidence for every rule.
 
@@ -36,39 +40,33 @@ def command(
     STUDY/findings.json and STUDY/tuning.json if these have all samples of the study; otherwise they
     are computed again.
     """
-    from nccltune.app.report import report_study, write_page
+    from nccltune.app.report import report_path
     from nccltune.model.errors import InputError
-    from nccltune.study.files import Study
+    from nccltune.report.terminal import render
 
-    if (terminal or as_json) and (output is not None or open_page):
+    if (terminal or is_json()) and (output is not None or open_page):
         wrong = "--terminal" if terminal else "--json"
         raise InputError(f"{wrong} writes no page: leave out -o and --open")
-    if terminal and as_json:
+    if terminal and is_json():
         raise InputError("--terminal and --json are two forms of the same; take one")
+    writes = not (dry_run or terminal or is_json())
     with working("writing the report"):
-        report, warnings = report_study(study)
+        report, warnings, path, unsaved = report_path(study, output, save=writes)
     warn(warnings)
-    if as_json:
+    warn_unsaved(unsaved)
+    if is_json():
         print_json(report)
         return
     if terminal:
-        from nccltune.cli.output import report_console
-        from nccltune.report.terminal import render
-
         render(report, report_console())
         return
-    path = output or Study(study).report_path
     out = stdout()
+    out.print(report.verdict)
     if dry_run:
-        out.print(report.verdict, markup=False)
-        out.print(f"Would write {path}. Nothing was written.", markup=False)
+        out.print(f"Would write {path}. Nothing was written.")
+    if not writes or unsaved:
         return
-    with saving(output) as saved:
-        write_page(report, path)
-    out.print(report.verdict, markup=False)
-    if not saved.done:
-        return
-    out.print(f"report     {path}", markup=False)
+    out.print(f"report     {path}")
     if open_page and click.launch(path.resolve().as_uri()) != 0:
         note(f"no browser could be started; open {path} yourself")
     elif not open_page and report.commands.deploy:

@@ -1,36 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nccltune sweep` prints: what it would do, what it found."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nccltune.cli.output import hanging, next_step, print_json, stdout, styled
+from rich.console import Console
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+from nccltune.app.sweep import Swept, decide
+from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
+from nccltune.measure.adaptive.plan import Plan
+from nccltune.measure.adaptive.size_state import runs
+from nccltune.measure.bench.ask import Key
+from nccltune.measure.bench.conversation import BenchPoint
+from nccltune.model.choice import AnyChoice, Choice, choice_label
+from nccltune.model.platform import Platform
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
 
-    from nccltune.app.sweep import Swept
-    from nccltune.measure.adaptive.collective_plan import Decide
-    from nccltune.measure.adaptive.plan import Plan
-    from nccltune.measure.bench.ask import Key
-    from nccltune.measure.bench.conversation import BenchPoint
-    from nccltune.model.choice import AnyChoice
-    from nccltune.model.platform import Platform
 
-
-def show_plan(platform: "Platform", plan: "Plan", *, as_json: bool) -> None:
+def show_plan(platform: Platform, plan: Plan) -> None:
     """Print what would be measured first, and the approximate time of the whole sweep."""
-    from nccltune.model.choice import choice_label
-    from nccltune.model.scale import count
-    from nccltune.model.sizes import format_bytes
-
     asks = plan.outline()
     points = sum(1 for ask in asks for _ in ask.points())
     first = sum(plan.seconds(ask) for ask in asks)
     everything = plan.seconds_left()
-    if as_json:
+    if is_json():
         print_json(
             {
                 "platform": platform,
@@ -67,10 +65,8 @@ def show_plan(platform: "Platform", plan: "Plan", *, as_json: bool) -> None:
     )
 
 
-def show_totals(swept: "Swept", out: "Console", name: str) -> None:
+def show_totals(swept: Swept, out: Console, name: str) -> None:
     """Print how much was measured and why it ended. `name` begins the line."""
-    from nccltune.model.scale import count
-
     platform, plan, outcome, _ = swept
     ended = {
         "done": "nothing more is worth measuring",
@@ -87,11 +83,11 @@ def show_totals(swept: "Swept", out: "Console", name: str) -> None:
     )
 
 
-def show_result(swept: "Swept", path: Path, decide: "Decide") -> None:
+def show_result(swept: Swept, path: Path) -> None:
     """Print the ranges that rules would cover with the present measurements."""
     out = stdout()
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
-    for line in _would_be_rules(swept.plan, decide):
+    for line in _would_be_rules(swept.plan):
         out.print(line)
     failures = swept.outcome.failures
     if swept.platform.replay:
@@ -99,17 +95,12 @@ def show_result(swept: "Swept", path: Path, decide: "Decide") -> None:
         failures = [item for item in failures if not _is_variant(item[0].choice)]
     for text in _left_out(failures):
         hanging(out, ("left out   ", "yellow"), 11, text)
-    out.print(f"study      {path}", markup=False, soft_wrap=True)
+    out.print(f"study      {path}", soft_wrap=True)
     next_step("nccltune tune", path)
 
 
-def _would_be_rules(plan: "Plan", decide: "Decide") -> "Iterator[Text]":
+def _would_be_rules(plan: Plan) -> Iterator[Text]:
     """Yield one line for every range that a rule would cover, with its mean gain."""
-    import math
-
-    from nccltune.measure.adaptive.size_state import runs
-    from nccltune.model.sizes import format_bytes
-
     for known in plan.known():
         found = list(runs(known.states, decide(known.timings)))
         if not found:
@@ -124,19 +115,12 @@ def _would_be_rules(plan: "Plan", decide: "Decide") -> "Iterator[Text]":
             )
 
 
-def _is_variant(choice: "AnyChoice") -> bool:
-    from nccltune.model.choice import Choice
-
+def _is_variant(choice: AnyChoice) -> bool:
     return isinstance(choice, Choice) and choice != choice.without_channels()
 
 
-def _left_out(failures: "Sequence[tuple[Key, BenchPoint]]") -> list[str]:
+def _left_out(failures: Sequence[tuple[Key, BenchPoint]]) -> list[str]:
     """Return the points that could not be measured as text, equal ones grouped."""
-    from collections import Counter
-
-    from nccltune.model.choice import choice_label
-    from nccltune.model.scale import count
-
     counted = Counter(
         (
             key.collective.value,
@@ -151,12 +135,8 @@ def _left_out(failures: "Sequence[tuple[Key, BenchPoint]]") -> list[str]:
     ]
 
 
-def as_data(swept: "Swept") -> dict[str, Any]:
+def as_data(swept: Swept) -> dict[str, Any]:
     """Return a sweep in the form that `--json` prints."""
-    import math
-
-    from nccltune.model.choice import choice_label
-
     platform, plan, outcome, summary = swept
     return {
         "platform": platform,

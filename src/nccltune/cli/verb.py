@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every verb has: `--json`, `-q`, `-v`, `--dry-run`, and `--help-advanced`."""
+"""What every verb has: `--json`, `-q`, `-v`, `--dry-run`, `--help-advanced`; its command line."""
 
+import functools
 import logging
 import platform
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -71,12 +73,16 @@ def verb(
 ) -> Callable[[Callable[..., Any]], Verb]:
     """Return a decorator that makes a function a verb.
 
-    The function gets `as_json`, and `dry_run` if the verb has this option. `-q` and `-v` set the
-    level of `nccltune.cli.verbosity`.
+    The function gets `dry_run` if the verb has this option. `--json` is what `output.is_json`
+    returns, and `-q` and `-v` set the level of `nccltune.cli.verbosity`.
     """
 
     def decorate(function: Callable[..., Any]) -> Verb:
-        command = click.command(name, cls=Verb, epilog=epilog, **attributes)(function)
+        @functools.wraps(function)
+        def without_json(*, as_json: bool, **values: Any) -> Any:  # noqa: ARG001
+            return function(**values)
+
+        command = click.command(name, cls=Verb, epilog=epilog, **attributes)(without_json)
         common = [_JSON, _QUIET, _VERBOSE]
         if dry_run:
             common.insert(0, _DRY_RUN)
@@ -88,7 +94,43 @@ def verb(
     return decorate
 
 
-def after_dashes(context: click.Context) -> tuple[str, ...] | None:
+def command_line() -> str:
+    """Return the command line of the present verb in the form that resumes its run."""
+    context = click.get_current_context()
+    words = ["nccltune", *context.command_path.split()[1:]]
+    if context.parent is None:
+        words = ["nccltune", context.info_name or ""]
+    arguments: list[str] = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if not given(name) or name not in context.params:
+            continue
+        value = context.params[name]
+        if not isinstance(parameter, click.Option):
+            arguments += map(str, value if parameter.nargs == -1 else [value])
+            continue
+        option = max(parameter.opts, key=len)
+        for one in value if parameter.multiple else [value]:
+            words += [option] if parameter.is_flag else [option, str(one)]
+    behind = _after_dashes(context)
+    if behind is not None:
+        arguments[len(arguments) - len(behind) : len(arguments) - len(behind)] = ["--"]
+    return shlex.join([*words, *arguments])
+
+
+def given(name: str) -> bool:
+    """Return whether a parameter was given on the command line of the present verb."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words of the present verb's argument before `--`, and those after it."""
+    behind = _after_dashes(click.get_current_context()) or ()
+    return words[: len(words) - len(behind)], behind
+
+
+def _after_dashes(context: click.Context) -> tuple[str, ...] | None:
     """Return the words after `--`; None if the command line has no `--`."""
     found, words = context.meta.get(_AFTER_DASHES, (False, ()))
     return words if found else None

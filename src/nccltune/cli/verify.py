@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.options import STUDY, budget_option, option
-from nccltune.cli.output import next_step, note, print_json, saving
-from nccltune.cli.platform_options import platform_options, request_from, site
-from nccltune.cli.run_options import command_line, terminated_like_interrupted
+from nccltune.cli.options import PLATFORM, STUDY, option, options
+from nccltune.cli.output import is_json, note, print_json, print_result, warn, warn_unsaved
 from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -28,21 +26,16 @@ Examples:
 @verb(epilog=EPILOG, dry_run=True)
 @STUDY
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-@platform_options
-@budget_option()
-@option("--anew", is_flag=True, more=", not only what is missing.")
-@option("--check", is_flag=True, more=" unless every rule holds unchanged.")
-@click.pass_context
+@PLATFORM
+@options("--budget", option("--anew", more=", not only what is missing."))
+@option("--check", more=" unless every rule holds unchanged.")
 def command(
-    context: click.Context,
-    /,
     study: Path,
     program: tuple[str, ...],
-    budget: float | None,
+    budget_s: float | None,
     anew: bool,
     check: bool,
     dry_run: bool,
-    as_json: bool,
     **options: Any,
 ) -> int:
     """Measure STUDY's rules against NCCL's default, in alternating order in one run.
@@ -55,48 +48,41 @@ def command(
     loaded by the lines of `nccltune env`, and NCCL's own log shows whether the rules were followed.
     With --launcher it is a program that this launcher starts, as `nccltune launch run` does.
     """
-    from nccltune.app.bench_launch import check_request
-    from nccltune.app.verify import VerifyRun, launch_as_measured
-    from nccltune.cli import verify_screen as screen
-    from nccltune.cli.measure_screen import VerifyScreen, run_interruptible
+    from nccltune.app.bench_launch import LaunchRequest, keys_of
+    from nccltune.app.verify import launch_as_measured, plan_verify, verify
+    from nccltune.cli.measure_screen import VerifyScreen
+    from nccltune.cli.requests import site, struct_from
+    from nccltune.cli.verify_screen import show_plan, show_proof_in_full
     from nccltune.study.files import Study
 
     opened = Study.open(study)
-    request = request_from(options)
-    check_request(request)
+    request = struct_from(LaunchRequest, options)
+    # Options without effect are an error also where a PROGRAM is started.
+    keys_of(request)
     if program:
-        return _verify_program(
-            opened, program, request, as_json, dry_run=dry_run, bench=bool(budget or anew)
-        )
-    again = command_line(context)
+        bench = bool(budget_s or anew)
+        return _verify_program(opened, program, request, dry_run=dry_run, bench=bench)
     launch = launch_as_measured(opened, request, site())
-    run = VerifyRun(opened, launch, command=again, budget_s=budget, anew=anew)
     if dry_run:
-        screen.show_plan(run.plan(VerifyScreen()), as_json=as_json)
+        show_plan(plan_verify(opened, lambda sentence: warn([sentence])))
         return 0
-    proof = run_interruptible(lambda: run.run(VerifyScreen()), lambda: run.kept, study, again)
-    if isinstance(proof, int):
-        return proof
+    screen = VerifyScreen(study)
+    proof, is_changed = screen.run(
+        lambda: verify(opened, launch, screen, command=screen.command, budget_s=budget_s, anew=anew)
+    )
     if proof is None:
         note("nothing to verify: tuner.conf holds no rule")
-        if as_json:
+        if is_json():
             print_json({"rules": []})
         return 0
-    if as_json:
-        print_json(proof)
-    else:
-        screen.show_proof_in_full(proof)
-        if run.is_changed:
-            screen.show_changed(opened)
-        next_step("nccltune report", study)
-    return int(check and (run.is_changed or proof.holding < len(proof.rules)))
+    print_result(proof, show_proof_in_full, proof, opened, is_changed=is_changed)
+    return int(check and (is_changed or proof.holding < len(proof.rules)))
 
 
 def _verify_program(
     study: "Study",
     program: tuple[str, ...],
     request: "LaunchRequest",
-    as_json: bool,
     *,
     dry_run: bool,
     bench: bool,
@@ -106,8 +92,10 @@ def _verify_program(
     `bench` is True if options of our bench were given.
     """
     from nccltune.app.bench_launch import mpi_launch_of
-    from nccltune.app.verify_program import save_program_proof, verify_program
-    from nccltune.cli import verify_screen as screen
+    from nccltune.app.verify_program import verify_program
+    from nccltune.cli.measure_screen import terminated_like_interrupted
+    from nccltune.cli.requests import site
+    from nccltune.cli.verify_screen import ProgramScreen, show_program
     from nccltune.launch.process import signal_of
     from nccltune.model.errors import InputError
 
@@ -120,19 +108,15 @@ def _verify_program(
     under = mpi_launch_of(request, site()) if request.launcher is not None else None
     if dry_run:
         note(f"would run twice, without and with the plugin: {' '.join(program)}")
-        if as_json:
+        if is_json():
             print_json({"program": list(program)})
         return 0
     try:
         with terminated_like_interrupted():
-            proof, reach = verify_program(study, program, under, screen.ProgramScreen())
+            proof, reach, unsaved = verify_program(study, program, under, ProgramScreen())
     except KeyboardInterrupt as stop:
         note("stopped; nothing was changed")
         return 128 + signal_of(stop)
-    with saving():
-        save_program_proof(study, proof)
-    if as_json:
-        print_json(proof)
-    else:
-        screen.show_program(proof, reach)
+    warn_unsaved(unsaved)
+    print_result(proof, show_program, proof, reach)
     return int(bool(proof.problems))

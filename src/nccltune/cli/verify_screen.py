@@ -3,18 +3,31 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from nccltune.cli.output import hanging, note, print_json, stderr, stdout, styled
+from rich.table import Table
+from rich.text import Text
+
+from nccltune.app.verify import VerifyPlan
+from nccltune.cli.output import (
+    hanging,
+    is_json,
+    next_step,
+    note,
+    print_json,
+    stderr,
+    stdout,
+    styled,
+)
 from nccltune.cli.verbosity import is_quiet
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from nccltune.app.verify import VerifyPlan
-    from nccltune.prove.result import Proof
-    from nccltune.prove.stock import StockPoint, StockProof
-    from nccltune.study.files import Study
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
+from nccltune.prove.edit import before_path
+from nccltune.prove.result import Proof
+from nccltune.prove.stock import StockPoint, StockProof
+from nccltune.report.proof import build_proof
+from nccltune.report.terminal import proof_tables
+from nccltune.report.words import range_text, time_text
+from nccltune.study.files import Study
 
 
 class ProgramScreen:
@@ -22,7 +35,7 @@ class ProgramScreen:
 
     def warn(self, sentence: str) -> None:
         """Print a warning."""
-        stderr().print(f"warning    {sentence}", style="yellow", markup=False, soft_wrap=True)
+        stderr().print(f"warning    {sentence}", style="yellow", soft_wrap=True)
 
     def starting(self, which: str, command: str) -> None:
         """Print the command of a run."""
@@ -37,15 +50,12 @@ class ProgramScreen:
     def last_words(self, lines: Sequence[str]) -> None:
         """Print the last lines of a failed run's output."""
         for line in lines:
-            stderr().print(f"  {line}", markup=False, soft_wrap=True)
+            stderr().print(f"  {line}", soft_wrap=True)
 
 
-def show_plan(plan: "VerifyPlan", *, as_json: bool) -> None:
+def show_plan(plan: VerifyPlan) -> None:
     """Print what would be verified."""
-    from nccltune.model.scale import count
-    from nccltune.report.words import range_text
-
-    if as_json:
+    if is_json():
         print_json({"rules": plan.rules, "sizes": plan.sizes})
         return
     out = stdout()
@@ -60,36 +70,24 @@ def show_plan(plan: "VerifyPlan", *, as_json: bool) -> None:
     )
 
 
-def show_proof_in_full(proof: "Proof") -> None:
-    """Print the outcome, the most important sizes, and every rule."""
-    from nccltune.report.proof import build_proof
-    from nccltune.report.terminal import proof_tables
+def show_proof_in_full(proof: Proof, study: Study, *, is_changed: bool) -> None:
+    """Print the outcome, the most important sizes, every rule, and the next step.
 
+    Where the proof changed the configuration, print its path and that of the previous one.
+    """
     out = stdout()
     built = build_proof(proof)
-    out.print(f"{'verify':<11}{built.sentence}", markup=False)
-    out.print(f"{'measured':<11}{built.how}", markup=False, style="dim")
+    out.print(f"{'verify':<11}{built.sentence}")
+    out.print(f"{'measured':<11}{built.how}", style="dim")
     proof_tables(built, out)
+    if is_changed:
+        words = f"Changed {study.config_path}; as it was: {before_path(study.config_path)}"
+        out.print(words, soft_wrap=True)
+    next_step("nccltune report", study.path)
 
 
-def show_changed(study: "Study") -> None:
-    """Print the path of the configuration that the proof changed, and of the previous one."""
-    from nccltune.prove.edit import before_path
-
-    stdout().print(
-        f"Changed {study.config_path}; as it was: {before_path(study.config_path)}",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def show_program(proof: "StockProof", reach: str) -> None:
+def show_program(proof: StockProof, reach: str) -> None:
     """Print whether the plugin was loaded, and what NCCL ran without and with it."""
-    from rich.table import Table
-
-    from nccltune.model.scale import count
-    from nccltune.model.sizes import format_bytes
-
     out = stdout()
     after = proof.after
     loaded = "not loaded"
@@ -98,17 +96,16 @@ def show_program(proof: "StockProof", reach: str) -> None:
             f"loaded, content {after.config_hashes[0]}: {after.applying} of "
             f"{count(after.rules or 0, 'rule')} for {after.nodes} nodes, {after.ranks} ranks"
         )
-    out.print(f"plugin     {loaded}", markup=False)
+    out.print(f"plugin     {loaded}")
     for problem in proof.problems:
-        out.print(f"finding    {problem}", style="red", markup=False)
+        out.print(f"finding    {problem}", style="red")
     if not after.config_hashes:
-        out.print(f"hint       {reach}", markup=False)
+        out.print(f"hint       {reach}")
     if proof.points:
         alone = sum(point.verdict == "left alone" for point in proof.points)
         out.print(
             f"rules      followed at {proof.followed} of {count(proof.ruled, 'point')}; "
-            f"left alone as before: {alone}",
-            markup=False,
+            f"left alone as before: {alone}"
         )
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
@@ -137,12 +134,10 @@ def show_program(proof: "StockProof", reach: str) -> None:
 
 
 def _time(time_us: float | None) -> str:
-    from nccltune.report.words import time_text
-
     return "" if time_us is None else time_text(time_us)
 
 
-def _words(point: "StockPoint") -> "Text":
+def _words(point: StockPoint) -> Text:
     if point.verdict == "as the rule says":
         return styled(("as the rule says", "green"))
     if point.verdict == "not as the rule says":

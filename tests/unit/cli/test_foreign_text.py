@@ -35,7 +35,9 @@ _OURS = re.compile(r"\x1b\[[0-9;]*m")
 def terminal(width: int = 400) -> tuple[Console, io.StringIO]:
     """Return a console that takes its file for a colour terminal, and the file."""
     file = io.StringIO()
-    made = output._console(file=file, force_terminal=True, color_system="truecolor", width=width)
+    made = output.PlainConsole(
+        file=file, force_terminal=True, color_system="truecolor", width=width
+    )
     return made, file
 
 

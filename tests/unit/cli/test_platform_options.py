@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 import pytest
 
-from nccltune.app.bench_launch import LaunchRequest, check_request
+from nccltune.app.bench_launch import LaunchRequest, keys_of
 from nccltune.cli import run
-from nccltune.cli.platform_options import platform_options
-from nccltune.cli.run_options import command_line
-from nccltune.cli.verb import Verb
+from nccltune.cli.options import PLATFORM
+from nccltune.cli.verb import Verb, command_line
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -25,10 +24,9 @@ def resumed(*words: str) -> str:
     @click.argument("study")
     @click.argument("program", nargs=-1)
     @click.option("--check", is_flag=True)
-    @platform_options
-    @click.pass_context
-    def verb(context: click.Context, /, **_: object) -> None:
-        lines.append(command_line(context))
+    @PLATFORM
+    def verb(**_: object) -> None:
+        lines.append(command_line())
 
     verb.main([*words], prog_name="verb", standalone_mode=False)
     return lines[0]
@@ -49,19 +47,19 @@ def test_the_command_that_resumes_repeats_the_options(line: str) -> None:
 @pytest.mark.parametrize("launcher", [None, "local", "openmpi:5"])
 def test_options_of_pods_are_refused_with_other_launchers(launcher: str | None) -> None:
     for setting in ("image=a", "name=x"):
-        check_request(LaunchRequest(launcher="kubernetes", settings=(setting,)))
+        keys_of(LaunchRequest(launcher="kubernetes", settings=(setting,)))
         with pytest.raises(InputError, match="is for --launcher kubernetes"):
-            check_request(LaunchRequest(launcher=launcher, settings=(setting,)))
+            keys_of(LaunchRequest(launcher=launcher, settings=(setting,)))
 
 
 @pytest.mark.parametrize("launcher", [None, "local"])
 def test_nodes_and_hosts_need_a_launcher(launcher: str | None) -> None:
     for request in (LaunchRequest(nodes=2), LaunchRequest(settings=("hosts=a,b",))):
         with pytest.raises(InputError, match="is for --launcher"):
-            check_request(request._replace(launcher=launcher))
-        check_request(request._replace(launcher="slurm"))
+            keys_of(request._replace(launcher=launcher))
+        keys_of(request._replace(launcher="slurm"))
     with pytest.raises(InputError, match="per-gpu or per-node"):
-        check_request(LaunchRequest(settings=("processes=one",)))
+        keys_of(LaunchRequest(settings=("processes=one",)))
 
 
 def test_verify_checks_launch_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from nccltune.cli import run
-from nccltune.cli.progress import best_table, point_words, seconds_words, watch_sweep
+from nccltune.cli.measure_screen import best_table, point_words, watch_sweep
+from nccltune.cli.progress import seconds_words
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import BenchPoint, PointError
 from nccltune.measure.engine.communicator import SweepStatus

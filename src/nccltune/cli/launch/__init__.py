@@ -4,7 +4,6 @@
 run.py             start a job and keep its table
 render.py          print the command or file that starts a job
 sweep.py           measure choices with nccl-tests binaries
-job_options.py     the options that describe a job
 run_screen.py      a rendered job, what it means, and how a run ended
 sweep_screen.py    what a sweep would do, and how much was measured
 """

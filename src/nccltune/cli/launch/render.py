@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nccltune.cli.launch.job_options import LaunchScreen, job_from, job_options
+from nccltune.cli.options import JOB
 from nccltune.cli.verb import verb
 
 EPILOG = """\b
@@ -16,19 +16,19 @@ Examples:
 
 
 @verb(epilog=EPILOG)
-@job_options
+@JOB
 @click.option("--explain", is_flag=True, help="Print what each option means instead.")
-def command(launcher: str | None, explain: bool, as_json: bool, **options: Any) -> int:
+def command(launcher: str | None, explain: bool, **options: Any) -> None:
     """Print the exact command or file that starts a test; start nothing.
 
     The launcher need not be installed here: --launcher names it, openmpi:5 with a version.
     """
+    from nccltune.app.job import JobRequest
     from nccltune.app.launch import render_job
-    from nccltune.cli.launch import run_screen
+    from nccltune.cli.launch.run_screen import LaunchScreen, show_meanings, show_rendered
 
-    ready = render_job(job_from(options), launcher, LaunchScreen())
+    ready = render_job(JobRequest(**options), launcher, LaunchScreen())
     if explain:
-        run_screen.show_meanings(ready, as_json=as_json)
+        show_meanings(ready)
     else:
-        run_screen.show_rendered(ready.rendered, as_json=as_json)
-    return 0
+        show_rendered(ready.rendered)

@@ -6,9 +6,7 @@ from typing import Any
 
 import click
 
-from nccltune.cli.launch.job_options import LaunchScreen, job_from, job_options
-from nccltune.cli.options import choice_option, output_option
-from nccltune.cli.run_options import terminated_like_interrupted
+from nccltune.cli.options import JOB, options, output_option
 from nccltune.cli.verb import verb
 
 EPILOG = """\b
@@ -19,9 +17,9 @@ Examples:
 
 
 @verb(epilog=EPILOG, dry_run=True)
-@job_options
+@JOB
 @output_option("study", "the study that keeps output, job and samples; made if it is not there.")
-@choice_option()
+@options("--choice")
 @click.option(
     "--start-within",
     type=click.FloatRange(min=0),
@@ -34,7 +32,6 @@ def command(
     choice: str | None,
     start_within: float | None,
     dry_run: bool,
-    as_json: bool,
     **options: Any,
 ) -> int:
     """Start a test on one node or many: render the right command, run it, follow it, keep its
@@ -43,14 +40,16 @@ def command(
     A job is a TOML file, flags, or flags over a file. Exit code 1 if something else ran than was
     asked for or the numbers are in doubt, 4 if the job failed.
     """
+    from nccltune.app.job import JobRequest
     from nccltune.app.launch import render_job, run_job
-    from nccltune.cli.launch import run_screen
+    from nccltune.cli.launch.run_screen import LaunchScreen, show_rendered, show_result
+    from nccltune.cli.measure_screen import terminated_like_interrupted
 
     screen = LaunchScreen()
-    ready = render_job(job_from(options), launcher, screen, to_run=not dry_run)
+    ready = render_job(JobRequest(**options), launcher, screen, to_run=not dry_run)
     if dry_run:
-        run_screen.show_rendered(ready.rendered, as_json=as_json)
+        show_rendered(ready.rendered)
         return 0
     with terminated_like_interrupted():
         result = run_job(ready, screen, study=study, choice=choice, start_within=start_within)
-    return run_screen.show_result(result, study, as_json=as_json)
+    return show_result(result, study)

@@ -2,21 +2,57 @@
 """What `nccltune launch` prints: a rendered job, what it means, and how a run ended."""
 
 import statistics
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nccltune.cli.output import hint, next_step, print_json, stderr, stdout, styled, write_exact
+from nccltune.app.launch import LaunchResult, RenderedJob
+from nccltune.cli.output import (
+    hint,
+    is_json,
+    next_step,
+    note,
+    print_json,
+    stderr,
+    stdout,
+    styled,
+    write_exact,
+)
+from nccltune.cli.verbosity import is_quiet
+from nccltune.launch.options import meanings, variable_meanings
+from nccltune.launch.placement import Placement
+from nccltune.launch.render import Rendered
+from nccltune.launch.state import RunState
+from nccltune.model.errors import LaunchError
+from nccltune.model.sample import Sample
+from nccltune.model.scale import count
+from nccltune.model.sizes import format_bytes
 
-if TYPE_CHECKING:
-    from nccltune.app.launch import LaunchResult, RenderedJob
-    from nccltune.launch.placement import Placement
-    from nccltune.launch.render import Rendered
-    from nccltune.model.sample import Sample
+
+class LaunchScreen:
+    """Progress of a launch on stderr."""
+
+    def note(self, words: str) -> None:
+        """Print a line about nodes or the queue."""
+        note(words)
+
+    def warn(self, sentence: str) -> None:
+        """Print a warning."""
+        stderr().print(f"warning    {sentence}", soft_wrap=True)
+
+    def starting(self, command: str) -> None:
+        """Print the command."""
+        self.note(f"start      {command}")
+
+    def output(self, line: str) -> None:
+        """Print a line of the job unchanged."""
+        if not is_quiet():
+            print(line, file=sys.stderr, flush=True)
 
 
-def show_rendered(rendered: "Rendered", *, as_json: bool) -> None:
+def show_rendered(rendered: Rendered) -> None:
     """Print the command or file on stdout, so that it can be redirected to a file."""
-    if as_json:
+    if is_json():
         print_json(
             {
                 "launcher": rendered.flavor.launcher.value,
@@ -32,7 +68,7 @@ def show_rendered(rendered: "Rendered", *, as_json: bool) -> None:
         hint(f"start it:  {rendered.command}")
 
 
-def _placement(placement: "Placement") -> dict[str, Any]:
+def _placement(placement: Placement) -> dict[str, Any]:
     return {
         "nodes": [node._asdict() for node in placement.nodes],
         "processes": placement.processes,
@@ -41,43 +77,44 @@ def _placement(placement: "Placement") -> dict[str, Any]:
     }
 
 
-def show_meanings(ready: "RenderedJob", *, as_json: bool) -> None:
+def show_meanings(ready: RenderedJob) -> None:
     """Print what each option of the launcher and of the program means."""
     rendered = ready.rendered
     placement = rendered.placement
-    launcher, variables = ready.launcher_meanings, ready.variable_meanings
-    if as_json:
+    started = tuple(ready.job.words)
+    parts = [part for part in rendered.parts if part.words != started]
+    launcher = [(" ".join(part.words), part.meaning) for part in parts]
+    program, variables = list(meanings(ready.job)), list(variable_meanings(ready.job))
+    if is_json():
         print_json(
             {
                 "placement": _placement(placement),
                 "launcher": launcher,
-                "program": ready.program_meanings,
+                "program": program,
                 "variables": variables,
             }
         )
         return
     out = stdout()
-    out.print(f"starts     {words_of(placement)}", markup=False)
+    out.print(f"starts     {words_of(placement)}")
     for title, pairs in (
         (rendered.flavor.words, launcher),
-        ("program", ready.program_meanings),
+        ("program", program),
         ("variables", variables),
     ):
         if not pairs:
             continue
-        out.print(f"\n{title}", style="bold", markup=False)
+        out.print(f"\n{title}", style="bold")
         width = min(36, max(len(words) for words, _ in pairs))
         for words, meaning in pairs:
             if len(words) > width:
-                out.print(f"  {words}", markup=False, soft_wrap=True)
+                out.print(f"  {words}", soft_wrap=True)
                 words = ""  # noqa: PLW2901 - the meaning has a line of its own then
-            out.print(f"  {words:<{width}}  {meaning}", markup=False, soft_wrap=True)
+            out.print(f"  {words:<{width}}  {meaning}", soft_wrap=True)
 
 
-def words_of(placement: "Placement") -> str:
+def words_of(placement: Placement) -> str:
     """Return a placement as text: `2 nodes with 8 processes each, 1 GPU a process: 16 ranks`."""
-    from nccltune.model.scale import count
-
     nodes, per_node = len(placement.nodes), placement.nodes[0].processes
     return (
         f"{count(nodes, 'node')} with {count(per_node, 'process')}{' each' if nodes > 1 else ''}, "
@@ -85,15 +122,13 @@ def words_of(placement: "Placement") -> str:
     )
 
 
-def show_result(result: "LaunchResult", study: Path | None, *, as_json: bool) -> int:
+def show_result(result: LaunchResult, study: Path | None) -> int:
     """Print the table and the state. Return the exit code.
 
     Raises LaunchError for a job that failed.
     """
-    from nccltune.launch.state import RunState
-
     end = result.end
-    if as_json:
+    if is_json():
         print_json(
             {
                 "state": end.state.value,
@@ -115,9 +150,7 @@ def show_result(result: "LaunchResult", study: Path | None, *, as_json: bool) ->
     return int(bool(result.findings))
 
 
-def _show(result: "LaunchResult", study: Path | None) -> None:
-    from nccltune.model.scale import count
-
+def _show(result: LaunchResult, study: Path | None) -> None:
     out = stdout()
     _show_table(result.samples)
     for finding in result.findings:
@@ -131,15 +164,12 @@ def _show(result: "LaunchResult", study: Path | None) -> None:
             next_step("nccltune analyze", study)
 
 
-def _fail(result: "LaunchResult", study: Path | None) -> None:
-    from nccltune.launch.state import RunState
-    from nccltune.model.errors import LaunchError
-
+def _fail(result: LaunchResult, study: Path | None) -> None:
     note = stderr()
     if result.last_words and result.end.state is RunState.FAILED:
         note.print("its last words:", style="dim")
         for line in result.last_words:
-            note.print(f"  {line}", markup=False, soft_wrap=True)
+            note.print(f"  {line}", soft_wrap=True)
     hint = f"its output: {result.output}" if study is not None else "-o STUDY keeps its output"
     raise LaunchError(f"the job {_STATES[result.end.state.value]}: {result.end.why}", hint=hint)
 
@@ -147,13 +177,11 @@ def _fail(result: "LaunchResult", study: Path | None) -> None:
 _STATES = {"failed": "failed", "pending": "never started", "lost": "is lost"}
 
 
-def _show_table(samples: "list[Sample]") -> None:
+def _show_table(samples: list[Sample]) -> None:
     """Print a row for each size with the median over rounds: time, algbw, busbw.
 
     Each row has the values out of place and in place.
     """
-    from nccltune.model.sizes import format_bytes
-
     rows: dict[tuple[str, int], dict[bool, list[Sample]]] = {}
     for sample in samples:
         places = rows.setdefault((sample.collective.value, sample.bytes), {})
@@ -164,12 +192,12 @@ def _show_table(samples: "list[Sample]") -> None:
         if collective != before:
             before = collective
             group = f"{'time us':>11}{'algbw':>9}{'busbw':>9}"
-            out.print(f"\n{collective:<13}{group}   {group}  in place; GB/s", markup=False)
+            out.print(f"\n{collective:<13}{group}   {group}  in place; GB/s")
         cells = "   ".join(_cells(places.get(place)) for place in (False, True))
-        out.print(f"{format_bytes(size):>13}{cells}", markup=False)
+        out.print(f"{format_bytes(size):>13}{cells}")
 
 
-def _cells(samples: "list[Sample] | None") -> str:
+def _cells(samples: list[Sample] | None) -> str:
     if not samples:
         return f"{'-':>11}{'-':>9}{'-':>9}"
     first = samples[0]

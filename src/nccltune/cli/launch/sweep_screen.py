@@ -4,18 +4,18 @@
 from pathlib import Path
 
 from nccltune.app.nccl_tests_sweep import NcclTestsPlan, NcclTestsSwept
-from nccltune.cli.output import next_step, print_json, stdout, styled
+from nccltune.cli.output import is_json, next_step, print_json, stdout, styled
 from nccltune.model.choice import choice_label
 from nccltune.model.scale import count
 
 
-def show_plan(plan: NcclTestsPlan, *, as_json: bool) -> None:
+def show_plan(plan: NcclTestsPlan) -> None:
     """Print what a sweep would do."""
     choices = {
         collective.value: [choice_label(choice) for choice in items]
         for collective, items in plan.choices.items()
     }
-    if as_json:
+    if is_json():
         print_json(
             {
                 "platform": plan.platform,
@@ -35,14 +35,14 @@ def show_plan(plan: NcclTestsPlan, *, as_json: bool) -> None:
     )
 
 
-def show_swept(swept: NcclTestsSwept, study: Path, *, as_json: bool) -> None:
+def show_swept(swept: NcclTestsSwept, study: Path) -> None:
     """Print how much was measured, and what was left out."""
     outcome = swept.outcome
     left_out = [
         {"collective": collective, "choice": choice_label(choice), "why": why}
         for collective, choice, why in outcome.left_out
     ]
-    if as_json:
+    if is_json():
         print_json({"platform": swept.platform, "sweep": swept.summary, "left_out": left_out})
         return
     out = stdout()

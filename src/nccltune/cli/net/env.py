@@ -4,10 +4,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from nccltune.cli.env_screen import format_option, show_deployment
-from nccltune.cli.options import nccl_version_option, option
+from nccltune.cli.options import option, options
 from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -21,17 +18,18 @@ Examples:
 
 
 @verb(epilog=EPILOG)
-@format_option()
-@option("--plugin", type=click.Path(path_type=Path), metavar="FILE")
-@nccl_version_option(" on the nodes: prints what it needs  [default: one that takes a path]")
-def command(
-    form: "LineFormat", plugin: Path | None, nccl_version: str | None, as_json: bool
-) -> None:
+@options("--format", "--plugin")
+@option(
+    "--nccl-version",
+    more=" on the nodes: prints what it needs  [default: one that takes a path]",
+)
+def command(form: "LineFormat", plugin: Path | None, nccl_version: str | None) -> None:
     """Print the settings that make stock NCCL load the network plugin for TCP.
 
     Nothing is installed or changed; remove the lines and NCCL uses its own sockets again. Settings
     of this shell that are in the way are named on stderr.
     """
     from nccltune.app.net_env import net_deployment
+    from nccltune.cli.env_screen import show_deployment
 
-    show_deployment(net_deployment(plugin=plugin, nccl=nccl_version), form, as_json=as_json)
+    show_deployment(net_deployment(plugin=plugin, nccl=nccl_version), form)

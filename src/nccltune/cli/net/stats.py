@@ -1,17 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune net stats`: what the network plugin's connections carry right now."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from nccltune.cli.output import hint, note, print_json
+from nccltune.cli.output import print_result
 from nccltune.cli.verb import verb
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from nccltune.native.net_processes import NetProcess
 
 EPILOG = """\b
 Examples:
@@ -33,9 +26,7 @@ Examples:
 )
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option("--brief", is_flag=True, help="Connections without their flows.")
-def command(
-    pids: tuple[int, ...], interval: float, watch: bool, brief: bool, as_json: bool
-) -> None:
+def command(pids: tuple[int, ...], interval: float, watch: bool, brief: bool) -> None:
     """Show what the connections of the network plugin carry, flow by flow, while a job runs.
 
     Without PID: all processes of this user on this host that use the plugin. It reads memory that
@@ -45,66 +36,11 @@ def command(
     With --watch and --json it prints a document a line.
     """
     from nccltune.app.net_stats import net_stats
+    from nccltune.cli.net.stats_screen import document, show, show_watched
 
     found = net_stats(pids, interval_s=interval, watch=watch)
     if watch:
-        _watch(found, interval, brief=brief, as_json=as_json)
+        show_watched(found, interval, brief=brief)
         return
     for processes in found:
-        if as_json:
-            print_json(_document(processes, interval))
-        else:
-            _print(processes, brief=brief)
-
-
-def _watch(
-    found: "Iterable[Sequence[NetProcess]]", interval: float, *, brief: bool, as_json: bool
-) -> None:
-    import contextlib
-    import sys
-
-    from nccltune.cli.net.stats_screen import screen
-    from nccltune.cli.output import stdout
-
-    out = stdout()
-    with contextlib.ExitStack() as stack:
-        live = None
-        if out.is_terminal and not as_json:
-            from rich.live import Live
-
-            live = stack.enter_context(Live(console=out, auto_refresh=False, screen=True))
-        # Ctrl-C is the normal way to end this command.
-        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
-        for processes in found:
-            if as_json:
-                print_json(_document(processes, interval), indent=None)
-            elif live is not None:
-                shown = screen(processes, brief=brief, empty=_NOTHING, width=out.width)
-                live.update(shown, refresh=True)
-            else:
-                _print(processes, brief=brief)
-                out.print()
-            sys.stdout.flush()
-
-
-_NOTHING = "no process of this user has a connection of the network plugin"
-
-
-def _print(found: "Sequence[NetProcess]", *, brief: bool) -> None:
-    from nccltune.cli.net.stats_screen import screen
-    from nccltune.cli.output import stdout
-
-    if found:
-        out = stdout()
-        width = out.width if out.is_terminal else None
-        out.print(screen(found, brief=brief, empty=_NOTHING, width=width))
-        return
-    note(_NOTHING)
-    hint(
-        "Connections are made with the first collective; NCCL_DEBUG=INFO logs at init which "
-        "network NCCL takes. Processes of other users are shown to root."
-    )
-
-
-def _document(found: "Sequence[NetProcess]", interval: float) -> dict[str, object]:
-    return {"interval_s": interval or None, "processes": list(found)}
+        print_result(document(processes, interval), show, processes, brief=brief)

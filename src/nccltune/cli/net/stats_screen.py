@@ -1,28 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
 """How `nccltune net stats` shows connections and their flows."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Sequence
 
-if TYPE_CHECKING:
-    from rich.text import Text
+from rich.live import Live
+from rich.text import Text
 
-    from nccltune.native.net_processes import NetProcess
-    from nccltune.native.net_stats import NetConnection, NetFlow
+from nccltune.cli.output import hint, is_json, note, print_json, stdout
+from nccltune.model.scale import count
+from nccltune.native.net_processes import NetProcess
+from nccltune.native.net_stats import NetConnection, NetFlow
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPEEDS = ("B/s", "kB/s", "MB/s", "GB/s")
 
 
-def screen(found: "Sequence[NetProcess]", *, brief: bool, empty: str, width: int | None) -> "Text":
+_NOTHING = "no process of this user has a connection of the network plugin"
+
+
+def show(found: Sequence[NetProcess], *, brief: bool) -> None:
+    """Print every process, or that there is none."""
+    if found:
+        out = stdout()
+        out.print(screen(found, brief=brief, width=out.width if out.is_terminal else None))
+        return
+    note(_NOTHING)
+    hint(
+        "Connections are made with the first collective; NCCL_DEBUG=INFO logs at init which "
+        "network NCCL takes. Processes of other users are shown to root."
+    )
+
+
+def show_watched(found: Iterable[Sequence[NetProcess]], interval: float, *, brief: bool) -> None:
+    """Print the processes again and again until Ctrl-C; with `--json` a document a line."""
+    out = stdout()
+    with contextlib.ExitStack() as stack:
+        live = None
+        if out.is_terminal and not is_json():
+            live = stack.enter_context(Live(console=out, auto_refresh=False, screen=True))
+        # Ctrl-C is the normal way to end this command.
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        for processes in found:
+            if is_json():
+                print_json(document(processes, interval), indent=None)
+            elif live is not None:
+                live.update(screen(processes, brief=brief, width=out.width), refresh=True)
+            else:
+                show(processes, brief=brief)
+                out.print()
+            sys.stdout.flush()
+
+
+def document(found: Sequence[NetProcess], interval: float) -> dict[str, object]:
+    """Return the processes in the form that `--json` prints."""
+    return {"interval_s": interval or None, "processes": list(found)}
+
+
+def screen(found: Sequence[NetProcess], *, brief: bool, width: int | None) -> Text:
     """Return every process, its connections and, unless `brief`, their flows.
 
     A table that is wider than `width` loses its last columns.
     """
-    from rich.text import Text
-
-    from nccltune.model.scale import count
-
     lines: list[Text] = []
     for process in found:
         line = Text(f"pid {process.pid}", style="bold")
@@ -35,12 +75,10 @@ def screen(found: "Sequence[NetProcess]", *, brief: bool, empty: str, width: int
             lines.append(_connection(connection))
             if not brief:
                 lines += _flows(connection, width)
-    return Text("\n").join(lines or [Text(empty, "dim")])
+    return Text("\n").join(lines or [Text(_NOTHING, "dim")])
 
 
-def _connection(item: "NetConnection") -> "Text":
-    from rich.text import Text
-
+def _connection(item: NetConnection) -> Text:
     way = "to" if item.role == "sends" else "from"
     line = Text(f"{item.role:<10} {way} {item.peer} on {item.device}")
     rate = "" if item.bytes_per_s is None else f" · {speed_text(item.bytes_per_s)}"
@@ -62,9 +100,7 @@ def _connection(item: "NetConnection") -> "Text":
     return line
 
 
-def _flows(item: "NetConnection", width: int | None) -> "list[Text]":
-    from rich.text import Text
-
+def _flows(item: NetConnection, width: int | None) -> list[Text]:
     rows = [_HEADERS, *(_row(number, flow) for number, flow in enumerate(item.flows))]
     wide = [max(len(row[i]) for row in rows) for i in range(len(_HEADERS))]
     # Omit columns without any value at this end.
@@ -85,7 +121,7 @@ _HEADERS = ("  flow", "bytes", "share", "rate", "busy", "owed", "rtt", "retr", "
 _ALWAYS = range(4)
 
 
-def _row(number: int, flow: "NetFlow") -> tuple[str, ...]:
+def _row(number: int, flow: NetFlow) -> tuple[str, ...]:
     name = "express" if flow.express else str(number)
     ends = f"{flow.local} - {flow.peer}"
     again = flow.duplicates if flow.taken_over is None else flow.taken_over

@@ -8,7 +8,6 @@ env.py             the settings that load the library
 settings_screen.py the settings that won
 sweep_screen.py    both by size, and the threshold
 fairness_screen.py messages and traffic for each chunk
-copies_options.py  options of comparisons with copy engines
 """
 
 import click

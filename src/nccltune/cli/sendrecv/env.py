@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.env_screen import format_option, show_deployment
-from nccltune.cli.options import option
+from nccltune.cli.options import PATH, option, options
 from nccltune.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -21,21 +20,17 @@ Examples:
 
 
 @verb(epilog=EPILOG)
-@click.argument("study", type=click.Path(path_type=Path), required=False)
-@format_option()
-@option(
-    "--library",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    more=", by its path on the nodes  [default: the installed one]",
-)
-def command(study: Path | None, form: "LineFormat", library: Path | None, as_json: bool) -> None:
+@click.argument("study", type=PATH, required=False)
+@options("--format")
+@option("--library", more=", by its path on the nodes  [default: the installed one]")
+def command(study: Path | None, form: "LineFormat", library: Path | None) -> None:
     """Print the settings that load the library before NCCL, for sends and receives by copy engines.
 
     With a STUDY also what its comparisons recommend (sendrecv sweep, sendrecv fairness). Nothing is
     installed or changed. Settings of this shell that are in the way are named on stderr.
     """
     from nccltune.app.sendrecv_env import sendrecv_deployment
+    from nccltune.cli.env_screen import show_deployment
     from nccltune.model.errors import InputError
 
     if form == "nccl.conf":
@@ -44,4 +39,4 @@ def command(study: Path | None, form: "LineFormat", library: Path | None, as_jso
             where="--format",
             hint="--format shell, sbatch, mpirun, kubernetes or docker",
         )
-    show_deployment(sendrecv_deployment(library=library, study=study), form, as_json=as_json)
+    show_deployment(sendrecv_deployment(library=library, study=study), form)

@@ -6,8 +6,13 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.app.sendrecv_fairness import FairnessPlan
-from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_plan
-from nccltune.cli.output import hanging, next_step, print_json, stdout, styled
+from nccltune.cli.experiment_screen import (
+    show_end,
+    show_head,
+    show_process_plan,
+    show_settings,
+)
+from nccltune.cli.output import hanging, next_step, stdout
 from nccltune.measure.engine.gains import ProcessGain
 from nccltune.measure.experiments.copies.fairness import Candidate, FairnessVerdict
 from nccltune.measure.experiments.copies.settings import label
@@ -16,35 +21,18 @@ from nccltune.model.sizes import format_bytes
 _NAME = 16
 
 
-def show_fairness_plan(plan: FairnessPlan, *, as_json: bool) -> None:
+def show_plan(plan: FairnessPlan) -> None:
     """Print what a comparison would do."""
-    if as_json:
-        print_json(
-            {
-                "platform": plan.platform,
-                "rounds": plan.rounds,
-                "chunks": [settings.recorded for settings in plan.chunks],
-                "processes": plan.processes,
-                "total_seconds": plan.seconds,
-            }
-        )
-        return
     names = ", ".join(["native", "copy engine", *(label(item) for item in plan.chunks)])
-    lines = [("rounds", f"{plan.rounds} of {names}")]
-    show_plan(plan.platform, lines, plan.processes, plan.seconds)
+    details = {"rounds": plan.rounds, "chunks": [settings.recorded for settings in plan.chunks]}
+    show_process_plan(plan, details, [("rounds", f"{plan.rounds} of {names}")])
 
 
-def show_fairness(verdict: FairnessVerdict, study: Path, not_written: str | None) -> None:
+def show(verdict: FairnessVerdict, study: Path, not_written: str | None) -> None:
     """Print a verdict and its evidence."""
     out = stdout()
     show_head(verdict, "fairness")
-    for name, value in verdict.settings.items():
-        out.print(styled("set        ", (f"{name}={value}", "bold green")))
-    lead = {"chunk": "because", "trade": "trade"}.get(verdict.outcome.value)
-    if lead is not None:
-        hanging(out, f"{lead:<{INDENT}}", INDENT, verdict.why)
-    else:
-        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+    show_settings(verdict, {"chunk": "because", "trade": "trade"}.get(verdict.outcome.value, ""))
     if verdict.candidates:
         _times(out, verdict)
         _gains(out, verdict)
@@ -58,10 +46,10 @@ def show_fairness(verdict: FairnessVerdict, study: Path, not_written: str | None
 def _times(out: Console, verdict: FairnessVerdict) -> None:
     """Print the times of messages beside traffic: median and spread over processes."""
     sizes = "".join(f"{format_bytes(size.bytes):>17}" for size in verdict.candidates[0].sizes)
-    out.print(f"{'chunk':<{_NAME}}{sizes}{'n':>4}", markup=False)
+    out.print(f"{'chunk':<{_NAME}}{sizes}{'n':>4}")
     for one in verdict.candidates:
         cells = "".join(f"{size.time_us:>8.4g} us {_spread(size.spread):>5}" for size in one.sizes)
-        out.print(f"{one.name:<{_NAME}}{cells}{one.processes:>4}", markup=False)
+        out.print(f"{one.name:<{_NAME}}{cells}{one.processes:>4}")
 
 
 def _spread(spread: float | None) -> str:
@@ -71,14 +59,13 @@ def _spread(spread: float | None) -> str:
 def _gains(out: Console, verdict: FairnessVerdict) -> None:
     """Print, relative to whole messages, what chunks gain for messages and cost for traffic."""
     rates = f"{'GB/s alone':>12}{'beside':>8}"
-    out.print(f"{'':<{_NAME}}{'messages':>9}  {'95 % CI':<11}{rates}  traffic", markup=False)
+    out.print(f"{'':<{_NAME}}{'messages':>9}  {'95 % CI':<11}{rates}  traffic")
     for one in verdict.candidates:
         gain = one.messages
         messages = f"{'':>22}" if gain is None else f"{gain.gain:>8.2f}x  {_interval(gain)}"
         out.print(
             f"{one.name:<{_NAME}}{messages}{_rate(verdict, one.traffic_alone_us):>12}"
-            f"{_rate(verdict, one.traffic_us):>8}{_cost(one)}".rstrip(),
-            markup=False,
+            f"{_rate(verdict, one.traffic_us):>8}{_cost(one)}".rstrip()
         )
 
 

@@ -4,18 +4,8 @@
 from pathlib import Path
 from typing import Any
 
-import click
-
-from nccltune.cli.options import budget_option, seed_option, study_option
-from nccltune.cli.output import print_json
-from nccltune.cli.platform_options import launch_from, platform_options
-from nccltune.cli.run_options import command_line
-from nccltune.cli.size_options import (
-    gain_threshold_option,
-    sizes_from,
-    sizes_option,
-    threshold_from,
-)
+from nccltune.cli.options import PLATFORM, option, options, output_option
+from nccltune.cli.output import print_result
 from nccltune.cli.verb import verb
 
 EPILOG = """\b
@@ -26,25 +16,13 @@ Examples:
 
 
 @verb(epilog=EPILOG, dry_run=True)
-@study_option("the study; an interrupted comparison goes on there.", required=True)
-@sizes_option("4K-256M")
-@platform_options
-@budget_option()
-@gain_threshold_option(": settings that gain less are not pursued.", "1%")
-@seed_option()
-@click.pass_context
-def command(
-    context: click.Context,
-    /,
-    path: Path,
-    sizes: str,
-    budget: float | None,
-    gain_threshold: float,
-    seed: int,
-    dry_run: bool,
-    as_json: bool,
-    **options: Any,
-) -> int:
+@output_option("path", "the study; an interrupted comparison goes on there.", required=True)
+@option("--sizes", default="4K-256M")
+@PLATFORM
+@options("--budget")
+@option("--gain-threshold", more=": settings that gain less are not pursued.", default="1%")
+@options("--seed")
+def command(path: Path, dry_run: bool, **options: Any) -> None:
     """Compare settings of NCCL's own send/recv with its default, in alternating runs.
 
     NCCL reads these settings once, so that each needs processes of its own. What beats the default
@@ -52,23 +30,16 @@ def command(
     the same command goes on where it stopped.
     """
     from nccltune.app.sendrecv_settings import plan_race, race_settings
-    from nccltune.cli.experiment_screen import ExperimentScreen, run_shown
-    from nccltune.cli.sendrecv import settings_screen
+    from nccltune.cli.experiment_screen import ExperimentScreen
+    from nccltune.cli.requests import launch_from, scope_from
+    from nccltune.cli.sendrecv.settings_screen import show, show_plan, warn_of_settings
     from nccltune.measure.experiments.p2p.experiment import RaceScope
 
-    low, high = sizes_from(sizes)
-    scope = RaceScope(low, high, threshold_from(gain_threshold), budget, seed)
+    scope = scope_from(RaceScope, options)
     launch = launch_from(options)
     if dry_run:
-        settings_screen.show_race_plan(plan_race(path, launch, scope), as_json=as_json)
-        return 0
-    again = command_line(context)
-    screen = ExperimentScreen("race", path, again, settings_screen.warn_of_settings)
-    verdict = run_shown(screen, lambda: race_settings(path, launch, scope, screen, command=again))
-    if isinstance(verdict, int):
-        return verdict
-    if as_json:
-        print_json(verdict)
-    else:
-        settings_screen.show_race(verdict, path)
-    return 0
+        show_plan(plan_race(path, launch, scope))
+        return
+    screen = ExperimentScreen("race", path, warn_of_settings)
+    verdict = screen.run(lambda: race_settings(path, launch, scope, screen, command=screen.command))
+    print_result(verdict, show, verdict, path)

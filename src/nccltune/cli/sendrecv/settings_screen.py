@@ -11,8 +11,14 @@ from nccltune.app.sendrecv_settings import (
     interval_words,
     settings_in_force,
 )
-from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_plan
-from nccltune.cli.output import hanging, next_step, print_json, stderr, stdout, styled
+from nccltune.cli.experiment_screen import (
+    INDENT,
+    show_end,
+    show_head,
+    show_process_plan,
+    show_settings,
+)
+from nccltune.cli.output import hanging, next_step, stderr, stdout, styled
 from nccltune.measure.engine.workload import RACED
 from nccltune.measure.experiments.p2p.verdict import Effects, RaceVerdict
 from nccltune.model.platform import Platform
@@ -31,40 +37,25 @@ def warn_of_settings(platform: Platform) -> None:
         )
 
 
-def show_race_plan(plan: RacePlan, *, as_json: bool) -> None:
+def show_plan(plan: RacePlan) -> None:
     """Print what a race would do."""
-    if as_json:
-        print_json(
-            {
-                "platform": plan.platform,
-                "first": [settings.as_dict for settings in plan.first],
-                "processes": plan.processes,
-                "total_seconds": plan.seconds,
-            }
-        )
-        return
     lines = [("first", settings.label) for settings in plan.first]
-    more = ", a default for every two of others"
-    show_plan(plan.platform, lines, plan.processes, plan.seconds, more=more)
+    details = {"first": [settings.as_dict for settings in plan.first]}
+    show_process_plan(plan, details, lines, ", a default for every two of others")
 
 
-def show_race(verdict: RaceVerdict, study: Path) -> None:
+def show(verdict: RaceVerdict, study: Path) -> None:
     """Print a verdict and its evidence."""
     out = stdout()
     show_head(verdict, "race")
     champion = verdict.champion
-    if verdict.settings:
-        for setting, value in verdict.settings.items():
-            out.print(styled("set        ", (f"{setting}={value}", "bold green")))
-        hanging(out, "because    ", INDENT, verdict.why)
-    else:
-        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+    show_settings(verdict, "because" if verdict.settings else "")
     if champion is not None:
         if not verdict.settings:
-            out.print(f"what led   {_label(champion)}", markup=False)
+            out.print(f"what led   {_label(champion)}")
         _table(out, champion)
         for line in effect_lines(champion):
-            out.print(line, markup=False)
+            out.print(line)
         _memory(out, verdict)
         for part in verdict.parts:
             hanging(out, "alone      ", INDENT, f"{_label(part)}: {_in_short(part)}")

@@ -6,11 +6,8 @@ from typing import Any
 
 import click
 
-from nccltune.cli.options import rounds_option
-from nccltune.cli.output import print_json
-from nccltune.cli.run_options import command_line
-from nccltune.cli.sendrecv.copies_options import copies_from, copies_options
-from nccltune.cli.size_options import sizes_from, sizes_option
+from nccltune.cli.options import COPIES, option
+from nccltune.cli.output import print_result
 from nccltune.cli.verb import verb
 
 EPILOG = """\b
@@ -21,26 +18,16 @@ Examples:
 
 
 @verb(epilog=EPILOG, dry_run=True)
-@copies_options
-@sizes_option("4K-256M")
-@rounds_option(", each of a process with NCCL and one with copy engines  [default: 6]")
+@COPIES
+@option("--sizes", default="4K-256M")
+@option(
+    "--rounds",
+    "pairs",
+    more=", each of a process with NCCL and one with copy engines  [default: 6]",
+)
 @click.option("--policies", is_flag=True, help="Also measure VCCL's policy with its settings.")
 @click.option("--load", is_flag=True, help="Compare while the GPUs compute, as training does.")
-@click.pass_context
-def command(
-    context: click.Context,
-    /,
-    path: Path,
-    sizes: str,
-    rounds: int | None,
-    budget: float | None,
-    policies: bool,
-    load: bool,
-    seed: int,
-    dry_run: bool,
-    as_json: bool,
-    **options: Any,
-) -> int:
+def command(path: Path, dry_run: bool, **options: Any) -> None:
     """Find the size from which copy engines carry sends and receives faster than NCCL.
 
     Pairs of processes run NCCL alone, and with our library loaded before it. What is decided is
@@ -48,36 +35,17 @@ def command(
     same command goes on where it stopped.
     """
     from nccltune.app.sendrecv_sweep import compare_copies, plan_copies
-    from nccltune.cli.experiment_screen import ExperimentScreen, run_shown
-    from nccltune.cli.sendrecv import sweep_screen
-    from nccltune.measure.experiments.copies.experiment import PAIRS, CopiesScope
+    from nccltune.cli.experiment_screen import ExperimentScreen
+    from nccltune.cli.requests import copies_from
+    from nccltune.cli.sendrecv.sweep_screen import show, show_plan
+    from nccltune.measure.experiments.copies.experiment import CopiesScope
 
-    low, high = sizes_from(sizes)
-    launch, library, floor = copies_from(options)
-    scope = CopiesScope(
-        low,
-        high,
-        pairs=rounds or PAIRS,
-        policies=policies,
-        load=load,
-        noise_floor=floor,
-        budget_s=budget,
-        seed=seed,
-    )
+    launch, library, scope = copies_from(CopiesScope, options)
     if dry_run:
-        plan = plan_copies(path, launch, scope, library=library)
-        sweep_screen.show_copies_plan(plan, as_json=as_json)
-        return 0
-    again = command_line(context)
-    screen = ExperimentScreen("compare", path, again)
-    verdict = run_shown(
-        screen,
-        lambda: compare_copies(path, launch, scope, screen, library=library, command=again),
+        show_plan(plan_copies(path, launch, scope, library=library))
+        return
+    screen = ExperimentScreen("compare", path)
+    verdict = screen.run(
+        lambda: compare_copies(path, launch, scope, screen, library=library, command=screen.command)
     )
-    if isinstance(verdict, int):
-        return verdict
-    if as_json:
-        print_json(verdict)
-    else:
-        sweep_screen.show_copies(verdict, path)
-    return 0
+    print_result(verdict, show, verdict, path)

@@ -6,8 +6,13 @@ from pathlib import Path
 from rich.console import Console
 
 from nccltune.app.sendrecv_sweep import CopiesPlan
-from nccltune.cli.experiment_screen import INDENT, show_end, show_head, show_plan
-from nccltune.cli.output import hanging, next_step, print_json, stdout, styled
+from nccltune.cli.experiment_screen import (
+    show_end,
+    show_head,
+    show_process_plan,
+    show_settings,
+)
+from nccltune.cli.output import next_step, stdout
 from nccltune.measure.engine.settings import Settings
 from nccltune.measure.experiments.copies.settings import label
 from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
@@ -17,45 +22,26 @@ _SHORT = {"native": "native", "copy engine": "copy"}
 """Short names for the side that takes a size, for a column."""
 
 
-def show_copies_plan(plan: CopiesPlan, *, as_json: bool) -> None:
+def show_plan(plan: CopiesPlan) -> None:
     """Print what a comparison would do."""
-    if as_json:
-        print_json(
-            {
-                "platform": plan.platform,
-                "pairs": plan.pairs,
-                "policies": [settings.recorded for settings in plan.policies],
-                "processes": plan.processes,
-                "total_seconds": plan.seconds,
-            }
-        )
-        return
     lines = [("pairs", f"{plan.pairs} of native and copy engine")]
     lines += [("policy", label(settings)) for settings in plan.policies]
-    show_plan(plan.platform, lines, plan.processes, plan.seconds)
+    policies = [settings.recorded for settings in plan.policies]
+    show_process_plan(plan, {"pairs": plan.pairs, "policies": policies}, lines)
 
 
-def show_copies(verdict: CopiesVerdict, study: Path) -> None:
+def show(verdict: CopiesVerdict, study: Path) -> None:
     """Print a verdict and its evidence."""
     out = stdout()
     show_head(verdict, "compare")
-    for setting, value in verdict.settings.items():
-        out.print(
-            styled("set        ", (f"{setting}={value}", "bold green"), f"{_default(verdict)}")
-        )
-    if verdict.decided:
-        hanging(out, "because    ", INDENT, verdict.why)
-    else:
-        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
+    is_default = verdict.from_bytes == verdict.default_from_bytes
+    lead = "because" if verdict.decided else ""
+    show_settings(verdict, lead, " (the default)" if is_default else "")
     _table(out, verdict)
     _policies(out, verdict)
     show_end(verdict, study, verdict.carried)
     if verdict.decided:
         next_step("nccltune sendrecv env", study)
-
-
-def _default(verdict: CopiesVerdict) -> str:
-    return " (the default)" if verdict.from_bytes == verdict.default_from_bytes else ""
 
 
 def _table(out: Console, verdict: CopiesVerdict) -> None:
@@ -95,15 +81,13 @@ def _policies(out: Console, verdict: CopiesVerdict) -> None:
         gain = point.over_native
         out.print(
             f"{label(Settings.of(point.settings)):<34}{gain.processes:>7}{gain.gain:>12.2f}x"
-            f"  {f'{gain.low:.2f}-{gain.high:.2f}':<11}{point.over_copy_engine:.2f}x",
-            markup=False,
+            f"  {f'{gain.low:.2f}-{gain.high:.2f}':<11}{point.over_copy_engine:.2f}x"
         )
     if verdict.proof is not None:
         proof = verdict.proof
         out.print(
             f"proof      {label(Settings.of(verdict.champion or {}))} over copy engine: "
-            f"{proof.gain:.2f}x ({proof.low:.2f}-{proof.high:.2f})",
-            markup=False,
+            f"{proof.gain:.2f}x ({proof.low:.2f}-{proof.high:.2f})"
         )
     elif verdict.champion is None:
-        out.print("policy     none is ahead of copy engines without one beyond noise", markup=False)
+        out.print("policy     none is ahead of copy engines without one beyond noise")

@@ -2,16 +2,13 @@
 """`nccltune topo convert`: a topology file for NCCL, from what is known."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from nccltune.cli.options import output_option
-from nccltune.cli.output import hint, print_json, stderr, write_exact
+from nccltune.cli.options import PATH, output_option
+from nccltune.cli.output import hint, is_json, print_json, stderr, write_exact
 from nccltune.cli.verb import verb
-
-if TYPE_CHECKING:
-    from nccltune.app.topo_convert import Converted
 
 EPILOG = """\b
 Examples:
@@ -24,7 +21,7 @@ Examples:
 
 
 @verb(epilog=EPILOG, dry_run=True)
-@click.argument("what", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.argument("path", required=False, type=PATH, metavar="[FILE]")
 @click.option("--gpu-ids", metavar="BUS-ID,...", help="Bus ids of GPUs in nvidia-smi's order.")
 @click.option(
     "--nic-ids", metavar="[NAME=]BUS-ID,...", help="Bus ids of NICs, by name or in order."
@@ -42,17 +39,7 @@ Examples:
     "--pcie", metavar="GEN[xLANES]", help="Links that FILE does not describe, such as 5x16."
 )
 @output_option("output", "the XML file  [default: stdout]", metavar="FILE")
-def command(
-    what: Path | None,
-    gpu_ids: str | None,
-    nic_ids: str | None,
-    cpus: int | None,
-    switches: int | None,
-    pcie: str | None,
-    output: Path | None,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
+def command(output: Path | None, dry_run: bool, **options: Any) -> int:
     """Write a file for NCCL_TOPO_FILE: the tree of switches that a virtual machine does not show.
 
     The tree comes from FILE (the host's nvidia-smi topo -m, a topology XML whose links are
@@ -64,34 +51,22 @@ def command(
     """
     from nccltune.app.topo_convert import ConvertRequest, convert
 
-    request = ConvertRequest(what, gpu_ids, nic_ids, cpus, switches, pcie)
-    converted = convert(request, None if dry_run else output)
-    _talk(converted, None if dry_run else output)
-    if as_json:
-        print_json(
-            {
-                "file": str(output) if output else None,
-                "xml": converted.xml,
-                "left_out": converted.left_out,
-                "issues": converted.issues,
-            }
-        )
-    elif output is None or dry_run:
-        write_exact(converted.xml)
-    return int(bool(converted.issues))
-
-
-def _talk(converted: "Converted", output: Path | None) -> None:
+    written = None if dry_run else output
+    xml, left_out, issues = convert(ConvertRequest(**options), written)
     err = stderr()
-    if converted.left_out:
+    if left_out:
         err.print(
-            "note: left out for want of a bus id (--nic-ids NAME=BUS-ID): "
-            f"{', '.join(converted.left_out)}",
-            markup=False,
+            f"note: left out for want of a bus id (--nic-ids NAME=BUS-ID): {', '.join(left_out)}",
             soft_wrap=True,
         )
-    for issue in converted.issues:
-        err.print(f"{issue.severity.value}: {issue.message}", markup=False, soft_wrap=True)
-        err.print(f"  hint: {issue.hint}", markup=False, soft_wrap=True)
-    if output is not None:
-        hint(f"next: NCCL_TOPO_FILE={output.resolve()} and compare busbw with and without it")
+    for issue in issues:
+        err.print(f"{issue.severity.value}: {issue.message}", soft_wrap=True)
+        err.print(f"  hint: {issue.hint}", soft_wrap=True)
+    if written is not None:
+        hint(f"next: NCCL_TOPO_FILE={written.resolve()} and compare busbw with and without it")
+    if is_json():
+        file = str(output) if output else None
+        print_json({"file": file, "xml": xml, "left_out": left_out, "issues": issues})
+    elif written is None:
+        write_exact(xml)
+    return int(bool(issues))

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A machine in the terminal: its tree, its links and NCCL's paths."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
-from nccltune.cli.output import styled
+from rich.console import Console
+
+from nccltune.app.topo_show import ShownTopology
+from nccltune.cli.output import hanging, styled
+from nccltune.model.topology import Topology
+from nccltune.topology.files.tree import Branch, headline, layout, nvlink_name
+from nccltune.topology.hardware.fill_in import leaves_nvlink_out, nvlink_is_open
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
+from nccltune.topology.nccl_model.paths import Path, Paths
 from nccltune.topology.nccl_model.settings import PathKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
-
-    from nccltune.model.topology import Topology
-    from nccltune.topology.files.tree import Branch
-    from nccltune.topology.nccl_model.paths import Path, Paths
 
 _NO_LIMIT = 5000.0
 _STYLES = {
@@ -32,15 +31,12 @@ _WORDS = {
 }  # fmt: skip
 
 
-def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") -> None:
+def show(out: Console, shown: ShownTopology) -> None:
     """Print the headline, the tree, the other links and the paths."""
-    from nccltune.cli.output import hanging
-    from nccltune.topology.files.tree import headline, layout
-    from nccltune.topology.hardware.fill_in import nvlink_is_open
-
+    topology, graph, ways = shown.whole, shown.graph, shown.paths
     trees, across = layout(graph)
     title = headline(graph, detected=nvlink_is_open(topology))
-    out.print(title, style="bold", markup=False, soft_wrap=True)
+    out.print(title, style="bold", soft_wrap=True)
     for words in _left_open(topology, graph):
         hanging(out, ("note  ", "dim"), 6, words)
     out.print()
@@ -53,13 +49,35 @@ def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") 
     _show_across(out, across, wide)
     _show_paths(out, graph, ways)
     for words in topology.unread[:5]:
-        out.print(f"note: not read: {words}", style="dim", markup=False, soft_wrap=True)
+        out.print(f"note: not read: {words}", style="dim", soft_wrap=True)
 
 
-def _left_open(topology: "Topology", graph: LinkGraph) -> "Iterator[str]":
+def as_data(shown: "ShownTopology") -> dict[str, Any]:
+    """Return the file's content, and the graph with the assumed GPUs and NVLinks (`assumed`)."""
+    from nccltune.topology.hardware.links import NodeKind
+
+    graph, between = shown.graph, shown.paths.between
+    ends = [vertex.name for vertex in graph.vertices if vertex.kind in (NodeKind.GPU, NodeKind.NET)]
+    return {
+        "topology": shown.topology,
+        "nvlink_left_to_detection": shown.leaves_nvlink_out,
+        "assumed": shown.whole.assumed,
+        "vertices": graph.vertices,
+        "links": [
+            {"name": link.name, "source": link.source, "target": link.target,
+             "kind": link.kind, "gb_per_s": link.gb_per_s, "how": link.how, "sure": link.sure}
+            for link in graph.links
+        ],
+        "paths": [
+            {"source": path.source, "target": path.target, "kind": path.kind.name,
+             "gb_per_s": path.gb_per_s, "hops": path.hops, "stops": path.stops, "why": path.why}
+            for path in (between(one, other) for one in ends for other in ends)
+        ],
+    }  # fmt: skip
+
+
+def _left_open(topology: Topology, graph: LinkGraph) -> Iterator[str]:
     """Yield notes on what the file leaves to detection, and what was assumed for it."""
-    from nccltune.topology.hardware.fill_in import leaves_nvlink_out
-
     gpus = sum(vertex.kind is NodeKind.GPU for vertex in graph.vertices)
     yield from (f"assumed: {words}" for words in topology.assumed)
     if not gpus:
@@ -83,7 +101,7 @@ def label(vertex: Vertex) -> str:
     return vertex.name
 
 
-def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
+def _rows(branch: Branch, lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
     name = label(branch.vertex)
     if not branch.children:
         # A device without children may be of any kind.
@@ -95,7 +113,7 @@ def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | 
         _rows(child, below + corner, below + bar, rows)
 
 
-def _print_row(out: "Console", text: str, wide: int, link: Link | None) -> None:
+def _print_row(out: Console, text: str, wide: int, link: Link | None) -> None:
     if link is None:
         out.print(styled((text, "bold")), soft_wrap=True)
         return
@@ -119,10 +137,8 @@ def bandwidth_words(link: Link) -> str:
     return f"{value} GB/s{' ' if link.sure else '?'}"
 
 
-def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
+def _show_across(out: Console, across: tuple[Link, ...], wide: int) -> None:
     """Print the links outside the tree, equal ones in one line."""
-    from nccltune.topology.files.tree import nvlink_name
-
     names = {
         LinkKind.CPU_TO_CPU: "between CPUs", LinkKind.NVLINK: "NVLink", LinkKind.C2C: "C2C",
         LinkKind.SWITCH_TO_SWITCH: "switch to switch", LinkKind.MEMORY: "host memory",
@@ -144,7 +160,7 @@ def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
         _print_row(out, text, wide, links[0])
 
 
-def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
+def _show_paths(out: Console, graph: LinkGraph, ways: Paths) -> None:
     gpus = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU]
     nets = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.NET]
     ends = [*gpus, *nets]
@@ -176,11 +192,11 @@ def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
     for reason, paths in reasons.items():
         more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
         words = f"{paths[0].source} to {paths[0].target}{more}: {reason}, so through the CPU"
-        out.print(words, markup=False, soft_wrap=True)
+        out.print(words, soft_wrap=True)
     _show_gdr(out, gpus, nets, ways)
 
 
-def _show_gdr(out: "Console", gpus: list[str], nets: list[str], ways: "Paths") -> None:
+def _show_gdr(out: Console, gpus: list[str], nets: list[str], ways: Paths) -> None:
     """Print GPUDirect RDMA of each GPU with its nearest NIC ports, equal ones in one line."""
     groups: dict[str, list[str]] = {}
     if not nets:
@@ -197,4 +213,4 @@ def _show_gdr(out: "Console", gpus: list[str], nets: list[str], ways: "Paths") -
             groups.setdefault(words, []).append(f"{gpu} with {net}")
     for words, pairs in groups.items():
         more = f" (and {len(pairs) - 1} more)" if len(pairs) > 1 else ""
-        out.print(f"GDR  {pairs[0]}{more}: {words}", markup=False, soft_wrap=True)
+        out.print(f"GDR  {pairs[0]}{more}: {words}", soft_wrap=True)

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune topo what-if`: the ceiling of a platform now, and after a change."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from nccltune.cli.options import nccl_version_option, option
-from nccltune.cli.output import print_json, stdout
+from nccltune.cli.options import FILE, PATH, option
+from nccltune.cli.output import print_result, stdout
 from nccltune.cli.progress import working
 from nccltune.cli.verb import verb
-
-if TYPE_CHECKING:
-    from nccltune.app.topo_what_if import Answers
 
 EPILOG = """\b
 Examples:
@@ -23,34 +19,27 @@ Examples:
   nccltune topo what-if topo.xml --to-nodes 16 --to-nodes 1024
 """
 _LEVELS = ("LOC", "NVL", "PIX", "PXB", "PHB", "SYS")
+_NODES = click.IntRange(1, 1 << 20)
 
 
 @verb(epilog=EPILOG)
-@click.argument("path", metavar="FILE|STUDY", type=click.Path(path_type=Path))
+@click.argument("path", metavar="FILE|STUDY", type=PATH)
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE...]")
 @option(
     "--nodes",
-    type=click.IntRange(1, 1 << 20),
+    type=_NODES,
     default=1,
     show_default=True,
-    metavar="N",
     more=" like this one that there are now.",
 )
-@option("--gpus", type=click.IntRange(1, 1 << 10), metavar="N", more="  [default: all]")
-@option(
-    "--collective",
-    default="allreduce",
-    show_default=True,
-    metavar="NAME",
-    more=" that is run.",
-)
-@option("--env", "environment", multiple=True, metavar="NAME=VALUE", more=" that is in force now.")
-@nccl_version_option("  [default: the newest known]")
+@option("--gpus", type=click.IntRange(1, 1 << 10), more="  [default: all]")
+@option("--collective", default="allreduce", show_default=True, more=" that is run.")
+@option("--env", "environment", more=" that is in force now.")
+@option("--nccl-version", more="  [default: the newest known]")
 @click.option(
     "--calibration",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Measured efficiencies (`nccltune topo calibrate`)  [default: built in]",
+    **FILE,
 )
 @click.option(
     "--gdr-read",
@@ -59,12 +48,14 @@ _LEVELS = ("LOC", "NVL", "PIX", "PXB", "PHB", "SYS")
 )
 @click.option(
     "--p2p-level",
+    "p2p_levels",
     type=click.Choice(_LEVELS),
     multiple=True,
     help="Let GPUs reach each other up to there.",
 )
 @click.option(
     "--algorithm",
+    "algorithms",
     type=click.Choice(["ring", "tree", "nvls"]),
     multiple=True,
     help="This algorithm.",
@@ -85,12 +76,12 @@ _LEVELS = ("LOC", "NVL", "PIX", "PXB", "PHB", "SYS")
 )
 @click.option(
     "--to-nodes",
-    type=click.IntRange(1, 1 << 20),
+    type=_NODES,
     multiple=True,
     metavar="N",
     help="So many nodes.",
 )
-def command(path: Path, as_json: bool, **options: Any) -> int:
+def command(gdr_read: str | None, **options: Any) -> None:
     """Compute what a change would do to the bandwidth of a collective, and how to prove it.
 
     A change is a setting of NCCL (NAME=VALUE) or an option. FILE is a topology that NCCL wrote
@@ -101,54 +92,9 @@ def command(path: Path, as_json: bool, **options: Any) -> int:
     counts as wide enough. Of a study its settings and its NCCL count.
     """
     from nccltune.app.topo_what_if import WhatIfRequest, answer
-    from nccltune.cli.topo.what_if_screen import show
+    from nccltune.cli.topo.what_if_screen import as_data, show
 
-    request = WhatIfRequest(
-        path=path,
-        nodes=options["nodes"],
-        gpus=options["gpus"],
-        collective=options["collective"],
-        environment=options["environment"],
-        nccl_version=options["nccl_version"],
-        calibration=options["calibration"],
-        gdr_read=None if options["gdr_read"] is None else options["gdr_read"] == "on",
-        p2p_levels=options["p2p_level"],
-        algorithms=options["algorithm"],
-        settings=options["settings"],
-        moves=options["moves"],
-        switches=options["switches"],
-        to_nodes=options["to_nodes"],
-    )
+    reads = None if gdr_read is None else gdr_read == "on"
     with working("searching rings and trees"):
-        answers = answer(request)
-    if as_json:
-        print_json(_plain(answers))
-    else:
-        show(stdout(), answers.case, answers.now, answers.answers, answers.unanswered)
-    return 0
-
-
-def _plain(answers: "Answers") -> dict[str, Any]:
-    case = answers.case
-    return {
-        "topology": case.topology.source,
-        "collective": case.collective,
-        "nodes": case.nodes,
-        "ranks_per_node": case.ranks_per_node,
-        "settings": case.settings,
-        "calibration": case.calibration.name if case.calibration else "defaults",
-        "now": answers.now,
-        "answers": [
-            {
-                "change": answer.change.words,
-                "settings": answer.change.settings,
-                "nodes": answer.change.nodes,
-                "hardware": answer.change.hardware is not None,
-                "gain": answer.gain,
-                "expected": answer.expected,
-                "confirm": answer.confirm,
-            }
-            for answer in answers.answers
-        ],
-        "unanswered": answers.unanswered,
-    }
+        answers = answer(WhatIfRequest(gdr_read=reads, **options))
+    print_result(as_data(answers), show, stdout(), answers)

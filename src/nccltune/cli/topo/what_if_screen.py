@@ -1,35 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nccltune topo what-if` prints."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nccltune.app.topo_what_if import Answers
 from nccltune.cli.output import hanging, styled
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-    from nccltune.topology.flows.expect import Expected
-    from nccltune.topology.flows.what_if import Case, WhatIfResult
+from nccltune.model.scale import count
+from nccltune.topology.flows.expect import Expected
+from nccltune.topology.flows.what_if import WhatIfResult
 
 _SAME = 0.005
 _TABLE_WIDTH = 72
 """The width of the table in columns. A narrower terminal gets a list."""
 
 
-def show(
-    out: "Console",
-    case: "Case",
-    now: "Expected",
-    answers: "list[WhatIfResult]",
-    unanswered: list[str],
-) -> None:
+def show(out: Console, found: Answers) -> None:
     """Print the ceiling now and after each change.
 
     Then print notes, costs, and commands that verify a gain.
     """
-    from nccltune.model.scale import count
-
+    case, now, answers, unanswered = found
     gpus = case.ranks_per_node
     nodes = count(case.nodes, "node")
     size = f"{nodes} x {count(gpus, 'GPU')}" if gpus else nodes
@@ -49,9 +43,34 @@ def show(
     _show_proofs(out, now, answers)
 
 
-def _show_table(out: "Console", rows: "list[tuple[str, Expected, float | None]]") -> None:
-    from rich.table import Table
+def as_data(answers: Answers) -> dict[str, Any]:
+    """Return the answers in the form that `--json` prints."""
+    case = answers.case
+    return {
+        "topology": case.topology.source,
+        "collective": case.collective,
+        "nodes": case.nodes,
+        "ranks_per_node": case.ranks_per_node,
+        "settings": case.settings,
+        "calibration": case.calibration.name if case.calibration else "defaults",
+        "now": answers.now,
+        "answers": [
+            {
+                "change": answer.change.words,
+                "settings": answer.change.settings,
+                "nodes": answer.change.nodes,
+                "hardware": answer.change.hardware is not None,
+                "gain": answer.gain,
+                "expected": answer.expected,
+                "confirm": answer.confirm,
+            }
+            for answer in answers.answers
+        ],
+        "unanswered": answers.unanswered,
+    }
 
+
+def _show_table(out: Console, rows: list[tuple[str, Expected, float | None]]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for title in ("GB/s", ""):
@@ -72,9 +91,8 @@ def _show_table(out: "Console", rows: "list[tuple[str, Expected, float | None]]"
     out.print(table)
 
 
-def _show_list(out: "Console", rows: "list[tuple[str, Expected, float | None]]") -> None:
+def _show_list(out: Console, rows: list[tuple[str, Expected, float | None]]) -> None:
     """Print the table for a narrow terminal: each row as several lines."""
-
     for words, expected, gain in rows:
         mark = "" if expected.sure else "?"
         change = styled(" (", _gain(gain), ")") if gain is not None else ""
@@ -85,11 +103,11 @@ def _show_list(out: "Console", rows: "list[tuple[str, Expected, float | None]]")
         hanging(out, "  carries   ", 12, _carries(expected))
 
 
-def _busbw(expected: "Expected") -> str:
+def _busbw(expected: Expected) -> str:
     return f"{expected.busbw_gb_per_s:.3g}"
 
 
-def _gain(gain: float | None) -> "Text":
+def _gain(gain: float | None) -> Text:
     if gain is None:
         return styled("")
     if abs(gain - 1) < _SAME:
@@ -97,12 +115,12 @@ def _gain(gain: float | None) -> "Text":
     return styled((f"{gain - 1:+.0%}", "green" if gain > 1 else "red"))
 
 
-def _carries(expected: "Expected") -> str:
+def _carries(expected: Expected) -> str:
     loads = sorted(expected.load_by_kind.items(), key=lambda item: -item[1])
     return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in loads)
 
 
-def _notes(now: "Expected", answers: "list[WhatIfResult]") -> list[str]:
+def _notes(now: Expected, answers: list[WhatIfResult]) -> list[str]:
     """Return the notes, each with the rows it belongs to.
 
     Notes of the first row hold for the platform, so they have no row name.
@@ -115,9 +133,8 @@ def _notes(now: "Expected", answers: "list[WhatIfResult]") -> list[str]:
     return [*now.notes, *(f"{'; '.join(words)}: {note}" for note, words in rows.items())]
 
 
-def _show_costs(out: "Console", now: "Expected", answers: "list[WhatIfResult]") -> None:
+def _show_costs(out: Console, now: Expected, answers: list[WhatIfResult]) -> None:
     """Print what a change costs besides link bandwidth: CPU time and host memory traffic."""
-
     for answer in answers:
         more = answer.expected.host_memory_gb_per_s - now.host_memory_gb_per_s
         if more > _SAME * answer.expected.busbw_gb_per_s:
@@ -128,12 +145,11 @@ def _show_costs(out: "Console", now: "Expected", answers: "list[WhatIfResult]") 
             )  # fmt: skip
 
 
-def _show_proofs(out: "Console", now: "Expected", answers: "list[WhatIfResult]") -> None:
+def _show_proofs(out: Console, now: Expected, answers: list[WhatIfResult]) -> None:
     """Print the commands that verify each improvement, best first, or that there is none.
 
     Changes whose ceiling rests on assumptions are not recommended.
     """
-
     if not now.sure:
         out.print("no recommendation: figures with ? rest on what the notes call assumed")
         return
@@ -147,4 +163,4 @@ def _show_proofs(out: "Console", now: "Expected", answers: "list[WhatIfResult]")
             continue
         out.print(styled(("prove", "bold"), f" {answer.change.words}:"))
         for line in answer.confirm:
-            out.print(f"  {line}", markup=False, soft_wrap=True)
+            out.print(f"  {line}", soft_wrap=True)

@@ -24,6 +24,8 @@ _SAME = {
     "settings": "NCCL settings",
 }
 """Fields that must be equal for two platforms to be the same, with their names in messages."""
+OTHER_STUDY = "timings of two platforms must not be mixed; name another study with -o"
+"""The hint for a study of another platform."""
 _OF_ONE_RUN = (
     "NCCL_DEBUG",
     "NCCL_GRAPH_DUMP_FILE",
@@ -80,7 +82,7 @@ def check_same(
     study: Study,
     now: Platform,
     *,
-    hint: str = "timings of two platforms must not be mixed; name another study with -o",
+    hint: str = OTHER_STUDY,
 ) -> None:
     """Raise StudyError, with `hint`, if the study holds measurements of another platform than
     `now`."""

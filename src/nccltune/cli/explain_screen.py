@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune explain` prints."""
+
+from rich.console import Console
+
+from nccltune.cli.output import stdout, styled
+from nccltune.report.words import size_form, sms_text
+from nccltune.tune.explain import DecidedRange, Explained
+
+_NARROW = 66
+"""Below this width in columns a range takes two lines."""
+
+
+def show(explained: list[Explained]) -> None:
+    """Print the decisions at each scale."""
+    out = stdout()
+    for item in explained:
+        _show(out, item)
+
+
+def _show(out: Console, item: Explained) -> None:
+    interface = "" if item.interface is None else f" (interface v{item.interface})"
+    out.print(f"plugin     {item.tuner}{interface}, as NCCL {item.nccl} loads it")
+    for line in item.log:
+        style = "yellow" if line.level == "WARN" else "dim"
+        out.print(styled((f"{line.level.lower():<11}{line.text}", style)))
+    for warning in item.warnings:
+        out.print(styled((f"{'warning':<11}{warning}", "yellow")))
+    for collective, ranges in item.collectives.items():
+        out.print(styled((f"{collective.value:<14}{item.scale}", "bold")))
+        form = size_form(end for one in ranges for end in (one.min_bytes, one.max_bytes))
+        for one in ranges:
+            low, high = form(one.min_bytes), form(one.max_bytes)
+            style = "dim" if one.decides == "default" else "green"
+            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}"
+            if out.width < _NARROW:
+                out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
+                out.print(styled((f"{'':>4}{exact}", "dim")))
+            else:
+                out.print(
+                    styled(f"{low:>9} - {high:<9} ", (f"{one.decides:<16}", style), (exact, "dim"))
+                )
+            for warning in dict.fromkeys(one.warnings):
+                out.print(styled(f"{'':>22}", (warning, "yellow")))
+
+
+def _sms(one: DecidedRange) -> str:
+    """Return the SMs of a decision.
+
+    It is empty if the choice fails, or if NCCL decides and the number of SMs is unknown.
+    """
+    if one.decides == "default":
+        return "" if one.channels is None else f"  SMs {one.channels}"
+    return "" if one.decides == "fails" else "  " + sms_text(one.channels, one.default_channels)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune tune` prints: rules, and sizes left alone."""
+
+from pathlib import Path
+
+from nccltune.cli.output import hanging, next_step, stdout, styled
+from nccltune.cli.rule_screen import rule_words
+from nccltune.model.scale import count
+from nccltune.report.words import range_text, size_form
+from nccltune.tune.result import TunedGroup, Tuning
+
+_NARROW = 66
+"""Below this width in columns a range takes two lines."""
+
+
+def show_result(tuning: Tuning, study: Path, wrote: str) -> None:
+    """Print the tuning, what was written (`wrote`), and the next step."""
+    show(tuning)
+    rules = count(len(tuning.rules), "rule")
+    stdout().print(f"{wrote} ({rules}). {left_alone_words(tuning)}")
+    next_step("nccltune report", study)
+
+
+def show(tuning: Tuning) -> None:
+    """Print the rules and the sizes left alone, in a block for each collective and scale."""
+    for group in tuning.groups:
+        _show_group(group)
+
+
+def _show_group(group: TunedGroup) -> None:
+    out = stdout()
+    heading = (
+        f"{group.collective.value:<14}{group.scale}, {count(len(group.decisions), 'size')}, "
+        f"{count(group.rounds, 'round')}"
+    )
+    out.print(styled((heading, "bold")))
+    lines = [
+        (item.rule.min_bytes, item.rule.max_bytes, item.rule.choice.label, rule_words(item))
+        for item in group.rules
+    ]
+    lines += [(item.min_bytes, item.max_bytes, "default", item.reason) for item in group.left_alone]
+    form = size_form(end for low, high, _, _ in lines for end in (low, high))
+    for low, high, choice, words in sorted(lines):
+        sizes, style = range_text(low, high, "-", form), "dim" if choice == "default" else ""
+        if out.width < _NARROW:
+            out.print(styled(f"  {sizes}  ", (choice, "bold")))
+            hanging(out, "    ", 4, words, style)
+        else:
+            first, _, rest = sizes.partition(" - ")
+            lead = f"{first:>9} {'- ' + rest if rest else '':<11} {choice:<16}"
+            hanging(out, lead, len(lead), words, style)
+    for item in group.rules:
+        if not item.sure:
+            words = f"{range_text(item.rule.min_bytes, item.rule.max_bytes, '-', form)}: "
+            words += item.reason + (
+                f"; runs that decide: {item.decided_by}" if item.decided_by else ""
+            )
+            hanging(out, (f"{'not sure':<11}", "yellow"), 11, words)
+
+
+def left_alone_words(tuning: Tuning) -> str:
+    """Return how many sizes have no rule."""
+    sizes = sum(len(group.decisions) for group in tuning.groups)
+    alone = sum(item.sizes for group in tuning.groups for item in group.left_alone)
+    return f"Left alone on purpose: {alone} of {sizes} sizes."
