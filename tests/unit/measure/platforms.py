@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Platforms that a plan can be tried on without a bench."""
+"""Simulated platforms on which a plan runs without a bench."""
 
 import math
 import random
@@ -36,8 +36,10 @@ def no_ran(size: int, choice: AnyChoice) -> Ran | None:
 
 @dataclass
 class Platform:
-    """Answers with exact times under log-normal noise, the same for the same point. One timing in
-    `1 / hiccups` takes three times as long."""
+    """Answers with exact times plus log-normal noise, the same for the same point.
+
+    One timing in `1 / hiccups` takes three times as long.
+    """
 
     exact: Exact
     noise: float = 0.0
@@ -76,14 +78,14 @@ class Platform:
 
 
 def steps(plan: MeasurementPlan) -> Iterator[list[Ask]]:
-    """What a plan asks, one turn after the other."""
+    """Yield the requests of a plan, one turn after the other."""
     for turn in plan.turns:
         while asks := turn():
             yield asks
 
 
 def drive(plan: Plan, platform: Platform, most_points: int = 20_000) -> None:
-    """Answer a plan until it is done."""
+    """Answer a plan until it has no more requests."""
     for asks in steps(plan):
         for ask in asks:
             for key in ask.points():
@@ -113,7 +115,8 @@ def linear(latency_us: float, bytes_per_us: float) -> Callable[[int], float]:
 
 @dataclass
 class Curves:
-    """Choices of latency plus bytes over bandwidth; the default runs `default_runs` at a size."""
+    """Choices with times of latency plus bytes over bandwidth. The default runs `default_runs` at a
+    size."""
 
     lines: Mapping[str, Callable[[int], float]]
     default_runs: Callable[[int], str]
@@ -132,7 +135,8 @@ def timings_of(plan: Plan) -> Timings:
 
 
 def rule_regret(timings: Timings, exact: Curves, sizes: Sequence[int]) -> float:
-    """Mean log of the time with the rules of `timings` over the time of the best choice."""
+    """Return the mean log of the time with the rules of `timings` over the time of the best
+    choice."""
     from nccltune.tune.search import search
 
     rules = [item.rule for group in search([timings]) for item in group.rules]

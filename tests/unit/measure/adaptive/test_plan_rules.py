@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules of a sweep are worth on noisy platforms of many nodes: never less than nothing."""
+"""The rules of a sweep on noisy platforms of many nodes never lose against the default."""
 
 import math
 import random
@@ -30,7 +30,7 @@ LABELS = [
 
 
 def made_up(seed: int) -> Curves:
-    """Up to seven choices; the default changes twice between any of them."""
+    """Return up to seven choices. The default changes twice between any of them."""
     random_ = random.Random(seed)
     labels = LABELS[: random_.randint(2, len(LABELS))]
     lines = {

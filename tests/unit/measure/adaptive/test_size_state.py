@@ -22,7 +22,8 @@ def timed(times: Times, rounds: int = 4, noise: float = 0.005) -> Timings:
 
 
 def falling(size: int) -> dict[str, float]:
-    """tree is 1.5 times as fast as the default to 4 KiB, half as fast from 16 KiB on."""
+    """Return timings: tree is 1.5 times as fast as the default up to 4 KiB, half as fast from 16
+    KiB on."""
     tree = 100 / 1.5 if size <= 4 * K else 200.0
     return {"default": 100.0, "tree/ll": tree, "ring/ll": 100.0, "ring/simple": 300.0}
 
@@ -76,7 +77,7 @@ def test_leads_are_certain_ones() -> None:
 def test_shares_of_the_axis_add_up() -> None:
     states = size_states(timed(falling), TOLL, {}, {})
     assert math.fsum(shares(states).values()) == pytest.approx(1)
-    # Two octaves against one, and half of one beyond the end.
+    # Two octaves and one, and half an octave beyond each end.
     assert shares(states)[4 * K] == pytest.approx(2 / 1.5 * shares(states)[K])
 
 
@@ -95,7 +96,8 @@ def test_the_gap_with_the_boundary_is_open_and_only_that() -> None:
 
 
 def jumping(size: int) -> dict[str, float]:
-    """tree and ring cross between 4 and 16 KiB; the default runs the better at every size here."""
+    """Return timings: tree and ring cross between 4 and 16 KiB. The default runs the better one at
+    every size here."""
     tree, ring = (50.0, 70.0) if size <= 4 * K else (160.0, 100.0)
     return {"default": min(tree, ring), "tree/ll": tree, "ring/ll": ring}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NCCL is told to write, and what a study keeps of it."""
+"""The topology that NCCL is asked to write, and the copy in the study."""
 
 from pathlib import Path
 

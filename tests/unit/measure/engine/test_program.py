@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that end by themselves, and programs that are stuck."""
+"""Programs that end, and programs that hang."""
 
 import os
 import sys

@@ -44,8 +44,10 @@ def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def crossing(at: int, policy: Callable[[Settings], float] = lambda _: 1.0) -> Model:
-    """A copy engine is slower below `at` bytes and faster from there on; policies are by a factor
-    faster than it."""
+    """Return times: a copy engine is slower than NCCL below `at` bytes and faster from there on.
+
+    Policies are faster than that by a factor.
+    """
 
     def model(settings: Settings, collective: Collective, size: int) -> float:
         native = 8 + size / 150e3
@@ -90,7 +92,7 @@ def test_a_known_crossing_is_found(tmp_path: Path, at: int, seed: int) -> None:
         true = 1.3 if point.bytes >= at else 1 / 1.3
         assert point.gain.gain == pytest.approx(true, rel=0.02)
         assert point.gain.processes == WANTED.pairs
-    # A look, and six pairs of neighbours, now one first, now the other.
+    # A probe, and six pairs of neighbours in alternating order.
     pair = [DEFAULT, COPY_ENGINE]
     assert machine.started == [*pair, *pair[::-1]] * 3
     assert verdict.processes == 13
@@ -109,7 +111,7 @@ def test_never_faster_is_off(tmp_path: Path) -> None:
 
 
 def test_what_noise_hides_leaves_the_default(tmp_path: Path) -> None:
-    """Twice as much noise as what a copy engine gains or costs."""
+    """The noise is twice the gain or cost of a copy engine."""
 
     def model(settings: Settings, collective: Collective, size: int) -> float:
         return (8 + size / 150e3) * (1.0 if settings == DEFAULT else 1.02)
@@ -124,7 +126,7 @@ def test_what_noise_hides_leaves_the_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("luck", "noise"), [(0.004, 0.003), (0.02, 0.01), (0.06, 0.03)])
 @pytest.mark.parametrize("time", [1.04, 1 / 1.04])
-def test_whatever_the_noise_the_threshold_moves_the_right_way(
+def test_at_any_noise_the_threshold_moves_in_the_right_direction(
     tmp_path: Path, luck: float, noise: float, time: float
 ) -> None:
     def model(settings: Settings, collective: Collective, size: int) -> float:
@@ -138,7 +140,7 @@ def test_whatever_the_noise_the_threshold_moves_the_right_way(
 
 
 def test_no_difference_is_not_slower(tmp_path: Path) -> None:
-    """Where it costs nothing copy engines take all, since that leaves SMs to others."""
+    """Where copy engines cost nothing they carry everything, because this leaves SMs to kernels."""
     verdict = compare(tmp_path, Machine(lambda *_: 20.0))
     assert verdict.settings == {FROM: 64 * K}
     assert {point.effect for point in verdict.points} <= {Effect.SAME, Effect.FASTER}
@@ -190,7 +192,7 @@ def test_a_policy_that_is_faster_is_proven_and_left_to_its_user(tmp_path: Path) 
 
     machine = Machine(crossing(1 * M, policy))
     verdict = compare(tmp_path, machine, WANTED._replace(policies=True))
-    # A program may not expect that a send waits.
+    # A program may not allow a send to wait.
     assert verdict.settings == {FROM: 1 * M}
     assert f"{POLICY}=vccl {STEPS}=4 is for programs that allow that" in verdict.why
     assert verdict.proof is not None
@@ -239,7 +241,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path: Path, cut:
     verdict = compare(tmp_path, Machine(crossing(4 * M)))
     assert verdict.settings == {FROM: 4 * M}
     assert verdict.known == len(finished)
-    # At most the process that was cut short, and the pair that it parted.
+    # At most the interrupted process and the other one of its pair run twice.
     assert verdict.processes + verdict.known <= 13 + 3
     numbers = [run.process for run in runs.lines()]
     assert len(set(numbers)) == len(numbers)

@@ -36,7 +36,7 @@ def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waits(settings: Settings, collective: Collective, size: int) -> float:
-    """For half of what a copy engine copies at once."""
+    """Return the wait: half of the time of one copy."""
     exact = 8 + size / 150e3
     if settings == DEFAULT:
         return exact
@@ -52,7 +52,7 @@ def free(settings: Settings) -> float:
 
 
 def costly(settings: Settings) -> float:
-    """4 % for 64 MiB, twice as much for half of that."""
+    """Return the cost: 4 % for 64 MiB, twice as much for each halving."""
     chunk = settings.as_dict.get(CHUNK)
     return free(settings) * (1 if chunk is None else 1 + 0.04 * 64 * M / chunk)
 
@@ -170,7 +170,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path: Path, cut:
     verdict = compare(tmp_path, Machine(waits, traffic=free))
     assert verdict.settings == {CHUNK: 8 * M}
     assert verdict.known == len(finished)
-    # At most the round that was cut short twice, and NCCL beside what comes after.
+    # At most the interrupted round runs twice, and NCCL again before the rest.
     assert verdict.processes + verdict.known <= 37 + 12
     again = compare(tmp_path, Machine(waits, traffic=free))
     assert (again.processes, again.settings) == (0, verdict.settings)
@@ -226,7 +226,7 @@ def test_a_bench_without_traffic_is_refused(tmp_path: Path) -> None:
 def test_rounds_are_of_one_session_and_without_a_gap() -> None:
     results = NeighbourGains([(RACED, 1 * M)])
     rounds = RoundsBesideTraffic(results, chunks(), rounds=2)
-    # The second round is parted: NCCL comes again before what is left of it.
+    # The second round is split: NCCL runs again before the rest of it.
     order = [*ALL, *ALL[:2:-1], DEFAULT, *ALL[2::-1], *ALL, *ALL[::-1]]
     for process, settings in enumerate(order):
         results.add(ProcessRun(process, 1 if process < 9 else 2, settings, {(RACED, 1 * M): 10.0}))

@@ -27,7 +27,7 @@ BEST = Settings.of({MIN_CHANNELS: 64, CHUNK: 256 * K})
 
 @pytest.fixture(autouse=True)
 def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some thousand appends a race; what a power cut leaves is not asked here."""
+    """Do not sync to disk: a race appends some thousand times, and no test here needs it."""
     monkeypatch.setattr("nccltune.study.files.os.fsync", lambda _: None)
 
 
@@ -82,7 +82,7 @@ def test_the_winners_are_found_joined_and_proven(tmp_path: Path) -> None:
     assert verdict.champion.memory_bytes is not None
     assert verdict.default_memory_bytes is not None
     assert verdict.champion.memory_bytes == 2 * verdict.default_memory_bytes
-    # Far from a grid of all values of all settings, and most of it is the default.
+    # Far fewer than a grid of all values of all settings, and most are defaults.
     assert verdict.processes < 90
     assert machine.started.count(DEFAULT) >= len(machine.started) / 3
 
@@ -203,7 +203,7 @@ def test_an_interrupted_race_goes_on_where_it_stopped(tmp_path: Path, cut: int) 
     assert verdict.known == len(finished)
     numbers = [run.process for run in ProcessRecord(Study(tmp_path / "cut")).lines()]
     assert len(set(numbers)) == len(numbers)
-    # At most the process that was cut short, and a fresh default beside what comes next.
+    # At most the interrupted process runs twice, and a new default before the next one.
     assert verdict.processes + verdict.known <= len(whole.started) + 4
     again = race(tmp_path / "cut", Machine())
     assert (again.processes, again.settings) == (0, verdict.settings)
