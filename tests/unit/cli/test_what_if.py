@@ -71,7 +71,7 @@ def test_nothing_that_helps_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         (["{l40s}", "--collective", "alltoall"], "has no flows here"),
         (["{l40s}", "--nccl-version", "new"], "is no version"),
         (["{l40s}", "--move-nic", "mlx5_7=CPU0"], "no device 'mlx5_7'"),
-        (["{l40s}", "--add-switch", "CPU0="], "changes nothing"),
+        (["{l40s}", "--add-switch", "CPU0="], "needs devices below it"),
         (["{l40s}", "--gpus", "9"], "names 4 GPUs, not 9"),
     ],
 )

@@ -53,6 +53,6 @@ def load_topology(path: Path) -> Topology:
     found = load(read_file(path), str(path))
     if isinstance(found, Graphs):
         raise InputError(
-            "is a graph file: it has channels and no hardware", where=str(path), hint=_HOW
+            "is a graph file: it has channels but no hardware", where=str(path), hint=_HOW
         )
     return found

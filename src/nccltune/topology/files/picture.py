@@ -92,8 +92,8 @@ def _stroke(link: Link) -> str:
 
 
 def _line(path: str, link: Link) -> str:
-    told = f"{link.name}: {_number(link.gb_per_s)} GB/s, {link.how}"
-    return f'<path d="{path}" {_stroke(link)}><title>{_text(told)}</title></path>'
+    tooltip = f"{link.name}: {_number(link.gb_per_s)} GB/s, {link.how}"
+    return f'<path d="{path}" {_stroke(link)}><title>{_text(tooltip)}</title></path>'
 
 
 def _mark(x: float, y: float, link: Link, *, anchor: str = "start", kind: str = "") -> str:
@@ -136,11 +136,11 @@ def _shape(box: Box) -> str:
     kinds = {NodeKind.GPU: "gpu", NodeKind.NIC: "nic", NodeKind.CPU: "cpu"}
     kind = kinds.get(vertex.kind, "switch" if box.children else "other")
     first, second = _labels(box)
-    told = " · ".join(filter(None, [vertex.name, vertex.bus_id, vertex.vendor, second]))
+    tooltip = " · ".join(filter(None, [vertex.name, vertex.bus_id, vertex.vendor, second]))
     two = bool(second)
     y = box.y + box.height / 2 + (-3 if two else 4)
     parts = [
-        f"<g><title>{_text(told)}</title>",
+        f"<g><title>{_text(tooltip)}</title>",
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
         f'height="{box.height:.1f}" rx="7" class="{kind}" stroke-width="1.2"/>',
         f'<text x="{box.centre:.1f}" y="{y:.1f}" text-anchor="middle" class="name">'

@@ -105,7 +105,9 @@ def expect(
     topology = only_nics(topology, chosen.nics)
     way = _reach(topology, chosen.path, nccl_version)
     if nodes * len(way.gpus) < 2:
-        raise InputError("one rank has nobody to talk to", hint="--nodes 2 or more GPUs a node")
+        raise InputError(
+            "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
+        )
     if nodes > 1 and not way.nets:
         raise InputError(
             "names no NIC, so several nodes cannot be joined",
@@ -167,7 +169,7 @@ def _search(
 def _check(collective: Collective, nodes: int) -> None:
     if collective not in TUNED:
         raise InputError(
-            f"{collective.prose} is send and receive, whose paths change with every peer",
+            f"{collective.prose} consists of send and receive, whose paths differ for every peer",
             where="--collective",
             hint=" ".join(TUNED),
         )
@@ -182,8 +184,8 @@ def _check_nvlink(topology: Topology, gpus: int) -> None:
     """
     if gpus > 1 and leaves_nvlink_out(topology):
         raise InputError(
-            "leaves NVLink to detection, and does not show which GPUs these are: whether NVLink "
-            "joins them is not known",
+            "leaves NVLink to detection, and the GPU model is unknown: whether NVLink joins the "
+            "GPUs is not known",
             where=topology.source,
             hint='add vendor="0x10de" device="0x2330" to each GPU\'s <pci> as lspci -nn shows it, '
             "or have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
@@ -206,7 +208,7 @@ def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
         raise InputError(
             f"{one.link.name} has no bandwidth ({one.link.how})",
             where=topology.source if line is None else f"{topology.source}:{line}",
-            hint="what the link really carries is not in the file: "
+            hint="the file does not have the real bandwidth of the link: "
             + (
                 'write its width, such as link_width="16" (lspci -vv: LnkSta)'
                 if line is not None
@@ -243,7 +245,7 @@ def _notes(
             "NCCL finds no ring here and falls back to one channel of 0.1 GB/s (see nccltune lint)"
         )
     if chosen.algorithm is not None and chosen.algorithm not in ceilings:
-        notes.append(f"NCCL_ALGO={chosen.algorithm.value} does not fit here and was left out")
+        notes.append(f"NCCL_ALGO={chosen.algorithm.value} is not available here and is ignored")
     return notes
 
 

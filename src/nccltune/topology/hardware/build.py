@@ -3,8 +3,8 @@
 
 The vertices are NCCL's, with two differences:
 
-1. A GPU is one vertex. NCCL 2.30 and later has two, DEV and GPU, joined by a link without cost. 2.
-Each CPU has a memory vertex. NCCL books nothing on it, but transfers through the host need it.
+- A GPU is one vertex. NCCL 2.30 and later has two, DEV and GPU, joined by a link without cost.
+- Each CPU has a memory vertex. NCCL books nothing on it, but transfers through the host need it.
 """
 
 from collections import Counter
@@ -62,7 +62,7 @@ def _check_size(topology: Topology) -> None:
             raise InputError(
                 f"has {number} {what}; more than {limit} are not read",
                 where=topology.source,
-                hint="NCCL takes a few hundred devices of a host: is this the right file?",
+                hint="NCCL supports a few hundred devices per host: is this the right file?",
             )
 
 
@@ -196,7 +196,7 @@ class _Host:
             generation = bandwidth.pci_generation(device.speed)
             if generation is not None and generation < 3:
                 # NVML reports the current generation (NCCL 2.30.7 and later use it).
-                found = found._replace(how=f"{found.how}; an idle GPU tells less", sure=False)
+                found = found._replace(how=f"{found.how}; an idle GPU reports less", sure=False)
         elif kind is PciKind.NIC:
             name = self.build.vertex(
                 f"NIC {device.bus_id}", NodeKind.NIC, node, bus_id=device.bus_id
@@ -292,7 +292,7 @@ class _Host:
         """Add the other direction of every link that the file lists in one direction only."""
         for link in self.build.new_links():
             if (link.target, link.source, link.kind) not in self.build.links:
-                words = f"only {link.source} tells of it: {link.how}"
+                words = f"only {link.source} lists it: {link.how}"
                 found = Bandwidth(link.gb_per_s, words, False)
                 self.build.one_way(link.target, link.source, link.kind, found)
 

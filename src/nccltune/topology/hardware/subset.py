@@ -23,7 +23,7 @@ def first_gpus(topology: Topology, count: int) -> Topology:
         raise InputError(
             f"names {len(indexes)} GPUs, not {count}",
             where=topology.source,
-            hint="ask for at most as many GPUs a node as the file names",
+            hint="request at most as many GPUs a node as the file names",
         )
     order = iter(indexes)
     kept = set(sorted(indexes)[:count])

@@ -17,18 +17,18 @@ def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
     """
     if len(topologies) < 2:
         return
-    told = [_aspects(topology) for topology in topologies]
-    for aspect in told[0]:
-        values = Counter(one[aspect] for one in told)
+    aspects = [_aspects(topology) for topology in topologies]
+    for aspect in aspects[0]:
+        values = Counter(one[aspect] for one in aspects)
         if len(values) < 2:
             continue
         usual, times = values.most_common(1)[0]
-        if times * 2 <= len(told):
-            usual = told[0][aspect]
+        if times * 2 <= len(aspects):
+            usual = aspects[0][aspect]
             whom = topologies[0].source
         else:
-            whom = f"{times} of {len(told)} nodes"
-        for topology, one in zip(topologies, told, strict=True):
+            whom = f"{times} of {len(aspects)} nodes"
+        for topology, one in zip(topologies, aspects, strict=True):
             if one[aspect] != usual:
                 yield Issue(
                     severity=Severity.ERROR,

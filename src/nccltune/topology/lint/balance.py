@@ -54,7 +54,7 @@ def _far(
     through_peer = "; GPUs with NVLink to one beside the NIC send through it (PXN)"
     yield from about(
         topology, Severity.WARNING, "nic-other-cpu", (one.device for one in across),
-        f"{{}}: GPUs of CPU {cpus}, which has no NIC; their way to {where} crosses the link "
+        f"{{}}: GPUs of CPU {cpus}, which has no NIC; their path to {where} crosses the link "
         f"between CPUs, without GPUDirect RDMA{through_peer if joined else ''}",
         "move a NIC to each CPU that has GPUs, or run on the GPUs beside the NIC",
     )  # fmt: skip
@@ -111,7 +111,7 @@ def _shared(
     for words in dict.fromkeys(words for _, words in crowded):
         yield from about(
             topology, Severity.NOTE, "shared-uplink",
-            (device for device, told in crowded if told == words), f"{{}}: {words}",
+            (device for device, text in crowded if text == words), f"{{}}: {words}",
             "traffic to GPUs elsewhere shares it; GPUs of one switch reach each other without it",
         )  # fmt: skip
 
@@ -163,8 +163,8 @@ def _nvlink(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
     if nvlink_is_open(filled(topology)):
         yield Issue(
             severity=Severity.NOTE, id="nvlink-detected", source=topology.source,
-            message="leaves NVLink to detection: NCCL asks the machine, and this file cannot say",
-            hint="for figures have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE",
+            message="leaves NVLink to detection: the file lists none, and NCCL asks the driver",
+            hint="for bandwidths that include NVLink, use a dump of NCCL: NCCL_TOPO_DUMP_FILE",
         )  # fmt: skip
         return
     if any(gpu.nvlinks for _, gpu in gpus(topology)):

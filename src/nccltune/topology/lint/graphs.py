@@ -48,9 +48,9 @@ def check_graphs(graphs: Graphs, topologies: Sequence[Topology]) -> Iterator[Iss
         if graph.channels and max(graph.intra_gb_per_s, graph.inter_gb_per_s) <= 0.1:
             yield issue(
                 Severity.ERROR, "graph-fallback", graph.line,
-                f"{name}: {graph.intra_gb_per_s:g} GB/s a channel is what NCCL writes where its "
-                "search found nothing",
-                "look at the topology of the same run: a GPU without NVLink, a link at 2.5 GT/s",
+                f"{name}: {graph.intra_gb_per_s:g} GB/s a channel is NCCL's fallback if its "
+                "search finds nothing",
+                "check the topology of the same run: a GPU without NVLink, a link at 2.5 GT/s",
             )  # fmt: skip
         if graph.id in _WHOLE and graph.channels:
             yield from (

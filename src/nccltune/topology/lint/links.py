@@ -12,13 +12,13 @@ from nccltune.topology.lint.issue import Issue, Placed, about, placed
 _VIRTUAL = {("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x1b36", "0x000c"), ("0x1b36", "0xc")}
 """Switches and ports that QEMU presents to a VM: TI XIO3130 (upstream, downstream) and QEMU's own
 port. Their link speeds and widths are not real."""
-_TELLS_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
+_WITH_LINK_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
 
 
 def check_links(topology: Topology) -> Iterator[Issue]:
     """Report wrong link values, virtual switches, idle GPUs and slower devices of one model."""
     every = list(placed(topology))
-    if topology.dialect in _TELLS_SPEEDS:
+    if topology.dialect in _WITH_LINK_SPEEDS:
         yield from _speeds(topology, every)
         yield from _widths(topology, every)
     slow = [one.device for one in every if is_virtual(one.device) and _gb_per_s(one.device) < 3]
@@ -66,11 +66,11 @@ def _speeds(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
         )
         yield from about(
             topology, Severity.WARNING, "link-speed-unknown", devices,
-            f"{{}}: NCCL does not know link_speed '{text}' and takes it for Gen3", hint,
+            f"{{}}: NCCL does not know link_speed '{text}' and assumes Gen3", hint,
         )  # fmt: skip
     yield from about(
         topology, Severity.WARNING, "link-speed-missing", missing,
-        "{}: no link_speed, and sysfs cannot tell of a device that does not exist: NCCL takes Gen3",
+        "{}: no link_speed, and sysfs has no such device: NCCL assumes Gen3",
         'add link_speed="16.0 GT/s PCIe" (or what it has) and link_width="16"',
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def _widths(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
     yield from about(
         topology, Severity.WARNING, "link-width-zero",
         (device for device in devices if device.width == 0),
-        "{}: link_width 0, which NCCL takes for 16",
+        "{}: link_width 0, which NCCL reads as 16",
         "write the width: in a virtual machine sysfs does not know it",
     )  # fmt: skip
     odd = [one for one in devices if one.width and one.width not in bandwidth.WIDTHS]
@@ -88,25 +88,25 @@ def _widths(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
     yield from about(
         topology, Severity.ERROR, "link-width-odd", (one for one in odd if one not in negative),
         "{}: link_width is no width of PCIe, and NCCL multiplies by it",
-        "write 1, 2, 4, 8, 12, 16 or 32 (255 is the kernel's word for not known)",
+        "write 1, 2, 4, 8, 12, 16 or 32 (255 is the kernel's value for unknown)",
     )  # fmt: skip
     yield from about(
         topology, Severity.ERROR, "link-width-negative", negative,
         "{}: a negative link_width gives the link a negative bandwidth, so that NCCL finds no ring "
         "over it",
-        "write 1, 2, 4, 8, 12, 16 or 32 (-1 is a machine's word for not known)",
+        "write 1, 2, 4, 8, 12, 16 or 32 (-1 stands for unknown in some files)",
     )  # fmt: skip
     missing = [device for device in devices if device.width is None and device.speed is not None]
     yield from about(
         topology, Severity.WARNING, "link-width-missing",
         (device for device in missing if _is_invented(device.bus_id)),
-        "{}: no link_width, and sysfs cannot tell of a device that does not exist: NCCL takes 16",
+        "{}: no link_width, and sysfs has no such device: NCCL assumes 16",
         'add link_width="16", or what it has',
     )  # fmt: skip
     yield from about(
         topology, Severity.NOTE, "link-width-asked",
         (device for device in missing if not _is_invented(device.bus_id)),
-        "{}: no link_width; NCCL asks the machine, figures here take 16",
+        "{}: no link_width; NCCL reads it from sysfs, nccltune assumes 16",
         'add link_width="16", or what it has',
     )  # fmt: skip
 
@@ -122,11 +122,11 @@ def _idle(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
         generation = bandwidth.pci_generation(one.device.speed)
         if one.device.gpu is not None and generation is not None and generation < 3:
             found.append(one.device)
-    told = {device.speed for device in found}
+    speeds = {device.speed for device in found if device.speed}
     yield from about(
         topology, Severity.WARNING, "idle-gpu", found,
-        f"{{}}: a GPU at {' and '.join(sorted(text for text in told if text))}, as idle GPUs tell; "
-        "NCCL 2.30.7 and later books that",
+        f"{{}}: a GPU at {' and '.join(sorted(speeds))}, as idle GPUs report; NCCL 2.30.7 and "
+        "later uses that speed",
         "dump again with persistence mode on (nvidia-smi -pm 1) or under load, or write link_speed",
     )  # fmt: skip
 
@@ -149,7 +149,7 @@ def _unlike_twins(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
         yield from about(
             topology, Severity.WARNING, "slower-than-twin",
             (device for device in worse if device not in idle),
-            f"{{}}: {bandwidth.pci(worse[0]).how if worse else ''}, and the same make elsewhere in "
-            f"this machine has {best:g} GB/s",
-            "reseat the card or check the slot: lspci -vv, LnkSta against LnkCap",
+            f"{{}}: {bandwidth.pci(worse[0]).how if worse else ''}, and the same model elsewhere "
+            f"in this machine has {best:g} GB/s",
+            "reseat the card or check the slot: compare LnkSta with LnkCap in lspci -vv",
         )  # fmt: skip

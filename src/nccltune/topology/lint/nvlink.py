@@ -21,7 +21,7 @@ def check_nvlinks(topology: Topology) -> Iterator[Issue]:
             one.device for one, gpu in found
             if any(link.target.lower() == one.device.bus_id.lower() for link in gpu.nvlinks)
         ),
-        "{}: an NVLink whose target is the GPU itself; it joins nothing",
+        "{}: an NVLink whose target is the GPU itself; NCCL does not use it",
         "write the other GPU's bus id, or leave the <nvlink> out: NCCL then asks NVML",
     )  # fmt: skip
     counts = {
@@ -47,13 +47,13 @@ def check_nvlinks(topology: Topology) -> Iterator[Issue]:
                 one_way.append(one.device)
     yield from about(
         topology, Severity.ERROR, "nvlink-one-way", dict.fromkeys(one_way),
-        "{}: tells of an NVLink to a GPU that tells of none back; NCCL stops where it looks for it",
+        "{}: an NVLink that the GPU at its other end does not list; NCCL stops with an error",
         "dump the topology again with all GPUs of the node in one job; check nvidia-smi nvlink -s",
     )  # fmt: skip
     yield from about(
         topology, Severity.NOTE, "nvlink-elsewhere", dict.fromkeys(unknown),
         "{}: an NVLink to a GPU that the file does not name; NCCL does not use it",
-        "a dump has the GPUs of one job only; take one with all of the node",
+        "a dump has the GPUs of one job only; dump from a job on all GPUs of the node",
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _uneven(topology: Topology, counts: dict[str, int]) -> Iterator[Issue]:
         topology, Severity.ERROR, "nvlink-missing", (devices[bus_id] for bus_id in none),
         f"{{}}: no NVLink, where its peers have {most or max(counts.values())}; NCCL falls back to "
         "a few slow channels without a warning",
-        "take the GPU out of service and reset it (nvidia-smi nvlink -s); do not paper over it "
+        "take the GPU out of service and reset it (nvidia-smi nvlink -s); do not hide the fault "
         "with a topology file",
     )  # fmt: skip
     for count in sorted({counts[bus_id] for bus_id in fewer}):

@@ -27,7 +27,7 @@ def check_shape(topology: Topology) -> Iterator[Issue]:
     for what in topology.unread:
         yield _issue(
             topology, Severity.NOTE, "unread", f"not read: {what}",
-            "NCCL skips what it does not know as well", None,
+            "NCCL ignores it too", None,
         )  # fmt: skip
 
 
@@ -44,10 +44,10 @@ def _issue(
 def _version(topology: Topology) -> Iterator[Issue]:
     wanted = _VERSIONS.get(topology.dialect)
     if wanted is not None and topology.version != wanted:
-        told = f"version {topology.version}" if topology.version is not None else "no version"
+        found = f"version {topology.version}" if topology.version is not None else "no version"
         yield _issue(
             topology, Severity.ERROR, "version",
-            f"<system> has {told}; {topology.dialect.value.upper()} reads version {wanted} only",
+            f"<system> has {found}; {topology.dialect.value.upper()} reads version {wanted} only",
             f'write <system version="{wanted}">', 1,
         )  # fmt: skip
 
@@ -60,7 +60,7 @@ def _classes(topology: Topology) -> Iterator[Issue]:
     bare = [one.device for one in placed(topology) if one.device.class_code is None]
     yield from about(
         topology, Severity.WARNING, "class-missing", bare,
-        "{}: no class; NCCL asks sysfs what they are, so the bus ids must be those of the machine",
+        "{}: no class; NCCL reads it from sysfs, so the bus ids must be those of the machine",
         'add class="0x060400" (switch), "0x030200" (GPU) or "0x020700" (NIC) and the vendor',
     )  # fmt: skip
     if topology.dialect in (Dialect.SMI, Dialect.SYSFS):
@@ -90,8 +90,8 @@ def _doubles(topology: Topology) -> Iterator[Issue]:
             seen.add(bus_id)
         yield from about(
             topology, Severity.ERROR, "bus-id-twice", again,
-            "{}: a bus id that stands twice in the file",
-            "each device has one: remove or rename the second",
+            "{}: a bus id that is in the file twice",
+            "bus ids are unique: remove the second device or change its bus id",
         )  # fmt: skip
         numbers: list[tuple[str, Callable[[object], int | None]]] = [
             ("dev", lambda gpu: getattr(gpu, "index", None)),
@@ -126,7 +126,7 @@ def _flat(topology: Topology) -> Iterator[Issue]:
         return
     yield from about(
         topology, Severity.WARNING, "flat", (one.device for one, _ in held),
-        "{}: GPUs hang directly on a CPU and there is no switch in the file; between them and to "
+        "{}: GPUs are directly below a CPU and the file has no switch; between them and to "
         "NICs NCCL uses neither P2P nor GPUDirect RDMA",
         "right for a machine without switches; for a virtual machine write the tree of its host: "
         "nccltune topo convert",
@@ -138,7 +138,7 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
         if cpu.numa is not None and cpu.numa < 0 and topology.dialect is not Dialect.SYSFS:
             yield _issue(
                 topology, Severity.NOTE, "numa-unknown",
-                "numaid -1: the kernel does not tell which CPU devices hang on, as in virtual "
+                "numaid -1: the kernel does not report the CPU of the devices, as in virtual "
                 "machines",
                 "if the host has two sockets, write them: nccltune topo convert", cpu.line,
             )  # fmt: skip
@@ -156,11 +156,11 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
     several = len({cpu.host_hash for cpu in topology.cpus}) < len(topology.cpus)
     odd = [cpu for cpu in topology.cpus if several and _is_unknown(cpu)]
     if odd:
-        told = few(dict.fromkeys(f"{cpu.arch} {cpu.vendor or ''}".strip() for cpu in odd))
+        kinds = few(dict.fromkeys(f"{cpu.arch} {cpu.vendor or ''}".strip() for cpu in odd))
         yield _issue(
             topology, Severity.WARNING, "cpu-unknown",
-            f"NCCL does not know the CPU '{told}' and takes the link between two for "
-            f"{bandwidth.local():g} GB/s",
+            f"NCCL does not know the CPU '{kinds}' and assumes {bandwidth.local():g} GB/s between "
+            "two of them",
             "known vendors are GenuineIntel, AuthenticAMD, CentaurHauls and '  Shanghai  '",
             odd[0].line,
         )  # fmt: skip
@@ -175,8 +175,8 @@ def _nics(topology: Topology) -> Iterator[Issue]:
     if slow:
         yield _issue(
             topology, Severity.WARNING, "net-speed-unknown",
-            f"{few(net.name or '?' for net in slow)}: speed {slow[0].mbit_per_s}, which NCCL takes "
-            "for 10 Gbit/s",
+            f"{few(net.name or '?' for net in slow)}: speed {slow[0].mbit_per_s}, which NCCL "
+            "reads as 10 Gbit/s",
             'write the speed in Mbit/s: speed="100000"', None,
         )  # fmt: skip
     outside = [net.name or "?" for cpu in topology.cpus for net in cpu.nets]
@@ -200,7 +200,7 @@ def _nics(topology: Topology) -> Iterator[Issue]:
         topology, Severity.WARNING, "nic-behind-cpu",
         far,
         "{}: a NIC that every GPU reaches through a CPU only, without GPUDirect RDMA",
-        "move it to a slot below a GPU's switch; about 16 of 24 GB/s are what is left otherwise",
+        "move it to a slot below a GPU's switch; through the CPU about 16 of 24 GB/s are left",
     )  # fmt: skip
 
 

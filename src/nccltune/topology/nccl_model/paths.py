@@ -3,9 +3,11 @@
 
 Follows `ncclTopoComputePaths` and `ncclTopoCheckGdr` (`graph/paths.cc`, NCCL 2.19 to 2.31):
 
-1. Direct paths are computed. 2. GPUs without P2P are connected through the CPU. 3. C2C and PCIe
-together become P2C. 4. A NIC near another GPU is reached through that GPU (PXN). 5. A NIC without
-GPUDirect RDMA is reached through the CPU.
+1. Direct paths are computed.
+2. GPUs without P2P are connected through the CPU.
+3. C2C and PCIe together become P2C.
+4. A NIC near another GPU is reached through that GPU (PXN).
+5. A NIC without GPUDirect RDMA is reached through the CPU.
 
 The P2P status and the containers of a running machine are not known here. P2P is assumed to work.
 """
@@ -226,8 +228,8 @@ class _Domain:
                 path = self.between(peer, gpu)
                 if peer == gpu or path.kind <= level or cpu is None:
                     continue
-                told = path.kind.name if path.kind < PathKind.DIS else "no path"
-                why = f"no P2P ({told} is beyond {level.name}): through {cpu}"
+                kind = path.kind.name if path.kind < PathKind.DIS else "no path"
+                why = f"no P2P ({kind} is beyond {level.name}): through {cpu}"
                 self._change(self._join(self.between(peer, cpu), self.between(cpu, gpu), why))
 
     def _mark_p2c(self) -> None:
@@ -342,8 +344,8 @@ class _Domain:
             return None
         if any(self.between(gpu, peer).kind is PathKind.NVL for peer in self.gpus if peer != gpu):
             return None
-        told = f"sm{sm}" if sm is not None else "its compute capability is not known"
-        return f"reading is off by default without NVLink ({told})"
+        known = f"sm{sm}" if sm is not None else "unknown compute capability"
+        return f"reading is off by default without NVLink ({known})"
 
 
 def _mirror(value: int, power: int) -> int:

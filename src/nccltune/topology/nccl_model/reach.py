@@ -176,18 +176,18 @@ class _Finder:
             found.append(GpuSpot(vertex.name, index, _sm(vertex) or _UNKNOWN_SM, own))
         if not found:
             raise InputError(
-                "names no GPU, so there is nothing to send from",
+                "names no GPU, so nothing can send",
                 where=self.topology.source,
-                hint="have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+                hint="use a dump of NCCL: NCCL_TOPO_DUMP_FILE=topo.xml",
             )
         return tuple(sorted(found, key=lambda gpu: gpu.index))
 
     def _nets(self) -> tuple[NetSpot, ...]:
-        told = {net.name: net for net in nets_of(self.topology)}
+        by_name = {net.name: net for net in nets_of(self.topology)}
         spots = []
         for number, vertex in enumerate(self._vertices(NodeKind.NET)):
             label = vertex.name.removeprefix("NET ")
-            net = told.get(label, Net())
+            net = by_name.get(label, Net())
             speed = max(
                 (link.gb_per_s for link in self.graph.links if link.source == vertex.name),
                 default=0.0,

@@ -4,8 +4,13 @@
 Follows `ncclTopoCompute` in `graph/search.cc` of NCCL 2.28.9. The search relaxes its goal in this
 order, which is the same from 2.19 to 2.30:
 
-1. the same channels 2. different channels 3. a simpler tree 4. longer paths inside the node 5.
-longer paths to the NIC 6. another NIC 7. a lower speed
+1. the same channels
+2. different channels
+3. a simpler tree
+4. longer paths inside the node
+5. longer paths to the NIC
+6. another NIC
+7. a lower speed
 
 Then it doubles the channels and raises the speed again. Only the list of speeds differs by version
 (search_speeds.toml).

@@ -95,7 +95,7 @@ def test_gpus_that_a_file_does_not_describe_are_counted_and_recommend_nothing():
 
 
 def test_a_change_without_an_answer_is_left_out_with_its_reason():
-    """The switch's uplink has no bandwidth; the ring below the switch does not need it."""
+    """The switch's uplink has no bandwidth, but the ring below the switch does not use it."""
     text = (FOLDER / "switch-l40s.xml").read_text().replace('link_width="16"', 'link_width="-1"', 1)
     case = Case(topology=read_topology(text.encode(), "x.xml"), nodes=2)
     now = case.expected()

@@ -48,22 +48,22 @@ def test_a_switch_added_takes_devices_with_it():
     ("nic", "place", "words"),
     [
         ("mlx5_9", "CPU0", "no device 'mlx5_9'"),
-        ("GPU0", "CPU0", "is no NIC"),
-        ("mlx5_0", "CPU7", "no place for a device"),
+        ("GPU0", "CPU0", "is not a NIC"),
+        ("mlx5_0", "CPU7", "not a place for a device"),
         ("mlx5_0", "GPU9", "no device 'GPU9'"),
-        ("mlx5_0", "0000:4b:00.0", "no place for a device"),
+        ("mlx5_0", "0000:4b:00.0", "not a place for a device"),
     ],
 )
-def test_what_is_not_there_is_said(nic: str, place: str, words: str):
+def test_unknown_devices_and_places_are_errors(nic: str, place: str, words: str):
     with pytest.raises(InputError, match=words):
         move_nic(sample("switch-l40s"), nic, place)
-    if words.startswith("no place"):
+    if words.startswith("not a place"):
         with pytest.raises(InputError, match=words):
             add_switch(sample("switch-l40s"), place, [nic])
 
 
-def test_a_switch_with_nothing_below_it():
-    with pytest.raises(InputError, match="changes nothing"):
+def test_a_switch_without_devices_is_an_error():
+    with pytest.raises(InputError, match="needs devices below it"):
         add_switch(sample("switch-l40s"), "CPU0", [])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search against NCCL's own dumps, and against cases small enough to see the answer."""
+"""The search against NCCL's own dumps, and in cases small enough to calculate by hand."""
 
 import sys
 from pathlib import Path
@@ -37,23 +37,26 @@ def test_ring_and_tree_are_those_of_nccls_own_dump(dump: Path, nodes: int, gpus:
     node = reach(first_gpus(sample("h200x4-dump"), gpus), version=NCCL_OF_DUMPS)
     searched = search(node, nodes=nodes, version=NCCL_OF_DUMPS)
     for found, number in ((searched.ring, GraphId.RING), (searched.tree, GraphId.TREE)):
-        told = graphs.find(number)
-        assert told is not None
-        assert found.channels == told.channel_count
+        dumped = graphs.find(number)
+        assert dumped is not None
+        assert found.channels == dumped.channel_count
         assert (found.intra_gb_per_s, found.inter_gb_per_s) == pytest.approx(
-            (told.intra_gb_per_s, told.inter_gb_per_s)
+            (dumped.intra_gb_per_s, dumped.inter_gb_per_s)
         )
-        assert (found.intra_type.name, found.inter_type.name) == (told.intra_type, told.inter_type)
-        assert (found.pattern, found.cross_nic) == (told.pattern, told.cross_nic)
-        assert found.same_channels == told.same_channels
+        assert (found.intra_type.name, found.inter_type.name) == (
+            dumped.intra_type,
+            dumped.inter_type,
+        )
+        assert (found.pattern, found.cross_nic) == (dumped.pattern, dumped.cross_nic)
+        assert found.same_channels == dumped.same_channels
         order = [tuple(node.gpus[gpu].index for gpu in ring.gpus) for ring in found.rings]
-        assert order == [tuple(gpu.index for gpu in channel.gpus) for channel in told.channels]
+        assert order == [tuple(gpu.index for gpu in channel.gpus) for channel in dumped.channels]
         ends = [(ring.net_in, ring.net_out) for ring in found.rings]
-        assert ends == [(channel.net_in, channel.net_out) for channel in told.channels]
+        assert ends == [(channel.net_in, channel.net_out) for channel in dumped.channels]
 
 
 def test_channels_that_collectives_run_with():
-    """24 on 4 H200, which is what the recorded samples ran with."""
+    """The result on 4 H200 is 24, as in the recorded samples."""
     node = reach(sample("h200x4-dump"), version=NCCL_OF_DUMPS)
     searched = search(node, nodes=1, version=NCCL_OF_DUMPS)
     assert searched.connected(1, 90) == 24
@@ -97,8 +100,9 @@ def test_nics_are_crossed_where_each_gpu_has_its_own():
     assert straight.inter_type is PathKind.PXN
 
 
-def test_without_p2p_the_ring_shares_the_way_to_the_cpu():
-    """Each of 4 hops books the one uplink of 24, 6/5 of it for the Intel CPU: 5 is too much."""
+def test_without_p2p_the_ring_shares_the_uplink_to_the_cpu():
+    """Each of 4 hops books the single uplink of 24 GB/s, and 6/5 of it for the Intel CPU. A speed
+    of 5 is too high."""
     node = reach(sample("switch-l40s"), PathSettings(p2p_level=PathKind.LOC))
     ring = search(node, nodes=1).ring
     assert (ring.channels, ring.intra_gb_per_s) == (1, 5.0)
@@ -106,7 +110,7 @@ def test_without_p2p_the_ring_shares_the_way_to_the_cpu():
 
 
 def test_nothing_found_is_the_simple_order():
-    """A link slower than the slowest speed tried (0.12): NCCL falls back to 0.1."""
+    """The link is slower than the lowest speed tried (0.12), so NCCL falls back to 0.1."""
     text = (FOLDER / "switch-l40s.xml").read_text().replace('speed="100000"', 'speed="100"')
     from nccltune.formats.topology.nccl_xml import read_topology
 
@@ -133,8 +137,8 @@ def test_speeds_by_capability_and_version():
 
 
 def test_many_gpus_and_channels_are_walked_without_recursion(monkeypatch: pytest.MonkeyPatch):
-    """40 GPUs behind NVSwitches: a walk of hundreds of steps. The limit on nested calls belongs to
-    the whole process, so the search must not raise it."""
+    """40 GPUs behind NVSwitches make a search of hundreds of nested steps. The recursion limit
+    belongs to the whole process, so the search must not raise it."""
 
     def refuse(limit: int) -> None:
         raise AssertionError(f"the recursion limit was set to {limit}")
