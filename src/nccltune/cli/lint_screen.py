@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nccltune.launch_lint.check import LaunchCheck
     from nccltune.launch_lint.command import Prediction
     from nccltune.launch_lint.finding import LaunchFinding
-    from nccltune.topology.lint.check import Checked
+    from nccltune.topology.lint.check import LintResult
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 _INDENT = 9
@@ -73,7 +73,7 @@ def _show_configuration(out: "Console", item: "LintedConfiguration") -> None:
         out.print(f"{words}, nothing wrong")
 
 
-def _show_topologies(out: "Console", checked: "Checked") -> None:
+def _show_topologies(out: "Console", checked: "LintResult") -> None:
     from nccltune.model.scale import count
 
     for issue in checked.issues:

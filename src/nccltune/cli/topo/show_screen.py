@@ -36,10 +36,10 @@ def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") 
     """Print the headline, the tree, the other links and the paths."""
     from nccltune.cli.output import hanging
     from nccltune.topology.files.tree import headline, layout
-    from nccltune.topology.hardware.fill_in import nvlink_is_open
+    from nccltune.topology.hardware.fill_in import nvlink_is_unknown
 
     trees, across = layout(graph)
-    title = headline(graph, detected=nvlink_is_open(topology))
+    title = headline(graph, detected=nvlink_is_unknown(topology))
     out.print(title, style="bold", markup=False, soft_wrap=True)
     for words in _left_open(topology, graph):
         hanging(out, ("note  ", "dim"), 6, words)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from nccltune.topology.flows.expect import Expected
-    from nccltune.topology.flows.what_if import Case, WhatIfResult
+    from nccltune.topology.flows.what_if import WhatIfCase, WhatIfResult
 
 _SAME = 0.005
 _TABLE_WIDTH = 72
@@ -19,7 +19,7 @@ _TABLE_WIDTH = 72
 
 def show(
     out: "Console",
-    case: "Case",
+    case: "WhatIfCase",
     now: "Expected",
     answers: "list[WhatIfResult]",
     unanswered: list[str],

@@ -22,7 +22,7 @@ from nccltune.topology.hardware.rebuild import devices_of
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.booked import algbw_gb_per_s
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, SearchResult, search
 from nccltune.topology.nccl_model.settings import PathSettings
 
@@ -103,29 +103,29 @@ def expect(
     if ranks_per_node is not None:
         topology = first_gpus(topology, ranks_per_node)
     topology = only_nics(topology, chosen.nics)
-    way = _reach(topology, chosen.path, nccl_version)
-    if nodes * len(way.gpus) < 2:
+    node = _node_routes(topology, chosen.path, nccl_version)
+    if nodes * len(node.gpus) < 2:
         raise InputError(
             "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
         )
-    if nodes > 1 and not way.nets:
+    if nodes > 1 and not node.nets:
         raise InputError(
             "names no NIC, so several nodes cannot be joined",
             where=topology.source,
             hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
         )
-    _check_nvlink(topology, len(way.gpus))
+    _check_nvlink(topology, len(node.gpus))
     found = _search(topology, chosen.path, nccl_version, nodes > 1, chosen.cross_nic)
-    sm = min(gpu.sm for gpu in way.gpus)
-    channels = found.connected(nodes, sm, chosen.min_channels, chosen.max_channels)
+    sm = min(gpu.sm for gpu in node.gpus)
+    channels = found.connected_channels(nodes, sm, chosen.min_channels, chosen.max_channels)
     ceilings: dict[Algorithm, Ceiling] = {}
-    for algorithm in algorithms(collective, way, nodes, nvls=chosen.nvls):
+    for algorithm in algorithms(collective, node, nodes, nvls=chosen.nvls):
         flow = flows(
-            way, found, collective=collective, algorithm=algorithm, nodes=nodes, channels=channels
+            node, found, collective=collective, algorithm=algorithm, nodes=nodes, channels=channels
         )
         pattern = found.tree.pattern
-        ceilings[algorithm] = ceiling(way, flow, calibration or defaults(), pattern=pattern)
-    ranks = nodes * len(way.gpus)
+        ceilings[algorithm] = ceiling(node, flow, calibration or defaults(), pattern=pattern)
+    ranks = nodes * len(node.gpus)
     booked = {
         one: algbw_gb_per_s(graph, one, collective, nodes, ranks)
         for one, graph in ((Algorithm.RING, found.ring), (Algorithm.TREE, found.tree))
@@ -135,7 +135,7 @@ def expect(
     own = booked.get(taken)
     _check_bandwidth(topology, ceilings[taken])
     factor = collective.bus_factor(ranks)
-    notes = [*way.notes, *_notes(found.ring, chosen, ceilings)]
+    notes = [*node.notes, *_notes(found.ring, chosen, ceilings)]
     return _expected(
         ceilings,
         taken,
@@ -144,13 +144,13 @@ def expect(
         collective,
         nvlink_noted=bool(topology.assumed),
         plain_tree=found.tree.pattern is Pattern.TREE,
-        ranks_per_node=len(way.gpus),
+        ranks_per_node=len(node.gpus),
     )
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _reach(topology: Topology, settings: PathSettings, version: Version | None) -> Reach:
-    return reach(topology, settings, version=version)
+def _node_routes(topology: Topology, settings: PathSettings, version: Version | None) -> NodeRoutes:
+    return node_routes(topology, settings, version=version)
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -162,8 +162,8 @@ def _search(
     cross_nic: int,
 ) -> Searched:
     """Return the cached search result. It depends on one node and on whether there are several."""
-    way = _reach(topology, settings, version)
-    return search(way, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
+    node = _node_routes(topology, settings, version)
+    return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
 
 def _check(collective: Collective, nodes: int) -> None:

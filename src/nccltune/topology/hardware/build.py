@@ -15,7 +15,12 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology.hardware import bandwidth
 from nccltune.topology.hardware.bandwidth import Bandwidth, Version
-from nccltune.topology.hardware.classify import PciKind, broadcom_level, device_of, kind_of_target
+from nccltune.topology.hardware.classify import (
+    PciKind,
+    broadcom_generation,
+    kind_of_target,
+    pci_kind,
+)
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 
 MAX_DEVICES = 256
@@ -184,7 +189,7 @@ class _Host:
 
     def _pci(self, device: Pci, parent: str, cpu: str, node: int) -> None:
         found = bandwidth.pci(device)
-        kind = device_of(device, self.has_gpus)
+        kind = pci_kind(device, self.has_gpus)
         if kind is PciKind.GPU:
             gpu = device.gpu or Gpu()
             index = gpu.index if gpu.index is not None else len(self.gpus)
@@ -227,9 +232,9 @@ class _Host:
         """
         self.switches[node, _bus(device.bus_id)] = name
         self._switch_links += [(node, name, target) for target in device.switch_links]
-        generation = broadcom_level(device, 0, self.build.version)
+        generation = broadcom_generation(device, 0, self.build.version)
         for child in device.children:
-            if generation and broadcom_level(child, 1, self.build.version) == generation:
+            if generation and broadcom_generation(child, 1, self.build.version) == generation:
                 self.switches[node, _bus(child.bus_id)] = name
                 self._switch_links += [(node, name, target) for target in child.switch_links]
                 for grandchild in child.children:

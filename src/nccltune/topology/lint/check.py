@@ -26,7 +26,7 @@ _ORDER = list(Severity)
 _XML = (Dialect.NCCL, Dialect.RCCL, Dialect.FLAGCX)
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class LintResult(msgspec.Struct, frozen=True, kw_only=True):
     """The files read and the issues found, sorted by file and then by severity."""
 
     topologies: tuple[Topology, ...]
@@ -40,7 +40,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         return any(issue.severity is not Severity.NOTE for issue in self.issues)
 
 
-def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) -> Checked:
+def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) -> LintResult:
     """Return the issues of files, given by name and content.
 
     `here` is the root of a machine (`/`) to compare topologies with. An unreadable file is an
@@ -73,7 +73,7 @@ def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) 
     for one in graphs:
         issues += check_graphs(one, topologies)
     issues += check_across(topologies)
-    return Checked(
+    return LintResult(
         topologies=tuple(topologies),
         graphs=tuple(graphs),
         issues=tuple(_sorted(issues, order)),

@@ -8,14 +8,14 @@ from nccltune.model.finding import Severity
 from nccltune.model.topology import Topology
 from nccltune.topology.hardware.classify import kind_of_target
 from nccltune.topology.hardware.links import NodeKind
-from nccltune.topology.lint.issue import Issue, about, gpus
+from nccltune.topology.lint.issue import Issue, gpus, issue_about
 
 
 def check_nvlinks(topology: Topology) -> Iterator[Issue]:
     """Compare the NVLinks of a file's GPUs with each other."""
     found = gpus(topology)
     by_bus = {one.device.bus_id.lower(): gpu for one, gpu in found}
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "nvlink-self",
         (
             one.device for one, gpu in found
@@ -45,12 +45,12 @@ def check_nvlinks(topology: Topology) -> Iterator[Issue]:
                 unknown.append(one.device)
             elif not any(back.target.lower() == me for back in peer.nvlinks):
                 one_way.append(one.device)
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "nvlink-one-way", dict.fromkeys(one_way),
         "{}: an NVLink that the GPU at its other end does not list; NCCL stops with an error",
         "dump the topology again with all GPUs of the node in one job; check nvidia-smi nvlink -s",
     )  # fmt: skip
-    yield from about(
+    yield from issue_about(
         topology, Severity.NOTE, "nvlink-elsewhere", dict.fromkeys(unknown),
         "{}: an NVLink to a GPU that the file does not name; NCCL does not use it",
         "a dump has the GPUs of one job only; dump from a job on all GPUs of the node",
@@ -67,7 +67,7 @@ def _uneven(topology: Topology, counts: dict[str, int]) -> Iterator[Issue]:
     most = max(count for count, times in usual if times == usual[0][1])
     none = [bus_id for bus_id, count in counts.items() if not count]
     fewer = [bus_id for bus_id, count in counts.items() if 0 < count < most]
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "nvlink-missing", (devices[bus_id] for bus_id in none),
         f"{{}}: no NVLink, where its peers have {most or max(counts.values())}; NCCL falls back to "
         "a few slow channels without a warning",
@@ -75,7 +75,7 @@ def _uneven(topology: Topology, counts: dict[str, int]) -> Iterator[Issue]:
         "with a topology file",
     )  # fmt: skip
     for count in sorted({counts[bus_id] for bus_id in fewer}):
-        yield from about(
+        yield from issue_about(
             topology, Severity.ERROR, "nvlink-fewer",
             (devices[bus_id] for bus_id in fewer if counts[bus_id] == count),
             f"{{}}: {count} NVLinks, where its peers have {most}",

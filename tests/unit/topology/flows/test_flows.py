@@ -17,7 +17,7 @@ from nccltune.topology.flows.flows import algorithms, flows
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.subset import first_gpus
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, search
 from tests.unit.topology.samples import sample
 
@@ -32,7 +32,7 @@ def perfect(**figures: float) -> Calibration:
 
 
 def of(
-    node: Reach,
+    node: NodeRoutes,
     nodes: int,
     calibration: Calibration,
     algorithm: Algorithm = Algorithm.RING,
@@ -46,24 +46,24 @@ def of(
         collective=collective,
         algorithm=algorithm,
         nodes=nodes,
-        channels=channels or searched.connected(nodes, 80),
+        channels=channels or searched.connected_channels(nodes, 80),
     )
     return ceiling(node, found, calibration, pattern=searched.tree.pattern)
 
 
 @functools.cache
-def searches(node: Reach, several: bool) -> Searched:
+def searches(node: NodeRoutes, several: bool) -> Searched:
     return search(node, nodes=2 if several else 1)
 
 
 @functools.cache
-def dgx() -> Reach:
-    return reach(sample("dgx"))
+def dgx() -> NodeRoutes:
+    return node_routes(sample("dgx"))
 
 
 @functools.cache
-def l40s(gpus: int = 4, **settings: str) -> Reach:
-    return reach(first_gpus(sample("switch-l40s"), gpus), flow_settings(settings).path)
+def l40s(gpus: int = 4, **settings: str) -> NodeRoutes:
+    return node_routes(first_gpus(sample("switch-l40s"), gpus), flow_settings(settings).path)
 
 
 def loads(found: Ceiling, link: str) -> dict[str, float]:

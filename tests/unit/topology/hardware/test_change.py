@@ -5,7 +5,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.change import add_switch, move_nic
-from nccltune.topology.hardware.nics import chosen_nics
+from nccltune.topology.hardware.nics import chosen_nic_indexes
 from nccltune.topology.hardware.rebuild import devices_of, nets_of
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.paths import PathKind, paths
@@ -88,7 +88,7 @@ def test_the_first_gpus_stay():
 )
 def test_which_nics_a_list_leaves(rule: str | None, left: list[str]):
     nics = [("mlx5_0", 1), ("mlx5_1", 2), ("mlx5_10", 1), ("eth0", 0)]
-    assert [nics[place][0] for place in chosen_nics(nics, rule)] == left
+    assert [nics[place][0] for place in chosen_nic_indexes(nics, rule)] == left
 
 
 def test_nics_left_out_are_gone_from_the_tree():

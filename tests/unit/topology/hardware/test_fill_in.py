@@ -10,7 +10,7 @@ from nccltune.model.topology import Dialect
 from nccltune.topology.files.tree import headline
 from nccltune.topology.flows.expect import expect
 from nccltune.topology.hardware.build import link_graph
-from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_open
+from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
 from nccltune.topology.hardware.rebuild import devices_of
 from tests.unit.topology.samples import sample
 from tests.unit.topology.skeletons import L40S, NDV2, NDV4, NDV5, P4D, skeleton, skeleton_xml
@@ -22,7 +22,7 @@ A100_PCIE = 'class="0x030200" vendor="0x10de" device="0x20b5"'
 
 def title(topology):
     whole = filled(topology)
-    return headline(link_graph([whole]), detected=nvlink_is_open(whole))
+    return headline(link_graph([whole]), detected=nvlink_is_unknown(whole))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_nic_of_unknown_speed_is_an_upper_bound():
 )
 def test_unknown_gpus_are_refused(shape):
     topology = skeleton(**NDV4 | shape)
-    assert nvlink_is_open(filled(topology))
+    assert nvlink_is_unknown(filled(topology))
     assert filled(topology).assumed == ()
     with pytest.raises(InputError, match="leaves NVLink to detection") as error:
         expect(topology)

@@ -3,13 +3,13 @@
 
 import pytest
 
-from nccltune.topology.lint.check import Checked, lint_files
+from nccltune.topology.lint.check import LintResult, lint_files
 from tests.unit.topology.skeletons import L40S, NDV2, NDV4, NDV5, P4D, skeleton_xml
 
 A100_SXM = 'class="0x030200" vendor="0x10de" device="0x20b2"'
 
 
-def lint(*changes: tuple[str, str], **shape: object) -> Checked:
+def lint(*changes: tuple[str, str], **shape: object) -> LintResult:
     text = skeleton_xml(**shape)  # type: ignore[arg-type]
     for before, after in changes:
         assert before in text
@@ -17,11 +17,11 @@ def lint(*changes: tuple[str, str], **shape: object) -> Checked:
     return lint_files([("x.xml", text.encode())])
 
 
-def severities(checked: Checked) -> dict[str, str]:
+def severities(checked: LintResult) -> dict[str, str]:
     return {issue.id: issue.severity.value for issue in checked.issues}
 
 
-def message(checked: Checked, identity: str) -> str:
+def message(checked: LintResult, identity: str) -> str:
     (issue,) = [issue for issue in checked.issues if issue.id == identity]
     return issue.message
 

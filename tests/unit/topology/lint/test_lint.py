@@ -5,16 +5,16 @@ import pytest
 
 from nccltune.formats.topology.nccl_xml_rules import refusals
 from nccltune.model.finding import Severity
-from nccltune.topology.lint.check import Checked, lint_files
+from nccltune.topology.lint.check import LintResult, lint_files
 from nccltune.topology.lint.issue import Issue
 from tests.unit.topology.samples import FOLDER, SHARED
 
 
-def lint(*names: str) -> Checked:
+def lint(*names: str) -> LintResult:
     return lint_files([(name, (FOLDER / f"{name}.xml").read_bytes()) for name in names])
 
 
-def changed(name: str, *changes: tuple[str, str], count: int = -1) -> Checked:
+def changed(name: str, *changes: tuple[str, str], count: int = -1) -> LintResult:
     """Return a sample with text replaced. Each replacement must change something."""
     text = (FOLDER / f"{name}.xml").read_text()
     for before, after in changes:
@@ -23,7 +23,7 @@ def changed(name: str, *changes: tuple[str, str], count: int = -1) -> Checked:
     return lint_files([("x.xml", text.encode())])
 
 
-def found(checked: Checked) -> dict[str, Issue]:
+def found(checked: LintResult) -> dict[str, Issue]:
     """Return the issues by id, without notes."""
     assert all(issue.hint and issue.message and issue.source for issue in checked.issues)
     return {
@@ -31,7 +31,7 @@ def found(checked: Checked) -> dict[str, Issue]:
     }  # fmt: skip
 
 
-def notes(checked: Checked) -> set[str]:
+def notes(checked: LintResult) -> set[str]:
     return {issue.id for issue in checked.issues if issue.severity is Severity.NOTE}
 
 

@@ -10,7 +10,7 @@ from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Topology
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import SearchResult, search
 from tests.unit.topology.samples import FOLDER
 
@@ -28,7 +28,9 @@ def version_of(text: str) -> Version:
     return one, two, three
 
 
-def recorded_form(found: SearchResult, node: Reach, count: int, *, several: bool) -> list[object]:
+def recorded_form(
+    found: SearchResult, node: NodeRoutes, count: int, *, several: bool
+) -> list[object]:
     """Return a result in the recorded format, with `count` channels before both are cut to the same
     number."""
     channels = []
@@ -55,7 +57,7 @@ def test_rings_and_trees_are_those_of_nccls_code(nccl: str, file: str):
     for case in mine:
         settings = flow_settings(case["settings"])
         version = version_of(nccl)
-        node = reach(topology(file), settings.path, version=version)
+        node = node_routes(topology(file), settings.path, version=version)
         searched = search(
             node,
             nodes=2 if case["several"] else 1,
