@@ -18,7 +18,7 @@ from nccltune.app.measuring import (
 )
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.measure.bench.identity import check_same_platform, platform_of
 from nccltune.measure.experiments.ab.experiment import TrialExperiment, TrialRunner, TrialScope
 from nccltune.measure.experiments.ab.judge import TrialVerdict, judge
 from nccltune.measure.experiments.ab.replay import ReplayRunner
@@ -73,12 +73,12 @@ def ab_test(
             hello = experiment.probe()
         platform = None if hello is None else _platform(path, hello, runner)
         if platform is not None:
-            check_same(study, platform)
+            check_same_platform(study, platform)
         stack.enter_context(hold_study(path, platform))
         experiment.keep_probe()
 
         def stop() -> None:
-            rounds = len(experiment.outcome("interrupted").rounds)
+            rounds = len(experiment.outcome_so_far("interrupted").rounds)
             shown.stopped(f"all timings so far ({rounds} whole rounds)")
 
         with saved_when_stopped(stack, stop), shown.watching() as on_status:

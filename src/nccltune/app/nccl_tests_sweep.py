@@ -14,7 +14,7 @@ from nccltune.app.measuring import (
     refuse_file,
     saved_when_stopped,
 )
-from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.measure.bench.identity import check_same_platform, platform_of
 from nccltune.measure.engine.budget import FIRST_GUESS_S
 from nccltune.measure.engine.record import Summary, write_summary
 from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
@@ -89,10 +89,10 @@ def sweep_nccl_tests(
             experiment, platform, version = _probe(path, site, scope)
         study = stack.enter_context(hold_study(path, platform))
         shown.started(platform, f"nccl-tests {version}")
-        experiment.recall()
+        experiment.load_recorded()
 
         def save(reason: str) -> Summary:
-            summary = _summary(experiment.outcome(reason), command)
+            summary = _summary(experiment.outcome_so_far(reason), command)
             write_summary(study, summary)
             return summary
 
@@ -100,7 +100,7 @@ def sweep_nccl_tests(
             try:
                 save("interrupted")
             finally:
-                outcome = experiment.outcome("interrupted")
+                outcome = experiment.outcome_so_far("interrupted")
                 shown.stopped(f"all {outcome.points + outcome.known} points so far")
 
         with saved_when_stopped(stack, stop):
@@ -123,7 +123,7 @@ def _probe(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> _Probed:
         today=datetime.now(UTC).date().isoformat(),
         emulated_nodes=hello.nodes if experiment.emulated_nodes else None,
     )
-    check_same(study, platform)
+    check_same_platform(study, platform)
     return _Probed(experiment, platform, hello.version)
 
 

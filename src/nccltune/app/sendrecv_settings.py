@@ -43,7 +43,9 @@ def plan_race(path: Path, launch: Launch, scope: RaceScope) -> RacePlan:
     start = _starter(launch, scope)
     with default_process(path, launch, start) as (first, platform, study):
         race = RaceExperiment(start, first, ProcessRecord(study), scope)
-        return RacePlan(platform, race.first_moves(), race.processes_to_come, race.seconds_to_come)
+        return RacePlan(
+            platform, race.first_candidates(), race.processes_to_come, race.seconds_to_come
+        )
 
 
 def race_settings(

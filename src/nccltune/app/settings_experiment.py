@@ -15,7 +15,7 @@ from nccltune.app.measuring import (
     saved_when_stopped,
 )
 from nccltune.app.sweep import platform_of_bench
-from nccltune.measure.bench.identity import check_same
+from nccltune.measure.bench.identity import check_same_platform
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.scheduler import EndReason
 from nccltune.measure.engine.settings import DEFAULT
@@ -51,7 +51,7 @@ def default_process(path: Path, launch: Launch, start: Starter) -> Iterator[Defa
     with start(DEFAULT, 0) as first:
         platform = platform_of_bench(path, launch, first.hello)
         study = Study(path)
-        check_same(study, platform)
+        check_same_platform(study, platform)
         yield DefaultProcess(first, platform, study)
 
 

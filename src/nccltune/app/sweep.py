@@ -14,8 +14,8 @@ from nccltune.analyze.timings import Timings
 from nccltune.app.measuring import hold_study, refuse_file
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.hardware import keep_hardware, settings_for, written_by_nccl
-from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.measure.bench.hardware import dump_settings, keep_topology, topology_dump
+from nccltune.measure.bench.identity import check_same_platform, platform_of
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome, Watcher
 from nccltune.measure.engine.record import Summary, write_summary
@@ -79,11 +79,11 @@ class SweepRun:
     def plan(self) -> tuple[Platform, Plan]:
         """Return what a run would measure; write nothing."""
         with (
-            written_by_nccl(self._launch) as hardware,
-            Bench(self._launch, settings=settings_for(hardware)) as bench,
+            topology_dump(self._launch) as hardware,
+            Bench(self._launch, settings=dump_settings(hardware)) as bench,
         ):
             platform = platform_of_bench(self._path, self._launch, bench.hello)
-            check_same(Study(self._path), platform)
+            check_same_platform(Study(self._path), platform)
             return platform, self._experiment(bench).plan
 
     def run(self, progress: SweepProgress) -> Swept:
@@ -93,20 +93,20 @@ class SweepRun:
         interrupts it (KeyboardInterrupt); `kept` is then what the study holds.
         """
         with contextlib.ExitStack() as stack:
-            hardware = stack.enter_context(written_by_nccl(self._launch))
+            hardware = stack.enter_context(topology_dump(self._launch))
             bench = stack.enter_context(
                 Bench(
                     self._launch,
                     meanwhile=partial(_meanwhile, progress.starting),
-                    settings=settings_for(hardware),
+                    settings=dump_settings(hardware),
                 )
             )
             hello = bench.hello
             platform = platform_of_bench(self._path, self._launch, bench.hello)
-            check_same(Study(self._path), platform)
+            check_same_platform(Study(self._path), platform)
             experiment = self._experiment(bench)
             study = stack.enter_context(hold_study(self._path, platform))
-            keep_hardware(study, self._launch, hardware)
+            keep_topology(study, self._launch, hardware)
             record = experiment.record(study)
             progress.started(platform, hello)
             watcher = stack.enter_context(progress.watching(hello))
@@ -114,7 +114,7 @@ class SweepRun:
                 outcome = experiment.run(record, watcher)
             except (KeyboardInterrupt, LaunchError, StudyError):
                 stack.close()
-                self.kept = experiment.outcome.points + experiment.outcome.known
+                self.kept = experiment.outcome_so_far.points + experiment.outcome_so_far.known
                 # The disk may be the reason, so the summary may fail too.
                 with contextlib.suppress(StudyError):
                     write_summary(study, experiment.summary("interrupted", self._command))

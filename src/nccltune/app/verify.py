@@ -18,7 +18,7 @@ from nccltune.app.sweep import platform_of_bench
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.identity import check_same
+from nccltune.measure.bench.identity import check_same_platform
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import Watcher
 from nccltune.model.collective import Collective
@@ -123,7 +123,7 @@ class VerifyRun:
                 return
             checked = True
             platform = platform_of_bench(self._study.path, self._launch, bench.hello)
-            check_same(
+            check_same_platform(
                 self._study,
                 platform,
                 hint="rules are proven where they were measured: give the options of its sweep, "

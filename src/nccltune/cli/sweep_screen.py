@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from nccltune.app.sweep import Swept
     from nccltune.measure.adaptive.collective_plan import Decide
     from nccltune.measure.adaptive.plan import Plan
-    from nccltune.measure.bench.ask import Key
     from nccltune.measure.bench.conversation import BenchPoint
+    from nccltune.measure.bench.round_request import PointKey
     from nccltune.model.choice import AnyChoice
     from nccltune.model.platform import Platform
 
@@ -107,11 +107,11 @@ def _would_be_rules(plan: "Plan", decide: "Decide") -> "Iterator[Text]":
     """Yield one line for every range that a rule would cover, with its mean gain."""
     import math
 
-    from nccltune.measure.adaptive.size_state import runs
+    from nccltune.measure.adaptive.size_state import choice_ranges
     from nccltune.model.sizes import format_bytes
 
-    for known in plan.known():
-        found = list(runs(known.states, decide(known.timings)))
+    for known in plan.statuses():
+        found = list(choice_ranges(known.states, decide(known.timings)))
         if not found:
             nothing = ("nothing beats the default beyond noise", "dim")
             yield styled(f"{known.collective.value:<14}", nothing)
@@ -130,7 +130,7 @@ def _is_variant(choice: "AnyChoice") -> bool:
     return isinstance(choice, Choice) and choice != choice.without_channels()
 
 
-def _left_out(failures: "Sequence[tuple[Key, BenchPoint]]") -> list[str]:
+def _left_out(failures: "Sequence[tuple[PointKey, BenchPoint]]") -> list[str]:
     """Return the points that could not be measured as text, equal ones grouped."""
     from collections import Counter
 
@@ -175,7 +175,7 @@ def as_data(swept: "Swept") -> dict[str, Any]:
                     for size, view in known.states.items()
                 ],
             }
-            for known in plan.known()
+            for known in plan.statuses()
         ],
         "failures": [
             {

@@ -10,7 +10,7 @@ from nccltune.app.verify import as_measured
 from nccltune.cli import run
 from nccltune.cli.measure_screen import rules_so_far
 from nccltune.examples import examples
-from nccltune.measure.bench.settings import bending
+from nccltune.measure.bench.settings import restrictions
 from nccltune.model.errors import InputError
 from nccltune.model.platform import Platform
 from nccltune.prove.result import Dropped, Proof
@@ -186,8 +186,8 @@ def test_the_live_table_says_what_is_known_of_every_rule() -> None:
 
 def test_settings_that_bend_are_explained() -> None:
     settings = {"NCCL_NVLS_ENABLE": "0", "NCCL_ALGO": "Ring", "NCCL_SOCKET_IFNAME": "lo"}
-    assert bending(settings) == [
+    assert restrictions(settings) == [
         "NCCL_ALGO=Ring (only these algorithms can be chosen)",
         "NCCL_NVLS_ENABLE=0 (NVLink SHARP is off)",
     ]
-    assert bending({"NCCL_NVLS_ENABLE": "1"}) == []
+    assert restrictions({"NCCL_NVLS_ENABLE": "1"}) == []

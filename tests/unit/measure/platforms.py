@@ -12,8 +12,8 @@ from nccltune.measure.adaptive.collective_plan import CollectivePlan, Decide, Pl
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.time_estimate import point_us
-from nccltune.measure.bench.ask import Ask, Key
 from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.round_request import PointKey, RoundRequest
 from nccltune.measure.engine.communicator import MeasurementPlan
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, parse_choice
 from nccltune.model.collective import Collective
@@ -47,10 +47,10 @@ class Platform:
     seed: int = 0
     ran: Callable[[int, AnyChoice], Ran | None] = no_ran
     not_run: Collection[Choice] = ()
-    points: list[Key] = field(default_factory=list)
+    points: list[PointKey] = field(default_factory=list)
     seconds: float = 0.0
 
-    def answer(self, key: Key, plan: Plan) -> BenchPoint:
+    def answer(self, key: PointKey, plan: Plan) -> BenchPoint:
         self.points.append(key)
         common = {
             "bytes": key.bytes,
@@ -77,7 +77,7 @@ class Platform:
         )
 
 
-def steps(plan: MeasurementPlan) -> Iterator[list[Ask]]:
+def steps(plan: MeasurementPlan) -> Iterator[list[RoundRequest]]:
     """Yield the requests of a plan, one turn after the other."""
     for turn in plan.turns:
         while asks := turn():
@@ -130,7 +130,7 @@ class Curves:
 
 
 def timings_of(plan: Plan) -> Timings:
-    (known,) = plan.known()
+    (known,) = plan.statuses()
     return known.timings
 
 

@@ -37,7 +37,7 @@ def show_race_plan(plan: RacePlan, *, as_json: bool) -> None:
         print_json(
             {
                 "platform": plan.platform,
-                "first": [settings.as_dict for settings in plan.first],
+                "first": [settings.numbers for settings in plan.first],
                 "processes": plan.processes,
                 "total_seconds": plan.seconds,
             }

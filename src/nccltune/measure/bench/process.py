@@ -92,13 +92,13 @@ class Bench:
         self._lines: deque[bytes] = deque()
         self._trouble: Op | None = None
         self._hello: Hello | None = None
-        self._said = ""
+        self._stderr_tail = ""
 
     @property
-    def said(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the last part of what its processes wrote to standard error. Set after they have
         ended."""
-        return self._said
+        return self._stderr_tail
 
     @property
     def hello(self) -> Hello:
@@ -149,7 +149,7 @@ class Bench:
             if kind is None:
                 process.send(b'{"op":"quit"}')
                 process.finish(END_LIMIT_S)
-                self._said = process.stderr
+                self._stderr_tail = process.stderr
 
     def tables(self, request: TableRequest) -> list[TableRow]:
         """Return NCCL's predictions. Sizes without a prediction are left out."""
@@ -206,7 +206,7 @@ class Bench:
                 hint=_last_words(self._process.stderr) or "NCCL_DEBUG=INFO shows where it stands",
             ) from None
         except ProcessEnded as end:
-            raise self._ended(end.status, end.stderr) from None
+            raise self._end_error(end.status, end.stderr) from None
 
     def _await(self, op: str, kind: type[_T], limit_s: float) -> _T:
         for line in self._receive(limit_s):
@@ -227,7 +227,7 @@ class Bench:
             return
         raise NccltuneError(f"the bench did not understand: {answer.text or answer.op}")
 
-    def _ended(self, status: int, stderr: str) -> NccltuneError:
+    def _end_error(self, status: int, stderr: str) -> NccltuneError:
         text, hint = None, None
         if self._trouble is not None:
             text, hint = self._trouble.text, self._trouble.hint

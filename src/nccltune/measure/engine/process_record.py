@@ -164,11 +164,11 @@ class ProcessRecord:
         used = [sample.process for sample in self.samples()] + [run.process for run in self.lines()]
         return max(used, default=-1) + 1
 
-    def keep(self, samples: Iterable[ProcessSample]) -> None:
+    def record_samples(self, samples: Iterable[ProcessSample]) -> None:
         """Record timings. They are on disk when this returns."""
         self._samples.append(samples)
 
-    def end(self, line: ProcessLine) -> None:
+    def record_end(self, line: ProcessLine) -> None:
         """Record that a process ran to its end."""
         self._runs.append([line])
 

@@ -32,11 +32,11 @@ class ProgramResult(NamedTuple):
     errors: str
 
     @property
-    def well(self) -> bool:
+    def succeeded(self) -> bool:
         """Return whether it ended with exit status 0."""
         return self.status == 0
 
-    def words(self) -> str:
+    def sentence(self) -> str:
         """Return a sentence on how it ended, with the last line that it printed."""
         how = "took too long and was killed" if self.status is None else ending(self.status)
         errors = [line for line in self.errors.splitlines() if not line.startswith(EXEC_FAILED)]

@@ -26,7 +26,7 @@ class Settings:
         )
 
     @property
-    def as_dict(self) -> dict[str, int]:
+    def numbers(self) -> dict[str, int]:
         """Return the settings with a number as value, as a mapping."""
         return dict(self.values)
 

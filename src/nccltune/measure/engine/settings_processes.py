@@ -176,7 +176,7 @@ class SettingsProcesses:
             seconds=seconds,
             error=error,
         )
-        self._files.end(line)
+        self._files.record_end(line)
         run = as_run(line, samples)
         if settings == DEFAULT and run.error is not None:
             raise LaunchError(f"with default settings {run.error}", hint="this is not NCCL's speed")
@@ -192,7 +192,7 @@ class SettingsProcesses:
                     sample_of(point, request, self.hello, self._files.study.name, process, settings)
                     for point in points
                 ]
-                self._files.keep(kept)
+                self._files.record_samples(kept)
                 samples += kept
 
     def _started(self, settings: Settings, process: int) -> AbstractContextManager[BenchProcess]:

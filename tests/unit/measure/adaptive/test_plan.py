@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nccltune.measure.adaptive.collective_plan import MOST_TRIAL_ROUNDS, PlanOptions
 from nccltune.measure.adaptive.plan import ExhaustivePlan, Plan
-from nccltune.measure.bench.ask import Key
 from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.tune.result import TuneOptions
 from nccltune.tune.search import search
@@ -147,7 +147,7 @@ def test_a_plan_ends_with_any_answers(seed: int) -> None:
     failing, refusing = random_.choice([0.0, 0.02, 0.3]), random_.choice([0.0, 0.02, 0.3])
     noise, telling = random_.choice([0.0, 0.3, 2.0]), random_.choice([0.0, 0.5, 1.0])
 
-    def answer(key: Key) -> BenchPoint:
+    def answer(key: PointKey) -> BenchPoint:
         common = {"bytes": key.bytes, "choice": key.choice, "round": key.round}
         if random_.random() < failing:
             return BenchPoint(**common, error=PointError("unsupported"))

@@ -37,9 +37,9 @@ def made_up(seed: int) -> Curves:
         label: linear(random_.uniform(20, 300), math.exp(random_.uniform(6.2, 10.8)))
         for label in labels
     }
-    runs = [random_.choice(labels) for _ in range(3)]
+    choice_ranges = [random_.choice(labels) for _ in range(3)]
     first, second = sorted(K * 2 ** random_.uniform(0, 16) for _ in range(2))
-    return Curves(lines, lambda size: runs[(size >= first) + (size >= second)])
+    return Curves(lines, lambda size: choice_ranges[(size >= first) + (size >= second)])
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -5,7 +5,7 @@ import pytest
 
 from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.measure.adaptive.refine import Curves, candidates, open_gaps
-from nccltune.measure.adaptive.size_state import gain_left, runs, shares, size_states
+from nccltune.measure.adaptive.size_state import axis_shares, choice_ranges, gain_left, size_states
 from nccltune.model.choice import DEFAULT
 from tests.unit.builders import Times, measure
 from tests.unit.measure.platforms import choice
@@ -35,8 +35,8 @@ def test_who_leads_and_who_is_out() -> None:
     assert states[K].alive == {TREE}
     assert states[64 * K].alive >= {RING}
     assert choice("ring/simple") not in states[64 * K].alive
-    assert states[K].better
-    assert not states[64 * K].better
+    assert states[K].beats_default
+    assert not states[64 * K].beats_default
 
 
 def test_one_timing_is_not_enough_to_drop_a_choice_that_is_near() -> None:
@@ -76,15 +76,17 @@ def test_leads_are_certain_ones() -> None:
 
 def test_shares_of_the_axis_add_up() -> None:
     states = size_states(timed(falling), TOLL, {}, {})
-    assert math.fsum(shares(states).values()) == pytest.approx(1)
+    assert math.fsum(axis_shares(states).values()) == pytest.approx(1)
     # Two octaves and one, and half an octave beyond each end.
-    assert shares(states)[4 * K] == pytest.approx(2 / 1.5 * shares(states)[K])
+    assert axis_shares(states)[4 * K] == pytest.approx(2 / 1.5 * axis_shares(states)[K])
 
 
 def test_runs_are_neighbours_with_one_choice() -> None:
     states = size_states(timed(falling), TOLL, {}, {})
     chosen = {K: TREE, 4 * K: TREE, 16 * K: DEFAULT, 64 * K: TREE}
-    found = [(found, [state.bytes for state in part]) for found, part in runs(states, chosen)]
+    found = [
+        (found, [state.bytes for state in part]) for found, part in choice_ranges(states, chosen)
+    ]
     assert found == [(TREE, [K, 4 * K]), (TREE, [64 * K])]
 
 

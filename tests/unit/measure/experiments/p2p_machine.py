@@ -24,7 +24,7 @@ Model = Callable[[Settings, Collective, int], float]
 def four_gpus(settings: Settings, collective: Collective, size: int) -> float:
     """Return times like those of 4 H200: more channels help from 4 MiB to 128 MiB, a smaller chunk
     helps a little more, and a small buffer slows all-reduce down."""
-    values = settings.as_dict
+    values = settings.numbers
     time_us = 8 + size / 150e3
     if collective is not Collective.ALLREDUCE and 4 * M <= size <= 128 * M:
         channels = values.get(MIN_CHANNELS, 32)
@@ -95,8 +95,8 @@ class _Running:
     def effective(self) -> Effective | None:
         if self.machine.channels is None:
             return None
-        channels = max(self.machine.channels, self._settings.as_dict.get(MIN_CHANNELS, 1))
-        return Effective(24, channels, channels, self._settings.as_dict.get(CHUNK, 512 * K))
+        channels = max(self.machine.channels, self._settings.numbers.get(MIN_CHANNELS, 1))
+        return Effective(24, channels, channels, self._settings.numbers.get(CHUNK, 512 * K))
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
         """Yield all available points at a time, as the real bench does, also those that arrived

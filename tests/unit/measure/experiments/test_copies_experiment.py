@@ -188,7 +188,7 @@ def test_policies_are_reported_and_not_recommended_where_they_are_no_faster(tmp_
 
 def test_a_policy_that_is_faster_is_proven_and_left_to_its_user(tmp_path: Path) -> None:
     def policy(settings: Settings) -> float:
-        return 1.15 if settings.as_dict.get(STEPS) == 4 else 0.95
+        return 1.15 if settings.numbers.get(STEPS) == 4 else 0.95
 
     machine = Machine(crossing(1 * M, policy))
     verdict = compare(tmp_path, machine, WANTED._replace(policies=True))
@@ -204,7 +204,7 @@ def test_a_policy_that_is_faster_is_proven_and_left_to_its_user(tmp_path: Path) 
 
 def test_policies_that_fail_are_named_and_do_not_stop_it(tmp_path: Path) -> None:
     def refused(settings: Settings) -> bool:
-        return settings.as_dict.get(CHANNELS) == 4
+        return settings.numbers.get(CHANNELS) == 4
 
     machine = Machine(crossing(1 * M), refused=refused)
     verdict = compare(tmp_path, machine, WANTED._replace(policies=True))

@@ -40,7 +40,7 @@ def waits(settings: Settings, collective: Collective, size: int) -> float:
     exact = 8 + size / 150e3
     if settings == DEFAULT:
         return exact
-    return exact + settings.as_dict.get(CHUNK, 256 * M) / 2 / 390e3
+    return exact + settings.numbers.get(CHUNK, 256 * M) / 2 / 390e3
 
 
 def even(settings: Settings, collective: Collective, size: int) -> float:
@@ -53,7 +53,7 @@ def free(settings: Settings) -> float:
 
 def costly(settings: Settings) -> float:
     """Return the cost: 4 % for 64 MiB, twice as much for each halving."""
-    chunk = settings.as_dict.get(CHUNK)
+    chunk = settings.numbers.get(CHUNK)
     return free(settings) * (1 if chunk is None else 1 + 0.04 * 64 * M / chunk)
 
 
@@ -114,7 +114,7 @@ def test_a_chunk_that_costs_traffic_is_the_users_choice(tmp_path: Path) -> None:
 
 def test_of_several_the_free_one_is_recommended(tmp_path: Path) -> None:
     def traffic(settings: Settings) -> float:
-        return free(settings) * (1.1 if settings.as_dict.get(CHUNK, 64 * M) < 32 * M else 1.0)
+        return free(settings) * (1.1 if settings.numbers.get(CHUNK, 64 * M) < 32 * M else 1.0)
 
     assert compare(tmp_path, Machine(waits, traffic=traffic)).settings == {CHUNK: 32 * M}
 
@@ -135,7 +135,7 @@ def test_a_drift_of_the_machine_decides_nothing(tmp_path: Path, drift: float) ->
 
 def test_a_chunk_that_fails_is_named_and_does_not_stop_it(tmp_path: Path) -> None:
     def refused(settings: Settings) -> bool:
-        return settings.as_dict.get(CHUNK) == 8 * M
+        return settings.numbers.get(CHUNK) == 8 * M
 
     verdict = compare(tmp_path, Machine(waits, traffic=free, refused=refused))
     assert verdict.settings == {CHUNK: 16 * M}

@@ -12,7 +12,7 @@ from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_processes import Starter
 from nccltune.measure.engine.status import ExperimentStatus
 from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
-from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, joins
+from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, combined_winners
 from nccltune.measure.experiments.p2p.settings import BUFFER, CHUNK, MIN_CHANNELS
 from nccltune.measure.experiments.p2p.verdict import RaceVerdict, RangeEffect
 from nccltune.model.collective import Collective
@@ -115,7 +115,7 @@ def test_a_default_runs_before_and_after_every_pair(tmp_path: Path) -> None:
 
 def test_what_costs_more_elsewhere_than_it_gains_is_not_recommended(tmp_path: Path) -> None:
     def model(settings: Settings, collective: Collective, size: int) -> float:
-        small_buffer = settings.as_dict.get(BUFFER, 4 * M) < 4 * M
+        small_buffer = settings.numbers.get(BUFFER, 4 * M) < 4 * M
         factor = 1.0
         if small_buffer:
             factor = 2.0 if collective is Collective.ALLREDUCE else 1 / 1.1
@@ -128,7 +128,7 @@ def test_what_costs_more_elsewhere_than_it_gains_is_not_recommended(tmp_path: Pa
 
 def test_a_cost_elsewhere_that_is_worth_it_is_reported(tmp_path: Path) -> None:
     def model(settings: Settings, collective: Collective, size: int) -> float:
-        more = settings.as_dict.get(MIN_CHANNELS) == 64
+        more = settings.numbers.get(MIN_CHANNELS) == 64
         factor = 1.0
         if more:
             factor = 1 / 1.5 if collective is Collective.SENDRECV else 1.0
@@ -146,7 +146,7 @@ def test_a_cost_elsewhere_that_is_worth_it_is_reported(tmp_path: Path) -> None:
 
 def test_a_setting_that_adds_nothing_is_left_out(tmp_path: Path) -> None:
     def model(settings: Settings, collective: Collective, size: int) -> float:
-        values = settings.as_dict
+        values = settings.numbers
         fast = values.get(MIN_CHANNELS) == 64 or values.get(BUFFER) == 16 * M
         return (8 + size / 150e3) / (1.3 if fast else 1.0)
 
@@ -156,10 +156,10 @@ def test_a_setting_that_adds_nothing_is_left_out(tmp_path: Path) -> None:
 
 def test_settings_that_fail_or_compute_wrongly_are_dropped_and_named(tmp_path: Path) -> None:
     def refused(settings: Settings) -> bool:
-        return settings.as_dict.get(CHUNK) == 256 * K
+        return settings.numbers.get(CHUNK) == 256 * K
 
     def wrong(settings: Settings) -> bool:
-        return settings.as_dict.get(MIN_CHANNELS) == 64
+        return settings.numbers.get(MIN_CHANNELS) == 64
 
     machine = Machine(refused=refused, wrong=wrong)
     verdict = race(tmp_path, machine)
@@ -298,9 +298,9 @@ def test_joins_are_the_whole_first_then_pairs() -> None:
         Settings.of({name: value})
         for name, value in ((MIN_CHANNELS, 64), (CHUNK, 256 * K), (BUFFER, 8 * M))
     )
-    found = joins([one, two, three])
-    assert found[0].as_dict == {MIN_CHANNELS: 64, CHUNK: 256 * K, BUFFER: 8 * M}
+    found = combined_winners([one, two, three])
+    assert found[0].numbers == {MIN_CHANNELS: 64, CHUNK: 256 * K, BUFFER: 8 * M}
     assert len(found) == 4
-    assert joins([one]) == []
+    assert combined_winners([one]) == []
     clash = Settings.of({BUFFER: 1 * M})
-    assert joins([two, clash]) == []
+    assert combined_winners([two, clash]) == []

@@ -135,15 +135,15 @@ class TrialExperiment:
         if self._probed:
             line = self._lines[-1]
             self._keep(self._probed, line.round, "default")
-            self._runs.end(line)
+            self._runs.record_end(line)
 
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
         """Measure until there are enough rounds. All timings are in the study when this returns or
         raises."""
         reason = self._scheduler.run([one_after_the_other(self._tasks(on_status))])
-        return self.outcome("failed" if reason == "done" and self._error() else reason)
+        return self.outcome_so_far("failed" if reason == "done" and self._error() else reason)
 
-    def outcome(self, reason: str) -> TrialOutcome:
+    def outcome_so_far(self, reason: str) -> TrialOutcome:
         """Return the result so far."""
         return TrialOutcome(
             reason=reason,
@@ -180,7 +180,7 @@ class TrialExperiment:
                 self._check_default(ran)
             line = self._line(side, number, ran, seconds)
             self._lines.append(line)
-            self._runs.end(line)
+            self._runs.record_end(line)
             if ran.error is not None:
                 return
 
@@ -210,7 +210,7 @@ class TrialExperiment:
 
     def _keep(self, samples: Iterable[Sample], number: int, side: Side) -> None:
         at = timestamp()
-        self._runs.keep(
+        self._runs.record_samples(
             msgspec.structs.replace(
                 sample,
                 study=self._runs.study.name,

@@ -69,8 +69,8 @@ class ProgramRunner:
         wrong = sum(bool(sample.wrong) for sample in samples)
         if wrong:
             error = f"gave wrong results: {wrong} timings with wrong elements"
-        elif not ended.well:
-            error = ended.words()
+        elif not ended.succeeded:
+            error = ended.sentence()
         elif not samples or any(flag.kind is FlagKind.ABORTED for flag in report.flags):
             error = "ended well, but printed no whole table of nccl-tests"
         return ProcessResult(_hello(report, samples), facts, error)

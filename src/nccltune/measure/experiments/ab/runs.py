@@ -86,10 +86,10 @@ class TrialFiles:
             if sample.source.purpose is Purpose.AB and sample.source.file_hash is None
         ]
 
-    def keep(self, samples: Iterable[Sample]) -> None:
+    def record_samples(self, samples: Iterable[Sample]) -> None:
         """Record timings. They are on disk when this returns."""
         self._samples.append(samples)
 
-    def end(self, line: TrialRun) -> None:
+    def record_end(self, line: TrialRun) -> None:
         """Record that a process ran to its end."""
         self._runs.append([line])

@@ -95,15 +95,15 @@ class ChoicesExperiment:
         return self._run.run()
 
     @property
-    def outcome(self) -> SweepOutcome:
+    def outcome_so_far(self) -> SweepOutcome:
         """Return the result so far. Only after `run` was called."""
         assert self._run is not None, "the sweep has not begun"
-        return self._run.outcome
+        return self._run.outcome_so_far
 
     def summary(self, reason: str, command: str) -> Summary:
         """Return the content of STUDY/sweep.json. `command` is the command that resumes the
         sweep."""
-        outcome = self.outcome
+        outcome = self.outcome_so_far
         return Summary(
             reason=reason,
             points=outcome.points,

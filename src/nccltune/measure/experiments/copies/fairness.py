@@ -157,7 +157,7 @@ def candidates(rounds: RoundsBesideTraffic, floor: float) -> list[Candidate]:
         runs = [one[item] for one in complete]
         candidate = Candidate(
             name=_name(item),
-            chunk=None if item == DEFAULT else item.as_dict.get(CHUNK, 0),
+            chunk=None if item == DEFAULT else item.numbers.get(CHUNK, 0),
             processes=len(runs),
             sizes=[
                 SizeTime(
@@ -237,7 +237,7 @@ def _median(runs: Sequence[ProcessRun], what: Callable[[ProcessRun], float | Non
 def _name(item: Settings) -> str:
     if item == DEFAULT:
         return "native"
-    chunk = item.as_dict.get(CHUNK)
+    chunk = item.numbers.get(CHUNK)
     return "whole messages" if chunk is None else format_bytes(chunk)
 
 

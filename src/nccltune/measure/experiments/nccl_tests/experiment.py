@@ -129,7 +129,7 @@ class NcclTestsExperiment:
         """Return whether one host emulates several nodes."""
         return any(item.emulated_nodes for item in self._probes.values())
 
-    def outcome(self, reason: str) -> NcclTestsOutcome:
+    def outcome_so_far(self, reason: str) -> NcclTestsOutcome:
         """Return the result so far."""
         left_out = [
             (item.collective, item.choice, item.error)
@@ -151,7 +151,7 @@ class NcclTestsExperiment:
         offered = self._probe(collective, DEFAULT).usable or possible(collective)
         return [DEFAULT, *sorted(offered, key=lambda choice: choice.label)]
 
-    def recall(self) -> None:
+    def load_recorded(self) -> None:
         """Read what the study already has of this sweep."""
         recorded: dict[tuple[Collective, AnyChoice], ProbedRun] = {}
         for item in self._probe_lines.stream():
@@ -169,7 +169,9 @@ class NcclTestsExperiment:
 
     def run(self, on_status: StatusCallback = ignore_status) -> NcclTestsOutcome:
         """Measure. All timings are in the study when this returns or raises."""
-        return self.outcome(self._scheduler.run([one_after_the_other(self._tasks(on_status))]))
+        return self.outcome_so_far(
+            self._scheduler.run([one_after_the_other(self._tasks(on_status))])
+        )
 
     def _tasks(self, on_status: StatusCallback) -> Iterator[Sequence[CallTask]]:
         """Yield a probe of every choice, then the processes that measure."""
@@ -284,8 +286,8 @@ class NcclTestsExperiment:
         wrong = self._append(task, ended.output, at)
         if wrong:
             self._failed(task, f"gave wrong results: {wrong} rows with wrong elements")
-        elif not ended.well:
-            self._failed(task, ended.words())
+        elif not ended.succeeded:
+            self._failed(task, ended.sentence())
 
     def _append(self, task: ChoiceProcess, output: bytes, at: str) -> int:
         """Record the rows that a process printed, which was started at `at`.

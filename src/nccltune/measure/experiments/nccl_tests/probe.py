@@ -23,7 +23,7 @@ from nccltune.model.choice import AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION, Sample
 
-LOOK_OPTIONS = ("-n", "1", "-w", "1", "-c", "0")
+PROBE_OPTIONS = ("-n", "1", "-w", "1", "-c", "0")
 _MOST_BYTES = 64 << 20
 
 
@@ -79,7 +79,7 @@ def probe(
             "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING",
             "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p"),
         }
-        command = site.command(collective, low, high, *LOOK_OPTIONS, variables=variables)
+        command = site.command(collective, low, high, *PROBE_OPTIONS, variables=variables)
         ended = run_program(command, variables, limit_s)
         logs, lines = _logs(folder)
         samples, report = read_output(ended.output, collective, choice, logs=logs)
@@ -99,7 +99,9 @@ def probe(
         nccl_version=report.nccl_version,
         tests_version=report.tool_version,
     )
-    return msgspec.structs.replace(known, error=_trouble(known, ended.well, ended.words(), lines))
+    return msgspec.structs.replace(
+        known, error=_trouble(known, ended.succeeded, ended.sentence(), lines)
+    )
 
 
 def read_output(

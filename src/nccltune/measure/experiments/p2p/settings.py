@@ -39,7 +39,7 @@ _BUFFER_VALUES = (1 << 20, 2 << 20, 8 << 20, 16 << 20)
 
 
 @dataclass(frozen=True)
-class Move:
+class SettingCandidate:
     """One candidate: a value of the setting `of`, with the other settings that this value needs."""
 
     of: str
@@ -57,7 +57,7 @@ def merged(one: Settings, other: Settings) -> Settings | None:
 
 def problem(settings: Settings) -> str | None:
     """Return why settings would not have the stated effect, or None."""
-    values = settings.as_dict
+    values = settings.numbers
     for name, value in values.items():
         if name not in MEANING:
             return f"{name} is not a setting of send/recv"
@@ -76,7 +76,7 @@ def problem(settings: Settings) -> str | None:
     return None
 
 
-def moves(nodes: int, now: Effective | None) -> list[Move]:
+def candidates(nodes: int, now: Effective | None) -> list[SettingCandidate]:
     """Return the candidates on `nodes` nodes, one setting at a time.
 
     `now` are the effective settings of the default; values that equal them are left out. Without
@@ -95,8 +95,8 @@ def moves(nodes: int, now: Effective | None) -> list[Move]:
     return found
 
 
-def _one(name: str, value: int) -> Move:
-    return Move(name, Settings.of({name: value}))
+def _one(name: str, value: int) -> SettingCandidate:
+    return SettingCandidate(name, Settings.of({name: value}))
 
 
 def _raises(value: int, now: Effective | None) -> bool:
@@ -111,7 +111,7 @@ def _differs(value: int, now: Effective | None) -> bool:
     return now is None or now.channels_per_peer is None or value != now.channels_per_peer
 
 
-def _per_net_peer(value: int, now: Effective | None) -> Move:
+def _per_net_peer(value: int, now: Effective | None) -> SettingCandidate:
     """Return a move of the channels to one peer.
 
     NCCL limits them to the total number of channels, so a larger value also raises the total.
@@ -119,14 +119,14 @@ def _per_net_peer(value: int, now: Effective | None) -> Move:
     values = {PER_NET_PEER: value}
     if value > 1 and now is not None and now.p2p_channels is not None and value > now.p2p_channels:
         values[MIN_CHANNELS] = value
-    return Move(PER_NET_PEER, Settings.of(values))
+    return SettingCandidate(PER_NET_PEER, Settings.of(values))
 
 
-def _chunk(value: int) -> Move:
+def _chunk(value: int) -> SettingCandidate:
     values = {CHUNK: value}
     if value * STEPS > DEFAULT_BUFFER:
         values[BUFFER] = value * STEPS
-    return Move(CHUNK, Settings.of(values))
+    return SettingCandidate(CHUNK, Settings.of(values))
 
 
 def memory_bytes(settings: Settings, made: Effective | None, ranks: int) -> int | None:
@@ -137,5 +137,5 @@ def memory_bytes(settings: Settings, made: Effective | None, ranks: int) -> int 
     """
     if made is None or made.channels_per_peer is None:
         return None
-    each = settings.as_dict.get(BUFFER, DEFAULT_BUFFER) + _LL_BYTES + _LL128_BYTES
+    each = settings.numbers.get(BUFFER, DEFAULT_BUFFER) + _LL_BYTES + _LL128_BYTES
     return (ranks - 1) * made.channels_per_peer * each

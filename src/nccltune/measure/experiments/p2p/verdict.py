@@ -99,7 +99,7 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
         return False, "no setting beats the default beyond noise"
     if race.proof_from is None or reason != "done":
         return False, "the race is not over: what leads is not proven yet"
-    gains = race.proof()
+    gains = race.proof_gains()
     if len(gains) < PROOF_PAIRS:
         return False, "what led did not run reliably"
     raced = pooled(results, gains, _calls(results, RACED), _PROOF_CONFIDENCE)
@@ -120,14 +120,14 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
 
 def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: int) -> Effects:
     """Return the effects of `settings` from their gains, of which there is at least one."""
-    runs = results.of(settings)
+    runs = results.runs_with(settings)
     made = next((run.effective for run in runs if run.effective is not None), None)
     sizes = {
         collective: [_size(results, gains, call) for call in _calls(results, collective)]
         for collective in _collectives(results)
     }
     return Effects(
-        settings=settings.as_dict,
+        settings=settings.numbers,
         overall={
             collective: ProcessGain(*pooled(results, gains, _calls(results, collective)).ratio)
             for collective in sizes
@@ -145,7 +145,9 @@ def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: in
 
 def default_effective(results: NeighbourGains) -> Effective | None:
     """Return the effective settings of NCCL with the default."""
-    return next((run.effective for run in results.of(DEFAULT) if run.effective is not None), None)
+    return next(
+        (run.effective for run in results.runs_with(DEFAULT) if run.effective is not None), None
+    )
 
 
 def _collectives(results: NeighbourGains) -> list[Collective]:
