@@ -42,7 +42,7 @@ def keep_topology(study: Study, launch: Launch, file: Path | None) -> None:
     """Copy the topology into the study if the study has none.
 
     The source is the file that NCCL wrote, or the replayed study. A missing file is no error,
-    because process 0 may be on another node.
+    because process 0 may be on another node. Raises StudyError for a failed write.
     """
     if launch.replay is not None:
         file = Study(launch.replay).topology_path

@@ -88,7 +88,8 @@ class Pods:
         """Return the command that starts the bench in the pods, and the lines to send it first.
 
         Every process gets the variables of NCCL and of nccltune from this environment, and the file
-        of NCCLTUNE_CONFIG. Raises LaunchError or PlatformError where the cluster provides no pods.
+        of NCCLTUNE_CONFIG. Raises InputError for a configuration file that cannot be read or a
+        variable of several lines, LaunchError or PlatformError where the cluster provides no pods.
         """
         cluster = self._open()
         variables = self._variables(cluster, environment)
@@ -112,8 +113,8 @@ class Pods:
 
         For a program of nccl-tests, -g is set to the GPUs of a process. The program runs until its
         input ends. Every process gets the variables of NCCL and of nccltune from this environment,
-        and those that `also` names. Raises InputError for a program that sets its GPUs itself,
-        LaunchError or PlatformError where the cluster provides no pods.
+        and those that `also` names. Raises InputError for a program that sets its GPUs itself or a
+        variable of several lines, LaunchError or PlatformError where the cluster provides no pods.
         """
         job = replace(self._job, program=list(program))
         check(job, "--launcher kubernetes")

@@ -152,7 +152,10 @@ class Bench:
                 self._stderr_tail = process.stderr
 
     def tables(self, request: TableRequest) -> list[TableRow]:
-        """Return NCCL's predictions. Sizes without a prediction are left out."""
+        """Return NCCL's predictions. Sizes without a prediction are left out.
+
+        Raises errors as `Bench` does.
+        """
         request.id = next(self._ids)
         self._send(request)
         limit = _BEYOND_TIMEOUT_S * (1 + len(request.bytes))
@@ -169,7 +172,8 @@ class Bench:
         """Return the points of the oldest request that have arrived, and whether they are its last
         ones.
 
-        If a point ends the bench, it is returned first; the next call raises the error.
+        If a point ends the bench, it is returned first; the next call raises the error. Raises
+        errors as `Bench` does.
         """
         if not self._lines:
             self._lines.extend(self._receive(self._asked[0].timeout_s + _BEYOND_TIMEOUT_S))
@@ -187,7 +191,10 @@ class Bench:
         return points, False
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        """Send a request, and yield its points as they arrive, all available ones at a time."""
+        """Send a request, and yield its points as they arrive, all available ones at a time.
+
+        Raises errors as `Bench` does.
+        """
         self.ask(request)
         done = False
         while not done:

@@ -164,7 +164,8 @@ class PlanRun(Generic[AnyPlan]):
     def run(self) -> SweepOutcome:
         """Measure until the plan has no request left or the budget is spent.
 
-        All measured points are in the study when this returns or raises.
+        All measured points are in the study when this returns or raises. Raises errors as
+        `Bench` does, and StudyError for a damaged line or a failed write.
         """
         try:
             known = self._record.known()

@@ -90,7 +90,10 @@ class PointRecord:
         )
 
     def known(self) -> dict[PointKey, BenchPoint]:
-        """Return every point that a sweep at this scale has measured before."""
+        """Return every point that a sweep at this scale has measured before.
+
+        Raises StudyError for a damaged line.
+        """
         found: dict[PointKey, BenchPoint] = {}
         for sample in self._samples.stream():
             if self._is_ours(sample):
@@ -138,7 +141,10 @@ class PointRecord:
 
     def keep_tables(self, tables: Mapping[Collective, Mapping[int, Mapping[str, float]]]) -> None:
         """Record NCCL's predictions by collective and size, except those that the study already
-        has."""
+        has.
+
+        Raises StudyError for a damaged line or a failed write.
+        """
         known = {
             (Scale(line.nodes, line.ranks), line.collective, line.bytes)
             for line in self._tables.stream()
@@ -159,7 +165,10 @@ class PointRecord:
             self._tables.append(lines)
 
     def close(self) -> None:
-        """Write everything recorded to disk."""
+        """Write everything recorded to disk.
+
+        Raises StudyError for a failed write.
+        """
         for file in (self._samples, self._failures):
             if file.path.exists():
                 file.append([])

@@ -76,7 +76,8 @@ class Scheduler:
         """Run until no source has a task left ("done") or the next task would exceed the budget
         ("budget").
 
-        Running tasks are finished in both cases.
+        Running tasks are finished in both cases. An exception of a task or a source is raised at
+        once.
         """
         idle = deque(sources)
         while True:

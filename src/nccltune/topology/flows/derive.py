@@ -119,7 +119,7 @@ def derive(
 
     Rings come first, because they depend on links alone. Then come trees and NVLS, whose own
     efficiency explains the remaining difference. Fewer nodes come first, because they have fewer
-    kinds of flows.
+    kinds of flows. Raises InputError as `expect` does.
     """
     result = base
     used: dict[str, Observation] = {}

@@ -38,7 +38,10 @@ class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
     nccl_version: Version | None = None
 
     def expected(self) -> Expected:
-        """Return the ceiling of the case."""
+        """Return the ceiling of the case.
+
+        Raises InputError as `expect` does.
+        """
         return expect(
             self.topology,
             collective=self.collective,
@@ -50,7 +53,10 @@ class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def changed(self, change: WhatIfChange) -> "WhatIfCase":
-        """Return the case with a change applied."""
+        """Return the case with a change applied.
+
+        Raises InputError if the topology does not have the devices or places of the change.
+        """
         return msgspec.structs.replace(
             self,
             topology=change.hardware(self.topology) if change.hardware else self.topology,

@@ -98,7 +98,8 @@ def node_routes(
     """Return the routes between all GPUs and NICs of a node.
 
     Apply `topology.hardware.subset` first to use fewer devices. `version` is the NCCL version; None
-    is the newest known. Raises InputError if the topology has no GPU.
+    is the newest known. Raises InputError if the topology has no GPU, a GPU without a CPU, or too
+    many devices.
     """
     graph = link_graph([topology], nccl_version=version)
     found = paths(graph, settings=settings or PathSettings(), nccl_version=version)

@@ -60,7 +60,8 @@ class BenchRunner:
         """Run one process, as `TrialRunner.run`.
 
         The times of the first process decide how many calls make one timing in all others, so that
-        they can be compared.
+        they can be compared. Raises errors as `Bench` does, and PlatformError for a collective that
+        the bench cannot measure.
         """
         times: dict[Call, list[float]] = {}
         error: str | None = None

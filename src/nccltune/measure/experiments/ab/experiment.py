@@ -81,7 +81,8 @@ class TrialOutcome(NamedTuple):
 class TrialExperiment:
     """One trial in one study.
 
-    With `anew`, rounds of earlier sessions are ignored. `now` is a clock in seconds.
+    With `anew`, rounds of earlier sessions are ignored. `now` is a clock in seconds. Raises
+    StudyError for a damaged study.
     """
 
     def __init__(
@@ -131,7 +132,10 @@ class TrialExperiment:
         return ran.hello
 
     def keep_probe(self) -> None:
-        """Write the timings of `probe` to the study, which must exist by now."""
+        """Write the timings of `probe` to the study, which must exist by now.
+
+        Raises StudyError for a failed write.
+        """
         if self._probed:
             line = self._lines[-1]
             self._keep(self._probed, line.round, "default")
@@ -139,7 +143,11 @@ class TrialExperiment:
 
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
         """Measure until there are enough rounds. All timings are in the study when this returns or
-        raises."""
+        raises.
+
+        Raises LaunchError, PlatformError or InputError where the default does not run, StudyError
+        for a failed write.
+        """
         reason = self._scheduler.run([one_after_the_other(self._tasks(on_status))])
         return self.outcome_so_far("failed" if reason == "done" and self._error() else reason)
 

@@ -38,6 +38,7 @@ def read_facts(folder: Path, tried: SettingChanges) -> StartFacts | None:
     """Return the facts of the logs in `folder`; None where there are no logs.
 
     There are none if the first process was on another machine, or the program does not use NCCL.
+    Raises InputError for a log that cannot be read.
     """
     files = sorted(folder.glob(LOG))
     log = read_run_log(files) if files else None

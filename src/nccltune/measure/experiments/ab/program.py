@@ -52,7 +52,11 @@ class ProgramRunner:
         number: int,  # noqa: ARG002 - every start is like the other
         keep: Callable[[Iterable[Sample]], None],
     ) -> ProcessResult:
-        """Run one process, as `TrialRunner.run`."""
+        """Run one process, as `TrialRunner.run`.
+
+        Raises PlatformError where the program cannot be started, InputError where the nodes of the
+        launcher are unknown, LaunchError where a cluster provides no pods.
+        """
         with logs_of_start(self._with_launcher) as logs:
             variables = applied(self._base, settings) | logs.settings
             words, lines = self._command(variables, settings)

@@ -64,7 +64,8 @@ def on_gpus(
 
     `library` is preloaded unless the settings are the default. `program` replaces the bench, `more`
     are variables of all processes. The first process is a default and reports the path of NCCL.
-    Raises InputError for a missing library.
+    Raises InputError for a missing library. The starter raises errors as `Bench` does, and
+    LaunchError where copy engines carry no message or the library refuses a setting.
     """
     if not library.is_file():
         raise InputError(

@@ -75,8 +75,8 @@ class NcclTestsSite(NamedTuple):
     ) -> list[str]:
         """Return the command for sizes from `low` to `high` bytes by FACTOR.
 
-        `variables` are the environment of the command. Raises InputError for a launcher whose nodes
-        are unknown.
+        `variables` are the environment of the command. Raises PlatformError where the binary is
+        missing, InputError for a launcher whose nodes are unknown.
         """
         words = [str(self.binary(collective)), "-b", str(low), "-e", str(high), "-f", str(FACTOR)]
         if self.with_launcher is not None:

@@ -107,7 +107,8 @@ class NcclTestsExperiment:
     def hello(self) -> Hello:
         """Return what this runs on, from a probe of the default; write nothing.
 
-        Raises LaunchError where the default does not run.
+        Raises LaunchError where the default does not run, PlatformError where a binary is missing
+        or cannot be started, InputError for a launcher whose nodes are unknown.
         """
         first = self._probe(self._wanted.collectives[0], DEFAULT)
         return Hello(
@@ -139,20 +140,27 @@ class NcclTestsExperiment:
         return NcclTestsOutcome(reason, self._points, self._reused, self._spent_s(), left_out)
 
     def plan(self) -> list[ChoiceProcess]:
-        """Return every process of every round, as far as known before any choice was forced."""
+        """Return every process of every round, as far as known before any choice was forced.
+
+        Raises errors as `hello` does.
+        """
         return [task for number in range(self._wanted.rounds) for task in self._round(number)]
 
     def choices(self, collective: Collective) -> list[AnyChoice]:
         """Return the choices that are run of a collective: the default, and all that NCCL can
         choose.
 
-        NCCL's log lists them; without the list these are all that NCCL has.
+        NCCL's log lists them; without the list these are all that NCCL has. Raises errors as
+        `hello` does.
         """
         offered = self._probe(collective, DEFAULT).usable or possible(collective)
         return [DEFAULT, *sorted(offered, key=lambda choice: choice.label)]
 
     def load_recorded(self) -> None:
-        """Read what the study already has of this sweep."""
+        """Read what the study already has of this sweep.
+
+        Raises StudyError for a damaged line, and errors as `hello` does.
+        """
         recorded: dict[tuple[Collective, AnyChoice], ProbedRun] = {}
         for item in self._probe_lines.stream():
             if self._covers(item):
@@ -168,7 +176,11 @@ class NcclTestsExperiment:
                 self._reused += 1
 
     def run(self, on_status: StatusCallback = ignore_status) -> NcclTestsOutcome:
-        """Measure. All timings are in the study when this returns or raises."""
+        """Measure. All timings are in the study when this returns or raises.
+
+        Raises LaunchError where the default fails or gives wrong results, StudyError for a failed
+        write, and errors as `hello` does.
+        """
         return self.outcome_so_far(
             self._scheduler.run([one_after_the_other(self._tasks(on_status))])
         )

@@ -69,7 +69,11 @@ def probe(
     base: Mapping[str, str],
     limit_s: float,
 ) -> ProbedRun:
-    """Run a choice once at every size with NCCL's log on."""
+    """Run a choice once at every size with NCCL's log on.
+
+    Raises PlatformError where the binary is missing or cannot be started, InputError for a launcher
+    whose nodes are unknown.
+    """
     # The first process may run on another node. It sees this folder but not /tmp of this machine.
     shared = None if site.with_launcher is None else Path.cwd()
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:

@@ -33,7 +33,10 @@ class RaceScope(NamedTuple):
 
 
 class RaceExperiment(SettingsExperiment):
-    """One race. The arguments are those of `SettingsExperiment`."""
+    """One race. The arguments are those of `SettingsExperiment`.
+
+    Raises errors as `SettingsExperiment` does.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,10 @@ class RaceExperiment(SettingsExperiment):
         return [candidate.settings for candidate in self._race.candidates]
 
     def run(self) -> RaceVerdict:
-        """Measure, and return the verdict."""
+        """Measure, and return the verdict.
+
+        Raises errors as `SettingsExperiment.measure` does.
+        """
         return self.verdict(self.measure())
 
     def verdict(self, reason: str) -> RaceVerdict:
