@@ -67,6 +67,11 @@ class Bench:
     No process is left at the end of the `with`, whatever ends it. If this process is killed, the
     processes of the bench end themselves. Raises PlatformError where this machine cannot run it,
     LaunchError where it failed or died, InputError for unusable input.
+
+    >>> from nccltune.examples import example
+    >>> with Bench(Launch(replay=example("h200x4-1-node"))) as bench:
+    ...     bench.hello.ranks
+    4
     """
 
     def __init__(

@@ -68,6 +68,9 @@ def run_program(
     `lines` are written to its standard input, which stays open until the program has ended. A
     launcher gets time to end its processes before it is killed. Raises PlatformError where the
     program cannot be started.
+
+    >>> run_program(["echo", "ready"], os.environ, limit_s=10).output
+    b'ready\\n'
     """
     mark = secrets.token_hex(16)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:

@@ -64,6 +64,11 @@ class Scheduler:
 
     At most `ahead` tasks run at a time. With more than one, an executor already has its next task
     while the results of the last one are analysed.
+
+    >>> ran = []
+    >>> source = one_after_the_other(iter([[CallTask(1.0, lambda: ran.append("a"))]]))
+    >>> Scheduler(Budget(60.0, lambda: 0.0)).run([source]), ran
+    ('done', ['a'])
     """
 
     def __init__(self, budget: Budget, *, ahead: int = 1) -> None:

@@ -11,6 +11,9 @@ class Settings:
     default.
 
     `values` are the settings with a number as value, `words` those with any other value.
+
+    >>> Settings.of({"NCCL_BUFFSIZE": 8388608}).label
+    'NCCL_BUFFSIZE=8388608'
     """
 
     values: tuple[tuple[str, int], ...] = ()

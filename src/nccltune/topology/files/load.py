@@ -43,7 +43,13 @@ def load(data: bytes, source: str) -> Topology | Graphs:
 
 
 def load_topology(path: Path) -> Topology:
-    """Return the topology in a file or in a study folder. Raises InputError."""
+    """Return the topology in a file or in a study folder. Raises InputError.
+
+    >>> from nccltune.examples import example
+    >>> topology = load_topology(example("h200x4-1-node"))
+    >>> topology.dialect.value
+    'nccl'
+    """
     if path.is_dir():
         for name in TOPOLOGY_FILES:
             if (path / name).is_file():

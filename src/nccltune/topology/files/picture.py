@@ -48,6 +48,13 @@ def svg(graph: LinkGraph, *, title: str, detected: bool = False) -> str:
     """Return the picture of a graph: CPUs, switches, GPUs and NICs with each link's GB/s.
 
     Tooltips show how each bandwidth was derived. `detected` is that of `headline`.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> from nccltune.topology.hardware.build import link_graph
+    >>> graph = link_graph([load_topology(example("h200x4-1-node"))])
+    >>> svg(graph, title="4 H200").startswith("<svg")
+    True
     """
     trees, across = layout(graph)
     picture = place(trees, _HEAD)

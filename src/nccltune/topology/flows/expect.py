@@ -96,6 +96,12 @@ def expect(
     Raises InputError if the topology has no answer: no GPU, GPUs of unknown model, no NIC for
     several nodes, fewer than two ranks, a link without bandwidth, or a collective that NCCL builds
     from send and receive.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> found = expect(load_topology(example("h200x4-1-node")))
+    >>> f"{found.algorithm} {found.busbw_gb_per_s:.0f} GB/s, limited by {found.bottleneck}"
+    'nvls 378 GB/s, limited by GPU0 -> NVS'
     """
     _check(collective, nodes)
     chosen = flow_settings(settings or {})

@@ -36,6 +36,12 @@ def link_graph(topologies: Sequence[Topology], *, nccl_version: Version | None =
     with several hosts (MNNVL; they differ in `host_hash`) counts as several. `nccl_version` selects
     the rules that differ between versions; None is the newest known. Raises InputError for a file
     with too many devices.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> graph = link_graph([load_topology(example("h200x4-1-node"))])
+    >>> graph.links[0].name
+    'CPU -> MEM'
     """
     for topology in topologies:
         _check_size(topology)

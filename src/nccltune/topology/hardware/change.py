@@ -18,6 +18,11 @@ def move_nic(topology: Topology, nic: str, place: str) -> Topology:
 
     `place` is a switch's bus id, a CPU (`CPU0`), or a GPU (`GPU0`) for the place beside it. Raises
     InputError for a device that the file does not have.
+
+    >>> from nccltune.topology.files.vm_file import even_tree
+    >>> moved = move_nic(even_tree(cpus=1, switches=2, gpus=4, nics=2), "nic0", "CPU0")
+    >>> [net.name for device in moved.cpus[0].devices for net in device.nets]
+    ['nic0']
     """
     device = _device(topology, nic)
     if not device.nets:

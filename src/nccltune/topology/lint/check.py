@@ -45,6 +45,10 @@ def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) 
 
     `here` is the root of a machine (`/`) to compare topologies with. An unreadable file is an
     issue. Raises the InputError of the first file if no file can be read.
+
+    >>> result = lint_files([("topo.xml", b'<system version="2"><cpu numaid="0"/></system>')])
+    >>> [issue.id for issue in result.issues]
+    ['no-gpu']
     """
     topologies: list[Topology] = []
     graphs: list[Graphs] = []

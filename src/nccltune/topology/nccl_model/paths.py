@@ -41,7 +41,15 @@ def paths(
     settings: PathSettings = DEFAULT_SETTINGS,
     nccl_version: Version | None = None,
 ) -> "Paths":
-    """Return the paths of a graph. They are computed lazily, per connected part of the graph."""
+    """Return the paths of a graph. They are computed lazily, per connected part of the graph.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> from nccltune.topology.hardware.build import link_graph
+    >>> found = paths(link_graph([load_topology(example("h200x4-1-node"))]))
+    >>> found.between("GPU0", "GPU1").kind.name
+    'NVL'
+    """
     return Paths(graph, settings, rules_of(nccl_version))
 
 

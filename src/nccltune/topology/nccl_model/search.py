@@ -98,6 +98,13 @@ def search(
 
     `version` is the NCCL version; None is the newest known. Raises ValueError for several nodes
     without a NIC.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> from nccltune.topology.nccl_model.routes import node_routes
+    >>> found = search(node_routes(load_topology(example("h200x4-1-node"))), nodes=1)
+    >>> found.ring.channels, found.ring.intra_gb_per_s
+    (12, 30.0)
     """
     inter = nodes > 1
     if inter and not node.nets:

@@ -36,6 +36,9 @@ def read_settings(
 
     Raises InputError for an invalid setting, for one that nccltune needs itself, and where the
     environment already has all the values.
+
+    >>> read_settings(["NCCL_NET_GDR_READ=0"], ["NCCL_ALGO"], {"NCCL_ALGO": "ring"})
+    {'NCCL_NET_GDR_READ': '0', 'NCCL_ALGO': None}
     """
     found: dict[str, str | None] = {}
     for word in words:

@@ -67,6 +67,14 @@ class ChoicesExperiment:
     NCCL is asked for its tables at once; `record` and `run` write to a study. `decide` runs the
     rule search on some timings. Raises InputError for a collective that the bench cannot measure,
     PlatformError where NCCL offers no choice, LaunchError where the bench ends or gives no answer.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.measure.bench.process import Launch
+    >>> scope = SweepScope([Collective.ALLREDUCE], 1024, 4096)
+    >>> with Bench(Launch(replay=example("h200x4-1-node"))) as bench:
+    ...     experiment = ChoicesExperiment(bench, scope, lambda timings: {})
+    ...     [request.sizes for request in experiment.plan.outline()]
+    [(1024, 4096)]
     """
 
     def __init__(self, bench: Bench, scope: SweepScope, decide: Decide) -> None:

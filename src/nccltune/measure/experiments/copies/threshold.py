@@ -58,6 +58,10 @@ def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThresh
     """Return the smallest size from which no larger size is slower, as far as that is proven.
 
     Otherwise return `default`, which must be within the range of `sizes` (ascending, at least one).
+
+    >>> sizes = [MessageSizeGain(1 << 20, Effect.SLOWER), MessageSizeGain(2 << 20, Effect.FASTER)]
+    >>> find_threshold(sizes, default=2 << 20).from_bytes
+    2097152
     """
     not_slower = _not_slower_from(sizes)
     slower = next((at for at in reversed(range(len(sizes))) if _slower(sizes[at])), None)

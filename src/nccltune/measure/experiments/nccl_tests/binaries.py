@@ -88,7 +88,12 @@ class NcclTestsSite(NamedTuple):
 
 def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:
     """Return `base` with the variables that make NCCL run `choice`, and without others that affect
-    it."""
+    it.
+
+    >>> from nccltune.model.choice import parse_choice
+    >>> environment({}, parse_choice("ring/ll"))
+    {'NCCL_ALGO': 'ring', 'NCCL_PROTO': 'll'}
+    """
     plain = {name: value for name, value in base.items() if name not in _NOT_OURS}
     if choice == DEFAULT or not isinstance(choice, Choice):
         return plain

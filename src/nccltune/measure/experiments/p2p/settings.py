@@ -81,6 +81,9 @@ def candidates(nodes: int, now: Effective | None) -> list[SettingCandidate]:
 
     `now` are the effective settings of the default; values that equal them are left out. Without
     it, return everything that could have an effect.
+
+    >>> [candidate.settings.label for candidate in candidates(nodes=1, now=None)][:2]
+    ['NCCL_MIN_P2P_NCHANNELS=4', 'NCCL_MIN_P2P_NCHANNELS=8']
     """
     found = [_one(MIN_CHANNELS, value) for value in _MIN_VALUES if _raises(value, now)]
     found += [_one(MAX_P2P_CHANNELS, value) for value in _MAX_VALUES if _lowers(value, now)]
