@@ -23,7 +23,7 @@ from nccltune.model.errors import InputError, LaunchError
 
 CONFIG = "/dev/shm/nccltune-tuner.conf"  # noqa: S108 - in a container
 # These hold paths of this machine, which are wrong in a pod.
-_NOT_HANDED_ON = frozenset({"NCCLTUNE_NATIVE_DIR"})
+_NOT_PASSED = frozenset({"NCCLTUNE_NATIVE_DIR"})
 _OURS = ("NCCL_", "NCCLTUNE_")
 # Variables are read first, one per line, so that no secret is on a command line. The touch keeps
 # the pods alive.
@@ -148,14 +148,14 @@ class Pods:
         variables = {
             name: value
             for name, value in environment.items()
-            if (name.startswith(_OURS) or name in also) and name not in _NOT_HANDED_ON
+            if (name.startswith(_OURS) or name in also) and name not in _NOT_PASSED
         }
         if config := variables.get("NCCLTUNE_CONFIG"):
             self._copy(cluster, Path(config))
             variables["NCCLTUNE_CONFIG"] = CONFIG
         for name, value in variables.items():
             if "\n" in value:
-                raise InputError("a value of several lines cannot be handed to pods", where=name)
+                raise InputError("a value of several lines cannot be passed to pods", where=name)
         return variables
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class Pods:
         for pod in self._workers:
             answer = cluster.kubectl.write(pod.name, CONFIG, data)
             if answer.status != 0:
-                raise LaunchError(f"{config.name} does not reach {pod.name}: {answer.errors}")
+                raise LaunchError(f"{config.name} cannot be copied to {pod.name}: {answer.errors}")
 
 
 def _lines(variables: Mapping[str, str]) -> list[bytes]:

@@ -215,7 +215,8 @@ class Bench:
         except NoAnswer:
             raise LaunchError(
                 f"the bench gave no answer within {limit_s:.0f} s and was killed",
-                hint=_last_words(self._process.stderr) or "NCCL_DEBUG=INFO shows where it stands",
+                hint=_explaining_line(self._process.stderr)
+                or "NCCL_DEBUG=INFO shows its last step",
             ) from None
         except ProcessEnded as end:
             raise self._end_error(end.status, end.stderr) from None
@@ -237,7 +238,7 @@ class Bench:
         if answer.op == "error" and answer.kind != "request":
             self._trouble = answer
             return
-        raise NccltuneError(f"the bench did not understand: {answer.text or answer.op}")
+        raise NccltuneError(f"the bench did not understand the request: {answer.text or answer.op}")
 
     def _end_error(self, status: int, stderr: str) -> NccltuneError:
         text, hint = None, None
@@ -251,13 +252,13 @@ class Bench:
         text = text or _lost(stderr)
         # kubectl exec exits with status 0 when its connection is lost.
         text = text or (
-            f"the bench {ending(status)}" if status else "the bench was gone before its answer"
+            f"the bench {ending(status)}" if status else "the bench ended before its answer"
         )
         if status == 2:
             return InputError(text, hint=hint)
         if status == 3:
             return PlatformError(text, hint=hint or NO_GPU_HINT)
-        return LaunchError(text, hint=hint or _last_words(stderr))
+        return LaunchError(text, hint=hint or _explaining_line(stderr))
 
     def _send(self, request: object) -> None:
         assert self._process is not None, "the bench is used outside of its with statement"
@@ -319,7 +320,7 @@ def _lost(stderr: str) -> str | None:
     return follower.lost
 
 
-def _last_words(stderr: str) -> str | None:
+def _explaining_line(stderr: str) -> str | None:
     """Return the line of standard error that explains the end, as a hint.
 
     After a lost node this is the first line, because a launcher prints guesses after the reason.
@@ -329,4 +330,4 @@ def _last_words(stderr: str) -> str | None:
     lines = [line for line in lines if not line.startswith(EXEC_FAILED)]
     if not lines:
         return None
-    return f"it began with: {lines[0]}" if _lost(stderr) else f"its last words: {lines[-1]}"
+    return f"its first line: {lines[0]}" if _lost(stderr) else f"its last line: {lines[-1]}"

@@ -158,7 +158,7 @@ def _nodelist(environment: Mapping[str, str]) -> str:
     nodes = environment.get(_ALLOCATED)
     if not nodes:
         raise InputError(
-            "Slurm has given this shell no nodes, and a measurement talks with its processes",
+            "Slurm has allocated no nodes to this shell, and a measurement needs its processes",
             where="--launcher slurm",
             hint="salloc --nodes 2 --exclusive nccltune sweep ..., or the same in an sbatch script",
         )

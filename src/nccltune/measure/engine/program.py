@@ -44,7 +44,7 @@ class ProgramResult(NamedTuple):
         lines = [strip_prefix(line) for line in said if line.strip(" \t-=*")]
         # A launcher tags only the program's lines. Its own report of a dead process comes last.
         own = [text for source, text in lines if source] or [text for _, text in lines]
-        return f"{how}; its last words: {own[-1].strip()}" if own else how
+        return f"{how}; its last line: {own[-1].strip()}" if own else how
 
 
 class InterruptedProgram(KeyboardInterrupt):

@@ -181,7 +181,10 @@ class SettingsProcesses:
         self._files.record_end(line)
         run = as_run(line, samples)
         if settings == DEFAULT and run.error is not None:
-            raise LaunchError(f"with default settings {run.error}", hint="this is not NCCL's speed")
+            raise LaunchError(
+                f"with default settings {run.error}",
+                hint="fix this first: such timings are invalid",
+            )
         return run
 
     def _measure_calls(
@@ -213,6 +216,6 @@ def _check_workload(workload: Workload, hello: Hello) -> None:
         )
     if workload.traffic and not hello.can.traffic:
         raise PlatformError(
-            "the bench cannot keep messages going beside the calls here",
+            "the bench cannot send messages beside the calls here",
             hint="update the bench: nccltune sendrecv fairness needs a newer one",
         )

@@ -151,7 +151,7 @@ def test_each_run_has_its_own_settings_and_brings_its_table_and_log(
 def test_how_a_program_failed_is_reported_in_its_own_words(pods: Pods) -> None:
     tried: dict[str, str | None] = {"NCCL_BAD": "1"}
     ran = _runner(pods, tried).run(tried, 0, lambda _: None)
-    assert ran.error == "ended with status 9; its last words: no such GPU"
+    assert ran.error == "ended with status 9; its last line: no such GPU"
 
 
 def test_a_run_that_is_given_up_ends_in_the_pods(pods: Pods) -> None:

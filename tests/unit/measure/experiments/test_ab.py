@@ -289,14 +289,14 @@ def test_sides_differ_by_the_settings_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "unset", "message"),
     [
-        (["NCCL_X=1", "NCCL_X=2"], [], "is there twice"),
+        (["NCCL_X=1", "NCCL_X=2"], [], "is given twice"),
         (["nccl_x=1"], [], "upper case"),
-        (["NCCL_DEBUG=INFO"], [], "cannot be tried"),
-        (["NCCL_HOSTID=a"], [], "a platform of its own"),
+        (["NCCL_DEBUG=INFO"], [], "cannot be tested"),
+        (["NCCL_HOSTID=a"], [], "a separate platform"),
         ([], ["NCCL_GONE"], "not set here"),
         ([], ["a b"], "no name of a setting"),
         ([], [], "no setting to test"),
-        (["NCCL_HERE=1"], [], "how it is already"),
+        (["NCCL_HERE=1"], [], "already in effect"),
         (["NCCL_X=a\nb"], [], "characters"),
         (["what"], [], "is no NAME=VALUE"),
     ],

@@ -194,7 +194,7 @@ def test_a_policy_that_is_faster_is_proven_and_left_to_its_user(tmp_path: Path) 
     verdict = compare(tmp_path, machine, WANTED._replace(policies=True))
     # A program may not allow a send to wait.
     assert verdict.settings == {FROM: 1 * M}
-    assert f"{POLICY}=vccl {STEPS}=4 is for programs that allow that" in verdict.why
+    assert f"set {POLICY}=vccl {STEPS}=4 only for programs that allow that" in verdict.why
     assert verdict.proof is not None
     assert verdict.proof.processes == PROOF_PAIRS
     assert verdict.proof.gain == pytest.approx(1.15, rel=0.02)
@@ -324,7 +324,7 @@ def test_a_watcher_hears_of_every_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (CopiesScope(1 * K, 64 * M), "a threshold is 4 KiB to 1 GiB"),
+        (CopiesScope(1 * K, 64 * M), "sizes must be from 4 KiB to 1 GiB"),
         (CopiesScope(64 * K, 1 * M), "must have the default threshold, 2 MiB"),
         (CopiesScope(64 * K, 64 * M, pairs=3), "4 pairs at least"),
     ],

@@ -43,7 +43,7 @@ def test_settings_are_the_same_in_any_order() -> None:
         (of(BUFFSIZE=M), None),
         (of(MIN_P2P_NCHANNELS=48), "power of two"),
         (of(MIN_P2P_NCHANNELS=128), "at most 64"),
-        (of(MIN_P2P_NCHANNELS=64, MAX_P2P_NCHANNELS=8), "NCCL would take the former"),
+        (of(MIN_P2P_NCHANNELS=64, MAX_P2P_NCHANNELS=8), "NCCL would use the former"),
         (of(P2P_NVL_CHUNKSIZE=M), "more than an eighth"),
         (of(P2P_NVL_CHUNKSIZE=512 * K, BUFFSIZE=2 * M), "more than an eighth"),
         (of(ALGO=1), "not a setting of send/recv"),

@@ -43,7 +43,7 @@ class BenchRunner:
         taken = [name for name, value in tried.items() if value is None]
         if taken:
             raise InputError(
-                f"{taken[0]} cannot be taken away from our bench's processes",
+                f"{taken[0]} cannot be unset for our bench",
                 where="--unset",
                 hint="name a program of nccl-tests: nccltune ab --unset ... -- all_reduce_perf",
             )

@@ -76,7 +76,7 @@ class ProgramRunner:
         elif not ended.succeeded:
             error = ended.sentence()
         elif not samples or any(flag.kind is FlagKind.ABORTED for flag in report.flags):
-            error = "ended well, but printed no whole table of nccl-tests"
+            error = "ended with status 0, but printed no complete table of nccl-tests"
         return ProcessResult(_hello(report, samples), facts, error)
 
     def _command(

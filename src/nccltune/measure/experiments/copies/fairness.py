@@ -138,7 +138,7 @@ def decide(rounds: RoundsBesideTraffic, floor: float) -> ChunkDecision:
     why = "; ".join(_words(one) for one in _ends(faster))
     return ChunkDecision(
         FairnessOutcome.TRADE,
-        f"{why}. The default stays unless the former counts more for you",
+        f"{why}. The default stays unless the messages matter more to you",
         {},
         [_lines(one) for one in faster],
     )
@@ -260,7 +260,7 @@ def _words(candidate: Candidate) -> str:
     """Return a sentence on the gain and cost of a chunk."""
     return (
         f"with {CHUNK}={candidate.chunk} messages beside traffic are "
-        f"{_value(candidate.messages):.2f}x as fast, and traffic by itself goes at "
+        f"{_value(candidate.messages):.2f}x as fast, and traffic alone runs at "
         f"{100 * _value(candidate.traffic):.3g} % of its rate"
     )
 

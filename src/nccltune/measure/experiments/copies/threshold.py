@@ -77,8 +77,8 @@ def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThresh
     unclear = sum(size.effect is Effect.UNCLEAR for size in above)
     return CopyThreshold(
         above[0].bytes,
-        f"a copy engine is slower at {format_bytes(sizes[slower].bytes)}; of {len(above)} larger "
-        f"sizes it is so at none, as far as is known: {unclear} may be slower or not",
+        f"a copy engine is slower at {format_bytes(sizes[slower].bytes)}; at none of {len(above)} "
+        f"larger sizes is it proven slower; {unclear} of them are unclear",
     )
 
 
@@ -114,8 +114,8 @@ def _proven(sizes: Sequence[MessageSizeGain], at: int) -> CopyThreshold:
 def _not_proven(sizes: Sequence[MessageSizeGain]) -> str:
     unclear = [size for size in sizes if size.effect is Effect.UNCLEAR]
     if not unclear:
-        return "nothing measured beside it contradicts"
-    return f"at {format_bytes(unclear[-1].bytes)} a copy engine may be slower or not"
+        return "no measurement contradicts it"
+    return f"at {format_bytes(unclear[-1].bytes)} it is unclear whether a copy engine is slower"
 
 
 def _never(sizes: Sequence[MessageSizeGain]) -> str:

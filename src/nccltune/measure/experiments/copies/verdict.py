@@ -128,8 +128,8 @@ def decide(order: CopyOrder, floor: float) -> ThresholdDecision:
         lines = order.champion.without(FROM).without(ON).environment
         setting_words = " ".join(f"{name}={value}" for name, value in lines.items())
         why += (
-            f". {label(order.champion)} is faster still in starts of its own, but a send may wait "
-            f"for its receive there: {setting_words} is for programs that allow that"
+            f". {label(order.champion)} is faster still in the proof, but a send may wait for its "
+            f"receive: set {setting_words} only for programs that allow that"
         )
     return ThresholdDecision({FROM: found.from_bytes}, True, found.from_bytes, why)
 

@@ -348,7 +348,7 @@ class NcclTestsExperiment:
         if task.choice == DEFAULT:
             raise LaunchError(
                 f"{where} with NCCL's default {words}",
-                hint="what was measured is kept; the same command goes on",
+                hint="the timings are kept; the same command continues",
             )
         key = (task.collective, task.choice)
         self._probes[key] = msgspec.structs.replace(self._probes[key], error=words)

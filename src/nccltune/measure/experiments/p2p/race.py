@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of processes in a race.
 
-1. alone     every move once; moves that can no longer reach the threshold are dropped, and at most
-             half stay; the survivors run again, up to three times in all
+1. alone     every candidate once; those that can no longer reach the threshold are dropped, and at
+             most half stay; the survivors run again, up to three times in all
 2. together  the winners of different settings, combined
 3. without   the best combination without each of its settings: one that adds nothing is left out
 4. proof     the best against the default in pairs of neighbours, in alternating order; only these
@@ -97,8 +97,10 @@ class Race:
     def _survivors(
         self, candidates: Sequence[SettingCandidate], starts: int
     ) -> list[SettingCandidate]:
-        """Return at most half of the moves: those that may still reach the threshold and be the
-        best of their setting."""
+        """Return at most half of the candidates.
+
+        They may still reach the threshold and be the best of their setting.
+        """
         scored = [
             (candidate, self.results.score(candidate.settings, starts))
             for candidate in candidates
@@ -117,7 +119,7 @@ class Race:
         return [candidate for candidate, _ in open_[: max(1, (len(candidates) + 1) // 2)]]
 
     def _winners(self, candidates: Sequence[SettingCandidate]) -> list[SettingCandidate]:
-        """Return the best move of every setting that is faster than the default, the best first."""
+        """Return the best candidate of each setting that beats the default, the best first."""
         best: dict[str, tuple[float, SettingCandidate]] = {}
         for candidate in candidates:
             gain = self.results.score(candidate.settings, _ALONE_STARTS).gain

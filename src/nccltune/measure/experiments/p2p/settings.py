@@ -25,8 +25,8 @@ _LL_BYTES = 512 << 10
 _LL128_BYTES = 120 * 640 * 8 * STEPS
 """Bytes of the LL128 buffer. Every connection also has the LL and LL128 buffers (`init.cc`)."""
 MEANING = {
-    MIN_CHANNELS: "at least so many channels for send/recv",
-    MAX_P2P_CHANNELS: "at most so many channels for send/recv",
+    MIN_CHANNELS: "least number of channels for send/recv",
+    MAX_P2P_CHANNELS: "largest number of channels for send/recv",
     PER_NET_PEER: "channels to one peer on another node",
     CHUNK: "bytes of one step of send/recv over NVLink",
     BUFFER: "bytes of a connection's buffer, of all collectives",
@@ -68,11 +68,11 @@ def problem(settings: Settings) -> str | None:
         if values.get(name, 1) > MAX_CHANNELS:
             return f"{name} is at most {MAX_CHANNELS}"
     if values.get(MIN_CHANNELS, 1) > values.get(MAX_P2P_CHANNELS, MAX_CHANNELS):
-        return f"{MIN_CHANNELS} is above {MAX_P2P_CHANNELS}: NCCL would take the former"
+        return f"{MIN_CHANNELS} is above {MAX_P2P_CHANNELS}: NCCL would use the former"
     # A buffer that is too small for the default chunk is legal: lowering the chunk is its effect. A
     # chunk that is set explicitly must be what runs.
     if CHUNK in values and values[CHUNK] * STEPS > values.get(BUFFER, DEFAULT_BUFFER):
-        return f"{CHUNK} is more than an eighth of {BUFFER}: NCCL would take less"
+        return f"{CHUNK} is more than an eighth of {BUFFER}: NCCL would use less"
     return None
 
 
@@ -115,7 +115,7 @@ def _differs(value: int, now: Effective | None) -> bool:
 
 
 def _per_net_peer(value: int, now: Effective | None) -> SettingCandidate:
-    """Return a move of the channels to one peer.
+    """Return a candidate of the channels to one peer.
 
     NCCL limits them to the total number of channels, so a larger value also raises the total.
     """
