@@ -25,7 +25,7 @@ from nccltune.topology.flows.calibration import defaults
 from nccltune.topology.flows.ceiling import ceiling
 from nccltune.topology.flows.expect import expect
 from nccltune.topology.flows.flows import Flows, flows
-from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import search
 
 FILES = Path(__file__).parents[1] / "tests" / "data" / "topologies"
@@ -43,7 +43,7 @@ def main() -> None:
     command = [sys.executable, "-m", "nccltune.cli", "topo", "what-if", str(DGX)]
     asked = [*command, "--nodes", "1024", "--gdr-read", "off", "--algorithm", "tree", "--json"]
     report("whole command, 1,024 nodes, 3 answers", rounds, lambda: run(asked))
-    node = reach(load_topology(DGX))
+    node = node_routes(load_topology(DGX))
     searched = search(node, nodes=2)
     for nodes in UNFOLDED_NODES:
         folded = flows(
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def cold(file: Path, nodes: int) -> None:
-    expecting._reach.cache_clear()
+    expecting._node_routes.cache_clear()
     expecting._search.cache_clear()
     expect(load_topology(file), nodes=nodes)
 
@@ -85,7 +85,7 @@ def unfold(folded: Flows) -> Flows:
     return replace(folded, roles=tuple(roles))
 
 
-def same(one: Flows, other: Flows, node: Reach, pattern: int) -> bool:
+def same(one: Flows, other: Flows, node: NodeRoutes, pattern: int) -> bool:
     """Whether both ways give the same ceiling."""
     first, second = (ceiling(node, f, defaults(), pattern=pattern) for f in (one, other))
     return abs(first.busbw_gb_per_s / second.busbw_gb_per_s - 1) < 1e-6

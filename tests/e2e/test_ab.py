@@ -94,7 +94,7 @@ def test_what_does_not_run_is_a_finding_and_a_default_that_does_not_an_error(
     shell.run("ab", "NCCL_X=1", "-o", "t", "--", "false", code=4)
     assert "make the program work without them first" in shell.talk
     shell.run("ab", "NCCL_X=1", "-o", "t", "--", "true", code=4)
-    assert "printed no whole table" in shell.talk
+    assert "printed no complete table" in shell.talk
     assert not Path("t").exists()
 
 
@@ -168,5 +168,5 @@ def test_our_bench_measures_where_no_program_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setenv("P2P_BENCH_FAIL", "NCCL_MIN_P2P_NCHANNELS=64")
     with pytest.raises(LaunchError):
         runner.run(tried, 4, kept.extend)
-    with pytest.raises(InputError, match="cannot be taken away"):
+    with pytest.raises(InputError, match="cannot be unset"):
         BenchRunner(Launch(gpus=2), [Collective.ALLREDUCE], 1024, 1024, {"NCCL_X": None})

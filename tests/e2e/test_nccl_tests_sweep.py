@@ -231,7 +231,7 @@ def test_a_process_for_each_node(build: Path, launcher: tuple[str, ...]) -> None
 
 def test_its_last_words_are_those_of_the_program(build: Path, launcher: tuple[str, ...]) -> None:
     done = sweep(build, *launcher, gpus=False, code=4, FAKE_CRASH_AT=str(64 << 10))
-    assert "its last words: CUDA error: unspecified launch failure" in done.stderr
+    assert "its last line: CUDA error: unspecified launch failure" in done.stderr
 
 
 def test_the_end_of_a_sweep_is_the_end_of_what_a_launcher_started(
@@ -275,8 +275,8 @@ def programs(mark: str) -> list[str]:
 def test_a_default_that_crashes_ends_it_with_its_last_words(build: Path) -> None:
     done = sweep(build, code=4, FAKE_CRASH_AT=str(64 << 10))
     assert "all_reduce_perf with NCCL's default ended with status 2" in done.stderr
-    assert "its last words: CUDA error: unspecified launch failure" in done.stderr
-    assert "the same command goes on" in done.stderr
+    assert "its last line: CUDA error: unspecified launch failure" in done.stderr
+    assert "the same command continues" in done.stderr
     sizes = {s.bytes for s in samples(build) if s.choice == DEFAULT}
     assert sizes == {4096, 8192, 16384, 32768}
     sweep(build, "--rounds", 1)

@@ -137,7 +137,7 @@ def test_the_recording_of_two_gpus_runs_again(native: Path, tmp_path: Path) -> N
         (["--policies"], "no such option: --policies"),
         (["--load"], "no such option: --load"),
         (["--rounds", "3"], "--rounds: 4 rounds at least"),
-        (["--sizes", "1K-64M"], "a threshold is 4 KiB to 1 GiB"),
+        (["--sizes", "1K-64M"], "sizes must be from 4 KiB to 1 GiB"),
         (["--replay", "empty"], "holds no recorded comparison of chunks beside traffic"),
     ],
 )

@@ -214,7 +214,7 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number:
         (["--emulate-nodes", "2"], "no such option: --emulate-nodes"),
         (["--launcher", "slurm"], "no such option: --launcher"),
         (["--rounds", "3"], "--rounds: 4 pairs at least"),
-        (["--sizes", "1K-64M"], "a threshold is 4 KiB to 1 GiB"),
+        (["--sizes", "1K-64M"], "sizes must be from 4 KiB to 1 GiB"),
         (["--sizes", "4M-64M"], "must have the default threshold, 2 MiB, among them"),
         (["--library", "none.so"], "none.so: no such library"),
         (["--replay", "empty"], "holds no recorded comparison of NCCL with copy engines"),

@@ -18,7 +18,14 @@ MODULES = [
     if ">>> " in path.read_text(encoding="utf-8")
 ]
 
-NEEDS_NATIVE = frozenset({"nccltune.native.plugin_host", "nccltune.tune.explain"})
+NEEDS_NATIVE = frozenset(
+    {
+        "nccltune.measure.bench.process",
+        "nccltune.measure.experiments.choices.experiment",
+        "nccltune.native.plugin_host",
+        "nccltune.tune.explain",
+    }
+)
 
 
 @pytest.mark.parametrize("name", MODULES)

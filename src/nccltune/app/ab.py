@@ -79,7 +79,7 @@ def ab_test(
         experiment.keep_probe()
 
         def stop() -> None:
-            rounds = len(experiment.outcome("interrupted").rounds)
+            rounds = len(experiment.outcome_so_far("interrupted").rounds)
             shown.stopped(f"all timings so far ({rounds} whole rounds)")
 
         with saved_when_stopped(stack, stop), shown.watching() as on_status:

@@ -9,9 +9,9 @@ from nccltune.doctor.facts.settings import NCCL_VERSION
 from nccltune.doctor.result import Examination
 from nccltune.doctor.summary import line_words
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.identity import this_host
+from nccltune.measure.bench.identity import this_host_hash
 from nccltune.measure.bench.process import Launch
-from nccltune.measure.bench.settings import bending
+from nccltune.measure.bench.settings import restrictions
 from nccltune.model.errors import PlatformError
 from nccltune.model.platform import Platform
 from nccltune.report.words import printable
@@ -63,7 +63,7 @@ class Examiner:
         """Return what was found, kept in the study; of a recording the settings that it was made
         with. When this returns nothing is read any more."""
         where = "in the recording" if platform.replay else "here"
-        found = bending(platform.settings)
+        found = restrictions(platform.settings)
         settings = f"set {where}: {', '.join(found)}" if found else ""
         if platform.replay:
             nothing = f"no NCCL setting {where} filters or bends what is measured"
@@ -109,7 +109,7 @@ class Examiner:
 
 def _is_here(hosts: list[str | None]) -> bool:
     """Return whether the first process is on this machine, which is the default."""
-    return not hosts or hosts[0] in (None, this_host())
+    return not hosts or hosts[0] in (None, this_host_hash())
 
 
 def _examined(facts: Facts) -> Examination:

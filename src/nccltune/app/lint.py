@@ -29,7 +29,7 @@ from nccltune.model.finding import Severity
 from nccltune.model.sizes import parse_bytes
 from nccltune.study import names
 from nccltune.topology.files.load import read_file
-from nccltune.topology.lint.check import Checked, lint_files
+from nccltune.topology.lint.check import LintResult, lint_files
 from nccltune.tune.lint import LintIssue, NumberedRule, lint_rules
 
 _GPUS = 8
@@ -105,7 +105,7 @@ class Linted(NamedTuple):
     """Everything that was checked. Topologies are checked together: nodes against each other."""
 
     configurations: list[LintedConfiguration]
-    topologies: Checked | None
+    topologies: LintResult | None
     launches: list[LintedLaunch]
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.identity import OTHER_STUDY, check_same, platform_of
+from nccltune.measure.bench.identity import OTHER_STUDY, check_same_platform, platform_of
 from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.model.errors import LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform
@@ -70,7 +70,7 @@ def platform_of_run(
         emulated_nodes=emulated_nodes,
         recording=Study.open(recording).platform() if recording is not None else None,
     )
-    check_same(Study(path), platform, hint=hint)
+    check_same_platform(Study(path), platform, hint=hint)
     return platform
 
 

@@ -85,10 +85,10 @@ def sweep_nccl_tests(
             experiment, platform, version = _probe(path, site, scope)
         study = stack.enter_context(hold_study(path, platform))
         shown.started(platform, f"nccl-tests {version}")
-        experiment.recall()
+        experiment.load_recorded()
 
         def save(reason: str) -> Summary:
-            outcome = experiment.outcome(reason)
+            outcome = experiment.outcome_so_far(reason)
             summary = Summary(
                 reason=outcome.reason,
                 points=outcome.points,
@@ -106,7 +106,7 @@ def sweep_nccl_tests(
             try:
                 save("interrupted")
             finally:
-                outcome = experiment.outcome("interrupted")
+                outcome = experiment.outcome_so_far("interrupted")
                 shown.stopped(f"all {outcome.points + outcome.known} points so far")
 
         with saved_when_stopped(stack, stop):

@@ -83,5 +83,5 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
             f"{settings[_PRELOAD]}:{loaded}"
         )
     if environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
-        found.append("CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL carries everything then")
+        found.append("CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL then carries everything")
     return found

@@ -44,7 +44,9 @@ def plan_race(path: Path, launch: Launch, scope: RaceScope) -> RacePlan:
     """
     start = _starter(launch, scope)
     with planned(RaceExperiment, path, launch, start, scope, P2P) as (race, platform):
-        return RacePlan(platform, race.first_moves(), race.processes_to_come, race.seconds_to_come)
+        return RacePlan(
+            platform, race.first_candidates(), race.processes_to_come, race.seconds_to_come
+        )
 
 
 def race_settings(

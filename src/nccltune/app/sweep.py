@@ -12,7 +12,7 @@ from nccltune.analyze.timings import Timings
 from nccltune.app.measuring import hold_study, platform_of_run, refuse_file, saved_when_stopped
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import Hello
-from nccltune.measure.bench.hardware import keep_hardware, settings_for, written_by_nccl
+from nccltune.measure.bench.hardware import dump_settings, keep_topology, topology_dump
 from nccltune.measure.bench.identity import OTHER_STUDY
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome, Watcher
@@ -56,8 +56,8 @@ def plan_sweep(
     """
     refuse_file(path)
     with (
-        written_by_nccl(launch) as hardware,
-        Bench(launch, settings=settings_for(hardware)) as bench,
+        topology_dump(launch) as hardware,
+        Bench(launch, settings=dump_settings(hardware)) as bench,
     ):
         platform = platform_of_bench(path, launch, bench.hello)
         return platform, _experiment(bench, scope, channels).plan
@@ -84,21 +84,21 @@ def sweep(
     """
     refuse_file(path)
     with contextlib.ExitStack() as stack:
-        hardware = stack.enter_context(written_by_nccl(launch))
+        hardware = stack.enter_context(topology_dump(launch))
         imports = partial(_meanwhile, meanwhile)
         bench = stack.enter_context(
-            Bench(launch, meanwhile=imports, settings=settings_for(hardware))
+            Bench(launch, meanwhile=imports, settings=dump_settings(hardware))
         )
         platform = platform_of_bench(path, launch, bench.hello)
         experiment = _experiment(bench, scope, channels)
         study = stack.enter_context(hold_study(path, platform))
-        keep_hardware(study, launch, hardware)
+        keep_topology(study, launch, hardware)
         record = experiment.record(study)
         progress.started(platform, bench.hello)
         watcher = stack.enter_context(progress.watching(bench.hello))
 
         def stop() -> None:
-            points = experiment.outcome.points + experiment.outcome.known
+            points = experiment.outcome_so_far.points + experiment.outcome_so_far.known
             try:
                 write_summary(study, experiment.summary("interrupted", command))
             finally:

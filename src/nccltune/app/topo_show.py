@@ -10,7 +10,7 @@ from nccltune.model.topology import Topology
 from nccltune.topology.files.load import load_topology
 from nccltune.topology.files.picture import svg
 from nccltune.topology.hardware.build import link_graph
-from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_open
+from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
 from nccltune.topology.hardware.links import LinkGraph
 from nccltune.topology.hardware.machine import this_machine
 from nccltune.topology.nccl_model.paths import Paths, paths
@@ -57,7 +57,7 @@ def show_topology(
 
 def _write_picture(path: Path, topology: Topology, graph: LinkGraph) -> None:
     title = topology.name or topology.source
-    drawn = svg(graph, title=title, detected=nvlink_is_open(topology))
+    drawn = svg(graph, title=title, detected=nvlink_is_unknown(topology))
     try:
         path.write_text(drawn, encoding="utf-8")
     except OSError as error:

@@ -16,13 +16,13 @@ from nccltune.topology.flows.calibration import read_calibration
 from nccltune.topology.flows.expect import Expected
 from nccltune.topology.flows.settings import READ
 from nccltune.topology.flows.what_if import (
-    Case,
-    Change,
+    WhatIfCase,
+    WhatIfChange,
     WhatIfResult,
     answerable,
-    together,
+    combined_change,
+    suggested_changes,
     what_if,
-    worth_asking,
 )
 from nccltune.topology.hardware.change import add_switch, move_nic
 
@@ -55,7 +55,7 @@ class Answers(NamedTuple):
     """The platform, its ceiling now, and the ceiling after each change; `unanswered` are sentences
     on settings that cannot be answered for this file."""
 
-    case: Case
+    case: WhatIfCase
     now: Expected
     answers: list[WhatIfResult]
     unanswered: list[str]
@@ -70,14 +70,14 @@ def answer(request: WhatIfRequest) -> Answers:
     unanswered: list[str] = []
     changes = _changes(case.topology, request)
     if not changes:
-        changes, unanswered = answerable(case, worth_asking(case, case.expected()))
+        changes, unanswered = answerable(case, suggested_changes(case, case.expected()))
     elif len(changes) > 1 and len(request.to_nodes) < 2:
-        changes.append(together(changes))
+        changes.append(combined_change(changes))
     now, answers = what_if(case, changes)
     return Answers(case, now, answers, unanswered)
 
 
-def _case(request: WhatIfRequest) -> Case:
+def _case(request: WhatIfRequest) -> WhatIfCase:
     name = request.collective.lower().replace("-", "").replace("_", "")
     if name not in TUNED:
         raise InputError(
@@ -87,7 +87,7 @@ def _case(request: WhatIfRequest) -> Case:
         )
     calibration = request.calibration
     settings, version = _of_study(request.path)
-    return Case(
+    return WhatIfCase(
         topology=load_topology(request.path),
         collective=Collective(name),
         nodes=request.nodes,
@@ -127,38 +127,39 @@ def _version(text: str | None) -> tuple[int, int, int] | None:
     return numbers[0], numbers[1], numbers[2]
 
 
-def _changes(topology: Topology, request: WhatIfRequest) -> list[Change]:
+def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     """Return one change for each that is asked for."""
-    found: list[Change] = []
+    found: list[WhatIfChange] = []
     if request.gdr_read is not None:
         word = "on" if request.gdr_read else "off"
         value = str(int(request.gdr_read))
-        found.append(Change(f"GPUDirect reads {word}", {"NCCL_NET_GDR_READ": value}))
+        found.append(WhatIfChange(f"GPUDirect reads {word}", {"NCCL_NET_GDR_READ": value}))
     found += [
-        Change(f"P2P up to {level}", {"NCCL_P2P_LEVEL": level}) for level in request.p2p_levels
+        WhatIfChange(f"P2P up to {level}", {"NCCL_P2P_LEVEL": level})
+        for level in request.p2p_levels
     ]
-    found += [Change(f"{name}", {"NCCL_ALGO": name}) for name in request.algorithms]
+    found += [WhatIfChange(f"{name}", {"NCCL_ALGO": name}) for name in request.algorithms]
     for text in request.settings:
         name, value = _pair(text, None)
-        found.append(Change(text, {name: value}))
+        found.append(WhatIfChange(text, {name: value}))
     found += _hardware(topology, request)
-    found += [Change(f"{count:,} nodes", nodes=count) for count in request.to_nodes]
+    found += [WhatIfChange(f"{count:,} nodes", nodes=count) for count in request.to_nodes]
     return found
 
 
-def _hardware(topology: Topology, request: WhatIfRequest) -> list[Change]:
+def _hardware(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
     """Return changes of hardware, tried once here: a wrong name is an error before the rest."""
 
-    found: list[Change] = []
+    found: list[WhatIfChange] = []
     for text in request.moves:
         nic, place = _pair(text, "--move-nic")
         move = partial(move_nic, nic=nic, place=place)
         move(topology)
-        found.append(Change(f"{nic} at {place}", hardware=move))
+        found.append(WhatIfChange(f"{nic} at {place}", hardware=move))
     for text in request.switches:
         place, listed = _pair(text, "--add-switch")
         names = [name for name in listed.split(",") if name]
         add = partial(add_switch, place=place, names=names)
         add(topology)
-        found.append(Change(f"a switch at {place} for {', '.join(names)}", hardware=add))
+        found.append(WhatIfChange(f"a switch at {place} for {', '.join(names)}", hardware=add))
     return found

@@ -13,7 +13,7 @@ from nccltune.launch_lint.command import Prediction
 from nccltune.launch_lint.finding import LaunchFinding
 from nccltune.launch_lint.starts import starts
 from nccltune.model.scale import count
-from nccltune.topology.lint.check import Checked
+from nccltune.topology.lint.check import LintResult
 from nccltune.topology.lint.issue import Issue
 from nccltune.tune.lint import LintIssue
 
@@ -69,7 +69,7 @@ def _show_configuration(out: Console, item: LintedConfiguration) -> None:
     out.print(", ".join([count(item.rules, "rule"), *counts[:2]]))
 
 
-def _show_topologies(out: Console, checked: Checked) -> None:
+def _show_topologies(out: Console, checked: LintResult) -> None:
     for issue in checked.issues:
         where = f"{issue.source}:{issue.line}" if issue.line else issue.source
         _show_issue(out, where, issue)

@@ -221,7 +221,7 @@ def point_words(status: SweepStatus) -> str:
 
 def best_table(plan: Plan) -> RenderableType:
     """Return a table with the best choice so far and its gain, by size and collective."""
-    known = [item for item in plan.known() if item.states]
+    known = [item for item in plan.statuses() if item.states]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("best so far", justify="right")
     for item in known:
@@ -239,7 +239,7 @@ def best_table(plan: Plan) -> RenderableType:
             elif view.best == DEFAULT:
                 cells.append(styled(("default", "dim")))
             else:
-                style = "green" if view.better else "dim"
+                style = "green" if view.beats_default else "dim"
                 gain = f"{math.exp(view.gain):.2f}x"
                 cells.append(styled(f"{choice_label(view.best)} ", (f"{gain}", style)))
         table.add_row(format_bytes(size), *cells)

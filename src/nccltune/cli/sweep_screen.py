@@ -13,9 +13,9 @@ from rich.text import Text
 from nccltune.app.sweep import Swept, decide
 from nccltune.cli.output import hanging, is_json, next_step, print_json, stdout, styled
 from nccltune.measure.adaptive.plan import Plan
-from nccltune.measure.adaptive.size_state import runs
-from nccltune.measure.bench.ask import Key
+from nccltune.measure.adaptive.size_state import choice_ranges
 from nccltune.measure.bench.conversation import BenchPoint
+from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import AnyChoice, Choice, choice_label
 from nccltune.model.platform import Platform
 from nccltune.model.scale import count
@@ -101,8 +101,8 @@ def show_result(swept: Swept, path: Path) -> None:
 
 def _would_be_rules(plan: Plan) -> Iterator[Text]:
     """Yield one line for every range that a rule would cover, with its mean gain."""
-    for known in plan.known():
-        found = list(runs(known.states, decide(known.timings)))
+    for known in plan.statuses():
+        found = list(choice_ranges(known.states, decide(known.timings)))
         if not found:
             nothing = ("nothing beats the default beyond noise", "dim")
             yield styled(f"{known.collective.value:<14}", nothing)
@@ -119,7 +119,7 @@ def _is_variant(choice: AnyChoice) -> bool:
     return isinstance(choice, Choice) and choice != choice.without_channels()
 
 
-def _left_out(failures: Sequence[tuple[Key, BenchPoint]]) -> list[str]:
+def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
     """Return the points that could not be measured as text, equal ones grouped."""
     counted = Counter(
         (
@@ -155,7 +155,7 @@ def as_data(swept: Swept) -> dict[str, Any]:
                     for size, view in known.states.items()
                 ],
             }
-            for known in plan.known()
+            for known in plan.statuses()
         ],
         "failures": [
             {

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from nccltune.analyze.curves import noise
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
-from nccltune.measure.adaptive.size_state import shares
-from nccltune.measure.bench.ask import Ask, Key
+from nccltune.measure.adaptive.size_state import axis_shares
 from nccltune.measure.bench.conversation import BenchPoint, Ran
+from nccltune.measure.bench.round_request import PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
@@ -64,7 +64,7 @@ class CollectiveProof:
         self._failures: dict[int, str] = {}
         self._ran: dict[tuple[int, AnyChoice], Ran] = {}
 
-    def feed(self, key: Key, point: BenchPoint) -> None:
+    def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record a point. `key.round` counts from the start of its pass."""
         if key.bytes not in self._asked:
             return
@@ -77,7 +77,7 @@ class CollectiveProof:
         else:
             self.note_failure(key, point)
 
-    def note_failure(self, key: Key, point: BenchPoint) -> None:
+    def note_failure(self, key: PointKey, point: BenchPoint) -> None:
         """Record a point without a timing. Nothing more is measured at its size."""
         kind = point.error.kind if point.error else "wrong"
         if kind in _HARMLESS or key.choice == DEFAULT:
@@ -85,7 +85,7 @@ class CollectiveProof:
         else:
             self._failures[key.bytes] = "wrong results" if kind == "wrong" else f"fails ({kind})"
 
-    def asks(self, first_round: int) -> list[Ask]:
+    def asks(self, first_round: int) -> list[RoundRequest]:
         """Return what to measure next; empty when every size and rule is decided.
 
         `first_round` is the first round of the pass.
@@ -103,16 +103,20 @@ class CollectiveProof:
             if sizes:
                 both = (DEFAULT, TUNED_RUN)
                 asks.append(
-                    Ask(self.collective, sizes, both, first_round + round_, check=round_ == 0)
+                    RoundRequest(
+                        self.collective, sizes, both, first_round + round_, check=round_ == 0
+                    )
                 )
         self._asked.update(wanted)
         return asks
 
-    def asks_left(self) -> list[Ask]:
+    def asks_left(self) -> list[RoundRequest]:
         """Return about what is still to be measured, for an estimate of the time."""
         new = [size for size in self.sizes if len(self.gains(size)) < FIRST_LOOK]
         sizes = tuple(size for size in new or self._further() if size not in self._lost)
-        return [Ask(self.collective, sizes, (DEFAULT, TUNED_RUN), 0)] * STEP if sizes else []
+        return (
+            [RoundRequest(self.collective, sizes, (DEFAULT, TUNED_RUN), 0)] * STEP if sizes else []
+        )
 
     def _further(self) -> dict[int, int]:
         """Return, for each size that is open or whose rule is, the round up to which to measure."""
@@ -160,7 +164,7 @@ class CollectiveProof:
 
     def pooled(self, sizes: Sequence[int]) -> list[float]:
         """Return for each round the mean log gain over `sizes`, weighted by the size axis."""
-        share = shares(sizes)
+        share = axis_shares(sizes)
         by_size = {size: self.timings.log_gains(size, TUNED_RUN) for size in sizes}
         common = set.intersection(*(set(gains) for gains in by_size.values())) if sizes else set()
         return [

@@ -5,9 +5,9 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from nccltune.measure.adaptive.time_estimate import Clock
-from nccltune.measure.bench.ask import Ask, Key, Turn
+from nccltune.measure.adaptive.time_estimate import TimeEstimator
 from nccltune.measure.bench.conversation import BenchPoint
+from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale, count
@@ -63,12 +63,12 @@ class ProofPlan:
             sum(index is not None for proof in self.proofs.values() for index in proof.at.values()),
             len(rules),
         )
-        self._clocks: dict[Collective, Clock] = {}
+        self._estimators: dict[Collective, TimeEstimator] = {}
         self._iterations: dict[Collective, dict[int, int]] = {proof: {} for proof in self.proofs}
         for proof in self.proofs.values():
             proof.strict = strict
 
-    def carry(self, known: Mapping[Key, BenchPoint], passes: Sequence[Pass]) -> None:
+    def carry(self, known: Mapping[PointKey, BenchPoint], passes: Sequence[Pass]) -> None:
         """Take over points of earlier passes at sizes whose rule has not changed since.
 
         The last of `passes` is this one. Only its failures are taken over; its other points are
@@ -94,25 +94,25 @@ class ProofPlan:
                     proof.feed(key._replace(round=key.round - before.first_round), point)
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def turns(self) -> Sequence[RequestSource]:
         """Return what asks next for each collective."""
         return [partial(proof.asks, self.first_round) for proof in self.proofs.values()]
 
-    def feed(self, key: Key, point: BenchPoint) -> None:
+    def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record the answer to one point."""
-        self._clocks.pop(key.collective, None)
+        self._estimators.pop(key.collective, None)
         proof = self.proofs[key.collective]
         proof.feed(key._replace(round=key.round - self.first_round), point)
 
-    def seconds(self, ask: Ask) -> float:
+    def seconds(self, ask: RoundRequest) -> float:
         """Return about how many seconds an ask takes."""
-        return self._clock(ask.collective).seconds(ask)
+        return self._estimator(ask.collective).seconds(ask)
 
     def iterations(self, collective: Collective, size: int) -> int:
         """Return the number of calls of one timing at a size. It never changes in a pass."""
         decided = self._iterations[collective]
         if size not in decided:
-            decided[size] = self._clock(collective).iterations(size)
+            decided[size] = self._estimator(collective).iterations(size)
         return decided[size]
 
     def seconds_left(self) -> float:
@@ -142,7 +142,7 @@ class ProofPlan:
                 found.append(dropped)
         return found
 
-    def _choice(self, rules: Sequence[Rule], key: Key) -> object:
+    def _choice(self, rules: Sequence[Rule], key: PointKey) -> object:
         index = taken(rules, key.collective, key.bytes, self.scale)
         return None if index is None else rules[index].choice
 
@@ -245,9 +245,9 @@ class ProofPlan:
             rule.registered,
         )
 
-    def _clock(self, collective: Collective) -> Clock:
-        if collective not in self._clocks:
-            self._clocks[collective] = Clock(
+    def _estimator(self, collective: Collective) -> TimeEstimator:
+        if collective not in self._estimators:
+            self._estimators[collective] = TimeEstimator(
                 self.proofs[collective].timings, {}, self._iterations[collective]
             )
-        return self._clocks[collective]
+        return self._estimators[collective]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from nccltune.analyze.timings import sort_samples
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
-from nccltune.measure.bench.ask import Key
 from nccltune.measure.bench.conversation import BenchPoint, Hello
 from nccltune.measure.bench.process import Bench, Launch
+from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.communicator import PlanRun, Watcher
 from nccltune.measure.engine.point_record import PointRecord
 from nccltune.model.collective import Collective
@@ -136,7 +136,7 @@ class Verification:
             try:
                 reason = run.run().reason
             finally:
-                outcome = run.outcome
+                outcome = run.outcome_so_far
                 self._points = before[0] + outcome.points
                 self._known = before[1] + outcome.known
                 self._seconds = before[2] + outcome.seconds
@@ -144,7 +144,7 @@ class Verification:
         write_proof(self._study, proof)
         return proof
 
-    def _begin_pass(self, rules: list[Rule], known: dict[Key, BenchPoint]) -> None:
+    def _begin_pass(self, rules: list[Rule], known: dict[PointKey, BenchPoint]) -> None:
         """Continue the pass of an earlier run that measured these rules, else begin a new one."""
         earlier = self._before.passes if self._before is not None else []
         number = next((n for n, item in enumerate(earlier) if item.rules == rules), None)

@@ -17,7 +17,7 @@ from nccltune.doctor.result import Examination
 from nccltune.launch.find import InstalledLauncher
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.measure.bench.conversation import BenchGpu, Nccl
-from nccltune.measure.bench.identity import this_host
+from nccltune.measure.bench.identity import this_host_hash
 from nccltune.measure.bench.pods import Pods
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.bench.with_launcher import WithLauncher
@@ -61,7 +61,7 @@ def examined(
     with Examiner(launch or Launch()) as checks:
         checks.begin()
         study = Study.create(tmp_path / "study")
-        return checks.checks_line(study, PLATFORM, of_hosts(*(hosts or (this_host(),) * 2)))
+        return checks.checks_line(study, PLATFORM, of_hosts(*(hosts or (this_host_hash(),) * 2)))
 
 
 def kept(tmp_path: Path) -> Examination:
@@ -82,14 +82,14 @@ def test_the_line_names_the_finding_and_the_study_keeps_all(
 def test_only_the_head_node_of_several_hosts_is_examined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = examined(tmp_path, monkeypatch, hosts=(this_host(), "another"))
+    line = examined(tmp_path, monkeypatch, hosts=(this_host_hash(), "another"))
     assert re.match(r"of the head node alone, n1: ok \d+ · finding 1: ", line.words)
 
 
 def test_a_machine_that_does_not_measure_is_not_examined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = examined(tmp_path, monkeypatch, hosts=("another", this_host()))
+    line = examined(tmp_path, monkeypatch, hosts=("another", this_host_hash()))
     assert line.words == (
         "not examined, others measure: nccltune doctor on their nodes · "
         "set here: NCCL_ALGO=Ring (only these algorithms can be chosen)"

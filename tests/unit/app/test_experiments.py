@@ -93,7 +93,7 @@ def test_a_race_writes_its_verdict_and_the_lines_to_deploy(recording: Path, tmp_
     plan = plan_race(path, launch, RACE)
     assert not path.exists()
     assert plan.processes > 20
-    assert any(settings.as_dict == {MIN_CHANNELS: 64} for settings in plan.first)
+    assert any(settings.numbers == {MIN_CHANNELS: 64} for settings in plan.first)
     verdict = race_settings(path, launch, RACE, progress, command="again")
     assert verdict.reason == "done"
     assert progress.platform is not None

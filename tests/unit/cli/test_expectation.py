@@ -93,7 +93,7 @@ def test_a_calibration_in_the_study_is_used(here: Path, capsys: pytest.CaptureFi
     assert "expected 12 GB/s, got 22 GB/s: more than the links" in capsys.readouterr().out
     (here / "s" / "calibration.json").write_text("{}", encoding="utf-8")
     assert run(["analyze", "s"]) == 0
-    assert "is no calibration" in capsys.readouterr().err
+    assert "is not a calibration file" in capsys.readouterr().err
 
 
 def test_only_what_the_file_describes_is_expected() -> None:

@@ -83,8 +83,8 @@ def test_show_without_a_file_reads_this_machine(capsys: pytest.CaptureFixture[st
     [
         (["show", "/nonexistent.xml"], "cannot be read: No such file"),
         (["show", path("flat-vm-graph")], "is a graph file"),
-        (["show", path("dgx"), "--nccl-version", "new"], "'new' is no version of NCCL"),
-        (["show", path("dgx"), "--env", "P2P_LEVEL=SYS"], "is no setting of NCCL"),
+        (["show", path("dgx"), "--nccl-version", "new"], "'new' is not an NCCL version"),
+        (["show", path("dgx"), "--env", "P2P_LEVEL=SYS"], "is not an NCCL setting"),
         (["convert", "--switches", "2"], "no GPU is given"),
         (["convert", path("flat-vm")], "the link of 0001:00:00.0 is not known"),
     ],

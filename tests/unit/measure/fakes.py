@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bench inside this process, for what a sweep does with its answers."""
+"""A bench inside this process, to test what a sweep does with its answers."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -37,8 +37,10 @@ def hello(**changes: object) -> Hello:
 
 
 class FakeBench:
-    """Answers requests with `times`, a little more each round. `before` is called with the
-    number of points so far before each of them, and may raise."""
+    """Answers requests with `times`, a little longer in each round.
+
+    `before` is called before each point with the number of points so far, and may raise.
+    """
 
     def __init__(
         self,

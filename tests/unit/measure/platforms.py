@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Platforms that a plan can be tried on without a bench."""
+"""Simulated platforms on which a plan runs without a bench."""
 
 import math
 import random
@@ -12,8 +12,8 @@ from nccltune.measure.adaptive.collective_plan import CollectivePlan, Decide, Pl
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.time_estimate import point_us
-from nccltune.measure.bench.ask import Ask, Key
 from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.round_request import PointKey, RoundRequest
 from nccltune.measure.engine.communicator import MeasurementPlan
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, parse_choice
 from nccltune.model.collective import Collective
@@ -36,8 +36,10 @@ def no_ran(size: int, choice: AnyChoice) -> Ran | None:
 
 @dataclass
 class Platform:
-    """Answers with exact times under log-normal noise, the same for the same point. One timing in
-    `1 / hiccups` takes three times as long."""
+    """Answers with exact times plus log-normal noise, the same for the same point.
+
+    One timing in `1 / hiccups` takes three times as long.
+    """
 
     exact: Exact
     noise: float = 0.0
@@ -45,10 +47,10 @@ class Platform:
     seed: int = 0
     ran: Callable[[int, AnyChoice], Ran | None] = no_ran
     not_run: Collection[Choice] = ()
-    points: list[Key] = field(default_factory=list)
+    points: list[PointKey] = field(default_factory=list)
     seconds: float = 0.0
 
-    def answer(self, key: Key, plan: Plan) -> BenchPoint:
+    def answer(self, key: PointKey, plan: Plan) -> BenchPoint:
         self.points.append(key)
         common = {
             "bytes": key.bytes,
@@ -75,15 +77,15 @@ class Platform:
         )
 
 
-def steps(plan: MeasurementPlan) -> Iterator[list[Ask]]:
-    """What a plan asks, one turn after the other."""
+def steps(plan: MeasurementPlan) -> Iterator[list[RoundRequest]]:
+    """Yield the requests of a plan, one turn after the other."""
     for turn in plan.turns:
         while asks := turn():
             yield asks
 
 
 def drive(plan: Plan, platform: Platform, most_points: int = 20_000) -> None:
-    """Answer a plan until it is done."""
+    """Answer a plan until it has no more requests."""
     for asks in steps(plan):
         for ask in asks:
             for key in ask.points():
@@ -113,7 +115,8 @@ def linear(latency_us: float, bytes_per_us: float) -> Callable[[int], float]:
 
 @dataclass
 class Curves:
-    """Choices of latency plus bytes over bandwidth; the default runs `default_runs` at a size."""
+    """Choices with times of latency plus bytes over bandwidth. The default runs `default_runs` at a
+    size."""
 
     lines: Mapping[str, Callable[[int], float]]
     default_runs: Callable[[int], str]
@@ -127,12 +130,13 @@ class Curves:
 
 
 def timings_of(plan: Plan) -> Timings:
-    (known,) = plan.known()
+    (known,) = plan.statuses()
     return known.timings
 
 
 def rule_regret(timings: Timings, exact: Curves, sizes: Sequence[int]) -> float:
-    """Mean log of the time with the rules of `timings` over the time of the best choice."""
+    """Return the mean log of the time with the rules of `timings` over the time of the best
+    choice."""
     from nccltune.tune.search import search
 
     rules = [item.rule for group in search([timings]) for item in group.rules]

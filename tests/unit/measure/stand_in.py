@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bench that misbehaves: what the real one does only when hardware fails.
+"""A bench that misbehaves, as the real one does only when hardware fails.
 
 stand_in.py MODE FOLDER [options of nccltune-bench]
 
@@ -84,7 +84,7 @@ def running(pid: str) -> bool:
 
 
 def follow(mode: str, folder: Path) -> None:
-    """End soon after process 0, as the real ones do; or not by itself."""
+    """End soon after process 0, as real processes do, or stay."""
     leader = folder / "0.pid"
     until(lambda: written(leader))
     until(lambda: mode != "leaves-others" and not running(leader.read_text()))

@@ -5,8 +5,8 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from nccltune.measure.bench.ask import Key
 from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import DEFAULT, Choice, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
@@ -49,7 +49,7 @@ class Machine:
         self._fails = fails
         self._ran = ran or (lambda _, choice: choice.label if choice else "ring/simple")
 
-    def answer(self, key: Key, rules: Sequence[Rule]) -> BenchPoint:
+    def answer(self, key: PointKey, rules: Sequence[Rule]) -> BenchPoint:
         self.asked += 1
         index = taken(rules, key.collective, key.bytes, SCALE)
         time_us = (20 + key.bytes / 1e4) * math.exp(self._random.gauss(0, self._noise))
@@ -67,14 +67,14 @@ class Machine:
         return self._point(key, time_us=time_us, ran=Ran(found.algorithm, found.protocol, 4))
 
     @staticmethod
-    def _point(key: Key, **more: object) -> BenchPoint:
+    def _point(key: PointKey, **more: object) -> BenchPoint:
         settings = {"round": key.round, "repeat": key.repeat, "wrong": 0, **more}
         return BenchPoint(bytes=key.bytes, choice=key.choice, **settings)  # type: ignore[arg-type]
 
 
-def drive(plan: ProofPlan, machine: Machine) -> dict[Key, BenchPoint]:
+def drive(plan: ProofPlan, machine: Machine) -> dict[PointKey, BenchPoint]:
     """Answer every question until there is none; what was answered."""
-    known: dict[Key, BenchPoint] = {}
+    known: dict[PointKey, BenchPoint] = {}
     for turn in plan.turns:
         while asks := turn():
             for key in (key for ask in asks for key in ask.points()):

@@ -8,7 +8,7 @@ from nccltune.model.topology import Topology
 
 FOLDER = Path(__file__).parents[2] / "data" / "topologies"
 SHARED = Path(__file__).parents[4] / "shared" / "data"
-"""Files of others and of real runs, where they lie beside the repository; not part of it."""
+"""Files of other projects and of real runs. They are beside the repository, not in it."""
 
 MATRIX = (
     "\tGPU0\tGPU1\tNIC0\tCPU Affinity\n"
@@ -19,5 +19,5 @@ MATRIX = (
 
 
 def sample(name: str) -> Topology:
-    """The topology in `tests/data/topologies/NAME.xml`."""
+    """Read the topology `tests/data/topologies/NAME.xml`."""
     return read_topology((FOLDER / f"{name}.xml").read_bytes(), f"{name}.xml")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of the shapes that clouds ship for `NCCL_TOPO_FILE`: a PCI tree, and no NVLink."""
+"""Files with the shapes that clouds ship for `NCCL_TOPO_FILE`: a PCI tree without NVLink."""
 
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Topology
@@ -21,8 +21,12 @@ def skeleton_xml(
     nic_facts: str = 'class="0x020700"',
     gpu_inside: str = "",
 ) -> str:
-    """`switches`, `gpus` and `nics` of a whole node, spread over its CPUs and switches in order;
-    without switches GPUs hang on CPUs. `gpu_inside` is the content of a GPU's `<pci>`."""
+    """Return the XML of a node with GPUs and NICs spread in order over its switches, and switches
+    over its CPUs.
+
+    The numbers are those of the whole node. Without switches, GPUs are directly below CPUs.
+    `gpu_inside` is the content of a GPU's `<pci>`.
+    """
     link = f'link_speed="{speed}" link_width="16"'
     groups = switches or cpus
     lines = ['<system version="1">']
@@ -44,7 +48,7 @@ def skeleton_xml(
 
 
 def skeleton(**facts: object) -> Topology:
-    """The same, read."""
+    """Return the topology of `skeleton_xml`."""
     return read_topology(skeleton_xml(**facts).encode(), "skeleton.xml")  # type: ignore[arg-type]
 
 

@@ -40,7 +40,7 @@ def warn_of_settings(platform: Platform) -> None:
 def show_plan(plan: RacePlan) -> None:
     """Print what a race would do."""
     lines = [("first", settings.label) for settings in plan.first]
-    details = {"first": [settings.as_dict for settings in plan.first]}
+    details = {"first": [settings.numbers for settings in plan.first]}
     show_process_plan(plan, details, lines, ", a default for every two of others")
 
 

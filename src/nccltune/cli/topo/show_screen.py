@@ -10,7 +10,7 @@ from nccltune.app.topo_show import ShownTopology
 from nccltune.cli.output import hanging, styled
 from nccltune.model.topology import Topology
 from nccltune.topology.files.tree import Branch, headline, layout, nvlink_name
-from nccltune.topology.hardware.fill_in import leaves_nvlink_out, nvlink_is_open
+from nccltune.topology.hardware.fill_in import leaves_nvlink_out, nvlink_is_unknown
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.nccl_model.paths import Path, Paths
 from nccltune.topology.nccl_model.settings import PathKind
@@ -35,7 +35,7 @@ def show(out: Console, shown: ShownTopology) -> None:
     """Print the headline, the tree, the other links and the paths."""
     topology, graph, ways = shown.whole, shown.graph, shown.paths
     trees, across = layout(graph)
-    title = headline(graph, detected=nvlink_is_open(topology))
+    title = headline(graph, detected=nvlink_is_unknown(topology))
     out.print(title, style="bold", soft_wrap=True)
     for words in _left_open(topology, graph):
         hanging(out, ("note  ", "dim"), 6, words)

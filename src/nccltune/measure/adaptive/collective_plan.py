@@ -22,9 +22,15 @@ from nccltune.measure.adaptive import channel_trials, refine
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.hopeless import hopeless
 from nccltune.measure.adaptive.rounds import MOST_ROUNDS, unproven, unsettled, worth_repeating
-from nccltune.measure.adaptive.size_state import SizeState, SizeStates, gain_left, runs, size_states
-from nccltune.measure.bench.ask import Ask, Key, Repeat
+from nccltune.measure.adaptive.size_state import (
+    SizeState,
+    SizeStates,
+    choice_ranges,
+    gain_left,
+    size_states,
+)
 from nccltune.measure.bench.conversation import BenchPoint, Ran
+from nccltune.measure.bench.round_request import FurtherRounds, PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
@@ -113,7 +119,7 @@ class CollectivePlan:
         """Return the choices that could not be measured at `size`, each with the reason."""
         return self._excluded.get(size, {})
 
-    def feed(self, key: Key, point: BenchPoint) -> None:
+    def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Take one answer.
 
         A choice that failed, or that NCCL did not run, is not requested again at that size. If the
@@ -138,7 +144,7 @@ class CollectivePlan:
             self._lost.add(key.bytes)
             self.timings.cells.pop(key.bytes, None)
 
-    def step(self) -> list[Ask]:
+    def step(self) -> list[RoundRequest]:
         """Return what to measure next; an empty list when nothing is worth its time.
 
         All of it must be fed before the next step.
@@ -157,7 +163,7 @@ class CollectivePlan:
         self.stage = "done"
         return []
 
-    def _explore(self) -> list[Ask]:
+    def _explore(self) -> list[RoundRequest]:
         pending = self.unexplored[:1]
         below = [state for state in self.states.values() if pending and state.bytes < pending[0]][
             -2:
@@ -167,7 +173,9 @@ class CollectivePlan:
             lost = self._hopeless(before, last)
             # One slow timing must not decide. A second one costs less here than at the next size.
             doubtful = tuple(item for item in lost if last.estimates[item].n == 1)
-            again = {last.bytes: Repeat(doubtful, self._next(last.bytes))} if doubtful else {}
+            again = (
+                {last.bytes: FurtherRounds(doubtful, self._next(last.bytes))} if doubtful else {}
+            )
             if asks := self._again(again):
                 return asks
             self._given_up.update(lost)
@@ -179,21 +187,23 @@ class CollectivePlan:
         lost = hopeless(before, last, math.log(medians[1] / medians[0]))
         return [choice for choice in self.legal if choice in lost]
 
-    def _first_round(self, wanted: Mapping[int, Sequence[Choice]]) -> list[Ask]:
+    def _first_round(self, wanted: Mapping[int, Sequence[Choice]]) -> list[RoundRequest]:
         self._next_round.update(dict.fromkeys(wanted, 1))
         grouped: dict[tuple[AnyChoice, ...], list[int]] = {}
         for size, choices in wanted.items():
             grouped.setdefault((DEFAULT, *choices), []).append(size)
         return [
-            Ask(self.collective, tuple(sizes), choices, 0, check=True)
+            RoundRequest(self.collective, tuple(sizes), choices, 0, check=True)
             for choices, sizes in grouped.items()
         ]
 
-    def _settle(self) -> list[Ask]:
+    def _settle(self) -> list[RoundRequest]:
         unsure = {size for size, state in self.states.items() if state.unsure}
         return self._again(
             {
-                size: Repeat(tuple(self.worth_repeating(self.states[size])), self._next(size))
+                size: FurtherRounds(
+                    tuple(self.worth_repeating(self.states[size])), self._next(size)
+                )
                 for size in sorted({*unsure, *self.unsettled()})
             }
         )
@@ -207,7 +217,7 @@ class CollectivePlan:
         """Return the choices that take part in one more round at a size."""
         return worth_repeating(state, self.threshold)
 
-    def _refine(self) -> list[Ask]:
+    def _refine(self) -> list[RoundRequest]:
         curves = refine.Curves(self.timings)
         middles = [self.grid.middle(low.bytes, high.bytes) for low, high in self.open_gaps()]
         return self._first_round(
@@ -223,7 +233,7 @@ class CollectivePlan:
         curves = refine.Curves(self.timings)
         return refine.open_gaps(self.states, curves, self.threshold, self._predicted)
 
-    def _confirm(self) -> list[Ask]:
+    def _confirm(self) -> list[RoundRequest]:
         if all(state.best == DEFAULT for state in self.states.values()):
             return []
         decided = self._decide(self.timings)
@@ -231,7 +241,7 @@ class CollectivePlan:
             unproven(self.states, self.timings, decided, self._next_round, self.threshold)
         )
 
-    def _try_channels(self) -> list[Ask]:
+    def _try_channels(self) -> list[RoundRequest]:
         if not any(self._known(size) for size in self.states):
             return []
         decided = self._decide(self.timings)
@@ -239,7 +249,7 @@ class CollectivePlan:
             size: choice.without_channels() if isinstance(choice, Choice) else choice
             for size, choice in decided.items()
         }
-        for base, states in runs(self.states, bases):
+        for base, states in choice_ranges(self.states, bases):
             if not channel_trials.affordable(states, self.timings):
                 continue
             ran = {state.bytes: self._ran.get((state.bytes, base)) for state in states}
@@ -252,7 +262,7 @@ class CollectivePlan:
                 # sizes have in common.
                 first = max(self._next_round[size] for size in trial.sizes)
                 rounds = tuple(range(first, first + trial.rounds))
-                repeat = Repeat(tuple(trial.choices), rounds)
+                repeat = FurtherRounds(tuple(trial.choices), rounds)
                 return self._again(dict.fromkeys(trial.sizes, repeat), MOST_TRIAL_ROUNDS)
         return []
 
@@ -261,10 +271,12 @@ class CollectivePlan:
             ran.channels or ran.chunk_bytes for (at, _), ran in self._ran.items() if at == size
         )
 
-    def _again(self, wanted: Mapping[int, Repeat], most: int = MOST_ROUNDS) -> list[Ask]:
+    def _again(
+        self, wanted: Mapping[int, FurtherRounds], most: int = MOST_ROUNDS
+    ) -> list[RoundRequest]:
         """Return requests for further rounds with numbers below `most`. Sizes that need the same
         rounds share a request."""
-        grouped: dict[Repeat, list[int]] = {}
+        grouped: dict[FurtherRounds, list[int]] = {}
         for size, repeat in wanted.items():
             rounds = tuple(number for number in repeat.rounds if number < most)
             if rounds:
@@ -275,7 +287,7 @@ class CollectivePlan:
             # A combination that is new at a size is checked once; later rounds only time it.
             new = any(choice not in self.timings.cells[s] for s in sizes for choice in repeat[0])
             asks += [
-                Ask(
+                RoundRequest(
                     self.collective,
                     tuple(sizes),
                     (DEFAULT, *repeat.choices),

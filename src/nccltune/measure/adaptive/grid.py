@@ -20,6 +20,9 @@ class Grid:
 
     All-gather and reduce-scatter count bytes over all ranks, so their sizes are multiples of
     `ranks` elements.
+
+    >>> Grid(Collective.ALLREDUCE, 4, 1024, 65536).every(4)
+    [1024, 4096, 16384, 65536]
     """
 
     collective: Collective

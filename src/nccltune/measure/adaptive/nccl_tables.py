@@ -31,7 +31,7 @@ def ask_tables(
     """Ask NCCL for its own tables: what it can run, what it would pick, and the times it predicts.
 
     Raises InputError for a collective that the bench cannot measure, PlatformError where NCCL
-    offers no choice.
+    offers no choice, LaunchError where the bench ends or gives no answer.
     """
     able = bench.hello.can.collectives
     found = []

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.size_state import SizeStates
-from nccltune.measure.adaptive.time_estimate import Clock, Predictions, seconds_left
-from nccltune.measure.bench.ask import Ask, Key, Turn
+from nccltune.measure.adaptive.time_estimate import Predictions, TimeEstimator, seconds_left
 from nccltune.measure.bench.conversation import BenchPoint
+from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
 
@@ -44,30 +44,32 @@ class Plan:
         self._plans = {plan.collective: plan for plan in plans}
         self._predictions = predictions or {}
         self._iterations: dict[Collective, dict[int, int]] = {plan: {} for plan in self._plans}
-        self._clocks: dict[Collective, Clock] = {}
+        self._estimators: dict[Collective, TimeEstimator] = {}
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def turns(self) -> Sequence[RequestSource]:
         """Return one function per collective that returns what to measure next, cheap requests
         first."""
         return [plan.step for plan in self._plans.values()]
 
-    def outline(self) -> list[Ask]:
+    def outline(self) -> list[RoundRequest]:
         """Return the first round of the coarse sizes, as if no choice were dropped."""
         return [
-            Ask(plan.collective, tuple(plan.unexplored), (DEFAULT, *plan.legal), 0, check=True)
+            RoundRequest(
+                plan.collective, tuple(plan.unexplored), (DEFAULT, *plan.legal), 0, check=True
+            )
             for plan in self._plans.values()
             if plan.unexplored
         ]
 
-    def feed(self, key: Key, point: BenchPoint) -> None:
+    def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Take the answer to one point."""
-        self._clocks.pop(key.collective, None)
+        self._estimators.pop(key.collective, None)
         self._plans[key.collective].feed(key, point)
 
-    def seconds(self, ask: Ask) -> float:
+    def seconds(self, ask: RoundRequest) -> float:
         """Return about how long a request takes, in seconds."""
-        return self._clock(ask.collective).seconds(ask)
+        return self._estimator(ask.collective).seconds(ask)
 
     def iterations(self, collective: Collective, size: int) -> int:
         """Return how many calls make one timing at a size.
@@ -76,13 +78,13 @@ class Plan:
         """
         decided = self._iterations[collective]
         if size not in decided:
-            decided[size] = self._clock(collective).iterations(size)
+            decided[size] = self._estimator(collective).iterations(size)
         return decided[size]
 
     def seconds_left(self) -> float:
         """Return about how long the rest takes, in seconds."""
         return math.fsum(
-            seconds_left(plan, self._clock(plan.collective)) for plan in self._plans.values()
+            seconds_left(plan, self._estimator(plan.collective)) for plan in self._plans.values()
         )
 
     @property
@@ -90,21 +92,21 @@ class Plan:
         """Return the gain still to be found, as a fraction: the largest over the collectives."""
         return math.expm1(max((plan.gain_left for plan in self._plans.values()), default=0.0))
 
-    def known(self) -> list[CollectiveStatus]:
+    def statuses(self) -> list[CollectiveStatus]:
         """Return the status of every collective."""
         return [
             CollectiveStatus(plan.collective, plan.stage, plan.states, plan.timings, plan.gain_left)
             for plan in self._plans.values()
         ]
 
-    def _clock(self, collective: Collective) -> Clock:
-        if collective not in self._clocks:
-            self._clocks[collective] = Clock(
+    def _estimator(self, collective: Collective) -> TimeEstimator:
+        if collective not in self._estimators:
+            self._estimators[collective] = TimeEstimator(
                 self._plans[collective].timings,
                 self._predictions.get(collective, {}),
                 self._iterations[collective],
             )
-        return self._clocks[collective]
+        return self._estimators[collective]
 
 
 class ExhaustivePlan(Plan):
@@ -125,12 +127,12 @@ class ExhaustivePlan(Plan):
         self._round = 0
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def turns(self) -> Sequence[RequestSource]:
         """Return one function for all collectives, so that each round measures all of them close in
         time."""
         return [self._step]
 
-    def _step(self) -> list[Ask]:
+    def _step(self) -> list[RoundRequest]:
         """Return the next round. A choice that failed at a size is not tried there again."""
         if self._round == self._rounds:
             return []
@@ -138,7 +140,7 @@ class ExhaustivePlan(Plan):
         self._round += 1
         return asks
 
-    def outline(self) -> list[Ask]:
+    def outline(self) -> list[RoundRequest]:
         """Return the first round."""
         return [ask for plan in self._plans.values() for ask in self._whole(plan, 0)]
 
@@ -151,7 +153,7 @@ class ExhaustivePlan(Plan):
         )
 
     @staticmethod
-    def _whole(plan: CollectivePlan, round_: int) -> list[Ask]:
+    def _whole(plan: CollectivePlan, round_: int) -> list[RoundRequest]:
         grouped: dict[tuple[str, ...], list[int]] = {}
         for size in plan.grid.every(EXHAUSTIVE_FACTOR):
             if size in plan.lost:
@@ -161,7 +163,7 @@ class ExhaustivePlan(Plan):
             grouped.setdefault(labels, []).append(size)
         by_label = {choice.label: choice for choice in plan.legal}
         return [
-            Ask(
+            RoundRequest(
                 plan.collective,
                 tuple(sizes),
                 (DEFAULT, *(by_label[label] for label in labels)),

@@ -83,7 +83,7 @@ def open_gaps(
         loss = 0.0
         if left.best != right.best and ratio > BOUNDARY_RATIO:
             loss = _by_the_other(left, right, _same_prediction(left, right, predicted))
-        if ratio > WIDE_RATIO and not (left.better and right.better):
+        if ratio > WIDE_RATIO and not (left.beats_default and right.beats_default):
             loss = max(loss, _may_hide(left, right, curves, predicted))
         width = math.log(ratio) / math.log(ordered[-1].bytes / ordered[0].bytes)
         if loss > threshold and loss * width > _SMALL_SHARE * threshold:
@@ -148,10 +148,10 @@ def _may_hide(
     There it may still run what it runs at the left end, or already what it runs at the right end.
     """
     middle = round(math.sqrt(left.bytes * right.bytes))
-    runs = {*_alike(left), *_alike(right)}
+    choice_ranges = {*_alike(left), *_alike(right)}
     if all(predicted.get(state.bytes) in _alike(state) for state in (left, right)):
         # Predictions that hold at both ends are trusted between them.
-        runs = {predicted[_nearest(predicted, middle)]}
+        choice_ranges = {predicted[_nearest(predicted, middle)]}
     logs = {
         choice: log
         for choice in left.estimates.keys() & right.estimates.keys()
@@ -160,7 +160,7 @@ def _may_hide(
     best = min(logs.values(), default=0.0)
     losses = [
         logs[choice] - best - 2 * max(left.estimates[choice].error, right.estimates[choice].error)
-        for choice in runs
+        for choice in choice_ranges
         if choice in logs
     ]
     return max(losses, default=0.0)

@@ -5,8 +5,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from nccltune.analyze.timings import Timings
-from nccltune.measure.adaptive.size_state import SizeState, SizeStates, gain_left, runs, shares
-from nccltune.measure.bench.ask import Repeat
+from nccltune.measure.adaptive.size_state import (
+    SizeState,
+    SizeStates,
+    axis_shares,
+    choice_ranges,
+    gain_left,
+)
+from nccltune.measure.bench.round_request import FurtherRounds
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 SETTLE_ROUNDS = 8
@@ -46,7 +52,7 @@ def unsettled(
     to remove about half of it. `rounds` is how many rounds each size had.
     """
     excess = gain_left(states) - threshold
-    share = shares(states)
+    share = axis_shares(states)
     brings = {
         # A stake is proportional to the standard error.
         size: share[size] * state.stake * (1 - math.sqrt(rounds[size] / (rounds[size] + 1)))
@@ -79,7 +85,7 @@ def unproven(
     decided: Mapping[int, AnyChoice],
     rounds: Mapping[int, int],
     threshold: float,
-) -> dict[int, Repeat]:
+) -> dict[int, FurtherRounds]:
     """Return rounds for ranges whose rules are not proven yet.
 
     There are two kinds of ranges:
@@ -87,12 +93,14 @@ def unproven(
     - The range of a rule in `decided`, until its noise is known.
     - A range where the leader has a gain that these rules do not use.
     """
-    wanted: dict[int, Repeat] = {}
-    for choice, covered in runs(states, decided):
+    wanted: dict[int, FurtherRounds] = {}
+    for choice, covered in choice_ranges(states, decided):
         wanted.update(_lacking(choice, covered, timings, rounds, PROOF_ROUNDS[0]))
-    share = shares(states)
+    share = axis_shares(states)
     spent = spent_us(timings)
-    for choice, covered in runs(states, {size: state.best for size, state in states.items()}):
+    for choice, covered in choice_ranges(
+        states, {size: state.best for size, state in states.items()}
+    ):
         if math.fsum(max(0.0, state.gain - threshold) for state in covered) < RULE_PRICE:
             continue
         missed = math.fsum(share[state.bytes] * _missed(state, decided) for state in covered)
@@ -109,7 +117,7 @@ def unproven(
 
 def _next_proof(
     choice: Choice, states: Sequence[SizeState], timings: Timings, rounds: Mapping[int, int]
-) -> dict[int, Repeat]:
+) -> dict[int, FurtherRounds]:
     """Return the rounds missing until a range may be proven; none where its gain is too
     uncertain."""
     common = len(_common(_measured(choice, states, timings)))
@@ -128,7 +136,7 @@ def _lacking(
     timings: Timings,
     rounds: Mapping[int, int],
     target: int,
-) -> dict[int, Repeat]:
+) -> dict[int, FurtherRounds]:
     """Return the rounds missing until all sizes of a range have `target` rounds of `choice` in
     common.
 
@@ -149,7 +157,7 @@ def _lacking(
     if len(common) >= target or len(common) + len(wanted) < target:
         return {}
     return {
-        size: Repeat((choice,), missing)
+        size: FurtherRounds((choice,), missing)
         for size, had in measured.items()
         if (missing := tuple(sorted(set(wanted) - had)))
     }

@@ -53,7 +53,7 @@ class SizeState(NamedTuple):
         return math.pow(math.fsum(stake**1.5 for stake in self.stakes.values()), 1 / 1.5)
 
     @property
-    def better(self) -> bool:
+    def beats_default(self) -> bool:
         """Return whether the leader is a choice that beats the default with confidence."""
         return isinstance(self.best, Choice) and self.estimates[self.best].low > 0
 
@@ -118,11 +118,11 @@ def size_states(
 
 def gain_left(states: SizeStates) -> float:
     """Return the gain still to be found: the mean stake over the size axis (log bytes)."""
-    share = shares(states)
+    share = axis_shares(states)
     return math.fsum(share[size] * state.stake for size, state in states.items())
 
 
-def shares(states: Collection[int]) -> dict[int, float]:
+def axis_shares(states: Collection[int]) -> dict[int, float]:
     """Return the share of the size axis (log bytes) that each size represents; the sum is 1.
 
     The first and the last size also represent half an octave outside the range, because programs
@@ -139,7 +139,7 @@ def shares(states: Collection[int]) -> dict[int, float]:
     }
 
 
-def runs(
+def choice_ranges(
     states: SizeStates, chosen: Mapping[int, AnyChoice]
 ) -> Iterator[tuple[Choice, list[SizeState]]]:
     """Yield each run of neighbouring sizes with the same choice, except those of the default."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.collective_plan import CollectivePlan
 from nccltune.measure.adaptive.refine import BOUNDARY_RATIO, Curves
-from nccltune.measure.bench.ask import Ask
+from nccltune.measure.bench.round_request import RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice
 
 Predictions = Mapping[int, Mapping[str, float]]
@@ -34,7 +34,7 @@ _AFTER_EXPLORING = 1.5
 """Time of the later stages as a multiple of the time of exploring, before anything is known."""
 
 
-class Clock:
+class TimeEstimator:
     """Time estimates for one collective, from its own timings or, without them, NCCL's
     predictions."""
 
@@ -62,7 +62,7 @@ class Clock:
         # Latency does not grow with the size and bandwidth time does; the square root is halfway.
         return math.exp(log) * math.sqrt(max(1.0, size / at))
 
-    def seconds(self, ask: Ask) -> float:
+    def seconds(self, ask: RoundRequest) -> float:
         """Return about how long a request takes on the GPUs, in seconds."""
         iterations = {size: self.iterations(size) for size in ask.sizes}
         return 1e-6 * math.fsum(
@@ -99,13 +99,15 @@ def point_us(size: int, call_us: float, iterations: int) -> float:
     return call_us * (untimed + iterations) + _OVERHEAD_US
 
 
-def seconds_left(plan: CollectivePlan, clock: Clock) -> float:
+def seconds_left(plan: CollectivePlan, estimator: TimeEstimator) -> float:
     """Return about how long a plan still takes, in seconds.
 
     This is rough, because the results decide what is measured.
     """
     exploring = math.fsum(
-        clock.seconds(Ask(plan.collective, (size,), (DEFAULT, *plan.legal), 0, check=True))
+        estimator.seconds(
+            RoundRequest(plan.collective, (size,), (DEFAULT, *plan.legal), 0, check=True)
+        )
         for size in plan.unexplored
     )
     if exploring:
@@ -120,11 +122,11 @@ def seconds_left(plan: CollectivePlan, clock: Clock) -> float:
             needed = math.ceil(state.rounds * ((state.stake / threshold) ** 2 - 1))
             rounds = min(max(1, needed), _MOST_ROUNDS_AHEAD)
             choices: tuple[AnyChoice, ...] = (DEFAULT, *plan.worth_repeating(state))
-            ask = Ask(plan.collective, (state.bytes,), choices, 0)
-            total += rounds * clock.seconds(ask)
+            ask = RoundRequest(plan.collective, (state.bytes,), choices, 0)
+            total += rounds * estimator.seconds(ask)
     for left, right in plan.open_gaps():
         ratio = math.log(right.bytes / left.bytes) / math.log(BOUNDARY_RATIO)
         pair = tuple(dict.fromkeys((DEFAULT, left.best, right.best)))
-        ask = Ask(plan.collective, (right.bytes,), pair, 1)
-        total += max(1, math.ceil(math.log2(ratio))) * _ROUNDS_TO_COME * clock.seconds(ask)
+        ask = RoundRequest(plan.collective, (right.bytes,), pair, 1)
+        total += max(1, math.ceil(math.log2(ratio))) * _ROUNDS_TO_COME * estimator.seconds(ask)
     return total

@@ -5,7 +5,7 @@ conversation.py   requests and answers (docs/design/bench.md)
 process.py        the bench on this machine
 with_launcher.py  the bench under mpirun, srun or kubectl
 pods.py           pods that several conversations use
-ask.py            points of one collective, and which of them are missing
+round_request.py  requested rounds, and which of their points are missing
 identity.py       what a bench runs on; whether a study is of the same platform
 hardware.py       the topology that NCCL writes at its start
 gpus.py           GPUs and driver version, from the driver

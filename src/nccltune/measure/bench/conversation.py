@@ -168,7 +168,7 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     error: PointError | None = None
 
     @property
-    def lasts(self) -> bool:
+    def is_kept(self) -> bool:
         """Return whether a study keeps this point. It does not keep points in flight when a rank
         died."""
         return self.error is None or self.error.kind in LASTING_ERRORS

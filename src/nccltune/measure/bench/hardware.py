@@ -15,7 +15,7 @@ DUMP = "NCCL_TOPO_DUMP_FILE"
 
 
 @contextmanager
-def written_by_nccl(launch: Launch) -> Iterator[Path | None]:
+def topology_dump(launch: Launch) -> Iterator[Path | None]:
     """Yield the file that NCCL writes a node's topology to.
 
     It is the file that the user has set, or a temporary one that is deleted at the end. Yield None
@@ -33,16 +33,16 @@ def written_by_nccl(launch: Launch) -> Iterator[Path | None]:
         yield Path(folder) / "topology.xml"
 
 
-def settings_for(file: Path | None) -> Mapping[str, str]:
+def dump_settings(file: Path | None) -> Mapping[str, str]:
     """Return the settings that make NCCL write its topology to `file`."""
     return {DUMP: str(file)} if file is not None else {}
 
 
-def keep_hardware(study: Study, launch: Launch, file: Path | None) -> None:
+def keep_topology(study: Study, launch: Launch, file: Path | None) -> None:
     """Copy the topology into the study if the study has none.
 
     The source is the file that NCCL wrote, or the replayed study. A missing file is no error,
-    because process 0 may be on another node.
+    because process 0 may be on another node. Raises StudyError for a failed write.
     """
     if launch.replay is not None:
         file = Study(launch.replay).topology_path

@@ -78,7 +78,7 @@ def platform_of(
     )
 
 
-def check_same(
+def check_same_platform(
     study: Study,
     now: Platform,
     *,
@@ -96,7 +96,7 @@ def check_same(
         return
     before = study.platform()
     differences = [
-        f"{words} {_told(then)} there, {_told(here)} here"
+        f"{words} {_value_text(then)} there, {_value_text(here)} here"
         for field, words in _SAME.items()
         if (then := getattr(before, field)) != (here := getattr(now, field))
     ]
@@ -108,14 +108,14 @@ def check_same(
         )
 
 
-def this_host() -> str:
+def this_host_hash() -> str:
     """Return the hash of this host, as in a bench's answer (`HostHash` of native/bench/nccl)."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     words = boot.read_text(encoding="ascii").split() if boot.exists() else []
     return config_hash((os.uname().nodename + "".join(words[:1])).encode())
 
 
-def _told(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, dict):
         return " ".join(f"{key}={item}" for key, item in value.items()) or "none"
     if isinstance(value, bool):

@@ -23,7 +23,7 @@ from nccltune.model.errors import InputError, LaunchError
 
 CONFIG = "/dev/shm/nccltune-tuner.conf"  # noqa: S108 - in a container
 # These hold paths of this machine, which are wrong in a pod.
-_NOT_HANDED_ON = frozenset({"NCCLTUNE_NATIVE_DIR"})
+_NOT_PASSED = frozenset({"NCCLTUNE_NATIVE_DIR"})
 _OURS = ("NCCL_", "NCCLTUNE_")
 # Variables are read first, one per line, so that no secret is on a command line. The touch keeps
 # the pods alive.
@@ -88,7 +88,8 @@ class Pods:
         """Return the command that starts the bench in the pods, and the lines to send it first.
 
         Every process gets the variables of NCCL and of nccltune from this environment, and the file
-        of NCCLTUNE_CONFIG. Raises LaunchError or PlatformError where the cluster provides no pods.
+        of NCCLTUNE_CONFIG. Raises InputError for a configuration file that cannot be read or a
+        variable of several lines, LaunchError or PlatformError where the cluster provides no pods.
         """
         cluster = self._open()
         variables = self._variables(cluster, environment)
@@ -112,8 +113,8 @@ class Pods:
 
         For a program of nccl-tests, -g is set to the GPUs of a process. The program runs until its
         input ends. Every process gets the variables of NCCL and of nccltune from this environment,
-        and those that `also` names. Raises InputError for a program that sets its GPUs itself,
-        LaunchError or PlatformError where the cluster provides no pods.
+        and those that `also` names. Raises InputError for a program that sets its GPUs itself or a
+        variable of several lines, LaunchError or PlatformError where the cluster provides no pods.
         """
         job = replace(self._job, program=list(program))
         check(job, "--launcher kubernetes")
@@ -147,14 +148,14 @@ class Pods:
         variables = {
             name: value
             for name, value in environment.items()
-            if (name.startswith(_OURS) or name in also) and name not in _NOT_HANDED_ON
+            if (name.startswith(_OURS) or name in also) and name not in _NOT_PASSED
         }
         if config := variables.get("NCCLTUNE_CONFIG"):
             self._copy(cluster, Path(config))
             variables["NCCLTUNE_CONFIG"] = CONFIG
         for name, value in variables.items():
             if "\n" in value:
-                raise InputError("a value of several lines cannot be handed to pods", where=name)
+                raise InputError("a value of several lines cannot be passed to pods", where=name)
         return variables
 
     def close(self) -> None:
@@ -191,7 +192,7 @@ class Pods:
         for pod in self._workers:
             answer = cluster.kubectl.write(pod.name, CONFIG, data)
             if answer.status != 0:
-                raise LaunchError(f"{config.name} does not reach {pod.name}: {answer.errors}")
+                raise LaunchError(f"{config.name} cannot be copied to {pod.name}: {answer.errors}")
 
 
 def _lines(variables: Mapping[str, str]) -> list[bytes]:

@@ -67,6 +67,11 @@ class Bench:
     No process is left at the end of the `with`, whatever ends it. If this process is killed, the
     processes of the bench end themselves. Raises PlatformError where this machine cannot run it,
     LaunchError where it failed or died, InputError for unusable input.
+
+    >>> from nccltune.examples import example
+    >>> with Bench(Launch(replay=example("h200x4-1-node"))) as bench:
+    ...     bench.hello.ranks
+    4
     """
 
     def __init__(
@@ -92,13 +97,13 @@ class Bench:
         self._lines: deque[bytes] = deque()
         self._trouble: Op | None = None
         self._hello: Hello | None = None
-        self._said = ""
+        self._stderr_tail = ""
 
     @property
-    def said(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the last part of what its processes wrote to standard error. Set after they have
         ended."""
-        return self._said
+        return self._stderr_tail
 
     @property
     def hello(self) -> Hello:
@@ -149,10 +154,13 @@ class Bench:
             if kind is None:
                 process.send(b'{"op":"quit"}')
                 process.finish(END_LIMIT_S)
-                self._said = process.stderr
+                self._stderr_tail = process.stderr
 
     def tables(self, request: TableRequest) -> list[TableRow]:
-        """Return NCCL's predictions. Sizes without a prediction are left out."""
+        """Return NCCL's predictions. Sizes without a prediction are left out.
+
+        Raises errors as `Bench` does.
+        """
         request.id = next(self._ids)
         self._send(request)
         limit = _BEYOND_TIMEOUT_S * (1 + len(request.bytes))
@@ -169,7 +177,8 @@ class Bench:
         """Return the points of the oldest request that have arrived, and whether they are its last
         ones.
 
-        If a point ends the bench, it is returned first; the next call raises the error.
+        If a point ends the bench, it is returned first; the next call raises the error. Raises
+        errors as `Bench` does.
         """
         if not self._lines:
             self._lines.extend(self._receive(self._asked[0].timeout_s + _BEYOND_TIMEOUT_S))
@@ -187,7 +196,10 @@ class Bench:
         return points, False
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        """Send a request, and yield its points as they arrive, all available ones at a time."""
+        """Send a request, and yield its points as they arrive, all available ones at a time.
+
+        Raises errors as `Bench` does.
+        """
         self.ask(request)
         done = False
         while not done:
@@ -203,10 +215,11 @@ class Bench:
         except NoAnswer:
             raise LaunchError(
                 f"the bench gave no answer within {limit_s:.0f} s and was killed",
-                hint=_last_words(self._process.stderr) or "NCCL_DEBUG=INFO shows where it stands",
+                hint=_explaining_line(self._process.stderr)
+                or "NCCL_DEBUG=INFO shows its last step",
             ) from None
         except ProcessEnded as end:
-            raise self._ended(end.status, end.stderr) from None
+            raise self._end_error(end.status, end.stderr) from None
 
     def _await(self, op: str, kind: type[_T], limit_s: float) -> _T:
         for line in self._receive(limit_s):
@@ -225,9 +238,9 @@ class Bench:
         if answer.op == "error" and answer.kind != "request":
             self._trouble = answer
             return
-        raise NccltuneError(f"the bench did not understand: {answer.text or answer.op}")
+        raise NccltuneError(f"the bench did not understand the request: {answer.text or answer.op}")
 
-    def _ended(self, status: int, stderr: str) -> NccltuneError:
+    def _end_error(self, status: int, stderr: str) -> NccltuneError:
         text, hint = None, None
         if self._trouble is not None:
             text, hint = self._trouble.text, self._trouble.hint
@@ -239,13 +252,13 @@ class Bench:
         text = text or _lost(stderr)
         # kubectl exec exits with status 0 when its connection is lost.
         text = text or (
-            f"the bench {ending(status)}" if status else "the bench was gone before its answer"
+            f"the bench {ending(status)}" if status else "the bench ended before its answer"
         )
         if status == 2:
             return InputError(text, hint=hint)
         if status == 3:
             return PlatformError(text, hint=hint or NO_GPU_HINT)
-        return LaunchError(text, hint=hint or _last_words(stderr))
+        return LaunchError(text, hint=hint or _explaining_line(stderr))
 
     def _send(self, request: object) -> None:
         assert self._process is not None, "the bench is used outside of its with statement"
@@ -307,7 +320,7 @@ def _lost(stderr: str) -> str | None:
     return follower.lost
 
 
-def _last_words(stderr: str) -> str | None:
+def _explaining_line(stderr: str) -> str | None:
     """Return the line of standard error that explains the end, as a hint.
 
     After a lost node this is the first line, because a launcher prints guesses after the reason.
@@ -317,4 +330,4 @@ def _last_words(stderr: str) -> str | None:
     lines = [line for line in lines if not line.startswith(EXEC_FAILED)]
     if not lines:
         return None
-    return f"it began with: {lines[0]}" if _lost(stderr) else f"its last words: {lines[-1]}"
+    return f"its first line: {lines[0]}" if _lost(stderr) else f"its last line: {lines[-1]}"

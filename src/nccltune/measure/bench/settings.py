@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 FILTERING = ("NCCL_ALGO", "NCCL_PROTO")
 """With these set, NCCL offers a tuner only the combinations that they allow (all versions)."""
-_BENDING = {
+_RESTRICTING = {
     "NCCL_ALGO": "only these algorithms can be chosen",
     "NCCL_PROTO": "only these protocols can be chosen",
     "NCCL_BUFFSIZE": "the buffers of the simple protocol",
@@ -35,12 +35,12 @@ _OFF = {
 }
 
 
-def bending(settings: Mapping[str, str]) -> list[str]:
+def restrictions(settings: Mapping[str, str]) -> list[str]:
     """Return a text such as `NCCL_P2P_DISABLE=1 (no direct transfers between GPUs)` for every such
     setting."""
     found = []
     for name, value in sorted(settings.items()):
-        meaning = _BENDING.get(name) or _OFF.get((name, value.strip().upper()))
+        meaning = _RESTRICTING.get(name) or _OFF.get((name, value.strip().upper()))
         if meaning is not None:
             found.append(f"{name}={value} ({meaning})")
     return found

@@ -47,7 +47,8 @@ def command(
     """Return the command that starts our bench on all nodes, and the lines to send it first.
 
     The processes meet on the node of process 0. Every process gets the variables of NCCL and of
-    nccltune from this environment. Raises InputError where the nodes are unknown.
+    nccltune from this environment. Raises InputError where the nodes are unknown, PlatformError
+    where Slurm does not name them, and as `Pods.command` with pods.
     """
     if with_launcher.pods is not None:
         return with_launcher.pods.command(program[1:], port, environment)
@@ -89,7 +90,8 @@ def program_command(
     """Return the command that starts a program on all nodes, and the lines to send it first.
 
     The program runs in pods where Kubernetes starts it, otherwise as in `program_with_launcher`.
-    Also raises LaunchError or PlatformError where a cluster provides no pods.
+    Raises InputError where the nodes are unknown, LaunchError or PlatformError where a cluster
+    provides no pods.
     """
     if with_launcher.pods is not None:
         return with_launcher.pods.program(program, environment, also)
@@ -156,7 +158,7 @@ def _nodelist(environment: Mapping[str, str]) -> str:
     nodes = environment.get(_ALLOCATED)
     if not nodes:
         raise InputError(
-            "Slurm has given this shell no nodes, and a measurement talks with its processes",
+            "Slurm has allocated no nodes to this shell, and a measurement needs its processes",
             where="--launcher slurm",
             hint="salloc --nodes 2 --exclusive nccltune sweep ..., or the same in an sbatch script",
         )

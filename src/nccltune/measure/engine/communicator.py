@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nccltune.measure.adaptive.time_estimate import point_us
-from nccltune.measure.bench.ask import Ask, Key, Turn
 from nccltune.measure.bench.conditions import conditions
 from nccltune.measure.bench.conversation import BenchPoint, Measure
 from nccltune.measure.bench.process import Bench
+from nccltune.measure.bench.round_request import PointKey, RequestSource, RoundRequest
 from nccltune.measure.engine.budget import Budget
 from nccltune.measure.engine.point_record import PointRecord
 from nccltune.measure.engine.scheduler import Scheduler, TaskSource
@@ -56,9 +56,9 @@ class MeasurementPlan(Protocol):
     """The methods of a plan that a run calls; `measure.adaptive.plan.Plan` documents them."""
 
     @property
-    def turns(self) -> Sequence[Turn]: ...  # noqa: D102 - as in Plan
-    def feed(self, key: Key, point: BenchPoint) -> None: ...  # noqa: D102
-    def seconds(self, ask: Ask) -> float: ...  # noqa: D102
+    def turns(self) -> Sequence[RequestSource]: ...  # noqa: D102 - as in Plan
+    def feed(self, key: PointKey, point: BenchPoint) -> None: ...  # noqa: D102
+    def seconds(self, ask: RoundRequest) -> float: ...  # noqa: D102
     def iterations(self, collective: Collective, size: int) -> int: ...  # noqa: D102
     def seconds_left(self) -> float: ...  # noqa: D102
 
@@ -85,7 +85,7 @@ class SweepOutcome(NamedTuple):
     points: int
     known: int
     seconds: float
-    failures: list[tuple[Key, BenchPoint]]
+    failures: list[tuple[PointKey, BenchPoint]]
 
 
 class _Request:
@@ -94,10 +94,10 @@ class _Request:
     def __init__(
         self,
         request: Measure,
-        ask: Ask,
+        ask: RoundRequest,
         expected_s: float,
         bench: Bench,
-        take: Callable[[Ask, Sequence[BenchPoint], float], None],
+        take: Callable[[RoundRequest, Sequence[BenchPoint], float], None],
     ) -> None:
         self.expected_s = expected_s
         self._request = request
@@ -146,11 +146,11 @@ class PlanRun(Generic[AnyPlan]):
         self._scheduler = Scheduler(budget, ahead=_AHEAD)
         self._points = 0
         self._reused = 0
-        self._failures: list[tuple[Key, BenchPoint]] = []
+        self._failures: list[tuple[PointKey, BenchPoint]] = []
         self._default_us: dict[tuple[Collective, int], float] = {}
 
     @property
-    def outcome(self) -> SweepOutcome:
+    def outcome_so_far(self) -> SweepOutcome:
         """Return the result so far, with `reason` "done"."""
         return SweepOutcome("done", self._points, self._reused, self.spent_s, self._failures)
 
@@ -164,17 +164,18 @@ class PlanRun(Generic[AnyPlan]):
     def run(self) -> SweepOutcome:
         """Measure until the plan has no request left or the budget is spent.
 
-        All measured points are in the study when this returns or raises.
+        All measured points are in the study when this returns or raises. Raises errors as
+        `Bench` does, and StudyError for a damaged line or a failed write.
         """
         try:
             known = self._record.known()
             sources = [self._source(turn, known) for turn in self._plan.turns]
             reason = self._scheduler.run(sources)
-            return self.outcome._replace(reason=reason)
+            return self.outcome_so_far._replace(reason=reason)
         finally:
             self._record.close()
 
-    def _source(self, turn: Turn, known: Mapping[Key, BenchPoint]) -> TaskSource:
+    def _source(self, turn: RequestSource, known: Mapping[PointKey, BenchPoint]) -> TaskSource:
         """Return a source of the requests of `turn` that the study does not answer."""
 
         def tasks() -> Sequence[_Request] | None:
@@ -183,8 +184,10 @@ class PlanRun(Generic[AnyPlan]):
 
         return tasks
 
-    def _unanswered(self, asks: Sequence[Ask], known: Mapping[Key, BenchPoint]) -> list[_Request]:
-        missing: list[Ask] = []
+    def _unanswered(
+        self, asks: Sequence[RoundRequest], known: Mapping[PointKey, BenchPoint]
+    ) -> list[_Request]:
+        missing: list[RoundRequest] = []
         for ask in asks:
             missing += ask.without(known)
             for key in ask.points():
@@ -203,7 +206,7 @@ class PlanRun(Generic[AnyPlan]):
             return 1.0
         return min(max(self.spent_s / self._expected_s, 0.2), 5.0)
 
-    def _requests(self, ask: Ask) -> Iterator[tuple[Measure, Ask]]:
+    def _requests(self, ask: RoundRequest) -> Iterator[tuple[Measure, RoundRequest]]:
         """Yield the requests to the bench for one request of the plan.
 
         Sizes with the same number of iterations share a request. A request that would exceed
@@ -224,7 +227,7 @@ class PlanRun(Generic[AnyPlan]):
                 seconds += one
             yield self._request(ask._replace(sizes=tuple(part)), iterations)
 
-    def _request(self, ask: Ask, iterations: int) -> tuple[Measure, Ask]:
+    def _request(self, ask: RoundRequest, iterations: int) -> tuple[Measure, RoundRequest]:
         dtype, redop, root = conditions(ask.collective)
         longest = max(self._plan.seconds(ask._replace(sizes=(size,))) for size in ask.sizes)
         request = Measure(
@@ -247,7 +250,9 @@ class PlanRun(Generic[AnyPlan]):
         )
         return request, ask
 
-    def _take_points(self, ask: Ask, points: Sequence[BenchPoint], expected_s: float) -> None:
+    def _take_points(
+        self, ask: RoundRequest, points: Sequence[BenchPoint], expected_s: float
+    ) -> None:
         """Record the points that arrived for `ask`, and feed them to the plan.
 
         `expected_s` is how long the request was expected to take; it is 0 while more points will
@@ -257,7 +262,7 @@ class PlanRun(Generic[AnyPlan]):
         keyed = [(self._key(ask, point), point) for point in points]
         self._record.append(keyed)
         for key, point in keyed:
-            self._points += point.lasts
+            self._points += point.is_kept
             if point.time_us is not None:
                 us = point_us(key.bytes, point.time_us, point.iterations or 1)
                 self._replayed_s += 1e-6 * us
@@ -267,20 +272,20 @@ class PlanRun(Generic[AnyPlan]):
             self._update(*keyed[-1])
 
     @staticmethod
-    def _key(ask: Ask, point: BenchPoint) -> Key:
+    def _key(ask: RoundRequest, point: BenchPoint) -> PointKey:
         """Return the key of a requested point. The bench counts repeats from 0, `ask.repeats` may
         not."""
         repeat = ask.repeats[point.repeat] if point.choice == DEFAULT else 0
-        return Key(ask.collective, point.bytes, point.choice, point.round, repeat)
+        return PointKey(ask.collective, point.bytes, point.choice, point.round, repeat)
 
-    def _take(self, key: Key, point: BenchPoint) -> None:
+    def _take(self, key: PointKey, point: BenchPoint) -> None:
         if not point.ok:
             self._failures.append((key, point))
         elif key.choice == DEFAULT and point.time_us is not None:
             self._default_us[key.collective, key.bytes] = point.time_us
         self._plan.feed(key, point)
 
-    def _update(self, key: Key, point: BenchPoint) -> None:
+    def _update(self, key: PointKey, point: BenchPoint) -> None:
         status = SweepStatus(
             spent_s=self.spent_s,
             left_s=self._slowness() * self._plan.seconds_left(),

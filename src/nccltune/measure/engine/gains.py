@@ -94,7 +94,7 @@ class NeighbourGains:
             (count for count, run in enumerate(newest_first) if run.settings == DEFAULT), None
         )
 
-    def of(self, settings: Settings) -> list[ProcessRun]:
+    def runs_with(self, settings: Settings) -> list[ProcessRun]:
         """Return the processes with these settings, in order."""
         return [self._runs[p] for p in sorted(self._runs) if self._runs[p].settings == settings]
 
@@ -104,18 +104,18 @@ class NeighbourGains:
         The gain is over the defaults just before and just after the process.
         """
         found = []
-        for run in self.of(settings):
+        for run in self.runs_with(settings):
             beside = self._beside(run)
             if beside:
                 found.append({call: _gain(run, beside, call) for call in self.calls})
         return found
 
     @property
-    def end(self) -> int:
+    def next_process(self) -> int:
         """Return a process number above that of every process so far."""
         return max(self._runs, default=-1) + 1
 
-    def pairs(
+    def pair_gains(
         self, settings: Settings, since: int, *, over: Settings = DEFAULT
     ) -> list[dict[Call, float]]:
         """Return the gains of pairs of neighbouring processes, from process number `since` on.
@@ -160,11 +160,11 @@ class NeighbourGains:
 
     def default_us(self, call: Call) -> float:
         """Return the median time of the defaults, in us."""
-        return median([run.times_us[call] for run in self.of(DEFAULT)])
+        return median([run.times_us[call] for run in self.runs_with(DEFAULT)])
 
     def _defaults_with_neighbours(self) -> list[tuple[ProcessRun, list[ProcessRun]]]:
         by_session: dict[int, list[ProcessRun]] = defaultdict(list)
-        for run in self.of(DEFAULT):
+        for run in self.runs_with(DEFAULT):
             by_session[run.session].append(run)
         return [
             (runs[at], [runs[at - 1], runs[at + 1]])
@@ -177,7 +177,7 @@ class NeighbourGains:
 
         A gain over both cancels slow drift.
         """
-        defaults = [other for other in self.of(DEFAULT) if other.session == run.session]
+        defaults = [other for other in self.runs_with(DEFAULT) if other.session == run.session]
         before = [other for other in defaults if other.process < run.process]
         after = [other for other in defaults if other.process > run.process]
         return before[-1:] + after[:1]

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from nccltune.measure.bench.ask import DEFAULT_REPEATS, Key
 from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, conditions
 from nccltune.measure.bench.conversation import BenchPoint, Hello, PointError, Ran
+from nccltune.measure.bench.round_request import DEFAULT_REPEATS, PointKey
 from nccltune.measure.engine.record import LineFile, timestamp
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -89,19 +89,22 @@ class PointRecord:
             purpose=Purpose.VERIFY if verifying else Purpose.TUNE,
         )
 
-    def known(self) -> dict[Key, BenchPoint]:
-        """Return every point that a sweep at this scale has measured before."""
-        found: dict[Key, BenchPoint] = {}
+    def known(self) -> dict[PointKey, BenchPoint]:
+        """Return every point that a sweep at this scale has measured before.
+
+        Raises StudyError for a damaged line.
+        """
+        found: dict[PointKey, BenchPoint] = {}
         for sample in self._samples.stream():
             if self._is_ours(sample):
-                key = Key(
+                key = PointKey(
                     sample.collective, sample.bytes, sample.choice, sample.round, sample.repeat
                 )
                 found.setdefault(key, _as_point(sample))
         for failure in self._failures.stream():
             if Scale(failure.nodes, failure.ranks) != self._scale:
                 continue
-            key = Key(
+            key = PointKey(
                 failure.collective, failure.bytes, failure.choice, failure.round, failure.repeat
             )
             found[key] = BenchPoint(
@@ -114,7 +117,7 @@ class PointRecord:
             )
         return found
 
-    def append(self, points: Iterable[tuple[Key, BenchPoint]]) -> None:
+    def append(self, points: Iterable[tuple[PointKey, BenchPoint]]) -> None:
         """Record points.
 
         When this returns, they survive the end of this process; within a second they survive a
@@ -125,7 +128,7 @@ class PointRecord:
         for key, point in points:
             if point.time_us is not None and point.error is None:
                 samples.append(self._sample(key, point, at))
-            if not point.ok and point.lasts:
+            if not point.ok and point.is_kept:
                 failures.append(self._failure(key, point, at))
         # Syncing to disk takes milliseconds, as long as several timings.
         to_disk = time.monotonic() - self._to_disk > _TO_DISK_EVERY_S
@@ -138,7 +141,10 @@ class PointRecord:
 
     def keep_tables(self, tables: Mapping[Collective, Mapping[int, Mapping[str, float]]]) -> None:
         """Record NCCL's predictions by collective and size, except those that the study already
-        has."""
+        has.
+
+        Raises StudyError for a damaged line or a failed write.
+        """
         known = {
             (Scale(line.nodes, line.ranks), line.collective, line.bytes)
             for line in self._tables.stream()
@@ -159,7 +165,10 @@ class PointRecord:
             self._tables.append(lines)
 
     def close(self) -> None:
-        """Write everything recorded to disk."""
+        """Write everything recorded to disk.
+
+        Raises StudyError for a failed write.
+        """
         for file in (self._samples, self._failures):
             if file.path.exists():
                 file.append([])
@@ -176,7 +185,7 @@ class PointRecord:
             and not (sample.in_place or sample.registered or sample.graph)
         )
 
-    def _sample(self, key: Key, point: BenchPoint, at: str) -> Sample:
+    def _sample(self, key: PointKey, point: BenchPoint, at: str) -> Sample:
         dtype, redop, root = conditions(key.collective)
         choice, repeat = key.choice, key.repeat
         ran = point.ran.choice() if point.ran else None
@@ -202,7 +211,7 @@ class PointRecord:
             at=at,
         )
 
-    def _failure(self, key: Key, point: BenchPoint, at: str) -> FailedPoint:
+    def _failure(self, key: PointKey, point: BenchPoint, at: str) -> FailedPoint:
         return FailedPoint(
             collective=key.collective,
             nodes=self._scale.nodes,

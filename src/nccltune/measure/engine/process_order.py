@@ -30,7 +30,7 @@ class ProcessPlan(Protocol):
         """Return about how many processes are still to be started."""
 
 
-def heat(
+def shuffled_starts(
     results: NeighbourGains, settings: Sequence[Settings], starts: int, order: random.Random
 ) -> ProcessSteps:
     """Yield processes until each of `settings` has run `starts` times, in an order shuffled by
@@ -38,7 +38,7 @@ def heat(
 
     A default runs before and after every two candidates.
     """
-    missing = [item for item in settings for _ in range(starts - len(results.of(item)))]
+    missing = [item for item in settings for _ in range(starts - len(results.runs_with(item)))]
     order.shuffle(missing)
     for item in missing:
         if item in results.failed:

@@ -144,15 +144,24 @@ class ProcessRecord:
         self._runs = LineFile(study, f"{kept.name}-runs.jsonl", ProcessLine)
 
     def samples(self) -> list[ProcessSample]:
-        """Return every timing, in the order measured."""
+        """Return every timing, in the order measured.
+
+        Raises StudyError for a damaged line.
+        """
         return self._samples.read()
 
     def lines(self) -> list[ProcessLine]:
-        """Return every process that ran to its end, in order."""
+        """Return every process that ran to its end, in order.
+
+        Raises StudyError for a damaged line.
+        """
         return self._runs.read()
 
     def finished(self) -> list[ProcessRun]:
-        """Return the processes that ran to their end, with their results."""
+        """Return the processes that ran to their end, with their results.
+
+        Raises StudyError for a damaged line.
+        """
         times: dict[int, list[ProcessSample]] = defaultdict(list)
         for sample in self.samples():
             times[sample.process].append(sample)
@@ -160,16 +169,25 @@ class ProcessRecord:
 
     def next_process(self) -> int:
         """Return an unused process number. An interrupted process has timings but no line of its
-        own."""
+        own.
+
+        Raises StudyError for a damaged line.
+        """
         used = [sample.process for sample in self.samples()] + [run.process for run in self.lines()]
         return max(used, default=-1) + 1
 
-    def keep(self, samples: Iterable[ProcessSample]) -> None:
-        """Record timings. They are on disk when this returns."""
+    def record_samples(self, samples: Iterable[ProcessSample]) -> None:
+        """Record timings. They are on disk when this returns.
+
+        Raises StudyError for a failed write.
+        """
         self._samples.append(samples)
 
-    def end(self, line: ProcessLine) -> None:
-        """Record that a process ran to its end."""
+    def record_end(self, line: ProcessLine) -> None:
+        """Record that a process ran to its end.
+
+        Raises StudyError for a failed write.
+        """
         self._runs.append([line])
 
 

@@ -32,11 +32,11 @@ class ProgramResult(NamedTuple):
     errors: str
 
     @property
-    def well(self) -> bool:
+    def succeeded(self) -> bool:
         """Return whether it ended with exit status 0."""
         return self.status == 0
 
-    def words(self) -> str:
+    def sentence(self) -> str:
         """Return a sentence on how it ended, with the last line that it printed."""
         how = "took too long and was killed" if self.status is None else ending(self.status)
         errors = [line for line in self.errors.splitlines() if not line.startswith(EXEC_FAILED)]
@@ -44,7 +44,7 @@ class ProgramResult(NamedTuple):
         lines = [strip_prefix(line) for line in said if line.strip(" \t-=*")]
         # A launcher tags only the program's lines. Its own report of a dead process comes last.
         own = [text for source, text in lines if source] or [text for _, text in lines]
-        return f"{how}; its last words: {own[-1].strip()}" if own else how
+        return f"{how}; its last line: {own[-1].strip()}" if own else how
 
 
 class InterruptedProgram(KeyboardInterrupt):
@@ -68,6 +68,9 @@ def run_program(
     `lines` are written to its standard input, which stays open until the program has ended. A
     launcher gets time to end its processes before it is killed. Raises PlatformError where the
     program cannot be started.
+
+    >>> run_program(["echo", "ready"], os.environ, limit_s=10).output
+    b'ready\\n'
     """
     mark = secrets.token_hex(16)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:

@@ -33,7 +33,7 @@ class LineFile(Generic[LineT]):
             yield from self._study.read_lines(self.path, self._kind)
 
     def read(self) -> list[LineT]:
-        """Return every line in order, as `stream`."""
+        """Return every line in order. Raises StudyError for a damaged line."""
         return list(self.stream())
 
     def append(self, lines: Iterable[LineT], *, to_disk: bool = True) -> None:
@@ -66,7 +66,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_summary(study: Study, summary: Summary) -> None:
-    """Write STUDY/sweep.json."""
+    """Write STUDY/sweep.json.
+
+    Raises StudyError for a failed write.
+    """
     study.write_json(study.path / names.SWEEP, summary)
 
 

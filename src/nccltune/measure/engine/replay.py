@@ -89,8 +89,8 @@ class _Replayed:
 def replay(recording: Path, seed: int, kept: RecordKind = P2P) -> Starter:
     """Return a starter that draws from the processes recorded in a study.
 
-    Settings that were not recorded cannot be started. Raises StudyError where the study holds no
-    recording of this kind.
+    The starter raises LaunchError for settings that were not recorded. Raises StudyError where the
+    study holds no recording of this kind.
     """
     study = Study.open(recording)
     runs = ProcessRecord(study, kept)

@@ -64,6 +64,11 @@ class Scheduler:
 
     At most `ahead` tasks run at a time. With more than one, an executor already has its next task
     while the results of the last one are analysed.
+
+    >>> ran = []
+    >>> source = one_after_the_other(iter([[CallTask(1.0, lambda: ran.append("a"))]]))
+    >>> Scheduler(Budget(60.0, lambda: 0.0)).run([source]), ran
+    ('done', ['a'])
     """
 
     def __init__(self, budget: Budget, *, ahead: int = 1) -> None:
@@ -76,7 +81,8 @@ class Scheduler:
         """Run until no source has a task left ("done") or the next task would exceed the budget
         ("budget").
 
-        Running tasks are finished in both cases.
+        Running tasks are finished in both cases. An exception of a task or a source is raised at
+        once.
         """
         idle = deque(sources)
         while True:

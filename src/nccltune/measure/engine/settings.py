@@ -11,6 +11,9 @@ class Settings:
     default.
 
     `values` are the settings with a number as value, `words` those with any other value.
+
+    >>> Settings.of({"NCCL_BUFFSIZE": 8388608}).label
+    'NCCL_BUFFSIZE=8388608'
     """
 
     values: tuple[tuple[str, int], ...] = ()
@@ -26,7 +29,7 @@ class Settings:
         )
 
     @property
-    def as_dict(self) -> dict[str, int]:
+    def numbers(self) -> dict[str, int]:
         """Return the settings with a number as value, as a mapping."""
         return dict(self.values)
 

@@ -42,7 +42,7 @@ class SettingsExperiment(ABC):
 
     `first` is a running process with the default settings, whose hello describes this machine.
     `now` is a clock in seconds. Raises InputError for a scope that cannot lead to a decision, and
-    PlatformError for a machine that cannot measure it.
+    PlatformError for a machine that cannot measure it. Raises StudyError for a damaged study.
     """
 
     retry: ClassVar[bool] = False
@@ -90,7 +90,9 @@ class SettingsExperiment(ABC):
     def measure(self) -> EndReason:
         """Measure until the result is decided or the budget is spent.
 
-        All results are in the study when this returns or raises.
+        All results are in the study when this returns or raises. Raises LaunchError, PlatformError
+        or InputError where the default does not run, LaunchError where it computes wrong results or
+        no size can be measured, StudyError for a failed write.
         """
         return self._scheduler.run([one_after_the_other(self._tasks())])
 

@@ -61,7 +61,7 @@ class SettingsProcesses:
 
     `first` is a running process with the default settings. `seed` orders sizes, `now` is a clock in
     seconds. With `retry`, processes that failed in an earlier session are started again. Raises
-    PlatformError for a workload that the bench cannot measure.
+    PlatformError for a workload that the bench cannot measure, StudyError for a damaged study.
     """
 
     def __init__(
@@ -101,7 +101,8 @@ class SettingsProcesses:
         """Run the first process of a study. It shows how long each call takes, and which sizes
         fail.
 
-        Raises LaunchError where no size of send/recv could be measured.
+        Raises LaunchError where no size of send/recv could be measured, and errors as `measure`
+        does.
         """
         run = self.measure(DEFAULT, probe=True)
         self.workload = self.workload.only(run.times_us)
@@ -143,7 +144,8 @@ class SettingsProcesses:
         """Run one process to its end, and record it. For settings that fail, the failure is the
         result.
 
-        Raises LaunchError where the default does not run or computes wrong results.
+        Raises LaunchError, PlatformError or InputError where the default does not run, LaunchError
+        where it computes wrong results, StudyError for a failed write.
         """
         process, self._next = self._next, self._next + 1
         began = self._now()
@@ -176,10 +178,13 @@ class SettingsProcesses:
             seconds=seconds,
             error=error,
         )
-        self._files.end(line)
+        self._files.record_end(line)
         run = as_run(line, samples)
         if settings == DEFAULT and run.error is not None:
-            raise LaunchError(f"with default settings {run.error}", hint="this is not NCCL's speed")
+            raise LaunchError(
+                f"with default settings {run.error}",
+                hint="fix this first: such timings are invalid",
+            )
         return run
 
     def _measure_calls(
@@ -192,7 +197,7 @@ class SettingsProcesses:
                     sample_of(point, request, self.hello, self._files.study.name, process, settings)
                     for point in points
                 ]
-                self._files.keep(kept)
+                self._files.record_samples(kept)
                 samples += kept
 
     def _started(self, settings: Settings, process: int) -> AbstractContextManager[BenchProcess]:
@@ -211,6 +216,6 @@ def _check_workload(workload: Workload, hello: Hello) -> None:
         )
     if workload.traffic and not hello.can.traffic:
         raise PlatformError(
-            "the bench cannot keep messages going beside the calls here",
+            "the bench cannot send messages beside the calls here",
             hint="update the bench: nccltune sendrecv fairness needs a newer one",
         )

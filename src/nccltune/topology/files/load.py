@@ -43,7 +43,13 @@ def load(data: bytes, source: str) -> Topology | Graphs:
 
 
 def load_topology(path: Path) -> Topology:
-    """Return the topology in a file or in a study folder. Raises InputError."""
+    """Return the topology in a file or in a study folder. Raises InputError.
+
+    >>> from nccltune.examples import example
+    >>> topology = load_topology(example("h200x4-1-node"))
+    >>> topology.dialect.value
+    'nccl'
+    """
     if path.is_dir():
         for name in TOPOLOGY_FILES:
             if (path / name).is_file():
@@ -53,6 +59,6 @@ def load_topology(path: Path) -> Topology:
     found = load(read_file(path), str(path))
     if isinstance(found, Graphs):
         raise InputError(
-            "is a graph file: it has channels and no hardware", where=str(path), hint=_HOW
+            "is a graph file: it has channels but no hardware", where=str(path), hint=_HOW
         )
     return found

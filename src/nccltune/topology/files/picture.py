@@ -48,6 +48,13 @@ def svg(graph: LinkGraph, *, title: str, detected: bool = False) -> str:
     """Return the picture of a graph: CPUs, switches, GPUs and NICs with each link's GB/s.
 
     Tooltips show how each bandwidth was derived. `detected` is that of `headline`.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> from nccltune.topology.hardware.build import link_graph
+    >>> graph = link_graph([load_topology(example("h200x4-1-node"))])
+    >>> svg(graph, title="4 H200").startswith("<svg")
+    True
     """
     trees, across = layout(graph)
     picture = place(trees, _HEAD)
@@ -92,8 +99,8 @@ def _stroke(link: Link) -> str:
 
 
 def _line(path: str, link: Link) -> str:
-    told = f"{link.name}: {_number(link.gb_per_s)} GB/s, {link.how}"
-    return f'<path d="{path}" {_stroke(link)}><title>{_text(told)}</title></path>'
+    tooltip = f"{link.name}: {_number(link.gb_per_s)} GB/s, {link.how}"
+    return f'<path d="{path}" {_stroke(link)}><title>{_text(tooltip)}</title></path>'
 
 
 def _mark(x: float, y: float, link: Link, *, anchor: str = "start", kind: str = "") -> str:
@@ -136,11 +143,11 @@ def _shape(box: Box) -> str:
     kinds = {NodeKind.GPU: "gpu", NodeKind.NIC: "nic", NodeKind.CPU: "cpu"}
     kind = kinds.get(vertex.kind, "switch" if box.children else "other")
     first, second = _labels(box)
-    told = " · ".join(filter(None, [vertex.name, vertex.bus_id, vertex.vendor, second]))
+    tooltip = " · ".join(filter(None, [vertex.name, vertex.bus_id, vertex.vendor, second]))
     two = bool(second)
     y = box.y + box.height / 2 + (-3 if two else 4)
     parts = [
-        f"<g><title>{_text(told)}</title>",
+        f"<g><title>{_text(tooltip)}</title>",
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
         f'height="{box.height:.1f}" rx="7" class="{kind}" stroke-width="1.2"/>',
         f'<text x="{box.centre:.1f}" y="{y:.1f}" text-anchor="middle" class="name">'

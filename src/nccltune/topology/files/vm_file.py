@@ -34,7 +34,7 @@ def parse_pcie(text: str) -> Pcie:
     """
     found = re.fullmatch(r"(?:gen)?([1-6])(?:\s*x\s*(1|2|4|8|12|16|32))?", text.strip().lower())
     if found is None:
-        raise InputError(f"'{text}' is no PCIe link", hint="write it as 4, 5 or 5x16")
+        raise InputError(f"'{text}' is not a PCIe link", hint="write it as 4, 5 or 5x16")
     return Pcie(int(found.group(1)), int(found.group(2) or 16))
 
 
@@ -50,12 +50,12 @@ def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
         bus_id = bus_id if bus_id.count(":") == 2 else f"0000:{bus_id}"
         if _BUS_ID.fullmatch(bus_id) is None:
             raise InputError(
-                f"'{word}' is no bus id", hint="write it as lspci -D does: 0000:05:00.0"
+                f"'{word}' is not a bus id", hint="write it as lspci -D does: 0000:05:00.0"
             )
         found.append((name if sign else None, bus_id))
     taken = [bus_id for _, bus_id in found]
     if len(set(taken)) < len(taken):
-        raise InputError("a bus id stands twice in the list", hint="each device has its own")
+        raise InputError("a bus id is in the list twice", hint="each device has its own")
     return found
 
 
@@ -71,7 +71,7 @@ def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
         if number < over or number % over:
             raise InputError(
                 f"{number} {what} cannot be spread evenly over {over} {whom}",
-                hint="write the tree by hand, or give the matrix of nvidia-smi topo -m",
+                hint="write the tree by hand, or use the output of nvidia-smi topo -m",
             )
     trees = []
     for place in range(switches):
@@ -173,7 +173,7 @@ def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
             raise InputError(
                 f"the link of {device.bus_id} is not known",
                 where=topology.source,
-                hint="say what links have that the file does not tell of: --pcie 5x16",
+                hint="give the generation and width of links that the file lacks: --pcie 5x16",
             )
         speed = device.speed
         if pcie is not None and (not has_speed or made_up):

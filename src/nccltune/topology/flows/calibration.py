@@ -102,7 +102,7 @@ def read_calibration(path: Path) -> Calibration:
         own = msgspec.json.decode(data, type=Calibration)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
-            f"is no calibration: {error}",
+            f"is not a calibration file: {error}",
             where=str(path),
             hint="make one: nccltune topo calibrate --from STUDY -o FILE",
         ) from error
@@ -115,7 +115,7 @@ def read_calibration(path: Path) -> Calibration:
     for name in own.values:
         if name not in defaults().values:
             raise InputError(
-                f"{name!r} is no figure of a calibration",
+                f"{name!r} is not a figure of a calibration",
                 where=str(path),
                 hint=nearest(name, defaults().values),
             )

@@ -12,7 +12,7 @@ from nccltune.topology.flows.loads import loads_of
 from nccltune.topology.flows.solve import Demand, max_min
 from nccltune.topology.hardware.links import Link
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.reach import Reach
+from nccltune.topology.nccl_model.routes import NodeRoutes
 
 _DIGITS = 9
 _Place = tuple[int, str]
@@ -50,16 +50,18 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """All links with a load, fullest first."""
 
 
-def ceiling(reach: Reach, flows: Flows, calibration: Calibration, *, pattern: int = 0) -> Ceiling:
+def ceiling(
+    node: NodeRoutes, flows: Flows, calibration: Calibration, *, pattern: int = 0
+) -> Ceiling:
     """Return the ceiling of `flows`.
 
     `pattern` is that of the tree search; 3 (plain tree) costs bandwidth. The nodes of a role are
     equal, so one of each is solved. Channels with the same loads form one demand.
     """
-    by_name = {link.name: link for link in reach.links}
+    by_name = {link.name: link for link in node.links}
     loads: Channels = [{} for _ in range(flows.channels)]
     for number, role in enumerate(flows.roles):
-        found = loads_of(role.parts, flows.channels, reach.links, calibration)
+        found = loads_of(role.parts, flows.channels, node.links, calibration)
         for channel, links in enumerate(found):
             loads[channel].update({(number, name): kinds for name, kinds in links.items()})
     alike: dict[tuple[tuple[_Place, float], ...], list[int]] = defaultdict(list)

@@ -119,7 +119,7 @@ def derive(
 
     Rings come first, because they depend on links alone. Then come trees and NVLS, whose own
     efficiency explains the remaining difference. Fewer nodes come first, because they have fewer
-    kinds of flows.
+    kinds of flows. Raises InputError as `expect` does.
     """
     result = base
     used: dict[str, Observation] = {}
@@ -143,19 +143,23 @@ def derive(
     for one in sorted(found, key=_order):
         answer = predicted(one)
         if answer is None:
-            left.append((one, "the model does not know it"))
+            left.append((one, "the model does not cover it"))
             continue
         figure = _figure(one.algorithm, answer, used)
         if figure in used and one.busbw_gb_per_s <= answer.busbw_gb_per_s:
-            left.append((one, f"below what {figure} allows already"))
+            left.append((one, f"below what {figure} already allows"))
             continue
         value = _value(figure, answer, one.busbw_gb_per_s, result)
         if value is None or not _CREDIBLE[0] <= value <= _CREDIBLE[1]:
-            shown = "too far" if value is None else f"{value:.2f} would be no efficiency"
-            left.append((one, f"{shown}: something else sets the limit"))
+            reason = (
+                "no value explains it"
+                if value is None
+                else f"{value:.2f} is not a valid efficiency"
+            )
+            left.append((one, f"{reason}: something else is the limit"))
             continue
-        told = f"measured: {one.words} reached {one.busbw_gb_per_s:.4g} GB/s ({name})"
-        own_figure = Figure(round(value, 4), told, one.samples)
+        source = f"measured: {one.words} reached {one.busbw_gb_per_s:.4g} GB/s ({name})"
+        own_figure = Figure(round(value, 4), source, one.samples)
         result = result.with_figures(name, {figure: own_figure})
         used[figure] = one
     return Derived(calibration=result, used=used, left=left)

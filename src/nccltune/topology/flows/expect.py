@@ -22,7 +22,7 @@ from nccltune.topology.hardware.rebuild import devices_of
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.booked import algbw_gb_per_s
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, SearchResult, search
 from nccltune.topology.nccl_model.settings import PathSettings
 
@@ -96,6 +96,12 @@ def expect(
     Raises InputError if the topology has no answer: no GPU, GPUs of unknown model, no NIC for
     several nodes, fewer than two ranks, a link without bandwidth, or a collective that NCCL builds
     from send and receive.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> found = expect(load_topology(example("h200x4-1-node")))
+    >>> f"{found.algorithm} {found.busbw_gb_per_s:.0f} GB/s, limited by {found.bottleneck}"
+    'nvls 378 GB/s, limited by GPU0 -> NVS'
     """
     _check(collective, nodes)
     chosen = flow_settings(settings or {})
@@ -103,27 +109,29 @@ def expect(
     if ranks_per_node is not None:
         topology = first_gpus(topology, ranks_per_node)
     topology = only_nics(topology, chosen.nics)
-    way = _reach(topology, chosen.path, nccl_version)
-    if nodes * len(way.gpus) < 2:
-        raise InputError("one rank has nobody to talk to", hint="--nodes 2 or more GPUs a node")
-    if nodes > 1 and not way.nets:
+    node = _node_routes(topology, chosen.path, nccl_version)
+    if nodes * len(node.gpus) < 2:
+        raise InputError(
+            "one rank has no peer to communicate with", hint="add --nodes 2, or more GPUs a node"
+        )
+    if nodes > 1 and not node.nets:
         raise InputError(
             "names no NIC, so several nodes cannot be joined",
             where=topology.source,
             hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
         )
-    _check_nvlink(topology, len(way.gpus))
+    _check_nvlink(topology, len(node.gpus))
     found = _search(topology, chosen.path, nccl_version, nodes > 1, chosen.cross_nic)
-    sm = min(gpu.sm for gpu in way.gpus)
-    channels = found.connected(nodes, sm, chosen.min_channels, chosen.max_channels)
+    sm = min(gpu.sm for gpu in node.gpus)
+    channels = found.connected_channels(nodes, sm, chosen.min_channels, chosen.max_channels)
     ceilings: dict[Algorithm, Ceiling] = {}
-    for algorithm in algorithms(collective, way, nodes, nvls=chosen.nvls):
+    for algorithm in algorithms(collective, node, nodes, nvls=chosen.nvls):
         flow = flows(
-            way, found, collective=collective, algorithm=algorithm, nodes=nodes, channels=channels
+            node, found, collective=collective, algorithm=algorithm, nodes=nodes, channels=channels
         )
         pattern = found.tree.pattern
-        ceilings[algorithm] = ceiling(way, flow, calibration or defaults(), pattern=pattern)
-    ranks = nodes * len(way.gpus)
+        ceilings[algorithm] = ceiling(node, flow, calibration or defaults(), pattern=pattern)
+    ranks = nodes * len(node.gpus)
     booked = {
         one: algbw_gb_per_s(graph, one, collective, nodes, ranks)
         for one, graph in ((Algorithm.RING, found.ring), (Algorithm.TREE, found.tree))
@@ -133,7 +141,7 @@ def expect(
     own = booked.get(taken)
     _check_bandwidth(topology, ceilings[taken])
     factor = collective.bus_factor(ranks)
-    notes = [*way.notes, *_notes(found.ring, chosen, ceilings)]
+    notes = [*node.notes, *_notes(found.ring, chosen, ceilings)]
     return _expected(
         ceilings,
         taken,
@@ -142,13 +150,13 @@ def expect(
         collective,
         nvlink_noted=bool(topology.assumed),
         plain_tree=found.tree.pattern is Pattern.TREE,
-        ranks_per_node=len(way.gpus),
+        ranks_per_node=len(node.gpus),
     )
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _reach(topology: Topology, settings: PathSettings, version: Version | None) -> Reach:
-    return reach(topology, settings, version=version)
+def _node_routes(topology: Topology, settings: PathSettings, version: Version | None) -> NodeRoutes:
+    return node_routes(topology, settings, version=version)
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -160,14 +168,14 @@ def _search(
     cross_nic: int,
 ) -> Searched:
     """Return the cached search result. It depends on one node and on whether there are several."""
-    way = _reach(topology, settings, version)
-    return search(way, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
+    node = _node_routes(topology, settings, version)
+    return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
 
 def _check(collective: Collective, nodes: int) -> None:
     if collective not in TUNED:
         raise InputError(
-            f"{collective.prose} is send and receive, whose paths change with every peer",
+            f"{collective.prose} consists of send and receive, whose paths differ for every peer",
             where="--collective",
             hint=" ".join(TUNED),
         )
@@ -182,8 +190,8 @@ def _check_nvlink(topology: Topology, gpus: int) -> None:
     """
     if gpus > 1 and leaves_nvlink_out(topology):
         raise InputError(
-            "leaves NVLink to detection, and does not show which GPUs these are: whether NVLink "
-            "joins them is not known",
+            "leaves NVLink to detection, and the GPU model is unknown: whether NVLink joins the "
+            "GPUs is not known",
             where=topology.source,
             hint='add vendor="0x10de" device="0x2330" to each GPU\'s <pci> as lspci -nn shows it, '
             "or have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
@@ -206,7 +214,7 @@ def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
         raise InputError(
             f"{one.link.name} has no bandwidth ({one.link.how})",
             where=topology.source if line is None else f"{topology.source}:{line}",
-            hint="what the link really carries is not in the file: "
+            hint="the file does not have the real bandwidth of the link: "
             + (
                 'write its width, such as link_width="16" (lspci -vv: LnkSta)'
                 if line is not None
@@ -243,7 +251,7 @@ def _notes(
             "NCCL finds no ring here and falls back to one channel of 0.1 GB/s (see nccltune lint)"
         )
     if chosen.algorithm is not None and chosen.algorithm not in ceilings:
-        notes.append(f"NCCL_ALGO={chosen.algorithm.value} does not fit here and was left out")
+        notes.append(f"NCCL_ALGO={chosen.algorithm.value} is not available here and is ignored")
     return notes
 
 

@@ -17,7 +17,7 @@ from nccltune.model.collective import Collective
 from nccltune.topology.flows.loads import FlowLoad
 from nccltune.topology.hardware.links import LinkKind
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.reach import Leg, Reach, Route
+from nccltune.topology.nccl_model.routes import Leg, NodeRoutes, Route
 from nccltune.topology.nccl_model.search import Searched, SearchResult
 from nccltune.topology.nccl_model.search_goal import Ring
 from nccltune.topology.nccl_model.trees import Place, places
@@ -43,7 +43,7 @@ class Flows(msgspec.Struct, frozen=True):
 
 
 def algorithms(
-    collective: Collective, reach: Reach, nodes: int, *, nvls: bool | None
+    collective: Collective, node: NodeRoutes, nodes: int, *, nvls: bool | None
 ) -> list[Algorithm]:
     """Return the algorithms that NCCL may use and this model knows.
 
@@ -53,14 +53,14 @@ def algorithms(
     found = [Algorithm.RING]
     if collective is Collective.ALLREDUCE:
         found.append(Algorithm.TREE)
-        hopper = all(gpu.sm >= 90 for gpu in reach.gpus)
-        if nodes == 1 and nvls is not False and reach.nvswitch and hopper and len(reach.gpus) > 2:
+        hopper = all(gpu.sm >= 90 for gpu in node.gpus)
+        if nodes == 1 and nvls is not False and node.nvswitch and hopper and len(node.gpus) > 2:
             found.append(Algorithm.NVLS)
     return found
 
 
 def flows(
-    reach: Reach,
+    node: NodeRoutes,
     searched: Searched,
     *,
     collective: Collective,
@@ -73,15 +73,15 @@ def flows(
     `algorithm` must be one of `algorithms`. All flows of a channel run at one rate, and every
     channel has the same share of the bytes.
     """
-    ranks = nodes * len(reach.gpus)
+    ranks = nodes * len(node.gpus)
     if algorithm is Algorithm.NVLS:
-        return _nvls(reach, ranks, channels)
+        return _nvls(node, ranks, channels)
     if algorithm is Algorithm.TREE:
-        return _tree(reach, searched.tree, nodes, channels, collective.bus_factor(ranks))
-    return _ring(reach, searched.ring, nodes, channels)
+        return _tree(node, searched.tree, nodes, channels, collective.bus_factor(ranks))
+    return _ring(node, searched.ring, nodes, channels)
 
 
-def _ring(reach: Reach, found: SearchResult, nodes: int, channels: int) -> Flows:
+def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> Flows:
     """Return the flows of a ring. Each hop carries the bus bandwidth, for all five collectives.
 
     In broadcast and reduce one hop carries nothing; this does not change the maximum over the hops.
@@ -92,29 +92,29 @@ def _ring(reach: Reach, found: SearchResult, nodes: int, channels: int) -> Flows
             part
             for number, ring in enumerate(rings)
             for a, b in zip(ring.gpus, (*ring.gpus[1:], ring.gpus[0]), strict=True)
-            for part in _parts(number, reach.gpu_gpu[a][b], 1.0)
+            for part in _parts(number, node.gpu_gpu[a][b], 1.0)
         ]
         return Flows(Algorithm.RING, channels, (Role("node", 1, tuple(parts)),))
     swaps = found.cross_nic == 2 and channels % 2 == 0
     if not swaps:
-        return Flows(Algorithm.RING, channels, (Role("node", nodes, _through(reach, rings)),))
+        return Flows(Algorithm.RING, channels, (Role("node", nodes, _through(node, rings)),))
     # With crossed NICs every second node swaps its channels in pairs (`connect.cc`).
     swapped = [rings[number ^ 1] for number in range(channels)]
-    roles = [Role("even node", (nodes + 1) // 2, _through(reach, rings))]
-    roles.append(Role("odd node", nodes // 2, _through(reach, swapped)))
+    roles = [Role("even node", (nodes + 1) // 2, _through(node, rings))]
+    roles.append(Role("odd node", nodes // 2, _through(node, swapped)))
     return Flows(Algorithm.RING, channels, tuple(roles))
 
 
-def _through(reach: Reach, rings: Sequence[Ring]) -> tuple[FlowLoad, ...]:
+def _through(node: NodeRoutes, rings: Sequence[Ring]) -> tuple[FlowLoad, ...]:
     """Return the flows from the NIC in, through all GPUs, to the NIC out."""
     parts: list[FlowLoad] = []
     for number, ring in enumerate(rings):
         assert ring.net_in is not None
         assert ring.net_out is not None
-        parts += _parts(number, reach.net_gpu[ring.net_in][ring.gpus[0]], 1.0)
+        parts += _parts(number, node.net_gpu[ring.net_in][ring.gpus[0]], 1.0)
         for a, b in zip(ring.gpus, ring.gpus[1:], strict=False):
-            parts += _parts(number, reach.gpu_gpu[a][b], 1.0)
-        parts += _parts(number, reach.gpu_net[ring.gpus[-1]][ring.net_out], 1.0)
+            parts += _parts(number, node.gpu_gpu[a][b], 1.0)
+        parts += _parts(number, node.gpu_net[ring.gpus[-1]][ring.net_out], 1.0)
     return tuple(parts)
 
 
@@ -132,7 +132,7 @@ def _ends(pattern: Pattern) -> _Ends:
     return _Ends(0, first, 1 if pattern is Pattern.SPLIT_TREE else 0)
 
 
-def _tree(reach: Reach, found: SearchResult, nodes: int, channels: int, factor: float) -> Flows:
+def _tree(node: NodeRoutes, found: SearchResult, nodes: int, channels: int, factor: float) -> Flows:
     """Return the flows of a tree: reduce up, broadcast down. Edges carry the buffer once each way.
 
     The first half of the channels uses one tree of nodes, the second half the other tree.
@@ -143,8 +143,8 @@ def _tree(reach: Reach, found: SearchResult, nodes: int, channels: int, factor: 
         part
         for number, ring in enumerate(rings)
         for a, b in zip(ring.gpus, ring.gpus[1:], strict=False)
-        for way in (reach.gpu_gpu[a][b], reach.gpu_gpu[b][a])
-        for part in _parts(number, way, amount)
+        for route in (node.gpu_gpu[a][b], node.gpu_gpu[b][a])
+        for part in _parts(number, route, amount)
     ]
     if nodes == 1:
         return Flows(Algorithm.TREE, channels, (Role("node", 1, tuple(chain)),))
@@ -155,7 +155,7 @@ def _tree(reach: Reach, found: SearchResult, nodes: int, channels: int, factor: 
             part
             for number, ring in enumerate(rings)
             for part in _edges(
-                reach, number, ring, one if number < channels / 2 else other, ends, amount
+                node, number, ring, one if number < channels / 2 else other, ends, amount
             )
         ]
         words = f"node ({one.words} and {other.words})"
@@ -164,7 +164,7 @@ def _tree(reach: Reach, found: SearchResult, nodes: int, channels: int, factor: 
 
 
 def _edges(
-    reach: Reach, number: int, ring: Ring, place: Place, ends: _Ends, amount: float
+    node: NodeRoutes, number: int, ring: Ring, place: Place, ends: _Ends, amount: float
 ) -> list[FlowLoad]:
     """Return a node's flows to other nodes in one channel, in both directions.
 
@@ -178,12 +178,12 @@ def _edges(
         gpu = ring.gpus[min(end, len(ring.gpus) - 1)]
         net = ring.net_in if end == 0 else ring.net_out
         assert net is not None
-        parts += _parts(number, reach.gpu_net[gpu][net], amount)
-        parts += _parts(number, reach.net_gpu[net][gpu], amount)
+        parts += _parts(number, node.gpu_net[gpu][net], amount)
+        parts += _parts(number, node.net_gpu[net][gpu], amount)
     return parts
 
 
-def _nvls(reach: Reach, ranks: int, channels: int) -> Flows:
+def _nvls(node: NodeRoutes, ranks: int, channels: int) -> Flows:
     """Return the flows of NVLS, where the NVSwitches reduce and multicast.
 
     Every GPU sends its whole buffer, and then the reduced part that it owns. It receives that part
@@ -193,11 +193,11 @@ def _nvls(reach: Reach, ranks: int, channels: int) -> Flows:
     parts = tuple(
         FlowLoad(channel, Leg(FlowKind.NVLINK, (number,)), amount)
         for channel in range(channels)
-        for number, link in enumerate(reach.links)
+        for number, link in enumerate(node.links)
         if link.kind is LinkKind.NVLINK
     )
     return Flows(Algorithm.NVLS, channels, (Role("node", 1, parts),))
 
 
-def _parts(channel: int, way: Route, amount: float) -> list[FlowLoad]:
-    return [FlowLoad(channel, leg, amount) for leg in way.legs if leg.links]
+def _parts(channel: int, route: Route, amount: float) -> list[FlowLoad]:
+    return [FlowLoad(channel, leg, amount) for leg in route.legs if leg.links]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from nccltune.topology.flows.calibration import Calibration
 from nccltune.topology.hardware.links import Link, LinkKind
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.reach import Leg, twins
+from nccltune.topology.nccl_model.routes import Leg, twins
 
 
 class FlowLoad(NamedTuple):
@@ -57,7 +57,7 @@ def loads_of(
                 gdr_reads[twin[place]] += part.amount
             if part.leg.kind in _PEER_WRITES:
                 peer_writes[place] += part.amount
-    _hold_up(parts, links, twin, requests, gdr_reads, peer_writes, calibration)
+    _add_waiting_requests(parts, links, twin, requests, gdr_reads, peer_writes, calibration)
     for channel, waiting in enumerate(requests):
         for place, amount in waiting.items():
             found[channel][place][FlowKind.READ_REQUEST] += amount
@@ -66,7 +66,7 @@ def loads_of(
     ]
 
 
-def _hold_up(
+def _add_waiting_requests(
     parts: Sequence[FlowLoad],
     links: Sequence[Link],
     twin: Sequence[int],

@@ -40,6 +40,9 @@ def max_min(demands: Sequence[Demand], capacity: Mapping[str, float]) -> Shares:
 
     A link of capacity 0 or less gives rate 0. Raises ValueError for a demand that loads no link,
     because its rate has no bound.
+
+    >>> max_min([Demand({"a": 1.0}), Demand({"a": 1.0, "b": 2.0})], {"a": 30.0, "b": 20.0}).rates
+    (20.0, 10.0)
     """
     for demand in demands:
         if not any(load > 0 for load in demand.loads.values()):

@@ -17,7 +17,7 @@ from nccltune.topology.hardware.rebuild import nets_of
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 
-class Change(msgspec.Struct, frozen=True):
+class WhatIfChange(msgspec.Struct, frozen=True):
     """A change of NCCL settings, hardware or the number of nodes; `words` describe it."""
 
     words: str
@@ -26,7 +26,7 @@ class Change(msgspec.Struct, frozen=True):
     nodes: int | None = None
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
     """The platform as it is now, and the collective in question."""
 
     topology: Topology
@@ -38,7 +38,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     nccl_version: Version | None = None
 
     def expected(self) -> Expected:
-        """Return the ceiling of the case."""
+        """Return the ceiling of the case.
+
+        Raises InputError as `expect` does.
+        """
         return expect(
             self.topology,
             collective=self.collective,
@@ -49,8 +52,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
             nccl_version=self.nccl_version,
         )
 
-    def changed(self, change: Change) -> "Case":
-        """Return the case with a change applied."""
+    def changed(self, change: WhatIfChange) -> "WhatIfCase":
+        """Return the case with a change applied.
+
+        Raises InputError if the topology does not have the devices or places of the change.
+        """
         return msgspec.structs.replace(
             self,
             topology=change.hardware(self.topology) if change.hardware else self.topology,
@@ -66,16 +72,25 @@ class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
     empty if either ceiling rests on assumptions, because such a gain is no recommendation.
     """
 
-    change: Change
+    change: WhatIfChange
     expected: Expected
     gain: float
     confirm: tuple[str, ...]
 
 
-def what_if(case: Case, changes: Sequence[Change]) -> tuple[Expected, list[WhatIfResult]]:
+def what_if(
+    case: WhatIfCase, changes: Sequence[WhatIfChange]
+) -> tuple[Expected, list[WhatIfResult]]:
     """Return the present ceiling, and the result of each change alone.
 
     Raises InputError as `expect` does.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> case = WhatIfCase(topology=load_topology(example("h200x4-1-node")))
+    >>> now, (after,) = what_if(case, [WhatIfChange("tree", {"NCCL_ALGO": "tree"})])
+    >>> f"{now.busbw_gb_per_s:.1f} {after.expected.busbw_gb_per_s:.1f}"
+    '378.2 255.9'
     """
     now = case.expected()
     answers = []
@@ -87,7 +102,7 @@ def what_if(case: Case, changes: Sequence[Change]) -> tuple[Expected, list[WhatI
                 change=change,
                 expected=found,
                 gain=found.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0,
-                confirm=commands(case, change, now.ranks_per_node)
+                confirm=verification_commands(case, change, now.ranks_per_node)
                 if now.sure and found.sure
                 else (),
             )
@@ -95,9 +110,11 @@ def what_if(case: Case, changes: Sequence[Change]) -> tuple[Expected, list[WhatI
     return now, answers
 
 
-def answerable(case: Case, changes: Sequence[Change]) -> tuple[list[Change], list[str]]:
+def answerable(
+    case: WhatIfCase, changes: Sequence[WhatIfChange]
+) -> tuple[list[WhatIfChange], list[str]]:
     """Return the changes that have an answer, and sentences with the reason for the others."""
-    fine: list[Change] = []
+    fine: list[WhatIfChange] = []
     reasons: dict[str, list[str]] = {}
     for change in changes:
         try:
@@ -109,7 +126,7 @@ def answerable(case: Case, changes: Sequence[Change]) -> tuple[list[Change], lis
     return fine, [f"{'; '.join(words)}: no answer, {why}" for why, words in reasons.items()]
 
 
-def together(changes: Sequence[Change]) -> Change:
+def combined_change(changes: Sequence[WhatIfChange]) -> WhatIfChange:
     """Return one change that applies all changes in their order."""
     changes = tuple(changes)
 
@@ -123,32 +140,34 @@ def together(changes: Sequence[Change]) -> Change:
         settings.update(change.settings)
     nodes = next((change.nodes for change in reversed(changes) if change.nodes), None)
     plugged = any(change.hardware for change in changes)
-    return Change("all of these", settings, hardware if plugged else None, nodes)
+    return WhatIfChange("all of these", settings, hardware if plugged else None, nodes)
 
 
-def worth_asking(case: Case, now: Expected) -> list[Change]:
+def suggested_changes(case: WhatIfCase, now: Expected) -> list[WhatIfChange]:
     """Return the settings that could matter on this platform, for a user who names none."""
-    found: list[Change] = []
+    found: list[WhatIfChange] = []
     nets = [net for net in nets_of(case.topology) if net.index is not None or net.name]
     if case.nodes > 1 and any(net.gdr for net in nets):
         reads = FlowKind.GDR_READ in now.flows_gb_per_s
         words = "GPUDirect reads off" if reads else "GPUDirect reads on"
-        found.append(Change(words, {"NCCL_NET_GDR_READ": "0" if reads else "1"}))
+        found.append(WhatIfChange(words, {"NCCL_NET_GDR_READ": "0" if reads else "1"}))
     kinds = now.flows_gb_per_s.keys()
     if kinds & {FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET}:
-        found.append(Change("no P2P: through host memory", {"NCCL_P2P_LEVEL": "LOC"}))
+        found.append(WhatIfChange("no P2P: through host memory", {"NCCL_P2P_LEVEL": "LOC"}))
     if kinds & {FlowKind.GPU_TO_HOST} and FlowKind.HOST_TO_GPU in kinds:
-        found.append(Change("P2P at any distance", {"NCCL_P2P_LEVEL": "SYS"}))
+        found.append(WhatIfChange("P2P at any distance", {"NCCL_P2P_LEVEL": "SYS"}))
     if case.collective is Collective.ALLREDUCE:
         found += [
-            Change(f"{one.value} instead of {now.algorithm.value}", {"NCCL_ALGO": one.value})
+            WhatIfChange(f"{one.value} instead of {now.algorithm.value}", {"NCCL_ALGO": one.value})
             for one in now.alternatives
             if one in (Algorithm.RING, Algorithm.TREE)
         ]
     names = list(dict.fromkeys(net.name for net in nets if net.name and net.gdr))
     if case.nodes > 1 and len(names) > 1:
         half = names[: len(names) // 2]
-        found.append(Change(f"{len(half)} of {len(names)} NICs", {"NCCL_IB_HCA": _exactly(half)}))
+        found.append(
+            WhatIfChange(f"{len(half)} of {len(names)} NICs", {"NCCL_IB_HCA": _exactly(half)})
+        )
     return found
 
 
@@ -156,7 +175,7 @@ def _exactly(names: Sequence[str]) -> str:
     return "=" + ",".join(names)
 
 
-def commands(case: Case, change: Change, gpus: int) -> tuple[str, ...]:
+def verification_commands(case: WhatIfCase, change: WhatIfChange, gpus: int) -> tuple[str, ...]:
     """Return the shell commands that verify a change.
 
     Settings are A/B-tested in alternating runs of one command. Hardware has to be changed by hand,

@@ -126,10 +126,8 @@ def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
         and ("families" not in row or cpu.family in row["families"])
     ]
     if not fitting:
-        told = (
-            " ".join(part for part in (cpu.arch, cpu.vendor) if part) or "nothing told of the CPU"
-        )
-        return Bandwidth(local(), f"{told}: NCCL knows no limit", False)
+        kind = " ".join(part for part in (cpu.arch, cpu.vendor) if part) or "unknown CPU"
+        return Bandwidth(local(), f"{kind}: NCCL assumes no limit", False)
     row = fitting[-1]
     sure = cpu.arch is not None and (arch != "x86_64" or cpu.family is not None)
     return Bandwidth(row["gb_per_s"], row["words"], sure)
@@ -138,8 +136,8 @@ def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
 def net(mbit_per_s: int | None, *, assumed: str | None = None) -> Bandwidth:
     """Return the bandwidth of a NIC's port (`ncclTopoAddNet`)."""
     if mbit_per_s is None or mbit_per_s <= 0:
-        told = "no speed" if mbit_per_s is None else f"speed {mbit_per_s}"
+        given = "no speed" if mbit_per_s is None else f"speed {mbit_per_s}"
         value = _tables()["net_default_mbit_per_s"]
-        return Bandwidth(value / 8000.0, f"{told} read as {value / 1000:g} Gbit/s", False)
+        return Bandwidth(value / 8000.0, f"{given} read as {value / 1000:g} Gbit/s", False)
     words = f"{mbit_per_s / 1000:g} Gbit/s" + (f" {assumed}" if assumed else "")
     return Bandwidth(mbit_per_s / 8000.0, words, assumed is None)

@@ -3,8 +3,8 @@
 
 The vertices are NCCL's, with two differences:
 
-1. A GPU is one vertex. NCCL 2.30 and later has two, DEV and GPU, joined by a link without cost. 2.
-Each CPU has a memory vertex. NCCL books nothing on it, but transfers through the host need it.
+- A GPU is one vertex. NCCL 2.30 and later has two, DEV and GPU, joined by a link without cost.
+- Each CPU has a memory vertex. NCCL books nothing on it, but transfers through the host need it.
 """
 
 from collections import Counter
@@ -15,7 +15,12 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology.hardware import bandwidth
 from nccltune.topology.hardware.bandwidth import Bandwidth, Version
-from nccltune.topology.hardware.classify import PciKind, broadcom_level, device_of, kind_of_target
+from nccltune.topology.hardware.classify import (
+    PciKind,
+    broadcom_generation,
+    kind_of_target,
+    pci_kind,
+)
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 
 MAX_DEVICES = 256
@@ -31,6 +36,12 @@ def link_graph(topologies: Sequence[Topology], *, nccl_version: Version | None =
     with several hosts (MNNVL; they differ in `host_hash`) counts as several. `nccl_version` selects
     the rules that differ between versions; None is the newest known. Raises InputError for a file
     with too many devices.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> graph = link_graph([load_topology(example("h200x4-1-node"))])
+    >>> graph.links[0].name
+    'CPU -> MEM'
     """
     for topology in topologies:
         _check_size(topology)
@@ -62,7 +73,7 @@ def _check_size(topology: Topology) -> None:
             raise InputError(
                 f"has {number} {what}; more than {limit} are not read",
                 where=topology.source,
-                hint="NCCL takes a few hundred devices of a host: is this the right file?",
+                hint="NCCL supports a few hundred devices per host: is this the right file?",
             )
 
 
@@ -184,7 +195,7 @@ class _Host:
 
     def _pci(self, device: Pci, parent: str, cpu: str, node: int) -> None:
         found = bandwidth.pci(device)
-        kind = device_of(device, self.has_gpus)
+        kind = pci_kind(device, self.has_gpus)
         if kind is PciKind.GPU:
             gpu = device.gpu or Gpu()
             index = gpu.index if gpu.index is not None else len(self.gpus)
@@ -196,7 +207,7 @@ class _Host:
             generation = bandwidth.pci_generation(device.speed)
             if generation is not None and generation < 3:
                 # NVML reports the current generation (NCCL 2.30.7 and later use it).
-                found = found._replace(how=f"{found.how}; an idle GPU tells less", sure=False)
+                found = found._replace(how=f"{found.how}; an idle GPU reports less", sure=False)
         elif kind is PciKind.NIC:
             name = self.build.vertex(
                 f"NIC {device.bus_id}", NodeKind.NIC, node, bus_id=device.bus_id
@@ -227,9 +238,9 @@ class _Host:
         """
         self.switches[node, _bus(device.bus_id)] = name
         self._switch_links += [(node, name, target) for target in device.switch_links]
-        generation = broadcom_level(device, 0, self.build.version)
+        generation = broadcom_generation(device, 0, self.build.version)
         for child in device.children:
-            if generation and broadcom_level(child, 1, self.build.version) == generation:
+            if generation and broadcom_generation(child, 1, self.build.version) == generation:
                 self.switches[node, _bus(child.bus_id)] = name
                 self._switch_links += [(node, name, target) for target in child.switch_links]
                 for grandchild in child.children:
@@ -292,7 +303,7 @@ class _Host:
         """Add the other direction of every link that the file lists in one direction only."""
         for link in self.build.new_links():
             if (link.target, link.source, link.kind) not in self.build.links:
-                words = f"only {link.source} tells of it: {link.how}"
+                words = f"only {link.source} lists it: {link.how}"
                 found = Bandwidth(link.gb_per_s, words, False)
                 self.build.one_way(link.target, link.source, link.kind, found)
 

@@ -18,10 +18,15 @@ def move_nic(topology: Topology, nic: str, place: str) -> Topology:
 
     `place` is a switch's bus id, a CPU (`CPU0`), or a GPU (`GPU0`) for the place beside it. Raises
     InputError for a device that the file does not have.
+
+    >>> from nccltune.topology.files.vm_file import even_tree
+    >>> moved = move_nic(even_tree(cpus=1, switches=2, gpus=4, nics=2), "nic0", "CPU0")
+    >>> [net.name for device in moved.cpus[0].devices for net in device.nets]
+    ['nic0']
     """
     device = _device(topology, nic)
     if not device.nets:
-        raise InputError(f"{nic} is no NIC", where=topology.source, hint=_names(topology))
+        raise InputError(f"{nic} is not a NIC", where=topology.source, hint=_names(topology))
     taken = _without(topology, [device])
     return _placed(taken, [device], _parent_of(topology, place))
 
@@ -33,7 +38,7 @@ def add_switch(topology: Topology, place: str, names: Sequence[str]) -> Topology
     """
     devices = [_device(topology, name) for name in names]
     if not devices:
-        raise InputError("a switch with nothing below it changes nothing", where=place)
+        raise InputError("a switch needs devices below it", where=place)
     fastest = max(devices, key=lambda one: (_rate(one), one.width or 0))
     taken = {one.bus_id for one in devices_of(topology)}
     number = 1
@@ -105,7 +110,7 @@ def _parent_of(topology: Topology, place: str) -> _Parent:
             if device.gpu is None and not device.nets
         ]
         raise InputError(
-            f"{place!r} is no place for a device",
+            f"{place!r} is not a place for a device",
             where=topology.source,
             hint=" ".join([*switches, "CPU0", "GPU0 (beside it)"]),
         )

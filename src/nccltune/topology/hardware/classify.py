@@ -21,7 +21,7 @@ class PciKind(StrEnum):
     OTHER = "other"
 
 
-def device_of(device: Pci, has_gpus: bool) -> PciKind:
+def pci_kind(device: Pci, has_gpus: bool) -> PciKind:
     """Return the kind of a device.
 
     `has_gpus` is True if the file names its GPUs, as a dump does. Then other devices of their class
@@ -71,7 +71,7 @@ def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:
     return NodeKind.CPU if code.startswith("0x068001") else NodeKind.NVS
 
 
-def broadcom_level(device: Pci, level: int, version: Version | None = None) -> int:
+def broadcom_generation(device: Pci, level: int, version: Version | None = None) -> int:
     """Return the generation of a Broadcom switch that appears as two levels (`getBcmGen`).
 
     `level` is the level that `device` is tested for: upper (0) or lower (1). The result is 0 for
@@ -83,7 +83,7 @@ def broadcom_level(device: Pci, level: int, version: Version | None = None) -> i
             device.vendor, device.device, device.subsystem_vendor, device.subsystem_device
         )
     ]  # fmt: skip
-    if any(value is None for value in ids) or device_of(device, True) is not PciKind.SWITCH:
+    if any(value is None for value in ids) or pci_kind(device, True) is not PciKind.SWITCH:
         return 0
     vendor, chip, sub_vendor, sub_device = (value or 0 for value in ids)
     if vendor != 0x1000:

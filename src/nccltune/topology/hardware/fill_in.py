@@ -17,7 +17,7 @@ import msgspec
 
 from nccltune.model.topology import Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.hardware.classify import PciKind, device_of
+from nccltune.topology.hardware.classify import PciKind, pci_kind
 from nccltune.topology.hardware.gpu_models import NVIDIA, GpuModel, gpu_models, model_of
 from nccltune.topology.hardware.rebuild import devices_of, rebuilt
 
@@ -69,7 +69,7 @@ def leaves_nvlink_out(topology: Topology) -> bool:
     return bool(gpus) and all(gpu.sm is None and gpu.name is None for gpu in gpus)
 
 
-def nvlink_is_open(topology: Topology) -> bool:
+def nvlink_is_unknown(topology: Topology) -> bool:
     """Return whether the machine may have NVLinks that a topology does not list."""
     return bool(topology.assumed) or leaves_nvlink_out(topology)
 
@@ -185,11 +185,11 @@ def _gpus(topology: Topology) -> list[Pci]:
     """Return the GPUs of a file in its order. For a dump these are the GPUs that it names."""
     devices = list(devices_of(topology))
     named = any(one.gpu is not None and one.gpu.sm is not None for one in devices)
-    return [one for one in devices if device_of(one, named) is PciKind.GPU]
+    return [one for one in devices if pci_kind(one, named) is PciKind.GPU]
 
 
 def _has_no_port(device: Pci) -> bool:
-    return device_of(device, False) is PciKind.NIC and not device.nets
+    return pci_kind(device, False) is PciKind.NIC and not device.nets
 
 
 def _shape(topology: Topology, gpus: list[Pci]) -> _Shape | None:
@@ -200,7 +200,7 @@ def _shape(topology: Topology, gpus: list[Pci]) -> _Shape | None:
     if not all(one.vendor in (None, NVIDIA) for one in gpus):
         return None
     devices = list(devices_of(topology))
-    nics = sum(device_of(one, False) is PciKind.NIC for one in devices)
+    nics = sum(pci_kind(one, False) is PciKind.NIC for one in devices)
     switches = sum(any(child.bus_id in ids for child in one.children) for one in devices)
     generations = Counter(bandwidth.pci_generation(one.speed) for one in gpus)
     cpus = {(cpu.vendor, cpu.family, cpu.model) for cpu in topology.cpus}

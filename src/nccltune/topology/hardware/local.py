@@ -7,7 +7,7 @@ from typing import Protocol
 from nccltune.model.choice import MAX_CHANNELS
 
 
-class Reaching(Protocol):
+class AnyRoute(Protocol):
     """A route: its path type and its bandwidth."""
 
     @property
@@ -16,22 +16,22 @@ class Reaching(Protocol):
     def gb_per_s(self) -> float: ...  # noqa: D102
 
 
-def nearest(ways: Sequence[Reaching]) -> list[int]:
+def best_route_indexes(routes: Sequence[AnyRoute]) -> list[int]:
     """Return the indexes of the best routes: highest bandwidth first, then the lowest path type."""
-    if not ways:
+    if not routes:
         return []
-    best = max(ways, key=lambda way: (way.gb_per_s, -way.kind))
+    best = max(routes, key=lambda route: (route.gb_per_s, -route.kind))
     return [
         number
-        for number, way in enumerate(ways)
-        if way.gb_per_s == best.gb_per_s and way.kind == best.kind
+        for number, route in enumerate(routes)
+        if route.gb_per_s == best.gb_per_s and route.kind == best.kind
     ]
 
 
 def local_nets(
     gpu: int,
-    gpu_net: Sequence[Sequence[Reaching]],
-    net_gpu: Sequence[Sequence[Reaching]],
+    gpu_net: Sequence[Sequence[AnyRoute]],
+    net_gpu: Sequence[Sequence[AnyRoute]],
     indexes: Sequence[int],
     *,
     among_sharing: bool = True,
@@ -42,10 +42,10 @@ def local_nets(
     other (`NCCL_NETDEVS_POLICY=AUTO`), each from its own start. The start is the GPU's NVML index,
     and since NCCL 2.30.7 that index modulo the number of sharing GPUs (`among_sharing`).
     """
-    near = nearest(gpu_net[gpu])
+    near = best_route_indexes(gpu_net[gpu])
     if not near:
         return []
-    sharing = len(nearest(net_gpu[near[0]]))
+    sharing = len(best_route_indexes(net_gpu[near[0]]))
     each = -(-len(near) // sharing)
     start = indexes[gpu] % sharing if among_sharing else indexes[gpu]
     if len(near) & (len(near) - 1) == 0:
@@ -55,14 +55,14 @@ def local_nets(
 
 def local_gpu(
     net: int,
-    gpu_net: Sequence[Sequence[Reaching]],
-    net_gpu: Sequence[Sequence[Reaching]],
+    gpu_net: Sequence[Sequence[AnyRoute]],
+    net_gpu: Sequence[Sequence[AnyRoute]],
     indexes: Sequence[int],
     *,
     among_sharing: bool = True,
 ) -> int | None:
     """Return the GPU that a NIC belongs to; None if no near GPU uses it as its own."""
-    near = nearest(net_gpu[net])
+    near = best_route_indexes(net_gpu[net])
     owned = {
         gpu: local_nets(gpu, gpu_net, net_gpu, indexes, among_sharing=among_sharing) for gpu in near
     }

@@ -19,6 +19,7 @@ from nccltune.formats.topology.nvidia_smi_matrix import (
 )
 from nccltune.formats.topology.sysfs import read_sysfs
 from nccltune.model.errors import InputError
+from nccltune.model.scale import count
 from nccltune.model.topology import Cpu, Gpu, NvLink, Pci, Topology
 from nccltune.native.child import run_tool
 
@@ -77,7 +78,7 @@ def with_smi(
         if len(list(_gpus(seen))) != len(real):
             return _add_unread(
                 topology,
-                f"nvidia-smi tells of {len(list(_gpus(seen)))} GPUs, sysfs of {len(real)}: "
+                f"nvidia-smi lists {count(len(list(_gpus(seen))), 'GPU')}, sysfs {len(real)}: "
                 "NVLinks are left out",
             )
         by_index = {index: bus_id for bus_id, (index, _) in real.items()}

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 
-def chosen_nics(nics: Sequence[tuple[str, int]], rule: str | None) -> list[int]:
+def chosen_nic_indexes(nics: Sequence[tuple[str, int]], rule: str | None) -> list[int]:
     """Return the indexes of the `nics` (name, port) that `rule` selects; all if there is no rule.
 
     A name is a prefix unless the list begins with `=`. `^` excludes the listed NICs.

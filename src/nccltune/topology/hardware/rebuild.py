@@ -7,7 +7,7 @@ import msgspec
 
 from nccltune.model.topology import Cpu, Net, Pci, Topology
 
-Change = Callable[[Pci], Pci | None]
+DeviceChange = Callable[[Pci], Pci | None]
 """Replaces a device whose children are already replaced; None removes it."""
 
 
@@ -30,7 +30,7 @@ def nets_of(topology: Topology) -> list[Net]:
 
 
 def rebuilt(
-    topology: Topology, device: Change, cpu: Callable[[Cpu], Cpu] = lambda cpu: cpu
+    topology: Topology, device: DeviceChange, cpu: Callable[[Cpu], Cpu] = lambda cpu: cpu
 ) -> Topology:
     """Return the topology with every device, then every CPU, replaced."""
     replace = msgspec.structs.replace

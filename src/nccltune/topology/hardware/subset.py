@@ -5,7 +5,7 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Net, Pci, Topology
-from nccltune.topology.hardware.nics import chosen_nics
+from nccltune.topology.hardware.nics import chosen_nic_indexes
 from nccltune.topology.hardware.rebuild import devices_of, nets_of, rebuilt
 
 
@@ -23,7 +23,7 @@ def first_gpus(topology: Topology, count: int) -> Topology:
         raise InputError(
             f"names {len(indexes)} GPUs, not {count}",
             where=topology.source,
-            hint="ask for at most as many GPUs a node as the file names",
+            hint="request at most as many GPUs a node as the file names",
         )
     order = iter(indexes)
     kept = set(sorted(indexes)[:count])
@@ -47,7 +47,7 @@ def only_nics(topology: Topology, rule: str | None) -> Topology:
         return topology
     kept = {
         id(nets[place])
-        for place in chosen_nics([(net.name or "", net.port or 0) for net in nets], rule)
+        for place in chosen_nic_indexes([(net.name or "", net.port or 0) for net in nets], rule)
     }
     if not kept:
         raise InputError(

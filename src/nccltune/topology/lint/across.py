@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nccltune.model.finding import Severity
 from nccltune.model.topology import Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.lint.issue import Issue, few, gpus, nets, placed
+from nccltune.topology.lint.issue import Issue, gpus, nets, placed, shortened
 
 
 def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
@@ -17,18 +17,18 @@ def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
     """
     if len(topologies) < 2:
         return
-    told = [_aspects(topology) for topology in topologies]
-    for aspect in told[0]:
-        values = Counter(one[aspect] for one in told)
+    aspects = [_aspects(topology) for topology in topologies]
+    for aspect in aspects[0]:
+        values = Counter(one[aspect] for one in aspects)
         if len(values) < 2:
             continue
         usual, times = values.most_common(1)[0]
-        if times * 2 <= len(told):
-            usual = told[0][aspect]
+        if times * 2 <= len(aspects):
+            usual = aspects[0][aspect]
             whom = topologies[0].source
         else:
-            whom = f"{times} of {len(told)} nodes"
-        for topology, one in zip(topologies, told, strict=True):
+            whom = f"{times} of {len(aspects)} nodes"
+        for topology, one in zip(topologies, aspects, strict=True):
             if one[aspect] != usual:
                 yield Issue(
                     severity=Severity.ERROR,
@@ -53,12 +53,12 @@ def _aspects(topology: Topology) -> dict[str, str]:
             f"{net.mbit_per_s / 1000:g} Gbit/s" if net.mbit_per_s is not None else "NIC"
             for net in nets(topology)
         ),
-        "names of NICs": few(sorted(net.name or "?" for net in nets(topology)), 16),
+        "names of NICs": shortened(sorted(net.name or "?" for net in nets(topology)), 16),
         "GPUs with GPUDirect RDMA": str(sum(bool(gpu.gdr) for _, gpu in held)),
         "NICs with GPUDirect RDMA": str(sum(bool(net.gdr) for net in nets(topology))),
         "switches": str(switches),
         "PCIe links": _count(links),
-        "GPUs by CPU": few([
+        "GPUs by CPU": shortened([
             str(sum(one.cpu is cpu for one, _ in held)) for cpu in topology.cpus
         ], 16),
         "CPUs": _count(
@@ -71,4 +71,4 @@ def _count(words: "Iterator[str] | list[str]") -> str:
     """Return counts such as `4 x Gen5 x16, 1 x Gen4 x8`, independent of the order of the words."""
     counts = Counter(words)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return few([f"{times} x {word}" for word, times in ordered], 8)
+    return shortened([f"{times} x {word}" for word, times in ordered], 8)

@@ -8,10 +8,10 @@ from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 from nccltune.model.topology import Dialect, Pci, Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.hardware.classify import PciKind, broadcom_level, device_of
-from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_open
+from nccltune.topology.hardware.classify import PciKind, broadcom_generation, pci_kind
+from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
 from nccltune.topology.hardware.gpu_models import model_of
-from nccltune.topology.lint.issue import Issue, Placed, about, few, gpus, placed
+from nccltune.topology.lint.issue import Issue, PlacedDevice, gpus, issue_about, placed, shortened
 from nccltune.topology.lint.links import is_virtual
 
 _WIRE = 60 / 80 / (8 * 128 / 130 / 8)
@@ -24,7 +24,7 @@ def check_balance(topology: Topology) -> Iterator[Issue]:
     """Apply all rules about the placement of GPUs and NICs."""
     every = list(placed(topology))
     named = bool(gpus(topology))
-    kinds = {id(one.device): device_of(one.device, named) for one in every}
+    kinds = {id(one.device): pci_kind(one.device, named) for one in every}
     held = [one for one in every if kinds[id(one.device)] is PciKind.GPU]
     nics = [one for one in every if kinds[id(one.device)] is PciKind.NIC]
     whole = filled(topology)
@@ -39,7 +39,7 @@ def check_balance(topology: Topology) -> Iterator[Issue]:
 
 
 def _far(
-    topology: Topology, held: list[Placed], nics: list[Placed], *, joined: bool
+    topology: Topology, held: list[PlacedDevice], nics: list[PlacedDevice], *, joined: bool
 ) -> Iterator[Issue]:
     """Report GPUs that are farther from the nearest NIC than their peers."""
     if not nics or any(one.device.switch_links for one in placed(topology)):
@@ -49,17 +49,17 @@ def _far(
     near = {id(one.device): min(_distance(one, nic) for nic in nics) for one in held}
     best = min(near.values(), default=_BELOW_PORT)
     across = [one for one in held if near[id(one.device)] == _OTHER_CPU > best]
-    cpus = few(dict.fromkeys(str(one.cpu.numa) for one in across))
-    where = few(dict.fromkeys(nic.device.bus_id for nic in nics))
+    cpus = shortened(dict.fromkeys(str(one.cpu.numa) for one in across))
+    where = shortened(dict.fromkeys(nic.device.bus_id for nic in nics))
     through_peer = "; GPUs with NVLink to one beside the NIC send through it (PXN)"
-    yield from about(
+    yield from issue_about(
         topology, Severity.WARNING, "nic-other-cpu", (one.device for one in across),
-        f"{{}}: GPUs of CPU {cpus}, which has no NIC; their way to {where} crosses the link "
+        f"{{}}: GPUs of CPU {cpus}, which has no NIC; their path to {where} crosses the link "
         f"between CPUs, without GPUDirect RDMA{through_peer if joined else ''}",
         "move a NIC to each CPU that has GPUs, or run on the GPUs beside the NIC",
     )  # fmt: skip
     through = [one for one in held if near[id(one.device)] == _SAME_CPU > best]
-    yield from about(
+    yield from issue_about(
         topology, Severity.NOTE if joined else Severity.WARNING, "nic-other-switch",
         (one.device for one in through),
         "{}: GPUs that reach a NIC through the CPU only, where their peers have one on their "
@@ -68,7 +68,7 @@ def _far(
     )  # fmt: skip
 
 
-def _distance(one: Placed, other: Placed) -> int:
+def _distance(one: PlacedDevice, other: PlacedDevice) -> int:
     if one.cpu is not other.cpu:
         return _OTHER_CPU
     ports = [(each.above[0] if each.above else each.device) for each in (one, other)]
@@ -76,7 +76,7 @@ def _distance(one: Placed, other: Placed) -> int:
 
 
 def _shared(
-    topology: Topology, every: list[Placed], held: list[Placed], *, joined: bool
+    topology: Topology, every: list[PlacedDevice], held: list[PlacedDevice], *, joined: bool
 ) -> Iterator[Issue]:
     """Report uplinks that are narrower than the devices below them need.
 
@@ -102,30 +102,30 @@ def _shared(
         elif len(below) > 1 and total > up.gb_per_s and len(below) < len(held) and not joined:
             crowded.append((one.device, f"{what} an uplink of {up.gb_per_s:g} GB/s ({up.how})"))
     for device, words in narrow:
-        yield from about(
+        yield from issue_about(
             topology, Severity.WARNING, "narrow-switch", [device], f"{{}}: {words}",
             "check the slot (lspci -vv: LnkSta against LnkCap); in a virtual machine write the "
             "tree of the host",
         )  # fmt: skip
     # Equal switches have equal messages; report them as one issue.
     for words in dict.fromkeys(words for _, words in crowded):
-        yield from about(
+        yield from issue_about(
             topology, Severity.NOTE, "shared-uplink",
-            (device for device, told in crowded if told == words), f"{{}}: {words}",
+            (device for device, text in crowded if text == words), f"{{}}: {words}",
             "traffic to GPUs elsewhere shares it; GPUs of one switch reach each other without it",
         )  # fmt: skip
 
 
-def _is_lower_level(one: Placed) -> bool:
+def _is_lower_level(one: PlacedDevice) -> bool:
     """Return whether a bridge is the lower level of a Broadcom switch.
 
     Links inside a chip are never narrow.
     """
-    generation = broadcom_level(one.above[-1], 0) if one.above else 0
-    return generation > 0 and broadcom_level(one.device, 1) == generation
+    generation = broadcom_generation(one.above[-1], 0) if one.above else 0
+    return generation > 0 and broadcom_generation(one.device, 1) == generation
 
 
-def _slots(topology: Topology, nics: list[Placed]) -> Iterator[Issue]:
+def _slots(topology: Topology, nics: list[PlacedDevice]) -> Iterator[Issue]:
     """Report NICs whose ports are faster than their PCIe link."""
     for one in nics:
         link = bandwidth.pci(one.device)
@@ -135,8 +135,8 @@ def _slots(topology: Topology, nics: list[Placed]) -> Iterator[Issue]:
         if not link.sure or sum(ports) <= wire:
             continue
         alone = max(ports) > wire
-        names = few(net.name or "?" for net in one.device.nets)
-        yield from about(
+        names = shortened(net.name or "?" for net in one.device.nets)
+        yield from issue_about(
             topology, Severity.WARNING if alone else Severity.NOTE, "nic-slot", [one.device],
             f"{{}}: {names} with {sum(ports) * 8:g} Gbit/s in a slot of {link.how}, which carries "
             f"{link.gb_per_s / _WIRE * 8:.0f}",
@@ -144,7 +144,7 @@ def _slots(topology: Topology, nics: list[Placed]) -> Iterator[Issue]:
         )  # fmt: skip
 
 
-def _uneven(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
+def _uneven(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
     """Report CPUs with different numbers of GPUs."""
     numbers = Counter(str(one.cpu.numa) for one in held)
     if len(set(numbers.values())) > 1:
@@ -156,15 +156,15 @@ def _uneven(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
         )  # fmt: skip
 
 
-def _nvlink(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
+def _nvlink(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
     """Report NVLink that is left to detection, and NVLink that is missing in a dump."""
     if len(held) < 2:
         return
-    if nvlink_is_open(filled(topology)):
+    if nvlink_is_unknown(filled(topology)):
         yield Issue(
             severity=Severity.NOTE, id="nvlink-detected", source=topology.source,
-            message="leaves NVLink to detection: NCCL asks the machine, and this file cannot say",
-            hint="for figures have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE",
+            message="leaves NVLink to detection: the file lists none, and NCCL asks the driver",
+            hint="for bandwidths that include NVLink, use a dump of NCCL: NCCL_TOPO_DUMP_FILE",
         )  # fmt: skip
         return
     if any(gpu.nvlinks for _, gpu in gpus(topology)):
@@ -173,7 +173,7 @@ def _nvlink(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
     without = [
         (device, model) for device, model in models if model and model.nvlink in ("switch", "cube")
     ]
-    yield from about(
+    yield from issue_about(
         topology, Severity.WARNING, "nvlink-absent", (device for device, _ in without),
         f"{{}}: {without[0][1].name if without else ''} without any NVLink: NCCL uses PCIe alone",
         "check nvidia-smi nvlink -s and the fabric manager, then dump again",

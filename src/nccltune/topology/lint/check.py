@@ -26,7 +26,7 @@ _ORDER = list(Severity)
 _XML = (Dialect.NCCL, Dialect.RCCL, Dialect.FLAGCX)
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class LintResult(msgspec.Struct, frozen=True, kw_only=True):
     """The files read and the issues found, sorted by file and then by severity."""
 
     topologies: tuple[Topology, ...]
@@ -40,11 +40,15 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         return any(issue.severity is not Severity.NOTE for issue in self.issues)
 
 
-def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) -> Checked:
+def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) -> LintResult:
     """Return the issues of files, given by name and content.
 
     `here` is the root of a machine (`/`) to compare topologies with. An unreadable file is an
     issue. Raises the InputError of the first file if no file can be read.
+
+    >>> result = lint_files([("topo.xml", b'<system version="2"><cpu numaid="0"/></system>')])
+    >>> [issue.id for issue in result.issues]
+    ['no-gpu']
     """
     topologies: list[Topology] = []
     graphs: list[Graphs] = []
@@ -73,7 +77,7 @@ def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) 
     for one in graphs:
         issues += check_graphs(one, topologies)
     issues += check_across(topologies)
-    return Checked(
+    return LintResult(
         topologies=tuple(topologies),
         graphs=tuple(graphs),
         issues=tuple(_sorted(issues, order)),

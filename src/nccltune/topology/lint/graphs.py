@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nccltune.formats.topology.graph_xml import ChannelGraph, GraphId, Graphs
 from nccltune.model.finding import Severity
 from nccltune.model.topology import Topology
-from nccltune.topology.lint.issue import Issue, few, gpus
+from nccltune.topology.lint.issue import Issue, gpus, shortened
 from nccltune.topology.nccl_model.settings import PathKind
 
 _WHOLE = (GraphId.RING, GraphId.TREE, GraphId.COLLNET_CHAIN)
@@ -48,9 +48,9 @@ def check_graphs(graphs: Graphs, topologies: Sequence[Topology]) -> Iterator[Iss
         if graph.channels and max(graph.intra_gb_per_s, graph.inter_gb_per_s) <= 0.1:
             yield issue(
                 Severity.ERROR, "graph-fallback", graph.line,
-                f"{name}: {graph.intra_gb_per_s:g} GB/s a channel is what NCCL writes where its "
-                "search found nothing",
-                "look at the topology of the same run: a GPU without NVLink, a link at 2.5 GT/s",
+                f"{name}: {graph.intra_gb_per_s:g} GB/s a channel is NCCL's fallback if its "
+                "search finds nothing",
+                "check the topology of the same run: a GPU without NVLink, a link at 2.5 GT/s",
             )  # fmt: skip
         if graph.id in _WHOLE and graph.channels:
             yield from (
@@ -70,14 +70,14 @@ def _members(
         if twice:
             yield (
                 Severity.ERROR, "graph-gpu-twice",
-                f"channel {number} names GPU {few(twice)} twice",
+                f"channel {number} names GPU {shortened(twice)} twice",
             )  # fmt: skip
         sets.append(frozenset(used))
     if len(set(sets)) > 1:
         sizes = sorted({len(one) for one in sets})
         yield (
             Severity.ERROR, "graph-uneven",
-            f"the channels do not name the same GPUs ({few(map(str, sizes))} of them)",
+            f"the channels do not name the same GPUs ({shortened(map(str, sizes))} of them)",
         )  # fmt: skip
     for topology in topologies:
         have = {gpu.index for _, gpu in gpus(topology) if gpu.index is not None}
@@ -87,8 +87,8 @@ def _members(
         if named - have:
             yield (
                 Severity.ERROR, "graph-gpu-unknown",
-                f"names GPU {few(map(str, sorted(named - have)))}, which {topology.source} does "
-                "not have; NCCL stops: XML Import Channel : dev not found",
+                f"names GPU {shortened(map(str, sorted(named - have)))}, which {topology.source} "
+                "does not have; NCCL stops: XML Import Channel : dev not found",
             )  # fmt: skip
         elif have - named:
             yield (

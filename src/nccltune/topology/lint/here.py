@@ -7,7 +7,7 @@ from pathlib import Path
 from nccltune.formats.topology.sysfs import read_sysfs
 from nccltune.model.finding import Severity
 from nccltune.model.topology import Pci, Topology
-from nccltune.topology.lint.issue import Issue, about, few, placed
+from nccltune.topology.lint.issue import Issue, issue_about, placed, shortened
 
 
 def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
@@ -18,10 +18,10 @@ def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
     folder = root / "sys" / "bus" / "pci" / "devices"
     here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     leaves = [one.device for one in placed(topology) if _is_end(one.device)]
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "bus-id-absent",
         (device for device in leaves if device.bus_id.lower() not in here),
-        "{}: not on this machine; NCCL then puts the real device elsewhere",
+        "{}: not on this machine; NCCL then places the real device by sysfs",
         "bus ids of GPUs and NICs must be those of lspci -D on the machine that runs the job",
     )  # fmt: skip
     named = {device.bus_id.lower() for device in leaves}
@@ -35,8 +35,8 @@ def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
             severity=Severity.WARNING,
             id="not-in-file",
             source=topology.source,
-            message=f"{few(missing)}: GPUs or NICs of this machine that the file does not place",
-            hint="add them where they hang; NCCL puts them where sysfs has them",
+            message=f"{shortened(missing)}: GPUs or NICs of this machine that are not in the file",
+            hint="add them below their switches; otherwise NCCL places them by sysfs",
             devices=tuple(missing),
         )
 

@@ -21,7 +21,7 @@ class Issue(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class PlacedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A PCI device, the CPU it is attached to, and the switches above it, nearest last."""
 
     device: Pci
@@ -29,21 +29,21 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     above: tuple[Pci, ...] = ()
 
 
-def placed(topology: Topology) -> Iterator[Placed]:
+def placed(topology: Topology) -> Iterator[PlacedDevice]:
     """Yield every PCI device of a topology, in file order."""
     for cpu in topology.cpus:
-        waiting = [Placed(device=device, cpu=cpu) for device in reversed(cpu.devices)]
+        waiting = [PlacedDevice(device=device, cpu=cpu) for device in reversed(cpu.devices)]
         while waiting:
             one = waiting.pop()
             yield one
             above = (*one.above, one.device)
             waiting += [
-                Placed(device=child, cpu=cpu, above=above)
+                PlacedDevice(device=child, cpu=cpu, above=above)
                 for child in reversed(one.device.children)
             ]
 
 
-def gpus(topology: Topology) -> list[tuple[Placed, Gpu]]:
+def gpus(topology: Topology) -> list[tuple[PlacedDevice, Gpu]]:
     """Return the GPUs that the file names."""
     return [(one, one.device.gpu) for one in placed(topology) if one.device.gpu is not None]
 
@@ -54,7 +54,7 @@ def nets(topology: Topology) -> list[Net]:
     return [*inside, *(net for cpu in topology.cpus for net in cpu.nets)]
 
 
-def few(names: Iterable[str], most: int = 4) -> str:
+def shortened(names: Iterable[str], most: int = 4) -> str:
     """Return the names as a list that ends early: `a, b, c, d and 5 more`."""
     listed = list(names)
     if len(listed) <= most + 1:
@@ -62,7 +62,7 @@ def few(names: Iterable[str], most: int = 4) -> str:
     return f"{', '.join(listed[:most])} and {len(listed) - most} more"
 
 
-def about(
+def issue_about(
     topology: Topology,
     severity: Severity,
     identity: str,
@@ -81,7 +81,7 @@ def about(
             id=identity,
             source=topology.source,
             line=found[0].line,
-            message=message.replace("{}", few(device.bus_id for device in found)),
+            message=message.replace("{}", shortened(device.bus_id for device in found)),
             hint=hint,
             devices=tuple(device.bus_id for device in found),
         )

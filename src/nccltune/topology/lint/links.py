@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from nccltune.model.finding import Severity
 from nccltune.model.topology import Dialect, Pci, Topology
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.lint.issue import Issue, Placed, about, placed
+from nccltune.topology.lint.issue import Issue, PlacedDevice, issue_about, placed
 
 _VIRTUAL = {("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x1b36", "0x000c"), ("0x1b36", "0xc")}
 """Switches and ports that QEMU presents to a VM: TI XIO3130 (upstream, downstream) and QEMU's own
 port. Their link speeds and widths are not real."""
-_TELLS_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
+_WITH_LINK_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
 
 
 def check_links(topology: Topology) -> Iterator[Issue]:
     """Report wrong link values, virtual switches, idle GPUs and slower devices of one model."""
     every = list(placed(topology))
-    if topology.dialect in _TELLS_SPEEDS:
+    if topology.dialect in _WITH_LINK_SPEEDS:
         yield from _speeds(topology, every)
         yield from _widths(topology, every)
     slow = [one.device for one in every if is_virtual(one.device) and _gb_per_s(one.device) < 3]
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "virtual-switch", slow,
         f"{{}}: a virtual machine's switch at {bandwidth.pci(slow[0]).how if slow else ''}; NCCL "
         f"books all that crosses it at {_gb_per_s(slow[0]) if slow else 0:.2f} GB/s",
@@ -46,7 +46,7 @@ def _is_invented(bus_id: str) -> bool:
     return bus_id.lower().startswith("ffff:ff")
 
 
-def _speeds(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
+def _speeds(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
     by_text: dict[str, list[Pci]] = defaultdict(list)
     missing = []
     for one in every:
@@ -64,54 +64,54 @@ def _speeds(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
             if is_bare
             else 'write what the link has, such as link_speed="16.0 GT/s PCIe" (Gen4)'
         )
-        yield from about(
+        yield from issue_about(
             topology, Severity.WARNING, "link-speed-unknown", devices,
-            f"{{}}: NCCL does not know link_speed '{text}' and takes it for Gen3", hint,
+            f"{{}}: NCCL does not know link_speed '{text}' and assumes Gen3", hint,
         )  # fmt: skip
-    yield from about(
+    yield from issue_about(
         topology, Severity.WARNING, "link-speed-missing", missing,
-        "{}: no link_speed, and sysfs cannot tell of a device that does not exist: NCCL takes Gen3",
+        "{}: no link_speed, and sysfs has no such device: NCCL assumes Gen3",
         'add link_speed="16.0 GT/s PCIe" (or what it has) and link_width="16"',
     )  # fmt: skip
 
 
-def _widths(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
+def _widths(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
     devices = [one.device for one in every]
-    yield from about(
+    yield from issue_about(
         topology, Severity.WARNING, "link-width-zero",
         (device for device in devices if device.width == 0),
-        "{}: link_width 0, which NCCL takes for 16",
+        "{}: link_width 0, which NCCL reads as 16",
         "write the width: in a virtual machine sysfs does not know it",
     )  # fmt: skip
     odd = [one for one in devices if one.width and one.width not in bandwidth.WIDTHS]
     negative = [one for one in odd if one.width is not None and one.width < 0]
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "link-width-odd", (one for one in odd if one not in negative),
         "{}: link_width is no width of PCIe, and NCCL multiplies by it",
-        "write 1, 2, 4, 8, 12, 16 or 32 (255 is the kernel's word for not known)",
+        "write 1, 2, 4, 8, 12, 16 or 32 (255 is the kernel's value for unknown)",
     )  # fmt: skip
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "link-width-negative", negative,
         "{}: a negative link_width gives the link a negative bandwidth, so that NCCL finds no ring "
         "over it",
-        "write 1, 2, 4, 8, 12, 16 or 32 (-1 is a machine's word for not known)",
+        "write 1, 2, 4, 8, 12, 16 or 32 (-1 stands for unknown in some files)",
     )  # fmt: skip
     missing = [device for device in devices if device.width is None and device.speed is not None]
-    yield from about(
+    yield from issue_about(
         topology, Severity.WARNING, "link-width-missing",
         (device for device in missing if _is_invented(device.bus_id)),
-        "{}: no link_width, and sysfs cannot tell of a device that does not exist: NCCL takes 16",
+        "{}: no link_width, and sysfs has no such device: NCCL assumes 16",
         'add link_width="16", or what it has',
     )  # fmt: skip
-    yield from about(
+    yield from issue_about(
         topology, Severity.NOTE, "link-width-asked",
         (device for device in missing if not _is_invented(device.bus_id)),
-        "{}: no link_width; NCCL asks the machine, figures here take 16",
+        "{}: no link_width; NCCL reads it from sysfs, nccltune assumes 16",
         'add link_width="16", or what it has',
     )  # fmt: skip
 
 
-def _idle(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
+def _idle(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
     """Report GPUs at Gen1 or Gen2.
 
     NVML reports the current generation, which is lower while a GPU is idle. NCCL 2.30.7 and later
@@ -122,16 +122,16 @@ def _idle(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
         generation = bandwidth.pci_generation(one.device.speed)
         if one.device.gpu is not None and generation is not None and generation < 3:
             found.append(one.device)
-    told = {device.speed for device in found}
-    yield from about(
+    speeds = {device.speed for device in found if device.speed}
+    yield from issue_about(
         topology, Severity.WARNING, "idle-gpu", found,
-        f"{{}}: a GPU at {' and '.join(sorted(text for text in told if text))}, as idle GPUs tell; "
-        "NCCL 2.30.7 and later books that",
+        f"{{}}: a GPU at {' and '.join(sorted(speeds))}, as idle GPUs report; NCCL 2.30.7 and "
+        "later uses that speed",
         "dump again with persistence mode on (nvidia-smi -pm 1) or under load, or write link_speed",
     )  # fmt: skip
 
 
-def _unlike_twins(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
+def _unlike_twins(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
     """Report devices of one model with a narrower link than the others.
 
     The cause is a bad slot or a loose card.
@@ -146,10 +146,10 @@ def _unlike_twins(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
         best = max(_gb_per_s(device) for device in devices)
         worse = [device for device in devices if _gb_per_s(device) < best]
         idle = [device for device in worse if (bandwidth.pci_generation(device.speed) or 3) < 3]
-        yield from about(
+        yield from issue_about(
             topology, Severity.WARNING, "slower-than-twin",
             (device for device in worse if device not in idle),
-            f"{{}}: {bandwidth.pci(worse[0]).how if worse else ''}, and the same make elsewhere in "
-            f"this machine has {best:g} GB/s",
-            "reseat the card or check the slot: lspci -vv, LnkSta against LnkCap",
+            f"{{}}: {bandwidth.pci(worse[0]).how if worse else ''}, and the same model elsewhere "
+            f"in this machine has {best:g} GB/s",
+            "reseat the card or check the slot: compare LnkSta with LnkCap in lspci -vv",
         )  # fmt: skip

@@ -8,20 +8,20 @@ from nccltune.model.finding import Severity
 from nccltune.model.topology import Topology
 from nccltune.topology.hardware.classify import kind_of_target
 from nccltune.topology.hardware.links import NodeKind
-from nccltune.topology.lint.issue import Issue, about, gpus
+from nccltune.topology.lint.issue import Issue, gpus, issue_about
 
 
 def check_nvlinks(topology: Topology) -> Iterator[Issue]:
     """Compare the NVLinks of a file's GPUs with each other."""
     found = gpus(topology)
     by_bus = {one.device.bus_id.lower(): gpu for one, gpu in found}
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "nvlink-self",
         (
             one.device for one, gpu in found
             if any(link.target.lower() == one.device.bus_id.lower() for link in gpu.nvlinks)
         ),
-        "{}: an NVLink whose target is the GPU itself; it joins nothing",
+        "{}: an NVLink whose target is the GPU itself; NCCL does not use it",
         "write the other GPU's bus id, or leave the <nvlink> out: NCCL then asks NVML",
     )  # fmt: skip
     counts = {
@@ -45,15 +45,15 @@ def check_nvlinks(topology: Topology) -> Iterator[Issue]:
                 unknown.append(one.device)
             elif not any(back.target.lower() == me for back in peer.nvlinks):
                 one_way.append(one.device)
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "nvlink-one-way", dict.fromkeys(one_way),
-        "{}: tells of an NVLink to a GPU that tells of none back; NCCL stops where it looks for it",
+        "{}: an NVLink that the GPU at its other end does not list; NCCL stops with an error",
         "dump the topology again with all GPUs of the node in one job; check nvidia-smi nvlink -s",
     )  # fmt: skip
-    yield from about(
+    yield from issue_about(
         topology, Severity.NOTE, "nvlink-elsewhere", dict.fromkeys(unknown),
         "{}: an NVLink to a GPU that the file does not name; NCCL does not use it",
-        "a dump has the GPUs of one job only; take one with all of the node",
+        "a dump has the GPUs of one job only; dump from a job on all GPUs of the node",
     )  # fmt: skip
 
 
@@ -67,15 +67,15 @@ def _uneven(topology: Topology, counts: dict[str, int]) -> Iterator[Issue]:
     most = max(count for count, times in usual if times == usual[0][1])
     none = [bus_id for bus_id, count in counts.items() if not count]
     fewer = [bus_id for bus_id, count in counts.items() if 0 < count < most]
-    yield from about(
+    yield from issue_about(
         topology, Severity.ERROR, "nvlink-missing", (devices[bus_id] for bus_id in none),
         f"{{}}: no NVLink, where its peers have {most or max(counts.values())}; NCCL falls back to "
         "a few slow channels without a warning",
-        "take the GPU out of service and reset it (nvidia-smi nvlink -s); do not paper over it "
+        "take the GPU out of service and reset it (nvidia-smi nvlink -s); do not hide the fault "
         "with a topology file",
     )  # fmt: skip
     for count in sorted({counts[bus_id] for bus_id in fewer}):
-        yield from about(
+        yield from issue_about(
             topology, Severity.ERROR, "nvlink-fewer",
             (devices[bus_id] for bus_id in fewer if counts[bus_id] == count),
             f"{{}}: {count} NVLinks, where its peers have {most}",

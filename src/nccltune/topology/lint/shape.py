@@ -11,7 +11,15 @@ from nccltune.model.finding import Severity
 from nccltune.model.topology import Cpu, Dialect, Topology
 from nccltune.topology.files.vm_file import lacks_kind
 from nccltune.topology.hardware import bandwidth
-from nccltune.topology.lint.issue import Issue, Placed, about, few, gpus, nets, placed
+from nccltune.topology.lint.issue import (
+    Issue,
+    PlacedDevice,
+    gpus,
+    issue_about,
+    nets,
+    placed,
+    shortened,
+)
 
 _VERSIONS = {Dialect.NCCL: "1", Dialect.RCCL: "2", Dialect.FLAGCX: "1"}
 
@@ -27,7 +35,7 @@ def check_shape(topology: Topology) -> Iterator[Issue]:
     for what in topology.unread:
         yield _issue(
             topology, Severity.NOTE, "unread", f"not read: {what}",
-            "NCCL skips what it does not know as well", None,
+            "NCCL ignores it too", None,
         )  # fmt: skip
 
 
@@ -44,10 +52,10 @@ def _issue(
 def _version(topology: Topology) -> Iterator[Issue]:
     wanted = _VERSIONS.get(topology.dialect)
     if wanted is not None and topology.version != wanted:
-        told = f"version {topology.version}" if topology.version is not None else "no version"
+        found = f"version {topology.version}" if topology.version is not None else "no version"
         yield _issue(
             topology, Severity.ERROR, "version",
-            f"<system> has {told}; {topology.dialect.value.upper()} reads version {wanted} only",
+            f"<system> has {found}; {topology.dialect.value.upper()} reads version {wanted} only",
             f'write <system version="{wanted}">', 1,
         )  # fmt: skip
 
@@ -58,9 +66,9 @@ def _classes(topology: Topology) -> Iterator[Issue]:
     Without a class NCCL looks up the bus id in sysfs. Only the machine of the file has that bus id.
     """
     bare = [one.device for one in placed(topology) if one.device.class_code is None]
-    yield from about(
+    yield from issue_about(
         topology, Severity.WARNING, "class-missing", bare,
-        "{}: no class; NCCL asks sysfs what they are, so the bus ids must be those of the machine",
+        "{}: no class; NCCL reads it from sysfs, so the bus ids must be those of the machine",
         'add class="0x060400" (switch), "0x030200" (GPU) or "0x020700" (NIC) and the vendor',
     )  # fmt: skip
     if topology.dialect in (Dialect.SMI, Dialect.SYSFS):
@@ -88,10 +96,10 @@ def _doubles(topology: Topology) -> Iterator[Issue]:
             if times[bus_id] > 1 and bus_id in seen:
                 again.append(one.device)
             seen.add(bus_id)
-        yield from about(
+        yield from issue_about(
             topology, Severity.ERROR, "bus-id-twice", again,
-            "{}: a bus id that stands twice in the file",
-            "each device has one: remove or rename the second",
+            "{}: a bus id that is in the file twice",
+            "bus ids are unique: remove the second device or change its bus id",
         )  # fmt: skip
         numbers: list[tuple[str, Callable[[object], int | None]]] = [
             ("dev", lambda gpu: getattr(gpu, "index", None)),
@@ -100,7 +108,7 @@ def _doubles(topology: Topology) -> Iterator[Issue]:
         for word, number in numbers:
             held = [(one, number(one.device.gpu)) for one in here if one.device.gpu is not None]
             used = Counter(value for _, value in held if value is not None)
-            yield from about(
+            yield from issue_about(
                 topology, Severity.ERROR, f"{word}-twice",
                 (one.device for one, value in held if value is not None and used[value] > 1),
                 f"{{}}: GPUs with the same {word}", f"number them: {word} 0, 1, 2 ...",
@@ -124,9 +132,9 @@ def _flat(topology: Topology) -> Iterator[Issue]:
         return
     if not held:
         return
-    yield from about(
+    yield from issue_about(
         topology, Severity.WARNING, "flat", (one.device for one, _ in held),
-        "{}: GPUs hang directly on a CPU and there is no switch in the file; between them and to "
+        "{}: GPUs are directly below a CPU and the file has no switch; between them and to "
         "NICs NCCL uses neither P2P nor GPUDirect RDMA",
         "right for a machine without switches; for a virtual machine write the tree of its host: "
         "nccltune topo convert",
@@ -138,7 +146,7 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
         if cpu.numa is not None and cpu.numa < 0 and topology.dialect is not Dialect.SYSFS:
             yield _issue(
                 topology, Severity.NOTE, "numa-unknown",
-                "numaid -1: the kernel does not tell which CPU devices hang on, as in virtual "
+                "numaid -1: the kernel does not report the CPU of the devices, as in virtual "
                 "machines",
                 "if the host has two sockets, write them: nccltune topo convert", cpu.line,
             )  # fmt: skip
@@ -146,21 +154,21 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
     if bare and len(topology.cpus) > 1 and topology.dialect is not Dialect.SMI:
         yield _issue(
             topology, Severity.NOTE, "cpu-kind-missing",
-            f"CPU {few(str(cpu.numa) for cpu in bare)}: without its kind, which NCCL adds only to "
-            "CPUs that a rank's own GPUs are below; ranks that differ in it cannot start where a "
-            "NIC is no PCI device",
-            'write arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207" as the machine '
-            "has it; nccltune topo convert does",
+            f"CPU {shortened(str(cpu.numa) for cpu in bare)}: without its kind, which NCCL adds "
+            "only to CPUs above a rank's own GPUs; ranks that differ in it cannot start if a NIC "
+            "is no PCI device",
+            'write arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207" with the values '
+            "of the machine; nccltune topo convert adds them",
             bare[0].line,
         )  # fmt: skip
     several = len({cpu.host_hash for cpu in topology.cpus}) < len(topology.cpus)
     odd = [cpu for cpu in topology.cpus if several and _is_unknown(cpu)]
     if odd:
-        told = few(dict.fromkeys(f"{cpu.arch} {cpu.vendor or ''}".strip() for cpu in odd))
+        kinds = shortened(dict.fromkeys(f"{cpu.arch} {cpu.vendor or ''}".strip() for cpu in odd))
         yield _issue(
             topology, Severity.WARNING, "cpu-unknown",
-            f"NCCL does not know the CPU '{told}' and takes the link between two for "
-            f"{bandwidth.local():g} GB/s",
+            f"NCCL does not know the CPU '{kinds}' and assumes {bandwidth.local():g} GB/s between "
+            "two of them",
             "known vendors are GenuineIntel, AuthenticAMD, CentaurHauls and '  Shanghai  '",
             odd[0].line,
         )  # fmt: skip
@@ -175,15 +183,15 @@ def _nics(topology: Topology) -> Iterator[Issue]:
     if slow:
         yield _issue(
             topology, Severity.WARNING, "net-speed-unknown",
-            f"{few(net.name or '?' for net in slow)}: speed {slow[0].mbit_per_s}, which NCCL takes "
-            "for 10 Gbit/s",
+            f"{shortened(net.name or '?' for net in slow)}: speed {slow[0].mbit_per_s}, which NCCL "
+            "reads as 10 Gbit/s",
             'write the speed in Mbit/s: speed="100000"', None,
         )  # fmt: skip
     outside = [net.name or "?" for cpu in topology.cpus for net in cpu.nets]
     if outside:
         yield _issue(
             topology, Severity.NOTE, "net-outside-pci",
-            f"{few(outside)}: no PCI device (virtio, for one), so no GPUDirect RDMA",
+            f"{shortened(outside)}: no PCI device (virtio, for one), so no GPUDirect RDMA",
             "if the machine has RDMA NICs, check why NCCL did not use them: NCCL_DEBUG=INFO", None,
         )  # fmt: skip
     if topology.dialect is Dialect.SYSFS:
@@ -196,14 +204,14 @@ def _nics(topology: Topology) -> Iterator[Issue]:
     # Paths between devices below one port of a CPU do not pass through the CPU.
     near = {_port(one) for one in every if one.device.gpu is not None}
     far = [one.device for one in every if one.device.nets and _port(one) not in near]
-    yield from about(
+    yield from issue_about(
         topology, Severity.WARNING, "nic-behind-cpu",
         far,
         "{}: a NIC that every GPU reaches through a CPU only, without GPUDirect RDMA",
-        "move it to a slot below a GPU's switch; about 16 of 24 GB/s are what is left otherwise",
+        "move it to a slot below a GPU's switch; through the CPU about 16 of 24 GB/s are left",
     )  # fmt: skip
 
 
-def _port(one: Placed) -> int:
+def _port(one: PlacedDevice) -> int:
     """Return an id of the CPU port above a device; equal for all devices below the same port."""
     return id(one.above[0] if one.above else one.device)

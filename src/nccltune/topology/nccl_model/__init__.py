@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model of NCCL's decisions for given hardware: paths, rings and trees.
 
-paths.py        path between two devices
-path_search.py  best path before settings change it
-settings.py     settings that change paths
-flow_kind.py    kinds of flows: the device that moves the bytes, posted or non-posted
-reach.py        routes from each GPU to its peers and NICs
-search.py       channels for ring and tree, and their speed (search_speeds.toml)
-search_goal.py  goal and best result of the search
-walk.py         one attempt of the search
-trees.py        place of a node in NCCL's two trees
-booked.py       bandwidth that NCCL's cost model assumes
+paths.py            path between two devices
+path_search.py      best path before settings change it
+settings.py         settings that change paths
+flow_kind.py        kinds of flows: the device that moves the bytes, posted or non-posted
+routes.py           routes from each GPU to its peers and NICs
+search.py           channels for ring and tree, and their speed (search_speeds.toml)
+search_goal.py      goal and best result of the search
+search_attempts.py  attempts of the search, one for each goal
+trees.py            place of a node in NCCL's two trees
+booked.py           bandwidth that NCCL's cost model assumes
 """

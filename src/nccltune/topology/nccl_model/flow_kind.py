@@ -49,6 +49,3 @@ _PROSE = {
     FlowKind.READ_REQUEST: "read requests",
 }
 _READS = frozenset({FlowKind.GDR_READ, FlowKind.HOST_TO_GPU, FlowKind.HOST_TO_NIC})
-_BOUNCES = frozenset(
-    {FlowKind.GPU_TO_HOST, FlowKind.HOST_TO_GPU, FlowKind.HOST_TO_NIC, FlowKind.NIC_TO_HOST}
-)

@@ -48,7 +48,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
         return (self.source, *(link.target for link in self.links))
 
 
-class Hardware:
+class GraphIndex:
     """The vertices and links of a graph, indexed for the path search."""
 
     def __init__(self, graph: LinkGraph, *, c2c_as_nvlink: bool = False) -> None:

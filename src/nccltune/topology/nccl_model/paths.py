@@ -3,9 +3,11 @@
 
 Follows `ncclTopoComputePaths` and `ncclTopoCheckGdr` (`graph/paths.cc`, NCCL 2.19 to 2.31):
 
-1. Direct paths are computed. 2. GPUs without P2P are connected through the CPU. 3. C2C and PCIe
-together become P2C. 4. A NIC near another GPU is reached through that GPU (PXN). 5. A NIC without
-GPUDirect RDMA is reached through the CPU.
+1. Direct paths are computed.
+2. GPUs without P2P are connected through the CPU.
+3. C2C and PCIe together become P2C.
+4. A NIC near another GPU is reached through that GPU (PXN).
+5. A NIC without GPUDirect RDMA is reached through the CPU.
 
 The P2P status and the containers of a running machine are not known here. P2P is assumed to work.
 """
@@ -17,7 +19,7 @@ import msgspec
 from nccltune.topology.hardware import bandwidth
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import LinkGraph, NodeKind
-from nccltune.topology.nccl_model.path_search import Hardware, Path
+from nccltune.topology.nccl_model.path_search import GraphIndex, Path
 from nccltune.topology.nccl_model.settings import PathKind, PathRules, PathSettings, rules_of
 
 __all__ = ["Gdr", "Path", "PathKind", "Paths", "paths"]
@@ -39,7 +41,15 @@ def paths(
     settings: PathSettings = DEFAULT_SETTINGS,
     nccl_version: Version | None = None,
 ) -> "Paths":
-    """Return the paths of a graph. They are computed lazily, per connected part of the graph."""
+    """Return the paths of a graph. They are computed lazily, per connected part of the graph.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> from nccltune.topology.hardware.build import link_graph
+    >>> found = paths(link_graph([load_topology(example("h200x4-1-node"))]))
+    >>> found.between("GPU0", "GPU1").kind.name
+    'NVL'
+    """
     return Paths(graph, settings, rules_of(nccl_version))
 
 
@@ -47,12 +57,12 @@ class Paths:
     """The paths between any two vertices of a graph, computed lazily."""
 
     def __init__(self, graph: LinkGraph, settings: PathSettings, rules: PathRules) -> None:
-        self._hardware = Hardware(graph, c2c_as_nvlink=rules.c2c_as_nvlink)
+        self._graph = GraphIndex(graph, c2c_as_nvlink=rules.c2c_as_nvlink)
         self._settings = settings
         self._rules = rules
-        self._domains = self._hardware.domains()
+        self._domains = self._graph.domains()
         self._members: dict[int, list[str]] = {}
-        for name in self._hardware.vertices:
+        for name in self._graph.vertices:
             self._members.setdefault(self._domains[name], []).append(name)
         self._found: dict[int, _Domain] = {}
 
@@ -63,7 +73,7 @@ class Paths:
         vertices of the same node. Raises KeyError for an unknown name.
         """
         if self._domains[source] != self._domains[target]:
-            nodes = [self._hardware.vertices[name].node for name in (source, target)]
+            nodes = [self._graph.vertices[name].node for name in (source, target)]
             kind = PathKind.NET if nodes[0] != nodes[1] else PathKind.DIS
             return Path(source=source, target=target, kind=kind, gb_per_s=0.0)
         return self._domain(source).between(source, target)
@@ -93,7 +103,7 @@ class Paths:
         number = self._domains[name]
         if number not in self._found:
             members = self._members[number]
-            self._found[number] = _Domain(self._hardware, members, self._settings, self._rules)
+            self._found[number] = _Domain(self._graph, members, self._settings, self._rules)
         return self._found[number]
 
 
@@ -101,14 +111,14 @@ class _Domain:
     """The vertices that links connect: one node, or several nodes that share NVLink."""
 
     def __init__(
-        self, hardware: Hardware, members: list[str], settings: PathSettings, rules: PathRules
+        self, graph: GraphIndex, members: list[str], settings: PathSettings, rules: PathRules
     ) -> None:
-        self._hardware = hardware
+        self._graph = graph
         self._settings = settings
         self._rules = rules
-        self.gpus = [name for name in members if hardware.is_a(name, NodeKind.GPU)]
-        self.nets = [name for name in members if hardware.is_a(name, NodeKind.NET)]
-        self.cpus = [name for name in members if hardware.is_a(name, NodeKind.CPU)]
+        self.gpus = [name for name in members if graph.is_a(name, NodeKind.GPU)]
+        self.nets = [name for name in members if graph.is_a(name, NodeKind.NET)]
+        self.cpus = [name for name in members if graph.is_a(name, NodeKind.CPU)]
         self._direct: dict[str, dict[str, Path]] = {}
         self._changed: dict[tuple[str, str], Path] = {}
         self._near: dict[tuple[str, int], list[str]] = {}
@@ -119,7 +129,7 @@ class _Domain:
         self._change_net_paths()
 
     def between(self, source: str, target: str) -> Path:
-        memory = self._hardware.memory
+        memory = self._graph.memory
         if source == target:
             return Path(source=source, target=target, kind=PathKind.LOC, gb_per_s=bandwidth.local())
         if target in memory:
@@ -142,7 +152,7 @@ class _Domain:
         if changed is not None:
             return changed
         if target not in self._direct:
-            self._direct[target] = self._hardware.paths_to(
+            self._direct[target] = self._graph.paths_to(
                 target, by_kind=self._rules.by_kind, nvb=self._settings.nvb
             )
         found = self._direct[target].get(source)
@@ -200,7 +210,7 @@ class _Domain:
         """Return the worst kind of path that P2P still uses."""
         if self._settings.p2p_level is not None:
             return self._settings.p2p_level
-        first = self._hardware.vertices[self.cpus[0]] if self.cpus else None
+        first = self._graph.vertices[self.cpus[0]] if self.cpus else None
         if first is None:
             return PathKind.PXB
         is_x86 = first.arch == "x86_64"
@@ -226,8 +236,8 @@ class _Domain:
                 path = self.between(peer, gpu)
                 if peer == gpu or path.kind <= level or cpu is None:
                     continue
-                told = path.kind.name if path.kind < PathKind.DIS else "no path"
-                why = f"no P2P ({told} is beyond {level.name}): through {cpu}"
+                kind = path.kind.name if path.kind < PathKind.DIS else "no path"
+                why = f"no P2P ({kind} is beyond {level.name}): through {cpu}"
                 self._change(self._join(self.between(peer, cpu), self.between(cpu, gpu), why))
 
     def _mark_p2c(self) -> None:
@@ -273,7 +283,7 @@ class _Domain:
         mine, theirs = self.between(gpu, net), self.between(peer, net)
         c2c = self._settings.pxn_c2c
         level = PathKind.P2C if (self._rules.pxn_c2c if c2c is None else c2c) else PathKind.PXB
-        vertices = self._hardware.vertices
+        vertices = self._graph.vertices
         if (
             theirs.kind <= level
             and (not self._rules.pxn_needs_gdr or self.gdr(peer, net, read=True).allowed)
@@ -305,13 +315,13 @@ class _Domain:
             return None
         sharing = max(1, len(self.nearest(nets[0], self.gpus)))
         each = -(-len(nets) // sharing)
-        start = (self._hardware.vertices[gpu].index or 0) % sharing
+        start = (self._graph.vertices[gpu].index or 0) % sharing
         if len(nets) & (len(nets) - 1) == 0:
             start = _mirror(start, len(nets))
         return nets[(start + channel % each) % len(nets)]
 
     def gdr(self, gpu: str, net: str, *, read: bool) -> Gdr:
-        vertices = self._hardware.vertices
+        vertices = self._graph.vertices
         for name in (net, gpu):
             if vertices[name].gdr is False:
                 return Gdr(False, f"{name} does not support it")
@@ -321,7 +331,7 @@ class _Domain:
                 return Gdr(False, off)
         path = self.between(gpu, net)
         if path.kind is PathKind.PXN:
-            peer = next(name for name in path.stops[1:] if self._hardware.is_a(name, NodeKind.GPU))
+            peer = next(name for name in path.stops[1:] if self._graph.is_a(name, NodeKind.GPU))
             path = self.between(peer, net)
         c2c = self._settings.gdr_c2c
         through_c2c = self._rules.gdr_c2c if c2c is None else c2c
@@ -337,13 +347,13 @@ class _Domain:
         """Return why a NIC does not read from a GPU; None if it does."""
         if self._settings.gdr_read is not None:
             return None if self._settings.gdr_read else "NCCL_NET_GDR_READ=0"
-        sm = self._hardware.vertices[gpu].sm
+        sm = self._graph.vertices[gpu].sm
         if (self._rules.read_from_sm80 and (sm is None or sm >= 80)) or len(self.gpus) == 1:
             return None
         if any(self.between(gpu, peer).kind is PathKind.NVL for peer in self.gpus if peer != gpu):
             return None
-        told = f"sm{sm}" if sm is not None else "its compute capability is not known"
-        return f"reading is off by default without NVLink ({told})"
+        known = f"sm{sm}" if sm is not None else "unknown compute capability"
+        return f"reading is off by default without NVLink ({known})"
 
 
 def _mirror(value: int, power: int) -> int:

@@ -4,8 +4,13 @@
 Follows `ncclTopoCompute` in `graph/search.cc` of NCCL 2.28.9. The search relaxes its goal in this
 order, which is the same from 2.19 to 2.30:
 
-1. the same channels 2. different channels 3. a simpler tree 4. longer paths inside the node 5.
-longer paths to the NIC 6. another NIC 7. a lower speed
+1. the same channels
+2. different channels
+3. a simpler tree
+4. longer paths inside the node
+5. longer paths to the NIC
+6. another NIC
+7. a lower speed
 
 Then it doubles the channels and raises the speed again. Only the list of speeds differs by version
 (search_speeds.toml).
@@ -23,10 +28,10 @@ import msgspec
 from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.model.choice import MAX_CHANNELS
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.nccl_model.reach import Reach
-from nccltune.topology.nccl_model.search_goal import Best, Goal, Ring
+from nccltune.topology.nccl_model.routes import NodeRoutes
+from nccltune.topology.nccl_model.search_attempts import SearchAttempts
+from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchGoal
 from nccltune.topology.nccl_model.settings import PathKind
-from nccltune.topology.nccl_model.walk import Walk
 
 STEPS = 1 << 19
 """Limit of steps for a whole search in NCCL (`NCCL_SEARCH_GLOBAL_TIMEOUT`)."""
@@ -42,9 +47,10 @@ NEWEST: Version = (2, 30, 7)
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one search: NCCL's line `Pattern n, crossNic c, nChannels k, bw i/o, type a/b`.
 
-    `rings` hold indexes into `Reach.gpus` and `Reach.nets`. `fell_back` is NCCL's "falling back to
-    simple order": no result, 0.1 GB/s booked. `ran_out` is True if some attempt used up its budget
-    of steps before it had tried every order. NCCL's own search stops at the same budget.
+    - `rings`: indexes into `NodeRoutes.gpus` and `NodeRoutes.nets`.
+    - `fell_back`: NCCL's "falling back to simple order": no result, 0.1 GB/s booked.
+    - `ran_out`: some attempt used up its budget of steps before it had tried every order. NCCL's
+      own search stops at the same budget.
     """
 
     pattern: Pattern
@@ -70,7 +76,7 @@ class Searched(msgspec.Struct, frozen=True):
     ring: SearchResult
     tree: SearchResult
 
-    def connected(
+    def connected_channels(
         self, nodes: int, sm: int, least: int | None = None, most: int | None = None
     ) -> int:
         """Return the number of channels that collectives use (`connect.cc`, 2.19 to 2.30).
@@ -86,20 +92,27 @@ class Searched(msgspec.Struct, frozen=True):
 
 
 def search(
-    reach: Reach, *, nodes: int, cross_nic: int = 2, version: Version | None = None
+    node: NodeRoutes, *, nodes: int, cross_nic: int = 2, version: Version | None = None
 ) -> Searched:
     """Return ring and tree as NCCL's search finds them for `nodes` equal nodes.
 
     `version` is the NCCL version; None is the newest known. Raises ValueError for several nodes
     without a NIC.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.topology.files.load import load_topology
+    >>> from nccltune.topology.nccl_model.routes import node_routes
+    >>> found = search(node_routes(load_topology(example("h200x4-1-node"))), nodes=1)
+    >>> found.ring.channels, found.ring.intra_gb_per_s
+    (12, 30.0)
     """
     inter = nodes > 1
-    if inter and not reach.nets:
+    if inter and not node.nets:
         raise ValueError("several nodes need a NIC")
     known = version or NEWEST
-    ring = _Search(reach, Pattern.RING, known, inter, cross_nic).run(1, MAX_CHANNELS // 2)
+    ring = _Search(node, Pattern.RING, known, inter, cross_nic).run(1, MAX_CHANNELS // 2)
     count = ring.channels
-    tree = _Search(reach, Pattern.BALANCED_TREE, known, inter, cross_nic).run(count, count)
+    tree = _Search(node, Pattern.BALANCED_TREE, known, inter, cross_nic).run(count, count)
     both = min(ring.channels, tree.channels)
     cut = msgspec.structs.replace
     return Searched(cut(ring, rings=ring.rings[:both]), cut(tree, rings=tree.rings[:both]))
@@ -137,20 +150,20 @@ class _Search:
 
     def __init__(
         self,
-        reach: Reach,
+        node: NodeRoutes,
         pattern: Pattern,
         version: Version,
         inter: bool,
         cross_nic: int,
     ) -> None:
-        self.reach = reach
-        self.size = len(reach.gpus)
-        self.sm = min(gpu.sm for gpu in reach.gpus)
+        self.node = node
+        self.size = len(node.gpus)
+        self.sm = min(gpu.sm for gpu in node.gpus)
         self.version = version
         self.table = speeds(self.sm, inter=inter, version=version)
         self.inter = inter
         # As in NCCL, this is set before a single GPU turns the pattern into a plain tree.
-        self.cross_nic = cross_nic if len(reach.nets) > 1 else 0
+        self.cross_nic = cross_nic if len(node.nets) > 1 else 0
         self.pattern = pattern
         if self.size == 1 and pattern is not Pattern.RING:
             self.pattern = Pattern.TREE
@@ -161,7 +174,7 @@ class _Search:
         if self.pattern is Pattern.RING and least == 1 and most >= 2 and self._split_nvlink():
             least = 2
         low_intra, high_intra, low_inter, high_inter = self._types()
-        goal = Goal(
+        goal = SearchGoal(
             pattern=self.pattern,
             least=least,
             most=most,
@@ -169,8 +182,8 @@ class _Search:
             intra_type=low_intra,
             inter_type=low_inter,
         )
-        walk = Walk(self.reach, self.inter, goal, self.version)
-        fastest, total = system_bandwidths(self.reach, inter=self.inter)
+        attempts = SearchAttempts(self.node, self.inter, goal, self.version)
+        fastest, total = system_bandwidths(self.node, inter=self.inter)
         stretched = total
         if self.size > 1 and self.pattern is not Pattern.RING:
             # NCCL: a tree does not return to its first GPU, so it may use a little more bandwidth.
@@ -181,29 +194,29 @@ class _Search:
             self.table[speed] > fastest or self.table[speed] * least > stretched
         ):
             speed += 1
-        self._first_pass(walk, speed, total, (low_intra, high_intra, low_inter, high_inter))
-        self._second_pass(walk)
-        return self._found(walk)
+        self._first_pass(attempts, speed, total, (low_intra, high_intra, low_inter, high_inter))
+        self._second_pass(attempts)
+        return self._result(attempts)
 
     def _first_pass(
         self,
-        walk: Walk,
+        attempts: SearchAttempts,
         speed: int,
         total: float,
         types: tuple[PathKind, PathKind, PathKind, PathKind],
     ) -> None:
         """Relax the goal step by step until little improvement is left."""
-        goal, best = walk.goal, walk.best
+        goal, best = attempts.goal, attempts.best
         goal.set_speed(self.table[speed])
         budget = STEPS
         while True:
             given = self._budget(goal)
             budget -= given
-            left = walk.run(given)
+            left = attempts.run(given)
             self.ran_out |= left == 0
-            if left == -1 or best.booked >= total:
+            if left == -1 or best.booked_gb_per_s >= total:
                 return
-            if goal.same_channels and not (self.reach.amd and goal.intra_type is PathKind.SYS):
+            if goal.same_channels and not (self.node.amd and goal.intra_type is PathKind.SYS):
                 goal.same_channels = False
                 continue
             goal.same_channels = True
@@ -219,7 +232,7 @@ class _Search:
             speed += 1
             goal.set_speed(self.table[speed])
 
-    def _relax_pattern(self, goal: Goal) -> bool:
+    def _relax_pattern(self, goal: SearchGoal) -> bool:
         """Replace a balanced tree by a plain one. Return whether there is a new goal to try."""
         if self.sm >= 90 and goal.pattern is Pattern.BALANCED_TREE:
             goal.pattern = Pattern.TREE
@@ -228,7 +241,10 @@ class _Search:
         return False
 
     def _relax_paths(
-        self, goal: Goal, best: Best, types: tuple[PathKind, PathKind, PathKind, PathKind]
+        self,
+        goal: SearchGoal,
+        best: BestChannels,
+        types: tuple[PathKind, PathKind, PathKind, PathKind],
     ) -> bool:
         """Allow longer paths in the node, then to NICs, then different NICs in and out.
 
@@ -254,11 +270,11 @@ class _Search:
         goal.cross_nic = 1 if self.cross_nic == 1 else 0
         return False
 
-    def _second_pass(self, walk: Walk) -> None:
+    def _second_pass(self, attempts: SearchAttempts) -> None:
         """Double slow channels on fast links, then raise the speed while the search succeeds."""
-        best = walk.best
-        self._double(walk)
-        walk.goal = goal = best.as_goal(walk.goal)
+        best = attempts.best
+        self._double(attempts)
+        attempts.goal = goal = best.as_goal(attempts.goal)
         goal.least = len(best.rings)
         last = len(self.table) - 1
         speed = 0
@@ -278,22 +294,22 @@ class _Search:
                 goal.intra_gb_per_s = self.table[speed]
             else:
                 return
-            left = walk.run(self._budget(goal))
+            left = attempts.run(self._budget(goal))
 
-    def _double(self, walk: Walk) -> None:
-        best = walk.best
+    def _double(self, attempts: SearchAttempts) -> None:
+        best = attempts.best
         count = len(best.rings)
         if not count or best.intra_gb_per_s < _DOUBLE_FROM_GB_PER_S:
             return
         if self.sm > 80 and best.intra_gb_per_s < 50.0 and count > 4:
             return
-        doubled = min(2 * count, walk.goal.most)
+        doubled = min(2 * count, attempts.goal.most)
         parts = -(-doubled // count)
         best.rings = [*best.rings, *best.rings][:doubled]
         best.intra_gb_per_s /= parts
         best.inter_gb_per_s /= parts
 
-    def _budget(self, goal: Goal) -> int:
+    def _budget(self, goal: SearchGoal) -> int:
         return _STEPS_SAME_CHANNELS if goal.same_channels else _STEPS_A_TRY
 
     def _types(self) -> tuple[PathKind, PathKind, PathKind, PathKind]:
@@ -302,14 +318,14 @@ class _Search:
         low_inter, high_inter = PathKind.PIX, PathKind.SYS
         if self.size > 1:
             kinds = [
-                way.kind
-                for a, row in enumerate(self.reach.gpu_gpu)
-                for b, way in enumerate(row)
+                route.kind
+                for a, row in enumerate(self.node.gpu_gpu)
+                for b, route in enumerate(row)
                 if a != b
             ]
             low_intra, high_intra = min(kinds), max(kinds)
         if self.inter:
-            kinds = [way.kind for row in self.reach.gpu_net for way in row]
+            kinds = [route.kind for row in self.node.gpu_net for route in row]
             low_inter = min([*kinds, PathKind.SYS])
             high_inter = high_intra = max([*kinds, PathKind.LOC])
         if self.sm < 90 and self.version >= (2, 29, 0):
@@ -322,12 +338,12 @@ class _Search:
         domain = list(range(self.size))
         for a in range(self.size):
             for b in range(a + 1, self.size):
-                if self.reach.gpu_gpu[a][b].kind is PathKind.NVL:
+                if self.node.gpu_gpu[a][b].kind is PathKind.NVL:
                     domain[b] = domain[a]
         return sum(domain.count(one) > 1 for one in set(domain)) == 2
 
-    def _found(self, walk: Walk) -> SearchResult:
-        best = walk.best
+    def _result(self, attempts: SearchAttempts) -> SearchResult:
+        best = attempts.best
         if not best.rings:
             order = tuple(range(self.size))
             net = 0 if self.inter else None
@@ -356,15 +372,15 @@ class _Search:
         )
 
 
-def system_bandwidths(reach: Reach, *, inter: bool) -> tuple[float, float]:
+def system_bandwidths(node: NodeRoutes, *, inter: bool) -> tuple[float, float]:
     """Return NCCL's `maxBw` and `totalBw` of a node in GB/s (`ncclTopoSearchInit`)."""
-    if not inter and len(reach.gpus) == 1:
+    if not inter and len(node.gpus) == 1:
         return 5000.0, 5000.0
-    ways = reach.gpu_net if inter else reach.gpu_gpu
-    fastest = max((way.gb_per_s for row in ways for way in row if way.links), default=0.0)
+    routes = node.gpu_net if inter else node.gpu_gpu
+    fastest = max((route.gb_per_s for row in routes for route in row if route.links), default=0.0)
     totals = []
-    for gpu in reach.gpus:
-        own = [link for link in reach.links if link.source == gpu.name]
+    for gpu in node.gpus:
+        own = [link for link in node.links if link.source == gpu.name]
         nvlink = gpu.own_nvlink_gb_per_s
         nvlink += sum(link.gb_per_s for link in own if link.kind.value == "NVL")
         pci = max((link.gb_per_s for link in own if link.kind.value == "PCI"), default=0.0)

@@ -17,7 +17,7 @@ class Ring(NamedTuple):
     net_out: int | None = None
 
 
-class Goal(msgspec.Struct):
+class SearchGoal(msgspec.Struct):
     """What one search attempt has to satisfy."""
 
     pattern: Pattern
@@ -35,7 +35,7 @@ class Goal(msgspec.Struct):
         self.intra_gb_per_s = self.inter_gb_per_s = gb_per_s
 
 
-class Best(msgspec.Struct):
+class BestChannels(msgspec.Struct):
     """The best channels so far, and the goal of the attempt that found them."""
 
     pattern: Pattern
@@ -49,13 +49,13 @@ class Best(msgspec.Struct):
     hops: int
 
     @property
-    def booked(self) -> float:
+    def booked_gb_per_s(self) -> float:
         """Return the bandwidth of all channels to NICs in GB/s."""
         return len(self.rings) * self.inter_gb_per_s
 
-    def as_goal(self, goal: Goal) -> Goal:
+    def as_goal(self, goal: SearchGoal) -> SearchGoal:
         """Return a goal to improve on this result."""
-        return Goal(
+        return SearchGoal(
             pattern=self.pattern,
             least=goal.least,
             most=goal.most,

@@ -75,7 +75,7 @@ def parse_version(text: str) -> Version:
     """
     found = re.fullmatch(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:[-+.]\S*)?", text.strip())
     if found is None:
-        raise InputError(f"'{text}' is no version of NCCL", hint="write it as 2.28.9")
+        raise InputError(f"'{text}' is not an NCCL version", hint="write it as 2.28.9")
     major, minor, patch = found.groups()
     return (int(major), int(minor), int(patch) if patch is not None else 999)
 
@@ -90,7 +90,7 @@ def parse_settings(words: Iterable[str]) -> dict[str, str]:
         name, sign, value = word.partition("=")
         if not sign or not name.startswith("NCCL_"):
             raise InputError(
-                f"'{word}' is no setting of NCCL", hint="write it as NCCL_P2P_LEVEL=SYS"
+                f"'{word}' is not an NCCL setting", hint="write it as NCCL_P2P_LEVEL=SYS"
             )
         settings[name] = value
     return settings

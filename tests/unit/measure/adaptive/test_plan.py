@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adaptive plan as a whole, on platforms whose truth is known."""
+"""The adaptive plan on platforms whose true times are known."""
 
 import math
 import random
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nccltune.measure.adaptive.collective_plan import MOST_TRIAL_ROUNDS, PlanOptions
 from nccltune.measure.adaptive.plan import ExhaustivePlan, Plan
-from nccltune.measure.bench.ask import Key
 from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.tune.result import TuneOptions
 from nccltune.tune.search import search
@@ -31,7 +31,7 @@ from tests.unit.measure.platforms import (
 )
 
 SIZES = [round(K * 2 ** (step / 2)) for step in range(33)]
-# Without shrinking: an example is a whole sweep, and hypothesis shrinks for up to five minutes.
+# No shrinking: each example is a whole sweep, and hypothesis shrinks for up to five minutes.
 CAREFUL = settings(
     max_examples=30, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
 )
@@ -39,8 +39,11 @@ CAREFUL = settings(
 
 @st.composite
 def curves(draw: st.DrawFn) -> Curves:
-    """Two to five choices, faster ones with more latency among them; the default runs one, then
-    from some size on another: rightly or wrongly."""
+    """Return two to five choices, some of the faster ones with more latency.
+
+    The default runs one choice up to some size and another from there on, which may be right or
+    wrong.
+    """
     labels = ["tree/ll", "tree/simple", "ring/ll", "ring/ll128", "ring/simple"]
     number = draw(st.integers(2, 5))
     lines = {
@@ -79,7 +82,7 @@ def test_what_is_left_to_gain_is_about_the_threshold(
 def test_a_crossing_is_found_within_a_tenth(
     crossing: float, factor: float, noise: float, default_has_latency: bool, seed: int
 ) -> None:
-    """tree is better below the crossing, ring above; the default runs one of them everywhere."""
+    """tree is better below the crossing, ring above. The default runs one of them at every size."""
     tree = linear(20, crossing / (20 * factor))
     ring = linear(20 * factor, crossing / 20)
     assert tree(round(crossing)) == pytest.approx(ring(round(crossing)), rel=0.001)
@@ -93,7 +96,7 @@ def test_a_crossing_is_found_within_a_tenth(
     (rule,) = [item.rule for item in group.rules]
     assert rule.choice == choice("tree/ll" if default_has_latency else "ring/simple")
     edge = rule.max_bytes if default_has_latency else rule.min_bytes
-    # The rule search ends a rule where its gain falls to a toll of at least 1 %.
+    # The rule search ends a rule where its gain falls below the least gain, which is at least 1 %.
     lead = math.log(ring(edge) / tree(edge)) * (1 if default_has_latency else -1)
     assert -0.005 - 2 * noise <= lead <= 0.015 + 4 * noise
     if noise <= 0.003 and factor >= 2:
@@ -116,7 +119,8 @@ def test_hiccups_do_not_decide(exact: Curves, seed: int) -> None:
 def test_a_plan_fed_again_goes_on_where_it_stood(
     exact: Curves, seed: int, data: st.DataObject
 ) -> None:
-    """However far a run came, the next one asks for exactly the rest and ends the same."""
+    """A run that stopped at any point is continued with exactly the missing requests, and ends the
+    same."""
     whole = Platform(exact, noise=0.02, seed=seed)
     plan = Plan([collective_plan(list(exact.lines))])
     drive(plan, whole)
@@ -137,12 +141,13 @@ def test_a_plan_fed_again_goes_on_where_it_stood(
 
 @pytest.mark.parametrize("seed", range(24))
 def test_a_plan_ends_with_any_answers(seed: int) -> None:
-    """Times without sense, points that fail now and then, a NCCL that runs now this, now that."""
+    """Times are random, points fail now and then, and NCCL runs different choices from call to
+    call."""
     random_ = random.Random(seed)
     failing, refusing = random_.choice([0.0, 0.02, 0.3]), random_.choice([0.0, 0.02, 0.3])
     noise, telling = random_.choice([0.0, 0.3, 2.0]), random_.choice([0.0, 0.5, 1.0])
 
-    def answer(key: Key) -> BenchPoint:
+    def answer(key: PointKey) -> BenchPoint:
         common = {"bytes": key.bytes, "choice": key.choice, "round": key.round}
         if random_.random() < failing:
             return BenchPoint(**common, error=PointError("unsupported"))
@@ -173,7 +178,7 @@ def test_a_plan_ends_with_any_answers(seed: int) -> None:
 
 
 def test_the_size_before_a_switch_of_nccl_is_measured() -> None:
-    """There the default may have held on to a choice for too long."""
+    """At this size the default may have kept a choice for too long."""
     ring, tree = choice("ring/ll"), choice("tree/ll")
     predicted = {K << step: tree if step in (5, 6) else ring for step in range(17)}
     one = collective_plan(["ring/ll", "tree/ll"], predicted=predicted)
@@ -198,7 +203,7 @@ def test_a_default_that_is_right_costs_few_points() -> None:
 
 
 def test_predictions_that_are_right_spare_points_at_the_boundary() -> None:
-    """The default runs ring/ll throughout: its loss begins where the curves cross, near 4 KiB."""
+    """The default always runs ring/ll, so its loss begins where the curves cross, near 4 KiB."""
     lines = {"tree/ll": linear(10, 1_000), "ring/ll": linear(13.0, 3_000)}
     exact = Curves(lines, lambda _: "ring/ll")
     points = []
@@ -262,7 +267,8 @@ def test_no_default_anywhere_ends_at_once() -> None:
 
 
 def channels_matter(least: int) -> Iterator[object]:
-    """The time of ring/simple, which runs 16 channels, and of fewer: slower below `least`."""
+    """Return the time of ring/simple by channels. It runs 16 channels, and is slower below
+    `least`."""
 
     def exact(size: int, chosen: object) -> float | None:
         if chosen == DEFAULT:
@@ -313,7 +319,7 @@ def test_more_channels_are_kept_where_they_are_faster() -> None:
     (group,) = search([timings_of(plan)], TuneOptions(channels="any"))
     (rule,) = [item.rule for item in group.rules]
     assert rule.choice.channels == 32
-    # Unasked a rule takes no more than the default's 16.
+    # Without such a trial a rule uses at most the default's 16.
     (group,) = search([timings_of(plan)])
     (rule,) = [item.rule for item in group.rules]
     assert rule.choice.channels is None
@@ -324,7 +330,7 @@ def test_more_channels_are_kept_where_they_are_faster() -> None:
     [
         (False, "ring/simple", 128, set()),
         (True, "ring/simple", 128, {64, 256}),
-        # NCCL cuts chunks of LL to 32 KiB: the same would run.
+        # NCCL limits chunks of LL to 32 KiB, so the same chunk would run.
         (True, "ring/ll", 32, {16}),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules of a sweep are worth on noisy platforms of many nodes: never less than nothing."""
+"""The rules of a sweep on noisy platforms of many nodes never lose against the default."""
 
 import math
 import random
@@ -30,16 +30,16 @@ LABELS = [
 
 
 def made_up(seed: int) -> Curves:
-    """Up to seven choices; the default changes twice between any of them."""
+    """Return up to seven choices. The default changes twice between any of them."""
     random_ = random.Random(seed)
     labels = LABELS[: random_.randint(2, len(LABELS))]
     lines = {
         label: linear(random_.uniform(20, 300), math.exp(random_.uniform(6.2, 10.8)))
         for label in labels
     }
-    runs = [random_.choice(labels) for _ in range(3)]
+    choice_ranges = [random_.choice(labels) for _ in range(3)]
     first, second = sorted(K * 2 ** random_.uniform(0, 16) for _ in range(2))
-    return Curves(lines, lambda size: runs[(size >= first) + (size >= second)])
+    return Curves(lines, lambda size: choice_ranges[(size >= first) + (size >= second)])
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -20,7 +20,7 @@ CONDITION = Condition(Collective.ALLREDUCE, Scale(4, 4))
 
 
 def timed(rounds: Mapping[int, Collection[int]], gain: float, *, noise: float = 0.002) -> Timings:
-    """tree/ll gains `gain` over the default in the rounds of each size."""
+    """Return timings in which tree/ll has `gain` over the default in the rounds of each size."""
     cells: dict[int, dict[AnyChoice, dict[tuple[int, int], float]]] = {}
     for size, numbers in rounds.items():
         us = 50 + size / 1e3
@@ -69,7 +69,7 @@ def test_a_gain_that_no_rule_takes_is_proven_if_it_is_worth_it() -> None:
 
 
 def test_a_proof_that_costs_more_than_it_is_worth_is_given_up() -> None:
-    """At the largest size a call takes 20 times as long as all the others together."""
+    """At the largest size a call takes 20 times as long as all other calls together."""
     sizes = [K << power for power in range(8)]
     timings = timed({**dict.fromkeys(sizes, range(2)), 256 * M: range(2)}, 0.0, noise=0.03)
     tree = timings.cells[256 * M][TREE]
@@ -100,10 +100,13 @@ def test_only_rivals_are_repeated() -> None:
 @pytest.mark.parametrize(
     ("ring", "lost"),
     [
-        ((100.0, 400.0), True),  # behind at both, and twice the slope
-        ((100.0, 160.0), False),  # behind, but catching up
-        ((40.0, 160.0), False),  # ahead before: one hiccup may have made it
-        ((100.0, 130.0), False),  # latency counts for most
+        ((100.0, 400.0), True),  # slower at both sizes, and twice the slope
+        ((100.0, 160.0), False),  # slower, but with a lower slope
+        (
+            (40.0, 160.0),
+            False,
+        ),  # faster at the smaller size: one disturbed timing may explain the rest
+        ((100.0, 130.0), False),  # latency dominates
     ],
 )
 def test_a_choice_is_hopeless_where_it_is_behind_now_and_in_slope(

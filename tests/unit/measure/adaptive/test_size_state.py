@@ -5,7 +5,7 @@ import pytest
 
 from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.measure.adaptive.refine import Curves, candidates, open_gaps
-from nccltune.measure.adaptive.size_state import gain_left, runs, shares, size_states
+from nccltune.measure.adaptive.size_state import axis_shares, choice_ranges, gain_left, size_states
 from nccltune.model.choice import DEFAULT
 from tests.unit.builders import Times, measure
 from tests.unit.measure.platforms import choice
@@ -22,7 +22,8 @@ def timed(times: Times, rounds: int = 4, noise: float = 0.005) -> Timings:
 
 
 def falling(size: int) -> dict[str, float]:
-    """tree is 1.5 times as fast as the default to 4 KiB, half as fast from 16 KiB on."""
+    """Return timings: tree is 1.5 times as fast as the default up to 4 KiB, half as fast from 16
+    KiB on."""
     tree = 100 / 1.5 if size <= 4 * K else 200.0
     return {"default": 100.0, "tree/ll": tree, "ring/ll": 100.0, "ring/simple": 300.0}
 
@@ -34,8 +35,8 @@ def test_who_leads_and_who_is_out() -> None:
     assert states[K].alive == {TREE}
     assert states[64 * K].alive >= {RING}
     assert choice("ring/simple") not in states[64 * K].alive
-    assert states[K].better
-    assert not states[64 * K].better
+    assert states[K].beats_default
+    assert not states[64 * K].beats_default
 
 
 def test_one_timing_is_not_enough_to_drop_a_choice_that_is_near() -> None:
@@ -75,15 +76,17 @@ def test_leads_are_certain_ones() -> None:
 
 def test_shares_of_the_axis_add_up() -> None:
     states = size_states(timed(falling), TOLL, {}, {})
-    assert math.fsum(shares(states).values()) == pytest.approx(1)
-    # Two octaves against one, and half of one beyond the end.
-    assert shares(states)[4 * K] == pytest.approx(2 / 1.5 * shares(states)[K])
+    assert math.fsum(axis_shares(states).values()) == pytest.approx(1)
+    # Two octaves and one, and half an octave beyond each end.
+    assert axis_shares(states)[4 * K] == pytest.approx(2 / 1.5 * axis_shares(states)[K])
 
 
 def test_runs_are_neighbours_with_one_choice() -> None:
     states = size_states(timed(falling), TOLL, {}, {})
     chosen = {K: TREE, 4 * K: TREE, 16 * K: DEFAULT, 64 * K: TREE}
-    found = [(found, [state.bytes for state in part]) for found, part in runs(states, chosen)]
+    found = [
+        (found, [state.bytes for state in part]) for found, part in choice_ranges(states, chosen)
+    ]
     assert found == [(TREE, [K, 4 * K]), (TREE, [64 * K])]
 
 
@@ -95,7 +98,8 @@ def test_the_gap_with_the_boundary_is_open_and_only_that() -> None:
 
 
 def jumping(size: int) -> dict[str, float]:
-    """tree and ring cross between 4 and 16 KiB; the default runs the better at every size here."""
+    """Return timings: tree and ring cross between 4 and 16 KiB. The default runs the better one at
+    every size here."""
     tree, ring = (50.0, 70.0) if size <= 4 * K else (160.0, 100.0)
     return {"default": min(tree, ring), "tree/ll": tree, "ring/ll": ring}
 

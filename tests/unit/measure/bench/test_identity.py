@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from nccltune.measure.bench.conversation import Nccl
-from nccltune.measure.bench.identity import check_same, platform_of
+from nccltune.measure.bench.identity import check_same_platform, platform_of
 from nccltune.model.errors import StudyError
 from nccltune.model.platform import Platform
 from nccltune.study.files import Study
@@ -71,8 +71,10 @@ def study(path: Path, of: Platform) -> Study:
 
 
 def test_the_same_platform_may_go_on(tmp_path: Path) -> None:
-    check_same(study(tmp_path, platform()), platform(recorded_at="2026-12-24", notes=["x"]))
-    check_same(Study(tmp_path / "new"), platform())
+    check_same_platform(
+        study(tmp_path, platform()), platform(recorded_at="2026-12-24", notes=["x"])
+    )
+    check_same_platform(Study(tmp_path / "new"), platform())
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_another_platform_is_refused(
     tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:
     with pytest.raises(StudyError, match="another platform") as caught:
-        check_same(study(tmp_path, platform()), platform(**changes))
+        check_same_platform(study(tmp_path, platform()), platform(**changes))
     assert words in caught.value.message
     assert "-o" in (caught.value.hint or "")
 
@@ -98,4 +100,4 @@ def test_another_platform_is_refused(
 def test_measurements_of_an_unknown_platform_are_refused(tmp_path: Path) -> None:
     (tmp_path / "samples.jsonl").write_text("")
     with pytest.raises(StudyError, match="does not name their platform"):
-        check_same(Study(tmp_path), platform())
+        check_same_platform(Study(tmp_path), platform())

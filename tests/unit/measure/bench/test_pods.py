@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in pods that are held, where kubectl is a script and this machine is every pod."""
+"""Runs in pods that are kept, with a script as kubectl and this machine as every pod."""
 
 import json
 import os
@@ -27,8 +27,8 @@ from nccltune.model.sample import Sample
 
 FAKE = Path(__file__).parents[3] / "e2e" / "fake_nccl_tests.py"
 SCRIPTS = {
-    # A job, its pods, and commands in them, until it is deleted. A command's end is told, as by the
-    # real one.
+    # A job, its pods, and commands in them, until it is deleted. As the real kubectl it reports the
+    # end of a command.
     "kubectl": """\
 cd "$FAKE_CLUSTER"
 [ "$1" != --namespace ] || shift 2
@@ -43,7 +43,7 @@ exec*)
   "$@" || { status=$?; echo "command terminated with exit code $status" >&2; exit $status; } ;;
 esac
 """,
-    # One process, which has what -x names and nothing else of NCCL's.
+    # One process, with only those NCCL variables that -x names.
     "mpirun": """\
 keep="PATH=$PATH" words=""
 while [ $# -gt 0 ]; do
@@ -56,7 +56,7 @@ while [ $# -gt 0 ]; do
 done
 exec env -i $keep "$@"
 """,
-    # As ssh does, it takes all that there is to read.
+    # It reads all of its input, as ssh does.
     "ssh": "cat >/dev/null\n",
     "nccltune-bench": "cat\n",
     "all_reduce_perf": """\
@@ -84,7 +84,7 @@ def _pod(name: str, role: str, kind: str) -> dict[str, Any]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of what the cluster has; its programs are the first on the PATH."""
+    """Return the folder with the cluster's files. Its programs are first on the PATH."""
     (tmp_path / "all_reduce_perf").symlink_to(FAKE)
     bin_ = tmp_path / "bin"
     bin_.mkdir()
@@ -95,7 +95,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "job.json").write_text(json.dumps(job))
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_CLUSTER", str(tmp_path))
-    # What is in a container elsewhere is on this machine here.
+    # Programs of a container are on this machine here.
     (tmp_path / "shm").mkdir()
     monkeypatch.setattr(logs, "_IN_PODS", f"{tmp_path}/shm/")
     alive = pods_module._ALIVE.replace(ALIVE, f"{tmp_path}/alive").replace("sleep 20", "sleep 0.1")
@@ -142,7 +142,7 @@ def test_each_run_has_its_own_settings_and_brings_its_table_and_log(
             (16384, 4),
         }
         times[name] = sum(sample.time_us for sample in kept)
-    # A setting that is none of NCCL's reaches the processes, too.
+    # Settings of other programs reach the processes too.
     assert times["set"] / times["default"] == pytest.approx(0.5, rel=0.1)
     assert (cluster / "alive").exists()
     assert not list((cluster / "shm").iterdir())
@@ -151,14 +151,14 @@ def test_each_run_has_its_own_settings_and_brings_its_table_and_log(
 def test_how_a_program_failed_is_reported_in_its_own_words(pods: Pods) -> None:
     tried: dict[str, str | None] = {"NCCL_BAD": "1"}
     ran = _runner(pods, tried).run(tried, 0, lambda _: None)
-    assert ran.error == "ended with status 9; its last words: no such GPU"
+    assert ran.error == "ended with status 9; its last line: no such GPU"
 
 
 def test_a_run_that_is_given_up_ends_in_the_pods(pods: Pods) -> None:
     variables = {**os.environ, "NCCL_SLOW": "600"}
     words, lines = pods.program(WORDS, variables)
     assert "600" not in " ".join(words)
-    # kubectl is killed; here its command is told so by the end of its input alone.
+    # kubectl is killed. Its command notices that only by the end of its input.
     with subprocess.Popen(
         words, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as started:
@@ -169,7 +169,7 @@ def test_a_run_that_is_given_up_ends_in_the_pods(pods: Pods) -> None:
         assert started.stdout.readline().startswith(b"# nccl-tests")
         started.stdin.close()
         assert started.wait(30) == 128 + signal.SIGTERM
-        # Nobody holds its output any more: nothing of it runs on.
+        # Its output is closed: no process of it is left.
         started.stdout.read()
 
 
@@ -178,7 +178,7 @@ def test_a_program_that_names_its_gpus_is_refused_before_there_are_pods(cluster:
         _pods(cluster).program([*WORDS, "-g", "4"], {})
 
 
-def test_waiting_for_pods_takes_nothing_of_what_is_said(cluster: Path) -> None:
+def test_waiting_for_pods_consumes_no_input(cluster: Path) -> None:
     pods = _pods(cluster, "JobSet")
     try:
         words, lines = pods.command([], 77, {})

@@ -103,7 +103,7 @@ def test_a_node_out_of_reach_is_reported_with_its_reason(
     with pytest.raises(LaunchError, match="no daemon on a node") as caught:
         bench("refused-node", tmp_path).__enter__()
     assert caught.value.hint == (
-        "it began with: ssh: connect to host b port 22: Connection refused"
+        "its first line: ssh: connect to host b port 22: Connection refused"
     )
 
 

@@ -38,7 +38,7 @@ def test_several_nodes_meet_at_the_first() -> None:
     assert "n1" in words[words.index("-hosts") + 1]
 
 
-def test_nodes_that_nobody_names() -> None:
+def test_unnamed_nodes() -> None:
     with pytest.raises(InputError, match="none is named"):
         command(BENCH, WithLauncher(MPIRUN, 2, 8), 77, {})
 

@@ -24,7 +24,8 @@ WANTED = SweepScope([Collective.ALLREDUCE], K, 64 * M)
 
 
 def times(size: int, of: AnyChoice) -> float:
-    """tree/ll is twice as fast as the default, which runs ring/ll, to 64 KiB; then the reverse."""
+    """Return times: tree/ll is twice as fast as the default, which runs ring/ll, up to 64 KiB; then
+    half as fast."""
     ring = 20 + size / 1e3
     tree = ring / 2 if size <= 64 * K else ring * 2
     return tree if of == choice("tree/ll") else ring

@@ -4,8 +4,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nccltune.measure.bench.ask import Key
 from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.point_record import FailedPoint, PointRecord, TableLine
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
@@ -22,8 +22,8 @@ def record(path: Path, **changes: object) -> PointRecord:
     return PointRecord(Study.create(path), hello(**changes))
 
 
-def pair(of: AnyChoice, *, repeat: int = 0, **more: object) -> tuple[Key, BenchPoint]:
-    key = Key(Collective.ALLREDUCE, 1024, of, 3, repeat)
+def pair(of: AnyChoice, *, repeat: int = 0, **more: object) -> tuple[PointKey, BenchPoint]:
+    key = PointKey(Collective.ALLREDUCE, 1024, of, 3, repeat)
     point = BenchPoint(bytes=1024, choice=of, round=3, repeat=repeat, **more)  # type: ignore[arg-type]
     return key, point
 
@@ -52,8 +52,8 @@ def test_every_sample_of_a_replay_names_it(tmp_path: Path) -> None:
 def test_failures_are_remembered_but_for_a_death(tmp_path: Path) -> None:
     stuck = pair(TREE, error=PointError("timeout", "rank 1 is stuck", 1))
     dead = pair(choice("ring/ll"), error=PointError("died", "rank 1 died", 1))
-    assert stuck[1].lasts
-    assert not dead[1].lasts
+    assert stuck[1].is_kept
+    assert not dead[1].is_kept
     record(tmp_path).append([stuck, dead])
     known = record(tmp_path).known()
     assert list(known) == [stuck[0]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that end by themselves, and programs that are stuck."""
+"""Programs that end, and programs that hang."""
 
 import os
 import sys
@@ -22,8 +22,8 @@ def make(folder: Path, name: str, text: str = "") -> Path:
 def test_a_program_is_run_to_its_end(tmp_path: Path) -> None:
     program = make(tmp_path, "p", "import sys; print('out'); sys.exit('the reason')")
     ended = run_program([str(program)], os.environ, 30)
-    assert (ended.status, ended.output, ended.well) == (1, b"out\n", False)
-    assert ended.words() == "ended with status 1; its last words: the reason"
+    assert (ended.status, ended.output, ended.succeeded) == (1, b"out\n", False)
+    assert ended.sentence() == "ended with status 1; its last line: the reason"
     with pytest.raises(PlatformError, match="cannot be started: No such file"):
         run_program([str(tmp_path / "missing")], os.environ, 30)
 
@@ -41,7 +41,7 @@ def test_a_program_that_is_stuck_is_ended_with_all_it_started(tmp_path: Path) ->
     ended = run_program([str(make(tmp_path, "p", text))], os.environ, 1.5)
     assert time.monotonic() - started < 30
     assert ended.status is None
-    assert ended.words() == "took too long and was killed; its last words: half"
+    assert ended.sentence() == "took too long and was killed; its last line: half"
     status = Path(f"/proc/{child.read_text()}/status")
     deadline = time.monotonic() + 10
     while status.exists() and "State:\tZ" not in status.read_text():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler with tasks that only write down what happens to them."""
+"""The scheduler with tasks that only record what happens to them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,7 @@ FREE = Budget(None, lambda: 0.0)
 
 
 class Steps:
-    """A task of some steps of one second each."""
+    """A task of several steps of one second each."""
 
     def __init__(self, name: str, log: list[str], steps: int = 1) -> None:
         self.name = name
@@ -72,7 +72,7 @@ def test_a_task_starts_ahead_and_sources_do_not_wait_for_each_other() -> None:
     other = source([Steps("c", log)])
     assert Scheduler(FREE, ahead=2).run([one, other]) == "done"
     assert log[:2] == ["a starts", "c starts"]
-    # b belongs to the source of a, and c is still running when a has ended.
+    # b belongs to the source of a, and c still runs when a has ended.
     assert log.index("a ends") < log.index("b starts") < log.index("c ends")
 
 

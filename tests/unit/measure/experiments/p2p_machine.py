@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine on which settings of send/recv matter, without one."""
+"""A simulated machine on which settings of send/recv matter."""
 
 import contextlib
 import math
@@ -22,9 +22,9 @@ Model = Callable[[Settings, Collective, int], float]
 
 
 def four_gpus(settings: Settings, collective: Collective, size: int) -> float:
-    """As 4 H200: more channels help from 4 MiB to 128 MiB, a smaller chunk a little besides, a
-    small buffer costs all-reduce."""
-    values = settings.as_dict
+    """Return times like those of 4 H200: more channels help from 4 MiB to 128 MiB, a smaller chunk
+    helps a little more, and a small buffer slows all-reduce down."""
+    values = settings.numbers
     time_us = 8 + size / 150e3
     if collective is not Collective.ALLREDUCE and 4 * M <= size <= 128 * M:
         channels = values.get(MIN_CHANNELS, 32)
@@ -42,8 +42,11 @@ def nothing_matters(settings: Settings, collective: Collective, size: int) -> fl
 
 @dataclass
 class Machine:
-    """Starts processes that time calls by `model`: noise from call to call, from process to
-    process (`luck`), and a slow drift. `before` is called with the number of the timing."""
+    """Starts processes that time calls by `model`.
+
+    There is noise from call to call and from process to process (`luck`), and a slow drift.
+    `before` is called with the number of the timing.
+    """
 
     model: Model = four_gpus
     noise: float = 0.003
@@ -57,7 +60,7 @@ class Machine:
     before: Callable[[int], None] = lambda _: None
     nodes: int = 1
     traffic: Callable[[Settings], float] | None = None
-    """The true time in us of an exchange of traffic by itself; None: there can be none."""
+    """The true time in us of an exchange of traffic alone; None where traffic is unsupported."""
     started: list[Settings] = field(default_factory=list)
     measured: int = 0
 
@@ -75,7 +78,7 @@ class Machine:
         yield _Running(self, settings, process)
 
     def first(self) -> BenchProcess:
-        """The default process that a driver is given."""
+        """Return the default process that an experiment gets."""
         return _Running(self, DEFAULT, 0)
 
 
@@ -92,11 +95,12 @@ class _Running:
     def effective(self) -> Effective | None:
         if self.machine.channels is None:
             return None
-        channels = max(self.machine.channels, self._settings.as_dict.get(MIN_CHANNELS, 1))
-        return Effective(24, channels, channels, self._settings.as_dict.get(CHUNK, 512 * K))
+        channels = max(self.machine.channels, self._settings.numbers.get(MIN_CHANNELS, 1))
+        return Effective(24, channels, channels, self._settings.numbers.get(CHUNK, 512 * K))
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        """All that there is at a time, as the real one; what was there before an end comes, too."""
+        """Yield all available points at a time, as the real bench does, also those that arrived
+        before an error."""
         points: list[BenchPoint] = []
         try:
             points.extend(self._point(request, size) for size in request.bytes)

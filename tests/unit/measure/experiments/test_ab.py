@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A/B of settings on a simulated machine: rounds, order, resume, judgement."""
+"""A/B tests of settings on a simulated machine: rounds, order, resumption, verdict."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -34,7 +34,8 @@ Effect = Callable[[int], float]
 
 
 class Machine:
-    """Times that drift, differ from process to process, and by the settings as `effect` says."""
+    """Times that drift, differ from process to process, and change with the settings by
+    `effect`."""
 
     def __init__(self, effect: Effect = lambda _: 1.0, *, noise: float = 0.01, seed: int = 1):
         self.effect = effect
@@ -74,7 +75,7 @@ class Machine:
         )
 
     def _samples(self, settings: SettingChanges) -> list[Sample]:
-        # Beside its own noise a process has some that all of its calls share, and all drift.
+        # A process has noise that all its calls share, and a drift.
         shared = self.random.gauss(0, self.noise / 2) + 0.01 * len(self.ran)
         return [
             Sample(
@@ -133,7 +134,7 @@ def test_what_helps_everywhere_it_matters_is_kept(tmp_path: Path) -> None:
     ("effect", "decision"),
     [
         (lambda _: 1.0, "no help"),
-        # Surely faster, but not worth a setting.
+        # Certainly faster, but by too little to keep the setting.
         (lambda _: 0.985, "no help"),
         (lambda _: 1.2, "harms"),
         (lambda size: 1.3 if size <= 1 << 14 else 0.7, "mixed"),
@@ -144,7 +145,7 @@ def test_what_does_not_help_is_not_kept(tmp_path: Path, effect: Effect, decision
 
 
 def test_noise_is_not_taken_for_a_gain(tmp_path: Path) -> None:
-    """Of many trials of nothing hardly any may be kept, however noisy the machine."""
+    """Of many trials without an effect almost none may be kept, at any noise of the machine."""
     kept = sum(
         verdict(tmp_path / str(seed), Machine(noise=0.08, seed=seed)).decision == "keep"
         for seed in range(25)
@@ -196,10 +197,10 @@ def test_an_interrupted_trial_goes_on_with_whole_rounds(tmp_path: Path) -> None:
     first = driver(tmp_path / "s", machine)
     with pytest.raises(KeyboardInterrupt):
         first.run()
-    assert len(first.outcome("interrupted").rounds) == 2
+    assert len(first.outcome_so_far("interrupted").rounds) == 2
     outcome = driver(tmp_path / "s", machine).run()
     assert (len(outcome.rounds), outcome.known) == (8, 2)
-    # The round that was cut short counts for nothing, though its timings are kept.
+    # The interrupted round does not count, but its timings are kept.
     lines = TrialFiles(Study(tmp_path / "s")).lines()
     lone = {line.round for line in lines if not line.probe} - set(outcome.rounds)
     assert len(lone) == 1
@@ -288,14 +289,14 @@ def test_sides_differ_by_the_settings_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "unset", "message"),
     [
-        (["NCCL_X=1", "NCCL_X=2"], [], "is there twice"),
+        (["NCCL_X=1", "NCCL_X=2"], [], "is given twice"),
         (["nccl_x=1"], [], "upper case"),
-        (["NCCL_DEBUG=INFO"], [], "cannot be tried"),
-        (["NCCL_HOSTID=a"], [], "a platform of its own"),
+        (["NCCL_DEBUG=INFO"], [], "cannot be tested"),
+        (["NCCL_HOSTID=a"], [], "a separate platform"),
         ([], ["NCCL_GONE"], "not set here"),
         ([], ["a b"], "no name of a setting"),
         ([], [], "no setting to test"),
-        (["NCCL_HERE=1"], [], "how it is already"),
+        (["NCCL_HERE=1"], [], "already in effect"),
         (["NCCL_X=a\nb"], [], "characters"),
         (["what"], [], "is no NAME=VALUE"),
     ],

@@ -44,8 +44,10 @@ def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def crossing(at: int, policy: Callable[[Settings], float] = lambda _: 1.0) -> Model:
-    """A copy engine is slower below `at` bytes and faster from there on; policies are by a factor
-    faster than it."""
+    """Return times: a copy engine is slower than NCCL below `at` bytes and faster from there on.
+
+    Policies are faster than that by a factor.
+    """
 
     def model(settings: Settings, collective: Collective, size: int) -> float:
         native = 8 + size / 150e3
@@ -90,7 +92,7 @@ def test_a_known_crossing_is_found(tmp_path: Path, at: int, seed: int) -> None:
         true = 1.3 if point.bytes >= at else 1 / 1.3
         assert point.gain.gain == pytest.approx(true, rel=0.02)
         assert point.gain.processes == WANTED.pairs
-    # A look, and six pairs of neighbours, now one first, now the other.
+    # A probe, and six pairs of neighbours in alternating order.
     pair = [DEFAULT, COPY_ENGINE]
     assert machine.started == [*pair, *pair[::-1]] * 3
     assert verdict.processes == 13
@@ -109,7 +111,7 @@ def test_never_faster_is_off(tmp_path: Path) -> None:
 
 
 def test_what_noise_hides_leaves_the_default(tmp_path: Path) -> None:
-    """Twice as much noise as what a copy engine gains or costs."""
+    """The noise is twice the gain or cost of a copy engine."""
 
     def model(settings: Settings, collective: Collective, size: int) -> float:
         return (8 + size / 150e3) * (1.0 if settings == DEFAULT else 1.02)
@@ -124,7 +126,7 @@ def test_what_noise_hides_leaves_the_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("luck", "noise"), [(0.004, 0.003), (0.02, 0.01), (0.06, 0.03)])
 @pytest.mark.parametrize("time", [1.04, 1 / 1.04])
-def test_whatever_the_noise_the_threshold_moves_the_right_way(
+def test_at_any_noise_the_threshold_moves_in_the_right_direction(
     tmp_path: Path, luck: float, noise: float, time: float
 ) -> None:
     def model(settings: Settings, collective: Collective, size: int) -> float:
@@ -138,7 +140,7 @@ def test_whatever_the_noise_the_threshold_moves_the_right_way(
 
 
 def test_no_difference_is_not_slower(tmp_path: Path) -> None:
-    """Where it costs nothing copy engines take all, since that leaves SMs to others."""
+    """Where copy engines cost nothing they carry everything, because this leaves SMs to kernels."""
     verdict = compare(tmp_path, Machine(lambda *_: 20.0))
     assert verdict.settings == {FROM: 64 * K}
     assert {point.effect for point in verdict.points} <= {Effect.SAME, Effect.FASTER}
@@ -186,13 +188,13 @@ def test_policies_are_reported_and_not_recommended_where_they_are_no_faster(tmp_
 
 def test_a_policy_that_is_faster_is_proven_and_left_to_its_user(tmp_path: Path) -> None:
     def policy(settings: Settings) -> float:
-        return 1.15 if settings.as_dict.get(STEPS) == 4 else 0.95
+        return 1.15 if settings.numbers.get(STEPS) == 4 else 0.95
 
     machine = Machine(crossing(1 * M, policy))
     verdict = compare(tmp_path, machine, WANTED._replace(policies=True))
-    # A program may not expect that a send waits.
+    # A program may not allow a send to wait.
     assert verdict.settings == {FROM: 1 * M}
-    assert f"{POLICY}=vccl {STEPS}=4 is for programs that allow that" in verdict.why
+    assert f"set {POLICY}=vccl {STEPS}=4 only for programs that allow that" in verdict.why
     assert verdict.proof is not None
     assert verdict.proof.processes == PROOF_PAIRS
     assert verdict.proof.gain == pytest.approx(1.15, rel=0.02)
@@ -202,7 +204,7 @@ def test_a_policy_that_is_faster_is_proven_and_left_to_its_user(tmp_path: Path) 
 
 def test_policies_that_fail_are_named_and_do_not_stop_it(tmp_path: Path) -> None:
     def refused(settings: Settings) -> bool:
-        return settings.as_dict.get(CHANNELS) == 4
+        return settings.numbers.get(CHANNELS) == 4
 
     machine = Machine(crossing(1 * M), refused=refused)
     verdict = compare(tmp_path, machine, WANTED._replace(policies=True))
@@ -239,7 +241,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path: Path, cut:
     verdict = compare(tmp_path, Machine(crossing(4 * M)))
     assert verdict.settings == {FROM: 4 * M}
     assert verdict.known == len(finished)
-    # At most the process that was cut short, and the pair that it parted.
+    # At most the interrupted process and the other one of its pair run twice.
     assert verdict.processes + verdict.known <= 13 + 3
     numbers = [run.process for run in runs.lines()]
     assert len(set(numbers)) == len(numbers)
@@ -322,7 +324,7 @@ def test_a_watcher_hears_of_every_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (CopiesScope(1 * K, 64 * M), "a threshold is 4 KiB to 1 GiB"),
+        (CopiesScope(1 * K, 64 * M), "sizes must be from 4 KiB to 1 GiB"),
         (CopiesScope(64 * K, 1 * M), "must have the default threshold, 2 MiB"),
         (CopiesScope(64 * K, 64 * M, pairs=3), "4 pairs at least"),
     ],

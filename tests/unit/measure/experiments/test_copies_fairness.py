@@ -36,11 +36,11 @@ def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waits(settings: Settings, collective: Collective, size: int) -> float:
-    """For half of what a copy engine copies at once."""
+    """Return the wait: half of the time of one copy."""
     exact = 8 + size / 150e3
     if settings == DEFAULT:
         return exact
-    return exact + settings.as_dict.get(CHUNK, 256 * M) / 2 / 390e3
+    return exact + settings.numbers.get(CHUNK, 256 * M) / 2 / 390e3
 
 
 def even(settings: Settings, collective: Collective, size: int) -> float:
@@ -52,8 +52,8 @@ def free(settings: Settings) -> float:
 
 
 def costly(settings: Settings) -> float:
-    """4 % for 64 MiB, twice as much for half of that."""
-    chunk = settings.as_dict.get(CHUNK)
+    """Return the cost: 4 % for 64 MiB, twice as much for each halving."""
+    chunk = settings.numbers.get(CHUNK)
     return free(settings) * (1 if chunk is None else 1 + 0.04 * 64 * M / chunk)
 
 
@@ -108,13 +108,13 @@ def test_a_chunk_that_costs_traffic_is_the_users_choice(tmp_path: Path) -> None:
     assert verdict.decided
     assert verdict.trade == [{CHUNK: chunk} for chunk in (64 * M, 32 * M, 16 * M, 8 * M)]
     assert f"with {CHUNK}={64 * M} messages beside traffic are" in verdict.why
-    assert "traffic by itself goes at 96" in verdict.why
+    assert "traffic alone runs at 96" in verdict.why
     assert f"with {CHUNK}={8 * M}" in verdict.why
 
 
 def test_of_several_the_free_one_is_recommended(tmp_path: Path) -> None:
     def traffic(settings: Settings) -> float:
-        return free(settings) * (1.1 if settings.as_dict.get(CHUNK, 64 * M) < 32 * M else 1.0)
+        return free(settings) * (1.1 if settings.numbers.get(CHUNK, 64 * M) < 32 * M else 1.0)
 
     assert compare(tmp_path, Machine(waits, traffic=traffic)).settings == {CHUNK: 32 * M}
 
@@ -135,7 +135,7 @@ def test_a_drift_of_the_machine_decides_nothing(tmp_path: Path, drift: float) ->
 
 def test_a_chunk_that_fails_is_named_and_does_not_stop_it(tmp_path: Path) -> None:
     def refused(settings: Settings) -> bool:
-        return settings.as_dict.get(CHUNK) == 8 * M
+        return settings.numbers.get(CHUNK) == 8 * M
 
     verdict = compare(tmp_path, Machine(waits, traffic=free, refused=refused))
     assert verdict.settings == {CHUNK: 16 * M}
@@ -170,7 +170,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path: Path, cut:
     verdict = compare(tmp_path, Machine(waits, traffic=free))
     assert verdict.settings == {CHUNK: 8 * M}
     assert verdict.known == len(finished)
-    # At most the round that was cut short twice, and NCCL beside what comes after.
+    # At most the interrupted round runs twice, and NCCL again before the rest.
     assert verdict.processes + verdict.known <= 37 + 12
     again = compare(tmp_path, Machine(waits, traffic=free))
     assert (again.processes, again.settings) == (0, verdict.settings)
@@ -219,14 +219,14 @@ def test_what_could_decide_nothing_is_refused(
 
 
 def test_a_bench_without_traffic_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlatformError, match="keep messages going"):
+    with pytest.raises(PlatformError, match="cannot send messages"):
         compare(tmp_path, Machine(waits))
 
 
 def test_rounds_are_of_one_session_and_without_a_gap() -> None:
     results = NeighbourGains([(RACED, 1 * M)])
     rounds = RoundsBesideTraffic(results, chunks(), rounds=2)
-    # The second round is parted: NCCL comes again before what is left of it.
+    # The second round is split: NCCL runs again before the rest of it.
     order = [*ALL, *ALL[:2:-1], DEFAULT, *ALL[2::-1], *ALL, *ALL[::-1]]
     for process, settings in enumerate(order):
         results.add(ProcessRun(process, 1 if process < 9 else 2, settings, {(RACED, 1 * M): 10.0}))

@@ -41,14 +41,14 @@ def test_what_is_preloaded_already_stays_behind() -> None:
     }
 
 
-def test_a_library_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_library_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such library") as error:
         on_gpus(Launch(), tmp_path / "none.so")
     assert error.value.hint is not None
     assert "--library" in error.value.hint
 
 
-def test_variables_that_change_nothing_are_left() -> None:
+def test_variables_of_compared_settings_are_errors() -> None:
     check_environment({"NCCLTUNE_SENDRECV_EAGER": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "32"})
     with pytest.raises(InputError, match="CHUNK=1M is set"):
         check_environment({"NCCLTUNE_SENDRECV_CHUNK": "1M"})

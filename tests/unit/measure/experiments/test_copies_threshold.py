@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The threshold by what is known of each size, without processes."""
+"""The threshold from the effects at each size, without processes."""
 
 import itertools
 import math
@@ -27,14 +27,14 @@ NOT_SLOWER = (Effect.FASTER, Effect.SAME)
 
 
 def sizes(letters: str, first: int = 512 * K) -> list[MessageSizeGain]:
-    """A letter a size, by powers of two."""
+    """Return the sizes with the effects of `letters`, one letter per size, by powers of two."""
     return [MessageSizeGain(first << at, LETTERS[letter]) for at, letter in enumerate(letters)]
 
 
 @pytest.mark.parametrize(
     ("letters", "from_bytes"),
     [
-        # 512K 1M 2M 4M 8M; the default is 2M.
+        # The sizes are 512K 1M 2M 4M 8M. The default is 2M.
         ("sssff", 4 * M),
         ("sssss", None),
         ("fffff", 512 * K),

@@ -12,7 +12,7 @@ from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_processes import Starter
 from nccltune.measure.engine.status import ExperimentStatus
 from nccltune.measure.experiments.p2p.experiment import RaceExperiment, RaceScope
-from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, joins
+from nccltune.measure.experiments.p2p.race import PROOF_PAIRS, combined_winners
 from nccltune.measure.experiments.p2p.settings import BUFFER, CHUNK, MIN_CHANNELS
 from nccltune.measure.experiments.p2p.verdict import RaceVerdict, RangeEffect
 from nccltune.model.collective import Collective
@@ -27,7 +27,7 @@ BEST = Settings.of({MIN_CHANNELS: 64, CHUNK: 256 * K})
 
 @pytest.fixture(autouse=True)
 def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some thousand appends a race; what a power cut leaves is not asked here."""
+    """Do not sync to disk: a race appends some thousand times, and no test here needs it."""
     monkeypatch.setattr("nccltune.study.files.os.fsync", lambda _: None)
 
 
@@ -82,7 +82,7 @@ def test_the_winners_are_found_joined_and_proven(tmp_path: Path) -> None:
     assert verdict.champion.memory_bytes is not None
     assert verdict.default_memory_bytes is not None
     assert verdict.champion.memory_bytes == 2 * verdict.default_memory_bytes
-    # Far from a grid of all values of all settings, and most of it is the default.
+    # Far fewer than a grid of all values of all settings, and most are defaults.
     assert verdict.processes < 90
     assert machine.started.count(DEFAULT) >= len(machine.started) / 3
 
@@ -115,7 +115,7 @@ def test_a_default_runs_before_and_after_every_pair(tmp_path: Path) -> None:
 
 def test_what_costs_more_elsewhere_than_it_gains_is_not_recommended(tmp_path: Path) -> None:
     def model(settings: Settings, collective: Collective, size: int) -> float:
-        small_buffer = settings.as_dict.get(BUFFER, 4 * M) < 4 * M
+        small_buffer = settings.numbers.get(BUFFER, 4 * M) < 4 * M
         factor = 1.0
         if small_buffer:
             factor = 2.0 if collective is Collective.ALLREDUCE else 1 / 1.1
@@ -128,7 +128,7 @@ def test_what_costs_more_elsewhere_than_it_gains_is_not_recommended(tmp_path: Pa
 
 def test_a_cost_elsewhere_that_is_worth_it_is_reported(tmp_path: Path) -> None:
     def model(settings: Settings, collective: Collective, size: int) -> float:
-        more = settings.as_dict.get(MIN_CHANNELS) == 64
+        more = settings.numbers.get(MIN_CHANNELS) == 64
         factor = 1.0
         if more:
             factor = 1 / 1.5 if collective is Collective.SENDRECV else 1.0
@@ -146,7 +146,7 @@ def test_a_cost_elsewhere_that_is_worth_it_is_reported(tmp_path: Path) -> None:
 
 def test_a_setting_that_adds_nothing_is_left_out(tmp_path: Path) -> None:
     def model(settings: Settings, collective: Collective, size: int) -> float:
-        values = settings.as_dict
+        values = settings.numbers
         fast = values.get(MIN_CHANNELS) == 64 or values.get(BUFFER) == 16 * M
         return (8 + size / 150e3) / (1.3 if fast else 1.0)
 
@@ -156,10 +156,10 @@ def test_a_setting_that_adds_nothing_is_left_out(tmp_path: Path) -> None:
 
 def test_settings_that_fail_or_compute_wrongly_are_dropped_and_named(tmp_path: Path) -> None:
     def refused(settings: Settings) -> bool:
-        return settings.as_dict.get(CHUNK) == 256 * K
+        return settings.numbers.get(CHUNK) == 256 * K
 
     def wrong(settings: Settings) -> bool:
-        return settings.as_dict.get(MIN_CHANNELS) == 64
+        return settings.numbers.get(MIN_CHANNELS) == 64
 
     machine = Machine(refused=refused, wrong=wrong)
     verdict = race(tmp_path, machine)
@@ -203,7 +203,7 @@ def test_an_interrupted_race_goes_on_where_it_stopped(tmp_path: Path, cut: int) 
     assert verdict.known == len(finished)
     numbers = [run.process for run in ProcessRecord(Study(tmp_path / "cut")).lines()]
     assert len(set(numbers)) == len(numbers)
-    # At most the process that was cut short, and a fresh default beside what comes next.
+    # At most the interrupted process runs twice, and a new default before the next one.
     assert verdict.processes + verdict.known <= len(whole.started) + 4
     again = race(tmp_path / "cut", Machine())
     assert (again.processes, again.settings) == (0, verdict.settings)
@@ -227,7 +227,7 @@ def test_the_budget_ends_a_race_before_the_process_that_would_break_it(tmp_path:
     first = race(tmp_path, machine, WANTED._replace(budget_s=5))
     assert first.reason == "budget"
     assert first.settings == {}
-    assert "not over" in first.why
+    assert "not finished" in first.why
     assert first.seconds <= 5
     last = race(tmp_path, Machine(), WANTED)
     assert last.known == first.processes - 1
@@ -298,9 +298,9 @@ def test_joins_are_the_whole_first_then_pairs() -> None:
         Settings.of({name: value})
         for name, value in ((MIN_CHANNELS, 64), (CHUNK, 256 * K), (BUFFER, 8 * M))
     )
-    found = joins([one, two, three])
-    assert found[0].as_dict == {MIN_CHANNELS: 64, CHUNK: 256 * K, BUFFER: 8 * M}
+    found = combined_winners([one, two, three])
+    assert found[0].numbers == {MIN_CHANNELS: 64, CHUNK: 256 * K, BUFFER: 8 * M}
     assert len(found) == 4
-    assert joins([one]) == []
+    assert combined_winners([one]) == []
     clash = Settings.of({BUFFER: 1 * M})
-    assert joins([two, clash]) == []
+    assert combined_winners([two, clash]) == []

@@ -11,9 +11,9 @@ from nccltune.measure.experiments.p2p.settings import (
     MAX_P2P_CHANNELS,
     MIN_CHANNELS,
     PER_NET_PEER,
+    candidates,
     memory_bytes,
     merged,
-    moves,
     problem,
 )
 
@@ -43,7 +43,7 @@ def test_settings_are_the_same_in_any_order() -> None:
         (of(BUFFSIZE=M), None),
         (of(MIN_P2P_NCHANNELS=48), "power of two"),
         (of(MIN_P2P_NCHANNELS=128), "at most 64"),
-        (of(MIN_P2P_NCHANNELS=64, MAX_P2P_NCHANNELS=8), "NCCL would take the former"),
+        (of(MIN_P2P_NCHANNELS=64, MAX_P2P_NCHANNELS=8), "NCCL would use the former"),
         (of(P2P_NVL_CHUNKSIZE=M), "more than an eighth"),
         (of(P2P_NVL_CHUNKSIZE=512 * K, BUFFSIZE=2 * M), "more than an eighth"),
         (of(ALGO=1), "not a setting of send/recv"),
@@ -64,24 +64,26 @@ def test_what_contradicts_does_not_merge() -> None:
 @pytest.mark.parametrize("nodes", [1, 4])
 @pytest.mark.parametrize("now", [None, H200, Effective(2, 2, 2, 128 * K)])
 def test_only_what_can_have_an_effect_is_tried(nodes: int, now: Effective | None) -> None:
-    found = moves(nodes, now)
-    assert all(problem(move.settings) is None for move in found)
-    assert all(move.of in move.settings.as_dict for move in found)
-    assert len({move.settings for move in found}) == len(found)
-    of_setting = {move.of for move in found}
+    found = candidates(nodes, now)
+    assert all(problem(candidate.settings) is None for candidate in found)
+    assert all(candidate.of in candidate.settings.numbers for candidate in found)
+    assert len({candidate.settings for candidate in found}) == len(found)
+    of_setting = {candidate.of for candidate in found}
     assert (PER_NET_PEER in of_setting) == (nodes > 1)
     assert (CHUNK in of_setting) == (nodes == 1 and (now is None or now.chunk_bytes == 512 * K))
     if now is H200:
-        assert [move.settings for move in found if move.of == MIN_CHANNELS] == [
+        assert [candidate.settings for candidate in found if candidate.of == MIN_CHANNELS] == [
             of(MIN_P2P_NCHANNELS=64)
         ]
         assert {
-            move.settings.as_dict[MAX_P2P_CHANNELS] for move in found if move.of == MAX_P2P_CHANNELS
+            candidate.settings.numbers[MAX_P2P_CHANNELS]
+            for candidate in found
+            if candidate.of == MAX_P2P_CHANNELS
         } == {2, 4, 8, 16}
 
 
 def test_more_channels_to_a_peer_than_there_are_bring_them_along() -> None:
-    found = {move.settings for move in moves(4, Effective(2, 2, 2, 128 * K))}
+    found = {candidate.settings for candidate in candidates(4, Effective(2, 2, 2, 128 * K))}
     assert of(NCHANNELS_PER_NET_PEER=4, MIN_P2P_NCHANNELS=4) in found
     assert of(NCHANNELS_PER_NET_PEER=1) in found
     assert of(NCHANNELS_PER_NET_PEER=2) not in found

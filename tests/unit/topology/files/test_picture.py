@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a machine, and the tree it is drawn from."""
+"""The picture of a machine, and its tree."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -28,7 +28,7 @@ def test_every_vertex_is_in_one_tree(name: str) -> None:
     placed = [name for tree in trees for name in members(tree)]
     apart = (NodeKind.NVS, NodeKind.MEMORY)
     assert sorted(placed) == sorted(v.name for v in graph.vertices if v.kind not in apart)
-    # Each link once: two directions in the graph, one in a tree or beside it.
+    # The graph has both directions of a link. The trees and the links beside them have one.
     assert 2 * (len(placed) - len(trees) + len(across)) == len(graph.links)
 
 
@@ -88,7 +88,7 @@ def test_columns_of_nics() -> None:
     assert len({box.x for box in columns[0].stack}) == 1
 
 
-def test_what_a_file_says_is_text_and_no_markup() -> None:
+def test_text_of_a_file_is_not_markup() -> None:
     data = (FOLDER / "switch-l40s.xml").read_text()
     data = data.replace('name="mlx5_0"', 'name="&lt;script&gt;&quot;"')
     topology = read_topology(data.encode(), "<script>")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for virtual machines: written, read back, and taken by NCCL's rules."""
+"""Files for virtual machines: written, read again, and checked by NCCL's rules."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ NAMES = sorted(
 
 
 def without_lines(topology: Topology) -> object:
-    """All that a file says, without where it says it."""
+    """Return a topology without line numbers, for comparison."""
     plain = msgspec.json.decode(msgspec.json.encode(topology))
     waiting = [plain]
     while waiting:
@@ -120,7 +120,7 @@ def test_kinds_and_affinities_of_cpus() -> None:
     )  # fmt: skip
     known = sample("dgx")
     assert with_cpus(known, machine, made_up=False) == known
-    # Affinities of another machine do not hold here; its CPUs are of the kind that is told.
+    # Affinities of another machine are invalid here. The kind of its CPUs is kept.
     moved = with_cpus(known, machine, made_up=True)
     assert [cpu.affinity for cpu in moved.cpus][:2] == ["ffff0000,0000ffff", "ffff,ffff0000"]
     assert [cpu.vendor for cpu in moved.cpus] == [cpu.vendor for cpu in known.cpus]
@@ -138,7 +138,7 @@ ARM = Cpu(numa=0, arch="arm64")
 
 
 @pytest.mark.parametrize(
-    ("told", "machine"),
+    ("given", "machine"),
     [
         (Cpu(), INTEL),
         (Cpu(vendor="GenuineIntel"), AMD),
@@ -146,31 +146,33 @@ ARM = Cpu(numa=0, arch="arm64")
         (Cpu(arch="x86_64", vendor="GenuineIntel", family=6), INTEL),
     ],
 )
-def test_a_kind_of_which_some_is_missing_is_the_machines(told: Cpu, machine: Cpu) -> None:
-    assert lacks_kind(told)
-    assert kind_after(told, machine) == machine
+def test_a_kind_with_missing_parts_is_replaced_by_the_machines(given: Cpu, machine: Cpu) -> None:
+    assert lacks_kind(given)
+    assert kind_after(given, machine) == machine
 
 
 @pytest.mark.parametrize(
-    ("told", "machine", "lacks"),
+    ("given", "machine", "lacks"),
     [
         (Cpu(arch="x86_64", vendor="GenuineIntel", family=6, model=85), INTEL, False),
-        # NCCL asks for the numbers of Intel's alone.
+        # NCCL needs family and model only for Intel CPUs.
         (Cpu(arch="x86_64", vendor="AuthenticAMD"), AMD, False),
         (Cpu(arch="arm64"), INTEL, False),
-        # Of another machine: what is missing cannot be read here.
+        # The file is of another machine, so missing values cannot be read here.
         (Cpu(arch="x86_64", vendor="GenuineIntel"), AMD, True),
         (Cpu(arch="x86_64"), ARM, True),
     ],
 )
-def test_a_kind_that_is_whole_or_anothers_stays(told: Cpu, machine: Cpu, lacks: bool) -> None:
-    assert lacks_kind(told) is lacks
-    assert kind_after(told, machine) == msgspec.structs.replace(told, numa=0)
+def test_a_complete_kind_or_one_of_another_cpu_is_kept(
+    given: Cpu, machine: Cpu, lacks: bool
+) -> None:
+    assert lacks_kind(given) is lacks
+    assert kind_after(given, machine) == msgspec.structs.replace(given, numa=0)
 
 
-def kind_after(told: Cpu, machine: Cpu) -> Cpu:
+def kind_after(given: Cpu, machine: Cpu) -> Cpu:
     tree = Topology(
-        source="tree", dialect=Dialect.NCCL, cpus=(msgspec.structs.replace(told, numa=0),)
+        source="tree", dialect=Dialect.NCCL, cpus=(msgspec.structs.replace(given, numa=0),)
     )
     here = Topology(source="sys", dialect=Dialect.SYSFS, cpus=(machine,))
     (cpu,) = with_cpus(tree, here, made_up=False).cpus
@@ -203,7 +205,7 @@ def test_links(text: str, link: Pcie) -> None:
 
 @pytest.mark.parametrize("text", ["7", "5x3", "fast", ""])
 def test_no_links(text: str) -> None:
-    with pytest.raises(InputError, match="is no PCIe link"):
+    with pytest.raises(InputError, match="is not a PCIe link"):
         parse_pcie(text)
 
 

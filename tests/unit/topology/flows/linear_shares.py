@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Max-min fair rates by linear programs: another way to what `topology.flows.solve` works out."""
+"""Max-min fair rates by linear programs, an independent method for `topology.flows.solve`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,14 @@ from scipy.optimize import linprog
 from nccltune.topology.flows.solve import Demand
 
 _HELD = 1e-7
-"""A multiplier above this holds its demand back; those of one step add up to 1."""
+"""A demand with a multiplier above this cannot grow. The multipliers of one step add up to 1."""
 
 
 def linear_rates(demands: Sequence[Demand], capacity: Mapping[str, float]) -> list[float]:
-    """Rates of `demands`: maximize the smallest, fix those that are held, go on with the rest."""
+    """Return the rates of `demands`: maximize the smallest, fix the demands that cannot grow, and
+    repeat with the others."""
     names = sorted(capacity)
-    # In units of the largest capacity: the solver's tolerances are absolute.
+    # Scale by the largest capacity, because the solver's tolerances are absolute.
     scale = max(capacity.values())
     matrix = np.zeros((len(names), len(demands)))
     for column, demand in enumerate(demands):
@@ -34,10 +35,11 @@ def linear_rates(demands: Sequence[Demand], capacity: Mapping[str, float]) -> li
 
 
 def _step(matrix: np.ndarray, left: np.ndarray) -> tuple[float, list[bool]]:
-    """The level that all columns reach together, and which of them end there.
+    """Return the level that all columns reach together, and the columns that end there.
 
-    maximize t  where  matrix x <= left  and  t <= x. The multiplier of `t <= x` is positive only
-    for a demand on a link that is full in every solution, so it ends at t; at least one does.
+    The program is: maximize t where matrix x <= left and t <= x. The multiplier of `t <= x` is
+    positive only for a demand on a link that is full in every solution, so it ends at t. At least
+    one does.
     """
     links, demands = matrix.shape
     above = np.hstack([-np.eye(demands), np.ones((demands, 1))])

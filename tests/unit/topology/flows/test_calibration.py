@@ -34,7 +34,7 @@ def seen(busbw: float, **changes: object) -> Observation:
     return msgspec.structs.replace(plain, **changes)
 
 
-def test_every_default_says_where_it_is_from():
+def test_every_default_has_a_source():
     found = defaults().values
     assert all(len(figure.source) > 10 for figure in found.values())
     assert all(0.5 <= figure.value <= 1 for name, figure in found.items() if name not in COSTS)
@@ -65,10 +65,16 @@ def test_a_file_changes_only_what_it_names(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is no calibration"),
-        ('{"name": "x", "values": {"network": {"value": 0, "source": ""}}}', "is no calibration"),
-        ('{"name": "x", "values": {"network": {"value": "1", "source": ""}}}', "is no calibration"),
-        ('{"name": "x", "values": {"netwrok": {"value": 1, "source": ""}}}', "no figure"),
+        ("{", "is not a calibration file"),
+        (
+            '{"name": "x", "values": {"network": {"value": 0, "source": ""}}}',
+            "is not a calibration file",
+        ),
+        (
+            '{"name": "x", "values": {"network": {"value": "1", "source": ""}}}',
+            "is not a calibration file",
+        ),
+        ('{"name": "x", "values": {"netwrok": {"value": 1, "source": ""}}}', "not a figure"),
         ('{"schema_version": 99, "name": "x", "values": {}}', "newer"),
     ],
 )
@@ -119,7 +125,7 @@ def test_only_large_right_simple_samples_count():
 
 @pytest.mark.parametrize("efficiency", [0.7, 0.917, 1.0])
 def test_a_figure_that_made_a_measurement_is_found_again(efficiency: float):
-    """Both ways: predict with a figure, then derive it from the prediction, beside other loads."""
+    """Predict with a figure, then derive it from the prediction, also beside other loads."""
     truth = defaults().with_figures(
         "truth", {"p2p_write": Figure(efficiency, ""), "gpu_to_host": Figure(1.0, "")}
     )
@@ -141,4 +147,4 @@ def test_what_no_link_explains_is_left():
     assert result.calibration == defaults()
     assert {one.busbw_gb_per_s for one, _ in result.left} == {3.0, 60.0, 20.0}
     pat = derive(node, [seen(20.0, algorithm=Algorithm.PAT)], defaults(), name="x")
-    assert pat.left[0][1] == "the model does not know it"
+    assert pat.left[0][1] == "the model does not cover it"

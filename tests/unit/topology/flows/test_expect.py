@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ceilings against what was measured: 4 H200 of our own, and the L40S of NVIDIA/nccl#1202."""
+"""Ceilings against measurements: 4 H200 of our own, and the L40S of NVIDIA/nccl#1202."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 L40S = EXAMPLES / "l40s-one-switch"
 STORY = json.loads((L40S / "expected.json").read_text())
 MEASURED_H200 = 356.2
-"""GB/s of bus bandwidth: nccl-tests' all-reduce of 1 GiB on 4 H200, NVLS off."""
+"""Bus bandwidth in GB/s: nccl-tests' all-reduce of 1 GiB on 4 H200, NVLS off."""
 MEASURED_TREE = 251.8
 NO_NVLS = {"NCCL_NVLS_ENABLE": "0"}
 
@@ -40,7 +40,7 @@ def test_the_l40s_story_is_within_5_percent(case):
 
 
 def test_one_figure_of_the_l40s_is_measured_and_no_number_of_the_story_is_a_constant():
-    """Whatever the port of the GPU were good for, the order of the four would be the same."""
+    """The order of the four results is the same for any bandwidth of the GPU's port."""
     calibration = read_calibration(L40S / "calibration.json")
     assert len({figure.value for name, figure in calibration.values.items()
                 if name in ("p2p_write", "gdr_write", "gdr_read", "gpu_to_host")}) == 1  # fmt: skip
@@ -95,10 +95,10 @@ def test_nvls_counts_where_it_is_not_switched_off():
     assert expect(sample("dgx"), settings={"NCCL_ALGO": "Ring"}).algorithm is Algorithm.RING
 
 
-def test_what_is_set_and_does_not_fit_is_said():
+def test_an_unavailable_algorithm_is_noted():
     found = expect(sample("switch-l40s"), settings={"NCCL_ALGO": "NVLS"})
     assert found.algorithm is Algorithm.RING
-    assert any("does not fit" in note for note in found.notes)
+    assert any("is not available here" in note for note in found.notes)
 
 
 def test_an_assumed_bandwidth_makes_the_answer_unsure():
@@ -119,7 +119,7 @@ def test_few_channels_use_few_nics():
     ("arguments", "words"),
     [
         ({"nodes": 0}, "is not between"),
-        ({"ranks_per_node": 1}, "nobody to talk to"),
+        ({"ranks_per_node": 1}, "no peer to communicate with"),
         ({"ranks_per_node": 5}, "names 4 GPUs"),
         ({"collective": Collective.ALLTOALL}, "send and receive"),
         ({"nodes": 2, "settings": {"NCCL_IB_HCA": "bnxt"}}, "leaves none"),
@@ -127,12 +127,12 @@ def test_few_channels_use_few_nics():
         ({"settings": {"NCCL_MAX_NCHANNELS": "many"}}, "not a whole number"),
     ],
 )
-def test_what_cannot_be_answered_is_said(arguments, words):
+def test_requests_without_an_answer_are_errors(arguments, words):
     with pytest.raises(InputError, match=words):
         expect(sample("switch-l40s"), **arguments)
 
 
-def test_files_without_gpus_or_nics_are_said():
+def test_files_without_gpus_or_nics_are_errors():
     with pytest.raises(InputError, match="names no NIC"):
         expect(sample("nvlink-pairs"), nodes=2)
     with pytest.raises(InputError, match="names no GPU"):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows and ceilings of cases that can be done by hand. Figures here are round on purpose: they
-are not the defaults."""
+"""Flows and ceilings of cases that can be calculated by hand.
+
+The figures are round numbers, not the defaults.
+"""
 
 import functools
 
@@ -15,7 +17,7 @@ from nccltune.topology.flows.flows import algorithms, flows
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.subset import first_gpus
 from nccltune.topology.nccl_model.flow_kind import FlowKind
-from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import Searched, search
 from tests.unit.topology.samples import sample
 
@@ -23,14 +25,14 @@ SWITCH = "PCI 0000:3d:00.0"
 
 
 def perfect(**figures: float) -> Calibration:
-    """All efficiencies 1 and no costs, but for `figures`."""
+    """Return a calibration with all efficiencies 1 and no costs, except `figures`."""
     values = dict.fromkeys(defaults().values, 1.0)
     values |= {"read_request": 0.0, "read_beside_peer_writes": 0.0} | figures
     return Calibration(name="test", values={k: Figure(v, "test") for k, v in values.items()})
 
 
 def of(
-    node: Reach,
+    node: NodeRoutes,
     nodes: int,
     calibration: Calibration,
     algorithm: Algorithm = Algorithm.RING,
@@ -44,24 +46,24 @@ def of(
         collective=collective,
         algorithm=algorithm,
         nodes=nodes,
-        channels=channels or searched.connected(nodes, 80),
+        channels=channels or searched.connected_channels(nodes, 80),
     )
     return ceiling(node, found, calibration, pattern=searched.tree.pattern)
 
 
 @functools.cache
-def searches(node: Reach, several: bool) -> Searched:
+def searches(node: NodeRoutes, several: bool) -> Searched:
     return search(node, nodes=2 if several else 1)
 
 
 @functools.cache
-def dgx() -> Reach:
-    return reach(sample("dgx"))
+def dgx() -> NodeRoutes:
+    return node_routes(sample("dgx"))
 
 
 @functools.cache
-def l40s(gpus: int = 4, **settings: str) -> Reach:
-    return reach(first_gpus(sample("switch-l40s"), gpus), flow_settings(settings).path)
+def l40s(gpus: int = 4, **settings: str) -> NodeRoutes:
+    return node_routes(first_gpus(sample("switch-l40s"), gpus), flow_settings(settings).path)
 
 
 def loads(found: Ceiling, link: str) -> dict[str, float]:
@@ -101,8 +103,8 @@ def test_odd_nodes_swap_their_channels_in_pairs_only_where_their_number_is_even(
 
 
 def test_a_ring_over_nodes_has_each_kind_where_it_belongs():
-    """Two rings of 12 in step: in by NICs to GPU0, along the GPUs, out by NICs from GPU3. What
-    ends it is the GPUs' links, 24, not the NICs', 2 x 12.5."""
+    """Two equal rings of 12 each: in by NICs to GPU0, along the GPUs, out by NICs from GPU3. The
+    GPUs' links of 24 are the limit, not the NICs' 2 x 12.5."""
     found = of(l40s(), 2, perfect())
     assert found.busbw_gb_per_s == pytest.approx(24.0)
     assert loads(found, f"{SWITCH} -> GPU0") == {"gdr_write": 24.0}
@@ -138,7 +140,8 @@ def test_without_p2p_all_hops_share_the_uplink():
 
 
 def test_read_requests_load_the_other_direction():
-    """One GPU a node: NIC writes w = r down, requests 0.2 r beside them: 1.2 r = 24."""
+    """With one GPU per node, NIC writes w = r and read requests 0.2 r share a direction: 1.2 r =
+    24."""
     found = of(l40s(1), 2, perfect(read_request=0.2))
     assert found.busbw_gb_per_s == pytest.approx(20.0)
     assert found.bottleneck.link.name == f"{SWITCH} -> GPU0"
@@ -156,23 +159,23 @@ def test_reads_are_held_up_by_writes_of_peers_and_not_by_those_of_nics():
 
 
 def test_a_tree_in_a_node_loads_the_inner_gpus_twice():
-    """A chain of 3: up and down on each edge, so the middle one sends twice the buffer. Of bus
-    bandwidth b, that is 2 * b / (2 * 2/3) = 1.5 b on its link."""
+    """In a chain of 3 each edge carries the buffer up and down, so the GPU in the middle sends it
+    twice. At bus bandwidth b its link carries 2 * b / (2 * 2/3) = 1.5 b."""
     found = of(l40s(3), 1, perfect(), Algorithm.TREE)
     assert found.bottleneck.link.name in (f"GPU1 -> {SWITCH}", f"{SWITCH} -> GPU1")
     assert found.busbw_gb_per_s == pytest.approx(24.0 / 1.5)
 
 
 def test_trees_of_two_nodes_go_over_the_nic_rate():
-    """Two nodes of one GPU: all-reduce of S needs S out of each node by trees, half by each. Bus
-    bandwidth is S/t there, the links carry S/t each way: NICs 25, the GPU's link 24."""
+    """On two nodes of one GPU, an all-reduce of S sends S out of each node, half of it by each
+    tree. Bus bandwidth is S/t, and links carry S/t each way: NICs 25, the GPU's link 24."""
     found = of(l40s(1), 2, perfect(), Algorithm.TREE)
     assert found.busbw_gb_per_s == pytest.approx(24.0)
     four = of(l40s(1), 4, perfect(), Algorithm.TREE)
     inner = next(one for one in four.links if one.role.startswith("node (inner"))
     assert inner.used == pytest.approx(four.bottleneck.used)
-    # An inner node sends to its parent and its children in one tree and is a leaf in the other:
-    # 3 or 2 of 4 halves of S; S/t is 4/6 of the bus bandwidth.
+    # An inner node sends to its parent and its children in one tree, and is a leaf in the other.
+    # That is 3 or 2 of 4 halves of S, and S/t is 4/6 of the bus bandwidth.
     sent = [
         one
         for one in four.links
@@ -182,9 +185,9 @@ def test_trees_of_two_nodes_go_over_the_nic_rate():
 
 
 def test_nvls_in_a_node_of_eight():
-    """All-reduce of S: S and S/8 out of every GPU and as much in, so that S/t is 370.8 / 1.125 and
-    bus bandwidth 14/8 of it."""
-    any_search = searches(l40s(2), False)  # NVLS needs none
+    """In an all-reduce of S every GPU sends S and S/8 and receives the same. So S/t is 370.8 /
+    1.125, and bus bandwidth is 14/8 of it."""
+    any_search = searches(l40s(2), False)  # NVLS does not use the ring and tree efficiencies.
     flow = flows(
         dgx(),
         any_search,
@@ -217,7 +220,7 @@ def test_pxn_sends_through_the_gpu_beside_the_nic():
 @pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE])
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 def test_nodes_of_one_role_are_as_good_as_all_of_them(nodes: int, algorithm: Algorithm):
-    """Folded and unfolded: a role for each node, alone, gives the same ceiling."""
+    """A separate role for each node gives the same ceiling as one role for equal nodes."""
     node = l40s(2)
     searched = searches(node, True)
     found = flows(
@@ -244,7 +247,8 @@ def test_nodes_of_one_role_are_as_good_as_all_of_them(nodes: int, algorithm: Alg
 
 
 def test_what_leaves_a_node_comes_in_elsewhere():
-    """Over all nodes the network carries as much out as in, for ring and tree, odd and even."""
+    """Summed over all nodes, the network carries as much out as in: for ring and tree, for odd and
+    even numbers of nodes."""
     node = l40s(2)
     for nodes in (2, 3, 4, 7):
         searched = searches(node, True)
@@ -265,7 +269,8 @@ def test_what_leaves_a_node_comes_in_elsewhere():
                         out += role.count * part.amount * leaves
                         into += role.count * part.amount * (not leaves)
             assert out == pytest.approx(into)
-            # Every channel's bytes leave each node of a ring once, and each edge of a tree twice.
+            # In a ring every channel's bytes leave each node once. In a tree they cross each edge
+            # twice.
             ranks = 2 * nodes
             each = (
                 nodes if algorithm is Algorithm.RING else 2 * (nodes - 1) * ranks / (2 * ranks - 2)

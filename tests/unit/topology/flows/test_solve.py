@@ -14,8 +14,8 @@ def test_one_link_is_shared_equally():
     assert shares.used["a"] == pytest.approx(10.0)
 
 
-def test_who_is_held_elsewhere_leaves_the_rest_to_others():
-    """The classic of Bertsekas and Gallager: two links, one flow over both."""
+def test_a_demand_limited_elsewhere_leaves_bandwidth_to_others():
+    """An example of Bertsekas and Gallager: two links, and one flow over both."""
     demands = [Demand({"a": 1.0, "b": 1.0}), Demand({"a": 1.0}), Demand({"b": 1.0})]
     shares = max_min(demands, {"a": 2.0, "b": 10.0})
     assert shares.rates == pytest.approx((1.0, 1.0, 9.0))
@@ -41,7 +41,7 @@ def test_an_unused_link_is_empty_and_a_dead_one_stops():
 
 
 def test_a_dead_link_stops_a_demand_on_several_links_and_frees_the_others():
-    """What a link of width -1 makes of a ring: its other links stay empty."""
+    """A link of width -1 stops a ring, whose other links then stay empty."""
     demands = [Demand({"a": 1.0, "b": 2.0, "c": 1.0}), Demand({"c": 1.0})]
     shares = max_min(demands, {"a": 0.0, "b": 24.0, "c": 12.0})
     assert shares.rates == pytest.approx((0.0, 12.0))
@@ -78,7 +78,8 @@ CAPACITY = st.fixed_dictionaries({name: st.floats(0.5, 500.0) for name in LINKS}
 @settings(max_examples=60, deadline=None)
 @given(DEMANDS, CAPACITY)
 def test_no_share_can_grow_without_shrinking_a_smaller_one(demands, capacity):
-    """Max-min fairness itself: each demand uses a full link on which nobody has more than it."""
+    """This is the definition of max-min fairness: each demand uses a full link on which no other
+    demand has a higher rate."""
     shares = max_min(demands, capacity)
     used = {
         name: sum(

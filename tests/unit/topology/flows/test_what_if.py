@@ -4,22 +4,22 @@ import pytest
 from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.collective import Collective
 from nccltune.topology.flows.what_if import (
-    Case,
-    Change,
+    WhatIfCase,
+    WhatIfChange,
     answerable,
-    commands,
-    together,
+    combined_change,
+    suggested_changes,
+    verification_commands,
     what_if,
-    worth_asking,
 )
 from tests.unit.topology.samples import FOLDER, sample
 from tests.unit.topology.skeletons import P4D, skeleton
 
-TWO_NODES = Case(topology=sample("switch-l40s"), nodes=2)
+TWO_NODES = WhatIfCase(topology=sample("switch-l40s"), nodes=2)
 
 
 def test_a_setting_is_answered_with_a_command_that_proves_it():
-    change = Change("off", {"NCCL_NET_GDR_READ": "0"})
+    change = WhatIfChange("off", {"NCCL_NET_GDR_READ": "0"})
     now, (answer,) = what_if(TWO_NODES, [change])
     assert answer.expected.busbw_gb_per_s > now.busbw_gb_per_s
     assert answer.gain == pytest.approx(answer.expected.busbw_gb_per_s / now.busbw_gb_per_s)
@@ -34,73 +34,74 @@ def test_a_setting_is_answered_with_a_command_that_proves_it():
 
 
 def test_other_collectives_have_other_programs():
-    case = Case(topology=sample("switch-l40s"), collective=Collective.ALLGATHER)
-    (line,) = commands(case, Change("x", {"NCCL_P2P_LEVEL": "LOC"}), 4)
+    case = WhatIfCase(topology=sample("switch-l40s"), collective=Collective.ALLGATHER)
+    (line,) = verification_commands(case, WhatIfChange("x", {"NCCL_P2P_LEVEL": "LOC"}), 4)
     assert line == "nccltune ab NCCL_P2P_LEVEL=LOC -- all_gather_perf -b 1G -e 4G -f 2 -g 4"
 
 
 def test_hardware_is_measured_before_and_after():
-    change = Change("x", hardware=lambda topology: topology)
-    before, after = commands(TWO_NODES, change, 4)
+    change = WhatIfChange("x", hardware=lambda topology: topology)
+    before, after = verification_commands(TWO_NODES, change, 4)
     assert before.startswith("nccltune sweep -o studies/before")
     assert after.endswith("--launcher slurm --nodes 2 --gpus 4")
-    _, more = commands(TWO_NODES, Change("x", nodes=16), 4)
+    _, more = verification_commands(TWO_NODES, WhatIfChange("x", nodes=16), 4)
     assert "--nodes 16" in more
 
 
 def test_many_nodes_are_no_slower_than_their_nics():
     now, answers = what_if(
-        Case(topology=sample("dgx"), nodes=2), [Change("n", nodes=n) for n in (16, 1024)]
+        WhatIfCase(topology=sample("dgx"), nodes=2),
+        [WhatIfChange("n", nodes=n) for n in (16, 1024)],
     )
     for answer in answers:
         assert answer.expected.busbw_gb_per_s == pytest.approx(now.busbw_gb_per_s)
 
 
 def test_changes_together():
-    first = Change("a", {"NCCL_NET_GDR_READ": "0"})
-    second = Change("b", {"NCCL_NET_GDR_READ": "1", "NCCL_ALGO": "Tree"}, nodes=4)
-    both = together([first, second])
+    first = WhatIfChange("a", {"NCCL_NET_GDR_READ": "0"})
+    second = WhatIfChange("b", {"NCCL_NET_GDR_READ": "1", "NCCL_ALGO": "Tree"}, nodes=4)
+    both = combined_change([first, second])
     assert (both.settings, both.nodes) == ({"NCCL_NET_GDR_READ": "1", "NCCL_ALGO": "Tree"}, 4)
     assert both.hardware is None
-    changes = [Change("x", hardware=lambda t: t)]
-    changes.append(together(changes))
+    changes = [WhatIfChange("x", hardware=lambda t: t)]
+    changes.append(combined_change(changes))
     assert changes[1].hardware is not None
     assert changes[1].hardware(TWO_NODES.topology) == TWO_NODES.topology
 
 
 def test_what_is_worth_asking_depends_on_the_platform():
-    def names(case: Case) -> set[str]:
-        return {name for one in worth_asking(case, case.expected()) for name in one.settings}
+    def names(case: WhatIfCase) -> set[str]:
+        return {name for one in suggested_changes(case, case.expected()) for name in one.settings}
 
     assert names(TWO_NODES) == {"NCCL_NET_GDR_READ", "NCCL_P2P_LEVEL", "NCCL_ALGO", "NCCL_IB_HCA"}
-    h200 = Case(topology=sample("h200x4-dump"), settings={"NCCL_NVLS_ENABLE": "0"})
+    h200 = WhatIfCase(topology=sample("h200x4-dump"), settings={"NCCL_NVLS_ENABLE": "0"})
     assert names(h200) == {"NCCL_ALGO"}
-    off = Case(topology=sample("switch-l40s"), nodes=2, settings={"NCCL_NET_GDR_READ": "0"})
+    off = WhatIfCase(topology=sample("switch-l40s"), nodes=2, settings={"NCCL_NET_GDR_READ": "0"})
     (read,) = [
-        one for one in worth_asking(off, off.expected()) if "NCCL_NET_GDR_READ" in one.settings
+        one for one in suggested_changes(off, off.expected()) if "NCCL_NET_GDR_READ" in one.settings
     ]
     assert read.settings["NCCL_NET_GDR_READ"] == "1"
 
 
 def test_gpus_that_a_file_does_not_describe_are_counted_and_recommend_nothing():
-    case = Case(topology=skeleton(**P4D), nodes=2)
-    now, (answer,) = what_if(case, [Change("x", {"NCCL_ALGO": "ring"})])
+    case = WhatIfCase(topology=skeleton(**P4D), nodes=2)
+    now, (answer,) = what_if(case, [WhatIfChange("x", {"NCCL_ALGO": "ring"})])
     assert now.ranks_per_node == 8
     assert not now.sure
     assert answer.confirm == ()
-    sure = Case(topology=sample("switch-l40s"), nodes=2)
-    now, (answer,) = what_if(sure, [Change("x", {"NCCL_NET_GDR_READ": "0"})])
+    sure = WhatIfCase(topology=sample("switch-l40s"), nodes=2)
+    now, (answer,) = what_if(sure, [WhatIfChange("x", {"NCCL_NET_GDR_READ": "0"})])
     assert now.sure
     assert "NCCL_NET_GDR_READ=0" in answer.confirm[0]
 
 
 def test_a_change_without_an_answer_is_left_out_with_its_reason():
-    """The switch's uplink has no bandwidth; the ring below the switch does not need it."""
+    """The switch's uplink has no bandwidth, but the ring below the switch does not use it."""
     text = (FOLDER / "switch-l40s.xml").read_text().replace('link_width="16"', 'link_width="-1"', 1)
-    case = Case(topology=read_topology(text.encode(), "x.xml"), nodes=2)
+    case = WhatIfCase(topology=read_topology(text.encode(), "x.xml"), nodes=2)
     now = case.expected()
     assert now.busbw_gb_per_s == pytest.approx(TWO_NODES.expected().busbw_gb_per_s)
-    changes, reasons = answerable(case, worth_asking(case, now))
+    changes, reasons = answerable(case, suggested_changes(case, now))
     assert "NCCL_P2P_LEVEL" not in {name for one in changes for name in one.settings}
     (reason,) = reasons
     assert "no P2P" in reason

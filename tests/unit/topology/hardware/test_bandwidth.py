@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NCCL takes a link to carry."""
+"""The bandwidths that NCCL assumes for links."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def pci(speed: str | None, width: int | None) -> Bandwidth:
         ("32 GT/s PCIe/s", 16, 48, "Gen5 x16", True),
         ("32.0 GT/s PCIe", 8, 24, "Gen5 x8", True),
         ("64.0 GT/s PCIe", 16, 96, "Gen6 x16", True),
-        # Only the longer spelling with a decimal point is in NCCL's table.
+        # NCCL's table has only the longer spelling with a decimal point.
         ("32.0 GT/s", 16, 12, "link_speed '32.0 GT/s' read as Gen3 x16", False),
         ("16.0 GT/s", 16, 12, "link_speed '16.0 GT/s' read as Gen3 x16", False),
         ("Unknown", 16, 12, "link_speed 'Unknown' read as Gen3 x16", False),
@@ -65,7 +65,7 @@ def test_nvlink(sm: int, version: Version | None, gb_per_s: float) -> None:
     assert bandwidth.nvlink(Gpu(sm=sm), version) == Bandwidth(gb_per_s, f"{gb_per_s:g} for sm{sm}")
 
 
-def test_links_of_a_gpu_that_nobody_knows() -> None:
+def test_links_of_an_unknown_gpu() -> None:
     assert bandwidth.nvlink(Gpu(), None) == Bandwidth(20.0, "20 for sm80, sm not known", False)
     assert bandwidth.nvlink(Gpu(sm=90, name="gfx90a"), None).gb_per_s == 36.0
     assert bandwidth.nvlink(Gpu(name="gfx906"), None).gb_per_s == 24.0
@@ -109,7 +109,7 @@ def test_between_other_cpus() -> None:
     assert bandwidth.between_cpus(Cpu(arch="arm64"), None) == Bandwidth(6.0, "ARM")
     assert bandwidth.between_cpus(Cpu(arch="ppc64"), None).gb_per_s == 32.0
     unknown = bandwidth.between_cpus(Cpu(), None)
-    assert unknown == Bandwidth(5000.0, "nothing told of the CPU: NCCL knows no limit", False)
+    assert unknown == Bandwidth(5000.0, "unknown CPU: NCCL assumes no limit", False)
 
 
 def test_net() -> None:

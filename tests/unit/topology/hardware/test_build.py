@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies to links."""
+"""Graphs of links, built from topologies."""
 
 import pytest
 
@@ -23,8 +23,8 @@ def names(found: LinkGraph, kind: NodeKind) -> list[str]:
     return [vertex.name for vertex in found.vertices if vertex.kind is kind]
 
 
-def test_what_nccl_printed_of_the_h200_machine() -> None:
-    """Its log says: PCI[48.0] to each GPU, NVL[370.8] to NVS, PCI[5000.0] to the NIC, NET[1.2]."""
+def test_links_of_the_h200_machine_are_those_of_nccls_log() -> None:
+    """NCCL's log has PCI[48.0] to each GPU, NVL[370.8] to NVS, PCI[5000.0] to the NIC, NET[1.2]."""
     found = graph("h200x4-dump")
     assert names(found, NodeKind.GPU) == ["GPU0", "GPU1", "GPU2", "GPU3"]
     assert link(found, "CPU -> GPU2").gb_per_s == 48.0
@@ -86,13 +86,13 @@ def test_nvlink_between_gpus() -> None:
     assert link(found, "CPU0 -> CPU1").gb_per_s == 10.0
 
 
-def test_a_link_that_one_side_tells_of() -> None:
+def test_a_link_that_one_side_lists() -> None:
     text = (FOLDER / "nvlink-pairs.xml").read_text()
     once = text.replace('<nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>', "")
     found = link_graph([read_topology(once.encode(), "x.xml")])
     twin = link(found, "GPU1 -> GPU0")
     assert (twin.gb_per_s, twin.sure) == (48.0, False)
-    assert twin.how == "only GPU0 tells of it: 4 links of 12 for sm86"
+    assert twin.how == "only GPU0 lists it: 4 links of 12 for sm86"
 
 
 def test_c2c() -> None:
@@ -109,7 +109,7 @@ def test_skeletons() -> None:
     port = link(found, "NIC 0101:00:00.0 -> NET 0101:00:00.0")
     assert (port.gb_per_s, port.sure, port.upper_bound) == (24.0, False, True)
     assert port.how == "speed not in the file: at most its PCI link's, Gen4 x16"
-    # Nothing in this one says what the devices are.
+    # This file has no classes of devices.
     assert names(graph("skeleton-no-class"), NodeKind.GPU) == []
 
 
@@ -145,7 +145,7 @@ def test_hosts_of_one_file_are_nodes() -> None:
     assert not [link for link in found.links if link.kind is LinkKind.CPU_TO_CPU]
 
 
-def test_a_second_device_of_a_name_is_told_apart() -> None:
+def test_a_second_device_of_a_name_gets_a_suffix() -> None:
     text = (FOLDER / "nvlink-pairs.xml").read_text().replace('dev="1"', 'dev="0"')
     found = link_graph([read_topology(text.encode(), "x.xml")])
     assert names(found, NodeKind.GPU) == ["GPU0", "GPU0#2", "GPU2", "GPU3"]
@@ -175,7 +175,7 @@ def test_a_link_of_one_side_in_each_of_several_nodes() -> None:
     once = text.replace('<nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>', "")
     topology = read_topology(once.encode(), "x.xml")
     found = link_graph([topology, sample("nvlink-pairs"), topology])
-    assert [one.name for one in found.links if "tells of it" in one.how] == [
+    assert [one.name for one in found.links if "lists it" in one.how] == [
         "node0/GPU1 -> node0/GPU0",
         "node2/GPU1 -> node2/GPU0",
     ]

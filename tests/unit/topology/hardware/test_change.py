@@ -5,7 +5,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.hardware.build import link_graph
 from nccltune.topology.hardware.change import add_switch, move_nic
-from nccltune.topology.hardware.nics import chosen_nics
+from nccltune.topology.hardware.nics import chosen_nic_indexes
 from nccltune.topology.hardware.rebuild import devices_of, nets_of
 from nccltune.topology.hardware.subset import first_gpus, only_nics
 from nccltune.topology.nccl_model.paths import PathKind, paths
@@ -48,22 +48,22 @@ def test_a_switch_added_takes_devices_with_it():
     ("nic", "place", "words"),
     [
         ("mlx5_9", "CPU0", "no device 'mlx5_9'"),
-        ("GPU0", "CPU0", "is no NIC"),
-        ("mlx5_0", "CPU7", "no place for a device"),
+        ("GPU0", "CPU0", "is not a NIC"),
+        ("mlx5_0", "CPU7", "not a place for a device"),
         ("mlx5_0", "GPU9", "no device 'GPU9'"),
-        ("mlx5_0", "0000:4b:00.0", "no place for a device"),
+        ("mlx5_0", "0000:4b:00.0", "not a place for a device"),
     ],
 )
-def test_what_is_not_there_is_said(nic: str, place: str, words: str):
+def test_unknown_devices_and_places_are_errors(nic: str, place: str, words: str):
     with pytest.raises(InputError, match=words):
         move_nic(sample("switch-l40s"), nic, place)
-    if words.startswith("no place"):
+    if words.startswith("not a place"):
         with pytest.raises(InputError, match=words):
             add_switch(sample("switch-l40s"), place, [nic])
 
 
-def test_a_switch_with_nothing_below_it():
-    with pytest.raises(InputError, match="changes nothing"):
+def test_a_switch_without_devices_is_an_error():
+    with pytest.raises(InputError, match="needs devices below it"):
         add_switch(sample("switch-l40s"), "CPU0", [])
 
 
@@ -88,7 +88,7 @@ def test_the_first_gpus_stay():
 )
 def test_which_nics_a_list_leaves(rule: str | None, left: list[str]):
     nics = [("mlx5_0", 1), ("mlx5_1", 2), ("mlx5_10", 1), ("eth0", 0)]
-    assert [nics[place][0] for place in chosen_nics(nics, rule)] == left
+    assert [nics[place][0] for place in chosen_nic_indexes(nics, rule)] == left
 
 
 def test_nics_left_out_are_gone_from_the_tree():

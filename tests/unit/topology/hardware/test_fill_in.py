@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What files leave to detection: filled in where device ids or the shape say it, else refused."""
+"""GPUs and NVLinks that files leave to detection: assumed from device ids or shape, or refused."""
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from nccltune.model.topology import Dialect
 from nccltune.topology.files.tree import headline
 from nccltune.topology.flows.expect import expect
 from nccltune.topology.hardware.build import link_graph
-from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_open
+from nccltune.topology.hardware.fill_in import filled, leaves_nvlink_out, nvlink_is_unknown
 from nccltune.topology.hardware.rebuild import devices_of
 from tests.unit.topology.samples import sample
 from tests.unit.topology.skeletons import L40S, NDV2, NDV4, NDV5, P4D, skeleton, skeleton_xml
@@ -22,14 +22,14 @@ A100_PCIE = 'class="0x030200" vendor="0x10de" device="0x20b5"'
 
 def title(topology):
     whole = filled(topology)
-    return headline(link_graph([whole]), detected=nvlink_is_open(whole))
+    return headline(link_graph([whole]), detected=nvlink_is_unknown(whole))
 
 
 @pytest.mark.parametrize(
     ("shape", "nodes", "low", "high"),
     [
-        # Known bus bandwidths of all-reduce: p4d 235 and 45 to 90, ND v5 460 to 480 and 370 to
-        # 480, ND v2 110 and more.
+        # Known bus bandwidths of all-reduce in GB/s, on one node and on two: p4d 235 and 45 to 90,
+        # ND v5 460 to 480 and 370 to 480, ND v2 at least 110 on one.
         (P4D, 1, 230, 250),
         (P4D, 2, 45, 90),
         (P4D | {"gpu_facts": A100_SXM}, 1, 230, 250),
@@ -84,7 +84,7 @@ def test_gpus_without_nvlink_are_a_fact_and_bridges_are_not():
 
 
 def test_a_nic_of_unknown_speed_is_an_upper_bound():
-    """Over two nodes the figure rests on NICs, whose speed the file does not have."""
+    """On two nodes the ceiling depends on NICs whose speed the file does not have."""
     found = expect(skeleton(**L40S), nodes=2)
     assert not found.sure
     assert any("speed not in the file" in note for note in found.notes)
@@ -99,9 +99,9 @@ def test_a_nic_of_unknown_speed_is_an_upper_bound():
         {"gpu_facts": 'class="0x030000"'},
     ],
 )
-def test_what_nobody_can_know_is_refused(shape):
+def test_unknown_gpus_are_refused(shape):
     topology = skeleton(**NDV4 | shape)
-    assert nvlink_is_open(filled(topology))
+    assert nvlink_is_unknown(filled(topology))
     assert filled(topology).assumed == ()
     with pytest.raises(InputError, match="leaves NVLink to detection") as error:
         expect(topology)
@@ -161,7 +161,7 @@ def test_matrices_of_nvidia_smi_name_every_nvlink():
     ],
 )
 def test_nvlinks_of_each_gpu(facts, count, links):
-    """6 of a V100 in a cube mesh, 12 of an A100 and 18 of a B200 to NVSwitches."""
+    """6 links of a V100 in a cube mesh; 12 of an A100 and 18 of a B200 to NVSwitches."""
     topology = filled(skeleton(**NDV4 | {"gpus": count, "gpu_facts": facts}))
     for device in devices_of(topology):
         if device.gpu is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nvidia-smi adds to sysfs."""
+"""The data that nvidia-smi adds to sysfs."""
 
 from nccltune.formats.topology.nvidia_smi_matrix import read_matrix
 from nccltune.model.topology import Cpu, Dialect, Gpu, Pci, Topology
@@ -40,7 +40,7 @@ def test_another_number_of_gpus() -> None:
     matrix = read_matrix(b"\tGPU0\tCPU Affinity\nGPU0\tX\t0-7\n", "smi")
     topology = with_smi(MACHINE, matrix, {})
     assert topology.unread == (
-        "nvidia-smi tells of 1 GPUs, sysfs of 2: NVLinks are left out",
+        "nvidia-smi lists 1 GPU, sysfs 2: NVLinks are left out",
     )  # fmt: skip
 
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings of `topo lint` on where GPUs and NICs are placed."""
+"""Issues of `topo lint` about the placement of GPUs and NICs."""
 
 import pytest
 
-from nccltune.topology.lint.check import Checked, lint_files
+from nccltune.topology.lint.check import LintResult, lint_files
 from tests.unit.topology.skeletons import L40S, NDV2, NDV4, NDV5, P4D, skeleton_xml
 
 A100_SXM = 'class="0x030200" vendor="0x10de" device="0x20b2"'
 
 
-def lint(*changes: tuple[str, str], **shape: object) -> Checked:
+def lint(*changes: tuple[str, str], **shape: object) -> LintResult:
     text = skeleton_xml(**shape)  # type: ignore[arg-type]
     for before, after in changes:
         assert before in text
@@ -17,11 +17,11 @@ def lint(*changes: tuple[str, str], **shape: object) -> Checked:
     return lint_files([("x.xml", text.encode())])
 
 
-def severities(checked: Checked) -> dict[str, str]:
+def severities(checked: LintResult) -> dict[str, str]:
     return {issue.id: issue.severity.value for issue in checked.issues}
 
 
-def message(checked: Checked, identity: str) -> str:
+def message(checked: LintResult, identity: str) -> str:
     (issue,) = [issue for issue in checked.issues if issue.id == identity]
     return issue.message
 
@@ -39,7 +39,7 @@ def test_the_only_nic_is_across_the_socket_for_half_of_the_gpus():
     checked = lint(**L40S | {"nics": 1})
     assert severities(checked)["nic-other-cpu"] == "warning"
     assert message(checked, "nic-other-cpu").startswith(
-        "0003:00:00.0, 0004:00:00.0: GPUs of CPU 1, which has no NIC; their way to 0101:00:00.0"
+        "0003:00:00.0, 0004:00:00.0: GPUs of CPU 1, which has no NIC; their path to 0101:00:00.0"
     )
     assert checked.is_bad
     dump = lint((">" + "</pci>", '><gpu sm="89"/></pci>'), **L40S | {"nics": 1})
@@ -72,12 +72,12 @@ def test_four_gen4_gpus_share_a_gen3_uplink():
     slow = uplink.replace("16.0", "8.0")
     checked = lint((uplink, slow), **L40S | {"gpus": 8})
     assert severities(checked)["narrow-switch"] == "warning"
-    told = [issue.message for issue in checked.issues if issue.id == "narrow-switch"]
-    assert told[0] == (
+    messages = [issue.message for issue in checked.issues if issue.id == "narrow-switch"]
+    assert messages[0] == (
         "ffff:ff:01.0: 4 GPUs with 96 GB/s in all share an uplink of 12 GB/s (Gen3 x16), less than "
         "one device's 24"
     )
-    assert len(told) == 2
+    assert len(messages) == 2
 
 
 def test_a_narrow_uplink_counts_as_a_slow_one():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file against the machine it is for."""
+"""A file compared with the machine that uses it."""
 
 from pathlib import Path
 

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each finding of `topo lint`, on a file that has it; and files that have none."""
+"""Each issue of `topo lint` on a file that has it, and files that have none."""
 
 import pytest
 
 from nccltune.formats.topology.nccl_xml_rules import refusals
 from nccltune.model.finding import Severity
-from nccltune.topology.lint.check import Checked, lint_files
+from nccltune.topology.lint.check import LintResult, lint_files
 from nccltune.topology.lint.issue import Issue
 from tests.unit.topology.samples import FOLDER, SHARED
 
 
-def lint(*names: str) -> Checked:
+def lint(*names: str) -> LintResult:
     return lint_files([(name, (FOLDER / f"{name}.xml").read_bytes()) for name in names])
 
 
-def changed(name: str, *changes: tuple[str, str], count: int = -1) -> Checked:
-    """A sample with other text in it; each change must change something."""
+def changed(name: str, *changes: tuple[str, str], count: int = -1) -> LintResult:
+    """Return a sample with text replaced. Each replacement must change something."""
     text = (FOLDER / f"{name}.xml").read_text()
     for before, after in changes:
         assert before in text
@@ -23,15 +23,15 @@ def changed(name: str, *changes: tuple[str, str], count: int = -1) -> Checked:
     return lint_files([("x.xml", text.encode())])
 
 
-def found(checked: Checked) -> dict[str, Issue]:
-    """Findings by id; notes are left out."""
+def found(checked: LintResult) -> dict[str, Issue]:
+    """Return the issues by id, without notes."""
     assert all(issue.hint and issue.message and issue.source for issue in checked.issues)
     return {
         issue.id: issue for issue in checked.issues if issue.severity is not Severity.NOTE
     }  # fmt: skip
 
 
-def notes(checked: Checked) -> set[str]:
+def notes(checked: LintResult) -> set[str]:
     return {issue.id for issue in checked.issues if issue.severity is Severity.NOTE}
 
 
@@ -85,7 +85,7 @@ def test_what_files_of_others_have(name: str, expected: set[str]) -> None:
     assert bool(expected) == bool(have)
 
 
-def test_messages_name_devices_line_and_way_out() -> None:
+def test_messages_name_devices_line_and_fix() -> None:
     issue = found(lint("virtual-switches"))["virtual-switch"]
     assert issue.severity is Severity.ERROR
     assert issue.line == 3
@@ -119,7 +119,7 @@ def test_a_card_slower_than_its_twins() -> None:
     checked = changed("switch-l40s", (text, text.replace('"16">', '"8">')), count=1)
     assert set(found(checked)) == {"slower-than-twin"}
     assert found(checked)["slower-than-twin"].message == (
-        "0000:4a:00.0: Gen4 x8, and the same make elsewhere in this machine has 24 GB/s"
+        "0000:4a:00.0: Gen4 x8, and the same model elsewhere in this machine has 24 GB/s"
     )
 
 
@@ -162,7 +162,7 @@ def test_doubles() -> None:
 
 def test_versions() -> None:
     assert "version" in found(changed("dgx", ('system version="1"', 'system version="3"')))
-    # RCCL's own is 2.
+    # RCCL's version is 2.
     assert "version" in found(changed("rccl", ('system version="2"', 'system version="1"')))
 
 

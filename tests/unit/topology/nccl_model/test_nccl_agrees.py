@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our paths against what NCCL's own code made of the same files (see tests/data/topologies)."""
+"""Our paths against those of NCCL's own code for the same files (see tests/data/topologies)."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ RECORDED = [
 
 
 def names_of(graph: LinkGraph) -> dict[str, str]:
-    """Our name of each device by kind and number, as the recording calls it."""
+    """Return our name of each device, by the kind and number in the recording."""
     kinds = {NodeKind.GPU: "GPU", NodeKind.NET: "NET", NodeKind.CPU: "CPU"}
     return {
         f"{kinds[one.kind]}{one.numa if one.kind is NodeKind.CPU else one.index}": one.name
@@ -36,17 +36,17 @@ def test_there_is_something_to_compare() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", RECORDED, ids=lambda one: f"{one['file']}-{one['nccl']}-{len(one['settings'])}"
+    "recorded", RECORDED, ids=lambda one: f"{one['file']}-{one['nccl']}-{len(one['settings'])}"
 )
-def test_paths_are_nccls(told: dict[str, Any]) -> None:
-    file = FOLDER / "nccl-paths" / told["file"]
-    version = parse_version(told["nccl"])
+def test_paths_are_nccls(recorded: dict[str, Any]) -> None:
+    file = FOLDER / "nccl-paths" / recorded["file"]
+    version = parse_version(recorded["nccl"])
     graph = link_graph([read_topology(file.read_bytes(), file.name)], nccl_version=version)
     names = names_of(graph)
-    ways = paths(graph, settings=path_settings(told["settings"]), nccl_version=version)
-    for source, others in told["paths"].items():
+    found = paths(graph, settings=path_settings(recorded["settings"]), nccl_version=version)
+    for source, others in recorded["paths"].items():
         for target, (kind, gb_per_s, hops) in others.items():
-            path = ways.between(names[source], names[target])
+            path = found.between(names[source], names[target])
             assert (path.kind, path.hops) == (kind, hops), (source, target, path.why)
             assert path.gb_per_s == pytest.approx(gb_per_s, rel=1e-3, abs=6e-4)
     gdr = [
@@ -56,6 +56,6 @@ def test_paths_are_nccls(told: dict[str, Any]) -> None:
         for read in (False, True)
         if gpu.startswith("GPU")
         and net.startswith("NET")
-        and ways.gdr(names[gpu], names[net], read=read).allowed
+        and found.gdr(names[gpu], names[net], read=read).allowed
     ]
-    assert sorted(gdr) == sorted(told["gdr"])
+    assert sorted(gdr) == sorted(recorded["gdr"])

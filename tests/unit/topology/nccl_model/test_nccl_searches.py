@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search against NCCL's own code, run on the same files (tests/data/graphs/searches.jsonl)."""
+"""The search against NCCL's own code on the same files (tests/data/graphs/searches.jsonl)."""
 
 import functools
 import json
@@ -10,7 +10,7 @@ from nccltune.formats.topology.nccl_xml import read_topology
 from nccltune.model.topology import Topology
 from nccltune.topology.flows.settings import flow_settings
 from nccltune.topology.hardware.bandwidth import Version
-from nccltune.topology.nccl_model.reach import Reach, reach
+from nccltune.topology.nccl_model.routes import NodeRoutes, node_routes
 from nccltune.topology.nccl_model.search import SearchResult, search
 from tests.unit.topology.samples import FOLDER
 
@@ -28,8 +28,11 @@ def version_of(text: str) -> Version:
     return one, two, three
 
 
-def told(found: SearchResult, node: Reach, count: int, *, several: bool) -> list[object]:
-    """As NCCL's own is recorded, with `count` channels before both are cut to the same number."""
+def recorded_form(
+    found: SearchResult, node: NodeRoutes, count: int, *, several: bool
+) -> list[object]:
+    """Return a result in the recorded format, with `count` channels before both are cut to the same
+    number."""
     channels = []
     for ring in found.rings:
         words = " ".join(str(node.gpus[gpu].index) for gpu in ring.gpus)
@@ -54,7 +57,7 @@ def test_rings_and_trees_are_those_of_nccls_code(nccl: str, file: str):
     for case in mine:
         settings = flow_settings(case["settings"])
         version = version_of(nccl)
-        node = reach(topology(file), settings.path, version=version)
+        node = node_routes(topology(file), settings.path, version=version)
         searched = search(
             node,
             nodes=2 if case["several"] else 1,
@@ -64,6 +67,6 @@ def test_rings_and_trees_are_those_of_nccls_code(nccl: str, file: str):
         channels = min(len(case["ring"][1]), len(case["tree"][1]))
         for found, recorded in ((searched.ring, case["ring"]), (searched.tree, case["tree"])):
             numbers, order = recorded
-            shown = told(found, node, int(numbers[2]), several=case["several"])
+            shown = recorded_form(found, node, int(numbers[2]), several=case["several"])
             assert shown[0] == pytest.approx(numbers, abs=1e-3), case
             assert shown[1] == order[:channels], case

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's paths."""
+"""The paths that NCCL uses."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def short(path: Path) -> tuple[str, float, int]:
     return (path.kind.name, round(path.gb_per_s, 1), path.hops)
 
 
-# What NCCL 2.28.9 logged of the machine whose dump is h200x4-dump.xml.
+# NCCL 2.28.9's log on the machine whose dump is h200x4-dump.xml.
 LOG = """\
 GPU/0-60 :GPU/0-60 (0/5000.0/LOC) GPU/0-70 (2/370.8/NVL) GPU/0-80 (2/370.8/NVL) \
 GPU/0-90 (2/370.8/NVL) NVS/0-0 (1/370.8/NVL) CPU/0-ffffffffffffff (1/48.0/PHB) NET/0-0 (3/1.2/PHB)
@@ -48,14 +48,14 @@ NAMES = {
 
 
 def check_log(log: str, found: Paths) -> int:
-    """Compare each path of NCCL's path lines; how many there were."""
+    """Compare each path of NCCL's path lines. Return their number."""
     count = 0
     for source, rest in re.findall(r"((?:GPU|NET)/\S+) :(\S.*)", log):
         for target, hops, width, kind in re.findall(r"(\S+) \((\d+)/([\d.]+)/(\w+)\)", rest):
             path = found.between(NAMES[source], NAMES[target])
-            # NCCL cuts 1.25 to 1.2.
-            told = (path.hops, f"{path.gb_per_s - 0.001:.1f}", path.kind.name)
-            assert told == (int(hops), width if width != "5000.0" else "5000.0", kind)
+            # NCCL truncates 1.25 to 1.2.
+            expected = (path.hops, f"{path.gb_per_s - 0.001:.1f}", path.kind.name)
+            assert expected == (int(hops), width if width != "5000.0" else "5000.0", kind)
             count += 1
     return count
 
@@ -122,7 +122,7 @@ def test_pxn() -> None:
     assert short(path) == ("PXN", 48.0, 5)
     assert path.why == "PXN: through GPU5"
     assert path.stops[:3] == ("GPU0", "NVS", "GPU5")
-    # Only for sending.
+    # PXN applies only to sending.
     assert found.between("NET mlx5_5", "GPU0").kind is PathKind.SYS
     assert short(found.between("GPU5", "NET mlx5_5")) == ("PIX", 48.0, 3)
     off = find("dgx", {"NCCL_PXN_DISABLE": "1"})
@@ -160,7 +160,7 @@ def test_p2p_across_the_cpu() -> None:
 
 
 def test_p2p_on_amd() -> None:
-    """Since 2.23 only a pair of GPUs crosses the CPU there; before, all of them."""
+    """Since 2.23 P2P crosses the CPU only for a pair of GPUs; before, for any number."""
     assert not find("flat-vm").p2p("GPU0", "GPU1")
     assert find("flat-vm", version=(2, 22, 3)).p2p("GPU0", "GPU1")
     assert find("skeleton-vm").p2p("GPU0", "GPU1")
@@ -189,7 +189,7 @@ def test_gdr() -> None:
     off = find("switch-l40s", {"NCCL_NET_GDR_READ": "0"})
     assert off.gdr("GPU0", "NET mlx5_0", read=True) == (False, "NCCL_NET_GDR_READ=0")
     assert off.gdr("GPU0", "NET mlx5_0", read=False).allowed
-    # The search does not model the bounce over the host that follows.
+    # The search does not model the copy through host memory that follows.
     assert off.between("GPU0", "NET mlx5_0").kind is PathKind.PIX
     assert find("h200x4-dump").gdr("GPU0", "NET eth0", read=False).allowed is False
 
@@ -203,7 +203,7 @@ def test_reads_by_default() -> None:
     assert find(old_gpu, {"NCCL_NET_GDR_READ": "1"}).gdr("GPU0", "NET mlx5_0", read=True).allowed
     alone = find(first_gpus(old_gpu, 1)).gdr("GPU0", "NET mlx5_0", read=True)
     assert alone.allowed
-    # Until 2.19.1 that held for all GPUs; NVIDIA's documentation still says so.
+    # Until 2.19.1 this applied to all GPUs; NVIDIA's documentation still states that.
     before = find("switch-l40s", version=(2, 18, 6))
     assert not before.gdr("GPU0", "NET mlx5_0", read=True).allowed
     assert find("dgx", version=(2, 18, 6)).gdr("GPU0", "NET mlx5_0", read=True).allowed
@@ -225,7 +225,7 @@ def test_c2c_and_pcie() -> None:
 
 
 def chain(*links: tuple[str, str, float]) -> LinkGraph:
-    """GPUs joined by NVLink in pairs, all on one CPU."""
+    """Return a topology with GPUs joined by NVLink in pairs, all on one CPU."""
     names = sorted({end for source, target, _ in links for end in (source, target)})
     vertices = [
         Vertex(name=name, kind=NodeKind.GPU, index=place) for place, name in enumerate(names)
@@ -249,7 +249,7 @@ def test_nvlink_through_one_gpu() -> None:
     found = paths(graph)
     assert short(found.between("a", "c")) == ("NVB", 20.0, 2)
     assert found.between("a", "c").stops == ("a", "b", "c")
-    # Two GPUs on the way are one too many.
+    # NVLink passes through at most one other GPU.
     assert found.between("a", "d").kind is PathKind.PHB
     off = paths(graph, settings=path_settings({"NCCL_NVB_DISABLE": "1"}))
     assert off.between("a", "c").kind is PathKind.PHB
@@ -258,7 +258,7 @@ def test_nvlink_through_one_gpu() -> None:
 def test_kind_before_bandwidth_since_2_30_7() -> None:
     graph = chain(("a", "b", 6.0))
     assert paths(graph).between("a", "b").kind is PathKind.NVL
-    # Before, the wide way through the CPU is longer, and loses all the same.
+    # Before 2.30.7 the wider path through the CPU loses because it is longer.
     assert paths(graph, nccl_version=(2, 28, 9)).between("a", "b").kind is PathKind.NVL
     ring = chain(("a", "b", 10.0), ("b", "c", 10.0))
     assert paths(ring).between("a", "c").kind is PathKind.NVB

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search against NCCL's own dumps, and against cases small enough to see the answer."""
+"""The search against NCCL's own dumps, and in cases small enough to calculate by hand."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from nccltune.formats.topology.graph_xml import GraphId, Pattern, read_graphs
 from nccltune.model.topology import Cpu, Dialect, Gpu, NvLink, Pci, Topology
 from nccltune.topology.hardware.subset import first_gpus
-from nccltune.topology.nccl_model.reach import reach
+from nccltune.topology.nccl_model.routes import node_routes
 from nccltune.topology.nccl_model.search import (
     Searched,
     SearchResult,
@@ -34,53 +34,56 @@ DUMPS = [
 @pytest.mark.parametrize(("dump", "nodes", "gpus"), DUMPS, ids=["1x4", "2x2", "4x1"])
 def test_ring_and_tree_are_those_of_nccls_own_dump(dump: Path, nodes: int, gpus: int):
     graphs = read_graphs(dump.read_bytes(), dump.name)
-    node = reach(first_gpus(sample("h200x4-dump"), gpus), version=NCCL_OF_DUMPS)
+    node = node_routes(first_gpus(sample("h200x4-dump"), gpus), version=NCCL_OF_DUMPS)
     searched = search(node, nodes=nodes, version=NCCL_OF_DUMPS)
     for found, number in ((searched.ring, GraphId.RING), (searched.tree, GraphId.TREE)):
-        told = graphs.find(number)
-        assert told is not None
-        assert found.channels == told.channel_count
+        dumped = graphs.find(number)
+        assert dumped is not None
+        assert found.channels == dumped.channel_count
         assert (found.intra_gb_per_s, found.inter_gb_per_s) == pytest.approx(
-            (told.intra_gb_per_s, told.inter_gb_per_s)
+            (dumped.intra_gb_per_s, dumped.inter_gb_per_s)
         )
-        assert (found.intra_type.name, found.inter_type.name) == (told.intra_type, told.inter_type)
-        assert (found.pattern, found.cross_nic) == (told.pattern, told.cross_nic)
-        assert found.same_channels == told.same_channels
+        assert (found.intra_type.name, found.inter_type.name) == (
+            dumped.intra_type,
+            dumped.inter_type,
+        )
+        assert (found.pattern, found.cross_nic) == (dumped.pattern, dumped.cross_nic)
+        assert found.same_channels == dumped.same_channels
         order = [tuple(node.gpus[gpu].index for gpu in ring.gpus) for ring in found.rings]
-        assert order == [tuple(gpu.index for gpu in channel.gpus) for channel in told.channels]
+        assert order == [tuple(gpu.index for gpu in channel.gpus) for channel in dumped.channels]
         ends = [(ring.net_in, ring.net_out) for ring in found.rings]
-        assert ends == [(channel.net_in, channel.net_out) for channel in told.channels]
+        assert ends == [(channel.net_in, channel.net_out) for channel in dumped.channels]
 
 
 def test_channels_that_collectives_run_with():
-    """24 on 4 H200, which is what the recorded samples ran with."""
-    node = reach(sample("h200x4-dump"), version=NCCL_OF_DUMPS)
+    """The result on 4 H200 is 24, as in the recorded samples."""
+    node = node_routes(sample("h200x4-dump"), version=NCCL_OF_DUMPS)
     searched = search(node, nodes=1, version=NCCL_OF_DUMPS)
-    assert searched.connected(1, 90) == 24
-    assert searched.connected(1, 90, most=4) == 4
-    assert searched.connected(1, 90, least=32) == 32
+    assert searched.connected_channels(1, 90) == 24
+    assert searched.connected_channels(1, 90, most=4) == 4
+    assert searched.connected_channels(1, 90, least=32) == 32
 
 
 def test_channels_are_doubled_for_fast_links_between_nodes_only():
-    slow = search(reach(sample("switch-l40s")), nodes=2)
+    slow = search(node_routes(sample("switch-l40s")), nodes=2)
     assert (slow.ring.channels, slow.ring.intra_gb_per_s) == (2, 12.0)
-    assert slow.connected(2, 90) == 4
+    assert slow.connected_channels(2, 90) == 4
     fast = msgspec.structs.replace(
         slow, ring=msgspec.structs.replace(slow.ring, intra_gb_per_s=48.0)
     )
-    assert fast.connected(2, 90) == 8
-    assert fast.connected(2, 80) == 4
-    assert fast.connected(1, 90) == 4
+    assert fast.connected_channels(2, 90) == 8
+    assert fast.connected_channels(2, 80) == 4
+    assert fast.connected_channels(1, 90) == 4
 
 
 def test_bandwidths_of_the_system_as_nccl_logs_them():
     """`=== System : maxBw 370.8 totalBw 370.8 ===` in the log of the same run."""
-    node = reach(sample("h200x4-dump"), version=NCCL_OF_DUMPS)
+    node = node_routes(sample("h200x4-dump"), version=NCCL_OF_DUMPS)
     assert system_bandwidths(node, inter=False) == pytest.approx((370.8, 370.8))
 
 
 def test_one_switch_with_two_nics_gives_a_ring_for_each_nic():
-    node = reach(sample("switch-l40s"))
+    node = node_routes(sample("switch-l40s"))
     ring = search(node, nodes=2).ring
     assert [(one.net_in, one.net_out) for one in ring.rings] == [(0, 0), (1, 1)]
     assert ring.inter_gb_per_s == 12.0
@@ -88,29 +91,30 @@ def test_one_switch_with_two_nics_gives_a_ring_for_each_nic():
 
 
 def test_nics_are_crossed_where_each_gpu_has_its_own():
-    ring = search(reach(sample("dgx")), nodes=2).ring
+    ring = search(node_routes(sample("dgx")), nodes=2).ring
     assert (ring.channels, ring.inter_gb_per_s, ring.cross_nic) == (8, 48.0, 2)
     for one, other in zip(ring.rings[::2], ring.rings[1::2], strict=True):
         assert (one.net_in, one.net_out) == (other.net_out, other.net_in)
-    straight = search(reach(sample("dgx")), nodes=2, cross_nic=0).ring
+    straight = search(node_routes(sample("dgx")), nodes=2, cross_nic=0).ring
     assert all(one.net_in == one.net_out for one in straight.rings)
     assert straight.inter_type is PathKind.PXN
 
 
-def test_without_p2p_the_ring_shares_the_way_to_the_cpu():
-    """Each of 4 hops books the one uplink of 24, 6/5 of it for the Intel CPU: 5 is too much."""
-    node = reach(sample("switch-l40s"), PathSettings(p2p_level=PathKind.LOC))
+def test_without_p2p_the_ring_shares_the_uplink_to_the_cpu():
+    """Each of 4 hops books the single uplink of 24 GB/s, and 6/5 of it for the Intel CPU. A speed
+    of 5 is too high."""
+    node = node_routes(sample("switch-l40s"), PathSettings(p2p_level=PathKind.LOC))
     ring = search(node, nodes=1).ring
     assert (ring.channels, ring.intra_gb_per_s) == (1, 5.0)
     assert ring.intra_type is PathKind.PHB
 
 
 def test_nothing_found_is_the_simple_order():
-    """A link slower than the slowest speed tried (0.12): NCCL falls back to 0.1."""
+    """The link is slower than the lowest speed tried (0.12), so NCCL falls back to 0.1."""
     text = (FOLDER / "switch-l40s.xml").read_text().replace('speed="100000"', 'speed="100"')
     from nccltune.formats.topology.nccl_xml import read_topology
 
-    node = reach(read_topology(text.encode(), "slow"))
+    node = node_routes(read_topology(text.encode(), "slow"))
     ring = search(node, nodes=2).ring
     assert ring.fell_back
     assert (ring.channels, ring.intra_gb_per_s, ring.intra_type) == (1, 0.1, PathKind.SYS)
@@ -118,7 +122,7 @@ def test_nothing_found_is_the_simple_order():
 
 
 def test_one_gpu_a_node_has_a_plain_tree():
-    tree = search(reach(first_gpus(sample("switch-l40s"), 1)), nodes=8).tree
+    tree = search(node_routes(first_gpus(sample("switch-l40s"), 1)), nodes=8).tree
     assert tree.pattern is Pattern.TREE
 
 
@@ -133,14 +137,14 @@ def test_speeds_by_capability_and_version():
 
 
 def test_many_gpus_and_channels_are_walked_without_recursion(monkeypatch: pytest.MonkeyPatch):
-    """40 GPUs behind NVSwitches: a walk of hundreds of steps. The limit on nested calls belongs to
-    the whole process, so the search must not raise it."""
+    """40 GPUs behind NVSwitches make a search of hundreds of nested steps. The recursion limit
+    belongs to the whole process, so the search must not raise it."""
 
     def refuse(limit: int) -> None:
         raise AssertionError(f"the recursion limit was set to {limit}")
 
     monkeypatch.setattr(sys, "setrecursionlimit", refuse)
-    node = reach(switched(40))
+    node = node_routes(switched(40))
     ring = search(node, nodes=1, version=NCCL_OF_DUMPS).ring
     assert len(ring.rings[0].gpus) == 40
     assert ring.channels * ring.intra_gb_per_s <= 721.8
@@ -165,7 +169,7 @@ def test_fast_rings_over_the_network_get_twice_the_channels_from_hopper_on(
         intra_type=PathKind.NVL, inter_type=PathKind.PIX, same_channels=True,
         rings=(Ring((0, 1), 0, 0),) * 4,
     )  # fmt: skip
-    assert Searched(ring, ring).connected(nodes, sm) == channels
+    assert Searched(ring, ring).connected_channels(nodes, sm) == channels
 
 
 def switched(gpus: int) -> Topology:

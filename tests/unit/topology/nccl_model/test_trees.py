@@ -7,7 +7,7 @@ from nccltune.topology.nccl_model.trees import Place, places
 
 
 def parent_of(nodes: int, node: int) -> int | None:
-    """As the drawing in NCCL's graph/trees.cc has it: up by the lowest set bit."""
+    """Return the parent as drawn in NCCL's graph/trees.cc: the node without its lowest set bit."""
     if node == 0:
         return None
     bit = node & -node
@@ -16,7 +16,8 @@ def parent_of(nodes: int, node: int) -> int | None:
 
 
 def drawn(nodes: int) -> list[Place]:
-    """The places of a tree from its parents alone: lower children are first, higher second."""
+    """Return the places of a tree from its parents: lower children are first, higher ones
+    second."""
     parents = [parent_of(nodes, node) for node in range(nodes)]
     return [
         Place(
@@ -40,8 +41,8 @@ def test_every_node_has_the_place_that_the_drawing_gives_it(nodes: int):
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 16, 1024])
-def test_the_trees_hang_together(nodes: int):
-    """Each tree has one root, and as many edges down as nodes with a parent."""
+def test_the_trees_are_connected(nodes: int):
+    """Each tree has one root, and one edge down for each node with a parent."""
     found = places(nodes)
     assert sum(found.values()) == nodes
     for tree in (0, 1):

@@ -43,7 +43,7 @@ class BenchRunner:
         taken = [name for name, value in tried.items() if value is None]
         if taken:
             raise InputError(
-                f"{taken[0]} cannot be taken away from our bench's processes",
+                f"{taken[0]} cannot be unset for our bench",
                 where="--unset",
                 hint="name a program of nccl-tests: nccltune ab --unset ... -- all_reduce_perf",
             )
@@ -60,7 +60,8 @@ class BenchRunner:
         """Run one process, as `TrialRunner.run`.
 
         The times of the first process decide how many calls make one timing in all others, so that
-        they can be compared.
+        they can be compared. Raises errors as `Bench` does, and PlatformError for a collective that
+        the bench cannot measure.
         """
         times: dict[Call, list[float]] = {}
         error: str | None = None

@@ -81,7 +81,8 @@ class TrialOutcome(NamedTuple):
 class TrialExperiment:
     """One trial in one study.
 
-    With `anew`, rounds of earlier sessions are ignored. `now` is a clock in seconds.
+    With `anew`, rounds of earlier sessions are ignored. `now` is a clock in seconds. Raises
+    StudyError for a damaged study.
     """
 
     def __init__(
@@ -131,19 +132,26 @@ class TrialExperiment:
         return ran.hello
 
     def keep_probe(self) -> None:
-        """Write the timings of `probe` to the study, which must exist by now."""
+        """Write the timings of `probe` to the study, which must exist by now.
+
+        Raises StudyError for a failed write.
+        """
         if self._probed:
             line = self._lines[-1]
             self._keep(self._probed, line.round, "default")
-            self._runs.end(line)
+            self._runs.record_end(line)
 
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
         """Measure until there are enough rounds. All timings are in the study when this returns or
-        raises."""
-        reason = self._scheduler.run([one_after_the_other(self._tasks(on_status))])
-        return self.outcome("failed" if reason == "done" and self._error() else reason)
+        raises.
 
-    def outcome(self, reason: str) -> TrialOutcome:
+        Raises LaunchError, PlatformError or InputError where the default does not run, StudyError
+        for a failed write.
+        """
+        reason = self._scheduler.run([one_after_the_other(self._tasks(on_status))])
+        return self.outcome_so_far("failed" if reason == "done" and self._error() else reason)
+
+    def outcome_so_far(self, reason: str) -> TrialOutcome:
         """Return the result so far."""
         return TrialOutcome(
             reason=reason,
@@ -180,7 +188,7 @@ class TrialExperiment:
                 self._check_default(ran)
             line = self._line(side, number, ran, seconds)
             self._lines.append(line)
-            self._runs.end(line)
+            self._runs.record_end(line)
             if ran.error is not None:
                 return
 
@@ -210,7 +218,7 @@ class TrialExperiment:
 
     def _keep(self, samples: Iterable[Sample], number: int, side: Side) -> None:
         at = timestamp()
-        self._runs.keep(
+        self._runs.record_samples(
             msgspec.structs.replace(
                 sample,
                 study=self._runs.study.name,

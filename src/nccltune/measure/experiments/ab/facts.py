@@ -38,6 +38,7 @@ def read_facts(folder: Path, tried: SettingChanges) -> StartFacts | None:
     """Return the facts of the logs in `folder`; None where there are no logs.
 
     There are none if the first process was on another machine, or the program does not use NCCL.
+    Raises InputError for a log that cannot be read.
     """
     files = sorted(folder.glob(LOG))
     log = read_run_log(files) if files else None
@@ -74,9 +75,9 @@ def differences(before: StartFacts, after: StartFacts) -> Iterator[str]:
     for words, name in (("send", "gdr_send"), ("receive", "gdr_receive")):
         one, other = getattr(before, name), getattr(after, name)
         if one is not None and other is not None and one != other:
-            yield f"GPUDirect RDMA to {words} {_told(one)} -> {_told(other)}"
+            yield f"GPUDirect RDMA to {words} {_on_or_off(one)} -> {_on_or_off(other)}"
     yield from (sentence for sentence in after.alarms if sentence not in before.alarms)
 
 
-def _told(used: bool) -> str:
+def _on_or_off(used: bool) -> str:
     return "on" if used else "off"

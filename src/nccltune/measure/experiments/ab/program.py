@@ -52,7 +52,11 @@ class ProgramRunner:
         number: int,  # noqa: ARG002 - every start is like the other
         keep: Callable[[Iterable[Sample]], None],
     ) -> ProcessResult:
-        """Run one process, as `TrialRunner.run`."""
+        """Run one process, as `TrialRunner.run`.
+
+        Raises PlatformError where the program cannot be started, InputError where the nodes of the
+        launcher are unknown, LaunchError where a cluster provides no pods.
+        """
         with logs_of_start(self._with_launcher) as logs:
             variables = applied(self._base, settings) | logs.settings
             words, lines = self._command(variables, settings)
@@ -69,10 +73,10 @@ class ProgramRunner:
         wrong = sum(bool(sample.wrong) for sample in samples)
         if wrong:
             error = f"gave wrong results: {wrong} timings with wrong elements"
-        elif not ended.well:
-            error = ended.words()
+        elif not ended.succeeded:
+            error = ended.sentence()
         elif not samples or any(flag.kind is FlagKind.ABORTED for flag in report.flags):
-            error = "ended well, but printed no whole table of nccl-tests"
+            error = "ended with status 0, but printed no complete table of nccl-tests"
         return ProcessResult(_hello(report, samples), facts, error)
 
     def _command(

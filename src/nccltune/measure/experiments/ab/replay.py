@@ -66,7 +66,7 @@ class ReplayRunner:
         """Run one process, as `TrialRunner.run`.
 
         Both processes of a round are drawn from the same recorded round where possible, so that
-        both have the same state of the machine.
+        both have the same state of the machine. Raises StudyError for a study without a platform.
         """
         mine = self._recorded[_key(settings)]
         rounds = [{line.round for line, _ in found} for found in self._recorded.values()]

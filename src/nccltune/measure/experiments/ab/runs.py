@@ -74,11 +74,17 @@ class TrialFiles:
         self._samples = LineFile(study, study.samples_path.name, Sample)
 
     def lines(self) -> list[TrialRun]:
-        """Return every process that ran to its end, in order."""
+        """Return every process that ran to its end, in order.
+
+        Raises StudyError for a damaged line.
+        """
         return self._runs.read()
 
     def samples(self) -> list[Sample]:
-        """Return every timing of every trial, in the order measured."""
+        """Return every timing of every trial, in the order measured.
+
+        Raises StudyError for a damaged line.
+        """
         return [
             sample
             for sample in self._samples.stream()
@@ -86,10 +92,16 @@ class TrialFiles:
             if sample.source.purpose is Purpose.AB and sample.source.file_hash is None
         ]
 
-    def keep(self, samples: Iterable[Sample]) -> None:
-        """Record timings. They are on disk when this returns."""
+    def record_samples(self, samples: Iterable[Sample]) -> None:
+        """Record timings. They are on disk when this returns.
+
+        Raises StudyError for a failed write.
+        """
         self._samples.append(samples)
 
-    def end(self, line: TrialRun) -> None:
-        """Record that a process ran to its end."""
+    def record_end(self, line: TrialRun) -> None:
+        """Record that a process ran to its end.
+
+        Raises StudyError for a failed write.
+        """
         self._runs.append([line])

@@ -13,11 +13,11 @@ SettingChanges = Mapping[str, str | None]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)", re.S)
 _OURS = {
-    "NCCL_DEBUG": "what NCCL logs is needed to see whether it read the setting",
-    "NCCL_DEBUG_SUBSYS": "what NCCL logs is needed to see whether it read the setting",
-    "NCCL_DEBUG_FILE": "what NCCL logs is needed to see whether it read the setting",
-    "NCCL_HOSTID": "it changes what a node is: measure that as a platform of its own",
-    "NCCL_COMM_ID": "it names a host, and changes no speed",
+    "NCCL_DEBUG": "nccltune sets it to see in NCCL's log whether the setting was read",
+    "NCCL_DEBUG_SUBSYS": "nccltune sets it to see in NCCL's log whether the setting was read",
+    "NCCL_DEBUG_FILE": "nccltune sets it to see in NCCL's log whether the setting was read",
+    "NCCL_HOSTID": "it changes what counts as a node: measure that as a separate platform",
+    "NCCL_COMM_ID": "it names a host and does not change the speed",
 }
 
 
@@ -36,6 +36,9 @@ def read_settings(
 
     Raises InputError for an invalid setting, for one that nccltune needs itself, and where the
     environment already has all the values.
+
+    >>> read_settings(["NCCL_NET_GDR_READ=0"], ["NCCL_ALGO"], {"NCCL_ALGO": "ring"})
+    {'NCCL_NET_GDR_READ': '0', 'NCCL_ALGO': None}
     """
     found: dict[str, str | None] = {}
     for word in words:
@@ -47,7 +50,7 @@ def read_settings(
         if not _NAME.fullmatch(name):
             raise InputError(f"--unset: {name!r} is no name of a setting")
         if name not in environment:
-            raise InputError(f"--unset: {name} is not set here, so there is nothing to take away")
+            raise InputError(f"--unset: {name} is not set here and cannot be unset")
         _add(found, name, None)
     if not found:
         raise InputError(
@@ -55,7 +58,7 @@ def read_settings(
         )
     if all(environment.get(name) == value for name, value in found.items()):
         raise InputError(
-            f"{label(found)} is how it is already in this shell: there is nothing to compare",
+            f"{label(found)} is already in effect in this shell: there is nothing to compare",
             hint=f"--unset {next(iter(found))} tries it without",
         )
     return found
@@ -63,15 +66,15 @@ def read_settings(
 
 def _add(found: dict[str, str | None], name: str, value: str | None) -> None:
     if name in found:
-        raise InputError(f"{name} is there twice")
+        raise InputError(f"{name} is given twice")
     if name in _OURS:
-        raise InputError(f"{name} cannot be tried: {_OURS[name]}")
+        raise InputError(f"{name} cannot be tested: {_OURS[name]}")
     if name.upper().startswith("NCCL_") and name != name.upper():
         raise InputError(
             f"{name}: NCCL's settings are upper case", hint=f"did you mean {name.upper()}?"
         )
     if value is not None and not value.isprintable():
-        raise InputError(f"{name}: its value has characters that no setting holds")
+        raise InputError(f"{name}: its value has characters that are not printable")
     found[name] = value
 
 

@@ -66,7 +66,15 @@ class ChoicesExperiment:
 
     NCCL is asked for its tables at once; `record` and `run` write to a study. `decide` runs the
     rule search on some timings. Raises InputError for a collective that the bench cannot measure,
-    PlatformError where NCCL offers no choice.
+    PlatformError where NCCL offers no choice, LaunchError where the bench ends or gives no answer.
+
+    >>> from nccltune.examples import example
+    >>> from nccltune.measure.bench.process import Launch
+    >>> scope = SweepScope([Collective.ALLREDUCE], 1024, 4096)
+    >>> with Bench(Launch(replay=example("h200x4-1-node"))) as bench:
+    ...     experiment = ChoicesExperiment(bench, scope, lambda timings: {})
+    ...     [request.sizes for request in experiment.plan.outline()]
+    [(1024, 4096)]
     """
 
     def __init__(self, bench: Bench, scope: SweepScope, decide: Decide) -> None:
@@ -81,13 +89,19 @@ class ChoicesExperiment:
         self._tables = {item.grid.collective: item.costs for item in tables}
 
     def record(self, study: Study) -> PointRecord:
-        """Return the record of this sweep in `study`, after writing NCCL's tables to it."""
+        """Return the record of this sweep in `study`, after writing NCCL's tables to it.
+
+        Raises StudyError for a damaged line or a failed write.
+        """
         record = PointRecord(study, self._bench.hello)
         record.keep_tables(self._tables)
         return record
 
     def run(self, record: PointRecord, watcher: Watcher[Plan]) -> SweepOutcome:
-        """Measure until nothing more is worth measuring, or the budget is spent."""
+        """Measure until nothing more is worth measuring, or the budget is spent.
+
+        Raises errors as `PlanRun.run` does.
+        """
         scope = self._scope
         self._run = PlanRun(
             self.plan, self._bench, record, watcher, budget_s=scope.budget_s, seed=scope.seed
@@ -95,15 +109,15 @@ class ChoicesExperiment:
         return self._run.run()
 
     @property
-    def outcome(self) -> SweepOutcome:
+    def outcome_so_far(self) -> SweepOutcome:
         """Return the result so far. Only after `run` was called."""
         assert self._run is not None, "the sweep has not begun"
-        return self._run.outcome
+        return self._run.outcome_so_far
 
     def summary(self, reason: str, command: str) -> Summary:
         """Return the content of STUDY/sweep.json. `command` is the command that resumes the
         sweep."""
-        outcome = self.outcome
+        outcome = self.outcome_so_far
         return Summary(
             reason=reason,
             points=outcome.points,

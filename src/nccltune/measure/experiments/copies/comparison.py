@@ -21,7 +21,8 @@ class CopyComparison(SettingsExperiment):
     """One comparison on one node.
 
     Differences of less than `noise_floor` (0.02 is 2 %) count as none. The other arguments are
-    those of `SettingsExperiment`.
+    those of `SettingsExperiment`. Raises PlatformError for several nodes, and errors as
+    `SettingsExperiment` does.
     """
 
     retry = True

@@ -59,7 +59,10 @@ def check_scope(scope: CopiesScope) -> None:
 
 
 class CopiesExperiment(CopyComparison):
-    """The comparison of NCCL with copy engines by size."""
+    """The comparison of NCCL with copy engines by size.
+
+    Raises errors as `CopyComparison` does.
+    """
 
     def __init__(
         self,
@@ -89,7 +92,10 @@ class CopiesExperiment(CopyComparison):
         return self._order
 
     def run(self) -> CopiesVerdict:
-        """Measure, and return the verdict."""
+        """Measure, and return the verdict.
+
+        Raises errors as `SettingsExperiment.measure` does.
+        """
         return self.verdict(self.measure())
 
     def verdict(self, reason: str) -> CopiesVerdict:

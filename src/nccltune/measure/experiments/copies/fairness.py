@@ -138,7 +138,7 @@ def decide(rounds: RoundsBesideTraffic, floor: float) -> ChunkDecision:
     why = "; ".join(_words(one) for one in _ends(faster))
     return ChunkDecision(
         FairnessOutcome.TRADE,
-        f"{why}. The default stays unless the former counts more for you",
+        f"{why}. The default stays unless the messages matter more to you",
         {},
         [_lines(one) for one in faster],
     )
@@ -157,7 +157,7 @@ def candidates(rounds: RoundsBesideTraffic, floor: float) -> list[Candidate]:
         runs = [one[item] for one in complete]
         candidate = Candidate(
             name=_name(item),
-            chunk=None if item == DEFAULT else item.as_dict.get(CHUNK, 0),
+            chunk=None if item == DEFAULT else item.numbers.get(CHUNK, 0),
             processes=len(runs),
             sizes=[
                 SizeTime(
@@ -237,7 +237,7 @@ def _median(runs: Sequence[ProcessRun], what: Callable[[ProcessRun], float | Non
 def _name(item: Settings) -> str:
     if item == DEFAULT:
         return "native"
-    chunk = item.as_dict.get(CHUNK)
+    chunk = item.numbers.get(CHUNK)
     return "whole messages" if chunk is None else format_bytes(chunk)
 
 
@@ -260,7 +260,7 @@ def _words(candidate: Candidate) -> str:
     """Return a sentence on the gain and cost of a chunk."""
     return (
         f"with {CHUNK}={candidate.chunk} messages beside traffic are "
-        f"{_value(candidate.messages):.2f}x as fast, and traffic by itself goes at "
+        f"{_value(candidate.messages):.2f}x as fast, and traffic alone runs at "
         f"{100 * _value(candidate.traffic):.3g} % of its rate"
     )
 

@@ -56,7 +56,10 @@ def check_fairness_scope(scope: FairnessScope) -> None:
 
 
 class FairnessExperiment(CopyComparison):
-    """The comparison of chunk sizes beside traffic."""
+    """The comparison of chunk sizes beside traffic.
+
+    Raises errors as `CopyComparison` does.
+    """
 
     reports_gains = False
 
@@ -88,7 +91,10 @@ class FairnessExperiment(CopyComparison):
         return self._order
 
     def run(self) -> FairnessVerdict:
-        """Measure, and return the verdict."""
+        """Measure, and return the verdict.
+
+        Raises errors as `SettingsExperiment.measure` does.
+        """
         return self.verdict(self.measure())
 
     def verdict(self, reason: str) -> FairnessVerdict:

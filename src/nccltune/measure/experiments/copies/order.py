@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from nccltune.measure.engine.gains import NeighbourGains
-from nccltune.measure.engine.process_order import ProcessSteps, alternating, heat
+from nccltune.measure.engine.process_order import ProcessSteps, alternating, shuffled_starts
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.workload import Call
 from nccltune.measure.experiments.copies.settings import COPY_ENGINE
@@ -54,12 +54,15 @@ class CopyOrder:
             yield from pair
         if self.policies and self.compared:
             self.stage = "policies"
-            yield from heat(self.results, self.policies, POLICY_STARTS, self._random)
+            yield from shuffled_starts(self.results, self.policies, POLICY_STARTS, self._random)
             self.champion = self._leader()
         if self.champion is not None:
             self.stage = "proof"
             for pair in alternating(COPY_ENGINE, self.champion, 2 * self.proof_pairs):
-                if len(self.proof()) >= self.proof_pairs or self.champion in self.results.failed:
+                if (
+                    len(self.proof_gains()) >= self.proof_pairs
+                    or self.champion in self.results.failed
+                ):
                     break
                 yield from pair
         self.stage = "done"
@@ -67,28 +70,28 @@ class CopyOrder:
     @property
     def compared(self) -> bool:
         """Return whether all pairs have run."""
-        return len(self.gains()) >= self.pairs
+        return len(self.pair_gains()) >= self.pairs
 
-    def gains(self) -> list[dict[Call, float]]:
+    def pair_gains(self) -> list[dict[Call, float]]:
         """Return the gains of copy engines over NCCL, one for each pair."""
-        return self.results.pairs(COPY_ENGINE, 0)[: self.pairs]
+        return self.results.pair_gains(COPY_ENGINE, 0)[: self.pairs]
 
-    def proof(self) -> list[dict[Call, float]]:
+    def proof_gains(self) -> list[dict[Call, float]]:
         """Return the gains of the champion over copy engines without a policy, one for each
         pair."""
         if self.champion is None:
             return []
-        return self.results.pairs(self.champion, 0, over=COPY_ENGINE)
+        return self.results.pair_gains(self.champion, 0, over=COPY_ENGINE)
 
     def still_to_start(self) -> int:
         """Return about how many processes are still to be started."""
-        pairs = 2 * max(0, self.pairs - len(self.gains()))
+        pairs = 2 * max(0, self.pairs - len(self.pair_gains()))
         missing = sum(
-            POLICY_STARTS - len(self.results.of(item))
+            POLICY_STARTS - len(self.results.runs_with(item))
             for item in self.policies
             if item not in self.results.failed
         )
-        proof = 2 * self.proof_pairs - 2 * len(self.proof()) if self.stage == "proof" else 0
+        proof = 2 * self.proof_pairs - 2 * len(self.proof_gains()) if self.stage == "proof" else 0
         # There is a default for every two policies. The proof is unknown until the policies have
         # run.
         return pairs + (3 * missing + 1) // 2 + proof

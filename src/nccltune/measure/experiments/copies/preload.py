@@ -64,7 +64,8 @@ def on_gpus(
 
     `library` is preloaded unless the settings are the default. `program` replaces the bench, `more`
     are variables of all processes. The first process is a default and reports the path of NCCL.
-    Raises InputError for a missing library.
+    Raises InputError for a missing library. The starter raises errors as `Bench` does, and
+    LaunchError where copy engines carry no message or the library refuses a setting.
     """
     if not library.is_file():
         raise InputError(
@@ -96,7 +97,7 @@ def on_gpus(
             with Bench(ours, program=program, settings=variables) as bench:
                 running = _Running(bench)
                 yield running
-            running.carried = _carried(counts, bench.said, settings)
+            running.carried = _carried(counts, bench.stderr_tail, settings)
 
     return start
 
@@ -113,24 +114,23 @@ def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -
     return variables
 
 
-def _carried(counts: Path, said: str, settings: Settings) -> dict[str, int]:
+def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, int]:
     """Return the number of messages by carrier.
 
     Raises LaunchError where copy engines carried none or a setting was refused, because the
     comparison would then be of something else.
     """
-    warnings = list(dict.fromkeys(_WARNING.findall(said)))
+    warnings = list(dict.fromkeys(_WARNING.findall(stderr_tail)))
     for warning in warnings:
         if any(re.search(rf"\b{name}\b", warning) for name in settings.environment):
             raise LaunchError(f"the library refused a setting: {warning}")
     if not counts.is_file():
         raise LaunchError("the library reported no messages: the bench did not load it")
     found = count_messages(counts.read_text(encoding="utf-8", errors="replace"))
-    if not any(way.startswith(BY_COPY_ENGINE) for way in found):
-        ways = [f"{way}: {messages}" for way, messages in found.items()]
-        raise LaunchError(
-            f"copy engines carried no message ({'; '.join([*ways, *warnings]) or 'none at all'})"
-        )
+    if not any(carrier.startswith(BY_COPY_ENGINE) for carrier in found):
+        counted = [f"{carrier}: {messages}" for carrier, messages in found.items()]
+        details = "; ".join([*counted, *warnings]) or "none at all"
+        raise LaunchError(f"copy engines carried no message ({details})")
     return found
 
 
@@ -140,6 +140,6 @@ def count_messages(text: str) -> dict[str, int]:
     `text` is the content of the file that `NCCLTUNE_SENDRECV_STATS` names.
     """
     found: dict[str, int] = {}
-    for way, messages in _COUNT.findall(text):
-        found[way] = found.get(way, 0) + int(messages)
+    for carrier, messages in _COUNT.findall(text):
+        found[carrier] = found.get(carrier, 0) + int(messages)
     return found

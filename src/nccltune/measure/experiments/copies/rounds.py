@@ -52,7 +52,7 @@ class RoundsBesideTraffic:
         in a later round.
         """
         ran = [item for item in self._all if item not in self.results.failed]
-        runs = [run for item in ran for run in self.results.of(item)]
+        runs = [run for item in ran for run in self.results.runs_with(item)]
         found: list[Round] = []
         now: Round = {}
         for run in sorted(runs, key=lambda run: run.process):

@@ -17,11 +17,11 @@ CHANNELS = "NCCLTUNE_SENDRECV_CHANNELS"
 CHUNK = "NCCLTUNE_SENDRECV_CHUNK"
 MEANING = {
     ON: "sends and receives by the GPUs' copy engines (0: never)",
-    FROM: "bytes from which on a message is worth a copy engine",
-    POLICY: "how a message goes by copy engines (vccl: a send may wait for its receive)",
+    FROM: "bytes of the smallest message that a copy engine carries",
+    POLICY: "how copy engines carry a message (vccl: a send may wait for its receive)",
     BUFFER: "bytes of the receiver's buffer for each channel of each peer",
     STEPS: "slots of a channel's buffer",
-    CHANNELS: "parts of a message that go side by side",
+    CHANNELS: "parts of a message that are copied in parallel",
     CHUNK: "bytes that are copied at once",
 }
 DEFAULT_FROM = 2 << 20
@@ -106,7 +106,7 @@ def check_bounds(low: int, high: int) -> None:
     """Raise InputError for sizes that the library never sends by copy engine."""
     bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
     if low < LEAST_FROM or high > MOST_FROM:
-        raise InputError(f"a threshold is {bounds}, and so are sizes", where="--sizes")
+        raise InputError(f"sizes must be from {bounds}, like the threshold", where="--sizes")
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
@@ -115,17 +115,17 @@ def check_environment(environment: Mapping[str, str]) -> None:
     for name in (POLICY, BUFFER, STEPS, CHANNELS, CHUNK):
         if name in environment:
             raise InputError(
-                f"{name}={environment[name]} is set, which is one of what is compared",
+                f"{name}={environment[name]} is set, and the comparison varies it",
                 where="environment",
                 hint=f"unset {name}",
             )
     for name, value, why in (
-        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "NCCL carries everything then"),
-        ("NCCL_COMM_BLOCKING", "0", "calls return before they have begun what is timed"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "NCCL then carries everything"),
+        ("NCCL_COMM_BLOCKING", "0", "calls return before the timed work begins"),
     ):
         if environment.get(name) == value:
             raise InputError(
-                f"{name}={value} is set: {why}, there is nothing to compare",
+                f"{name}={value} is set: {why}, so there is nothing to compare",
                 where="environment",
                 hint=f"unset {name}",
             )

@@ -58,6 +58,10 @@ def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThresh
     """Return the smallest size from which no larger size is slower, as far as that is proven.
 
     Otherwise return `default`, which must be within the range of `sizes` (ascending, at least one).
+
+    >>> sizes = [MessageSizeGain(1 << 20, Effect.SLOWER), MessageSizeGain(2 << 20, Effect.FASTER)]
+    >>> find_threshold(sizes, default=2 << 20).from_bytes
+    2097152
     """
     not_slower = _not_slower_from(sizes)
     slower = next((at for at in reversed(range(len(sizes))) if _slower(sizes[at])), None)
@@ -73,8 +77,8 @@ def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThresh
     unclear = sum(size.effect is Effect.UNCLEAR for size in above)
     return CopyThreshold(
         above[0].bytes,
-        f"a copy engine is slower at {format_bytes(sizes[slower].bytes)}; of {len(above)} larger "
-        f"sizes it is so at none, as far as is known: {unclear} may be slower or not",
+        f"a copy engine is slower at {format_bytes(sizes[slower].bytes)}; at none of {len(above)} "
+        f"larger sizes is it proven slower; {unclear} of them are unclear",
     )
 
 
@@ -110,8 +114,8 @@ def _proven(sizes: Sequence[MessageSizeGain], at: int) -> CopyThreshold:
 def _not_proven(sizes: Sequence[MessageSizeGain]) -> str:
     unclear = [size for size in sizes if size.effect is Effect.UNCLEAR]
     if not unclear:
-        return "nothing measured beside it contradicts"
-    return f"at {format_bytes(unclear[-1].bytes)} a copy engine may be slower or not"
+        return "no measurement contradicts it"
+    return f"at {format_bytes(unclear[-1].bytes)} it is unclear whether a copy engine is slower"
 
 
 def _never(sizes: Sequence[MessageSizeGain]) -> str:

@@ -128,15 +128,15 @@ def decide(order: CopyOrder, floor: float) -> ThresholdDecision:
         lines = order.champion.without(FROM).without(ON).environment
         setting_words = " ".join(f"{name}={value}" for name, value in lines.items())
         why += (
-            f". {label(order.champion)} is faster still in starts of its own, but a send may wait "
-            f"for its receive there: {setting_words} is for programs that allow that"
+            f". {label(order.champion)} is faster still in the proof, but a send may wait for its "
+            f"receive: set {setting_words} only for programs that allow that"
         )
     return ThresholdDecision({FROM: found.from_bytes}, True, found.from_bytes, why)
 
 
 def threshold(order: CopyOrder, floor: float) -> CopyThreshold:
     """Return the threshold from the pairs that have run, at least one."""
-    gains = order.gains()
+    gains = order.pair_gains()
     sizes = [
         MessageSizeGain(call[1], _effect(order.results, gains, call, floor))
         for call in _calls(order)
@@ -153,7 +153,7 @@ def leader(order: CopyOrder, floor: float) -> Settings | None:
     taken = _taken(order, threshold(order, floor).from_bytes)
     if not taken:
         return None
-    ours = pooled(order.results, order.gains(), taken).value
+    ours = pooled(order.results, order.pair_gains(), taken).value
     ahead = {
         item: pooled(order.results, gains, taken).value - ours
         for item in order.policies
@@ -168,7 +168,7 @@ def proven(order: CopyOrder, from_bytes: int, floor: float) -> bool:
 
     It must be faster in the mean over the sizes from `from_bytes` on, and slower at none of them.
     """
-    gains = order.proof()
+    gains = order.proof_gains()
     if len(gains) < order.proof_pairs or order.champion in order.results.failed:
         return False
     taken = _taken(order, from_bytes)
@@ -179,7 +179,7 @@ def proven(order: CopyOrder, from_bytes: int, floor: float) -> bool:
 
 def points(order: CopyOrder, floor: float, from_bytes: int | None) -> list[SizePoint]:
     """Return the table by size, as far as pairs have run."""
-    results, gains = order.results, order.gains()
+    results, gains = order.results, order.pair_gains()
     if not gains:
         return []
     found = []
@@ -204,17 +204,19 @@ def points(order: CopyOrder, floor: float, from_bytes: int | None) -> list[SizeP
 
 def _load_slower(results: NeighbourGains, settings: Settings, call: Call) -> float | None:
     """Return the median over the processes that have a value."""
-    known = [run.loads_slower[call] for run in results.of(settings) if call in run.loads_slower]
+    known = [
+        run.loads_slower[call] for run in results.runs_with(settings) if call in run.loads_slower
+    ]
     return median(known) if known else None
 
 
 def policy_points(order: CopyOrder, from_bytes: int | None) -> list[PolicyPoint]:
     """Return the effects of each policy that has run, the best first."""
     results = order.results
-    if not order.gains():
+    if not order.pair_gains():
         return []
     calls = _taken(order, from_bytes) or _calls(order)
-    ours = pooled(results, order.gains(), calls).value
+    ours = pooled(results, order.pair_gains(), calls).value
     found = []
     for item in order.policies:
         gains = results.gains(item)
@@ -235,7 +237,7 @@ def policy_points(order: CopyOrder, from_bytes: int | None) -> list[PolicyPoint]
 def proof_gain(order: CopyOrder, from_bytes: int | None) -> ProcessGain | None:
     """Return the champion's gain over copy engines without a policy, over the sizes that these
     carry."""
-    gains, taken = order.proof(), _taken(order, from_bytes)
+    gains, taken = order.proof_gains(), _taken(order, from_bytes)
     return ProcessGain(*pooled(order.results, gains, taken).ratio) if gains and taken else None
 
 
@@ -245,13 +247,13 @@ def carried(results: NeighbourGains) -> dict[str, int] | None:
 
     Return None where nothing counted them.
     """
-    counted = [run.carried for run in results.of(COPY_ENGINE) if run.carried is not None]
+    counted = [run.carried for run in results.runs_with(COPY_ENGINE) if run.carried is not None]
     if not counted:
         return None
     total: dict[str, int] = {}
-    for ways in counted:
-        for way, messages in ways.items():
-            total[way] = total.get(way, 0) + messages
+    for messages_by_carrier in counted:
+        for carrier, messages in messages_by_carrier.items():
+            total[carrier] = total.get(carrier, 0) + messages
     return total
 
 

@@ -75,8 +75,8 @@ class NcclTestsSite(NamedTuple):
     ) -> list[str]:
         """Return the command for sizes from `low` to `high` bytes by FACTOR.
 
-        `variables` are the environment of the command. Raises InputError for a launcher whose nodes
-        are unknown.
+        `variables` are the environment of the command. Raises PlatformError where the binary is
+        missing, InputError for a launcher whose nodes are unknown.
         """
         words = [str(self.binary(collective)), "-b", str(low), "-e", str(high), "-f", str(FACTOR)]
         if self.with_launcher is not None:
@@ -88,7 +88,12 @@ class NcclTestsSite(NamedTuple):
 
 def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:
     """Return `base` with the variables that make NCCL run `choice`, and without others that affect
-    it."""
+    it.
+
+    >>> from nccltune.model.choice import parse_choice
+    >>> environment({}, parse_choice("ring/ll"))
+    {'NCCL_ALGO': 'ring', 'NCCL_PROTO': 'll'}
+    """
     plain = {name: value for name, value in base.items() if name not in _NOT_OURS}
     if choice == DEFAULT or not isinstance(choice, Choice):
         return plain

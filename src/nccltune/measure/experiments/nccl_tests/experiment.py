@@ -107,7 +107,8 @@ class NcclTestsExperiment:
     def hello(self) -> Hello:
         """Return what this runs on, from a probe of the default; write nothing.
 
-        Raises LaunchError where the default does not run.
+        Raises LaunchError where the default does not run, PlatformError where a binary is missing
+        or cannot be started, InputError for a launcher whose nodes are unknown.
         """
         first = self._probe(self._wanted.collectives[0], DEFAULT)
         return Hello(
@@ -129,7 +130,7 @@ class NcclTestsExperiment:
         """Return whether one host emulates several nodes."""
         return any(item.emulated_nodes for item in self._probes.values())
 
-    def outcome(self, reason: str) -> NcclTestsOutcome:
+    def outcome_so_far(self, reason: str) -> NcclTestsOutcome:
         """Return the result so far."""
         left_out = [
             (item.collective, item.choice, item.error)
@@ -139,20 +140,27 @@ class NcclTestsExperiment:
         return NcclTestsOutcome(reason, self._points, self._reused, self._spent_s(), left_out)
 
     def plan(self) -> list[ChoiceProcess]:
-        """Return every process of every round, as far as known before any choice was forced."""
+        """Return every process of every round, as far as known before any choice was forced.
+
+        Raises errors as `hello` does.
+        """
         return [task for number in range(self._wanted.rounds) for task in self._round(number)]
 
     def choices(self, collective: Collective) -> list[AnyChoice]:
         """Return the choices that are run of a collective: the default, and all that NCCL can
         choose.
 
-        NCCL's log lists them; without the list these are all that NCCL has.
+        NCCL's log lists them; without the list these are all that NCCL has. Raises errors as
+        `hello` does.
         """
         offered = self._probe(collective, DEFAULT).usable or possible(collective)
         return [DEFAULT, *sorted(offered, key=lambda choice: choice.label)]
 
-    def recall(self) -> None:
-        """Read what the study already has of this sweep."""
+    def load_recorded(self) -> None:
+        """Read what the study already has of this sweep.
+
+        Raises StudyError for a damaged line, and errors as `hello` does.
+        """
         recorded: dict[tuple[Collective, AnyChoice], ProbedRun] = {}
         for item in self._probe_lines.stream():
             if self._covers(item):
@@ -168,8 +176,14 @@ class NcclTestsExperiment:
                 self._reused += 1
 
     def run(self, on_status: StatusCallback = ignore_status) -> NcclTestsOutcome:
-        """Measure. All timings are in the study when this returns or raises."""
-        return self.outcome(self._scheduler.run([one_after_the_other(self._tasks(on_status))]))
+        """Measure. All timings are in the study when this returns or raises.
+
+        Raises LaunchError where the default fails or gives wrong results, StudyError for a failed
+        write, and errors as `hello` does.
+        """
+        return self.outcome_so_far(
+            self._scheduler.run([one_after_the_other(self._tasks(on_status))])
+        )
 
     def _tasks(self, on_status: StatusCallback) -> Iterator[Sequence[CallTask]]:
         """Yield a probe of every choice, then the processes that measure."""
@@ -284,8 +298,8 @@ class NcclTestsExperiment:
         wrong = self._append(task, ended.output, at)
         if wrong:
             self._failed(task, f"gave wrong results: {wrong} rows with wrong elements")
-        elif not ended.well:
-            self._failed(task, ended.words())
+        elif not ended.succeeded:
+            self._failed(task, ended.sentence())
 
     def _append(self, task: ChoiceProcess, output: bytes, at: str) -> int:
         """Record the rows that a process printed, which was started at `at`.
@@ -334,7 +348,7 @@ class NcclTestsExperiment:
         if task.choice == DEFAULT:
             raise LaunchError(
                 f"{where} with NCCL's default {words}",
-                hint="what was measured is kept; the same command goes on",
+                hint="the timings are kept; the same command continues",
             )
         key = (task.collective, task.choice)
         self._probes[key] = msgspec.structs.replace(self._probes[key], error=words)

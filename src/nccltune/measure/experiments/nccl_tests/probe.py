@@ -23,7 +23,7 @@ from nccltune.model.choice import AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION, Sample
 
-LOOK_OPTIONS = ("-n", "1", "-w", "1", "-c", "0")
+PROBE_OPTIONS = ("-n", "1", "-w", "1", "-c", "0")
 _MOST_BYTES = 64 << 20
 
 
@@ -69,7 +69,11 @@ def probe(
     base: Mapping[str, str],
     limit_s: float,
 ) -> ProbedRun:
-    """Run a choice once at every size with NCCL's log on."""
+    """Run a choice once at every size with NCCL's log on.
+
+    Raises PlatformError where the binary is missing or cannot be started, InputError for a launcher
+    whose nodes are unknown.
+    """
     # The first process may run on another node. It sees this folder but not /tmp of this machine.
     shared = None if site.with_launcher is None else Path.cwd()
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
@@ -79,7 +83,7 @@ def probe(
             "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING",
             "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p"),
         }
-        command = site.command(collective, low, high, *LOOK_OPTIONS, variables=variables)
+        command = site.command(collective, low, high, *PROBE_OPTIONS, variables=variables)
         ended = run_program(command, variables, limit_s)
         logs, lines = _logs(folder)
         samples, report = read_output(ended.output, collective, choice, logs=logs)
@@ -99,7 +103,9 @@ def probe(
         nccl_version=report.nccl_version,
         tests_version=report.tool_version,
     )
-    return msgspec.structs.replace(known, error=_trouble(known, ended.well, ended.words(), lines))
+    return msgspec.structs.replace(
+        known, error=_trouble(known, ended.succeeded, ended.sentence(), lines)
+    )
 
 
 def read_output(

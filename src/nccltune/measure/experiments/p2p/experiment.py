@@ -15,7 +15,7 @@ from nccltune.measure.engine.settings_processes import BenchProcess, Starter
 from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.measure.engine.workload import Workload, workload
 from nccltune.measure.experiments.p2p.race import Race
-from nccltune.measure.experiments.p2p.settings import memory_bytes, moves
+from nccltune.measure.experiments.p2p.settings import candidates, memory_bytes
 from nccltune.measure.experiments.p2p.verdict import RaceVerdict, default_effective, effects, judge
 
 
@@ -33,7 +33,10 @@ class RaceScope(NamedTuple):
 
 
 class RaceExperiment(SettingsExperiment):
-    """One race. The arguments are those of `SettingsExperiment`."""
+    """One race. The arguments are those of `SettingsExperiment`.
+
+    Raises errors as `SettingsExperiment` does.
+    """
 
     def __init__(
         self,
@@ -56,12 +59,15 @@ class RaceExperiment(SettingsExperiment):
             now=now,
         )
 
-    def first_moves(self) -> list[Settings]:
+    def first_candidates(self) -> list[Settings]:
         """Return the settings that are tried first."""
-        return [move.settings for move in self._race.moves]
+        return [candidate.settings for candidate in self._race.candidates]
 
     def run(self) -> RaceVerdict:
-        """Measure, and return the verdict."""
+        """Measure, and return the verdict.
+
+        Raises errors as `SettingsExperiment.measure` does.
+        """
         return self.verdict(self.measure())
 
     def verdict(self, reason: str) -> RaceVerdict:
@@ -70,20 +76,20 @@ class RaceExperiment(SettingsExperiment):
         ranks = self._processes.hello.ranks
         worth, why = judge(race, reason, math.log1p(self._scope.threshold))
         champion = race.champion
-        gains = race.proof() or (results.gains(champion) if champion is not None else [])
+        gains = race.proof_gains() or (results.gains(champion) if champion is not None else [])
         parts = []
         if champion is not None:
             parts = [
-                effects(results, move.settings, alone, ranks)
-                for move in race.moves
-                if move.settings != champion
-                and set(move.settings.values) <= set(champion.values)
-                and (alone := results.gains(move.settings))
+                effects(results, candidate.settings, alone, ranks)
+                for candidate in race.candidates
+                if candidate.settings != champion
+                and set(candidate.settings.values) <= set(champion.values)
+                and (alone := results.gains(candidate.settings))
             ]
         made = default_effective(results)
         return RaceVerdict(
             **self._facts(reason),
-            settings=champion.as_dict if worth and champion else {},
+            settings=champion.numbers if worth and champion else {},
             why=why,
             champion=effects(results, champion, gains, ranks) if champion and gains else None,
             parts=parts,
@@ -99,7 +105,7 @@ class RaceExperiment(SettingsExperiment):
         made = (probe.effective if probe is not None else None) or self._default_effective
         self._race = Race(
             NeighbourGains(list(self._processes.workload.calls())),
-            moves(self._processes.hello.nodes, made),
+            candidates(self._processes.hello.nodes, made),
             threshold=math.log1p(self._scope.threshold),
             seed=self._scope.seed,
         )

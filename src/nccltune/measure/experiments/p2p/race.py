@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of processes in a race.
 
-1. alone     every move once; moves that can no longer reach the threshold are dropped, and at most
-             half stay; the survivors run again, up to three times in all
+1. alone     every candidate once; those that can no longer reach the threshold are dropped, and at
+             most half stay; the survivors run again, up to three times in all
 2. together  the winners of different settings, combined
 3. without   the best combination without each of its settings: one that adds nothing is left out
 4. proof     the best against the default in pairs of neighbours, in alternating order; only these
@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from nccltune.measure.engine.gains import NeighbourGains, Score
-from nccltune.measure.engine.process_order import ProcessSteps, alternating, heat
+from nccltune.measure.engine.process_order import ProcessSteps, alternating, shuffled_starts
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.workload import Call
-from nccltune.measure.experiments.p2p.settings import Move, merged, problem
+from nccltune.measure.experiments.p2p.settings import SettingCandidate, merged, problem
 
 PROOF_PAIRS = 6
 _ALONE_STARTS = 3
@@ -29,18 +29,23 @@ _MOST_TOGETHER = 4
 
 
 class Race:
-    """A race of `moves`.
+    """A race of `candidates`.
 
     `threshold` is the gain (log, mean over the raced sizes) that settings must have to be
     recommended.
     """
 
     def __init__(
-        self, results: NeighbourGains, moves: Sequence[Move], *, threshold: float, seed: int = 1
+        self,
+        results: NeighbourGains,
+        candidates: Sequence[SettingCandidate],
+        *,
+        threshold: float,
+        seed: int = 1,
     ) -> None:
         self.results = results
         self.stage = "alone"
-        self.moves = list(moves)
+        self.candidates = list(candidates)
         self.champion: Settings | None = None
         self.proof_from: int | None = None
         """The number of the first process of the proof; None before the proof."""
@@ -49,9 +54,9 @@ class Race:
 
     def steps(self) -> ProcessSteps:
         """Yield the settings of every process to start, until nothing is left to decide."""
-        alive = self.moves
+        alive = self.candidates
         for starts in range(1, _ALONE_STARTS + 1):
-            yield from self._heat([move.settings for move in alive], starts)
+            yield from self._starts([candidate.settings for candidate in alive], starts)
             alive = self._survivors(alive, starts)
         winners = self._winners(alive)
         if not winners:
@@ -59,69 +64,75 @@ class Race:
             return
         self.champion = winners[0].settings
         self.stage = "together"
-        yield from self._join(winners)
+        yield from self._combine(winners)
         self.stage = "without"
         yield from self._prune()
         self.stage = "proof"
         yield from self._prove()
         self.stage = "done"
 
-    def proof(self) -> list[dict[Call, float]]:
+    def proof_gains(self) -> list[dict[Call, float]]:
         """Return the gains of the champion in its proof, one for each pair."""
         if self.champion is None or self.proof_from is None:
             return []
-        return self.results.pairs(self.champion, self.proof_from)
+        return self.results.pair_gains(self.champion, self.proof_from)
 
     def still_to_start(self) -> int:
         """Return about how many processes are still to be started. This is rough, because results
         decide."""
         proof = 2 * PROOF_PAIRS
         if self.stage == "alone":
-            begun = sum(bool(self.results.of(move.settings)) for move in self.moves)
-            return 3 * (len(self.moves) - begun) // 2 + len(self.moves) // 2 + 10 + proof
+            begun = sum(
+                bool(self.results.runs_with(candidate.settings)) for candidate in self.candidates
+            )
+            return 3 * (len(self.candidates) - begun) // 2 + len(self.candidates) // 2 + 10 + proof
         ahead = {"together": 10 + proof, "without": 6 + proof, "proof": proof}
-        return max(0, ahead.get(self.stage, 0) - 2 * len(self.proof()))
+        return max(0, ahead.get(self.stage, 0) - 2 * len(self.proof_gains()))
 
-    def _heat(self, settings: Sequence[Settings], starts: int) -> ProcessSteps:
+    def _starts(self, settings: Sequence[Settings], starts: int) -> ProcessSteps:
         """Yield processes until each of `settings` has run `starts` times, shuffled, with defaults
         between."""
-        yield from heat(self.results, settings, starts, self._random)
+        yield from shuffled_starts(self.results, settings, starts, self._random)
 
-    def _survivors(self, moves: Sequence[Move], starts: int) -> list[Move]:
-        """Return at most half of the moves: those that may still reach the threshold and be the
-        best of their setting."""
+    def _survivors(
+        self, candidates: Sequence[SettingCandidate], starts: int
+    ) -> list[SettingCandidate]:
+        """Return at most half of the candidates.
+
+        They may still reach the threshold and be the best of their setting.
+        """
         scored = [
-            (move, self.results.score(move.settings, starts))
-            for move in moves
-            if move.settings not in self.results.failed
+            (candidate, self.results.score(candidate.settings, starts))
+            for candidate in candidates
+            if candidate.settings not in self.results.failed
         ]
         lead: dict[str, Score] = {}
-        for move, score in scored:
-            if move.of not in lead or score.gain > lead[move.of].gain:
-                lead[move.of] = score
+        for candidate, score in scored:
+            if candidate.of not in lead or score.gain > lead[candidate.of].gain:
+                lead[candidate.of] = score
         open_ = [
-            (move, score)
-            for move, score in scored
-            if score.high > self._threshold and score.high >= lead[move.of].low
+            (candidate, score)
+            for candidate, score in scored
+            if score.high > self._threshold and score.high >= lead[candidate.of].low
         ]
         open_.sort(key=lambda item: -item[1].gain)
-        return [move for move, _ in open_[: max(1, (len(moves) + 1) // 2)]]
+        return [candidate for candidate, _ in open_[: max(1, (len(candidates) + 1) // 2)]]
 
-    def _winners(self, moves: Sequence[Move]) -> list[Move]:
-        """Return the best move of every setting that is faster than the default, the best first."""
-        best: dict[str, tuple[float, Move]] = {}
-        for move in moves:
-            gain = self.results.score(move.settings, _ALONE_STARTS).gain
-            if gain > 0 and (move.of not in best or gain > best[move.of][0]):
-                best[move.of] = (gain, move)
-        return [move for _, move in sorted(best.values(), key=lambda item: -item[0])]
+    def _winners(self, candidates: Sequence[SettingCandidate]) -> list[SettingCandidate]:
+        """Return the best candidate of each setting that beats the default, the best first."""
+        best: dict[str, tuple[float, SettingCandidate]] = {}
+        for candidate in candidates:
+            gain = self.results.score(candidate.settings, _ALONE_STARTS).gain
+            if gain > 0 and (candidate.of not in best or gain > best[candidate.of][0]):
+                best[candidate.of] = (gain, candidate)
+        return [candidate for _, candidate in sorted(best.values(), key=lambda item: -item[0])]
 
-    def _join(self, winners: Sequence[Move]) -> ProcessSteps:
-        joined = joins([move.settings for move in winners])
+    def _combine(self, winners: Sequence[SettingCandidate]) -> ProcessSteps:
+        joined = combined_winners([candidate.settings for candidate in winners])
         for starts in range(2, _TOGETHER_STARTS + 1):
-            yield from self._heat(joined, starts)
+            yield from self._starts(joined, starts)
             joined = self._may_lead(joined, starts)
-        self._crown([winners[0].settings, *joined], _TOGETHER_STARTS)
+        self._choose_champion([winners[0].settings, *joined], _TOGETHER_STARTS)
 
     def _may_lead(self, settings: Sequence[Settings], starts: int) -> list[Settings]:
         """Return the settings that may still beat the champion."""
@@ -133,7 +144,7 @@ class Race:
             if item not in self.results.failed and self.results.score(item, starts).high > least
         ]
 
-    def _crown(self, settings: Sequence[Settings], starts: int) -> None:
+    def _choose_champion(self, settings: Sequence[Settings], starts: int) -> None:
         ran = [item for item in settings if item not in self.results.failed]
         self.champion = max(ran, key=lambda item: self.results.score(item, starts).gain)
 
@@ -143,7 +154,7 @@ class Race:
             champion = self.champion
             fewer = [champion.without(name) for name, _ in champion.values]
             fewer = [item for item in fewer if not problem(item)]
-            yield from self._heat(fewer, _TOGETHER_STARTS)
+            yield from self._starts(fewer, _TOGETHER_STARTS)
             ran = [item for item in fewer if item not in self.results.failed]
             if not ran:
                 return
@@ -158,15 +169,15 @@ class Race:
 
     def _prove(self) -> ProcessSteps:
         assert self.champion is not None
-        self.proof_from = self.results.end
+        self.proof_from = self.results.next_process
         # An interruption can split a pair, which is then lost; hence twice the pairs.
         for pair in alternating(DEFAULT, self.champion, 2 * PROOF_PAIRS):
-            if len(self.proof()) >= PROOF_PAIRS or self.champion in self.results.failed:
+            if len(self.proof_gains()) >= PROOF_PAIRS or self.champion in self.results.failed:
                 return
             yield from pair
 
 
-def joins(winners: Sequence[Settings]) -> list[Settings]:
+def combined_winners(winners: Sequence[Settings]) -> list[Settings]:
     """Return combinations of the winners, which are given the best first.
 
     The first combines all winners that are compatible; the others are pairs.

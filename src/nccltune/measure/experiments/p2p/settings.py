@@ -25,8 +25,8 @@ _LL_BYTES = 512 << 10
 _LL128_BYTES = 120 * 640 * 8 * STEPS
 """Bytes of the LL128 buffer. Every connection also has the LL and LL128 buffers (`init.cc`)."""
 MEANING = {
-    MIN_CHANNELS: "at least so many channels for send/recv",
-    MAX_P2P_CHANNELS: "at most so many channels for send/recv",
+    MIN_CHANNELS: "least number of channels for send/recv",
+    MAX_P2P_CHANNELS: "largest number of channels for send/recv",
     PER_NET_PEER: "channels to one peer on another node",
     CHUNK: "bytes of one step of send/recv over NVLink",
     BUFFER: "bytes of a connection's buffer, of all collectives",
@@ -39,7 +39,7 @@ _BUFFER_VALUES = (1 << 20, 2 << 20, 8 << 20, 16 << 20)
 
 
 @dataclass(frozen=True)
-class Move:
+class SettingCandidate:
     """One candidate: a value of the setting `of`, with the other settings that this value needs."""
 
     of: str
@@ -57,7 +57,7 @@ def merged(one: Settings, other: Settings) -> Settings | None:
 
 def problem(settings: Settings) -> str | None:
     """Return why settings would not have the stated effect, or None."""
-    values = settings.as_dict
+    values = settings.numbers
     for name, value in values.items():
         if name not in MEANING:
             return f"{name} is not a setting of send/recv"
@@ -68,19 +68,22 @@ def problem(settings: Settings) -> str | None:
         if values.get(name, 1) > MAX_CHANNELS:
             return f"{name} is at most {MAX_CHANNELS}"
     if values.get(MIN_CHANNELS, 1) > values.get(MAX_P2P_CHANNELS, MAX_CHANNELS):
-        return f"{MIN_CHANNELS} is above {MAX_P2P_CHANNELS}: NCCL would take the former"
+        return f"{MIN_CHANNELS} is above {MAX_P2P_CHANNELS}: NCCL would use the former"
     # A buffer that is too small for the default chunk is legal: lowering the chunk is its effect. A
     # chunk that is set explicitly must be what runs.
     if CHUNK in values and values[CHUNK] * STEPS > values.get(BUFFER, DEFAULT_BUFFER):
-        return f"{CHUNK} is more than an eighth of {BUFFER}: NCCL would take less"
+        return f"{CHUNK} is more than an eighth of {BUFFER}: NCCL would use less"
     return None
 
 
-def moves(nodes: int, now: Effective | None) -> list[Move]:
+def candidates(nodes: int, now: Effective | None) -> list[SettingCandidate]:
     """Return the candidates on `nodes` nodes, one setting at a time.
 
     `now` are the effective settings of the default; values that equal them are left out. Without
     it, return everything that could have an effect.
+
+    >>> [candidate.settings.label for candidate in candidates(nodes=1, now=None)][:2]
+    ['NCCL_MIN_P2P_NCHANNELS=4', 'NCCL_MIN_P2P_NCHANNELS=8']
     """
     found = [_one(MIN_CHANNELS, value) for value in _MIN_VALUES if _raises(value, now)]
     found += [_one(MAX_P2P_CHANNELS, value) for value in _MAX_VALUES if _lowers(value, now)]
@@ -95,8 +98,8 @@ def moves(nodes: int, now: Effective | None) -> list[Move]:
     return found
 
 
-def _one(name: str, value: int) -> Move:
-    return Move(name, Settings.of({name: value}))
+def _one(name: str, value: int) -> SettingCandidate:
+    return SettingCandidate(name, Settings.of({name: value}))
 
 
 def _raises(value: int, now: Effective | None) -> bool:
@@ -111,22 +114,22 @@ def _differs(value: int, now: Effective | None) -> bool:
     return now is None or now.channels_per_peer is None or value != now.channels_per_peer
 
 
-def _per_net_peer(value: int, now: Effective | None) -> Move:
-    """Return a move of the channels to one peer.
+def _per_net_peer(value: int, now: Effective | None) -> SettingCandidate:
+    """Return a candidate of the channels to one peer.
 
     NCCL limits them to the total number of channels, so a larger value also raises the total.
     """
     values = {PER_NET_PEER: value}
     if value > 1 and now is not None and now.p2p_channels is not None and value > now.p2p_channels:
         values[MIN_CHANNELS] = value
-    return Move(PER_NET_PEER, Settings.of(values))
+    return SettingCandidate(PER_NET_PEER, Settings.of(values))
 
 
-def _chunk(value: int) -> Move:
+def _chunk(value: int) -> SettingCandidate:
     values = {CHUNK: value}
     if value * STEPS > DEFAULT_BUFFER:
         values[BUFFER] = value * STEPS
-    return Move(CHUNK, Settings.of(values))
+    return SettingCandidate(CHUNK, Settings.of(values))
 
 
 def memory_bytes(settings: Settings, made: Effective | None, ranks: int) -> int | None:
@@ -137,5 +140,5 @@ def memory_bytes(settings: Settings, made: Effective | None, ranks: int) -> int 
     """
     if made is None or made.channels_per_peer is None:
         return None
-    each = settings.as_dict.get(BUFFER, DEFAULT_BUFFER) + _LL_BYTES + _LL128_BYTES
+    each = settings.numbers.get(BUFFER, DEFAULT_BUFFER) + _LL_BYTES + _LL128_BYTES
     return (ranks - 1) * made.channels_per_peer * each

@@ -36,7 +36,10 @@ class _OnGpus:
 
 def on_gpus(launch: Launch, *, program: list[str] | None = None) -> Starter:
     """Return a starter of `nccltune-bench` with the options in `launch`. `program` replaces the
-    bench."""
+    bench.
+
+    The starter raises errors as `Bench` does.
+    """
 
     @contextlib.contextmanager
     def start(settings: Settings, process: int) -> Iterator[BenchProcess]:  # noqa: ARG001

@@ -95,17 +95,17 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
     results, champion = race.results, race.champion
     if champion is None:
         if reason != "done":
-            return False, "the race is not over: nothing is decided yet"
+            return False, "the race is not finished: nothing is decided yet"
         return False, "no setting beats the default beyond noise"
     if race.proof_from is None or reason != "done":
-        return False, "the race is not over: what leads is not proven yet"
-    gains = race.proof()
+        return False, "the race is not finished: the leading settings are not proven yet"
+    gains = race.proof_gains()
     if len(gains) < PROOF_PAIRS:
-        return False, "what led did not run reliably"
+        return False, "the leading settings did not run reliably"
     raced = pooled(results, gains, _calls(results, RACED), _PROOF_CONFIDENCE)
     if raced.low <= 0 or raced.value < threshold:
         return False, (
-            "what led does not beat the default beyond noise in starts of its own: "
+            "the leading settings do not beat the default beyond noise in the proof: "
             f"{raced.ratio.value:.3f}x ({raced.ratio.low:.3f}-{raced.ratio.high:.3f})"
         )
     for collective in _collectives(results):
@@ -115,19 +115,19 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
                 f"it costs {collective.prose} more ({math.exp(other.value):.2f}x) than send/recv "
                 f"gains ({math.exp(raced.value):.2f}x)"
             )
-    return True, "it beats the default beyond noise in starts that had no part in choosing it"
+    return True, "it beats the default beyond noise in processes that were not used to choose it"
 
 
 def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: int) -> Effects:
     """Return the effects of `settings` from their gains, of which there is at least one."""
-    runs = results.of(settings)
+    runs = results.runs_with(settings)
     made = next((run.effective for run in runs if run.effective is not None), None)
     sizes = {
         collective: [_size(results, gains, call) for call in _calls(results, collective)]
         for collective in _collectives(results)
     }
     return Effects(
-        settings=settings.as_dict,
+        settings=settings.numbers,
         overall={
             collective: ProcessGain(*pooled(results, gains, _calls(results, collective)).ratio)
             for collective in sizes
@@ -145,7 +145,9 @@ def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: in
 
 def default_effective(results: NeighbourGains) -> Effective | None:
     """Return the effective settings of NCCL with the default."""
-    return next((run.effective for run in results.of(DEFAULT) if run.effective is not None), None)
+    return next(
+        (run.effective for run in results.runs_with(DEFAULT) if run.effective is not None), None
+    )
 
 
 def _collectives(results: NeighbourGains) -> list[Collective]:

@@ -26,7 +26,7 @@ _UNKNOWN_SM = 80
 
 
 class Leg(NamedTuple):
-    """A section of a route with one kind of flow; `links` are indexes into `Reach.links`.
+    """A section of a route with one kind of flow; `links` are indexes into `NodeRoutes.links`.
 
     `through_intel` marks P2P through an Intel root complex, which splits it into small packets.
     """
@@ -73,7 +73,7 @@ class NetSpot(msgspec.Struct, frozen=True):
     port: int
 
 
-class Reach(msgspec.Struct, frozen=True):
+class NodeRoutes(msgspec.Struct, frozen=True):
     """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]` and `net_gpu[n][g]`.
 
     `links` are all directed links. `intel` and `amd` are True if a CPU is of that vendor. `notes`
@@ -92,17 +92,18 @@ class Reach(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def reach(
+def node_routes(
     topology: Topology, settings: PathSettings | None = None, *, version: Version | None = None
-) -> Reach:
+) -> NodeRoutes:
     """Return the routes between all GPUs and NICs of a node.
 
     Apply `topology.hardware.subset` first to use fewer devices. `version` is the NCCL version; None
-    is the newest known. Raises InputError if the topology has no GPU.
+    is the newest known. Raises InputError if the topology has no GPU, a GPU without a CPU, or too
+    many devices.
     """
     graph = link_graph([topology], nccl_version=version)
     found = paths(graph, settings=settings or PathSettings(), nccl_version=version)
-    return _Finder(topology, graph, found, version).reach()
+    return _RouteFinder(topology, graph, found, version).node_routes()
 
 
 def twins(links: Sequence[Link]) -> list[int]:
@@ -114,7 +115,7 @@ def twins(links: Sequence[Link]) -> list[int]:
     ]
 
 
-class _Finder:
+class _RouteFinder:
     def __init__(
         self, topology: Topology, graph: LinkGraph, found: Paths, version: Version | None
     ) -> None:
@@ -135,8 +136,8 @@ class _Finder:
         self.nets = self._nets()
         self.home = {gpu.name: self._home(gpu.name) for gpu in self.gpus}
 
-    def reach(self) -> Reach:
-        return Reach(
+    def node_routes(self) -> NodeRoutes:
+        return NodeRoutes(
             gpus=self.gpus,
             nets=self.nets,
             links=self.graph.links,
@@ -176,18 +177,18 @@ class _Finder:
             found.append(GpuSpot(vertex.name, index, _sm(vertex) or _UNKNOWN_SM, own))
         if not found:
             raise InputError(
-                "names no GPU, so there is nothing to send from",
+                "names no GPU, so nothing can send",
                 where=self.topology.source,
-                hint="have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+                hint="use a dump of NCCL: NCCL_TOPO_DUMP_FILE=topo.xml",
             )
         return tuple(sorted(found, key=lambda gpu: gpu.index))
 
     def _nets(self) -> tuple[NetSpot, ...]:
-        told = {net.name: net for net in nets_of(self.topology)}
+        by_name = {net.name: net for net in nets_of(self.topology)}
         spots = []
         for number, vertex in enumerate(self._vertices(NodeKind.NET)):
             label = vertex.name.removeprefix("NET ")
-            net = told.get(label, Net())
+            net = by_name.get(label, Net())
             speed = max(
                 (link.gb_per_s for link in self.graph.links if link.source == vertex.name),
                 default=0.0,
@@ -200,11 +201,11 @@ class _Finder:
 
     def _home(self, gpu: str) -> str:
         """Return the CPU of a GPU: the one with the fewest hops (`ncclGetLocalCpu`)."""
-        ways = [self.paths.between(gpu, cpu.name) for cpu in self._vertices(NodeKind.CPU)]
-        near = [way for way in ways if way.kind < PathKind.NET and way.links]
+        routes = [self.paths.between(gpu, cpu.name) for cpu in self._vertices(NodeKind.CPU)]
+        near = [route for route in routes if route.kind < PathKind.NET and route.links]
         if not near:
             raise InputError(f"{gpu} is attached to no CPU", where=self.topology.source)
-        return min(near, key=lambda way: len(way.links)).target
+        return min(near, key=lambda route: len(route.links)).target
 
     def _places(self, links: Sequence[Link]) -> tuple[int, ...]:
         return tuple(self.place[_key(link)] for link in links)
@@ -215,7 +216,7 @@ class _Finder:
     def _out_of_memory(self, cpu: str, target: str) -> tuple[int, ...]:
         return self._places(self.paths.between(self.memory[cpu].target, target).links)
 
-    def _way(self, path: Path, *legs: Leg) -> Route:
+    def _route(self, path: Path, *legs: Leg) -> Route:
         return Route(path.kind, path.gb_per_s, self._places(path.links), legs)
 
     def _to_gpu(self, a: GpuSpot, b: GpuSpot) -> Route:
@@ -226,12 +227,12 @@ class _Finder:
             cpu = self.home[b.name]
             up = Leg(FlowKind.GPU_TO_HOST, self._into_memory(a.name, cpu))
             down = Leg(FlowKind.HOST_TO_GPU, self._out_of_memory(cpu, b.name))
-            return self._way(path, up, down)
+            return self._route(path, up, down)
         kinds = {link.kind for link in path.links}
         if kinds <= {LinkKind.NVLINK}:
-            return self._way(path, Leg(FlowKind.NVLINK, self._places(path.links)))
+            return self._route(path, Leg(FlowKind.NVLINK, self._places(path.links)))
         flow = FlowKind.INTER_SOCKET if LinkKind.CPU_TO_CPU in kinds else FlowKind.P2P_WRITE
-        return self._way(path, Leg(flow, self._places(path.links), self._through_intel(path)))
+        return self._route(path, Leg(flow, self._places(path.links), self._through_intel(path)))
 
     def _through_intel(self, path: Path) -> bool:
         return self.intel and any(self.kinds[stop] is NodeKind.CPU for stop in path.stops[1:-1])
@@ -252,7 +253,7 @@ class _Finder:
             up = Leg(FlowKind.GPU_TO_HOST, self._into_memory(sender, cpu))
             out = self.paths.between(self.memory[cpu].target, net.name)
             legs = (up, *self._split(FlowKind.HOST_TO_NIC, out.links))
-        return self._way(path, *first, *legs)
+        return self._route(path, *first, *legs)
 
     def _sender(self, path: Path) -> str:
         """Return the GPU that the NIC reads from. Under PXN this is another GPU."""
@@ -264,11 +265,11 @@ class _Finder:
         path = self.paths.between(net.name, gpu.name)
         if self.paths.gdr(gpu.name, net.name, read=False).allowed:
             through = self._through_intel(path)
-            return self._way(path, *self._split(FlowKind.GDR_WRITE, path.links, through))
+            return self._route(path, *self._split(FlowKind.GDR_WRITE, path.links, through))
         cpu = self.home[gpu.name]
         into = self.paths.between(net.name, self.memory[cpu].target)
         up = Leg(FlowKind.HOST_TO_GPU, self._out_of_memory(cpu, gpu.name))
-        return self._way(path, *self._split(FlowKind.NIC_TO_HOST, into.links), up)
+        return self._route(path, *self._split(FlowKind.NIC_TO_HOST, into.links), up)
 
     def _split(
         self, kind: FlowKind, links: Sequence[Link], through_intel: bool = False

@@ -12,27 +12,27 @@ import msgspec
 from nccltune.formats.topology.graph_xml import Pattern
 from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.hardware.links import LinkKind
-from nccltune.topology.hardware.local import local_gpu, local_nets, nearest
-from nccltune.topology.nccl_model.reach import Reach, Route, twins
-from nccltune.topology.nccl_model.search_goal import Best, Goal, Ring
+from nccltune.topology.hardware.local import best_route_indexes, local_gpu, local_nets
+from nccltune.topology.nccl_model.routes import NodeRoutes, Route, twins
+from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchGoal
 from nccltune.topology.nccl_model.settings import PathKind
 
 _FIRST_ORDER_STEPS = 1 << 10
-Takes = tuple[tuple[int, int], ...]
+Bookings = tuple[tuple[int, int], ...]
 """Pairs of a link's index and the MB/s booked of it."""
 
 
-Walking = Iterator["Walking | None"]
+SearchStep = Iterator["SearchStep | None"]
 """A step of the search as a generator.
 
 It yields a nested step and continues when that step has ended. It yields None for a step without
 work. Generators replace recursion, because the search is thousands of steps deep, which is more
 than Python's recursion limit.
 """
-_DONE: Walking = iter(())
+_DONE: SearchStep = iter(())
 
 
-def _walk(first: Walking) -> None:
+def _run_step(first: SearchStep) -> None:
     """Run a step and all steps nested in it, with a stack in place of recursion."""
     inside = [first]
     while inside:
@@ -43,15 +43,15 @@ def _walk(first: Walking) -> None:
             inside.append(part)
 
 
-class Walk:
+class SearchAttempts:
     """The search attempts on one node. `best` is kept between attempts with different goals."""
 
-    def __init__(self, reach: Reach, inter: bool, goal: Goal, version: Version) -> None:
-        self.reach = reach
+    def __init__(self, node: NodeRoutes, inter: bool, goal: SearchGoal, version: Version) -> None:
+        self.node = node
         self.inter = inter
         self.goal = goal
-        self.size = len(reach.gpus)
-        self.best = Best(
+        self.size = len(node.gpus)
+        self.best = BestChannels(
             pattern=goal.pattern,
             cross_nic=goal.cross_nic,
             intra_type=goal.intra_type,
@@ -62,44 +62,44 @@ class Walk:
             rings=[],
             hops=0,
         )
-        self.left = [round(link.gb_per_s * 1000) for link in reach.links]
-        self.net_left = [round(net.gb_per_s * 1000) for net in reach.nets]
-        self._taken: dict[tuple[int, float], Takes] = {}
+        self.left = [round(link.gb_per_s * 1000) for link in node.links]
+        self.net_left = [round(net.gb_per_s * 1000) for net in node.nets]
+        self._known_bookings: dict[tuple[int, float], Bookings] = {}
         self.found = 0
         """How many times a better result was found."""
         self._tried: dict[tuple[object, ...], tuple[int, int]] = {}
-        self._intra_kinds = {way.kind for row in reach.gpu_gpu for way in row}
+        self._intra_kinds = {route.kind for row in node.gpu_gpu for route in row}
         self._inter_kinds = {
-            way.kind for rows in (reach.gpu_net, reach.net_gpu) for row in rows for way in row
+            route.kind for rows in (node.gpu_net, node.net_gpu) for row in rows for route in row
         }
         self._nets_to_try: dict[tuple[int | None, PathKind], list[int]] = {}
         self._orders: dict[tuple[int, int | None], list[tuple[int, tuple[int, int]]]] = {}
         self._two_devices = version >= (2, 30, 0)
         among_sharing = version >= (2, 30, 7)
-        indexes = [gpu.index for gpu in reach.gpus]
+        indexes = [gpu.index for gpu in node.gpus]
         self.own_nets = [
-            local_nets(gpu, reach.gpu_net, reach.net_gpu, indexes, among_sharing=among_sharing)
+            local_nets(gpu, node.gpu_net, node.net_gpu, indexes, among_sharing=among_sharing)
             for gpu in range(self.size)
         ]
         self.own_gpu = [
-            local_gpu(net, reach.gpu_net, reach.net_gpu, indexes, among_sharing=among_sharing)
-            for net in range(len(reach.nets))
+            local_gpu(net, node.gpu_net, node.net_gpu, indexes, among_sharing=among_sharing)
+            for net in range(len(node.nets))
         ]
-        self.near_gpus = [nearest(reach.net_gpu[net]) for net in range(len(reach.nets))]
-        self._old_gpus = {gpu.name for gpu in reach.gpus if gpu.sm < 80}
-        self._twin = twins(reach.links)
+        self.near_gpus = [best_route_indexes(node.net_gpu[net]) for net in range(len(node.nets))]
+        self._old_gpus = {gpu.name for gpu in node.gpus if gpu.sm < 80}
+        self._twin = twins(node.links)
         self._pci = [
             int(
                 min(
                     (
                         link.gb_per_s
-                        for link in reach.links
+                        for link in node.links
                         if link.source == gpu.name and link.kind is LinkKind.PCI
                     ),
                     default=-1,
                 )
             )
-            for gpu in reach.gpus
+            for gpu in node.gpus
         ]
 
     def run(self, steps: int) -> int:
@@ -109,7 +109,7 @@ class Walk:
         equivalent if they differ only in a path type that no path has. The second of them returns
         the earlier attempt's result without a search, unless a better result was found in between.
         """
-        key = (steps, *msgspec.structs.astuple(self._effective()))
+        key = (steps, *msgspec.structs.astuple(self._effective_goal()))
         if key in self._tried and self._tried[key][0] == self.found:
             return self._tried[key][1]
         self.time = steps
@@ -119,12 +119,12 @@ class Walk:
         self.hops = 0
         self.net_in: int = 0
         self.net_out: int | None = None
-        self._open = self._open_ways()
-        _walk(self._channel())
+        self._open = self._open_routes()
+        _run_step(self._channel())
         self._tried[key] = (self.found, self.time)
         return self.time
 
-    def _effective(self) -> Goal:
+    def _effective_goal(self) -> SearchGoal:
         """Return the goal with its path types lowered to the longest type that exists."""
         types = [
             max((kind for kind in kinds if kind <= limit), default=None)
@@ -136,9 +136,9 @@ class Walk:
         replace = msgspec.structs.replace
         return replace(self.goal, intra_type=types[0], inter_type=types[1])
 
-    def _channel(self) -> Walking:
+    def _channel(self) -> SearchStep:
         """Begin the next channel (`ncclTopoSearchRec`)."""
-        to_net, to_first = self._turns()
+        to_net, to_first = self._exit_steps()
         if self.inter:
             yield self._from_nets(to_net, to_first)
             return
@@ -151,7 +151,7 @@ class Walk:
             for gpu in range(self.size):
                 yield self._enter(None, gpu, to_net, to_first, "search")
 
-    def _turns(self) -> tuple[int, int]:
+    def _exit_steps(self) -> tuple[int, int]:
         """Return the steps after which a channel goes to its NIC and to its first GPU.
 
         -1 means never.
@@ -160,7 +160,7 @@ class Walk:
             return -1, self.size - 1 if self.goal.pattern is Pattern.RING else -1
         return (self.size - 1 if self.goal.pattern is Pattern.RING else 0), -1
 
-    def _from_nets(self, to_net: int, to_first: int) -> Walking:
+    def _from_nets(self, to_net: int, to_first: int) -> SearchStep:
         """Begin at each NIC that has bandwidth left (`ncclTopoSearchRecNet`)."""
         goal = self.goal
         # NCCL uses whole GB/s here: `const int bw`.
@@ -186,11 +186,11 @@ class Walk:
             for port in ports:
                 self.net_left[port] += speed
 
-    def _from_net(self, net: int, to_net: int, to_first: int) -> Walking:
+    def _from_net(self, net: int, to_net: int, to_first: int) -> SearchStep:
         if self.rings and self.goal.same_channels:
             yield self._enter(net, self.rings[-1].gpus[0], to_net, to_first, "replay")
             return
-        if not self.rings and not self.reach.nvswitch:
+        if not self.rings and not self.node.nvswitch:
             # First try the GPUs in index order, with a separate budget of steps.
             saved, self.time = self.time, _FIRST_ORDER_STEPS
             yield self._enter(net, 0, to_net, to_first, "index")
@@ -201,90 +201,92 @@ class Walk:
             yield self._enter(net, gpu, to_net, to_first, "search")
 
     def _same_port(self, net: int) -> list[int]:
-        spot = self.reach.nets[net]
+        spot = self.node.nets[net]
         return [
             number
-            for number, other in enumerate(self.reach.nets)
+            for number, other in enumerate(self.node.nets)
             if (other.asic, other.port) == (spot.asic, spot.port)
         ]
 
-    def _enter(self, net: int | None, gpu: int, to_net: int, to_first: int, order: str) -> Walking:
+    def _enter(
+        self, net: int | None, gpu: int, to_net: int, to_first: int, order: str
+    ) -> SearchStep:
         """Enter the first GPU of a channel, from NIC `net`, or without a NIC if `net` is None."""
-        way: Route | None = None
-        takes: Takes = ()
+        route: Route | None = None
+        bookings: Bookings = ()
         if net is not None:
-            way, back = self.reach.net_gpu[net][gpu], self.reach.gpu_net[gpu][net]
-            takes = self._takes(way, self.goal.inter_gb_per_s, True)
-            if not self._book(way, back, takes, False):
+            route, back = self.node.net_gpu[net][gpu], self.node.gpu_net[gpu][net]
+            bookings = self._bookings_of(route, self.goal.inter_gb_per_s, True)
+            if not self._book(route, back, bookings, False):
                 return
         flag = 1 << len(self.rings)
         self.used[gpu] ^= flag
         yield self._at(gpu, 0, to_net, to_first, order)
         self.used[gpu] ^= flag
-        if way is not None:
-            self._release(way, takes)
+        if route is not None:
+            self._release(route, bookings)
 
-    def _book(self, way: Route, back: Route, takes: Takes, intra: bool) -> bool:
+    def _book(self, route: Route, back: Route, bookings: Bookings, intra: bool) -> bool:
         """Book bandwidth of every link of a route.
 
         Return False and book nothing if the path type is too long or a link has too little left.
         """
         kind = self.goal.intra_type if intra else self.goal.inter_type
-        if way.kind > kind:
+        if route.kind > kind:
             return False
         if back.kind > kind and self.goal.pattern is not Pattern.RING:
             return False
         left = self.left
-        for link, want in takes:
+        for link, want in bookings:
             if left[link] < want:
                 return False
-        for link, want in takes:
+        for link, want in bookings:
             left[link] -= want
-        self.hops += self._hops(way)
+        self.hops += self._hops(route)
         return True
 
-    def _release(self, way: Route, takes: Takes) -> None:
+    def _release(self, route: Route, bookings: Bookings) -> None:
         left = self.left
-        for link, want in takes:
+        for link, want in bookings:
             left[link] += want
-        self.hops -= self._hops(way)
+        self.hops -= self._hops(route)
 
-    def _hops(self, way: Route) -> int:
+    def _hops(self, route: Route) -> int:
         """Return the hops of a route.
 
         Since 2.30 NCCL models a GPU as two devices, so a route through another GPU is two hops
         longer.
         """
-        through_gpu = self._two_devices and way.kind is PathKind.PXN
-        return len(way.links) + 2 * through_gpu
+        through_gpu = self._two_devices and route.kind is PathKind.PXN
+        return len(route.links) + 2 * through_gpu
 
-    def _takes(self, way: Route, speed: float, from_net: bool) -> Takes:
+    def _bookings_of(self, route: Route, speed: float, from_net: bool) -> Bookings:
         """Return the bandwidth in MB/s that a route books of each link.
 
         P2P through an Intel root complex books 6/5 of PCI links, because it is split into small
         packets. A NIC that writes to a GPU before compute capability 8.0 also books 1/8 of the
         other direction.
         """
-        key = (id(way), speed)
-        found = self._taken.get(key)
+        key = (id(route), speed)
+        found = self._known_bookings.get(key)
         if found is not None:
             return found
-        links = self.reach.links
+        links = self.node.links
         mb_per_s = round(speed * 1000)
-        through = not from_net and way.kind is PathKind.PHB and self.reach.intel
-        takes = [
+        through = not from_net and route.kind is PathKind.PHB and self.node.intel
+        bookings = [
             (link, mb_per_s * 6 // 5 if through and links[link].kind is LinkKind.PCI else mb_per_s)
-            for link in way.links
+            for link in route.links
         ]
-        takes += [
+        bookings += [
             (self._twin[link], mb_per_s // 8)
-            for link in way.links
+            for link in route.links
             if from_net and links[link].target in self._old_gpus
         ]
-        self._taken[key] = tuple(takes)
-        return self._taken[key]
+        self._known_bookings[key] = tuple(bookings)
+        return self._known_bookings[key]
 
-    def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> Walking | None:
+    def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> SearchStep | None:
         """Continue at a GPU, number `step` of the channel (`ncclTopoSearchRecGpu`)."""
         if self.time <= 0:
             return None
@@ -302,64 +304,64 @@ class Walk:
             return self._close(gpu, step, to_net, order)
         return self._at(gpu, size, -1, -1, order)
 
-    def _onward(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> Walking:
+    def _onward(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> SearchStep:
         """Continue at each next GPU whose links have enough bandwidth left.
 
         The search spends nearly all its time in this loop, so its calls are inlined.
         """
         left = self.left
-        open_ways = self._open[gpu]
+        open_routes = self._open[gpu]
         flag = 1 << len(self.rings)
         for following in self._next(gpu, step, to_net, order):
             if self.time <= 0:
                 return
-            takes = open_ways[following]
-            if takes is None:
+            bookings = open_routes[following]
+            if bookings is None:
                 continue
-            for link, want in takes:
+            for link, want in bookings:
                 if left[link] < want:
                     break
             else:
-                for link, want in takes:
+                for link, want in bookings:
                     left[link] -= want
-                hops = len(self.reach.gpu_gpu[gpu][following].links)
+                hops = len(self.node.gpu_gpu[gpu][following].links)
                 self.hops += hops
                 self.used[following] ^= flag
                 yield self._at(following, step + 1, to_net, to_first, order)
                 self.used[following] ^= flag
                 self.hops -= hops
-                for link, want in takes:
+                for link, want in bookings:
                     left[link] += want
                 del self.order[step + 1 :]
 
-    def _open_ways(self) -> list[list[Takes | None]]:
+    def _open_routes(self) -> list[list[Bookings | None]]:
         """Return what each route between GPUs books at the goal's speed.
 
         The result is None if its path type is too long.
         """
         goal = self.goal
         tree = goal.pattern is not Pattern.RING
-        ways = self.reach.gpu_gpu
+        routes = self.node.gpu_gpu
         return [
             [
-                self._takes(way, goal.intra_gb_per_s, False)
-                if max(way.kind, ways[b][a].kind if tree else way.kind) <= goal.intra_type
+                self._bookings_of(route, goal.intra_gb_per_s, False)
+                if max(route.kind, routes[b][a].kind if tree else route.kind) <= goal.intra_type
                 else None
-                for b, way in enumerate(row)
+                for b, route in enumerate(row)
             ]
-            for a, row in enumerate(ways)
+            for a, row in enumerate(routes)
         ]
 
-    def _close(self, gpu: int, step: int, to_net: int, order: str) -> Walking:
+    def _close(self, gpu: int, step: int, to_net: int, order: str) -> SearchStep:
         """Return to the first GPU of a ring."""
         first = self.order[0]
-        way, back = self.reach.gpu_gpu[gpu][first], self.reach.gpu_gpu[first][gpu]
-        takes = self._takes(way, self.goal.intra_gb_per_s, False)
-        if self._book(way, back, takes, True):
+        route, back = self.node.gpu_gpu[gpu][first], self.node.gpu_gpu[first][gpu]
+        bookings = self._bookings_of(route, self.goal.intra_gb_per_s, False)
+        if self._book(route, back, bookings, True):
             yield self._at(first, step + 1, to_net, -1, order)
-            self._release(way, takes)
+            self._release(route, bookings)
 
-    def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> Walking:
+    def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> SearchStep:
         """Go from a GPU to the NIC by which the channel leaves.
 
         A balanced tree uses half of the NIC bandwidth on each of its first two GPUs.
@@ -372,19 +374,19 @@ class Walk:
         for net in self._nets(gpu):
             if not self._fits(start, net, step):
                 continue
-            way, back = self.reach.gpu_net[gpu][net], self.reach.net_gpu[net][gpu]
-            takes = self._takes(way, speed, False)
-            if not self._book(way, back, takes, False):
+            route, back = self.node.gpu_net[gpu][net], self.node.net_gpu[net][gpu]
+            bookings = self._bookings_of(route, speed, False)
+            if not self._book(route, back, bookings, False):
                 continue
             saved, self.net_out = self.net_out, net
             yield self._at(gpu, step, then, to_first, order)
             self.net_out, self.net_in = saved, start
-            self._release(way, takes)
+            self._release(route, bookings)
 
     def _fits(self, start: int, net: int, step: int) -> bool:
         """Return whether a channel that entered by NIC `start` may leave by NIC `net`."""
         goal = self.goal
-        a, b = self.reach.nets[start], self.reach.nets[net]
+        a, b = self.node.nets[start], self.node.nets[net]
         if goal.pattern is Pattern.TREE and net != start:
             return False
         if goal.pattern is Pattern.RING and goal.cross_nic == 2:
@@ -402,8 +404,8 @@ class Walk:
             nets = dict.fromkeys(net for one in gpus for net in self.own_nets[one])
             for kind in range(self.goal.inter_type + 1):
                 for one in gpus:
-                    for net, way in enumerate(self.reach.gpu_net[one]):
-                        if way.kind == kind:
+                    for net, route in enumerate(self.node.gpu_net[one]):
+                        if route.kind == kind:
                             nets.setdefault(net)
             self._nets_to_try[key] = list(nets)
         return self._nets_to_try[key]
@@ -424,7 +426,7 @@ class Walk:
         following = [other for other, _ in free]
         if sort_net == -1 and len({inside for _, inside in free}) == 1:
             following.reverse()
-        return self._neighbours(gpu, following) if self.reach.nvswitch else following
+        return self._neighbours(gpu, following) if self.node.nvswitch else following
 
     def _order_from(self, gpu: int, net: int | None) -> list[tuple[int, tuple[int, int]]]:
         """Return all other GPUs, best first, each with its bandwidth and distance inside the node.
@@ -433,17 +435,17 @@ class Walk:
         """
         key = (gpu, net)
         if key not in self._orders:
-            ways = self.reach.gpu_gpu[gpu]
+            routes = self.node.gpu_gpu[gpu]
             scores = []
             for away in range(1, self.size):
                 other = (gpu + away) % self.size
-                if not ways[other].links:
+                if not routes[other].links:
                     continue
-                inside = (-int(ways[other].gb_per_s), len(ways[other].links))
+                inside = (-int(routes[other].gb_per_s), len(routes[other].links))
                 outside = (0, 0, 0)
                 if net is not None:
-                    way = self.reach.net_gpu[net][other]
-                    outside = (-int(way.gb_per_s), -self._pci[other], len(way.links))
+                    route = self.node.net_gpu[net][other]
+                    outside = (-int(route.gb_per_s), -self._pci[other], len(route.links))
                 scores.append(((*outside, *inside, away), other, inside))
             self._orders[key] = [(other, inside) for _, other, inside in sorted(scores)]
         return self._orders[key]
@@ -460,7 +462,7 @@ class Walk:
         # NCCL inserts each at the front, so the last one comes first.
         return [one for one in dict.fromkeys(reversed(wanted)) if one in following]
 
-    def _complete(self) -> Walking:
+    def _complete(self) -> SearchStep:
         """Finish a channel, keep all channels if they are the best so far, and begin the next."""
         ends = (self.net_in, self.net_out) if self.inter else (None, None)
         self.rings.append(Ring(tuple(self.order), *ends))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The points that a plan requests, with a key for each, so that no point is measured twice."""
+"""A round that a plan requests, with a key for each point, so that no point is measured twice."""
 
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
@@ -11,7 +11,7 @@ DEFAULT_REPEATS = 2
 """Timings of the default in every round. The difference between the two shows the noise."""
 
 
-class Key(NamedTuple):
+class PointKey(NamedTuple):
     """The key of one point of a sweep."""
 
     collective: Collective
@@ -21,7 +21,7 @@ class Key(NamedTuple):
     repeat: int
 
 
-class Ask(NamedTuple):
+class RoundRequest(NamedTuple):
     """One round of some choices at some sizes of one collective.
 
     `repeats` are the requested repeats of the default; every other choice is timed once, as repeat
@@ -35,14 +35,14 @@ class Ask(NamedTuple):
     check: bool = False
     repeats: tuple[int, ...] = tuple(range(DEFAULT_REPEATS))
 
-    def points(self) -> Iterator[Key]:
+    def points(self) -> Iterator[PointKey]:
         """Yield the key of every requested point."""
         for size in self.sizes:
             for choice in self.choices:
                 for repeat in self.repeats if choice == DEFAULT else (0,):
-                    yield Key(self.collective, size, choice, self.round, repeat)
+                    yield PointKey(self.collective, size, choice, self.round, repeat)
 
-    def without(self, known: Container[Key]) -> "list[Ask]":
+    def without(self, known: Container[PointKey]) -> "list[RoundRequest]":
         """Return requests for the points of this one that are not in `known`."""
         missing: dict[tuple[tuple[AnyChoice, ...], tuple[int, ...]], list[int]] = {}
         for size in self.sizes:
@@ -58,13 +58,13 @@ class Ask(NamedTuple):
         ]
 
 
-class Repeat(NamedTuple):
+class FurtherRounds(NamedTuple):
     """Further rounds of some choices at a size, always beside the default."""
 
     choices: tuple[Choice, ...]
     rounds: tuple[int, ...]
 
 
-Turn = Callable[[], list[Ask]]
+RequestSource = Callable[[], list[RoundRequest]]
 """Returns what to measure next; an empty list when done. All requests must be answered before it is
 called again."""
