@@ -8,7 +8,7 @@ language use `catalogue`.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -43,6 +43,12 @@ _TYPES: tuple[tuple[Any, FactType], ...] = (
 
 class FactRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Base class of the records of a fact. A field that is None is unknown for that record."""
+
+    def filled(self, other: Self) -> Self:
+        """Return a copy whose unknown fields have the values of `other`."""
+        return msgspec.structs.replace(
+            other, **{k: v for k, v in msgspec.structs.asdict(self).items() if v is not None}
+        )
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,7 +53,6 @@ def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("node.host", "node7"),
         ("node.virtual", True),
         ("node.container", False),
         ("node.vcpus", 8),
@@ -280,7 +279,6 @@ def test_nvidia_smi_in_xml_and_topo(root: Path, tmp_path: Path) -> None:
     assert of(found, "rdma.rail_pings", to_rail=1)["reached"] is False
     assert len(found.named("vm_host.bridges")) == 2
     assert of(found, "imex.nodes", node="192.0.2.5")["status"] == "UNAVAILABLE"
-    assert "node.host" not in found
 
 
 def test_the_script_is_for_any_shell(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
-from nccltune.doctor.evidence.parsers.job_settings import JobSetting, parse_job_settings
+from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
 from nccltune.doctor.evidence.parsers.kernel import (
     Space,
     parse_cpus,
@@ -42,7 +42,7 @@ from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.evidence.parsers.services import parse_services
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
-from nccltune.doctor.evidence.parsers.text import decode
+from nccltune.doctor.evidence.parsers.text import SettingLine, decode
 from nccltune.doctor.evidence.parsers.topo_matrix import parse_topo_matrix
 from nccltune.doctor.evidence.parsers.tree import parse_tree
 from nccltune.doctor.evidence.redacting import plain_cmdline, plain_conf, plain_log, plain_text
@@ -55,7 +55,7 @@ def shm(text: str) -> Space | None:
     return parse_df(text, "/dev/shm")
 
 
-def job_settings(text: str) -> list[JobSetting]:
+def job_settings(text: str) -> list[SettingLine]:
     return parse_job_settings(text, lambda _: True)
 
 
@@ -104,11 +104,11 @@ KNOWN = {name: decode(value.encode()) for name, value in vars(texts).items() if 
 
 
 def check(parser: Callable[[str], Any], text: str) -> None:
-    """What a parser gives is of the type that it says and the same out of JSON, with lines that are
-    there and numbers of 64 bits."""
+    """What a parser gives is of the type that it says and the same out of MessagePack, with lines
+    that are there and numbers of 64 bits."""
     found = parser(text)
     said = get_type_hints(parser)["return"]
-    assert msgspec.json.decode(msgspec.json.encode(found), type=said) == found
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=said) == found
     lines = text.count("\n") + 1
     # Of XML elements are counted.
     assert 0 <= getattr(found, "unread", 0) <= max(lines, text.count("<"))

@@ -25,7 +25,7 @@ pings.py          pings between NICs
 rdma_counters.py  `rdma statistic`, `perfquery`
 rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`
 services.py       states of services
-symbols.py        plugins and the interfaces they define
+symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`
 tree.py           small files of /sys and /proc, in the format of `grep -H`
