@@ -20,13 +20,9 @@ from nccltune.formats.nccl_log.graph import (
     LoggedGraph,
     LoggedPath,
     NodePaths,
-    RingOrder,
-    RingStep,
     System,
     TreeLine,
     TreeReader,
-    TreeStep,
-    TreeSteps,
 )
 from nccltune.formats.nccl_log.lines import find_log_line
 from nccltune.formats.nccl_log.messages import (
@@ -39,14 +35,11 @@ from nccltune.formats.nccl_log.messages import (
 )
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_log.transports import (
-    Bootstrap,
     Connection,
     Multicast,
     Nic,
-    NicGdr,
     Nics,
     P2pOff,
-    PairGdr,
     PxnOff,
 )
 from nccltune.formats.text.lines import line_blocks
@@ -94,17 +87,9 @@ class RunLog:
         self.graphs: Counter[LoggedGraph] = Counter()
         self.fallbacks: list[Fallback] = []
         self.channels: Counter[ChannelCounts] = Counter()
-        self.rings: dict[RingStep, None] = {}
-        self.trees: dict[TreeStep, None] = {}
-        self.ring_orders: dict[int, tuple[int, ...]] = {}
         self.connections: dict[Connection, None] = {}
         self.nics: dict[Nic, None] = {}
-        self.no_ib = False
-        self.relaxed_ordering: bool | None = None
-        self.bootstrap: dict[str, None] = {}
         self.networks: dict[str, None] = {}
-        self.nic_gdr: dict[NicGdr, None] = {}
-        self.pair_gdr: dict[PairGdr, None] = {}
         self.multicast: bool | None = None
         self.p2p_off: dict[P2pOff, None] = {}
         self.pxn_off = False
@@ -215,48 +200,23 @@ class RunLog:
     def _take_single(self, message: Message) -> None:
         """Process a message that is complete in one line."""
         match message:
-            case RingOrder():
-                self.ring_orders.setdefault(message.channel, message.ranks)
             case ChannelCounts():
                 self.channels[message] += 1
             case Nics():
-                self._take_nics(message)
-            case TreeSteps():
-                for step in message.steps:
-                    _keep(self.trees, step)
+                for nic in message.nics:
+                    _keep(self.nics, nic)
             case Multicast():
                 self.multicast = message.available and self.multicast is not False
             case PxnOff():
                 self.pxn_off = True
             case Version():
                 self.version = message.text
-            case _:
-                self._take_listed(message)
-
-    def _take_listed(self, message: Message) -> None:
-        """Process a message of a kind of which all different messages are kept."""
-        match message:
-            case RingStep():
-                _keep(self.rings, message)
-            case NicGdr():
-                _keep(self.nic_gdr, message)
-            case PairGdr():
-                _keep(self.pair_gdr, message)
             case P2pOff():
                 _keep(self.p2p_off, message)
-            case Bootstrap():
-                _keep(self.bootstrap, message.interface)
             case Network():
                 _keep(self.networks, message.name)
             case Setting(source="environment"):
                 _keep(self.named, message.name)
-
-    def _take_nics(self, message: Nics) -> None:
-        for nic in message.nics:
-            _keep(self.nics, nic)
-        self.no_ib = self.no_ib or not message.found
-        if message.relaxed_ordering is not None:
-            self.relaxed_ordering = message.relaxed_ordering
 
 
 def via(item: Connection) -> str:

@@ -111,7 +111,7 @@ class _TextReader:
                 log = self.log_line(source, text, match, number)
                 self.note_time(log.stamps, line, line.find(" NCCL "))
                 return
-            if self.diagnostics.feed(text, number):
+            if self.diagnostics.feed(text):
                 self.report.ignored += 1
                 return
         body = text.lstrip()

@@ -36,7 +36,7 @@ _BY_NAME = (
 
 
 class GpuQuery(NamedTuple):
-    """GPUs of an output, the driver's version, and nvidia-smi's message if it failed (`problem`)."""
+    """GPUs and driver version of an output. `problem` is nvidia-smi's message if it failed."""
 
     gpus: list[NodeGpu]
     driver: str | None
