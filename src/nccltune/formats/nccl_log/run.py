@@ -9,7 +9,7 @@ are kept once.
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from nccltune.formats.nccl_log.graph import (
     TreeLine,
     TreeReader,
 )
-from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.nccl_log.lines import log_lines
 from nccltune.formats.nccl_log.messages import (
     Message,
     Network,
@@ -42,8 +42,6 @@ from nccltune.formats.nccl_log.transports import (
     P2pOff,
     PxnOff,
 )
-from nccltune.formats.text.lines import line_blocks
-from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.errors import InputError
 
 T = TypeVar("T")
@@ -71,7 +69,8 @@ class _OpenLines:
 
 
 class RunLog:
-    """The facts collected from one run. Call `take` or `observe_line` for each line, then `finish`.
+    """The facts collected from one run. Call `read` for each log or `take` for each line, then
+    `finish`.
 
     `plain` gets the same lines, and collects ranks, nodes and settings. Without it, the caller sets
     `nodes`. `named` are the settings that NCCL read, including those whose value must not be kept.
@@ -96,16 +95,11 @@ class RunLog:
         self.named: dict[str, None] = {}
         self._open: dict[Writer, _OpenLines] = {}
 
-    def observe_line(self, line: str, number: int = 0) -> bool:
-        """Process a line of a log; return whether it is a line of NCCL."""
-        if " NCCL " not in line:
-            return False
-        match = find_log_line(strip_prefix(line)[1])
-        if match is None:
-            return False
-        message = read_repeated_message(match.string[match.end() :])
-        self.take((match["host"], match["pid"], match["tid"]), message, number)
-        return True
+    def read(self, file: BinaryIO) -> None:
+        """Process the lines of a log."""
+        for number, _, match in log_lines(file):
+            message = read_repeated_message(match.string[match.end() :])
+            self.take((match["host"], match["pid"], match["tid"]), message, number)
 
     def take(self, writer: Writer, message: Message | None, number: int = 0) -> None:
         """Process line `number` of a writer, which states `message` (None: no view uses it)."""
@@ -235,9 +229,7 @@ def read_run_log(paths: Iterable[Path]) -> RunLog:
     for path in paths:
         try:
             with path.open("rb") as file:
-                for first, lines in line_blocks(file):
-                    for number, line in enumerate(lines, first):
-                        log.observe_line(line, number)
+                log.read(file)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     log.finish()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCCL's lines of graphs and connections, in the forms of 2.18 to 2.32, and the alarms in them."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,14 @@ Pattern 4, crossNic 0, nChannels 1, bw 0.100000/0.000000, type SYS/DIS, sameChan
 def log_of(*texts: str, writers: int = 1) -> RunLog:
     """A log in which several threads say the same, their lines mixed."""
     log = RunLog(NcclLog())
-    number = 0
-    for text in texts:
-        for message in text.splitlines():
-            for writer in range(writers):
-                number += 1
-                assert log.observe_line(f"alpha:7:{writer} [{writer}] NCCL INFO {message}", number)
+    lines = [
+        f"alpha:7:{writer} [{writer}] NCCL INFO {message}\n"
+        for text in texts
+        for message in text.splitlines()
+        for writer in range(writers)
+    ]
+    log.read(io.BytesIO("".join(lines).encode()))
+    assert log.lines == len(lines)
     log.finish()
     return log
 
@@ -312,8 +315,10 @@ def test_hostile_lines_end_soon_and_raise_nothing() -> None:
         f"Pattern {digits}, crossNic 0, nChannels 1, bw 1.0/1.0, type NVL/PIX, sameChannels 1",
         f"GPU/0-1 :GPU/0-1 ({digits}/5000.0/LOC)",
     ):
-        assert log.observe_line(f"alpha:7:7 [0] NCCL INFO {message}")
-    assert not log.observe_line(f"{digits} NCCL INFO")
+        log.read(io.BytesIO(f"alpha:7:7 [0] NCCL INFO {message}\n".encode()))
+    assert log.lines == 6
+    log.read(io.BytesIO(f"{digits} NCCL INFO\n".encode()))
+    assert log.lines == 6
     log.finish()
     assert (log.graphs, log.channels, log.connections, log.paths) == ({}, {}, {}, {})
     assert alarms(log) == []
