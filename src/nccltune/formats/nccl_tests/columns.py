@@ -112,13 +112,7 @@ class TableColumns:
         self.by_delta = "error" in labels
         # A time stamp has two words: date and time.
         self.tokens = len(labels) + self.stamped
-        self.left_edge = 0
         self.edges: list[int] = []
-
-    @property
-    def old(self) -> bool:
-        """Return whether it is a table of nccl-tests before 2.13 (column `error`)."""
-        return self.by_delta
 
     def place(self, header: str) -> None:
         """Record where each column ends in `header`: its values end there, too."""
