@@ -9,7 +9,6 @@ kinds.py      recognise the kind of a file by its name and content
 raw.py        raw text by item, and the cached results of its parsers
 files.py      read files of the running node, with a size limit
 tools.py      run tools of the running node, with a time limit
-interfaces.py read addresses of interfaces without `ip`
 plugins.py    find NCCL's plugins and libraries on the running node
 pci_tree.py   build the PCI tree from sysfs
 collect.py    make facts of the running node or of collected items

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from nccltune.doctor.evidence.parsers import rdma_counters
-from nccltune.doctor.evidence.parsers.addresses import parse_addresses, parse_interfaces
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import gid_entry, is_gid, parse_show_gids
+from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
 from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports, phys_name, state_name
 from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
@@ -55,9 +55,8 @@ def _nics(evidence: NodeEvidence, facts: Facts) -> None:
     item = evidence.tree("net")
     ethtool = evidence.parsed("ethtool", parse_ethtool)
     told = ethtool[0].interfaces if ethtool is not None else {}
-    addresses = _addresses(evidence)
     if item is None:
-        _shown_nics(evidence, facts, addresses or {})
+        _shown_nics(evidence, facts)
         return
     tree, raw = item
     names = sorted(
@@ -95,7 +94,6 @@ def _nics(evidence: NodeEvidence, facts: Facts) -> None:
                 # The kernel reports -1 if it does not know the speed.
                 speed_mbit_per_s=speed if speed is not None and speed > 0 else None,
                 mtu=whole(values["mtu"]),
-                addresses=addresses.get(name, []) if addresses is not None else None,
                 numa=whole(tree.get(f"{_NET}{name}/device/numa_node")),
                 rdma=rdma,
             )
@@ -103,36 +101,16 @@ def _nics(evidence: NodeEvidence, facts: Facts) -> None:
     facts.add(NICS, found, evidence.where(raw, "/sys/class/net"))
 
 
-def _shown_nics(evidence: NodeEvidence, facts: Facts, addresses: dict[str, list[str]]) -> None:
+def _shown_nics(evidence: NodeEvidence, facts: Facts) -> None:
     """Add the interfaces that `ip addr` or `ip link` lists, for a node without collected sysfs."""
     shown = evidence.parsed("addresses", parse_interfaces)
     if shown is None or not shown[0]:
         return
     found = [
-        NodeNic(
-            name=one.name,
-            virtual=True if _VIRTUAL.match(one.name) else None,
-            state=one.state,
-            mtu=one.mtu,
-            addresses=addresses.get(one.name, []),
-        )
+        msgspec.structs.replace(one, virtual=True if _VIRTUAL.match(one.name or "") else None)
         for one in shown[0]
     ]
     facts.add(NICS, found, shown[1].place())
-
-
-def _addresses(evidence: NodeEvidence) -> dict[str, list[str]] | None:
-    """Return addresses by interface, from `ip` or else from the kernel.
-
-    Returns None if the kernel's addresses of IPv4 or of IPv6 are unknown.
-    """
-    told = evidence.parsed("addresses", parse_addresses)
-    if told is not None:
-        return told[0]
-    old, new = (evidence.parsed(name, parse_addresses) for name in ("if_inet", "if_inet6"))
-    if old is None or new is None:
-        return None
-    return {name: old[0].get(name, []) + new[0].get(name, []) for name in {*old[0], *new[0]}}
 
 
 def _device_type(uevent: str | None) -> str | None:

@@ -17,7 +17,6 @@ class NodeNic(FactRecord):
     state: Annotated[str | None, "up, down, unknown"] = None
     speed_mbit_per_s: Annotated[int | None, "as the kernel reports it"] = None
     mtu: Annotated[int | None, "bytes"] = None
-    addresses: Annotated[list[str] | None, "IP addresses with their prefix length"] = None
     numa: Annotated[int | None, "NUMA node, -1 where unknown"] = None
     rdma: Annotated[str | None, "its RDMA device"] = None
 

@@ -3,11 +3,11 @@
 
 import pytest
 
-from nccltune.doctor.evidence.parsers.addresses import parse_addresses
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
+from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
 from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
 from nccltune.doctor.evidence.parsers.kernel import (
     parse_cpus,
@@ -35,6 +35,7 @@ from nccltune.doctor.evidence.parsers.text import bus_id, decode, real, whole
 from nccltune.doctor.evidence.parsers.topo_matrix import parse_topo_matrix
 from nccltune.doctor.evidence.parsers.tree import parse_tree
 from nccltune.doctor.facts.gpu import GpuCopy
+from nccltune.doctor.facts.network import NodeNic
 from tests.unit.doctor.evidence import texts
 
 
@@ -263,13 +264,13 @@ def test_counters() -> None:
     }
 
 
-def test_addresses() -> None:
-    assert parse_addresses(texts.ADDRESSES) == {
-        "lo": ["127.0.0.1/8"],
-        "eth0": ["192.0.2.4/24", "fe80::1/64"],
-    }
-    assert parse_addresses(texts.IF_INET6) == {"eth0": ["fe80::1/64"]}
-    assert parse_addresses("2: eth0    inet 999.0.2.4/24 brd\n") == {"eth0": []}
+def test_interfaces() -> None:
+    text = "2: eth0: <UP> mtu 9000 qdisc mq state UP\n    inet 192.0.2.4/24\n3: br0@if7: <UP>\n"
+    assert parse_interfaces(text) == [
+        NodeNic(name="eth0", mtu=9000, state="up"),
+        NodeNic(name="br0"),
+    ]
+    assert parse_interfaces(texts.ADDRESSES) == []
 
 
 def test_nccl_log() -> None:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccltune.doctor.evidence.parsers.addresses import parse_addresses
 from nccltune.doctor.evidence.parsers.elf import exported_names
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
+from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
 from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
 from nccltune.doctor.evidence.parsers.kernel import (
     Space,
@@ -60,7 +60,7 @@ def job_settings(text: str) -> list[SettingLine]:
 
 
 PARSERS: tuple[Callable[[str], Any], ...] = (
-    parse_addresses,
+    parse_interfaces,
     parse_cpus,
     parse_ethtool,
     parse_gpu_query,

@@ -2,7 +2,6 @@
 """Running tools: deadlines, what hangs, what prints too much; what leaves a node."""
 
 import os
-import socket
 import threading
 import time
 from pathlib import Path
@@ -12,8 +11,6 @@ import pytest
 from nccltune.doctor.evidence import tools
 from nccltune.doctor.evidence.catalogue import ToolCommand
 from nccltune.doctor.evidence.gather import gather, plain
-from nccltune.doctor.evidence.interfaces import ipv4_text
-from nccltune.doctor.evidence.parsers.addresses import parse_addresses
 from nccltune.doctor.evidence.redacting import (
     kept_value,
     plain_cmdline,
@@ -146,13 +143,6 @@ def test_a_file_that_never_answers_holds_nothing_up(
     raw = found.get("env")
     assert raw is not None
     assert raw.data == b"NCCL_ALGO=Ring\n"
-
-
-def test_addresses_without_ip() -> None:
-    found = parse_addresses(ipv4_text().decode())
-    if "lo" in found:
-        assert found["lo"] == ["127.0.0.1/8"]
-    assert set(found) <= {name for _, name in socket.if_nameindex()}
 
 
 def test_text_loses_what_names_hardware() -> None:
