@@ -15,13 +15,12 @@ collect.py    make facts of the running node or of collected items
 many_nodes.py make facts of a folder of nodes, in several processes
 facts_node.py      facts of the node, its processor, kernel, limits and shared memory
 facts_gpu.py       facts of GPUs, their links and paths
-facts_net.py       facts of NICs, RDMA ports, GIDs and counters
+facts_net.py       facts of NICs, RDMA ports, GIDs, counters and measurements
 facts_pci.py       facts of PCI devices, links and IOMMU groups
 facts_log.py       facts of NCCL's log, its diagnostics and nccl-tests
 facts_settings.py  facts of settings, plugins and NCCL libraries
 facts_topo.py      facts of topology and graph files
 facts_cloud.py     facts of the cloud
-facts_tests.py     facts that other tools measured
 facts_failures.py  facts of failures that some output states
 parsers/      parse the text of a tool or file into records
 write.py      write the evidence of the running node into a folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of network interfaces, RDMA ports, their GIDs and counters."""
+"""Facts of network interfaces, RDMA ports, their GIDs, counters and measurements."""
 
 import re
 from operator import itemgetter
@@ -11,6 +11,8 @@ from nccltune.doctor.evidence.parsers import rdma_counters
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import gid_entry, is_gid, parse_show_gids
 from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
+from nccltune.doctor.evidence.parsers.perftest import parse_perftest
+from nccltune.doctor.evidence.parsers.pings import parse_rail_pings
 from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports, phys_name, state_name
 from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
@@ -25,6 +27,8 @@ from nccltune.doctor.facts.network import (
     NIC_COUNTERS,
     NICS,
     RDMA_DEV,
+    RDMA_RAIL_PINGS,
+    RDMA_TESTS,
     RDMA_VERBS,
     GidEntry,
     NicCounter,
@@ -43,12 +47,13 @@ _VERBS = re.compile(r"libibverbs\.so\.1\b")
 
 
 def add_net(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add `nics`, `nic_counters`, `hcas`, `hca_counters`, `hca_errors`, `gids` and `rdma.verbs`,
-    `rdma.dev`."""
+    """Add `nics`, `nic_counters`, `hcas`, `hca_counters`, `hca_errors`, `gids` and `rdma.*` (except
+    `rdma.devices_seen`)."""
     _nics(evidence, facts)
     _hcas(evidence, facts)
     _counters(evidence, facts)
     _verbs(evidence, facts)
+    _measured(evidence, facts)
 
 
 def _nics(evidence: NodeEvidence, facts: Facts) -> None:
@@ -319,3 +324,14 @@ def _verbs(evidence: NodeEvidence, facts: Facts) -> None:
         paths = [*devices[0].values, *devices[0].links]
         has = any(path.startswith("/dev/infiniband/uverbs") for path in paths)
         facts.add(RDMA_DEV, has, evidence.where(devices[1], "/dev/infiniband"))
+
+
+def _measured(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add what other tools measured: RDMA bandwidth, pings between rails."""
+    raws = evidence.all("perftest")
+    tests = [run for raw in raws for run in evidence.parse(raw, parse_perftest).records]
+    if tests:
+        facts.add(RDMA_TESTS, tests, raws[0].place())
+    pings = evidence.parsed("rail-pings", parse_rail_pings)
+    if pings is not None:
+        facts.add(RDMA_RAIL_PINGS, pings[0].records, pings[1].place())

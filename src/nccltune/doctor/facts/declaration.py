@@ -7,6 +7,7 @@ language use `catalogue`.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -59,27 +60,20 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
 
 
+@dataclass(frozen=True, eq=False)
 class FactName(Generic[T]):
-    """A declared fact. Its values have the type `T`."""
+    """A declared fact. Its values have the type `T`, which is `python` at run time."""
 
-    def __init__(
-        self,
-        name: str,
-        type_: FactType,
-        python: Any,
-        *,
-        meaning: str,
-        read: str,
-        fields: tuple[Field, ...] = (),
-    ) -> None:
-        self.name = name
-        self.type = type_
-        self.python = python
-        self.meaning = meaning
-        self.read = read
-        self.fields = fields
-        assert name not in _DECLARED, f"{name} is declared twice"
-        _DECLARED[name] = self
+    name: str
+    type: FactType
+    python: Any
+    meaning: str
+    read: str
+    fields: tuple[Field, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.name not in _DECLARED, f"{self.name} is declared twice"
+        _DECLARED[self.name] = self
 
     def field(self, name: str) -> Field | None:
         """Return the field of that name, None if there is none."""

@@ -109,7 +109,6 @@ class TableColumns:
             raise BadRowError("the header has a time column without its bandwidths")
         self.in_place = [placement == "in-place" for placement in placements]
         self.cpu_time = labels[starts[0]] == "cputime"
-        self.by_delta = "error" in labels
         # A time stamp has two words: date and time.
         self.tokens = len(labels) + self.stamped
         self.edges: list[int] = []
