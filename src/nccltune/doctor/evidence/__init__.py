@@ -9,20 +9,18 @@ kinds.py      recognise the kind of a file by its name and content
 raw.py        raw text by item, and the cached results of its parsers
 files.py      read files of the running node, with a size limit
 tools.py      run tools of the running node, with a time limit
-interfaces.py read addresses of interfaces without `ip`
 plugins.py    find NCCL's plugins and libraries on the running node
 pci_tree.py   build the PCI tree from sysfs
 collect.py    make facts of the running node or of collected items
 many_nodes.py make facts of a folder of nodes, in several processes
 facts_node.py      facts of the node, its processor, kernel, limits and shared memory
 facts_gpu.py       facts of GPUs, their links and paths
-facts_net.py       facts of NICs, RDMA ports, GIDs and counters
+facts_net.py       facts of NICs, RDMA ports, GIDs, counters and measurements
 facts_pci.py       facts of PCI devices, links and IOMMU groups
 facts_log.py       facts of NCCL's log, its diagnostics and nccl-tests
 facts_settings.py  facts of settings, plugins and NCCL libraries
 facts_topo.py      facts of topology and graph files
 facts_cloud.py     facts of the cloud
-facts_tests.py     facts that other tools measured
 facts_failures.py  facts of failures that some output states
 parsers/      parse the text of a tool or file into records
 write.py      write the evidence of the running node into a folder

@@ -152,7 +152,6 @@ TEXTS = (
     Text("cgroup", "/proc/1/cgroup"),
     Text("mounts", "/proc/self/mounts"),
     Text("nvidia-version", "/proc/driver/nvidia/version"),
-    Text("if_inet6", "/proc/net/if_inet6"),
     Text("efa-packages", "/opt/amazon/efa_installed_packages"),
     Text("cuda-version", "/usr/local/cuda/version.json"),
     Text("virtual-topology", "/var/run/nvidia-topologyd/virtualTopology.xml"),
@@ -191,7 +190,8 @@ COMMANDS = (
     # for each device.
     ToolCommand("lspci", ("lspci", "-D", "-nn", "-vvv"), GPU_S, slow=True),
     ToolCommand("dmesg", ("dmesg",)),
-    ToolCommand("addresses", ("ip", "-o", "addr")),
+    # Only for people who look at the files.
+    ToolCommand("addresses", ("ip", "-o", "addr"), slow=True),
     ToolCommand("ibv_devinfo", ("ibv_devinfo", "-v")),
     ToolCommand("virt", ("systemd-detect-virt", "--vm"), fine=(0, 1)),
     ToolCommand("ldconfig", ("ldconfig", "-p")),

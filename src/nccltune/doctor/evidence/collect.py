@@ -13,7 +13,6 @@ from nccltune.doctor.evidence.facts_net import add_net
 from nccltune.doctor.evidence.facts_node import add_node
 from nccltune.doctor.evidence.facts_pci import add_pci
 from nccltune.doctor.evidence.facts_settings import add_settings
-from nccltune.doctor.evidence.facts_tests import add_measured
 from nccltune.doctor.evidence.facts_topo import add_topology
 from nccltune.doctor.evidence.folder import put_file
 from nccltune.doctor.evidence.gather import Runner, gather
@@ -33,7 +32,6 @@ _MAKERS: tuple[Callable[[NodeEvidence, Facts], None], ...] = (
     add_settings,
     add_topology,
     add_cloud,
-    add_measured,
     add_failures,
 )
 

@@ -3,8 +3,10 @@
 
 import re
 
+import msgspec
+
 from nccltune.doctor.evidence.facts_pci import nodes_of
-from nccltune.doctor.evidence.parsers.gpu_query import GpuState, parse_gpu_query
+from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
@@ -25,12 +27,9 @@ from nccltune.doctor.facts.gpu import (
     GPUS,
     IMEX_CHANNELS,
     IMEX_NODES,
-    GpuCopy,
     GpuPath,
-    ImexMember,
     NicPath,
     NodeGpu,
-    PeerStatus,
 )
 from nccltune.doctor.facts.network import HCAS, NICS
 from nccltune.doctor.facts.node import KERNEL_RELEASE, NODE_FABRIC
@@ -41,89 +40,75 @@ _VERSION = re.compile(r"(?:Kernel Module(?: for \S+)?)\s+(?P<version>\d{3}\.\d{1
 _NVL72 = re.compile(r"\bGB[23]00\b")
 _QUERIES = ("nvidia-smi-q", "nvidia-smi", "nvidia-smi-sm", "nvidia-smi-fabric")
 _NEW_ENOUGH = (5, 12)
-_NOT_FACTS = ("line", "number", "driver", "addressing", "memory_mib", "mig", "fabric_status")
-"""Fields of nvidia-smi that no rule uses."""
 
 
 def add_gpus(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `gpus`, `gpu.*` (except `gpu.nic_paths`), `imex.*` and `node.fabric`."""
-    states, source = _states(evidence)
+    states, driver, source = _states(evidence)
     nodes = nodes_of(evidence)
     places = sorted(place for place, node in nodes.items() if node.kind == "gpu")
     sysfs = evidence.tree("pci")
     if states is not None or sysfs is not None:
         if states is None:
-            states = [GpuState(0, index, place, None) for index, place in enumerate(places)]
+            states = [NodeGpu(index=index, bus_id=place) for index, place in enumerate(places)]
             source = evidence.where(sysfs[1], _DEVICES) if sysfs is not None else ""
         facts.add(GPUS, _records(evidence, states), source)
-    _driver(evidence, facts, states or [], source)
+    _driver(evidence, facts, driver, source)
     _peers(evidence, facts)
     _imex(evidence, facts)
     _fabric(evidence, facts, states)
 
 
-def _states(evidence: NodeEvidence) -> tuple[list[GpuState] | None, str]:
-    """Return the GPUs that nvidia-smi lists and the source. Newer fields come from a separate
-    query."""
-    found: dict[int, GpuState] = {}
-    source = ""
+def _states(evidence: NodeEvidence) -> tuple[list[NodeGpu] | None, str | None, str]:
+    """Return the GPUs that nvidia-smi lists, the driver's version and the source.
+
+    Newer fields of GPUs come from a separate query.
+    """
+    found: dict[int | None, NodeGpu] = {}
+    driver, source = None, ""
     raws = [raw for name in _QUERIES for raw in evidence.all(name)]
     for raw in raws:
         query = evidence.parse(raw, parse_gpu_query)
         # On the running node the tool's exit code has already reported the problem.
         if query.problem is not None and not evidence.live:
             evidence.problems.append(f"{raw.source}: {query.problem}")
-        for state in query.gpus:
-            if state.number is None:
-                continue
-            before = found.get(state.number)
+        driver = query.driver or driver
+        for gpu in query.gpus:
             source = source or raw.place()
-            if before is None:
-                found[state.number] = state
-            else:
-                told = {k: v for k, v in state._asdict().items() if v is not None and k != "line"}
-                found[state.number] = before._replace(**told)
-    return (list(found.values()) if found else None), source
+            found[gpu.index] = gpu.filled(found.get(gpu.index, gpu))
+    return (list(found.values()) if found else None), driver, source
 
 
-def _records(evidence: NodeEvidence, states: list[GpuState]) -> list[NodeGpu]:
+def _records(evidence: NodeEvidence, states: list[NodeGpu]) -> list[NodeGpu]:
     nodes = nodes_of(evidence)
     links = evidence.parsed("nvlink", parse_nvlink_status)
-    by_index = {one.gpu: one for one in links[0].gpus} if links is not None else {}
     copies = evidence.parsed("nvbandwidth", parse_nvbandwidth)
     topo = evidence.parsed("topo", parse_topo_matrix)
     affinity = topo[0].cpus if topo is not None else {}
     lspci = evidence.parsed("lspci", parse_lspci) if not nodes else None
-    cards = {one.bus_id: one for one in lspci[0].devices} if lspci is not None else {}
+    cards = {one.bus_id: one for one in lspci[0].records} if lspci is not None else {}
     found = []
     for state in states:
-        node = nodes.get(state.bus_id or "")
-        index = state.number if state.number is not None else -1
-        link = by_index.get(index)
-        fields = state._asdict()
-        for name in _NOT_FACTS:
-            del fields[name]
-        fields["slowdowns"] = None if state.slowdowns is None else list(state.slowdowns)
-        if fields["pcie_width"] is None:
-            card = node or cards.get(state.bus_id or "")
-            if card is not None:
-                fields["pcie_width"], fields["pcie_width_max"] = card.width, card.width_max
-        found.append(
-            NodeGpu(
-                index=state.number,
-                **fields,
-                numa=node.numa if node is not None else None,
-                cpus=affinity.get(index, node.cpus if node is not None else None),
-                nvlinks_active=link.active if link is not None else None,
-                nvlinks=link.links if link is not None else None,
-                h2d_gb_per_s=copies[0].h2d.get(index) if copies is not None else None,
-                d2h_gb_per_s=copies[0].d2h.get(index) if copies is not None else None,
-            )
+        place, index = state.bus_id or "", -1 if state.index is None else state.index
+        node = nodes.get(place)
+        link = links[0].gpus.get(index) if links is not None else None
+        gpu = msgspec.structs.replace(
+            state,
+            numa=node.numa if node is not None else None,
+            cpus=affinity.get(index, node.cpus if node is not None else None),
+            nvlinks_active=link.active if link is not None else None,
+            nvlinks=link.links if link is not None else None,
+            h2d_gb_per_s=copies[0].h2d.get(index) if copies is not None else None,
+            d2h_gb_per_s=copies[0].d2h.get(index) if copies is not None else None,
         )
+        card = node or cards.get(place)
+        if gpu.pcie_width is None and card is not None:
+            gpu.pcie_width, gpu.pcie_width_max = card.width, card.width_max
+        found.append(gpu)
     return found
 
 
-def _driver(evidence: NodeEvidence, facts: Facts, states: list[GpuState], source: str) -> None:
+def _driver(evidence: NodeEvidence, facts: Facts, version: str | None, source: str) -> None:
     loaded = evidence.text("nvidia-version")
     if loaded is not None:
         text, raw = loaded
@@ -131,8 +116,8 @@ def _driver(evidence: NodeEvidence, facts: Facts, states: list[GpuState], source
         if match is not None:
             facts.add(GPU_DRIVER, match["version"], raw.place(1))
         facts.add(GPU_OPEN_DRIVER, "Open Kernel Module" in text, raw.place(1))
-    elif states and states[0].driver:
-        facts.add(GPU_DRIVER, states[0].driver, source)
+    elif version is not None:
+        facts.add(GPU_DRIVER, version, source)
     release = facts.value(KERNEL_RELEASE) or ""
     kernel = re.match(r"(\d{1,3})\.(\d{1,3})", release)
     is_open = facts.value(GPU_OPEN_DRIVER)
@@ -150,16 +135,12 @@ def _peers(evidence: NodeEvidence, facts: Facts) -> None:
             continue
         known = True
         source = source or matrix[1].place()
-        pairs += [
-            PeerStatus(a=pair.a, b=pair.b, kind=kind, status=pair.status)
-            for pair in matrix[0].pairs
-        ]
+        pairs += [msgspec.structs.replace(pair, kind=kind) for pair in matrix[0].records]
     if known:
         facts.add(GPU_P2P, pairs, source)
     copies = evidence.parsed("nvbandwidth", parse_nvbandwidth)
     if copies is not None and copies[0].peers:
-        place = copies[1].place(copies[0].lines["peers"])
-        facts.add(GPU_COPIES, [GpuCopy(**copy._asdict()) for copy in copies[0].peers], place)
+        facts.add(GPU_COPIES, copies[0].peers, copies[1].place(copies[0].peers_line))
     topo = evidence.parsed("topo", parse_topo_matrix)
     if topo is not None and topo[0].cells:
         paths = []
@@ -222,18 +203,11 @@ def _imex(evidence: NodeEvidence, facts: Facts) -> None:
         )
         facts.add(IMEX_CHANNELS, channels, evidence.where(devices[1], start.rstrip("/")))
     imex = evidence.parsed("imex", parse_imex)
-    if imex is not None and imex[0].nodes:
-        facts.add(
-            IMEX_NODES,
-            [
-                ImexMember(node=one.node, status=one.status, version=one.version)
-                for one in imex[0].nodes
-            ],
-            imex[1].place(),
-        )
+    if imex is not None and imex[0].records:
+        facts.add(IMEX_NODES, imex[0].records, imex[1].place())
 
 
-def _fabric(evidence: NodeEvidence, facts: Facts, states: list[GpuState] | None) -> None:
+def _fabric(evidence: NodeEvidence, facts: Facts, states: list[NodeGpu] | None) -> None:
     devices = evidence.tree("devices")
     names = [state.name for state in states or [] if state.name]
     off = any(state.fabric_state in ("not_supported", "not_started") for state in states or [])

@@ -3,7 +3,7 @@
 
 import io
 import re
-from collections.abc import Iterable
+from collections import Counter
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.failures import has_rows
@@ -24,15 +24,11 @@ from nccltune.doctor.facts.log import (
     LOG_RANKS,
     LOG_VIAS,
     LOG_WARNINGS,
-    LogGraph,
-    LogMessage,
     LogTransport,
-    LogWarning,
 )
 from nccltune.doctor.facts.results import RAS_CHECKS, TESTS, NcclTest, RasCheck
 from nccltune.doctor.facts.settings import NCCL_VERSION
 from nccltune.formats.nccl_log.diagnostics import read_diagnostics
-from nccltune.formats.nccl_log.graph import LoggedGraph
 from nccltune.formats.nccl_tests.json_results import read_json
 from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, ReadOptions
@@ -51,7 +47,7 @@ _MOST_MESSAGES = 2000
 def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `log.*`, `nccl.version`, `ras.checks` and `tests`."""
     logs = [(raw, evidence.parse(raw, parse_nccl_lines)) for raw in evidence.all("log")]
-    logs = [(raw, log) for raw, log in logs if log.messages or log.version]
+    logs = [(raw, log) for raw, log in logs if log.warnings or log.messages or log.version]
     if logs:
         _logs(facts, logs)
     checks = _checks(evidence)
@@ -65,29 +61,13 @@ def add_logs(evidence: NodeEvidence, facts: Facts) -> None:
 def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
     raw, log = max(logs, key=lambda one: one[1].ranks or 0)
     place = raw.place()
+    warnings = [message for _, one in logs for message in one.warnings]
     messages = [message for _, one in logs for message in one.messages]
-    messages.sort(key=lambda one: not one.warn)
-    facts.add(
-        LOG_LINES,
-        [
-            LogMessage(text=one.text, line=one.line, count=one.times)
-            for one in messages[:_MOST_MESSAGES]
-        ],
-        place,
-    )
-    facts.add(
-        LOG_WARNINGS,
-        [
-            LogWarning(text=one.text, line=one.line, count=one.times)
-            for one in messages[:_MOST_MESSAGES]
-            if one.warn
-        ],
-        place,
-    )
-    vias: dict[tuple[str, str], int] = {}
+    facts.add(LOG_LINES, [*warnings, *messages][:_MOST_MESSAGES], place)
+    facts.add(LOG_WARNINGS, warnings[:_MOST_MESSAGES], place)
+    vias: Counter[tuple[str, str]] = Counter()
     for _, one in logs:
-        for via in one.vias:
-            vias[via.direction, via.via] = vias.get((via.direction, via.via), 0) + via.times
+        vias.update(one.vias)
     if vias:
         facts.add(
             LOG_VIAS,
@@ -110,23 +90,11 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
         if number is not None:
             facts.add(counted, number, place)
     if log.net_devices is not None:
-        facts.add(LOG_NET_DEVICES, list(log.net_devices), place)
+        facts.add(LOG_NET_DEVICES, log.net_devices, place)
     if log.relaxed_ordering is not None:
         facts.add(LOG_NET_RELAXED_ORDERING, log.relaxed_ordering, place)
     if log.graphs:
-        facts.add(LOG_GRAPHS, _graphs(log.graphs), place)
-
-
-def _graphs(graphs: Iterable[LoggedGraph]) -> list[LogGraph]:
-    """Return the fields that rules use, one record for each different graph."""
-    found: list[LogGraph] = []
-    for one in graphs:
-        row = LogGraph(
-            pattern=one.pattern, channels=one.channels, gb_per_s_intra=one.gb_per_s_intra
-        )
-        if row not in found:
-            found.append(row)
-    return found
+        facts.add(LOG_GRAPHS, log.graphs, place)
 
 
 def _checks(evidence: NodeEvidence) -> tuple[list[RasCheck], str] | None:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of network interfaces, RDMA ports, their GIDs and counters."""
+"""Facts of network interfaces, RDMA ports, their GIDs, counters and measurements."""
 
 import re
+from operator import itemgetter
 from typing import Any
 
+import msgspec
+
 from nccltune.doctor.evidence.parsers import rdma_counters
-from nccltune.doctor.evidence.parsers.addresses import parse_addresses, parse_interfaces
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
-from nccltune.doctor.evidence.parsers.gids import Gid, is_gid, parse_show_gids
+from nccltune.doctor.evidence.parsers.gids import gid_entry, is_gid, parse_show_gids
+from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
+from nccltune.doctor.evidence.parsers.perftest import parse_perftest
+from nccltune.doctor.evidence.parsers.pings import parse_rail_pings
 from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
-from nccltune.doctor.evidence.parsers.rdma_ports import (
-    RdmaPort,
-    parse_rdma_ports,
-    phys_name,
-    state_name,
-)
+from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports, phys_name, state_name
 from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
 from nccltune.doctor.evidence.parsers.tree import Tree
 from nccltune.doctor.evidence.raw import NodeEvidence
@@ -27,6 +27,8 @@ from nccltune.doctor.facts.network import (
     NIC_COUNTERS,
     NICS,
     RDMA_DEV,
+    RDMA_RAIL_PINGS,
+    RDMA_TESTS,
     RDMA_VERBS,
     GidEntry,
     NicCounter,
@@ -45,21 +47,21 @@ _VERBS = re.compile(r"libibverbs\.so\.1\b")
 
 
 def add_net(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add `nics`, `nic_counters`, `hcas`, `hca_counters`, `hca_errors`, `gids` and `rdma.verbs`,
-    `rdma.dev`."""
+    """Add `nics`, `nic_counters`, `hcas`, `hca_counters`, `hca_errors`, `gids` and `rdma.*` (except
+    `rdma.devices_seen`)."""
     _nics(evidence, facts)
     _hcas(evidence, facts)
     _counters(evidence, facts)
     _verbs(evidence, facts)
+    _measured(evidence, facts)
 
 
 def _nics(evidence: NodeEvidence, facts: Facts) -> None:
     item = evidence.tree("net")
     ethtool = evidence.parsed("ethtool", parse_ethtool)
-    told = {one.name: one for one in ethtool[0].interfaces} if ethtool is not None else {}
-    addresses = _addresses(evidence)
+    told = ethtool[0].interfaces if ethtool is not None else {}
     if item is None:
-        _shown_nics(evidence, facts, addresses or {})
+        _shown_nics(evidence, facts)
         return
     tree, raw = item
     names = sorted(
@@ -89,7 +91,7 @@ def _nics(evidence: NodeEvidence, facts: Facts) -> None:
             NodeNic(
                 name=name,
                 driver=driver or _device_type(values["uevent"]),
-                driver_version=tool.version if tool else None,
+                driver_version=tool.driver_version if tool else None,
                 bus_id=_last_bus_id(target.text if target is not None else "")
                 or (tool.bus_id if tool else None),
                 virtual=virtual,
@@ -97,7 +99,6 @@ def _nics(evidence: NodeEvidence, facts: Facts) -> None:
                 # The kernel reports -1 if it does not know the speed.
                 speed_mbit_per_s=speed if speed is not None and speed > 0 else None,
                 mtu=whole(values["mtu"]),
-                addresses=addresses.get(name, []) if addresses is not None else None,
                 numa=whole(tree.get(f"{_NET}{name}/device/numa_node")),
                 rdma=rdma,
             )
@@ -105,36 +106,16 @@ def _nics(evidence: NodeEvidence, facts: Facts) -> None:
     facts.add(NICS, found, evidence.where(raw, "/sys/class/net"))
 
 
-def _shown_nics(evidence: NodeEvidence, facts: Facts, addresses: dict[str, list[str]]) -> None:
+def _shown_nics(evidence: NodeEvidence, facts: Facts) -> None:
     """Add the interfaces that `ip addr` or `ip link` lists, for a node without collected sysfs."""
     shown = evidence.parsed("addresses", parse_interfaces)
     if shown is None or not shown[0]:
         return
     found = [
-        NodeNic(
-            name=one.name,
-            virtual=True if _VIRTUAL.match(one.name) else None,
-            state=one.state,
-            mtu=one.mtu,
-            addresses=addresses.get(one.name, []),
-        )
+        msgspec.structs.replace(one, virtual=True if _VIRTUAL.match(one.name or "") else None)
         for one in shown[0]
     ]
     facts.add(NICS, found, shown[1].place())
-
-
-def _addresses(evidence: NodeEvidence) -> dict[str, list[str]] | None:
-    """Return addresses by interface, from `ip` or else from the kernel.
-
-    Returns None if the kernel's addresses of IPv4 or of IPv6 are unknown.
-    """
-    told = evidence.parsed("addresses", parse_addresses)
-    if told is not None:
-        return told[0]
-    old, new = (evidence.parsed(name, parse_addresses) for name in ("if_inet", "if_inet6"))
-    if old is None or new is None:
-        return None
-    return {name: old[0].get(name, []) + new[0].get(name, []) for name in {*old[0], *new[0]}}
 
 
 def _device_type(uevent: str | None) -> str | None:
@@ -149,14 +130,11 @@ def _last_bus_id(target: str) -> str | None:
 
 
 def _hcas(evidence: NodeEvidence, facts: Facts) -> None:
-    told = _told_ports(evidence)
+    told, told_source = _told_ports(evidence)
     item = evidence.tree("rdma")
     if item is None:
         if told:
-            source = next(iter(told.values()))[1]
-            facts.add(
-                HCAS, [RdmaPortState(**_port_fields(port)) for port, _ in told.values()], source
-            )
+            facts.add(HCAS, list(told.values()), told_source)
         _shown_gids(evidence, facts)
         return
     tree, raw = item
@@ -173,39 +151,35 @@ def _hcas(evidence: NodeEvidence, facts: Facts) -> None:
             record = _record(tree, name, int(port), nics.get(name))
             extra = told.get((name, int(port)))
             if extra is not None:
-                for key, value in _port_fields(extra[0]).items():
-                    if record.get(key) is None or key == "mtu":
-                        record[key] = value if value is not None else record.get(key)
-            records.append(RdmaPortState(**record))
-            if record["link_layer"] == "Ethernet":
-                gids += _gids(tree, values[name], name, int(port))
+                # The MTU of sysfs is derived from that of the interface.
+                mtu = record.mtu if extra.mtu is None else extra.mtu
+                record = msgspec.structs.replace(record.filled(extra), mtu=mtu)
+            records.append(record)
+            if record.link_layer == "Ethernet":
+                gids += _gids(values[name], name, int(port))
     facts.add(HCAS, records, source)
     if not _shown_gids(evidence, facts):
-        facts.add(GIDS, [_gid(gid) for gid in gids], source)
+        facts.add(GIDS, gids, source)
 
 
-def _told_ports(evidence: NodeEvidence) -> dict[tuple[str, int], tuple[RdmaPort, str]]:
-    found: dict[tuple[str, int], tuple[RdmaPort, str]] = {}
+def _told_ports(
+    evidence: NodeEvidence,
+) -> tuple[dict[tuple[str | None, int | None], RdmaPortState], str]:
+    """Return the ports that tools list, by device and number, and the source of the first."""
+    found: dict[tuple[str | None, int | None], RdmaPortState] = {}
+    source = ""
     for name in ("ibv_devinfo", "ibstat", "ibstatus", "rdma-link"):
-        ports = evidence.parsed(name, parse_rdma_ports)
-        for port in ports[0].ports if ports is not None else ():
-            assert ports is not None
+        item = evidence.parsed(name, parse_rdma_ports)
+        if item is None or not item[0].ports:
+            continue
+        source = source or item[1].place(item[0].line)
+        for port in item[0].ports:
             key = (port.name, port.port)
-            if key in found:
-                merged = {k: v for k, v in found[key][0]._asdict().items() if v is not None}
-                found[key] = (port._replace(**merged), found[key][1])
-            else:
-                found[key] = (port, ports[1].place(port.line))
-    return found
+            found[key] = found.get(key, port).filled(port)
+    return found, source
 
 
-def _port_fields(port: RdmaPort) -> dict[str, Any]:
-    fields = port._asdict()
-    del fields["line"], fields["netdev"]
-    return fields
-
-
-def _record(tree: Tree, name: str, port: int, nic: NodeNic | None) -> dict[str, Any]:
+def _record(tree: Tree, name: str, port: int, nic: NodeNic | None) -> RdmaPortState:
     base, at = _RDMA + name, f"{_RDMA}{name}/ports/{port}/"
     layer = tree.get(at + "link_layer")
     state, phys = tree.get(at + "state"), tree.get(at + "phys_state")
@@ -214,24 +188,24 @@ def _record(tree: Tree, name: str, port: int, nic: NodeNic | None) -> dict[str, 
     if layer == "Ethernet" and nic is not None and nic.mtu:
         room = nic.mtu - _ROCE_HEADERS
         mtu = next((size for size in _KERNEL_MTUS if size <= room), None)
-    return {
-        "name": name,
-        "port": port,
-        "driver": tree.link(base + "/device/driver"),
-        "bus_id": bus_id(tree.link(base + "/device") or "")
+    return RdmaPortState(
+        name=name,
+        port=port,
+        driver=tree.link(base + "/device/driver"),
+        bus_id=bus_id(tree.link(base + "/device") or "")
         or _last_bus_id(target.text if target else ""),
-        "numa": whole(tree.get(base + "/device/numa_node")),
-        "firmware": tree.get(base + "/fw_ver"),
-        "link_layer": layer,
-        "state": state_name(state) if state else None,
-        "phys_state": phys_name(phys) if phys else None,
-        "rate_gbit_per_s": real(tree.get(at + "rate")),
-        "mtu": mtu,
-        "sm_lid": whole(tree.get(at + "sm_lid")) if layer == "InfiniBand" else None,
-    }
+        numa=whole(tree.get(base + "/device/numa_node")),
+        firmware=tree.get(base + "/fw_ver"),
+        link_layer=layer,
+        state=state_name(state) if state else None,
+        phys_state=phys_name(phys) if phys else None,
+        rate_gbit_per_s=real(tree.get(at + "rate")),
+        mtu=mtu,
+        sm_lid=whole(tree.get(at + "sm_lid")) if layer == "InfiniBand" else None,
+    )
 
 
-def _gids(tree: Tree, values: dict[str, str], name: str, port: int) -> list[Gid]:
+def _gids(values: dict[str, str], name: str, port: int) -> list[GidEntry]:
     at = f"ports/{port}/"
     found = []
     for rest, text in values.items():
@@ -241,27 +215,15 @@ def _gids(tree: Tree, values: dict[str, str], name: str, port: int) -> list[Gid]
         if index is not None and is_gid(gid):
             kind = values.get(f"{at}gid_attrs/types/{index}", "")
             named = {"IB/RoCE v1": "RoCE v1"}.get(kind, kind) or None
-            line = tree.values[f"{_RDMA}{name}/{rest}"].line
-            found.append(Gid(name, port, index, gid, named, line))
-    return sorted(found, key=lambda gid: gid.number)
-
-
-def _gid(gid: Gid) -> GidEntry:
-    return GidEntry(
-        hca=gid.hca,
-        port=gid.port,
-        index=gid.number,
-        gid=gid.gid,
-        type=gid.type,
-        link_local=gid.is_link_local,
-    )
+            found.append((index, gid_entry(name, port, index, gid, named)))
+    return [entry for _, entry in sorted(found, key=itemgetter(0))]
 
 
 def _shown_gids(evidence: NodeEvidence, facts: Facts) -> bool:
     shown = evidence.parsed("show_gids", parse_show_gids)
     if shown is None:
         return False
-    facts.add(GIDS, [_gid(gid) for gid in shown[0].gids], shown[1].place())
+    facts.add(GIDS, shown[0].records, shown[1].place())
     return True
 
 
@@ -271,12 +233,10 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
     for name in ("counters", "rdma-statistic", "perfquery"):
         for raw in evidence.all(name):
             if name == "counters":
-                found = evidence.parse(raw, _tree_counters)
+                readings.append(evidence.parse(raw, _tree_counters))
             else:
-                parsed = evidence.parse(raw, parse_rdma_counters)
-                found = {(one.hca, one.port, one.counter): one.value for one in parsed.counters}
-            readings.append(found)
-            source = source or (evidence.where(raw, "/sys/class/infiniband"))
+                readings.append(evidence.parse(raw, parse_rdma_counters).counters)
+            source = source or evidence.where(raw, "/sys/class/infiniband")
     if readings:
         pairs = _pairs(readings)
         facts.add(
@@ -296,10 +256,7 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
             ],
             source,
         )
-    nic_readings = [
-        {(one.nic, one.name): one.value for one in evidence.parse(raw, parse_ethtool).counters}
-        for raw in evidence.all("ethtool")
-    ]
+    nic_readings = [evidence.parse(raw, parse_ethtool).counters for raw in evidence.all("ethtool")]
     if any(nic_readings):
         facts.add(
             NIC_COUNTERS,
@@ -367,3 +324,14 @@ def _verbs(evidence: NodeEvidence, facts: Facts) -> None:
         paths = [*devices[0].values, *devices[0].links]
         has = any(path.startswith("/dev/infiniband/uverbs") for path in paths)
         facts.add(RDMA_DEV, has, evidence.where(devices[1], "/dev/infiniband"))
+
+
+def _measured(evidence: NodeEvidence, facts: Facts) -> None:
+    """Add what other tools measured: RDMA bandwidth, pings between rails."""
+    raws = evidence.all("perftest")
+    tests = [run for raw in raws for run in evidence.parse(raw, parse_perftest).records]
+    if tests:
+        facts.add(RDMA_TESTS, tests, raws[0].place())
+    pings = evidence.parsed("rail-pings", parse_rail_pings)
+    if pings is not None:
+        facts.add(RDMA_RAIL_PINGS, pings[0].records, pings[1].place())

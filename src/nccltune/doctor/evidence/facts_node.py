@@ -26,7 +26,6 @@ from nccltune.doctor.facts.node import (
     CPU_FAMILY,
     CPU_GOVERNORS,
     CPU_IDLE_STATES,
-    CPU_MODEL,
     CPU_NUMA_NODES,
     CPU_SOCKETS,
     CPU_VENDOR,
@@ -42,7 +41,6 @@ from nccltune.doctor.facts.node import (
     LOGIND_REMOVE_IPC,
     NODE_BOOT_ID,
     NODE_CONTAINER,
-    NODE_HOST,
     NODE_MODULES,
     NODE_SERVICES,
     NODE_SHM_DEVICE,
@@ -51,7 +49,6 @@ from nccltune.doctor.facts.node import (
     SHM_BYTES,
     SHM_FREE_BYTES,
     IdleState,
-    KernelLine,
 )
 from nccltune.formats.topology.cpu_list import cpus_of
 
@@ -64,10 +61,6 @@ _CONTAINER = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|garden", re
 def add_node(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `node.*`, `cpu.*`, `kernel.*` (without IOMMU groups), `limits.*`, `shm.*`, `logind.*` and
     `container.*`."""
-    if evidence.get("system") is not None or evidence.get("status") is not None:
-        # Files that belong to no node (logs, job files) have no host name.
-        source = "hostname" if evidence.live else "name of the folder"
-        facts.add(NODE_HOST, evidence.host, source)
     _system(evidence, facts)
     _container(evidence, facts)
     _virtual(evidence, facts)
@@ -178,7 +171,6 @@ def _cpus(evidence: NodeEvidence, facts: Facts) -> None:
             facts.add(CPU_VENDOR, cpus.vendor, raw.place())
         for fact, value in (
             (CPU_FAMILY, cpus.family),
-            (CPU_MODEL, cpus.model),
             (CPU_SOCKETS, cpus.sockets),
             (CPU_NUMA_NODES, cpus.numa_nodes),
             (NODE_VCPUS, cpus.online),
@@ -238,11 +230,7 @@ def _kernel(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(NODE_MODULES, modules[0], modules[1].place())
     log = evidence.parsed("dmesg", parse_kernel_log)
     if log is not None and not log[0].denied:
-        facts.add(
-            KERNEL_LOG,
-            [KernelLine(text=one.text, line=one.line, count=one.times) for one in log[0].lines],
-            log[1].place(),
-        )
+        facts.add(KERNEL_LOG, log[0].lines, log[1].place())
         if log[0].left_out:
             evidence.problems.append(
                 f"{log[1].source}: {log[0].left_out} more different lines were left out"
@@ -255,13 +243,13 @@ def _limits(evidence: NodeEvidence, facts: Facts) -> None:
         if found is None:
             continue
         limits, raw = found
-        for fact, value, key in (
-            (LIMITS_MEMLOCK_KIB, limits.memlock_kib, "memlock"),
-            (LIMITS_STACK_KIB, limits.stack_kib, "stack"),
-            (LIMITS_OPEN_FILES, limits.open_files, "files"),
+        for fact, key in (
+            (LIMITS_MEMLOCK_KIB, "memlock"),
+            (LIMITS_STACK_KIB, "stack"),
+            (LIMITS_OPEN_FILES, "files"),
         ):
-            if value is not None and fact.name not in facts:
-                facts.add(fact, value, raw.place(limits.lines[key]))
+            if key in limits and fact.name not in facts:
+                facts.add(fact, limits[key].value, raw.place(limits[key].line))
 
 
 def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:

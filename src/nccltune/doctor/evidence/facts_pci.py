@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from nccltune.doctor.evidence.parsers.lspci import Lspci, PciDevice, parse_lspci
+from nccltune.doctor.evidence.parsers.lspci import PciDevice, parse_lspci
 from nccltune.doctor.evidence.pci_tree import PciNode, pci_nodes, slot_speed, with_above
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.facts import Facts
@@ -41,7 +41,7 @@ def add_pci(evidence: NodeEvidence, facts: Facts) -> None:
     nodes = nodes_of(evidence)
     sysfs = evidence.tree("pci")
     lspci = _lspci(evidence)
-    devices = {one.bus_id: one for one in lspci[0].devices} if lspci is not None else {}
+    devices = {one.bus_id: one for one in lspci[0]} if lspci is not None else {}
     source = _DEVICES if sysfs is None else evidence.where(sysfs[1], _DEVICES)
     source = lspci[1] if lspci is not None else source
     if sysfs is not None:
@@ -69,7 +69,7 @@ def _is_efa(devices: dict[str, PciDevice]) -> bool:
     return any("Elastic Fabric Adapter" in one.title for one in devices.values())
 
 
-def _lspci(evidence: NodeEvidence) -> tuple[Lspci, str] | None:
+def _lspci(evidence: NodeEvidence) -> tuple[list[PciDevice], str] | None:
     """Return the records and source of lspci's output or of PCI configuration space.
 
     The first one that was read with root rights is used. If there is none, the first one is used.
@@ -77,9 +77,9 @@ def _lspci(evidence: NodeEvidence) -> tuple[Lspci, str] | None:
     found = []
     for name in ("lspci", "pci-config"):
         one = evidence.parsed(name, parse_lspci)
-        if one is not None and one[0].devices:
-            found.append((one[0], one[1].place()))
-    rightful = [one for one in found if not any(device.denied for device in one[0].devices)]
+        if one is not None and one[0].records:
+            found.append((one[0].records, one[1].place()))
+    rightful = [one for one in found if not any(device.denied for device in one[0])]
     return next(iter([*rightful, *found]), None)
 
 
@@ -198,7 +198,7 @@ def _vm_host(evidence: NodeEvidence, facts: Facts) -> None:
         VM_HOST_BRIDGES,
         [
             HostBridge(bus_id=one.bus_id, **_acs(one))
-            for one in found[0].devices
+            for one in found[0].records
             if one.kind == "bridge"
         ],
         found[1].place(),

@@ -4,13 +4,12 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
 from nccltune.doctor.evidence.parsers.listed import parse_listed
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import SettingLine, lines_of
 from nccltune.doctor.evidence.raw import NodeEvidence
 from nccltune.doctor.evidence.redacting import kept_name, kept_value
 from nccltune.doctor.facts import Facts
@@ -21,7 +20,6 @@ from nccltune.doctor.facts.settings import (
     PLUGINS,
     SETTINGS,
     NcclLibrary,
-    PluginFile,
     SettingRecord,
 )
 from nccltune.formats.tuner_config.nccl_conf import conf_lines
@@ -52,34 +50,30 @@ _SOFTWARE = {
 }
 
 
-class _Setting(NamedTuple):
-    name: str
-    value: str
-    kind: str
-    where: str
-
-
 def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `settings`, `plugins`, `nccl.*` and `node.software`."""
     found = [*_environment(evidence), *_confs(evidence)]
     known = evidence.get("env") is not None or bool(found)
-    in_force: set[str] = set()
-    records = []
+    in_force: set[str | None] = set()
     for one in found:
-        records.append(SettingRecord(**one._asdict(), in_force=one.name not in in_force))
+        one.in_force = one.name not in in_force
         in_force.add(one.name)
     others = [*_profiles(evidence), *_jobs(evidence), *_logged(evidence)]
-    for one in others:
-        records.append(SettingRecord(**one._asdict(), in_force=one.kind == "log"))
     if known or others:
         source = "environment, nccl.conf, start-up and job files"
-        facts.add(SETTINGS, records, source)
+        facts.add(SETTINGS, [*found, *others], source)
     _plugins(evidence, facts)
     _libraries(evidence, facts)
     _software(evidence, facts)
 
 
-def _environment(evidence: NodeEvidence) -> Iterator[_Setting]:
+def _setting(name: str, value: str, kind: str, where: str) -> SettingRecord:
+    # What NCCL logged was in force. `add_settings` decides for the environment and nccl.conf.
+    value, in_force = kept_value(name, value), kind == "log"
+    return SettingRecord(name=name, value=value, kind=kind, where=where, in_force=in_force)
+
+
+def _environment(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     raw = evidence.get("env")
     if raw is None:
         return
@@ -90,66 +84,53 @@ def _environment(evidence: NodeEvidence) -> Iterator[_Setting]:
         name, sign, value = plain.partition("=")
         value = value if plain == line else value.strip("'\"")
         if sign and kept_name(name):
-            yield _Setting(name, kept_value(name, value), "environment", "environment")
+            yield _setting(name, value, "environment", "environment")
 
 
-def _confs(evidence: NodeEvidence) -> Iterator[_Setting]:
+def _confs(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     for name, kind in _CONFS:
         raw = evidence.get(name)
         if raw is None:
             continue
-        first: dict[str, _Setting] = {}
+        first: dict[str, SettingRecord] = {}
         # The first line of a file wins: NCCL never changes a variable that is already set.
         for number, key, value in conf_lines(evidence.parse(raw, str)):
             if kept_name(key.strip()):
                 place = f"{raw.real or raw.source}:{number}"
-                first.setdefault(key, _Setting(key, kept_value(key, value), kind, place))
+                first.setdefault(key, _setting(key, value, kind, place))
         yield from first.values()
 
 
-def _profiles(evidence: NodeEvidence) -> Iterator[_Setting]:
+def _profiles(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     listed = evidence.parsed("profiles", parse_listed)
     for line in listed[0] if listed is not None else ():
         name, sign, value = line.text.strip().removeprefix("export ").strip().partition("=")
         if sign and kept_name(name):
             plain = value.strip().strip("'\"")
-            yield _Setting(name, kept_value(name, plain), "profile", f"{line.path}:{line.number}")
+            yield _setting(name, plain, "profile", f"{line.path}:{line.number}")
 
 
-def _jobs(evidence: NodeEvidence) -> Iterator[_Setting]:
+def _jobs(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     for raw in evidence.all("job"):
         for one in evidence.parse(raw, _job):
-            value = kept_value(one.name, one.value)
-            yield _Setting(one.name, value, "job_file", raw.place(one.line))
+            yield _setting(one.name, one.value, "job_file", raw.place(one.line))
 
 
-def _job(text: str) -> list[Any]:
-    return list(parse_job_settings(text, kept_name))
+def _job(text: str) -> list[SettingLine]:
+    return parse_job_settings(text, kept_name)
 
 
-def _logged(evidence: NodeEvidence) -> Iterator[_Setting]:
+def _logged(evidence: NodeEvidence) -> Iterator[SettingRecord]:
     for raw in evidence.all("log"):
         for one in evidence.parse(raw, parse_nccl_lines).settings:
-            yield _Setting(one.name, kept_value(one.name, one.value), "log", raw.place(one.line))
+            yield _setting(one.name, one.value, "log", raw.place(one.line))
 
 
 def _plugins(evidence: NodeEvidence, facts: Facts) -> None:
     found = evidence.parsed("plugins", parse_plugins)
     if found is None:
         return
-    facts.add(
-        PLUGINS,
-        [
-            PluginFile(
-                path=one.path,
-                kind=one.kind,
-                named_by=one.named_by,
-                tuner_symbols=one.of("ncclTunerPlugin"),
-            )
-            for one in found[0].plugins
-        ],
-        evidence.where(found[1], "the ELF files' symbols"),
-    )
+    facts.add(PLUGINS, found[0].records, evidence.where(found[1], "the ELF files' symbols"))
 
 
 def _libraries(evidence: NodeEvidence, facts: Facts) -> None:

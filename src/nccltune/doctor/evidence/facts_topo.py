@@ -202,7 +202,6 @@ def _ends(facts: Facts, graphs: Graphs, topology: Topology, raw: Raw) -> None:
                 best = min(near, key=lambda nic: (_ORDER.get(near[nic], 9), nic))
                 found.append(
                     ChannelEnd(
-                        graph=graph.id,
                         channel=number,
                         gpu=gpu[0].index,
                         nic=plain,

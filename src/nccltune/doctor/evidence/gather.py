@@ -3,7 +3,6 @@
 
 import os
 import pwd
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +26,6 @@ from nccltune.doctor.evidence.catalogue import (
     Values,
 )
 from nccltune.doctor.evidence.files import Unread, below, matching, read_file, read_values
-from nccltune.doctor.evidence.interfaces import ipv4_text
 from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config, render_pci_config
 from nccltune.doctor.evidence.plugins import libraries_text, plugins_text
 from nccltune.doctor.evidence.raw import Cache, NodeEvidence, Raw
@@ -108,8 +106,6 @@ def _jobs(root: Path, environment: Mapping[str, str]) -> list[_Job]:
     jobs.append(_Job("logind", "/etc/systemd/logind.conf", lambda: _listed(root, LOGIND, home, "")))
     jobs.append(_Job("profiles", "start-up files", lambda: _listed(root, PROFILES, home, "=")))
     jobs.append(_Job("libraries", "library path", lambda: (libraries_text(root, environment), [])))
-    if root == Path("/") and shutil.which("ip") is None:
-        jobs.append(_Job("if_inet", "SIOCGIFADDR", lambda: (ipv4_text(), [])))
     jobs.append(_Job("pci-config", "/sys/bus/pci/devices/*/config", lambda: _configs(root)))
     jobs.append(_Job("plugins", "library path", lambda: plugins_text(root, environment)))
     return jobs

@@ -64,7 +64,9 @@ KNOWN = frozenset(
         *("env", "logind", "profiles", "libraries", "plugins", "services", "packages", "ethtool"),
         *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
         *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
-        *("if_inet", "topology", "graph", "given-topology", "given-graph"),
+        *("topology", "graph", "given-topology", "given-graph"),
+        # Written by nccltune 0.2 and older. No rule needs them.
+        *("if_inet", "if_inet6"),
         *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
         *("diagnostics", "rail-pings", "perftest", INDEX),
     }

@@ -25,7 +25,6 @@ class PciNode(NamedTuple):
 
     bus_id: str
     kind: str
-    class_code: str
     vendor: str
     device: str
     numa: int | None
@@ -33,7 +32,6 @@ class PciNode(NamedTuple):
     speed_max: float | None
     width: int | None
     width_max: int | None
-    driver: str | None
     iommu_group: str | None
     cpus: list[int] | None
     root: str
@@ -60,7 +58,6 @@ def pci_nodes(tree: Tree) -> dict[str, PciNode]:
         found[place] = PciNode(
             bus_id=place,
             kind=_kind(code, vendor),
-            class_code=code,
             vendor=vendor,
             device=values.get("device", "").lower(),
             numa=whole(values.get("numa_node")),
@@ -68,7 +65,6 @@ def pci_nodes(tree: Tree) -> dict[str, PciNode]:
             speed_max=real(values.get("max_link_speed")),
             width=_lanes(values.get("current_link_width")),
             width_max=_lanes(values.get("max_link_width")),
-            driver=tree.link(f"{ROOT}{name}/driver"),
             iommu_group=tree.link(f"{ROOT}{name}/iommu_group"),
             cpus=cpus_of(cpus) if cpus is not None else None,
             root=root,

@@ -214,7 +214,7 @@ class NodeEvidence:
 
 # Texts with a format of their own. A file name alone does not prove that a text has it.
 _MARKED_TEXTS = frozenset({"df-shm", "cgroup", "ldconfig", "nvidia-version"})
-_COUNTS = frozenset({"unread", "left_out", "others", "seconds"})
+_COUNTS = frozenset({"unread", "left_out", "line", "peers_line"})
 
 
 def _holds(record: object) -> bool:

@@ -7,8 +7,9 @@ language use `catalogue`.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -44,6 +45,12 @@ _TYPES: tuple[tuple[Any, FactType], ...] = (
 class FactRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Base class of the records of a fact. A field that is None is unknown for that record."""
 
+    def filled(self, other: Self) -> Self:
+        """Return a copy whose unknown fields have the values of `other`."""
+        return msgspec.structs.replace(
+            other, **{k: v for k, v in msgspec.structs.asdict(self).items() if v is not None}
+        )
+
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a fact's records."""
@@ -53,27 +60,20 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
 
 
+@dataclass(frozen=True, eq=False)
 class FactName(Generic[T]):
-    """A declared fact. Its values have the type `T`."""
+    """A declared fact. Its values have the type `T`, which is `python` at run time."""
 
-    def __init__(
-        self,
-        name: str,
-        type_: FactType,
-        python: Any,
-        *,
-        meaning: str,
-        read: str,
-        fields: tuple[Field, ...] = (),
-    ) -> None:
-        self.name = name
-        self.type = type_
-        self.python = python
-        self.meaning = meaning
-        self.read = read
-        self.fields = fields
-        assert name not in _DECLARED, f"{name} is declared twice"
-        _DECLARED[name] = self
+    name: str
+    type: FactType
+    python: Any
+    meaning: str
+    read: str
+    fields: tuple[Field, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.name not in _DECLARED, f"{self.name} is declared twice"
+        _DECLARED[self.name] = self
 
     def field(self, name: str) -> Field | None:
         """Return the field of that name, None if there is none."""

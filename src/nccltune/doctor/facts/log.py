@@ -7,12 +7,11 @@ from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
 
 class LogMessage(FactRecord):
-    """One entry of `log.lines`."""
+    """One entry of `log.lines` and `log.warnings`."""
 
     text: Annotated[
         str | None, ("the message, from 'NCCL WARN' or 'NCCL INFO' on without these words")
     ] = None
-    line: Annotated[int | None, "where it first stood"] = None
     count: Annotated[int | None, "how often it was seen"] = None
 
 
@@ -25,19 +24,9 @@ LOG_LINES = records(
     ),
     read="NCCL_DEBUG=INFO log",
 )
-
-
-class LogWarning(FactRecord):
-    """One entry of `log.warnings`."""
-
-    text: Annotated[str | None, "the message"] = None
-    line: Annotated[int | None, "where it first stood"] = None
-    count: Annotated[int | None, "how often it was seen"] = None
-
-
 LOG_WARNINGS = records(
     "log.warnings",
-    LogWarning,
+    LogMessage,
     meaning="different warnings of NCCL, those of log.lines with warn",
     read="NCCL_DEBUG=WARN log or a fuller one",
 )

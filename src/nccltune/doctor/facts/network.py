@@ -17,7 +17,6 @@ class NodeNic(FactRecord):
     state: Annotated[str | None, "up, down, unknown"] = None
     speed_mbit_per_s: Annotated[int | None, "as the kernel reports it"] = None
     mtu: Annotated[int | None, "bytes"] = None
-    addresses: Annotated[list[str] | None, "IP addresses with their prefix length"] = None
     numa: Annotated[int | None, "NUMA node, -1 where unknown"] = None
     rdma: Annotated[str | None, "its RDMA device"] = None
 
@@ -79,8 +78,8 @@ HCAS = records(
 )
 
 
-class RdmaCounterReading(FactRecord):
-    """One entry of `hca_counters`."""
+class RdmaErrorCount(FactRecord):
+    """One entry of `hca_errors`."""
 
     hca: Annotated[str | None, "mlx5_0"] = None
     port: Annotated[int | None, "port"] = None
@@ -89,6 +88,11 @@ class RdmaCounterReading(FactRecord):
         ("symbol_error, link_downed, rnr_nak_retry_err, packet_seq_err, np_cnp_sent, ..."),
     ] = None
     value: Annotated[int | None, "at the last reading"] = None
+
+
+class RdmaCounterReading(RdmaErrorCount):
+    """One entry of `hca_counters`."""
+
     earlier: Annotated[
         int | None, ("at the reading before it; absent where there is one reading")
     ] = None
@@ -100,15 +104,6 @@ HCA_COUNTERS = records(
     meaning="error and congestion counters of RDMA ports",
     read="/sys/class/infiniband/*/ports/*/{counters,hw_counters}; perfquery; rdma statistic",
 )
-
-
-class RdmaErrorCount(FactRecord):
-    """One entry of `hca_errors`."""
-
-    hca: Annotated[str | None, "mlx5_0"] = None
-    port: Annotated[int | None, "port"] = None
-    counter: Annotated[str | None, "its name"] = None
-    value: Annotated[int | None, "since the counters were reset"] = None
 
 
 HCA_ERRORS = records(

@@ -5,12 +5,6 @@ from typing import Annotated
 
 from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
-NODE_HOST = fact(
-    "node.host",
-    str,
-    meaning="the host's name",
-    read="uname; hostname",
-)
 NODE_COLLECTED = fact(
     "node.collected",
     bool,
@@ -103,12 +97,6 @@ CPU_FAMILY = fact(
     meaning="as /proc/cpuinfo counts: Zen 1 and 2 are 23, Zen 3 and 4 are 25, Zen 5 is 26",
     read="/proc/cpuinfo cpu family",
 )
-CPU_MODEL = fact(
-    "cpu.model",
-    int,
-    meaning="as /proc/cpuinfo counts",
-    read="/proc/cpuinfo model",
-)
 CPU_SOCKETS = fact(
     "cpu.sockets",
     int,
@@ -167,7 +155,6 @@ class KernelLine(FactRecord):
     """One entry of `kernel.log`."""
 
     text: Annotated[str | None, "the line without its time"] = None
-    line: Annotated[int | None, "where it first stood"] = None
     count: Annotated[int | None, "how often it was seen"] = None
 
 

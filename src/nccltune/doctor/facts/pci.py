@@ -6,8 +6,8 @@ from typing import Annotated
 from nccltune.doctor.facts.declaration import FactRecord, records
 
 
-class PciBridge(FactRecord):
-    """One entry of `pci.bridges`."""
+class HostBridge(FactRecord):
+    """One entry of `vm_host.bridges`."""
 
     bus_id: Annotated[str | None, "bus id"] = None
     acs_source_validation: Annotated[
@@ -17,6 +17,11 @@ class PciBridge(FactRecord):
         bool | None, ("ACSCtl ReqRedir+; false also where it has no ACS")
     ] = None
     acs_control: Annotated[str | None, "the whole ACSCtl line"] = None
+
+
+class PciBridge(HostBridge):
+    """One entry of `pci.bridges`."""
+
     vendor: Annotated[str | None, "0x1000"] = None
     device: Annotated[str | None, "0xc010"] = None
 
@@ -53,21 +58,6 @@ PCI_LINKS = records(
     meaning=("links of GPUs, NICs and the bridges above them as they are and as both ends could"),
     read="LnkSta and LnkCap of lspci -vvv; {current,max}_link_{speed,width} in sysfs",
 )
-
-
-class HostBridge(FactRecord):
-    """One entry of `vm_host.bridges`."""
-
-    bus_id: Annotated[str | None, "bus id"] = None
-    acs_source_validation: Annotated[
-        bool | None, ("ACSCtl SrcValid+; false also where it has no ACS")
-    ] = None
-    acs_request_redirect: Annotated[
-        bool | None, ("ACSCtl ReqRedir+; false also where it has no ACS")
-    ] = None
-    acs_control: Annotated[str | None, "the whole ACSCtl line"] = None
-
-
 VM_HOST_BRIDGES = records(
     "vm_host.bridges",
     HostBridge,

@@ -65,7 +65,6 @@ TOPO_MISSING_DEVICES = fact(
 class ChannelEnd(FactRecord):
     """One entry of `graph.ends`."""
 
-    graph: Annotated[int | None, "0 ring, 1 tree, ..."] = None
     channel: Annotated[int | None, "its number"] = None
     gpu: Annotated[int | None, "GPU"] = None
     nic: Annotated[str | None, "mlx5_0"] = None

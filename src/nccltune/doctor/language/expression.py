@@ -73,7 +73,6 @@ class Compiled(NamedTuple):
     """A compiled expression. `needs` are the facts that it names, `kind` is the type of its
     value."""
 
-    text: str
     run: Run
     needs: frozenset[str]
     kind: ValueType
@@ -114,7 +113,7 @@ def compile_expression(text: str, scope: Scope | None = None) -> Compiled:
         raise InputError(f"not an expression: {getattr(error, 'msg', error)}: {text!r}") from error
     compiler = _Compiler(scope or Scope(), text)
     run, kind = compiler.visit(tree.body, dict(compiler.scope.variables), 0)
-    return Compiled(text, run, frozenset(compiler.needs), kind)
+    return Compiled(run, frozenset(compiler.needs), kind)
 
 
 _Variables = dict[str, ValueType]

@@ -14,14 +14,10 @@ _PART = re.compile(r"\{([^{}]*)\}")
 
 
 class Template(NamedTuple):
-    """A compiled text: words and expressions in their order.
-
-    `of_each` is true if an expression uses the current member (`it`).
-    """
+    """A compiled text: words and expressions in their order."""
 
     parts: tuple[str | Compiled, ...]
     needs: frozenset[str]
-    of_each: bool
 
     def fill(self, env: Env, *, for_shell: bool = False) -> str:
         """Return the text with the values of its expressions.
@@ -45,19 +41,17 @@ def compile_template(text: str, scope: Scope) -> Template:
     """
     parts: list[str | Compiled] = []
     needs: set[str] = set()
-    of_each = False
     at = 0
     # Doubled braces mean one literal brace. Replace them first, so that they are not matched.
     hidden = text.replace("{{", "\x01").replace("}}", "\x02")
     for found in _PART.finditer(hidden):
         parts.append(_words(hidden[at : found.start()], text))
         compiled = compile_expression(found.group(1), scope)
-        of_each = of_each or re.search(r"\bit\b", found.group(1)) is not None
         needs |= compiled.needs
         parts.append(compiled)
         at = found.end()
     parts.append(_words(hidden[at:], text))
-    return Template(tuple(part for part in parts if part), frozenset(needs), of_each)
+    return Template(tuple(part for part in parts if part), frozenset(needs))
 
 
 def _words(hidden: str, text: str) -> str:

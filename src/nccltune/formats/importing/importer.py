@@ -336,17 +336,9 @@ def _resolve(
 
 
 def _record(run: RunFound, become: Resolved, time: RunTime | None, file: File) -> RunRecord:
-    return RunRecord(
-        process=run.process,
+    return msgspec.structs.replace(
+        run.record(),
         samples=run.samples - become.skip,
-        prints=run.prints if run.telling else "",
-        pids=run.pids,
-        rows=run.rows,
-        collective=run.collective,
-        nodes=run.nodes,
-        ranks=run.ranks,
-        choices=run.choices,
-        facts=run.facts,
         at=become.at,
         clock=time.clock if time is not None else None,
         modified=file.modified,

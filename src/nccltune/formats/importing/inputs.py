@@ -18,7 +18,8 @@ from nccltune.formats.importing.raw_csv import read_raw_csv
 from nccltune.formats.importing.samples_jsonl import read_samples
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.json_results import read_json
-from nccltune.formats.nccl_tests.text import read_log, read_text
+from nccltune.formats.nccl_tests.process_logs import read_process_logs
+from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, Progress, Reader, ReadOptions
 from nccltune.formats.reading.file_report import FileKind, FileReport, FlagKind
 from nccltune.formats.reading.runs import RunSamples
@@ -290,7 +291,7 @@ def _logs(found: list[InputFile]) -> dict[tuple[str, int], NcclLog]:
             with item.path.open("rb") as file:
                 if kind_of(file.read(HEAD_BYTES)) is FileKind.NCCL_LOG:
                     file.seek(0)
-                    logs.update(read_log(file))
+                    logs.update(read_process_logs(file))
         except (InputError, OSError):
             continue  # reported when this file itself is read
     return logs

@@ -77,21 +77,7 @@ class KnownRuns:
 
     def add(self, run: RunFound, file: str) -> None:
         """Add a run of this import."""
-        self._add(
-            RunRecord(
-                process=run.process,
-                samples=run.samples,
-                prints=run.prints if run.telling else "",
-                pids=run.pids,
-                facts=run.facts,
-                collective=run.collective,
-                nodes=run.nodes,
-                ranks=run.ranks,
-                choices=run.choices,
-            ),
-            file,
-            whole=True,
-        )
+        self._add(run.record(), file, whole=True)
 
     def _add(self, run: RunRecord, file: str, *, whole: bool = False) -> None:
         held = self._held.setdefault(run.process, {})

@@ -73,7 +73,7 @@ def by_platform(study: Study, files: list[File], *, split: bool) -> list[StudyPa
     """Return the part of each study.
 
     Raises InputError, without `split`, if the runs of the files, or the files and the study, show
-    different platforms.
+    different platforms, and StudyError if a study is damaged.
     """
     for file in files:
         _add_platform_beside(file)

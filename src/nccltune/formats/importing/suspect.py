@@ -21,7 +21,8 @@ from nccltune.study.files import Study
 def suspect_sentences(study: Study) -> list[str]:
     """Return one sentence per kind of doubtful run.
 
-    It names the first file with such runs, and the number of other files.
+    It names the first file with such runs, and the number of other files. Raises StudyError if the
+    study is damaged.
     """
     files: dict[str, list[str]] = {}
     for record in study.imports(ImportRecord):
@@ -48,6 +49,7 @@ def platform_doubts(study: Study) -> list[str]:
 
     Such runs may be of another platform. A fact that no run shows causes no doubt, and neither does
     a fact that runs of every choice show. Facts with the same files and choices share a sentence.
+    Raises StudyError if the study is damaged.
     """
     groups: dict[tuple[object, ...], list[_Run]] = {}
     for record in study.imports(ImportRecord):

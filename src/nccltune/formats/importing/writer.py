@@ -91,18 +91,23 @@ class StudyWriter:
         self.study.write_text(self._mark, msgspec.json.encode(mark).decode() + "\n")
 
     def add_samples(self, chunks: Iterable[bytes]) -> None:
-        """Append samples; `chunks` consist of whole lines."""
+        """Append samples; `chunks` consist of whole lines. Raises StudyError if they cannot be
+        written."""
         path = self.study.samples_path
         self.study.append_lines(path, (msgspec.Raw(chunk.removesuffix(b"\n")) for chunk in chunks))
         self._end = path.stat().st_size
 
     def write_new(self, path: Path, text: str) -> None:
-        """Write a file that the study does not have yet."""
+        """Write a file that the study does not have yet. Raises UnwritableError if it cannot be
+        written."""
         self._new_files.append(path)
         self.study.write_text(path, text)
 
     def finish(self, records: list[Any]) -> None:
-        """Append the records of the files. This completes the import."""
+        """Append the records of the files. This completes the import.
+
+        Raises StudyError if they cannot be written.
+        """
         self.study.append_lines(self.study.imports_path, records)
 
     def _take_back(self) -> None:

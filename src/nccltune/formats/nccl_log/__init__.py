@@ -7,8 +7,8 @@ doctor.
 
 lines.py         find log lines among other text
 messages.py      parse one message
-graph.py         messages of the topology, rings and trees
-transports.py    messages of transports, NICs, GPUDirect RDMA, bootstrap
+graph.py         messages of the topology and graphs
+transports.py    messages of transports, NICs, NVLink SHARP, bootstrap
 run_settings.py  view: version, scale, settings and choices of a process
 run.py           view: hardware, graphs and connections of a run
 alarms.py        view: signs of a broken platform

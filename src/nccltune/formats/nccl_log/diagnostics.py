@@ -29,35 +29,13 @@ from nccltune.formats.text.redact import keep_setting
 
 # The user guide shows lines without host and process. The source always prints them.
 _LINE = re.compile(r"(?:(?P<host>[^\s:]+):(?P<pid>\d+) )?NCCL DIAG (?P<text>.*)")
-_HEADER = re.compile(r"=== (?P<kind>RAS|NCCL) Diagnostics ===")
-_END = re.compile(
-    r"(?:RAS|NCCL) diagnostics completed in (?P<ms>[\d.]+) ms across (?P<number>\d+) "
-    r"(?P<unit>ranks|RAS peers)"
-)
-_SKIPPED = re.compile(r"INFO RAS diagnostics skipped: (?P<why>.*)")
+_HEADER = re.compile(r"=== (?:RAS|NCCL) Diagnostics ===")
 _RESULT = re.compile(r"\[(?P<tag>[A-Z]+)\]\s+(?P<rest>.*)")
 _CHECK = re.compile(r"(?P<check>[A-Za-z][^:]{0,60}): (?P<text>.*)")
-_COMM = re.compile(r"\bin comm (?P<comm>0x[0-9a-f]+)")
-_ACROSS = re.compile(r"\bacross (?:(?P<of>\d+)/)?(?P<ranks>\d+) ranks\b")
-# 2.31: "all 56 directed GPU P2P edges verified (skipped indirect=2)", "52/56 directed ...";
-# 2.32: "verified P2P access ... (56 peer accesses)", "only 52/56 GPU-to-GPU peer accesses passed".
-_P2P = re.compile(
-    r"(?:all (?P<all>\d+)|(?P<passed>\d+)/(?P<tested>\d+)) directed GPU P2P edges verified"
-    r"(?: \(skipped indirect=(?P<skipped>\d+)\))?"
-    r"|verified P2P access in both directions between every GPU pair \((?P<every>\d+) peer access"
-    r"|only (?P<some>\d+)/(?P<of>\d+) GPU-to-GPU peer accesses passed verification"
-)
 _P2P_FAILURE = re.compile(
-    r"(?P<what>[^=]*?) srcRank=(?P<src>\d+) srcCudaDev=\d+ srcNvmlDev=(?P<src_dev>\d+) "
-    r"dstRank=(?P<dst>\d+) dstCudaDev=\d+ dstNvmlDev=(?P<dst_dev>\d+) path=(?P<path>\w+) "
+    r"(?P<what>[^=]*?) srcRank=\d+ srcCudaDev=\d+ srcNvmlDev=(?P<src_dev>\d+) "
+    r"dstRank=\d+ dstCudaDev=\d+ dstNvmlDev=(?P<dst_dev>\d+) path=(?P<path>\w+) "
     r"handle=(?P<handle>\w+)(?P<values>[^;]*)(?:; (?P<advice>.*))?"
-)
-_NET = re.compile(
-    r"(?P<low>[\d.]+)/(?P<median>[\d.]+)/(?P<high>[\d.]+) Gbit/s min/median/max "
-    r"(?P<mode>\S+) bw \(across (?P<ranks>\d+) ranks\)"
-)
-_NET_SLOW = re.compile(
-    r"(?P<mode>\S+) rank (?P<rank>\d+) \([^)]*\): (?P<rate>[\d.]+) Gbit/s, >30% off median"
 )
 _ENV_VALUE = re.compile(r"(?P<name>NCCL_\w+)=(?P<value>.*) on rank\(s\) (?P<ranks>\{[^}]*\}.*)")
 _BROKEN = re.compile(
@@ -73,29 +51,21 @@ class DiagnosticLine(msgspec.Struct, frozen=True, kw_only=True):
     - `check`: the name of the check (`GPU inventory`, `p2p`).
     - `ok`: NCCL printed `[OK]`. Any other tag may need attention.
     - `text`: the message, without values of settings that may name hosts or hold secrets.
-    - `comm`: the id of the communicator.
-    - `ranks`: the number of ranks compared.
-    - `line`: the line number, from 1.
     """
 
     check: str
     ok: bool
     text: str
-    comm: str | None = None
-    ranks: int | None = None
-    line: int = 0
 
 
 class P2pFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU that could not write to or read from another GPU.
 
-    It has the ranks, the devices as nvidia-smi counts them, the path between them, how the memory
-    was shared, and NCCL's advice.
+    It has the devices as nvidia-smi counts them, the path between them, how the memory was shared,
+    and NCCL's advice.
     """
 
     what: str
-    source_rank: int
-    target_rank: int
     source_device: int
     target_device: int
     path: str
@@ -103,45 +73,11 @@ class P2pFailure(msgspec.Struct, frozen=True, kw_only=True):
     advice: str | None = None
 
 
-class P2pAccess(msgspec.Struct, frozen=True):
-    """Tested peer accesses, one per direction. `skipped` ones pass through another GPU."""
-
-    passed: int
-    tested: int
-    skipped: int = 0
-
-
-class NetBandwidth(msgspec.Struct, frozen=True, kw_only=True):
-    """Bandwidth between nodes that `ib_write_bw` reached: minimum, median and maximum over ranks.
-
-    The unit is GB/s. `mode` is `same-nic` (NICs of one name) or `cross-nic` (NICs of two names).
-    `slow` has the ranks that differ from the median by over 30 %.
-    """
-
-    mode: str
-    low_gb_per_s: float
-    median_gb_per_s: float
-    high_gb_per_s: float
-    ranks: int
-    slow: dict[int, float] = {}
-
-
 class Diagnostics(msgspec.Struct, kw_only=True):
-    """One report of the diagnostics.
+    """One report of the diagnostics."""
 
-    `active` is True for diagnostics that move data, False for those of RAS, which compare known
-    state. `completed_ms` is None if the report has no end. `peers` is the number of ranks, or of
-    processes if the report was requested on demand. `not_run` is the reason if nothing ran.
-    """
-
-    active: bool
     results: list[DiagnosticLine] = []
-    p2p: P2pAccess | None = None
     p2p_failures: list[P2pFailure] = []
-    networks: list[NetBandwidth] = []
-    completed_ms: float | None = None
-    peers: int | None = None
-    not_run: str | None = None
 
     @property
     def remarks(self) -> list[DiagnosticLine]:
@@ -152,12 +88,12 @@ class Diagnostics(msgspec.Struct, kw_only=True):
 def read_diagnostics(lines: Iterable[str]) -> list[Diagnostics]:
     """Return the reports among any lines, in order. The lines may have launcher prefixes.
 
-    If a process creates two communicators at the same time, their lines are mixed. Then results
-    have the id of their communicator, and other lines count for the report that began last.
+    If a process creates two communicators at the same time, their lines are mixed. Then lines count
+    for the report that began last.
     """
     reader = DiagnosticsReader()
-    for number, line in enumerate(lines, 1):
-        reader.feed(line, number)
+    for line in lines:
+        reader.feed(line)
     return reader.reports
 
 
@@ -168,77 +104,43 @@ class DiagnosticsReader:
         self.reports: list[Diagnostics] = []
         self._open: dict[tuple[str, str], Diagnostics] = {}
 
-    def feed(self, line: str, number: int = 0) -> bool:
+    def feed(self, line: str) -> bool:
         """Process a line; return whether it belongs to NCCL's diagnostics."""
         if "NCCL DIAG " not in line:
-            if line.strip() == _BUSY:
-                self._begin(("", ""), active=False).not_run = "another one was running"
-                return True
-            return False
+            return line.strip() == _BUSY
         match = _LINE.search(strip_prefix(line)[1])
         if match is None:
             return False
         # int() refuses a number of thousands of digits. NCCL prints no such number.
         with contextlib.suppress(ValueError):
-            self._take((match["host"] or "", match["pid"] or ""), match["text"].rstrip(), number)
+            self._take((match["host"] or "", match["pid"] or ""), match["text"].rstrip())
         return True
 
-    def _take(self, writer: tuple[str, str], text: str, number: int) -> None:
-        if (header := _HEADER.match(text)) is not None:
-            self._begin(writer, active=header["kind"] == "NCCL")
-        elif (skipped := _SKIPPED.match(text)) is not None:
-            self._begin(writer, active=False).not_run = visible(skipped["why"])
-        elif (end := _END.match(text)) is not None:
-            report = self._report(writer)
-            report.completed_ms, report.peers = float(end["ms"]), int(end["number"])
+    def _take(self, writer: tuple[str, str], text: str) -> None:
+        if _HEADER.match(text) is not None:
+            self._begin(writer)
         elif (result := _RESULT.match(text)) is not None:
-            self._result(self._report(writer), result["tag"] == "OK", result["rest"], number)
+            # Without a header, the first result begins the report.
+            report = self._open.get(writer) or self._begin(writer)
+            self._result(report, result["tag"] == "OK", result["rest"])
 
-    def _begin(self, writer: tuple[str, str], *, active: bool) -> Diagnostics:
-        report = Diagnostics(active=active)
+    def _begin(self, writer: tuple[str, str]) -> Diagnostics:
+        report = Diagnostics()
         if len(self.reports) < _MOST:
             self.reports.append(report)
             self._open[writer] = report
         return report
 
-    def _report(self, writer: tuple[str, str]) -> Diagnostics:
-        """Return the open report of a process. Without a header, its checks show its kind."""
-        return self._open.get(writer) or self._begin(writer, active=False)
-
-    def _result(self, report: Diagnostics, ok: bool, rest: str, number: int) -> None:
+    def _result(self, report: Diagnostics, ok: bool, rest: str) -> None:
         named = _CHECK.match(rest)
         check, text = (named["check"], named["text"]) if named else ("", rest)
         if len(report.results) >= _MOST:
             return
-        comm, across = _COMM.search(text), _ACROSS.search(text)
-        report.results.append(
-            DiagnosticLine(
-                check=check,
-                ok=ok,
-                text=visible(_kept(text), 400),
-                comm=comm["comm"] if comm else None,
-                ranks=int(across["ranks"]) if across else None,
-                line=number,
-            )
-        )
-        if check == "p2p":
-            report.active = True
-            self._p2p(report, text)
-        elif check == "net bw":
-            report.active = True
-            self._net(report, text)
-
-    def _p2p(self, report: Diagnostics, text: str) -> None:
-        if (match := _P2P.match(text)) is not None:
-            tested = int(match["all"] or match["tested"] or match["every"] or match["of"])
-            passed = int(match["passed"] or match["some"] or tested)
-            report.p2p = P2pAccess(passed, tested, int(match["skipped"] or 0))
-        elif (match := _P2P_FAILURE.match(text)) is not None:
+        report.results.append(DiagnosticLine(check=check, ok=ok, text=visible(_kept(text), 400)))
+        if check == "p2p" and (match := _P2P_FAILURE.match(text)) is not None:
             report.p2p_failures.append(
                 P2pFailure(
                     what=match["what"].strip(),
-                    source_rank=int(match["src"]),
-                    target_rank=int(match["dst"]),
                     source_device=int(match["src_dev"]),
                     target_device=int(match["dst_dev"]),
                     path=match["path"],
@@ -246,26 +148,6 @@ class DiagnosticsReader:
                     advice=match["advice"],
                 )
             )
-
-    def _net(self, report: Diagnostics, text: str) -> None:
-        if (match := _NET.match(text)) is not None:
-            report.networks.append(
-                NetBandwidth(
-                    mode=match["mode"],
-                    low_gb_per_s=float(match["low"]) / 8,
-                    median_gb_per_s=float(match["median"]) / 8,
-                    high_gb_per_s=float(match["high"]) / 8,
-                    ranks=int(match["ranks"]),
-                )
-            )
-        elif (match := _NET_SLOW.match(text)) is not None:
-            slow = {int(match["rank"]): float(match["rate"]) / 8}
-            report.networks = [
-                msgspec.structs.replace(item, slow=item.slow | slow)
-                if item.mode == match["mode"]
-                else item
-                for item in report.networks
-            ]
 
 
 def remarks(reports: Iterable[Diagnostics]) -> dict[str, bool]:

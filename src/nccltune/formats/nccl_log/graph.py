@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse NCCL's messages of its topology, rings and trees.
+"""Parse NCCL's messages of its topology and graphs.
 
-NCCL logs them with `NCCL_DEBUG_SUBSYS=GRAPH`; the channel counts and rank orders need INIT.
+NCCL logs them with `NCCL_DEBUG_SUBSYS=GRAPH`; the channel counts need INIT.
 
 Source: `graph/topo.cc`, `graph/search.cc`, `graph/paths.cc` and `init.cc` of 2.18.3, 2.23.4, 2.27.3
 and 2.30.7, Meta's copy of 2.31, and the strings of libnccl.so of 2.32.3. To 2.22 a node is
@@ -29,19 +29,6 @@ _GRAPH = re.compile(
     r"type (?P<type_intra>\w{2,4})/(?P<type_inter>\w{2,4})(?:, sameChannels (?P<same>\d{1,9}))?"
 )
 _ORDER = re.compile(rf" *(?P<channel>\d+) :(?P<nodes>(?: (?:{_NODE}|NET/-\d+))+) *$")
-_RING = re.compile(r"Ring (?P<channel>\d+) : (?P<before>\d+) -> (?P<rank>\d+) -> (?P<after>\d+)")
-_TREE = re.compile(
-    r"Tree (?P<channel>\d+) : (?P<up>-?\d+) -> (?P<rank>\d+) -> (?P<down>-?\d+/-?\d+/-?\d+)"
-)
-# Logged with INIT, so present without GRAPH: the rings of rank 0, and the trees of every rank in
-# one line, which NCCL truncates at 1,023 characters.
-_RING_ORDER = re.compile(
-    r"Channel (?P<channel>\d+)/\d+ ?:(?P<ranks>(?: +\d+)+)(?P<cut> *\.\.\.)? *$"
-)
-_TREES = re.compile(r"Trees(?= \[)")
-_TREE_OF = re.compile(
-    r" \[(?P<channel>\d+)\] (?P<down>-?\d+/-?\d+/-?\d+)->(?P<rank>\d+)->(?P<up>-?\d+)(?= |$)"
-)
 # To 2.18 without the number of collnet channels.
 _CHANNELS = re.compile(
     r"(?P<coll>\d{1,5}) coll channels,(?: (?P<collnet>\d{1,5}) collnet channels,)?"
@@ -134,24 +121,6 @@ class LoggedGraph(msgspec.Struct, frozen=True, kw_only=True):
         return lone and 0 < self.gb_per_s_intra <= 0.1
 
 
-class RingStep(msgspec.Struct, frozen=True):
-    """The position of a rank in the ring of a channel."""
-
-    channel: int
-    before: int
-    rank: int
-    after: int
-
-
-class TreeStep(msgspec.Struct, frozen=True):
-    """The position of a rank in the tree of a channel; -1 stands for no rank."""
-
-    channel: int
-    up: int
-    rank: int
-    down: tuple[int, ...]
-
-
 class ChannelCounts(msgspec.Struct, frozen=True):
     """The numbers of channels of a communicator; None if this version does not print the number."""
 
@@ -178,19 +147,6 @@ class GraphOrder(msgspec.Struct, frozen=True):
     """The nodes of one channel of the graph that the same writer logged before."""
 
     nodes: tuple[str, ...]
-
-
-class RingOrder(msgspec.Struct, frozen=True):
-    """The ranks of a channel's ring, in order."""
-
-    channel: int
-    ranks: tuple[int, ...]
-
-
-class TreeSteps(msgspec.Struct, frozen=True):
-    """Positions of ranks in trees."""
-
-    steps: tuple[TreeStep, ...]
 
 
 class TreeLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,47 +205,6 @@ def read_fallback(message: str) -> GraphFallback | None:
     """Return the pattern for which NCCL found no graph; None for another line."""
     match = _FALLBACK.match(message)
     return GraphFallback(int(match["pattern"])) if match is not None else None
-
-
-def read_ring(message: str) -> RingStep | None:
-    """Parse `Ring 00 : 3 -> 0 -> 1`; return None for another line."""
-    match = _RING.match(message)
-    if match is None:
-        return None
-    names = ("channel", "before", "rank", "after")
-    return RingStep(*(int(match[name]) for name in names))
-
-
-def read_trees(message: str) -> TreeSteps | None:
-    """Parse the trees of a rank; return None for another line.
-
-    The line is `Tree 0 : -1 -> 0 -> 1/-1/-1`, or `Trees [0] 1/-1/-1->0->-1 [1] ...` for all
-    channels.
-    """
-    if (one := _TREE.match(message)) is not None:
-        return TreeSteps((_step(one),))
-    start = _TREES.match(message)
-    if start is None:
-        return None
-    return TreeSteps(tuple(_step(match) for match in _TREE_OF.finditer(message, start.end())))
-
-
-def _step(match: re.Match[str]) -> TreeStep:
-    down = tuple(int(rank) for rank in match["down"].split("/"))
-    return TreeStep(int(match["channel"]), int(match["up"]), int(match["rank"]), down)
-
-
-def read_ring_order(message: str) -> RingOrder | None:
-    """Parse the ranks of a ring, `Channel 00/24 : 0 1 2 3`; return None for another line.
-
-    Of many ranks NCCL prints only the first ones (2.18: 20 ranks).
-    """
-    match = _RING_ORDER.match(message)
-    if match is None:
-        return None
-    ranks = [int(rank) for rank in match["ranks"].split()]
-    # The number before the dots may be truncated.
-    return RingOrder(int(match["channel"]), tuple(ranks[:-1] if match["cut"] else ranks))
 
 
 def read_graph(message: str) -> LoggedGraph | None:

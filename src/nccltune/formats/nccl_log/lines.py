@@ -2,6 +2,11 @@
 """Find NCCL's log lines: `host:pid:tid [device] NCCL INFO message` (`debug.cc`, 2.18 to 2.32)."""
 
 import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nccltune.formats.text.lines import line_blocks
+from nccltune.formats.text.prefixes import strip_prefix
 
 LOG_LINE = re.compile(
     r"(?P<stamp>\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]*\] )?"
@@ -27,3 +32,11 @@ def find_log_line(text: str) -> re.Match[str] | None:
             return match
         at, tries = text.find(_MARK, at + 1), tries + 1
     return None
+
+
+def log_lines(file: BinaryIO) -> Iterator[tuple[int, str, re.Match[str]]]:
+    """Yield the log lines of a file: number, line with its launcher prefix, match without it."""
+    for first, lines in line_blocks(file):
+        for number, line in enumerate(lines, first):
+            if _MARK in line and (match := find_log_line(strip_prefix(line)[1])) is not None:
+                yield number, line, match

@@ -20,19 +20,14 @@ from nccltune.formats.nccl_log.graph import (
     GraphOrder,
     LoggedGraph,
     NodePaths,
-    RingOrder,
-    RingStep,
     TreeLine,
-    TreeSteps,
 )
 from nccltune.formats.nccl_log.transports import (
     Bootstrap,
     Connection,
     Multicast,
-    NicGdr,
     Nics,
     P2pOff,
-    PairGdr,
     PxnOff,
 )
 from nccltune.model.choice import (
@@ -127,16 +122,11 @@ Message = (
     | GraphOrder
     | LoggedGraph
     | Multicast
-    | NicGdr
     | Nics
     | NodePaths
     | P2pOff
-    | PairGdr
     | PxnOff
-    | RingOrder
-    | RingStep
     | TreeLine
-    | TreeSteps
 )
 
 VERSION_LINE = re.compile(r"NCCL version (?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})")
@@ -173,15 +163,13 @@ _BY_FIRST: dict[str, tuple[_Reader, ...]] = {
     "B": (transports.read_bootstrap,),
     "C": (
         transports.read_connection,
-        graph.read_ring_order,
         graph.read_fallback,
         *_NODE_LINES,
     ),
     "D": _NODE_LINES,
-    "G": (*_NODE_LINES, transports.read_nic_gdr, transports.read_pair_gdr),
+    "G": _NODE_LINES,
     "N": (
         transports.read_nics,
-        transports.read_nic_gdr,
         transports.read_multicast,
         *_NODE_LINES,
     ),
@@ -191,8 +179,7 @@ _BY_FIRST: dict[str, tuple[_Reader, ...]] = {
         transports.read_pxn_off,
         *_NODE_LINES,
     ),
-    "R": (graph.read_ring, *_NODE_LINES),
-    "T": (graph.read_trees,),
+    "R": _NODE_LINES,
     **dict.fromkeys("0123456789", (graph.read_order, graph.read_channels)),
 }
 """Parsers by the first character of a message that is not a blank. Most messages match none."""

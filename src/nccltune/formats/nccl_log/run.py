@@ -9,7 +9,7 @@ are kept once.
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -20,15 +20,11 @@ from nccltune.formats.nccl_log.graph import (
     LoggedGraph,
     LoggedPath,
     NodePaths,
-    RingOrder,
-    RingStep,
     System,
     TreeLine,
     TreeReader,
-    TreeStep,
-    TreeSteps,
 )
-from nccltune.formats.nccl_log.lines import find_log_line
+from nccltune.formats.nccl_log.lines import log_lines
 from nccltune.formats.nccl_log.messages import (
     Message,
     Network,
@@ -39,18 +35,13 @@ from nccltune.formats.nccl_log.messages import (
 )
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_log.transports import (
-    Bootstrap,
     Connection,
     Multicast,
     Nic,
-    NicGdr,
     Nics,
     P2pOff,
-    PairGdr,
     PxnOff,
 )
-from nccltune.formats.text.lines import line_blocks
-from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.model.errors import InputError
 
 T = TypeVar("T")
@@ -78,7 +69,8 @@ class _OpenLines:
 
 
 class RunLog:
-    """The facts collected from one run. Call `take` or `observe_line` for each line, then `finish`.
+    """The facts collected from one run. Call `read` for each log or `take` for each line, then
+    `finish`.
 
     `plain` gets the same lines, and collects ranks, nodes and settings. Without it, the caller sets
     `nodes`. `named` are the settings that NCCL read, including those whose value must not be kept.
@@ -94,33 +86,20 @@ class RunLog:
         self.graphs: Counter[LoggedGraph] = Counter()
         self.fallbacks: list[Fallback] = []
         self.channels: Counter[ChannelCounts] = Counter()
-        self.rings: dict[RingStep, None] = {}
-        self.trees: dict[TreeStep, None] = {}
-        self.ring_orders: dict[int, tuple[int, ...]] = {}
         self.connections: dict[Connection, None] = {}
         self.nics: dict[Nic, None] = {}
-        self.no_ib = False
-        self.relaxed_ordering: bool | None = None
-        self.bootstrap: dict[str, None] = {}
         self.networks: dict[str, None] = {}
-        self.nic_gdr: dict[NicGdr, None] = {}
-        self.pair_gdr: dict[PairGdr, None] = {}
         self.multicast: bool | None = None
         self.p2p_off: dict[P2pOff, None] = {}
         self.pxn_off = False
         self.named: dict[str, None] = {}
         self._open: dict[Writer, _OpenLines] = {}
 
-    def observe_line(self, line: str, number: int = 0) -> bool:
-        """Process a line of a log; return whether it is a line of NCCL."""
-        if " NCCL " not in line:
-            return False
-        match = find_log_line(strip_prefix(line)[1])
-        if match is None:
-            return False
-        message = read_repeated_message(match.string[match.end() :])
-        self.take((match["host"], match["pid"], match["tid"]), message, number)
-        return True
+    def read(self, file: BinaryIO) -> None:
+        """Process the lines of a log."""
+        for number, _, match in log_lines(file):
+            message = read_repeated_message(match.string[match.end() :])
+            self.take((match["host"], match["pid"], match["tid"]), message, number)
 
     def take(self, writer: Writer, message: Message | None, number: int = 0) -> None:
         """Process line `number` of a writer, which states `message` (None: no view uses it)."""
@@ -215,48 +194,23 @@ class RunLog:
     def _take_single(self, message: Message) -> None:
         """Process a message that is complete in one line."""
         match message:
-            case RingOrder():
-                self.ring_orders.setdefault(message.channel, message.ranks)
             case ChannelCounts():
                 self.channels[message] += 1
             case Nics():
-                self._take_nics(message)
-            case TreeSteps():
-                for step in message.steps:
-                    _keep(self.trees, step)
+                for nic in message.nics:
+                    _keep(self.nics, nic)
             case Multicast():
                 self.multicast = message.available and self.multicast is not False
             case PxnOff():
                 self.pxn_off = True
             case Version():
                 self.version = message.text
-            case _:
-                self._take_listed(message)
-
-    def _take_listed(self, message: Message) -> None:
-        """Process a message of a kind of which all different messages are kept."""
-        match message:
-            case RingStep():
-                _keep(self.rings, message)
-            case NicGdr():
-                _keep(self.nic_gdr, message)
-            case PairGdr():
-                _keep(self.pair_gdr, message)
             case P2pOff():
                 _keep(self.p2p_off, message)
-            case Bootstrap():
-                _keep(self.bootstrap, message.interface)
             case Network():
                 _keep(self.networks, message.name)
             case Setting(source="environment"):
                 _keep(self.named, message.name)
-
-    def _take_nics(self, message: Nics) -> None:
-        for nic in message.nics:
-            _keep(self.nics, nic)
-        self.no_ib = self.no_ib or not message.found
-        if message.relaxed_ordering is not None:
-            self.relaxed_ordering = message.relaxed_ordering
 
 
 def via(item: Connection) -> str:
@@ -275,9 +229,7 @@ def read_run_log(paths: Iterable[Path]) -> RunLog:
     for path in paths:
         try:
             with path.open("rb") as file:
-                for first, lines in line_blocks(file):
-                    for number, line in enumerate(lines, first):
-                        log.observe_line(line, number)
+                log.read(file)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     log.finish()

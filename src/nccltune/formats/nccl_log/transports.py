@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse NCCL's messages of transports between ranks, NICs, GPUDirect RDMA and bootstrap.
+"""Parse NCCL's messages of transports between ranks, NICs, NVLink SHARP and bootstrap.
 
 Source: `transport/{p2p,shm,net,coll_net,net_ib,net_socket,nvls}.cc`, `graph/paths.cc`,
 `graph/topo.cc` and `bootstrap.cc` of 2.18.3, 2.24.3, 2.27.3, 2.29.2 and 2.30.7, Meta's copy of
 2.31, and the strings of libnccl.so of 2.32.3.
 
-`SHM/direct/direct` became `SHM/direct` in 2.30. 2.27 added `/GDRDMA(PCI)`. 2.30 removed the lines
-on GPUDirect RDMA of each pair.
+`SHM/direct/direct` became `SHM/direct` in 2.30. 2.27 added `/GDRDMA(PCI)`.
 """
 
 import re
@@ -30,17 +29,6 @@ _NICS = re.compile(r"NET/(?P<network>\w+) ?: Using(?P<rest> .*)")
 # Since 2.30 with rail and plane: mlx5_0:1:0:1/IB, mlx5_0:1::1/IB.
 _IB_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s:]+):(?P<port>\d+)(?::\d*)?(?::\d+)?/(?P<link>\w+)")
 _SOCKET_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s:]+):")
-_NO_IB = re.compile(r"NET/IB ?: No device found")
-_GDR_OF_NIC = re.compile(
-    r"NET/(?P<network>[^:]+?) ?: GPU Direct RDMA (?P<state>Enabled|Disabled) for HCA \d+ "
-    r"'(?P<name>[^']*)'"
-)
-# To 2.27 `GPU 0 / HCA 1 (distance 8 > 5)`, in 2.28 and 2.29 `GPU/0-96 (rank 0) - NET/0-0 (...)`.
-_GDR_OF_PAIR = re.compile(
-    r"GPU Direct RDMA (?P<state>Enabled|Disabled) for "
-    r"(?:GPU (?P<gpu>\S+) / HCA (?P<nic>\w+)|(?P<node>GPU/\S+) \(rank \d+\) - (?P<net>NET/\S+)) "
-    r"\(.*?distance (?P<distance>\d+) (?:<=|>) (?P<level>\d+)(?:\)?, read (?P<read>\d))?"
-)
 _NVLS = re.compile(r"NVLS multicast support is (?P<not>not )?available on dev (?P<device>\d+)")
 _P2P_OFF = re.compile(
     r"P2P is disabled between (?P<what>NVLINK )?connected GPUs (?P<one>\d+) and (?P<other>\d+)"
@@ -78,14 +66,13 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nics(msgspec.Struct, frozen=True, kw_only=True):
-    """The NICs of one host that a network uses; none for `NET/IB : No device found`.
+    """The NICs of one host that a network uses.
 
     `relaxed_ordering` is True if the IB line has `[RO]`; None for other networks.
     """
 
     network: str
     nics: tuple[Nic, ...]
-    found: bool = True
     relaxed_ordering: bool | None = None
 
 
@@ -103,29 +90,6 @@ class Multicast(msgspec.Struct, frozen=True):
 
 class PxnOff(msgspec.Struct, frozen=True):
     """PXN is off because the network plugin is too old."""
-
-
-class NicGdr(msgspec.Struct, frozen=True):
-    """Whether a NIC supports GPUDirect RDMA."""
-
-    network: str
-    name: str
-    enabled: bool
-
-
-class PairGdr(msgspec.Struct, frozen=True):
-    """Whether GPUDirect RDMA is used between a GPU and a NIC.
-
-    `distance` is the type of their path, and `level` the highest type that is allowed (both as
-    numbers). `read` is True for the sending side.
-    """
-
-    gpu: str
-    nic: str
-    enabled: bool
-    distance: int
-    level: int
-    read: bool | None = None
 
 
 class P2pOff(msgspec.Struct, frozen=True):
@@ -165,14 +129,10 @@ def read_connection(message: str) -> Connection | None:
 
 
 def read_nics(message: str) -> Nics | None:
-    """Parse `NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:..`, or that IB has no device.
-
-    Return None for another line.
-    """
+    """Parse `NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:..`; return None for another line."""
     match = _NICS.match(message)
     if match is None:
-        no_ib = _NO_IB.match(message) is not None
-        return Nics(network="IB", nics=(), found=False) if no_ib else None
+        return None
     listed, network = match["rest"].partition(";")[0], match["network"]
     ports = tuple(
         Nic(network=network, name=item["name"], port=int(item["port"]), link=item["link"])
@@ -193,32 +153,6 @@ def read_bootstrap(message: str) -> Bootstrap | None:
     """Parse `Bootstrap: Using eth0:192.0.2.2<0>`; return None for another line."""
     match = _BOOTSTRAP.match(message)
     return Bootstrap(match["interface"]) if match is not None else None
-
-
-def read_nic_gdr(message: str) -> NicGdr | None:
-    """Parse `NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'`; return None for another line."""
-    match = _GDR_OF_NIC.match(message)
-    if match is None:
-        return None
-    return NicGdr(match["network"].strip(), match["name"], match["state"] == "Enabled")
-
-
-def read_pair_gdr(message: str) -> PairGdr | None:
-    """Parse `GPU Direct RDMA Disabled for GPU 0 / HCA 1 (distance 8 > 5)` (2.18 to 2.29).
-
-    Return None for another line.
-    """
-    match = _GDR_OF_PAIR.match(message)
-    if match is None:
-        return None
-    return PairGdr(
-        match["gpu"] or match["node"],
-        match["nic"] or match["net"],
-        match["state"] == "Enabled",
-        int(match["distance"]),
-        int(match["level"]),
-        None if match["read"] is None else match["read"] == "1",
-    )
 
 
 def read_multicast(message: str) -> Multicast | None:

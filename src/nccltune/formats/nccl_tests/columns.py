@@ -109,16 +109,9 @@ class TableColumns:
             raise BadRowError("the header has a time column without its bandwidths")
         self.in_place = [placement == "in-place" for placement in placements]
         self.cpu_time = labels[starts[0]] == "cputime"
-        self.by_delta = "error" in labels
         # A time stamp has two words: date and time.
         self.tokens = len(labels) + self.stamped
-        self.left_edge = 0
         self.edges: list[int] = []
-
-    @property
-    def old(self) -> bool:
-        """Return whether it is a table of nccl-tests before 2.13 (column `error`)."""
-        return self.by_delta
 
     def place(self, header: str) -> None:
         """Record where each column ends in `header`: its values end there, too."""

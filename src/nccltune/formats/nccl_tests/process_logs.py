@@ -2,13 +2,17 @@
 """Collect NCCL's log lines by process, and merge the facts of the processes of one run."""
 
 from collections.abc import Iterable
+from typing import BinaryIO
 
+from nccltune.formats.nccl_log.lines import log_lines
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.run import TableDevice
+from nccltune.formats.text.stamps import stamp_of
 
 ProcessKey = tuple[str, int]
 """Host name without its domain, process id."""
 _MOST = 65_536
+_MOST_OF_FILE = 4096
 _START = ("set by environment", "NCCL version", "Bootstrap")
 
 
@@ -108,3 +112,17 @@ class FileLogs:
     def unnamed(self) -> NcclLog:
         """Return the log of lines that name no process."""
         return (self._next if self.over else self.current).rest
+
+
+def read_process_logs(file: BinaryIO) -> dict[ProcessKey, NcclLog]:
+    """Return the NCCL logs in a file that has nothing else, by process."""
+    logs: dict[ProcessKey, NcclLog] = {}
+    for _, line, match in log_lines(file):
+        key = process_key(match["host"], match["pid"])
+        if key not in logs and len(logs) >= _MOST_OF_FILE:
+            continue
+        log = logs.setdefault(key, NcclLog())
+        if not log.lines:
+            log.stamps.add(stamp_of(line, line.find(" NCCL ")))
+        log.observe(match.string[match.end() :])
+    return logs

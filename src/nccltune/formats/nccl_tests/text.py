@@ -16,7 +16,7 @@ from nccltune.formats.nccl_log.messages import VERSION_LINE, read_repeated_messa
 from nccltune.formats.nccl_log.run import RunLog
 from nccltune.formats.nccl_log.run_settings import NcclLog
 from nccltune.formats.nccl_tests.columns import DTYPE_BYTES
-from nccltune.formats.nccl_tests.process_logs import FileLogs, RunLogs, process_key
+from nccltune.formats.nccl_tests.process_logs import FileLogs, RunLogs
 from nccltune.formats.nccl_tests.run import NcclTestsRun
 from nccltune.formats.nccl_tests.source import SourceReader
 from nccltune.formats.nccl_tests.table import BATCH_ROWS
@@ -111,7 +111,7 @@ class _TextReader:
                 log = self.log_line(source, text, match, number)
                 self.note_time(log.stamps, line, line.find(" NCCL "))
                 return
-            if self.diagnostics.feed(text, number):
+            if self.diagnostics.feed(text):
                 self.report.ignored += 1
                 return
         body = text.lstrip()
@@ -223,24 +223,3 @@ class _TextReader:
         for remark, broken in remarks(self.diagnostics.reports).items():
             sentence = f"NCCL's diagnostics report: {remark}"
             self.report.flag(FlagKind.DIAGNOSED, sentence, doubtful=broken)
-
-
-def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
-    """Return the NCCL logs in a file that has nothing else, by host and process id."""
-    logs: dict[tuple[str, int], NcclLog] = {}
-    for _, lines in line_blocks(file):
-        for line in lines:
-            if " NCCL " not in line:
-                continue
-            match = find_log_line(strip_prefix(line)[1])
-            if match is None:
-                continue
-            key = process_key(match["host"], match["pid"])
-            if key not in logs:
-                if len(logs) >= _MAX_SOURCES:
-                    continue
-                logs[key] = NcclLog()
-            if not logs[key].lines:
-                logs[key].stamps.add(stamp_of(line, line.find(" NCCL ")))
-            logs[key].observe(match.string[match.end() :])
-    return logs

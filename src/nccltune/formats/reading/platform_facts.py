@@ -162,25 +162,13 @@ def facts_of_platform(platform: Platform, *, measured: bool) -> PlatformFacts:
 def differences(one: Subject, other: Subject) -> list[Difference]:
     """Return the facts that both runs show and that differ, the plainest facts first."""
     a, b = one.facts, other.facts
-    found = [
-        Difference(words, str(first), str(second))
-        for name, words in _PLAIN.items()
-        if (first := getattr(a, name)) is not None
-        and (second := getattr(b, name)) is not None
-        and first != second
-    ]
+    found = _different(a, b, _PLAIN)
     same_scale = None not in (one.nodes, one.ranks) and (one.nodes, one.ranks) == (
         other.nodes,
         other.ranks,
     )
     if same_scale:
-        found += [
-            Difference(words, str(first), str(second))
-            for name, words in _AT_ONE_SCALE.items()
-            if (first := getattr(a, name)) is not None
-            and (second := getattr(b, name)) is not None
-            and first != second
-        ]
+        found += _different(a, b, _AT_ONE_SCALE)
         if a.emulated is not None and b.emulated is not None and a.emulated != b.emulated:
             found.append(Difference("emulated nodes", _yes(a.emulated), _yes(b.emulated)))
     if _other_hosts(a, b, same_scale):
@@ -189,6 +177,17 @@ def differences(one: Subject, other: Subject) -> list[Difference]:
         found.append(Difference("NICs", "; ".join(a.nics), "; ".join(b.nics)))
     found += _settings(one, other, same_scale)
     return found
+
+
+def _different(a: PlatformFacts, b: PlatformFacts, facts: dict[str, str]) -> list[Difference]:
+    """Return those of `facts` (names in messages by field) that both show and that differ."""
+    return [
+        Difference(words, str(first), str(second))
+        for name, words in facts.items()
+        if (first := getattr(a, name)) is not None
+        and (second := getattr(b, name)) is not None
+        and first != second
+    ]
 
 
 def missing_facts(subject: Subject) -> set[str]:

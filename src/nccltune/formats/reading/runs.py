@@ -99,6 +99,21 @@ class RunFound:
         self.samples += number
         self.choices[label] = self.choices.get(label, 0) + number
 
+    def record(self) -> "RunRecord":
+        """Return its entry in `imports.jsonl`, without times."""
+        return RunRecord(
+            process=self.process,
+            samples=self.samples,
+            prints=self.prints if self.telling else "",
+            pids=self.pids,
+            rows=self.rows,
+            collective=self.collective,
+            nodes=self.nodes,
+            ranks=self.ranks,
+            choices=self.choices,
+            facts=self.facts,
+        )
+
     def name(self, text_hash: str) -> None:
         """Give the run its id.
 

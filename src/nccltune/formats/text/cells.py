@@ -20,14 +20,12 @@ _DECIMAL = re.compile(r"[0-9]{1,20}", re.ASCII)
 class Problem(msgspec.Struct, frozen=True):
     """A problem in one line of a file.
 
-    `line` and `column` count from 1. `column` is None if the problem concerns the whole line.
-    `message` includes the column.
+    `line` counts from 1. `message` includes the column, unless it concerns the whole line.
     """
 
     line: int
     message: str
     hint: str | None = None
-    column: int | None = None
 
     def error(self, name: str) -> InputError:
         """Return the problem as an `InputError` at this line of the file `name`."""

@@ -11,8 +11,9 @@ becomes ring, 1K becomes 1. Here and in our plugin such a cell is a problem.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -30,6 +31,7 @@ from nccltune.model.collective import TUNED
 from nccltune.model.errors import InputError
 from nccltune.model.rule import Rule
 
+T = TypeVar("T")
 COLUMNS = (
     "collective",
     "minBytes",
@@ -224,42 +226,37 @@ def _careful(line: str, number: int) -> Rule | Problem:
             f"{len(cells)} column{'' if len(cells) == 1 else 's'}: too {'few' if few else 'many'}",
             f"a row has 8 to 11: {','.join(COLUMNS[:8])}[,numPipeOps[,regBuff[,chunkBytes]]]",
         )
-    at = 0
+
+    def read(column: int, parse: Callable[..., T], *limits: object) -> T:
+        try:
+            return parse(cells[column], *limits)
+        except CellError as error:
+            raise _in_column(column, error) from None
+
+    pipe = registered = chunk = None
     try:
-        collective = name_of(cells[0], list(_COLLECTIVES), "a collective that NCCL tunes")
-        at = 1
-        low = size_of(cells[1])
-        at = 2
-        high = size_of(cells[2])
+        collective = read(0, name_of, list(_COLLECTIVES), "a collective that NCCL tunes")
+        low, high = read(1, size_of), read(2, size_of)
         if low > high:
-            raise CellError(f"{high} is less than minBytes {low}", "swap them")
-        at = 3
+            problem = CellError(f"{high} is less than minBytes {low}", "swap them")
+            raise _in_column(2, problem)
         if cells[3] == "default":
-            raise CellError(
-                "'default' is not an algorithm", "for NCCL's own choice leave the row out"
-            )
-        algorithm = name_of(cells[3], list(_ALGORITHMS), "an algorithm")
-        at = 4
-        protocol = name_of(cells[4], list(_PROTOCOLS), "a protocol")
-        at = 5
-        channels = number_of(cells[5], "a number of channels", 1, MAX_CHANNELS, "leaves it to NCCL")
-        at = 6
-        nodes = number_of(cells[6], "a number of nodes", 1, MAX_INT, "matches any")
-        at = 7
-        ranks = number_of(cells[7], "a number of ranks", 1, MAX_INT, "matches any")
-        at = 8
-        pipe = registered = chunk = None
+            hint = "for NCCL's own choice leave the row out"
+            raise _in_column(3, CellError("'default' is not an algorithm", hint))
+        algorithm = read(3, name_of, list(_ALGORITHMS), "an algorithm")
+        protocol = read(4, name_of, list(_PROTOCOLS), "a protocol")
+        noun = "a number of channels"
+        channels = read(5, number_of, noun, 1, MAX_CHANNELS, "leaves it to NCCL")
+        nodes = read(6, number_of, "a number of nodes", 1, MAX_INT, "matches any")
+        ranks = read(7, number_of, "a number of ranks", 1, MAX_INT, "matches any")
         if len(cells) > 8:
-            pipe = number_of(cells[8], "a number of operations", 1, MAX_INT, "matches any")
-        at = 9
+            pipe = read(8, number_of, "a number of operations", 1, MAX_INT, "matches any")
         if len(cells) > 9:
-            registered = number_of(cells[9], "a registration", 0, 1, "matches any")
-        at = 10
+            registered = read(9, number_of, "a registration", 0, 1, "matches any")
         if len(cells) > 10:
-            chunk = number_of(cells[10], "a chunk size", 1, MAX_CHUNK, "leaves it to NCCL")
+            chunk = read(10, number_of, "a chunk size", 1, MAX_CHUNK, "leaves it to NCCL")
     except CellError as error:
-        message = f"column {at + 1} ({COLUMNS[at]}): {error.message}"
-        return Problem(number, message, error.hint, at + 1)
+        return Problem(number, error.message, error.hint)
     return Rule(
         _COLLECTIVES[collective],
         low,
@@ -270,6 +267,10 @@ def _careful(line: str, number: int) -> Rule | Problem:
         pipe,
         None if registered is None else bool(registered),
     )
+
+
+def _in_column(column: int, error: CellError) -> CellError:
+    return CellError(f"column {column + 1} ({COLUMNS[column]}): {error.message}", error.hint)
 
 
 def _read_header(line: str, number: int, found: RuleFile) -> None:

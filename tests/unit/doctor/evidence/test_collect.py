@@ -46,7 +46,6 @@ def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("node.host", "node7"),
         ("node.virtual", True),
         ("node.container", False),
         ("node.vcpus", 8),
@@ -123,7 +122,6 @@ def test_records(facts: Facts) -> None:
     nic = of(facts, "nics", name="eth0")
     assert (nic["driver"], nic["bus_id"], nic["rdma"]) == ("mlx5_core", NIC, "mlx5_0")
     assert (nic["virtual"], nic["speed_mbit_per_s"], nic["mtu"]) == (False, 400000, 1500)
-    assert nic["addresses"] == ["192.0.2.4/24", "fe80::1/64"]
     assert nic["driver_version"] == "6.8.0"
     bridge = of(facts, "nics", name="docker0")
     assert (bridge["driver"], bridge["virtual"]) == ("bridge", True)
@@ -274,7 +272,6 @@ def test_nvidia_smi_in_xml_and_topo(root: Path, tmp_path: Path) -> None:
     assert of(found, "rdma.rail_pings", to_rail=1)["reached"] is False
     assert len(found.named("vm_host.bridges")) == 2
     assert of(found, "imex.nodes", node="192.0.2.5")["status"] == "UNAVAILABLE"
-    assert "node.host" not in found
 
 
 def test_the_script_collects_the_same_facts_in_sh(tmp_path: Path) -> None:

@@ -156,21 +156,20 @@ TABLE = """\
 
 
 def test_the_table_of_nvidia_smi() -> None:
-    first, second = parse_gpu_query(TABLE).gpus
-    assert (first.number, first.bus_id, first.name) == (0, "0000:19:00.0", "NVIDIA H100 80GB HBM3")
-    assert (first.driver, first.persistence, first.utilization_pct) == ("570.86.10", True, 3)
-    assert (first.memory_mib, first.temperature_c, first.mig) == (81559, 33, False)
+    found = parse_gpu_query(TABLE)
+    first, second = found.gpus
+    assert (first.index, first.bus_id, first.name) == (0, "0000:19:00.0", "NVIDIA H100 80GB HBM3")
+    assert (first.persistence, first.utilization_pct) == (True, 3)
+    assert (first.temperature_c, found.driver) == (33, "570.86.10")
     assert (second.persistence, second.ecc_uncorrected) == (False, 7)
 
 
 def test_gpu_query_columns_in_any_order() -> None:
     head = "name, pcie.link.width.current, driver_version\n"
     text = f"{head}NVIDIA L40S, 8, 550.1\nNVIDIA L40S, 16, 550.1\n"
-    gpus = parse_gpu_query(text).gpus
-    assert [(one.number, one.pcie_width, one.driver) for one in gpus] == [
-        (0, 8, "550.1"),
-        (1, 16, "550.1"),
-    ]
+    found = parse_gpu_query(text)
+    assert [(one.index, one.pcie_width) for one in found.gpus] == [(0, 8), (1, 16)]
+    assert found.driver == "550.1"
 
 
 def test_a_node_without_gpus_is_known_to_have_none(tmp_path: Path) -> None:

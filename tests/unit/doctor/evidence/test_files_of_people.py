@@ -88,7 +88,6 @@ def test_topology_and_graphs(root: Path, tmp_path: Path) -> None:
     assert facts.named("topo.given") is False
     assert facts.named("graph.ends") == [
         {
-            "graph": 0,
             "channel": 0,
             "gpu": 0,
             "nic": "mlx5_0",

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccltune.doctor.evidence.parsers.addresses import parse_addresses
 from nccltune.doctor.evidence.parsers.elf import exported_names
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
-from nccltune.doctor.evidence.parsers.job_settings import JobSetting, parse_job_settings
+from nccltune.doctor.evidence.parsers.interfaces import parse_interfaces
+from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
 from nccltune.doctor.evidence.parsers.kernel import (
     Space,
     parse_cpus,
@@ -42,7 +42,7 @@ from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.evidence.parsers.services import parse_services
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
-from nccltune.doctor.evidence.parsers.text import decode
+from nccltune.doctor.evidence.parsers.text import SettingLine, decode
 from nccltune.doctor.evidence.parsers.topo_matrix import parse_topo_matrix
 from nccltune.doctor.evidence.parsers.tree import parse_tree
 from nccltune.doctor.evidence.redacting import plain_cmdline, plain_conf, plain_log, plain_text
@@ -55,12 +55,12 @@ def shm(text: str) -> Space | None:
     return parse_df(text, "/dev/shm")
 
 
-def job_settings(text: str) -> list[JobSetting]:
+def job_settings(text: str) -> list[SettingLine]:
     return parse_job_settings(text, lambda _: True)
 
 
 PARSERS: tuple[Callable[[str], Any], ...] = (
-    parse_addresses,
+    parse_interfaces,
     parse_cpus,
     parse_ethtool,
     parse_gpu_query,
@@ -104,11 +104,11 @@ KNOWN = {name: decode(value.encode()) for name, value in vars(texts).items() if 
 
 
 def check(parser: Callable[[str], Any], text: str) -> None:
-    """Check a parser's result: it survives JSON as its annotated type, its line numbers exist, and
-    its integers fit 64 bits."""
+    """Check a parser's result: it survives MessagePack as its annotated type, its line numbers
+    exist, and its integers fit 64 bits."""
     found = parser(text)
     annotated = get_type_hints(parser)["return"]
-    assert msgspec.json.decode(msgspec.json.encode(found), type=annotated) == found
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=annotated) == found
     lines = text.count("\n") + 1
     # In XML, elements are counted instead of lines.
     assert 0 <= getattr(found, "unread", 0) <= max(lines, text.count("<"))

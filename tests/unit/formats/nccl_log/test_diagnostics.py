@@ -22,10 +22,8 @@ def read(text: str) -> list[Diagnostics]:
 
 def test_a_ras_report_by_check() -> None:
     (report,) = read(RAS)
-    assert not report.active
-    assert (report.completed_ms, report.peers) == (12.3, 8)
     first, *_ = report.results
-    assert (first.check, first.ok, first.comm, first.ranks) == ("GPU inventory", True, "0x1a", 8)
+    assert (first.check, first.ok) == ("GPU inventory", True)
     assert [item.check for item in report.remarks] == ["NVLink"] + 4 * ["NCCL environment"]
     assert "NCCL_ALGO=Ring on rank(s) {4,5,6,7}" in report.remarks[3].text
     assert "somebody" not in report.remarks[4].text
@@ -41,19 +39,12 @@ def test_prefixes_and_lines_of_a_launcher_are_ignored() -> None:
 
 
 def test_peer_accesses_of_2_31_and_2_32() -> None:
-    texts = {
-        "[OK]   p2p: all 56 directed GPU P2P edges verified": (56, 56, 0),
-        "[OK]   p2p: all 6 directed GPU P2P edges verified (skipped indirect=2)": (6, 6, 2),
-        "[INFO] p2p: 52/56 directed GPU P2P edges verified": (52, 56, 0),
-        "[OK]   p2p: verified P2P access in both directions between every GPU pair (56 peer "
-        "accesses)": (56, 56, 0),
-        "[INFO] p2p: only 52/56 GPU-to-GPU peer accesses passed verification": (52, 56, 0),
-    }
-    for text, expected in texts.items():
-        (report,) = read(f"NCCL DIAG === NCCL Diagnostics ===\nNCCL DIAG {text}")
-        assert report.active
-        assert report.p2p is not None
-        assert (report.p2p.passed, report.p2p.tested, report.p2p.skipped) == expected
+    for text in (
+        "p2p: 52/56 directed GPU P2P edges verified",
+        "p2p: only 52/56 GPU-to-GPU peer accesses passed verification",
+    ):
+        reports = read(f"NCCL DIAG === NCCL Diagnostics ===\nNCCL DIAG [INFO] {text}")
+        assert remarks(reports) == {text: True}
 
 
 def test_a_failed_pair_names_gpus_path_and_advice() -> None:
@@ -76,20 +67,6 @@ def test_a_failed_pair_names_gpus_path_and_advice() -> None:
     assert second == "p2p: only 55/56 GPU-to-GPU peer accesses passed verification"
 
 
-def test_network_bandwidth_in_gigabytes_with_the_slow_ranks() -> None:
-    (report,) = read(
-        "alpha:12 NCCL DIAG === NCCL Diagnostics ===\n"
-        "alpha:12 NCCL DIAG [INFO] net bw: 200.0/392.0/400.0 Gbit/s min/median/max cross-nic bw "
-        "(across 8 ranks) in comm 0x7a\n"
-        "alpha:12 NCCL DIAG [INFO] net bw: cross-nic rank 3 (alpha): 200.0 Gbit/s, >30% off median "
-        "392.0 Gbit/s in comm 0x7a"
-    )
-    (found,) = report.networks
-    assert (found.mode, found.low_gb_per_s, found.median_gb_per_s) == ("cross-nic", 25.0, 49.0)
-    assert found.slow == {3: 25.0}
-    assert report.completed_ms is None
-
-
 def test_reports_that_did_not_run_or_begin_anew_stay_apart() -> None:
     reports = read(
         "BUSY: diagnostics already in progress\n"
@@ -97,10 +74,8 @@ def test_reports_that_did_not_run_or_begin_anew_stay_apart() -> None:
         + RAS
         + RAS.replace("0x1a", "0x2b")
     )
-    assert [report.not_run for report in reports] == [
-        "another one was running", "NCCL_RAS_ENABLE=0", None, None,
-    ]  # fmt: skip
-    assert {item.comm for item in reports[3].results if item.comm} == {"0x2b"}
+    assert [len(report.results) for report in reports] == [7, 7]
+    assert "in comm 0x2b" in reports[1].results[0].text
 
 
 def test_a_check_of_a_later_version_is_kept_as_text() -> None:
@@ -118,7 +93,7 @@ def test_impossible_numbers_are_ignored() -> None:
     digits = "9" * 100_000
     (report,) = read(
         "NCCL DIAG === NCCL Diagnostics ===\n"
-        f"NCCL DIAG [OK]   p2p: all {digits} directed GPU P2P edges verified\n"
-        f"NCCL DIAG NCCL diagnostics completed in 1.0 ms across {digits} ranks"
+        f"NCCL DIAG [INFO] p2p: write mismatch srcRank=1 srcCudaDev=1 srcNvmlDev={digits} "
+        "dstRank=2 dstCudaDev=2 dstNvmlDev=6 path=PIX handle=LEGACY_CUDA_IPC"
     )
-    assert (report.p2p, report.completed_ms) == (None, None)
+    assert report.p2p_failures == []

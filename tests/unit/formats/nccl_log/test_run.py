@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCCL's lines of graphs and connections, in the forms of 2.18 to 2.32, and the alarms in them."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from nccltune.formats.nccl_log.transports import (
     read_connection,
     read_multicast,
     read_nics,
-    read_pair_gdr,
 )
 from nccltune.model.errors import InputError
 
@@ -50,12 +50,14 @@ Pattern 4, crossNic 0, nChannels 1, bw 0.100000/0.000000, type SYS/DIS, sameChan
 def log_of(*texts: str, writers: int = 1) -> RunLog:
     """Return a log in which several threads write the same lines, interleaved."""
     log = RunLog(NcclLog())
-    number = 0
-    for text in texts:
-        for message in text.splitlines():
-            for writer in range(writers):
-                number += 1
-                assert log.observe_line(f"alpha:7:{writer} [{writer}] NCCL INFO {message}", number)
+    lines = [
+        f"alpha:7:{writer} [{writer}] NCCL INFO {message}\n"
+        for text in texts
+        for message in text.splitlines()
+        for writer in range(writers)
+    ]
+    log.read(io.BytesIO("".join(lines).encode()))
+    assert log.lines == len(lines)
     log.finish()
     return log
 
@@ -85,7 +87,6 @@ def test_a_tree_is_read_from_interleaved_lines_of_several_ranks() -> None:
     assert not graph.fell_back
     assert log.paths["alpha", "GPU/0-2000", "GPU/0-4000"].kind == "NVL"
     assert list(log.channels.values()) == [3]
-    assert (len(log.rings), len(log.trees)) == (1, 1)
     assert log.plain is not None
     assert (log.plain.ranks, log.plain.nodes) == (2, 1)
 
@@ -178,8 +179,7 @@ def test_what_a_run_used_is_summed_up_once_a_connection() -> None:
     assert log.transports == {"NET/IB": 1, "P2P/CUMEM": 1}
     assert (log.gdr_send, log.gdr_receive) == (False, True)
     assert [(nic.name, nic.link) for nic in log.nics] == [("mlx5_0", "IB"), ("mlx5_1", "RoCE")]
-    assert (list(log.bootstrap), list(log.networks)) == (["eth0"], ["IB"])
-    assert log.relaxed_ordering is True
+    assert list(log.networks) == ["IB"]
     assert list(log.named) == ["NCCL_NET_GDR_READ", "NCCL_HOSTID"]
     assert log.plain is not None
     assert log.plain.settings == {"NCCL_NET_GDR_READ": "0"}
@@ -201,33 +201,9 @@ def test_lines_that_changed_their_form() -> None:
     strict = read_nics("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:192.0.2.7<0>")
     assert strict is not None
     assert strict.relaxed_ordering is False
-    old = read_pair_gdr("GPU Direct RDMA Disabled for GPU 1b000 / HCA 1 (distance 8 > 5)")
-    new = read_pair_gdr(
-        "GPU Direct RDMA Enabled for GPU/0-6 (rank 0) - NET/0-0 (distance 4 <= 5, read 1, mode Def)"
-    )
-    assert old is not None
-    assert new is not None
-    assert (old.enabled, old.distance, old.level, old.read) == (False, 8, 5, None)
-    assert (new.enabled, new.distance, new.read) == (True, 4, True)
     assert read_multicast("NVLS multicast support is not available on dev 0") == Multicast(False)
     there = read_multicast("NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)")
     assert there == Multicast(True)
-
-
-def test_rings_and_trees_are_there_without_the_lines_of_graph() -> None:
-    log = log_of(
-        "Channel 00/02 :    0   1   2   3\n"
-        "Channel 01/02 :    0   3   2   1\n"
-        "Channel 02/03 : 10 11 1...\n"
-        "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->3 [2] 1/-1/-1->0-"
-    )
-    assert log.ring_orders == {0: (0, 1, 2, 3), 1: (0, 3, 2, 1), 2: (10, 11)}
-    # The last tree is cut.
-    assert [(step.channel, step.up, step.rank, step.down) for step in log.trees] == [
-        (0, -1, 0, (1, -1, -1)),
-        (1, 3, 0, (-1, -1, -1)),
-    ]
-    assert log.transports == {}
 
 
 def test_a_healthy_log_has_no_alarm() -> None:
@@ -334,16 +310,17 @@ def test_hostile_lines_take_bounded_time_and_raise_nothing() -> None:
     for message in (
         f" 0 :{' NET/0' * 1000}!",
         f"{digits} coll channels, {digits} collnet channels",
-        f"Ring {digits} : 1 -> 0 -> 1",
         f"comm 0x1 rank 0 nRanks {digits} nNodes 1",
         f"Channel 00/0 : {digits}[0] -> 1[1] via P2P/CUMEM",
         f"Pattern {digits}, crossNic 0, nChannels 1, bw 1.0/1.0, type NVL/PIX, sameChannels 1",
         f"GPU/0-1 :GPU/0-1 ({digits}/5000.0/LOC)",
     ):
-        assert log.observe_line(f"alpha:7:7 [0] NCCL INFO {message}")
-    assert not log.observe_line(f"{digits} NCCL INFO")
+        log.read(io.BytesIO(f"alpha:7:7 [0] NCCL INFO {message}\n".encode()))
+    assert log.lines == 6
+    log.read(io.BytesIO(f"{digits} NCCL INFO\n".encode()))
+    assert log.lines == 6
     log.finish()
-    assert (log.graphs, log.channels, log.rings, log.paths) == ({}, {}, {}, {})
+    assert (log.graphs, log.channels, log.connections, log.paths) == ({}, {}, {}, {})
     assert alarms(log) == []
 
 

@@ -58,12 +58,12 @@ def test_log_lines_of_nccl() -> None:
 
 @own
 def test_a_log_gives_what_ran() -> None:
-    from nccltune.formats.nccl_tests.text import read_log
+    from nccltune.formats.nccl_tests.process_logs import read_process_logs
     from nccltune.model.collective import Collective
 
     path = DATA / "h200x4" / "nccl-tuning-log-as-4-nodes.log"
     with path.open("rb") as file:
-        logs = read_log(file)
+        logs = read_process_logs(file)
     first = next(log for log in logs.values() if log.has_choices)
     assert (first.nodes, first.ranks, first.version) == (4, 4, "2.28.9")
     assert first.ran(Collective.ALLREDUCE, 1024, 4) is not None

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the outputs of tools and of the kernel. Input is text, output is records.
 
-addresses.py      `ip addr`, /proc/net/if_inet6
 elf.py            symbol names of an ELF file
 ethtool.py        `ethtool -i` and `-S`
 failures.py       lines of a log that state a failure
@@ -9,6 +8,7 @@ gids.py           `show_gids`
 gpu_query.py      `nvidia-smi -q`, XML and CSV queries
 gpu_table.py      `nvidia-smi` and `nvidia-smi -L`
 imex.py           `nvidia-imex-ctl`
+interfaces.py     `ip addr`, `ip link`
 job_settings.py   settings in job files
 kernel.py         modules, cpuinfo or lscpu, process status, free memory
 kernel_log.py     `dmesg`, `journalctl -k`
@@ -25,7 +25,7 @@ pings.py          pings between NICs
 rdma_counters.py  `rdma statistic`, `perfquery`
 rdma_ports.py     `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link`
 services.py       states of services
-symbols.py        plugins and the interfaces they define
+symbols.py        plugins and the tuner interfaces they define
 text.py           helpers: bytes to text, words to numbers, bus ids
 topo_matrix.py    `nvidia-smi topo -m`
 tree.py           small files of /sys and /proc, in the format of `grep -H`

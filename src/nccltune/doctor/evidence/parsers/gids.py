@@ -2,9 +2,9 @@
 """Parse `show_gids` of MLNX_OFED (mlnx-tools): the GIDs of RoCE ports."""
 
 import re
-from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import Parsed, lines_of
+from nccltune.doctor.facts.network import GidEntry
 
 _GID = r"(?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4}"
 _ROW = re.compile(
@@ -14,56 +14,28 @@ _ROW = re.compile(
 _TYPES = {"v1": "RoCE v1", "v2": "RoCE v2"}
 
 
-class Gid(NamedTuple):
-    """A GID that is not empty. `type` is the kernel's name: RoCE v1, RoCE v2."""
-
-    hca: str
-    port: int
-    number: int
-    gid: str
-    type: str | None
-    line: int
-
-    @property
-    def is_ipv4(self) -> bool:
-        """Whether the GID is an IPv4 address mapped into IPv6."""
-        return self.gid.startswith("0000:0000:0000:0000:0000:ffff:")
-
-    @property
-    def is_link_local(self) -> bool:
-        """Whether the GID is valid only on its own link: fe80::/10."""
-        return int(self.gid[:4], 16) & 0xFFC0 == 0xFE80
-
-
-class Gids(NamedTuple):
-    """GIDs of one output. `unread` counts unknown lines."""
-
-    gids: tuple[Gid, ...]
-    unread: int
-
-
 def is_gid(text: str) -> bool:
     """Return whether `text` is eight groups of four hex digits that are not all zero."""
     return re.fullmatch(_GID, text) is not None and text.strip("0:") != ""
 
 
-def parse_show_gids(text: str) -> Gids:
+def gid_entry(hca: str, port: int, index: int, gid: str, kind: str | None) -> GidEntry:
+    """Return a GID. `kind` is the kernel's name of its type: RoCE v1, RoCE v2."""
+    # fe80::/10 is valid only on its own link.
+    link_local = int(gid[:4], 16) & 0xFFC0 == 0xFE80
+    return GidEntry(hca=hca, port=port, index=index, gid=gid, type=kind, link_local=link_local)
+
+
+def parse_show_gids(text: str) -> Parsed[GidEntry]:
     """Parse the output of `show_gids`."""
     gids, unread = [], 0
-    for number, line in lines_of(text):
+    for _, line in lines_of(text):
         match = _ROW.match(line)
         if match is not None:
             if is_gid(match["gid"]):
-                gids.append(
-                    Gid(
-                        match["hca"],
-                        int(match["port"]),
-                        int(match["index"]),
-                        match["gid"].lower(),
-                        _TYPES.get(match["type"] or ""),
-                        number,
-                    )
-                )
+                kind = _TYPES.get(match["type"] or "")
+                place = match["hca"], int(match["port"]), int(match["index"])
+                gids.append(gid_entry(*place, match["gid"].lower(), kind))
         elif not line.startswith(("DEV", "---", "n_gids_found")):
             unread += 1
-    return Gids(tuple(gids), unread)
+    return Parsed(gids, unread)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.gpu_table import parse_gpu_table
 from nccltune.doctor.evidence.parsers.text import bus_id, lines_of, real, whole
+from nccltune.doctor.facts.gpu import NodeGpu
 
 # Bits in the mask of clock event reasons that mean a fault or a limit (nvml.h, driver 580).
 _BITS = {
@@ -34,39 +35,13 @@ _BY_NAME = (
 )
 
 
-class GpuState(NamedTuple):
-    """A GPU. None marks a field that the output does not have."""
-
-    line: int
-    number: int | None
-    bus_id: str | None
-    name: str | None
-    sm: int | None = None
-    driver: str | None = None
-    memory_mib: int | None = None
-    pcie_gen: int | None = None
-    pcie_gen_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
-    utilization_pct: int | None = None
-    persistence: bool | None = None
-    slowdowns: tuple[str, ...] | None = None
-    sm_clock_mhz: int | None = None
-    sm_clock_max_mhz: int | None = None
-    temperature_c: int | None = None
-    ecc_uncorrected: int | None = None
-    mig: bool | None = None
-    fabric_state: str | None = None
-    fabric_status: str | None = None
-    addressing: str | None = None
-
-
 class GpuQuery(NamedTuple):
-    """GPUs of an output. `problem` is the message of nvidia-smi if it failed."""
+    """GPUs and driver version of an output. `problem` is nvidia-smi's message if it failed."""
 
-    gpus: tuple[GpuState, ...]
-    unread: int
-    problem: str | None
+    gpus: list[NodeGpu]
+    driver: str | None
+    unread: int = 0
+    problem: str | None = None
 
 
 QUERY = (
@@ -89,49 +64,50 @@ def parse_gpu_query(text: str) -> GpuQuery:
     if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:", text, re.M):
         return _text(text)
     table = parse_gpu_table(text)
-    if table:
-        gpus = [_made(at, index, row.get) for index, (at, row) in sorted(table.items())]
-        return GpuQuery(tuple(gpus[:_MOST_GPUS]), 0, None)
-    return _csv(text)
+    return _of_rows(dict(sorted(table.items())[:_MOST_GPUS])) if table else _csv(text)
 
 
-def _made(line: int, index: int | None, said: Callable[[str], str | None]) -> GpuState:
-    """Return a GpuState. `said` returns the value of a field by its CSV name, or None."""
+def _of_rows(
+    rows: dict[int, dict[str, str]], unread: int = 0, problem: str | None = None
+) -> GpuQuery:
+    """Return the GPUs of a table, by index and by the CSV names of their fields."""
+    drivers = (_value(row.get("driver_version")) for row in rows.values())
+    driver = next((one for one in drivers if one is not None), None)
+    gpus = [_made(index, row.get) for index, row in sorted(rows.items())]
+    return GpuQuery(gpus, driver, unread, problem)
+
+
+def _value(text: str | None) -> str | None:
+    return None if text is None or text.strip() in _NO_VALUE else text.strip()
+
+
+def _made(index: int, said: Callable[[str], str | None]) -> NodeGpu:
+    """Return a GPU. `said` returns the value of a field by its CSV name, or None."""
 
     def value(name: str) -> str | None:
-        found = said(name)
-        return None if found is None or found.strip() in _NO_VALUE else found.strip()
-
-    def switched(name: str) -> bool | None:
-        found = value(name)
-        return None if found is None else found.lower() in ("enabled", "yes")
+        return _value(said(name))
 
     name = value("name")
     capability = real(value("compute_cap"))
     place = value("pci.bus_id")
-    return GpuState(
-        line=line,
-        number=index if index is not None else whole(value("index")),
+    persistence = value("persistence_mode")
+    return NodeGpu(
+        index=index,
         bus_id=bus_id(place) if place else None,
         name=name,
         sm=round(capability * 10) if capability else _sm(name, value("architecture")),
-        driver=value("driver_version"),
-        memory_mib=whole(value("memory.total")),
         pcie_gen=whole(value("pcie.link.gen.current")),
         pcie_gen_max=whole(value("pcie.link.gen.max")),
         pcie_width=whole(value("pcie.link.width.current")),
         pcie_width_max=whole(value("pcie.link.width.max")),
         utilization_pct=whole(value("utilization.gpu")),
-        persistence=switched("persistence_mode"),
+        persistence=None if persistence is None else persistence.lower() in ("enabled", "yes"),
         slowdowns=_slowdowns(value("clocks_event_reasons.active")),
         sm_clock_mhz=whole(value("clocks.current.sm")),
         sm_clock_max_mhz=whole(value("clocks.max.sm")),
         temperature_c=whole(value("temperature.gpu")),
         ecc_uncorrected=whole(value("ecc.errors.uncorrected.volatile.total")),
-        mig=switched("mig.mode.current"),
         fabric_state=_word(value("fabric.state")),
-        fabric_status=_word(value("fabric.status")),
-        addressing=value("addressing_mode"),
     )
 
 
@@ -145,21 +121,21 @@ def _sm(name: str | None, architecture: str | None) -> int | None:
     return next((sm for pattern, sm in _BY_NAME if name and pattern.search(name)), None)
 
 
-def _slowdowns(mask: str | None) -> tuple[str, ...] | None:
+def _slowdowns(mask: str | None) -> list[str] | None:
     if mask is None:
         return None
     if "," in mask or not mask[:1].isdigit():
         # The other formats already have names.
-        return tuple(name for name in mask.split(",") if name in _BITS.values())
+        return [name for name in mask.split(",") if name in _BITS.values()]
     bits = whole(mask)
-    return None if bits is None else tuple(name for bit, name in _BITS.items() if bits & bit)
+    return None if bits is None else [name for bit, name in _BITS.items() if bits & bit]
 
 
 def _csv(text: str) -> GpuQuery:
     header: list[str] = []
-    rows: dict[int, tuple[int, dict[str, str]]] = {}
+    rows: dict[int, dict[str, str]] = {}
     unread, problem, count = 0, None, 0
-    for number, line in lines_of(text):
+    for _, line in lines_of(text):
         cells = [cell.strip() for cell in line.split(",")]
         names = [_field(cell) for cell in cells]
         if cells[0] == "index" or _FIELDS.issuperset(names):
@@ -172,13 +148,12 @@ def _csv(text: str) -> GpuQuery:
             if not index.isdecimal() or len(index) > 5:
                 unread += 1
                 continue
-            rows.setdefault(int(index), (number, {}))[1].update(row)
+            rows.setdefault(int(index), {}).update(row)
         elif _is_failure(line):
             problem = line.strip()[:200]
         else:
             unread += 1
-    gpus = [_made(at, index, row.get) for index, (at, row) in sorted(rows.items())]
-    return GpuQuery(tuple(gpus), unread, problem)
+    return _of_rows(rows, unread, problem)
 
 
 def _field(cell: str) -> str:
@@ -212,8 +187,6 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pci.bus_id": ("pci", ("pci_bus_id",)),
     "name": ("", ("product_name",)),
     "architecture": ("", ("product_architecture",)),
-    "addressing_mode": ("", ("addressing_mode",)),
-    "memory.total": ("fb_memory_usage", ("total",)),
     "persistence_mode": ("", ("persistence_mode",)),
     "utilization.gpu": ("utilization", ("gpu_util",)),
     "pcie.link.gen.current": ("pcie_gen", ("current_link_gen",)),
@@ -223,32 +196,26 @@ _ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "clocks.current.sm": ("clocks", ("sm_clock",)),
     "clocks.max.sm": ("max_clocks", ("sm_clock",)),
     "temperature.gpu": ("temperature", ("gpu_temp",)),
-    "mig.mode.current": ("mig_mode", ("current_mig",)),
     "fabric.state": ("fabric", ("state",)),
-    "fabric.status": ("fabric", ("status",)),
 }
 _ECC = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
 
 
 def _xml(text: str) -> GpuQuery:
     driver = _element(text[:4096], "driver_version")
-    gpus, line, unread = [], 1, 0
-    head, *blocks = re.split(r"(?=<gpu id=)", text)
-    line += head.count("\n")
+    gpus, unread = [], 0
+    blocks = re.split(r"(?=<gpu id=)", text)[1:]
     for index, block in enumerate(blocks[:_MOST_GPUS]):
-        state = _made(line, index, _finder(block, driver))
-        if state.bus_id is None and state.name is None:
+        gpu = _made(index, _finder(block))
+        if gpu.bus_id is None and gpu.name is None:
             unread += 1
         else:
-            gpus.append(state)
-        line += block.count("\n")
-    return GpuQuery(tuple(gpus), unread + max(0, len(blocks) - _MOST_GPUS), None)
+            gpus.append(gpu)
+    return GpuQuery(gpus, _value(driver), unread + max(0, len(blocks) - _MOST_GPUS))
 
 
-def _finder(block: str, driver: str | None) -> Callable[[str], str | None]:
+def _finder(block: str) -> Callable[[str], str | None]:
     def said(name: str) -> str | None:
-        if name == "driver_version":
-            return driver
         if name == "clocks_event_reasons.active":
             return _reasons(block)
         if name == "ecc.errors.uncorrected.volatile.total":
@@ -299,9 +266,7 @@ def _volatile(block: str) -> str | None:
 _LABELS = {
     "name": "Product Name",
     "architecture": "Product Architecture",
-    "addressing_mode": "Addressing Mode",
     "pci.bus_id": "PCI/Bus Id",
-    "memory.total": "FB Memory Usage/Total",
     "persistence_mode": "Persistence Mode",
     "utilization.gpu": "Utilization/GPU",
     "pcie.link.gen.current": "PCI/GPU Link Info/PCIe Generation/Current",
@@ -311,33 +276,29 @@ _LABELS = {
     "clocks.current.sm": "Clocks/SM",
     "clocks.max.sm": "Max Clocks/SM",
     "temperature.gpu": "Temperature/GPU Current Temp",
-    "mig.mode.current": "MIG Mode/Current",
     "fabric.state": "Fabric/State",
-    "fabric.status": "Fabric/Status",
 }
 
 
 def _text(text: str) -> GpuQuery:
-    gpus: list[GpuState] = []
+    gpus: list[NodeGpu] = []
     driver = re.search(r"^Driver Version\s*: (\S+)", text, re.M)
     fields: dict[str, str] = {}
-    start = 0
     titles: list[tuple[int, str]] = []
 
     def done() -> None:
         if fields:
-            fields["driver"] = driver[1] if driver else ""
-            gpus.append(_made(start, len(gpus), _labels(dict(fields))))
+            gpus.append(_made(len(gpus), _labels(dict(fields))))
         fields.clear()
 
-    for number, line in lines_of(text):
+    for _, line in lines_of(text):
         if line.startswith("GPU "):
             done()
-            start, titles = number, []
+            titles = []
             # Take the bus id from the title: all drivers print it there.
             fields["PCI/Bus Id"] = line[4:].strip()
             continue
-        if not start:
+        if not fields:
             continue
         indent = len(line) - len(line.lstrip(" "))
         label, sign, value = line.strip().partition(" : ")
@@ -349,13 +310,11 @@ def _text(text: str) -> GpuQuery:
         else:
             fields.setdefault("/".join([*(title for _, title in titles), label]), value.strip())
     done()
-    return GpuQuery(tuple(gpus), 0, None)
+    return GpuQuery(gpus, driver[1] if driver else None)
 
 
 def _labels(fields: dict[str, str]) -> Callable[[str], str | None]:
     def said(name: str) -> str | None:
-        if name == "driver_version":
-            return fields.get("driver")
         if name == "clocks_event_reasons.active":
             reasons = [
                 path.rpartition("/")[2].lower().replace(" ", "_")

@@ -12,23 +12,21 @@ _FIRST = re.compile(
     r"\s*(?P<ecc>\S+)\s*\|\s*$"
 )
 _SECOND = re.compile(
-    r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d[^|]*\|[^|/]*/\s*(?P<memory>\d{1,9}MiB)\s*\|"
+    r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d[^|]*\|[^|/]*/\s*\d{1,9}MiB\s*\|"
     r"\s*(?P<busy>\d{1,3})%"
 )
-_MIG = re.compile(r"^\|[\s|]*(?P<mig>Enabled|Disabled|N/A)\s*\|\s*$")
 _LISTED = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>\S.*?) \(UUID: ")
 
 
-def parse_gpu_table(text: str) -> dict[int, tuple[int, dict[str, str]]]:
-    """Return line number and fields by GPU index. Fields have the names of
-    `nvidia-smi --query-gpu`.
+def parse_gpu_table(text: str) -> dict[int, dict[str, str]]:
+    """Return fields by GPU index. Fields have the names of `nvidia-smi --query-gpu`.
 
     The result is empty if the text is no such table or list.
     """
-    found: dict[int, tuple[int, dict[str, str]]] = {}
+    found: dict[int, dict[str, str]] = {}
     driver = _DRIVER.search(text)
     current: dict[str, str] = {}
-    for number, line in lines_of(text):
+    for _, line in lines_of(text):
         if (match := _FIRST.match(line)) is not None:
             current = {
                 "name": match["name"],
@@ -39,13 +37,10 @@ def parse_gpu_table(text: str) -> dict[int, tuple[int, dict[str, str]]]:
                 "ecc.errors.uncorrected.volatile.total": match["ecc"],
                 "driver_version": driver["driver"] if driver is not None else "",
             }
-            found[int(match["index"])] = (number, current)
+            found[int(match["index"])] = current
         elif current and (match := _SECOND.match(line)) is not None:
             current["temperature.gpu"] = match["temperature"]
-            current["memory.total"] = match["memory"]
             current["utilization.gpu"] = match["busy"]
-        elif current and (match := _MIG.match(line)) is not None:
-            current["mig.mode.current"] = match["mig"]
         elif (match := _LISTED.match(line)) is not None:
-            found[int(match["index"])] = (number, {"name": match["name"]})
+            found[int(match["index"])] = {"name": match["name"]}
     return found

@@ -3,57 +3,37 @@
 
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import Parsed, lines_of
+from nccltune.doctor.facts.gpu import ImexMember
 
 _NODE = re.compile(
     r"^Node #\d+\s+[*-]?\s*(?P<node>[0-9A-Za-z_.:-]+)\s*[*]?\s+-\s+(?P<status>[A-Z_]+)"
     r"(?:\s+-\s+Version:\s*(?P<version>[\d.]+))?"
 )
-_DOMAIN = re.compile(r"^Domain State:\s*(?P<state>\w+)")
 
 
-class ImexNode(NamedTuple):
-    """A node. `status` is the tool's word (READY, UNAVAILABLE, ...)."""
-
-    node: str
-    status: str
-    version: str | None
-    line: int
-
-
-class Imex(NamedTuple):
-    """IMEX domain as seen from this node. `unread` counts unknown entries."""
-
-    nodes: tuple[ImexNode, ...]
-    state: str | None
-    unread: int
-
-
-def parse_imex(text: str) -> Imex:
-    """Parse the text or the JSON format."""
+def parse_imex(text: str) -> Parsed[ImexMember]:
+    """Parse the text or the JSON format. `unread` counts unknown entries."""
     if text.lstrip()[:1] == "{":
         return _json(text)
-    nodes, state, unread = [], None, 0
-    for number, line in lines_of(text):
+    nodes, unread = [], 0
+    for _, line in lines_of(text):
         match = _NODE.match(line.strip())
         if match is not None:
-            nodes.append(ImexNode(match["node"], match["status"], match["version"], number))
-            continue
-        domain = _DOMAIN.match(line.strip())
-        if domain is not None:
-            state = domain["state"]
+            node, status, version = match.group("node", "status", "version")
+            nodes.append(ImexMember(node=node, status=status, version=version))
         else:
             unread += line.startswith("Node #")
-    return Imex(tuple(nodes), state, unread)
+    return Parsed(nodes, unread)
 
 
-def _json(text: str) -> Imex:
+def _json(text: str) -> Parsed[ImexMember]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return Imex((), None, 1)
+        return Parsed([], 1)
     listed = document.get("nodes") if isinstance(document, dict) else None
     values: list[Any] = []
     if isinstance(listed, dict):
@@ -68,8 +48,7 @@ def _json(text: str) -> Imex:
             unread += 1
             continue
         version = value.get("version")
-        nodes.append(
-            ImexNode(place, status.upper(), version if isinstance(version, str) else None, 1)
-        )
-    state = document.get("status") if isinstance(document, dict) else None
-    return Imex(tuple(nodes), state if isinstance(state, str) else None, unread)
+        if not isinstance(version, str):
+            version = None
+        nodes.append(ImexMember(node=place, status=status.upper(), version=version))
+    return Parsed(nodes, unread)

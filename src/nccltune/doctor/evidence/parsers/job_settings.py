@@ -7,9 +7,8 @@ the subject of the linter (`launch/lint`).
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import SettingLine, lines_of
 
 _ASSIGNED = re.compile(
     r"(?:^|[\s,;'\"=(])(?P<name>[A-Z][A-Z0-9_]{2,80})="
@@ -22,20 +21,12 @@ _YAML_VALUE = re.compile(r"^\s*(?:-\s+)?value:(?P<value>.*)$")
 _YAML_ENTRY = re.compile(r"^\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?:\s(?P<value>.*\S)")
 
 
-class JobSetting(NamedTuple):
-    """A setting and its line number."""
-
-    name: str
-    value: str
-    line: int
-
-
-def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[JobSetting]:
+def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[SettingLine]:
     """Return the settings of a job file whose names `kept` accepts.
 
     Comments are ignored, except `#SBATCH` lines.
     """
-    found: list[JobSetting] = []
+    found: list[SettingLine] = []
     named: tuple[str, int] | None = None
     for number, line in lines_of(text):
         shown = line.strip()
@@ -43,7 +34,7 @@ def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[JobSettin
             continue
         value = _YAML_VALUE.match(line)
         if value is not None and named is not None:
-            found.append(JobSetting(named[0], _bare(value["value"]), named[1]))
+            found.append(SettingLine(named[0], _bare(value["value"]), named[1]))
             named = None
             continue
         match = _YAML_NAME.match(line)
@@ -56,7 +47,7 @@ def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[JobSettin
         # Slurm's `--export` list is separated by commas. Elsewhere commas belong to values.
         listed = "--export" in line
         found += [
-            JobSetting(
+            SettingLine(
                 one["name"],
                 _bare(one["value"].partition(",")[0] if listed else one["value"]),
                 number,

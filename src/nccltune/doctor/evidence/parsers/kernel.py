@@ -28,7 +28,6 @@ class Cpus(NamedTuple):
 
     vendor: str | None = None
     family: int | None = None
-    model: int | None = None
     sockets: int | None = None
     numa_nodes: int | None = None
     online: int | None = None
@@ -47,7 +46,6 @@ def parse_cpus(text: str) -> Cpus:
     return Cpus(
         vendor=fields.get("Vendor ID"),
         family=whole(fields.get("CPU family")),
-        model=whole(fields.get("Model")),
         sockets=whole(fields.get("Socket(s)")),
         numa_nodes=whole(fields.get("NUMA node(s)")),
         online=_count(fields.get("On-line CPU(s) list")),
@@ -62,7 +60,6 @@ def _cpuinfo(text: str) -> Cpus:
     return Cpus(
         vendor=fields.get("vendor_id") or ("ARM" if "CPU implementer" in fields else None),
         family=whole(fields.get("cpu family")),
-        model=whole(fields.get("model")),
         sockets=len(packages) or None,
         virtual="hypervisor" in flags.split() if flags is not None else None,
     )

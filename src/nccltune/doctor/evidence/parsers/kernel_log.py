@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.facts.node import KernelLine
 
 _STAMP = re.compile(
     r"^(?:kern\s*:\w+\s*:\s*)?(?:<\d+>)?"
@@ -56,14 +57,6 @@ _WANTED = re.compile("|".join(WORDS))
 MOST = 2000
 
 
-class KernelLogLine(NamedTuple):
-    """A line without its time, with the number of its first line and its count."""
-
-    text: str
-    line: int
-    times: int
-
-
 class KernelLog(NamedTuple):
     """Different lines, at most MOST.
 
@@ -71,28 +64,27 @@ class KernelLog(NamedTuple):
     log.
     """
 
-    lines: tuple[KernelLogLine, ...]
+    lines: list[KernelLine]
     left_out: int
     denied: bool
 
 
 def parse_kernel_log(text: str) -> KernelLog:
     """Parse a kernel log."""
-    first: dict[str, int] = {}
     counts: dict[str, int] = {}
     left_out = 0
-    for number, line in lines_of(text):
+    for _, line in lines_of(text):
         if _WANTED.search(line.lower()) is None:
             continue
         shown = plain_line(line)[:400]
         if shown in counts:
             counts[shown] += 1
-        elif len(first) < MOST:
-            first[shown], counts[shown] = number, 1
+        elif len(counts) < MOST:
+            counts[shown] = 1
         else:
             left_out += 1
-    denied = not first and "Operation not permitted" in text[:2000]
-    found = tuple(KernelLogLine(shown, at, counts[shown]) for shown, at in first.items())
+    denied = not counts and "Operation not permitted" in text[:2000]
+    found = [KernelLine(text=shown, count=times) for shown, times in counts.items()]
     return KernelLog(found, left_out, denied)
 
 

@@ -20,22 +20,16 @@ _NAMES = {
 }
 
 
-class Limits(NamedTuple):
-    """Soft limits in KiB, and the limit of open files.
+class Limit(NamedTuple):
+    """A soft limit in KiB (of open files: their number), -1 for unlimited, and its line number."""
 
-    -1 means unlimited, None means not printed. `lines` has the line number of each limit.
-    """
-
-    memlock_kib: int | None
-    stack_kib: int | None
-    open_files: int | None
-    lines: dict[str, int]
+    value: int
+    line: int
 
 
-def parse_limits(text: str) -> Limits:
-    """Parse either format."""
-    found: dict[str, int] = {}
-    lines: dict[str, int] = {}
+def parse_limits(text: str) -> dict[str, Limit]:
+    """Return the limits `memlock`, `stack` and `files` that either format prints."""
+    found: dict[str, Limit] = {}
     for number, line in lines_of(text):
         match = _PROC.match(line)
         in_bytes = match is not None
@@ -47,5 +41,5 @@ def parse_limits(text: str) -> Limits:
         value = UNLIMITED if match["soft"] == "unlimited" else int(match["soft"][:18])
         if in_bytes and name != "files" and value > 0:
             value //= 1024
-        found[name], lines[name] = value, number
-    return Limits(found.get("memlock"), found.get("stack"), found.get("files"), lines)
+        found[name] = Limit(value, number)
+    return found

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
+from nccltune.doctor.evidence.parsers.text import Parsed, bus_id, real, whole
 
 _START = re.compile(r"\n(?=(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] )")
 _CLASS = re.compile(r"^[^:\n]*?\[(?P<named>[0-9a-f]{4})\]:|^(?P<bare>[0-9a-f]{4}): ")
@@ -31,23 +31,20 @@ _BRIDGE, _NVIDIA = "0604", "10de"
 class PciDevice(NamedTuple):
     """A PCI device. None marks a field that the output does not have.
 
-    `acs` and `acs_can` are the lines of ACSCtl and ACSCap. Speeds are in GT/s per lane.
+    `acs` is the line of ACSCtl. Speeds are in GT/s per lane.
     """
 
     bus_id: str
-    line: int
     title: str
     class_code: str | None
     vendor: str | None
     device: str | None
     acs: str | None
-    acs_can: str | None
     speed: float | None
     speed_max: float | None
     width: int | None
     width_max: int | None
     max_read_request: int | None
-    relaxed_ordering: bool | None
     ats: bool | None
     denied: bool
     verbose: bool
@@ -64,27 +61,16 @@ class PciDevice(NamedTuple):
         return "gpu" if code.startswith("03") and nvidia else "other"
 
 
-class Lspci(NamedTuple):
-    """Bridges, GPUs and NICs of an output. Other devices are only counted."""
-
-    devices: tuple[PciDevice, ...]
-    others: int
-    unread: int
-
-
-def parse_lspci(text: str) -> Lspci:
-    """Parse an output of `lspci`."""
-    devices, others, unread, line = [], 0, 0, 1
+def parse_lspci(text: str) -> Parsed[PciDevice]:
+    """Return the bridges, GPUs and NICs in an output of `lspci`."""
+    devices, unread = [], 0
     for block in _START.split(text):
         device = _device(block.rstrip())
         if device is None:
             unread += sum(1 for one in block.split("\n") if one and not one.isspace())
-        elif device.kind == "other" and not (device.class_code or "").startswith(("0680", "03")):
-            others += 1
-        else:
-            devices.append(device._replace(line=line))
-        line += block.count("\n") + 1
-    return Lspci(tuple(devices), others, unread)
+        elif device.kind != "other" or (device.class_code or "").startswith(("0680", "03")):
+            devices.append(device)
+    return Parsed(devices, unread)
 
 
 @lru_cache(maxsize=8192)
@@ -100,28 +86,20 @@ def _device(block: str) -> PciDevice | None:
     code, vendor, device = _identity(rest)
     can, now = _link(block, "LnkCap:"), _link(block, "LnkSta:")
     control = _line(block, "DevCtl:", 400)
-    order = control.find("RlxdOrd") if control else -1
-    if order < 0 and control:
-        # Older releases print it without the first d.
-        order = control.find("RlxOrd")
-    sign = control[order:].partition(" ")[0][-1:] if control and order >= 0 else ""
     request = re.search(r"MaxReadReq (\d+) bytes", control) if control else None
     ats = _line(block, "ATSCtl:")
     return PciDevice(
         bus_id=place,
-        line=1,
         title=rest[:200],
         class_code=code,
         vendor=vendor,
         device=device,
         acs=_line(block, "ACSCtl:"),
-        acs_can=_line(block, "ACSCap:"),
         speed=now[0],
         speed_max=can[0],
         width=now[1],
         width_max=can[1],
         max_read_request=int(request[1][:9]) if request else None,
-        relaxed_ordering=sign == "+" if sign in ("+", "-") and sign else None,
         ats="Enable+" in ats if ats is not None else None,
         denied="Capabilities: <access denied>" in block,
         verbose="\n\tCapabilities:" in block or "\n        Capabilities:" in block,

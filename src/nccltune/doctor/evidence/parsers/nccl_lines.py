@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.text import SettingLine
+from nccltune.doctor.facts.log import LogGraph, LogMessage
 from nccltune.formats.nccl_log.graph import ChannelCounts, LoggedGraph
 from nccltune.formats.nccl_log.messages import (
     VERSION_LINE,
@@ -42,45 +44,22 @@ _NOISE = (
 )
 
 
-class Message(NamedTuple):
-    """A message with the number of its first line and its count."""
-
-    text: str
-    warn: bool
-    line: int
-    times: int
-
-
-class Via(NamedTuple):
-    """A kind of connection and its count."""
-
-    direction: str
-    via: str
-    times: int
-
-
-class ReadSetting(NamedTuple):
-    """A setting that NCCL logged as read."""
-
-    name: str
-    value: str
-    line: int
-
-
 class NcclLines(NamedTuple):
     """Data of a log. None marks a field that the log does not have.
 
-    Ranks, nodes and channels are those of the largest communicator.
+    `warnings` and `messages` are the different warnings and other messages, at most MOST together.
+    `vias` counts connections by direction and transport. Ranks, nodes and channels are those of the
+    largest communicator.
     """
 
-    messages: tuple[Message, ...]
-    left_out: int
-    vias: tuple[Via, ...]
-    graphs: tuple[LoggedGraph, ...]
-    settings: tuple[ReadSetting, ...]
+    warnings: list[LogMessage]
+    messages: list[LogMessage]
+    vias: dict[tuple[str, str], int]
+    graphs: list[LogGraph]
+    settings: list[SettingLine]
     version: str | None
     net: str | None
-    net_devices: tuple[str, ...] | None
+    net_devices: list[str] | None
     relaxed_ordering: bool | None
     bootstrap: str | None
     ranks: int | None
@@ -91,16 +70,15 @@ class NcclLines(NamedTuple):
 
 class _State:
     def __init__(self) -> None:
-        self.first: dict[tuple[str, bool], int] = {}
-        self.counts: dict[tuple[str, bool], int] = {}
-        self.left_out = 0
+        # First line and count of each message, warnings and others.
+        self.noted: dict[bool, dict[str, tuple[int, int]]] = {True: {}, False: {}}
         self.vias: dict[tuple[str, str], int] = {}
-        self.graphs: dict[LoggedGraph, None] = {}
+        self.graphs: list[LogGraph] = []
         self.settings: dict[tuple[str, str], int] = {}
         self.version: str | None = None
         self.net: str | None = None
         self.bootstrap: str | None = None
-        self.devices: dict[str, tuple[tuple[str, ...], bool | None]] = {}
+        self.devices: dict[str, tuple[list[str], bool | None]] = {}
         self.ranks = self.nodes = 0
         # Channels by the number of ranks of their communicator.
         self.has_channels = False
@@ -152,12 +130,15 @@ def _take(state: _State, number: int, times: int, text: str) -> None:
         case ChannelCounts():
             state.has_channels = True
         case LoggedGraph() as item:
-            state.graphs[item] = None
+            row = LogGraph(
+                pattern=item.pattern, channels=item.channels, gb_per_s_intra=item.gb_per_s_intra
+            )
+            if row not in state.graphs:
+                state.graphs.append(row)
         case Version() as item:
             state.version = item.text
         case Nics() as item if item.nics:
-            names = tuple(_name(nic) for nic in item.nics)
-            state.devices[item.network] = (names, item.relaxed_ordering)
+            state.devices[item.network] = ([_name(nic) for nic in item.nics], item.relaxed_ordering)
         case Network() as item:
             state.net = item.name[:80]
         case Bootstrap() as item:
@@ -199,22 +180,23 @@ def _ranks(state: _State, ranks: int, nodes: int) -> None:
 
 
 def _note(state: _State, number: int, times: int, warn: bool, message: str) -> None:
-    key = (_POINTER.sub("0x...", message) if "0x" in message else message, warn)
-    if key in state.counts:
-        state.counts[key] += times
-        state.first[key] = min(number, state.first[key])
-    elif len(state.first) < MOST * 4:
-        state.first[key], state.counts[key] = number, times
-    else:
-        state.left_out += 1
+    text = _POINTER.sub("0x...", message) if "0x" in message else message
+    noted = state.noted[warn]
+    if text in noted:
+        first, before = noted[text]
+        noted[text] = min(number, first), before + times
+    elif sum(map(len, state.noted.values())) < MOST * 4:
+        noted[text] = number, times
+
+
+def _in_order(noted: dict[str, tuple[int, int]]) -> list[LogMessage]:
+    """Return messages in the order of their first lines."""
+    ordered = sorted(noted.items(), key=lambda item: item[1][0])
+    return [LogMessage(text=text, count=count) for text, (_, count) in ordered]
 
 
 def _result(state: _State) -> NcclLines:
-    messages = [
-        Message(text, warn, line, state.counts[text, warn])
-        for (text, warn), line in state.first.items()
-    ]
-    messages.sort(key=lambda one: (not one.warn, one.line))
+    warnings, messages = (_in_order(state.noted[warn]) for warn in (True, False))
     in_use = state.devices.get(state.net or "")
     if in_use is None and state.net is None and len(state.devices) == 1:
         in_use = next(iter(state.devices.values()))
@@ -222,11 +204,11 @@ def _result(state: _State) -> NcclLines:
     most = max(state.channels, default=0)
     channels = state.channels.get(most)
     return NcclLines(
-        messages=tuple(messages[:MOST]),
-        left_out=state.left_out + max(0, len(messages) - MOST),
-        vias=tuple(Via(way, via, count) for (way, via), count in state.vias.items()),
-        graphs=tuple(state.graphs),
-        settings=tuple(ReadSetting(*key, line) for key, line in state.settings.items()),
+        warnings=warnings[:MOST],
+        messages=messages[: max(0, MOST - len(warnings))],
+        vias=state.vias,
+        graphs=state.graphs,
+        settings=[SettingLine(*key, line) for key, line in state.settings.items()],
         version=state.version,
         net=state.net,
         net_devices=in_use[0] if in_use is not None else None,

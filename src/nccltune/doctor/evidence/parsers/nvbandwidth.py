@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of, real
+from nccltune.doctor.facts.gpu import GpuCopy
 
 _RUNNING = re.compile(r"^Running (?P<test>\w+)\.")
 _ROW = re.compile(r"^\s*(?P<row>\d+)(?P<cells>(?:\s+(?:N/A|\d+(?:\.\d+)?))+)\s*$")
@@ -23,30 +24,17 @@ _PEER_TESTS = {
 _MOST_PAIRS = 4096
 
 
-class PeerCopy(NamedTuple):
-    """A copy between two GPUs: `a` (the row) reads from `b` (the column) or writes to it.
-
-    The code of nvbandwidth 0.2 to 0.8 does this (testcases_ce.cpp). The arrows above its tables
-    point the other way.
-    """
-
-    a: int
-    b: int
-    kind: str
-    gb_per_s: float
-
-
 class Copies(NamedTuple):
     """Rates in GB/s by GPU, host to device and device to host.
 
     Rates of the copy engine are preferred to those of SM copies. `peers` are copies between GPUs by
-    the copy engine.
+    the copy engine, `peers_line` is the number of the first line with one.
     """
 
     h2d: dict[int, float]
     d2h: dict[int, float]
-    lines: dict[str, int]
-    peers: tuple[PeerCopy, ...] = ()
+    peers: list[GpuCopy]
+    peers_line: int
 
 
 def parse_nvbandwidth(text: str) -> Copies:
@@ -55,8 +43,8 @@ def parse_nvbandwidth(text: str) -> Copies:
     Several rows mean host memory of several NUMA nodes; the highest rate of a GPU is used.
     """
     found: dict[str, dict[int, float]] = {}
-    lines: dict[str, int] = {}
-    peers: dict[tuple[int, int, str], PeerCopy] = {}
+    peers: dict[tuple[int | None, int | None, str], GpuCopy] = {}
+    peers_line = 0
     test = peer = ""
     columns: list[int] = []
     for number, line in lines_of(text):
@@ -75,14 +63,13 @@ def parse_nvbandwidth(text: str) -> Copies:
         if not cells or len(cells) != len(columns):
             continue
         if peer:
-            lines.setdefault("peers", number)
+            peers_line = peers_line or number
             assert row is not None
             for copy in _peer_row(peer, row["row"], columns, cells):
                 if len(peers) < _MOST_PAIRS:
-                    peers[copy.a, copy.b, copy.kind] = copy
+                    peers[copy.a, copy.b, peer] = copy
         else:
             best = found.setdefault(test, {})
-            lines.setdefault(test, number)
             for gpu, cell in zip(columns, cells, strict=True):
                 rate = real(cell)
                 if rate is not None:
@@ -90,13 +77,16 @@ def parse_nvbandwidth(text: str) -> Copies:
     return Copies(
         found.get("h2d") or found.get("h2d_sm") or {},
         found.get("d2h") or found.get("d2h_sm") or {},
-        lines,
-        tuple(peers.values()),
+        list(peers.values()),
+        peers_line,
     )
 
 
-def _peer_row(kind: str, row: str, columns: list[int], cells: list[str]) -> Iterator[PeerCopy]:
-    """Yield the copies of one row.
+def _peer_row(kind: str, row: str, columns: list[int], cells: list[str]) -> Iterator[GpuCopy]:
+    """Yield the copies of one row. Its GPU reads from the GPU of the column, or writes to it.
+
+    The code of nvbandwidth 0.2 to 0.8 does this (testcases_ce.cpp). The arrows above its tables
+    point the other way.
 
     N/A means that two GPUs cannot access each other. A GPU with itself is N/A, or 0.00 in
     nvbandwidth's README.
@@ -104,4 +94,4 @@ def _peer_row(kind: str, row: str, columns: list[int], cells: list[str]) -> Iter
     for column, cell in zip(columns, cells, strict=True):
         rate = real(cell)
         if rate is not None and len(row) < 5 and int(row) != column:
-            yield PeerCopy(int(row), column, kind, rate)
+            yield GpuCopy(a=int(row), b=column, kind=kind, gb_per_s=rate)

@@ -2,37 +2,24 @@
 """Parse `nvidia-smi topo -p2p r|w|n|a|p`: the driver's status of peer access between two GPUs."""
 
 import re
-from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import Parsed, lines_of
+from nccltune.doctor.facts.gpu import PeerStatus
 
 STATUSES = frozenset({"OK", "NS", "CNS", "GNS", "TNS", "DR", "U"})
 _NAME = re.compile(r"GPU(\d{1,4})")
 _LEGEND = re.compile(r"^Legend:")
 
 
-class GpuPair(NamedTuple):
-    """Status of peer access from GPU `a` to GPU `b`."""
+def parse_p2p_matrix(text: str) -> Parsed[PeerStatus]:
+    """Parse one matrix. The columns are those of the header, in its order.
 
-    a: int
-    b: int
-    status: str
-    line: int
-
-
-class Matrix(NamedTuple):
-    """All pairs of a matrix. `unread` counts unknown lines and cells."""
-
-    pairs: tuple[GpuPair, ...]
-    unread: int
-
-
-def parse_p2p_matrix(text: str) -> Matrix:
-    """Parse one matrix. The columns are those of the header, in its order."""
+    The text does not state its kind (read, write, ...), so records have none.
+    """
     columns: list[int] = []
-    pairs: list[GpuPair] = []
+    pairs: list[PeerStatus] = []
     unread = 0
-    for number, line in lines_of(text):
+    for _, line in lines_of(text):
         if _LEGEND.match(line):
             break
         words = line.split()
@@ -48,7 +35,7 @@ def parse_p2p_matrix(text: str) -> Matrix:
         a = int(row[1])
         for b, cell in zip(columns, cells, strict=True):
             if cell in STATUSES:
-                pairs.append(GpuPair(a, b, cell, number))
+                pairs.append(PeerStatus(a=a, b=b, status=cell))
             elif cell != "X":
                 unread += 1
-    return Matrix(tuple(pairs), unread)
+    return Parsed(pairs, unread)

@@ -33,19 +33,17 @@ class PciConfig(NamedTuple):
     acs: str | None
     ats: bool | None
     max_read_request: int | None
-    relaxed_ordering: bool | None
     complete: bool
 
 
 def parse_pci_config(data: bytes) -> PciConfig:
     """Parse a device's configuration space, which may be incomplete."""
     express = _capability(data, _EXPRESS)
-    request = order = None
+    request = None
     if express is not None:
         control = _word(data, express + 8)
         if control is not None:
             request = 128 << (control >> 12 & 7)
-            order = bool(control & 0x10)
     acs = ats = None
     # Users other than root get 64 bytes. A device without PCI Express has exactly 256 bytes.
     complete = len(data) > 64
@@ -60,7 +58,7 @@ def parse_pci_config(data: bytes) -> PciConfig:
         at = _extended(data, _ATS)
         if at is not None:
             ats = bool((_word(data, at + 6) or 0) & 0x8000)
-    return PciConfig(acs, ats, request, order, complete)
+    return PciConfig(acs, ats, request, complete)
 
 
 def _word(data: bytes, at: int) -> int | None:
@@ -100,8 +98,7 @@ def render_pci_config(
         return "\n".join([*lines, "\tCapabilities: <access denied>", ""])
     lines.append("\tCapabilities: (from its configuration space)")
     if config.max_read_request is not None:
-        sign = "+" if config.relaxed_ordering else "-"
-        lines.append(f"\t\tDevCtl:\tRlxdOrd{sign} MaxReadReq {config.max_read_request} bytes")
+        lines.append(f"\t\tDevCtl:\tMaxReadReq {config.max_read_request} bytes")
     if config.acs is not None:
         lines.append(f"\t\tACSCtl:\t{config.acs}")
     if config.ats is not None:

@@ -6,42 +6,27 @@ The text has outputs of `ping`. Before each output, a line names the numbers of 
 """
 
 import re
-from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.parsers.text import Parsed, lines_of
+from nccltune.doctor.facts.network import RailReach
 
 _HEAD = re.compile(r"^== (?P<from_rail>\d{1,4}) (?P<to_rail>\d{1,4})\s*$")
 _RESULT = re.compile(r"(?P<sent>\d{1,9}) packets transmitted, (?P<got>\d{1,9}) (?:packets )?rec")
 
 
-class RailPing(NamedTuple):
-    """Whether one NIC reached the other."""
-
-    from_rail: int
-    to_rail: int
-    reached: bool
-    line: int
-
-
-class RailPings(NamedTuple):
-    """All pairs that were tried. `unread` counts lines before the first pair."""
-
-    pings: tuple[RailPing, ...]
-    unread: int
-
-
-def parse_rail_pings(text: str) -> RailPings:
+def parse_rail_pings(text: str) -> Parsed[RailReach]:
     """Parse such a text. A pair without any result was not reached."""
-    found: list[RailPing] = []
+    found: list[RailReach] = []
     unread = 0
-    for number, line in lines_of(text):
+    for _, line in lines_of(text):
         head = _HEAD.match(line)
         if head is not None:
-            found.append(RailPing(int(head["from_rail"]), int(head["to_rail"]), False, number))
+            here, there = int(head["from_rail"]), int(head["to_rail"])
+            found.append(RailReach(from_rail=here, to_rail=there, reached=False))
             continue
         result = _RESULT.search(line)
         if result is not None and found:
-            found[-1] = found[-1]._replace(reached=int(result["got"]) > 0)
+            found[-1].reached = int(result["got"]) > 0
         elif not found:
             unread += 1
-    return RailPings(tuple(found), unread)
+    return Parsed(found, unread)

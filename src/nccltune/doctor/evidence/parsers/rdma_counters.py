@@ -34,20 +34,10 @@ _TRAFFIC = re.compile(
 )
 
 
-class RdmaCounter(NamedTuple):
-    """A counter of a port."""
-
-    hca: str
-    port: int
-    counter: str
-    value: int
-    line: int
-
-
 class RdmaCounters(NamedTuple):
-    """Counters of errors or congestion in an output. `unread` counts unknown lines."""
+    """Counters of errors or congestion by device, port and name. `unread` counts unknown lines."""
 
-    counters: tuple[RdmaCounter, ...]
+    counters: dict[tuple[str, int, str], int]
     unread: int
 
 
@@ -63,9 +53,9 @@ def parse_rdma_counters(text: str, hca: str = "") -> RdmaCounters:
     perfquery does not print the device. A line `== DEVICE PORT` before its output names it, or else
     `hca`.
     """
-    found: list[RdmaCounter] = []
+    found: dict[tuple[str, int, str], int] = {}
     port, unread = 1, 0
-    for number, line in lines_of(text):
+    for _, line in lines_of(text):
         if (match := _HEAD.match(line)) is not None:
             hca, port = match["name"], int(match["port"] or 1)
         elif (match := _STATISTIC.match(line)) is not None:
@@ -73,15 +63,15 @@ def parse_rdma_counters(text: str, hca: str = "") -> RdmaCounters:
             words = match["rest"].split()
             for name, value in zip(words[::2], words[1::2], strict=False):
                 if value.isdecimal() and len(value) <= 20 and wanted_counter(name):
-                    found.append(RdmaCounter(match["name"], at, name[:64], int(value), number))
+                    found[match["name"], at, name[:64]] = int(value)
         elif (match := _PORT.match(line)) is not None:
             port = int(match["port"])
         elif (match := _PERF.match(line)) is not None:
             counter = _NAMES.get(match["label"])
             if counter is not None and hca:
-                found.append(RdmaCounter(hca, port, counter, int(match["value"]), number))
+                found[hca, port, counter] = int(match["value"])
             elif counter is not None:
                 unread += 1
         elif not line.startswith(("#", " ")):
             unread += 1
-    return RdmaCounters(tuple(found), unread)
+    return RdmaCounters(found, unread)

@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of, real, whole
+from nccltune.doctor.facts.network import RdmaPortState
 
 _IBSTAT_CA = re.compile(r"^CA '(?P<name>[\w.-]{1,64})'")
 _DEVINFO = re.compile(r"^hca_id:\s*(?P<name>[\w.-]{1,64})")
@@ -22,30 +23,11 @@ _STATES = {"INITIALIZING": "INIT", "INITIALIZE": "INIT"}
 _PHYSICAL = re.compile(r"[^A-Za-z]")
 
 
-class RdmaPort(NamedTuple):
-    """A port. None marks a field that the output does not have.
-
-    `state` is ACTIVE, INIT, DOWN or ARMED.
-    """
-
-    name: str
-    port: int
-    line: int
-    state: str | None = None
-    phys_state: str | None = None
-    rate_gbit_per_s: float | None = None
-    link_layer: str | None = None
-    sm_lid: int | None = None
-    firmware: str | None = None
-    netdev: str | None = None
-    mtu: int | None = None
-    mtu_max: int | None = None
-
-
 class RdmaPorts(NamedTuple):
-    """Ports of an output. `unread` counts unknown lines."""
+    """Ports of an output, and the line of the first one. `unread` counts unknown lines."""
 
-    ports: tuple[RdmaPort, ...]
+    ports: list[RdmaPortState]
+    line: int
     unread: int
 
 
@@ -64,65 +46,63 @@ def phys_name(text: str) -> str | None:
 
 def parse_rdma_ports(text: str) -> RdmaPorts:
     """Parse any of these outputs, or several one after the other."""
-    ports: list[RdmaPort] = []
-    device, firmware, unread = "", None, 0
+    ports: list[RdmaPortState] = []
+    device, firmware, first, unread = "", None, 0, 0
     in_port = False
     for number, line in lines_of(text):
         if (match := _IBSTAT_CA.match(line) or _DEVINFO.match(line)) is not None:
             device, firmware, in_port = match["name"], None, False
         elif (match := _IBSTATUS.match(line)) is not None:
             device, in_port = match["name"], True
-            ports.append(RdmaPort(device, int(match["port"]), number))
+            ports.append(RdmaPortState(name=device, port=int(match["port"])))
         elif (match := _RDMA_LINK.match(line)) is not None:
-            ports.append(_link(match, number))
+            ports.append(_link(match))
             in_port = False
         elif device and (match := _any_port(line)) is not None:
-            ports.append(RdmaPort(device, int(match["port"]), number, firmware=firmware))
+            ports.append(RdmaPortState(name=device, port=int(match["port"]), firmware=firmware))
             in_port = True
         elif (match := _FIELD.match(line)) is not None and device:
             label, value = match["label"].strip().lower(), match["value"].strip()
             if label in ("firmware version", "fw_ver"):
                 firmware = value
             elif in_port:
-                ports[-1] = _with(ports[-1], label, value)
+                _put(ports[-1], label, value)
         else:
             unread += 1
-    return RdmaPorts(tuple(ports), unread)
+        first = first or (number if ports else 0)
+    return RdmaPorts(ports, first, unread)
 
 
 def _any_port(line: str) -> re.Match[str] | None:
     return _IBSTAT_PORT.match(line) or _DEVINFO_PORT.match(line)
 
 
-def _with(port: RdmaPort, label: str, value: str) -> RdmaPort:
+def _put(port: RdmaPortState, label: str, value: str) -> None:
     match label:
         case "state":
             # ibv_devinfo prints PORT_ACTIVE (4).
             words = value.partition(" (")[0].removeprefix("PORT_")
-            return port._replace(state=state_name(words))
+            port.state = state_name(words)
         case "physical state" | "phys state" | "phys_state":
-            return port._replace(phys_state=phys_name(value.partition(" (")[0]))
+            port.phys_state = phys_name(value.partition(" (")[0])
         case "active_mtu":
-            return port._replace(mtu=whole(value))
+            port.mtu = whole(value)
         case "max_mtu":
-            return port._replace(mtu_max=whole(value))
+            port.mtu_max = whole(value)
         case "rate":
-            return port._replace(rate_gbit_per_s=real(value))
+            port.rate_gbit_per_s = real(value)
         case "sm lid" | "sm_lid":
-            return port._replace(sm_lid=whole(value))
+            port.sm_lid = whole(value)
         case "link layer" | "link_layer":
-            return port._replace(link_layer=value or None)
-    return port
+            port.link_layer = value or None
 
 
-def _link(match: re.Match[str], number: int) -> RdmaPort:
+def _link(match: re.Match[str]) -> RdmaPortState:
     words = match["rest"].split()
     fields = dict(zip(words[::2], words[1::2], strict=False))
-    return RdmaPort(
-        match["name"],
-        int(match["port"]),
-        number,
+    return RdmaPortState(
+        name=match["name"],
+        port=int(match["port"]),
         state=state_name(fields["state"]) if "state" in fields else None,
         phys_state=phys_name(fields["physical_state"]) if "physical_state" in fields else None,
-        netdev=fields.get("netdev"),
     )

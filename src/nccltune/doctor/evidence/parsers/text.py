@@ -3,9 +3,11 @@
 
 import re
 from collections.abc import Iterator
+from typing import Generic, NamedTuple, TypeVar
 
 from nccltune.formats.text.lines import encoding_of
 
+Record = TypeVar("Record")
 _BUS_ID = re.compile(
     r"(?:(?P<domain>[0-9a-fA-F]{4,8}):)?(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})"
     r"\.(?P<function>[0-7])"
@@ -16,6 +18,21 @@ LONGEST_LINE = 4096
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
 # In UTF-8 these bytes are never part of another character.
 _CONTROLS = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n")
+
+
+class Parsed(NamedTuple, Generic[Record]):
+    """Records of an output. `unread` counts the lines or cells that could not be parsed."""
+
+    records: list[Record]
+    unread: int = 0
+
+
+class SettingLine(NamedTuple):
+    """A setting and its line number."""
+
+    name: str
+    value: str
+    line: int
 
 
 def decode(data: bytes) -> str:

@@ -28,7 +28,6 @@ class Cell(NamedTuple):
     b: str
     kind: str
     links: int
-    line: int
 
 
 class TopoMatrix(NamedTuple):
@@ -64,7 +63,7 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
     found: list[Cell] = []
     cpus: dict[int, list[int]] = {}
     unread = 0
-    for number, line in enumerate(lines[at + 1 :], at + 2):
+    for line in lines[at + 1 :]:
         words = line.split(None, 1)
         if not words or words[0] not in columns:
             continue
@@ -82,5 +81,5 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
                 continue
             links = int(kind[2:]) if kind.startswith("NV") else 0
             plain = "NVL" if links else {"SOC": "SYS"}.get(kind, kind)
-            found.append(Cell(names.get(row, row), names.get(column, column), plain, links, number))
+            found.append(Cell(names.get(row, row), names.get(column, column), plain, links))
     return TopoMatrix(tuple(found), cpus, unread)

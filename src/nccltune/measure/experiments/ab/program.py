@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from nccltune.formats.nccl_log.run_settings import NcclLog
-from nccltune.formats.nccl_tests.text import read_log, read_text
+from nccltune.formats.nccl_tests.process_logs import read_process_logs
+from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, ReadOptions
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello, Nccl
@@ -115,7 +116,7 @@ def _logs(folder: Path) -> dict[tuple[str, int], NcclLog]:
     logs: dict[tuple[str, int], NcclLog] = {}
     for path in sorted(folder.glob(LOG)):
         with path.open("rb") as file:
-            logs |= read_log(file)
+            logs |= read_process_logs(file)
     return logs
 
 

@@ -14,7 +14,8 @@ import msgspec
 
 from nccltune.formats.nccl_log.model_table import usable
 from nccltune.formats.nccl_log.run_settings import NcclLog
-from nccltune.formats.nccl_tests.text import read_log, read_text
+from nccltune.formats.nccl_tests.process_logs import read_process_logs
+from nccltune.formats.nccl_tests.text import read_text
 from nccltune.formats.reading.context import Context, ReadOptions
 from nccltune.formats.reading.file_report import FileReport
 from nccltune.measure.engine.program import run_program
@@ -152,7 +153,7 @@ def _logs(folder: Path) -> tuple[dict[tuple[str, int], NcclLog], list[str]]:
     lines: list[str] = []
     for path in sorted(folder.glob("nccl.*")):
         with path.open("rb") as file:
-            logs |= read_log(file)
+            logs |= read_process_logs(file)
             file.seek(0)
             lines += file.read(_MOST_BYTES).decode(errors="replace").splitlines()
     return logs, lines
