@@ -65,7 +65,16 @@ class Finder {
     world->processes = claim->size;
     world->local_process = *claim->local_rank;
     world->gpus_per_process = flags_.gpus_per_process;
+    world->ranks_per_gpu = flags_.ranks_per_gpu;
     world->emulated_nodes = flags_.emulate_nodes;
+    if (world->ranks_per_gpu > 1) {
+      if (world->gpus_per_process > 1) {
+        return Fail("--ranks-per-gpu shares a GPU between processes, and --gpus-per-process is " +
+                        std::to_string(world->gpus_per_process),
+                    "give one of the two");
+      }
+      if (world->emulated_nodes == 0) world->emulated_nodes = world->processes;
+    }
     if (world->emulated_nodes > world->processes) {
       return Fail("--emulate-nodes " + std::to_string(world->emulated_nodes) + " with " +
                       std::to_string(world->processes) +
@@ -196,10 +205,6 @@ bool FindMaster(const Environment& environment, std::optional<Endpoint>* endpoin
     found.port = found.port == 65535 ? found.port - 1 : found.port + 1;
   }
   return true;
-}
-
-int EmulatedNode(const World& world) {
-  return static_cast<int>(int64_t{world.process} * world.emulated_nodes / world.processes);
 }
 
 }  // namespace nccltune::bench

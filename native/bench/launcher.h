@@ -29,7 +29,8 @@ struct WorldFlags {
   std::optional<int> local_rank;
   std::string_view launcher;  // one of LauncherNames; empty: detect it
   int gpus_per_process = 1;
-  int emulate_nodes = 0;
+  int emulate_nodes = 0;  // 0: not given
+  int ranks_per_gpu = 1;
 };
 
 // Fills *world. Without flags and without a launcher it is a single process. Returns false, with
@@ -41,9 +42,6 @@ bool FindWorld(const WorldFlags& flags, const Environment& environment, World* w
 // not set. Returns false with *error if they are invalid.
 bool FindMaster(const Environment& environment, std::optional<Endpoint>* endpoint,
                 std::string* error);
-
-// Returns the emulated node of this process.
-int EmulatedNode(const World& world);
 
 }  // namespace nccltune::bench
 

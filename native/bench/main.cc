@@ -47,7 +47,7 @@ std::optional<StartFailure> EmulateNodes(const World& world) {
     return StartFailure{kBadArguments, "--emulate-nodes sets NCCL_HOSTID, which is set already",
                         "unset NCCL_HOSTID"};
   }
-  const std::string host = "nccltune-emulated-node-" + std::to_string(EmulatedNode(world));
+  const std::string host = "nccltune-emulated-node-" + std::to_string(world.NodeOf(world.process));
   setenv("NCCL_HOSTID", host.c_str(), 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 0);
   return std::nullopt;

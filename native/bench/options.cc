@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMaxProcesses = 1 << 20;
 constexpr int kMaxGpus = 64;
+constexpr int kMaxRanksPerGpu = 48;  // clients of an MPS server
 constexpr double kLongestStart = 86'400;
 constexpr double kSlowestPace = 1000;
 
@@ -32,6 +33,9 @@ Identity of this process (default: the variables of Open MPI, hydra, torchrun or
   --gpus-per-process G       number of GPUs, which are ranks, of each process (default: 1)
   --launcher NAME            whose variables to use: openmpi, hydra, slurm, torchrun, none
   --emulate-nodes N          treat one host as N nodes (sets NCCL_HOSTID and NCCL_SOCKET_IFNAME)
+  --ranks-per-gpu N          let N processes of a host share a GPU; each is an emulated node unless
+                             --emulate-nodes is given. Ranks of one node can share a GPU since NCCL
+                             2.31, with NCCL_MULTI_RANK_GPU_ENABLE=1
 
 Rendezvous (with more than one process)
   --rendezvous HOST:PORT     where process 0 listens (default: MASTER_ADDR and MASTER_PORT)
@@ -76,6 +80,7 @@ OptionTable TableFor(BenchOptions* options) {
   table.Number("--local-rank", 0, kMaxProcesses, &world.local_rank);
   table.Number("--gpus-per-process", 1, kMaxGpus, &world.gpus_per_process);
   table.Number("--emulate-nodes", 1, kMaxProcesses, &world.emulate_nodes);
+  table.Number("--ranks-per-gpu", 1, kMaxRanksPerGpu, &world.ranks_per_gpu);
   table.OneOf("--launcher", LauncherNames(),
               [&world](size_t number) { world.launcher = LauncherNames()[number]; });
   table.Value("--rendezvous", [options](std::string_view value) {

@@ -9,6 +9,7 @@
 
 #include "bench/archive_errors.h"
 #include "common/content_hash.h"
+#include "common/nccl_version.h"
 #include "common/text.h"
 
 namespace nccltune::bench {
@@ -37,13 +38,45 @@ bool Introduce(ProcessExchange* exchange, const Introduction& mine,
   return true;
 }
 
-std::optional<OpenError> FindOpenError(const std::vector<Introduction>& all) {
+namespace {
+
+// Since this version ranks of one node may share a GPU.
+constexpr NcclVersion kSharesGpus = {2, 31, 0};
+
+// The ranks of one GPU so far, and the emulated node of the last one.
+struct GpuUse {
+  int first = 0;
+  int ranks = 0;
+  int node = -1;
+};
+
+OpenError TooManyRanks(const GpuUse& use, int rank, const World& world) {
+  if (world.ranks_per_gpu == 1) {
+    return {OpenError::Kind::kBadInput,
+            "ranks " + std::to_string(use.first) + " and " + std::to_string(rank) +
+                " are on the same GPU",
+            "start no more ranks on a host than it has GPUs, and give each process its local rank "
+            "or a CUDA_VISIBLE_DEVICES of its own; --ranks-per-gpu shares a GPU",
+            rank};
+  }
+  return {OpenError::Kind::kBadInput,
+          "rank " + std::to_string(rank) + " would be one too many on the GPU of rank " +
+              std::to_string(use.first) + ": --ranks-per-gpu is " +
+              std::to_string(world.ranks_per_gpu),
+          "start as many processes as GPUs times --ranks-per-gpu", rank};
+}
+
+}  // namespace
+
+std::optional<OpenError> FindOpenError(const std::vector<Introduction>& all, const World& world) {
   for (const Introduction& one : all) {
     if (one.error) return one.error;
   }
-  std::map<std::string, int> rank_of;
+  std::map<std::string, GpuUse> uses;
   int rank = 0;
+  int process = -1;
   for (const Introduction& one : all) {
+    ++process;
     if (one.nccl_version != all.front().nccl_version) {
       return OpenError{OpenError::Kind::kBadInput,
                        "rank 0 has NCCL " + all.front().nccl_version + " and rank " +
@@ -51,15 +84,18 @@ std::optional<OpenError> FindOpenError(const std::vector<Introduction>& all) {
                        "pass the same library to all processes with --nccl PATH", rank};
     }
     for (const std::string& id : one.gpu_ids) {
-      const auto [place, is_new] = rank_of.emplace(id, rank);
-      if (!is_new) {
+      GpuUse& use = uses.emplace(id, GpuUse{.first = rank}).first->second;
+      if (++use.ranks > world.ranks_per_gpu) return TooManyRanks(use, rank, world);
+      const int node = world.NodeOf(process);
+      const auto version = ParseNcclVersion(one.nccl_version);
+      if (use.node == node && (!version || *version < kSharesGpus)) {
         return OpenError{OpenError::Kind::kBadInput,
-                         "ranks " + std::to_string(place->second) + " and " + std::to_string(rank) +
-                             " are on the same GPU",
-                         "start no more ranks on a host than it has GPUs, and give each process "
-                         "its local rank or a CUDA_VISIBLE_DEVICES of its own",
+                         "NCCL " + one.nccl_version + " does not let ranks of one node share a GPU",
+                         "make each rank a node (leave out --emulate-nodes), or use NCCL 2.31 or "
+                         "newer",
                          rank};
       }
+      use.node = node;
       ++rank;
     }
   }

@@ -10,6 +10,7 @@
 
 #include "bench/backend.h"
 #include "bench/exchange.h"
+#include "bench/world.h"
 
 namespace nccltune::bench {
 
@@ -27,8 +28,8 @@ struct Introduction {
 bool Introduce(ProcessExchange* exchange, const Introduction& mine, std::vector<Introduction>* all);
 
 // Returns why these processes cannot create a communicator, the same in all of them: the first
-// process's error, different NCCL versions, or two ranks on one GPU.
-std::optional<OpenError> FindOpenError(const std::vector<Introduction>& all);
+// process's error, different NCCL versions, or more ranks on one GPU than the run or NCCL allows.
+std::optional<OpenError> FindOpenError(const std::vector<Introduction>& all, const World& world);
 
 // The error of a step that is cut off because the run ends.
 StepError RunEndedError();

@@ -63,8 +63,10 @@ std::optional<StepError> DeviceBuffers::Reserve(const Step& step, const CallLayo
     return error;
   }
   const size_t held = send_.bytes + receive_.bytes;
-  const size_t kept = std::min(kLeftFree, total / 16);
-  const size_t available = free + held > kept ? free + held - kept : 0;
+  const size_t share = total / static_cast<size_t>(ranks_per_gpu_);
+  const size_t kept = std::min(kLeftFree, share / 16);
+  const size_t most = std::min(free + held, share);
+  const size_t available = most > kept ? most - kept : 0;
   // Buffers never shrink, so that alternating sizes do not allocate each time.
   size_t new_send = std::max({send, send_.bytes, min_bytes_});
   size_t new_receive = std::max({receive, receive_.bytes, min_bytes_});

@@ -26,8 +26,9 @@ struct CallBuffers {
 // All functions need the GPU's context to be current.
 class DeviceBuffers {
  public:
-  DeviceBuffers(const CudaLibrary& cuda, const NcclLibrary& nccl, int rank)
-      : cuda_(cuda), nccl_(nccl), rank_(rank) {}
+  // The buffers take at most their part of the memory of a GPU that `ranks_per_gpu` ranks share.
+  DeviceBuffers(const CudaLibrary& cuda, const NcclLibrary& nccl, int rank, int ranks_per_gpu)
+      : cuda_(cuda), nccl_(nccl), rank_(rank), ranks_per_gpu_(ranks_per_gpu) {}
   DeviceBuffers(const DeviceBuffers&) = delete;
   DeviceBuffers& operator=(const DeviceBuffers&) = delete;
 
@@ -75,6 +76,7 @@ class DeviceBuffers {
   const CudaLibrary& cuda_;
   const NcclLibrary& nccl_;
   const int rank_;
+  const int ranks_per_gpu_;
   Buffer send_;
   Buffer receive_;
   cu::Pointer barrier_value_ = 0;

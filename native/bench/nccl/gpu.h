@@ -26,14 +26,14 @@ class Gpu {
  public:
   // `ordinal` is the driver's index of the device. Setting `stop` ends every wait.
   Gpu(const CudaLibrary& cuda, const NcclLibrary& nccl, int ordinal, int rank, int ranks,
-      const std::atomic<bool>& stop)
+      int ranks_per_gpu, const std::atomic<bool>& stop)
       : cuda_(cuda),
         nccl_(nccl),
         ordinal_(ordinal),
         rank_(rank),
         ranks_(ranks),
         stop_(stop),
-        buffers_(cuda, nccl, rank),
+        buffers_(cuda, nccl, rank, ranks_per_gpu),
         traffic_(cuda, nccl, rank, ranks, stop) {}
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;

@@ -26,7 +26,7 @@ OpenError FromStep(const StepError& error, std::string hint) {
 // those that a launcher made visible to this process.
 std::optional<OpenError> FirstDevice(const World& world, int devices, int* first) {
   const int wanted = world.gpus_per_process;
-  *first = world.local_process * wanted;
+  *first = world.local_process / world.ranks_per_gpu * wanted;
   if (*first + wanted <= devices) return std::nullopt;
   if (devices == wanted) {
     *first = 0;
@@ -70,7 +70,7 @@ std::optional<OpenError> NcclBackend::Open(const World& world, ProcessExchange* 
   const Introduction mine = IntroductionOf(OpenLibraries(world));
   std::vector<Introduction> all;
   if (!Introduce(exchange, mine, &all)) return FromStep(RunEndedError(), "");
-  if (auto obstacle = FindOpenError(all)) return obstacle;
+  if (auto obstacle = FindOpenError(all, world)) return obstacle;
   compute_capability_ = all.front().compute_capability;
   for (const Introduction& one : all) {
     compute_capability_ = std::min(compute_capability_, one.compute_capability);
@@ -88,7 +88,9 @@ std::optional<OpenError> NcclBackend::Open(const World& world, ProcessExchange* 
 std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
   if (world.ranks() < 2) {
     return OpenError{OpenError::Kind::kBadInput, "a run with one rank has nothing to measure",
-                     "start several processes, or give one process several GPUs", 0};
+                     "start several processes, or give one process several GPUs; on one GPU: "
+                     "--ranks-per-gpu",
+                     0};
   }
   if (options_.tuner_path.size() > kLongestPluginName) {
     return OpenError{OpenError::Kind::kBadInput,
@@ -119,7 +121,7 @@ std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
   const std::lock_guard<std::mutex> lock(abort_mutex_);
   for (int i = 0; i < world.gpus_per_process; ++i) {
     body_->gpus.emplace_back(*body_->cuda, *body_->nccl, first + i, world.first_rank() + i, ranks_,
-                             body_->stop);
+                             world.ranks_per_gpu, body_->stop);
   }
   return std::nullopt;
 }

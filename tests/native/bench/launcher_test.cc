@@ -149,19 +149,32 @@ TEST_F(LauncherTest, NodesAreEmulatedInBlocks) {
   for (int rank = 0; rank < 6; ++rank) {
     flags_.rank = rank;
     ASSERT_TRUE(Find({})) << error_;
-    EXPECT_EQ(EmulatedNode(world_), nodes[rank]);
+    EXPECT_EQ(world_.NodeOf(world_.process), nodes[rank]);
   }
   flags_.emulate_nodes = 4;
   for (int rank = 0, last = 0; rank < 6; ++rank) {
     flags_.rank = rank;
     ASSERT_TRUE(Find({}));
-    EXPECT_GE(EmulatedNode(world_), last);
-    EXPECT_LE(EmulatedNode(world_), last + 1);
-    last = EmulatedNode(world_);
+    EXPECT_GE(world_.NodeOf(world_.process), last);
+    EXPECT_LE(world_.NodeOf(world_.process), last + 1);
+    last = world_.NodeOf(world_.process);
     EXPECT_EQ(last, rank * 4 / 6);
   }
   flags_.emulate_nodes = 7;
   ExpectError({}, "--emulate-nodes 7 with 6 processes");
+}
+
+TEST_F(LauncherTest, RanksThatShareAGpuAreNodes) {
+  flags_.size = 4;
+  flags_.rank = 3;
+  flags_.ranks_per_gpu = 2;
+  ASSERT_TRUE(Find({})) << error_;
+  EXPECT_EQ(world_.NodeOf(world_.process), 3);
+  flags_.emulate_nodes = 2;
+  ASSERT_TRUE(Find({}));
+  EXPECT_EQ(world_.NodeOf(world_.process), 1);
+  flags_.gpus_per_process = 2;
+  ExpectError({}, "--ranks-per-gpu shares a GPU between processes, and --gpus-per-process is 2");
 }
 
 TEST(Master, IsAtMasterAddrAndPort) {

@@ -41,16 +41,42 @@ TEST(Agreement, AnIntroductionSurvivesARoundTrip) {
   EXPECT_FALSE(Introduce(&exchange, mine, &all));
 }
 
+World WorldOf(int processes, int ranks_per_gpu = 1, int emulated_nodes = 0) {
+  World world;
+  world.processes = processes;
+  world.ranks_per_gpu = ranks_per_gpu;
+  world.emulated_nodes = emulated_nodes;
+  return world;
+}
+
 TEST(Agreement, TheFirstProblemKeepsAllFromConnecting) {
-  EXPECT_FALSE(FindOpenError({Process("2.28.9", {"a"}), Process("2.28.9", {"b"})}));
+  const World two = WorldOf(2);
+  EXPECT_FALSE(FindOpenError({Process("2.28.9", {"a"}), Process("2.28.9", {"b"})}, two));
   Introduction broken = Process("", {});
   broken.error = OpenError{OpenError::Kind::kCannotRun, "no GPU", "", 1};
-  EXPECT_EQ(FindOpenError({Process("2.28.9", {"a"}), broken})->text, "no GPU");
-  const auto mixed = FindOpenError({Process("2.28.9", {"a", "b"}), Process("2.30.7", {"c", "d"})});
+  EXPECT_EQ(FindOpenError({Process("2.28.9", {"a"}), broken}, two)->text, "no GPU");
+  const auto mixed =
+      FindOpenError({Process("2.28.9", {"a", "b"}), Process("2.30.7", {"c", "d"})}, two);
   EXPECT_EQ(mixed->text, "rank 0 has NCCL 2.28.9 and rank 2 NCCL 2.30.7");
   EXPECT_EQ(mixed->rank, 2);
-  const auto shared = FindOpenError({Process("2.28.9", {"a", "b"}), Process("2.28.9", {"b", "c"})});
+  const auto shared =
+      FindOpenError({Process("2.28.9", {"a", "b"}), Process("2.28.9", {"b", "c"})}, two);
   EXPECT_EQ(shared->text, "ranks 1 and 2 are on the same GPU");
+}
+
+TEST(Agreement, RanksShareAGpuIfTheRunAndNcclAllowIt) {
+  const auto found = [](const std::string& version, const std::string& gpus, const World& world) {
+    std::vector<Introduction> all;
+    for (const char gpu : gpus) all.push_back(Process(version, {std::string(1, gpu)}));
+    const auto error = FindOpenError(all, world);
+    return error ? error->text : "";
+  };
+  EXPECT_EQ(found("2.28.9", "aabb", WorldOf(4, 2, 4)), "");
+  EXPECT_EQ(found("2.31.2", "aabb", WorldOf(4, 2, 2)), "");
+  EXPECT_EQ(found("2.28.9", "aabb", WorldOf(4, 2, 2)),
+            "NCCL 2.28.9 does not let ranks of one node share a GPU");
+  EXPECT_EQ(found("2.28.9", "aaab", WorldOf(4, 2, 4)),
+            "rank 2 would be one too many on the GPU of rank 0: --ranks-per-gpu is 2");
 }
 
 TEST(Agreement, AHostIsKnownAgain) {
