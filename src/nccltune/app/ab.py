@@ -11,11 +11,13 @@ from nccltune.app.measuring import (
     ExperimentProgress,
     NoProgress,
     hold_study,
+    platform_of_bench,
     platform_of_run,
     refuse_file,
     saved_when_stopped,
 )
 from nccltune.formats.tuner_config.nccl_conf import read_conf, render_conf
+from nccltune.measure.experiments.ab.bench import BenchRunner
 from nccltune.measure.experiments.ab.experiment import TrialExperiment, TrialRunner, TrialScope
 from nccltune.measure.experiments.ab.judge import TrialVerdict, judge
 from nccltune.measure.experiments.ab.replay import ReplayRunner
@@ -73,8 +75,11 @@ def ab_test(
             hello = experiment.probe()
         platform = None
         if hello is not None:
-            recording = runner.study.path if isinstance(runner, ReplayRunner) else None
-            platform = platform_of_run(path, hello, recording=recording)
+            if isinstance(runner, BenchRunner):
+                platform = platform_of_bench(path, runner.launch, hello)
+            else:
+                recording = runner.study.path if isinstance(runner, ReplayRunner) else None
+                platform = platform_of_run(path, hello, recording=recording)
         stack.enter_context(hold_study(path, platform))
         experiment.keep_probe()
 

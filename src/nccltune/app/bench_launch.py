@@ -14,23 +14,28 @@ from nccltune.launch.find import find, find_wanted, slurm_mpi
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import BENCH, job_from
 from nccltune.measure.bench.gpus import visible_gpus
+from nccltune.measure.bench.mps import WITHOUT, MpsDaemon, running_daemon
 from nccltune.measure.bench.pods import Pods
-from nccltune.measure.bench.process import NO_GPU_HINT, Launch
+from nccltune.measure.bench.process import NO_GPU_HINT, ONE_GPU_HINT, Launch
 from nccltune.measure.bench.with_launcher import WithLauncher
 from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
 from nccltune.model.errors import InputError
 
+_SHARING = "--ranks-per-gpu"
 _PER_GPU, _PER_NODE = "per-gpu", "per-node"
 
 
 class LaunchRequest(NamedTuple):
     """What to measure on, as the command line describes it.
 
-    `gpus` are those of each node; `settings` are KEY=VALUE of a job file: `hosts` and `processes`
+    `gpus` are those of each node. `ranks_per_gpu` ranks share each of them; `mps` starts an MPS
+    daemon for them. `settings` are KEY=VALUE of a job file: `hosts` and `processes`
     for every launcher, any key for Kubernetes.
     """
 
     emulate_nodes: int | None = None
+    ranks_per_gpu: int | None = None
+    mps: bool = False
     gpus: int | None = None
     nodes: int | None = None
     nccl: Path | None = None
@@ -71,19 +76,31 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
     if request.is_launched:
         if request.emulate_nodes:
             raise InputError("makes nodes of one machine's GPUs", where="--emulate-nodes")
+        if request.ranks_per_gpu or request.mps:
+            raise InputError("is for this machine's GPUs, without --launcher", where=_SHARING)
         if request.replay is not None and not request.gpus:
             raise InputError("needs --gpus under a launcher: its processes", where="--replay")
         under = _under(request, keys, site)
-    elif request.gpus == 1:
-        raise InputError("one GPU alone has nothing to measure", where="--gpus")
     elif request.replay is not None and (
-        request.nccl or request.gpus or request.emulate_nodes or keys.per_node
+        request.nccl
+        or request.gpus
+        or request.emulate_nodes
+        or request.ranks_per_gpu
+        or request.mps
+        or keys.per_node
     ):
         raise InputError(
             "takes NCCL, GPUs and nodes from the recording",
             where="--replay",
-            hint="leave out --nccl, --gpus, --emulate-nodes and --set processes",
+            hint="leave out --nccl, --gpus, --emulate-nodes, --ranks-per-gpu, --mps and --set "
+            "processes",
         )
+    elif request.ranks_per_gpu is not None and request.ranks_per_gpu > 1:
+        return _shared_gpus(request, keys, site)
+    elif request.mps:
+        raise InputError("is for ranks that share a GPU", where="--mps", hint="add --ranks-per-gpu")
+    elif request.gpus == 1:
+        raise InputError("one GPU alone has nothing to measure", where="--gpus", hint=ONE_GPU_HINT)
     return Launch(
         replay=recording(request.replay) if request.replay else None,
         nccl=request.nccl.absolute() if request.nccl else None,
@@ -91,6 +108,31 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
         emulate_nodes=request.emulate_nodes,
         one_process=keys.per_node,
         with_launcher=under,
+    )
+
+
+def _shared_gpus(request: LaunchRequest, keys: RequestKeys, site: Site) -> Launch:
+    """Return the launch of ranks that share GPUs: each is a node, unless nodes are given.
+
+    Starts an MPS daemon if the request asks for one, and notes where there is none.
+    """
+    assert request.ranks_per_gpu is not None
+    if keys.per_node:
+        raise InputError("needs a process for each rank", where="--ranks-per-gpu")
+    gpus = request.gpus or visible_gpus(NO_GPU_HINT)
+    mps = running_daemon(os.environ)
+    if mps is None and request.mps:
+        daemon = MpsDaemon()
+        site.on_close(daemon.close)
+        mps = daemon.variables
+    elif mps is None:
+        site.note(WITHOUT)
+    return Launch(
+        nccl=request.nccl.absolute() if request.nccl else None,
+        gpus=gpus,
+        emulate_nodes=request.emulate_nodes or gpus * request.ranks_per_gpu,
+        ranks_per_gpu=request.ranks_per_gpu,
+        mps=mps,
     )
 
 

@@ -16,6 +16,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 from nccltune.native import tuner_path
 from nccltune.study import names
+from nccltune.study.files import Study
 
 LineFormat = Literal["shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker"]
 FORMATS: tuple[LineFormat, ...] = get_args(LineFormat)
@@ -62,6 +63,8 @@ def rules_deployment(
         if has_threshold(config):
             hint = f"it has a threshold for copy engines: nccltune sendrecv env {config}"
         raise InputError("no such configuration", where=str(path), hint=hint)
+    if config.is_dir() and (shared := _shared_gpus(Study(config))):
+        warnings.append(shared)
     read = read_rules(path)
     settings |= deployment(path, plugin=plugin, config_path=config_path)
     if read.problems:
@@ -69,6 +72,19 @@ def rules_deployment(
         command = f"nccltune lint {shlex.quote(str(path))}"
         warnings.insert(0, f"{path} has {bad} for the plugin to leave out: {command}")
     return Deployment(settings, {}, warnings, len(read.rules))
+
+
+def _shared_gpus(study: Study) -> str | None:
+    """Return a warning where the rules were measured with several ranks on a GPU."""
+    if not study.platform_path.exists():
+        return None
+    platform = study.platform()
+    if platform.ranks_per_gpu == 1:
+        return None
+    return (
+        f"the rules were measured with {platform.ranks_per_gpu} ranks on each GPU: real nodes may "
+        "need others; measure there before you deploy them"
+    )
 
 
 def has_threshold(study: Path) -> bool:

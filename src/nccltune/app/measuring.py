@@ -11,6 +11,7 @@ from typing import Protocol
 
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.identity import OTHER_STUDY, check_same_platform, platform_of
+from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.status import StatusCallback, ignore_status
 from nccltune.model.errors import LaunchError, PlatformError, StudyError
 from nccltune.model.platform import Platform
@@ -55,6 +56,8 @@ def platform_of_run(
     recording: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     emulated_nodes: int | None = None,
+    ranks_per_gpu: int = 1,
+    mps: bool = False,
     hint: str = OTHER_STUDY,
 ) -> Platform:
     """Return the platform of a program that has sent `hello`, for the study at `path`.
@@ -68,10 +71,31 @@ def platform_of_run(
         environment=environment,
         today=datetime.now(UTC).date().isoformat(),
         emulated_nodes=emulated_nodes,
+        ranks_per_gpu=ranks_per_gpu,
+        mps=mps,
         recording=Study.open(recording).platform() if recording is not None else None,
     )
     check_same_platform(Study(path), platform, hint=hint)
     return platform
+
+
+def platform_of_bench(
+    path: Path, launch: Launch, hello: Hello, hint: str = OTHER_STUDY
+) -> Platform:
+    """Return the platform of a bench that has sent `hello`, for the study at `path`.
+
+    Raises as `platform_of_run` does.
+    """
+    return platform_of_run(
+        path,
+        hello,
+        recording=launch.replay,
+        environment={**launch.variables, **os.environ},
+        emulated_nodes=launch.emulate_nodes,
+        ranks_per_gpu=launch.ranks_per_gpu,
+        mps=launch.mps is not None,
+        hint=hint,
+    )
 
 
 def refuse_file(path: Path) -> None:

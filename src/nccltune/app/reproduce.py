@@ -109,7 +109,11 @@ def _new_sweep(found: SortedSamples, platform: Platform, target: str) -> list[st
     if platform.replay:
         words += ["--replay", platform.replay]
     elif platform.emulated_nodes:
-        words += ["--emulate-nodes", str(scale.nodes)]
+        if platform.ranks_per_gpu > 1:
+            words += ["--ranks-per-gpu", str(platform.ranks_per_gpu)]
+            words += ["--mps"] if platform.mps else []
+        if scale.nodes < scale.ranks or platform.ranks_per_gpu == 1:
+            words += ["--emulate-nodes", str(scale.nodes)]
     elif scale.nodes > 1:
         words += ["--launcher", "slurm", "--nodes", str(scale.nodes)]
         words += ["--gpus", str(scale.ranks // scale.nodes)]

@@ -12,10 +12,10 @@ from nccltune.app.measuring import (
     ExperimentProgress,
     NoProgress,
     hold_study,
+    platform_of_bench,
     refuse_file,
     saved_when_stopped,
 )
-from nccltune.app.sweep import platform_of_bench
 from nccltune.measure.bench.process import Launch
 from nccltune.measure.engine.process_record import ProcessRecord, RecordKind
 from nccltune.measure.engine.scheduler import EndReason

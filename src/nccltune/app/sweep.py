@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from nccltune.analyze.timings import Timings
-from nccltune.app.measuring import hold_study, platform_of_run, refuse_file, saved_when_stopped
+from nccltune.app.measuring import hold_study, platform_of_bench, refuse_file, saved_when_stopped
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.bench.hardware import dump_settings, keep_topology, topology_dump
-from nccltune.measure.bench.identity import OTHER_STUDY
 from nccltune.measure.bench.process import Bench, Launch
 from nccltune.measure.engine.communicator import SweepOutcome, Watcher
 from nccltune.measure.engine.record import Summary, write_summary
@@ -114,17 +113,6 @@ def sweep(
 
 def _experiment(bench: Bench, scope: SweepScope, channels: Channels) -> ChoicesExperiment:
     return ChoicesExperiment(bench, scope, partial(decide, channels=channels))
-
-
-def platform_of_bench(
-    path: Path, launch: Launch, hello: Hello, hint: str = OTHER_STUDY
-) -> Platform:
-    """Return the platform of a bench that has sent `hello`, for the study at `path`.
-
-    Raises as `platform_of_run` does.
-    """
-    recording, emulated = launch.replay, launch.emulate_nodes
-    return platform_of_run(path, hello, recording=recording, emulated_nodes=emulated, hint=hint)
 
 
 def _meanwhile(also: Callable[[], None]) -> None:

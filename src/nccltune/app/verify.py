@@ -13,8 +13,7 @@ from nccltune.app.bench_launch import (
     nodes_given,
 )
 from nccltune.app.job import launcher_flavor
-from nccltune.app.measuring import STOPPED_BY
-from nccltune.app.sweep import platform_of_bench
+from nccltune.app.measuring import STOPPED_BY, platform_of_bench
 from nccltune.examples import recording
 from nccltune.formats.tuner_config.csv_rules import config_hash, read_rules
 from nccltune.measure.bench.conversation import Hello
@@ -153,12 +152,24 @@ def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Laun
     keys = keys_of(request)
     measured_with = as_measured(study, one_process=keys.per_node)
     named = request._replace(settings=())
-    says_what = any((named.emulate_nodes, named.gpus, named.nccl, named.replay))
+    says_what = any(
+        (named.emulate_nodes, named.ranks_per_gpu, named.gpus, named.nccl, named.replay)
+    )
+    platform = study.platform()
+    if not says_what and platform.ranks_per_gpu > 1 and not request.is_launched:
+        return launch_of(
+            request._replace(
+                gpus=platform.gpus,
+                ranks_per_gpu=platform.ranks_per_gpu,
+                emulate_nodes=platform.nodes,
+                mps=platform.mps or request.mps,
+            ),
+            site,
+        )
     if not says_what and not any((named.launcher, named.nodes, keys.hosts)):
         return measured_with
     if says_what or not request.is_launched:
         return launch_of(request, site)
-    platform = study.platform()
     assert request.launcher is not None
     launcher = launcher_flavor(request.launcher).launcher
     nodes = request.nodes or len(keys.hosts) or nodes_given(launcher, site.note)

@@ -50,6 +50,7 @@ Examples:
     advanced=True,
 )
 @option("--emulate-nodes", advanced=True)
+@options("--ranks-per-gpu", "--mps")
 @option(
     "--min-gain",
     more=": a range of sizes must gain this for the setting to be kept.",
@@ -135,7 +136,7 @@ def _runner(
         low, high = sizes_from(options["sizes"])
         collectives = collectives_from(options["collectives"])
         return BenchRunner(launch_of(request, site()), collectives, low, high, settings)
-    for name in ("collectives", "sizes", "emulate_nodes", "nccl"):
+    for name in ("collectives", "sizes", "emulate_nodes", "ranks_per_gpu", "mps", "nccl"):
         if given(name):
             raise InputError(
                 "is for our bench, without a PROGRAM", where=f"--{name.replace('_', '-')}"
@@ -149,7 +150,7 @@ def _what(request: "LaunchRequest", options: dict[str, Any]) -> list[str]:
     found = [f"{name}={options[name]}" for name in ("collectives", "sizes") if given(name)]
     found += [
         f"{name}={value}"
-        for name in ("launcher", "nodes", "gpus", "emulate_nodes")
+        for name in ("launcher", "nodes", "gpus", "emulate_nodes", "ranks_per_gpu")
         if (value := getattr(request, name)) is not None
     ]
     # `--set` counts too, because another image has another NCCL.

@@ -121,6 +121,10 @@ FLAGS: dict[str, dict[str, Any]] = {
         "default": "3%",
         **_PERCENT,
     },
+    "--mps": {
+        "help": "Start an MPS daemon for ranks that share a GPU, and end it",
+        "is_flag": True,
+    },
     "--nccl": {
         "help": "The libnccl.so.2 to measure",
         "more": "  [default: PyTorch's, else the system's]",
@@ -141,6 +145,10 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--plugin": {"help": "Where the plugin will be on the nodes", **FILE},
     "--ranks": {"help": "Number of ranks", **_NUMBER},
+    "--ranks-per-gpu": {
+        "help": "Let this many ranks share each GPU, each as a node",
+        **_NUMBER,
+    },
     "--replay": {
         "help": "Draw timings from a recorded study",
         "more": "; no GPU.",
@@ -174,8 +182,10 @@ _ADVANCED = (
     "--assume-noise",
     "--channel-tolerance",
     "--gain-threshold",
+    "--mps",
     "--nccl",
     "--penalty",
+    "--ranks-per-gpu",
     "--seed",
 )
 """These are advanced options in every verb."""
@@ -220,7 +230,15 @@ def output_option(name: str, more: str, **attributes: Any) -> Decorator:
 
 
 PLATFORM = options(
-    "--emulate-nodes", "--gpus", "--nodes", "--launcher", "--set", "--replay", "--nccl"
+    "--emulate-nodes",
+    "--ranks-per-gpu",
+    "--mps",
+    "--gpus",
+    "--nodes",
+    "--launcher",
+    "--set",
+    "--replay",
+    "--nccl",
 )
 """The platform that the bench runs on."""
 

@@ -99,7 +99,13 @@ def _verify_program(
     from nccltune.launch.process import signal_of
     from nccltune.model.errors import InputError
 
-    ours = (request.emulate_nodes, request.nccl, request.replay)
+    ours = (
+        request.emulate_nodes,
+        request.ranks_per_gpu,
+        request.mps,
+        request.nccl,
+        request.replay,
+    )
     if bench or any(ours) or (request.gpus and request.launcher is None):
         raise InputError(
             "--budget, --anew and launch options are for measuring with our bench",

@@ -11,7 +11,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
 
     `settings` holds the `NCCL_*` settings in force. `line_rate_gb_per_s` is the bus bandwidth the
     links could carry, where somebody knows it. `emulated_nodes`: the "nodes" were made on one
-    host (through `NCCL_HOSTID`). `replay` names the recording that timings were drawn from.
+    host (through `NCCL_HOSTID`). `ranks_per_gpu` ranks shared each GPU, with NVIDIA's MPS daemon if
+    `mps`. `replay` names the recording that timings were drawn from.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -22,6 +23,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     network: str | None = None
     nodes: int | None = None
     emulated_nodes: bool = False
+    ranks_per_gpu: int = 1
+    mps: bool = False
     nccl_version: str | None = None
     driver_version: str | None = None
     settings: dict[str, str] = {}
@@ -36,6 +39,10 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
         parts = []
         if self.gpu:
             parts.append(f"{self.gpus} x {self.gpu}" if self.gpus else self.gpu)
+        if self.ranks_per_gpu > 1:
+            where = "it" if self.gpus == 1 else "each"
+            daemon = "MPS" if self.mps else "without MPS"
+            parts.append(f"{self.ranks_per_gpu} ranks on {where}, {daemon}")
         if self.link:
             parts.append(self.link)
         if self.nodes:

@@ -5,6 +5,7 @@ Every process that nccltune starts is started here.
 """
 
 import contextlib
+import ctypes
 import logging
 import os
 import shlex
@@ -22,7 +23,9 @@ Stream = int | IO[bytes]
 
 _FIRST_STEP_S = 0.0005
 _LONGEST_STEP_S = 0.05
+_PR_SET_PDEATHSIG = 1
 _LOG = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None)
 
 
 class Child(subprocess.Popen[bytes]):
@@ -125,6 +128,11 @@ def start(
             child.wait()
         raise
     return child
+
+
+def end_with_parent() -> None:
+    """Make the kernel end this process with SIGTERM when its parent ends. For `before_exec`."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextlib.contextmanager

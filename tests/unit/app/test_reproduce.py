@@ -91,6 +91,10 @@ def test_settings_in_force_are_set_again(tmp_path: Path) -> None:
         (PLAIN, "--launcher slurm --nodes 4 --gpus 1"),
         (msgspec.structs.replace(PLAIN, emulated_nodes=True), "--emulate-nodes 4"),
         (
+            msgspec.structs.replace(PLAIN, emulated_nodes=True, ranks_per_gpu=4, mps=True),
+            "--ranks-per-gpu 4 --mps",
+        ),
+        (
             msgspec.structs.replace(PLAIN, emulated_nodes=True, replay="h200x4-as-4-nodes"),
             "--replay h200x4-as-4-nodes",
         ),

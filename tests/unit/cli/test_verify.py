@@ -8,7 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from nccltune.app.verify import as_measured
+from nccltune.app import bench_launch
+from nccltune.app.bench_launch import LaunchRequest, Site
+from nccltune.app.verify import as_measured, launch_as_measured
 from nccltune.cli import run
 from nccltune.cli.measure_screen import rules_so_far
 from nccltune.examples import examples
@@ -78,6 +80,19 @@ def test_the_launch_is_that_of_the_study(study: Study) -> None:
     with pytest.raises(InputError, match="replays the recording 'mine'") as error:
         measured(replay="mine")
     assert "--replay PATH" in (error.value.hint or "")
+
+
+def test_ranks_that_shared_a_gpu_share_it_again(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_launch, "running_daemon", lambda _: None)
+    platform = Platform(name="study", gpus=1, nodes=4, emulated_nodes=True, ranks_per_gpu=4)
+    study.write_json(study.platform_path, platform)
+    notes: list[str] = []
+    launch = launch_as_measured(study, LaunchRequest(), Site(notes.append, lambda _: None))
+    assert (launch.gpus, launch.ranks_per_gpu, launch.emulate_nodes) == (1, 4, 4)
+    assert launch.mps is None
+    assert "take turns" in notes[0]
 
 
 def test_the_live_table_shows_the_state_of_every_rule() -> None:

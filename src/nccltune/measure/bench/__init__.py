@@ -9,6 +9,7 @@ round_request.py  requested rounds, and which of their points are missing
 identity.py       what a bench runs on; whether a study is of the same platform
 hardware.py       the topology that NCCL writes at its start
 gpus.py           GPUs and driver version, from the driver
+mps.py            NVIDIA's MPS daemon, for ranks that share a GPU
 conditions.py     data type, reduction and root of each measurement
 settings.py       NCCL settings that restrict what can be measured
 """

@@ -19,6 +19,8 @@ _SAME = {
     "gpus": "number of GPUs",
     "nodes": "number of nodes",
     "emulated_nodes": "emulated nodes",
+    "ranks_per_gpu": "ranks on a GPU",
+    "mps": "MPS",
     "nccl_version": "NCCL",
     "replay": "replay of",
     "settings": "NCCL settings",
@@ -46,6 +48,8 @@ def platform_of(
     environment: Mapping[str, str],
     today: str,
     emulated_nodes: int | None = None,
+    ranks_per_gpu: int = 1,
+    mps: bool = False,
     recording: Platform | None = None,
 ) -> Platform:
     """Return the platform of a run, from the bench's first answer or from the recording that it
@@ -64,9 +68,11 @@ def platform_of(
     return Platform(
         name=name,
         gpu=" and ".join(models) or None,
-        gpus=hello.ranks,
+        gpus=hello.ranks // ranks_per_gpu,
         nodes=hello.nodes,
         emulated_nodes=bool(emulated_nodes),
+        ranks_per_gpu=ranks_per_gpu,
+        mps=mps,
         nccl_version=hello.nccl.version,
         driver_version=driver_version(),
         settings={

@@ -37,17 +37,25 @@ START_LIMIT_S = 150.0
 """Seconds until the first answer. The bench gives its processes 120 s to connect and to make the
 communicator."""
 END_LIMIT_S = 40.0
+_CTAS_OF_A_GPU = 8
+"""Channels of all ranks of one node on a GPU together."""
 _BEYOND_TIMEOUT_S = 30.0
 """Seconds between two answers, in addition to a point's own time limit, which the bench
 enforces."""
 NO_GPU_HINT = "try the whole loop on a recording: nccltune auto --replay h200x4-as-4-nodes"
+ONE_GPU_HINT = (
+    "several ranks can share it, as nodes: --ranks-per-gpu 4 --mps measures how NCCL's choices "
+    "compare, not how fast a cluster is (docs/guides/one-gpu.md)"
+)
 _T = TypeVar("_T")
 
 
 class Launch(NamedTuple):
     """What to run: a replay of the study `replay`, or NCCL on `gpus` GPUs (None: all visible ones).
 
-    There is one process for each GPU, or a single one with `one_process`. `with_launcher` is the
+    There is one process for each GPU, or a single one with `one_process`. With `ranks_per_gpu` so
+    many processes share each GPU, as clients of an MPS daemon if `mps` holds its variables; `gpus`
+    and `emulate_nodes` are then given. `with_launcher` is the
     site's launcher, if one starts the processes. `config` holds the rules that the choice `tuned`
     applies; without it the environment decides.
     """
@@ -57,8 +65,24 @@ class Launch(NamedTuple):
     gpus: int | None = None
     emulate_nodes: int | None = None
     one_process: bool = False
+    ranks_per_gpu: int = 1
+    mps: Mapping[str, str] | None = None
     config: Path | None = None
     with_launcher: "WithLauncher | None" = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return the variables that ranks need which share a GPU.
+
+        Ranks of one node wait for each other in their kernels, so all kernels of a GPU must run at
+        once: each gets few channels (CTAs).
+        """
+        found = dict(self.mps or {})
+        ranks = (self.gpus or 0) * self.ranks_per_gpu
+        if self.ranks_per_gpu > 1 and (self.emulate_nodes or 0) < ranks:
+            found["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+            found["NCCL_MAX_CTAS"] = str(max(1, _CTAS_OF_A_GPU // self.ranks_per_gpu))
+        return found
 
 
 class Bench:
@@ -113,7 +137,8 @@ class Bench:
 
     def __enter__(self) -> Self:
         program = list(self._program or [str(bench_path())])
-        environment = {**os.environ, **self._settings, "NCCLTUNE_TOKEN": secrets.token_hex(16)}
+        environment = {**self._launch.variables, **os.environ, **(self._launch.mps or {})}
+        environment |= {**self._settings, "NCCLTUNE_TOKEN": secrets.token_hex(16)}
         if self._launch.config is not None:
             # These rules must apply, whatever this shell sets.
             environment |= {
@@ -275,7 +300,11 @@ def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[lis
     if launch.replay is not None:
         return [common]
     gpus = launch.gpus or visible_gpus(NO_GPU_HINT)
-    processes = 1 if launch.one_process else gpus
+    processes = 1 if launch.one_process else gpus * launch.ranks_per_gpu
+    if launch.ranks_per_gpu > 1:
+        common.append(f"--ranks-per-gpu={launch.ranks_per_gpu}")
+    elif gpus == 1:
+        raise PlatformError("one GPU alone has nothing to measure", hint=ONE_GPU_HINT)
     if launch.emulate_nodes:
         if launch.emulate_nodes > processes:
             raise InputError(

@@ -2,7 +2,6 @@
 """Run a program to its end, or stop it and everything that it started."""
 
 import contextlib
-import ctypes
 import os
 import secrets
 import signal
@@ -14,13 +13,11 @@ from typing import IO, NamedTuple
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.launch.kubernetes.kubectl import EXEC_FAILED
 from nccltune.launch.run import MARK, kill_marked
-from nccltune.native.child import Child, start
+from nccltune.native.child import Child, end_with_parent, start
 from nccltune.native.line_process import ending
 
-_PR_SET_PDEATHSIG = 1
 _KEPT_BYTES = 64 * 1024
 _PATIENCE_S = 5.0
-_libc = ctypes.CDLL(None)
 
 
 class ProgramResult(NamedTuple):
@@ -80,7 +77,7 @@ def run_program(
             stdin=subprocess.PIPE if lines else subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
-            before_exec=_end_with_parent,
+            before_exec=end_with_parent,
         )
         status: int | None = None
         try:
@@ -108,10 +105,6 @@ def _send(process: Child, lines: Sequence[bytes]) -> None:
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(b"".join(line + b"\n" for line in lines))
         process.stdin.flush()
-
-
-def _end_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(process: Child, mark: str) -> None:

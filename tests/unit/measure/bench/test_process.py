@@ -179,3 +179,23 @@ def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PlatformError, match="no GPU: libnccltune-no") as caught:
         command_lines(["bench"], Launch(), 1)
     assert "--replay" in (caught.value.hint or "")
+
+
+def test_ranks_that_share_a_gpu_get_what_nccl_needs_for_it() -> None:
+    assert Launch(gpus=4).variables == {}
+    apart = Launch(gpus=2, ranks_per_gpu=2, emulate_nodes=4)
+    assert apart.variables == {}
+    commands = command_lines(["bench"], apart, 77)
+    assert len(commands) == 4
+    assert all({"--ranks-per-gpu=2", "--emulate-nodes=4"} <= set(words) for words in commands)
+    together = Launch(
+        gpus=2, ranks_per_gpu=2, emulate_nodes=2, mps={"CUDA_MPS_PIPE_DIRECTORY": "p"}
+    )
+    assert together.variables == {
+        "CUDA_MPS_PIPE_DIRECTORY": "p",
+        "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+        "NCCL_MAX_CTAS": "4",
+    }
+    with pytest.raises(PlatformError, match="one GPU alone") as error:
+        command_lines(["bench"], Launch(gpus=1), 77)
+    assert "--ranks-per-gpu" in (error.value.hint or "")

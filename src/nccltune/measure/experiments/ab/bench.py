@@ -47,7 +47,7 @@ class BenchRunner:
                 where="--unset",
                 hint="name a program of nccl-tests: nccltune ab --unset ... -- all_reduce_perf",
             )
-        self._launch = launch
+        self.launch = launch
         self._collectives = tuple(collectives)
         self._low, self._high = low, high
         self._tried = tried
@@ -65,11 +65,9 @@ class BenchRunner:
         """
         times: dict[Call, list[float]] = {}
         error: str | None = None
-        with logs_of_start(self._launch.with_launcher) as logs:
+        with logs_of_start(self.launch.with_launcher) as logs:
             plain = {key: value for key, value in settings.items() if value is not None}
-            with Bench(
-                self._launch, program=self._program, settings=plain | logs.settings
-            ) as bench:
+            with Bench(self.launch, program=self._program, settings=plain | logs.settings) as bench:
                 hello = bench.hello
                 for request in self._workload(hello).requests(self._known_us, number):
                     for points in bench.measure(request):

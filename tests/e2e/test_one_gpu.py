@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several ranks on one GPU, on the fake GPUs of the native tests."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nccltune.measure.bench.mps import CONTROL, PIPES
+
+from .bench_runs import environment
+from .test_bench_fake_gpus import FAKES
+
+pytestmark = pytest.mark.skipif(
+    not (FAKES / "libnccl.so.2").exists(),
+    reason="the fake GPUs are not built (make test-native)",
+)
+SHARED = ("--gpus", "1", "--ranks-per-gpu", "4")
+SCOPE = ("--collectives", "allreduce", "--sizes", "1K-4K", "--budget", "3")
+
+
+def nccltune(*words: object, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "nccltune.cli", *map(str, words)],
+        env=environment(LD_LIBRARY_PATH=str(FAKES), **variables),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def sweep(study: Path, *words: str, code: int = 0, **variables: str) -> str:
+    nccl = ("--nccl", FAKES / "libnccl.so.2")
+    return nccltune("sweep", "-o", study, *nccl, *SCOPE, *words, code=code, **variables).stderr
+
+
+def test_a_sweep_names_the_ranks_that_share_a_gpu(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    messages = sweep(study, *SHARED)
+    assert "1 x Fake GPU · 4 ranks on it, without MPS" in messages
+    assert "take turns of about 2 ms" in messages
+    platform = json.loads((study / "platform.json").read_text())
+    assert (platform["gpus"], platform["ranks_per_gpu"], platform["mps"]) == (1, 4, False)
+    assert platform["emulated_nodes"]
+    assert "NCCL_MAX_CTAS" not in platform["settings"], "each rank is a node"
+    samples = [json.loads(line) for line in (study / "samples.jsonl").read_text().splitlines()]
+    assert samples
+    assert {sample["ranks"] for sample in samples} == {4}
+    # Rules of such a study are not offered without a warning.
+    (study / "tuner.conf").write_text("allreduce,0,1024,tree,ll,-1,4,4\n")
+    warned = nccltune("env", study).stderr
+    assert "4 ranks on each GPU: real nodes may need others" in warned
+    other = sweep(study, "--gpus", "4", code=2)
+    assert "ranks on a GPU 4 there, 1 here" in other
+
+
+def test_ranks_of_one_node_need_a_newer_nccl(tmp_path: Path) -> None:
+    messages = sweep(tmp_path / "study", *SHARED, "--emulate-nodes", "2", code=2)
+    assert "NCCL 2.28.9 does not let ranks of one node share a GPU" in messages
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_daemon_is_started_for_the_ranks_and_ends(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    program = tmp_path / "bin" / CONTROL
+    program.parent.mkdir()
+    program.write_text(
+        f"""#!{sys.executable}
+import os, pathlib, sys, time
+pipes = pathlib.Path(os.environ["{PIPES}"])
+if sys.argv[1:] != ["-f"]:
+    (pipes / "quit").touch()
+    sys.exit()
+pathlib.Path({str(seen)!r}).write_text(f"{{os.getpid()}} {{pipes}}")
+(pipes / "control").touch()
+while not (pipes / "quit").exists():
+    time.sleep(0.01)
+"""
+    )
+    program.chmod(0o755)
+    study = tmp_path / "study"
+    path = f"{program.parent}:{environment()['PATH']}"
+    messages = sweep(study, *SHARED, "--mps", PATH=path, **{PIPES: str(tmp_path / "none")})
+    assert "1 x Fake GPU · 4 ranks on it, MPS" in messages
+    assert json.loads((study / "platform.json").read_text())["mps"] is True
+    number, pipes = seen.read_text().split()
+    assert not Path(f"/proc/{number}").exists()
+    assert not Path(pipes).parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpus", "1"], "one GPU alone has nothing to measure"),
+        (["--mps"], "is for ranks that share a GPU"),
+        ([*SHARED, "--launcher", "openmpi"], "without --launcher"),
+        ([*SHARED, "--set", "processes=per-node"], "needs a process for each rank"),
+        ([*SHARED, "--replay", "h200x4-as-4-nodes"], "takes NCCL, GPUs and nodes"),
+    ],
+)
+def test_options_that_do_not_fit_are_errors(tmp_path: Path, words: list[str], message: str) -> None:
+    done = nccltune("sweep", "-o", tmp_path / "study", *SCOPE, *words, code=2)
+    assert message in done.stderr
+    assert not (tmp_path / "study").exists()
