@@ -2,7 +2,9 @@
 """The map of CONTRIBUTING.md: every folder it names exists, every folder is named, and every place
 where something is decided defines what the table names."""
 
+import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,7 @@ def test_a_place_exists(path: str, name: str) -> None:
     if name:
         text = file.read_text(encoding="utf-8")
         definition = (
-            rf"^ *(?:def|class) {name}\b"
+            rf"^ *(?:def|class) {name}\b|^{name} = "
             if path.endswith(".py")
             else rf"^\S.*(?:\b|::){name}\([^;]*$"
         )
@@ -50,3 +52,32 @@ def test_the_map_names_every_folder(heading: str, parent: str) -> None:
     rows = TEXT[start:].split("\n\n", 1)[0].splitlines()[2:]
     named = {row.split("|")[1].strip().strip("`") for row in rows}
     assert {name for name in named if "." not in name} == folders(ROOT / parent)
+
+
+def test_packages_import_only_packages_above_them() -> None:
+    rows = section("`src/nccltune/` | contents").splitlines()[1:]
+    order = [row.split("|")[1].strip().strip("`") for row in rows]
+    order = [name for name in order if "." not in name]
+    assert len(order) > 10
+    upward = [
+        f"{path}: {node.module}"
+        for position, package in enumerate(order)
+        for path in (ROOT / "src" / "nccltune" / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and node.module is not None
+        and node.module.startswith("nccltune.")
+        and (imported := node.module.split(".")[1]) in order
+        and order.index(imported) > position
+    ]
+    assert upward == []
+
+
+def test_the_readme_counts_the_rules_of_the_doctor() -> None:
+    folder = ROOT / "src" / "nccltune" / "doctor" / "rules"
+    rules = sum(
+        len(tomllib.loads(path.read_text(encoding="utf-8"))["rule"])
+        for path in folder.glob("*.toml")
+    )
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"against {rules} rules" in readme
