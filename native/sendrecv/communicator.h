@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library's part of a communicator on one rank: its card in the shared segment, and the lanes
+// The library's part of a communicator on one rank: its record in the shared segment, and the lanes
 // to peers in the same segment.
 #ifndef NCCLTUNE_SENDRECV_COMMUNICATOR_H_
 #define NCCLTUNE_SENDRECV_COMMUNICATOR_H_
@@ -107,10 +107,10 @@ class Communicator {
   EnqueuedWork& enqueued_work() { return *enqueued_work_; }
 
   // Marks the communicator as failed and ends all waits on both sides. Thread-safe.
-  void Break(const std::string& why) { Abandon(why, Card::kFailed); }
+  void Break(const std::string& why) { Abandon(why, RankRecord::kFailed); }
   // The same where the application ends the communicator before its messages are complete: for the
   // peers it is no failure. Later messages of theirs are NCCL's.
-  void End(const std::string& why) { Abandon(why, Card::kEnded); }
+  void End(const std::string& why) { Abandon(why, RankRecord::kEnded); }
   // Checks whether the peers are alive. 10 s after a peer is lost, ends the waits for it.
   // Thread-safe.
   void CheckPeers();
@@ -133,7 +133,7 @@ class Communicator {
  private:
   Communicator(std::string_view key, const SendRecvOptions& options);
 
-  void Abandon(const std::string& why, Card::Abandoned how);
+  void Abandon(const std::string& why, RankRecord::Abandoned how);
 
   std::unique_ptr<Peer> ConnectPeer(int rank);
   std::unique_ptr<Peer> ConnectPeerAt(int rank, size_t place);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of exported memory in a rank's own card: which entries are free, and which peers have
+// The table of exported memory in a rank's own record: which entries are free, and which peers have
 // mapped the others.
 #ifndef NCCLTUNE_SENDRECV_EXPORT_TABLE_H_
 #define NCCLTUNE_SENDRECV_EXPORT_TABLE_H_
@@ -33,7 +33,7 @@ inline uint64_t PlaceBit(size_t place) { return uint64_t{1} << place; }
 
 class ExportTable {
  public:
-  explicit ExportTable(Card& card) : card_(card) {}
+  explicit ExportTable(RankRecord& record) : record_(record) {}
 
   // Returns an entry to fill in; null: all are in use.
   ExportEntry* FindFree();
@@ -41,12 +41,12 @@ class ExportTable {
   void Publish(ExportEntry* entry);
   void Withdraw(ExportEntry* entry);
   // Makes peers read the table at their next call.
-  void NotifyPeers() { ++card_.exports_changed; }
+  void NotifyPeers() { ++record_.exports_changed; }
   // Asks a peer to map the entry, if not done yet. Returns whether it has.
   ExportLookup Request(ExportEntry* entry, uint64_t offset, size_t peer);
 
  private:
-  Card& card_;
+  RankRecord& record_;
   size_t next_ = 0;
   uint64_t made_ = 0;
 };

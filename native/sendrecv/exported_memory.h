@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of this rank that peers copy to or from. It is exported in the rank's card when it first
+// Memory of this rank that peers copy to or from. It is exported in the rank's record when it first
 // holds a message. The peer maps it at its next call. Until then NCCL carries the messages in it.
 #ifndef NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_
 #define NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_
@@ -23,8 +23,8 @@ class ExportedMemory {
  public:
   // `mailbox`: null if the system has none; then only memory with legacy handles is exported.
   // `place`: of this rank.
-  ExportedMemory(const CudaDriver& driver, Card& card, Mailbox* mailbox, size_t place)
-      : driver_(driver), card_(card), table_(card), spans_(driver, table_, mailbox, place) {}
+  ExportedMemory(const CudaDriver& driver, RankRecord& record, Mailbox* mailbox, size_t place)
+      : driver_(driver), record_(record), table_(record), spans_(driver, table_, mailbox, place) {}
   // Withdraws everything.
   ~ExportedMemory();
   ExportedMemory(const ExportedMemory&) = delete;
@@ -50,7 +50,7 @@ class ExportedMemory {
   void Withdraw(const KnownAllocation& known);
 
   const CudaDriver& driver_;
-  Card& card_;
+  RankRecord& record_;
   std::map<cu::Pointer, KnownAllocation> known_;  // by base address
   ExportTable table_;
   Spans spans_;

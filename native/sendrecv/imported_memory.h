@@ -26,7 +26,7 @@ class ImportedMemory {
   };
   // `place`: of this rank. `from`: the peer's place. `inbox`: receives its chunks; null: there is
   // none.
-  ImportedMemory(const CudaDriver& driver, Card& peer, size_t place, Kind kind, Inbox* inbox,
+  ImportedMemory(const CudaDriver& driver, RankRecord& peer, size_t place, Kind kind, Inbox* inbox,
                  size_t from)
       : driver_(driver), peer_(peer), place_(place), kind_(kind), inbox_(inbox), from_(from) {}
   ~ImportedMemory();
@@ -57,12 +57,12 @@ class ImportedMemory {
   bool MakeRoom(const std::function<bool()>& is_idle);
 
   const CudaDriver& driver_;
-  Card& peer_;
+  RankRecord& peer_;
   size_t place_;
   Kind kind_;
   Inbox* inbox_;
   size_t from_;
-  uint64_t seen_changes_ = 0;             // last seen value of Card::exports_changed
+  uint64_t seen_changes_ = 0;             // last seen value of RankRecord::exports_changed
   std::map<uint64_t, Mapping> mappings_;  // by number of the entry
   std::vector<Mapping> deferred_;         // withdrawn by the peer, still to be unmapped
   uint64_t deferred_bytes_ = 0;

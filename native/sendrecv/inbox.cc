@@ -34,9 +34,9 @@ bool Inbox::ReadAll() {
 void Inbox::Accept(const Mailbox::Received& received) {
   const ChunkMessage& datagram = received.datagram;
   if (datagram.place >= kMaxLocalRanks || received.user != getuid()) return;
-  // Process ids are not unique across PID namespaces. Only this user can read the card, so only
+  // Process ids are not unique across PID namespaces. Only this user can read the record, so only
   // this user knows the token.
-  if (memory_.cards[datagram.place].process != datagram.process) return;
+  if (memory_.records[datagram.place].process != datagram.process) return;
   ReceivedChunks& delivery = deliveries_[{datagram.place, datagram.number}];
   if (delivery.refused) return;
   const bool fits = datagram.count <= ChunkMessage::kMaxChunks &&

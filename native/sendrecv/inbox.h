@@ -28,7 +28,7 @@ class Inbox {
     bool refused = false;             // importing a chunk failed
   };
 
-  // `memory`: the cards of all ranks that may send.
+  // `memory`: the records of all ranks that may send.
   Inbox(const CudaDriver& driver, const SegmentMemory& memory, Mailbox& mailbox)
       : importer_(driver), memory_(memory), mailbox_(mailbox) {}
   ~Inbox();

@@ -20,7 +20,7 @@
 
 namespace nccltune::sendrecv {
 
-// The values are in shared memory. See SegmentMemory::kLayout and Card::kProtocol.
+// The values are in shared memory. See SegmentMemory::kLayout and RankRecord::kProtocol.
 enum class MessageDecision : uint8_t {
   kNative,    // NCCL carries it
   kPush,      // the receiver posted first; the sender copies

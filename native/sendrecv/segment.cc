@@ -157,7 +157,7 @@ bool Segment::MapHead(std::string* why) {
     *why = Errno(kFolder + name_ + " cannot have " + std::to_string(kFileBytes) + " bytes");
     return false;
   }
-  if (!ReserveMemory(0, offsetof(SegmentMemory, cards), why)) return false;
+  if (!ReserveMemory(0, offsetof(SegmentMemory, records), why)) return false;
   void* at = mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (at == MAP_FAILED) {
     *why = Errno("mmap of " + (kFolder + name_));
@@ -203,8 +203,8 @@ std::optional<size_t> Segment::Join(std::string* why) {
     *why = "more than " + std::to_string(kMaxLocalRanks) + " ranks on this host";
     return {};
   }
-  const size_t begin = offsetof(SegmentMemory, cards) + place * sizeof(Card);
-  if (!ReserveMemory(begin, sizeof(Card), why)) return {};
+  const size_t begin = offsetof(SegmentMemory, records) + place * sizeof(RankRecord);
+  if (!ReserveMemory(begin, sizeof(RankRecord), why)) return {};
   if (!LockPlace(place)) {
     *why = Errno("a lock on " + (kFolder + name_));
     return {};
@@ -219,7 +219,7 @@ bool Segment::IsAlive(size_t place) {
     const std::scoped_lock lock(mutex_);
     if ((joined_here_ >> place & 1) != 0) return true;
   }
-  if (memory_->cards[place].state.load() != Card::kJoined) return true;
+  if (memory_->records[place].state.load() != RankRecord::kJoined) return true;
   struct flock lock = LockRequest(place, F_WRLCK);
   // If the lock is available, its process has ended.
   return Retry([&] { return fcntl(file_, F_GETLK, &lock); }) != 0 || lock.l_type != F_UNLCK;

@@ -47,8 +47,8 @@ struct ExportEntry {
   std::atomic<uint64_t> refused = 0;
 };
 
-// What a rank publishes about itself. The index of its card in the file is the rank's place.
-struct Card {
+// What a rank publishes about itself. The index of its record in the file is the rank's place.
+struct RankRecord {
   static constexpr size_t kExports = 256;
   // Version of the protocol between two ranks. Between releases with different versions NCCL
   // carries all messages.
@@ -84,7 +84,7 @@ struct SegmentMemory {
   std::atomic<uint32_t> places = 0;  // number of places that ranks have taken
   // The gate of each lane; index: place of the sender * kMaxLocalRanks + place of the receiver.
   alignas(64) std::array<GateMemory, kMaxLocalRanks * kMaxLocalRanks> gates;
-  std::array<Card, kMaxLocalRanks> cards;
+  std::array<RankRecord, kMaxLocalRanks> records;
 };
 
 // Other processes map this layout. Increment kLayout with any change of these.
@@ -92,13 +92,13 @@ static_assert(sizeof(GateMemory) == 16);
 static_assert(sizeof(ExportEntry) == 120);
 static_assert(offsetof(ExportEntry, handle) == 12 && offsetof(ExportEntry, base) == 80);
 static_assert(offsetof(ExportEntry, wanted) == 96);
-static_assert(sizeof(Card) == 30912);
-static_assert(offsetof(Card, protocol) == 12 && offsetof(Card, process) == 16);
-static_assert(offsetof(Card, host) == 32 && offsetof(Card, context) == 40);
-static_assert(offsetof(Card, gpu) == 48 && offsetof(Card, settings_hash) == 64);
-static_assert(offsetof(Card, exports_changed) == 128 && offsetof(Card, exports) == 136);
+static_assert(sizeof(RankRecord) == 30912);
+static_assert(offsetof(RankRecord, protocol) == 12 && offsetof(RankRecord, process) == 16);
+static_assert(offsetof(RankRecord, host) == 32 && offsetof(RankRecord, context) == 40);
+static_assert(offsetof(RankRecord, gpu) == 48 && offsetof(RankRecord, settings_hash) == 64);
+static_assert(offsetof(RankRecord, exports_changed) == 128 && offsetof(RankRecord, exports) == 136);
 static_assert(offsetof(SegmentMemory, places) == 8 && offsetof(SegmentMemory, gates) == 64);
-static_assert(offsetof(SegmentMemory, cards) ==
+static_assert(offsetof(SegmentMemory, records) ==
               64 + kMaxLocalRanks * kMaxLocalRanks * sizeof(GateMemory));
 
 // A segment file that this process has open. Ranks that are threads of one process share the
@@ -115,10 +115,10 @@ class Segment {
   SegmentMemory& memory() const { return *memory_; }
   const std::string& name() const { return name_; }
 
-  // Takes a place for one more rank. The caller owns that place's card from then on.
+  // Takes a place for one more rank. The caller owns that place's record from then on.
   std::optional<size_t> Join(std::string* why);
   size_t places() const { return std::min<size_t>(memory_->places.load(), kMaxLocalRanks); }
-  // Returns false if the rank's process has ended without marking its card as left.
+  // Returns false if the rank's process has ended without marking its record as left.
   bool IsAlive(size_t place);
 
   // A mapped lane: its shared state, and the checksums behind it.
