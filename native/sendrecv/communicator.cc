@@ -29,11 +29,11 @@ LaneMemory::Broken StateAfter(uint32_t abandoned) {
 
 constexpr int kPolls = 10;
 // After this time streams that wait for a lost peer continue without its bytes. A program that
-// polls for errors has learned of it long before and has aborted.
+// polls for errors has seen the error and aborted long before.
 constexpr auto kReleaseAfter = std::chrono::seconds(10);
 
-// A GPU that this process cannot see counts as reachable. Mapping its memory will fail if it is
-// not.
+// Returns whether the GPU `from` can access the memory of the GPU `to`. A GPU that this process
+// cannot see counts as reachable. If it is not, mapping its memory fails later.
 bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
   int count = 0;
   std::optional<cu::Device> here;
@@ -62,12 +62,12 @@ struct Communicator::Peer {
     Port port;
     Sums* sums = nullptr;
     uint64_t checked = 0;  // number of messages compared
-    // The staging memory; 0: not allocated.
+    // Address of the staging memory, or 0 if it is not allocated.
     DeviceAddress memory = 0;
     bool refused = false;
     std::optional<ExportedAddress> staging_address;  // the staging memory as the peer knows it
     std::unique_ptr<Staging> staging;
-    std::unique_ptr<vccl::LaneBuffer> buffer;  // null: zero copy
+    std::unique_ptr<vccl::LaneBuffer> buffer;  // null without the vccl policy
   };
 
   Peer(size_t at, const CudaDriver& driver, RankRecord& record, size_t mine,
@@ -111,11 +111,11 @@ struct Communicator::Peer {
   }
 
   size_t place;
-  bool same_process = false;  // the peer is a thread of this process
+  bool same_process = false;  // the peer's rank belongs to this process
   uint64_t floor = 0;
   ImportedMemory imported;
   std::array<std::unique_ptr<Direction>, 2> directions;  // by this rank's role
-  std::array<bool, 2> unusable = {};  // the direction cannot be used on this rank
+  std::array<bool, 2> unusable = {};                     // this rank cannot use the lane
 };
 
 Communicator::Communicator(std::string_view key, const SendRecvOptions& options)
@@ -163,12 +163,12 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   return made;
 }
 
-// At this point it has been closed, or NCCL has not created it.
+// At this point the communicator has been closed, or NCCL has not created it.
 Communicator::~Communicator() {
   if (segment_ == nullptr) return;
   if (exported_ != nullptr) segment_->memory().records[place_].state.store(RankRecord::kLeft);
-  // NCCL failed to create it, so Begin has not removed the file. This may be the last rank that
-  // can.
+  // NCCL failed to create the communicator, so Begin has not removed the file's name. This may be
+  // the last rank that can remove it.
   if (rank_.load() < 0) segment_->Unlink();
 }
 
@@ -181,8 +181,8 @@ void Communicator::Begin(int rank) {
 int Communicator::RankAt(size_t place) {
   const RankRecord& record = segment_->memory().records[place];
   const RankRecord& mine = segment_->memory().records[place_];
-  // The communicator was split from another. Its peer learns its rank from NCCL at about the same
-  // time.
+  // After a split the peer does not know its rank until NCCL has created the communicator there.
+  // Wait for that.
   while (record.rank.load() < 0 && record.state.load() == RankRecord::kJoined &&
          segment_->IsAlive(place) && mine.abandoned.load() == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -267,7 +267,8 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     why = "CUDA refused a stream or an event";
   }
   if (lane.memory == nullptr) {
-    // The peer finds the gate closed, whether or not it has mapped the lane.
+    // Close the gate, which is in memory that every rank has mapped. So the peer leaves the
+    // messages to NCCL as well.
     unusable = true;
     Gate(gate, role).CloseForGood(true);
     Info("NCCL carries all messages " + std::string(sends ? "sent to" : "received from") +
@@ -325,7 +326,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
 
 Communicator::Checked Communicator::NextChecked(int peer, Role role) {
   Peer::Direction& direction = *peers_.at(peer)->directions[static_cast<size_t>(role)];
-  // After a captured message the two sides would count differently.
+  // After a captured message the lane is closed, and the two sides would count differently.
   if (verifier_ == nullptr || direction.end.closed()) return {};
   return {.verifier = verifier_.get(), .sums = direction.sums, .number = ++direction.checked};
 }
@@ -395,10 +396,10 @@ bool Communicator::HasUnreceivedSends() {
 bool Communicator::IsIdle(std::span<const Stream> streams) {
   const bool graphs = std::ranges::any_of(
       peers_, [](const auto& each) { return each.second != nullptr && each.second->HasGraphs(); });
-  // Graphs may run at any time.
+  // A graph may run at any time, so a communicator with graphs is never idle.
   if (graphs) return false;
   if (!enqueued_work_->EnsureEvents(streams)) return false;
-  // Even in an idle stream an event takes some microseconds, so poll a few times.
+  // Even in an idle stream an event takes some microseconds to complete, so poll a few times.
   for (int times = 0; times < kPolls; ++times) {
     if (EverythingIsComplete()) return true;
   }
@@ -444,7 +445,7 @@ void Communicator::Abandon(const std::string& why, RankRecord::Abandoned how) {
   const std::scoped_lock lock(lanes_mutex_);
   Fail(why, abi::kRemoteError);
   if (segment_ == nullptr) return;
-  // What has failed stays failed, also when the application ends it.
+  // Keep an earlier state: a failed communicator stays failed when the application ends it.
   uint32_t used = RankRecord::kUsed;
   segment_->memory().records[place_].abandoned.compare_exchange_strong(used, how);
   for (auto& [rank, peer] : watched_) Release(peer, StateAfter(how));
@@ -513,7 +514,7 @@ void Communicator::CheckPeers() {
 
 std::string Communicator::DescribeIncompleteMessages() {
   const std::scoped_lock lock(lanes_mutex_);
-  // Distinguishes two communicators with the same ranks.
+  // The hash of the key distinguishes two communicators with the same ranks.
   std::ostringstream name;
   name << "communicator " << std::hex << (ContentHash(key_) & 0xffff) << ", ";
   std::string words;

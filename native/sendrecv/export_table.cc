@@ -3,8 +3,8 @@
 
 namespace nccltune::sendrecv {
 
-// Entries are reused in a cycle. A peer that reads an entry while it is withdrawn must not find new
-// memory in it at once.
+// Uses the entries in a cycle, so that a withdrawn entry is not filled again at once. A peer may be
+// reading the entry at that moment.
 ExportEntry* ExportTable::FindFree() {
   for (size_t i = 0; i < RankRecord::kExports; ++i) {
     ExportEntry& entry = record_.exports[(next_ + i) % RankRecord::kExports];

@@ -28,7 +28,7 @@ void ExportedMemory::WithdrawFreed() {
 }
 
 ExportEntry* ExportedMemory::Export(const Allocation& allocation) {
-  // Freed allocations still occupy entries of the table.
+  // First withdraw freed allocations, which still occupy entries of the table.
   WithdrawFreed();
   ExportEntry* const free = table_.FindFree();
   if (free == nullptr) return nullptr;

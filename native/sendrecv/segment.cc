@@ -28,7 +28,8 @@ constexpr size_t kHeadBytes = Pages(sizeof(SegmentMemory));
 constexpr size_t kLaneBytes = Pages(sizeof(LaneMemory) + sizeof(Sums));
 constexpr size_t kFileBytes = kHeadBytes + kMaxLocalRanks * kMaxLocalRanks * kLaneBytes;
 
-// The file is all zero at first, which is a valid initial value of every object in it.
+// The file is all zero at first, which is a valid initial value of every object in it. Atomic
+// objects that processes share must be lock-free.
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 constexpr const char* kFolder = "/dev/shm";
@@ -131,7 +132,8 @@ bool Segment::OpenFile(std::string* why) {
   }
   if (!IsOurs(why)) return false;
   if (MapHead(why)) return true;
-  // Ranks that open later create a new file. They do not meet the ranks that have this one open.
+  // Ranks that open the segment later create a new file. They do not meet the ranks that have this
+  // file open.
   Unlink();
   return false;
 }
@@ -221,7 +223,7 @@ bool Segment::IsAlive(size_t place) {
   }
   if (memory_->records[place].state.load() != RankRecord::kJoined) return true;
   struct flock lock = LockRequest(place, F_WRLCK);
-  // If the lock is available, its process has ended.
+  // If the lock is free, the process that held it has ended.
   return Retry([&] { return fcntl(file_, F_GETLK, &lock); }) != 0 || lock.l_type != F_UNLCK;
 }
 

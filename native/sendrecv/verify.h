@@ -31,7 +31,7 @@ struct Sums {
 
 class Verifier {
  public:
-  // `wrong` is called by a thread of CUDA.
+  // `wrong` is called with a description of each difference, in a thread of CUDA.
   Verifier(CudaDriver& driver, std::function<void(const std::string&)> wrong);
   // No checksum may be in progress.
   ~Verifier();
@@ -40,8 +40,8 @@ class Verifier {
 
   // Enqueues the checksum of a message before it is sent.
   bool Sum(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums, uint64_t number);
-  // Enqueues the comparison of a received message. It is skipped if the slot of its checksum has
-  // been overwritten.
+  // Enqueues the comparison of a received message. The comparison is skipped if the message's
+  // checksum has been overwritten by that of a later message.
   bool Check(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums, uint64_t number,
              const std::string& lane);
 

@@ -21,7 +21,7 @@ uint64_t ChunkBytes(const VcclSettings& settings, uint64_t bytes);
 
 struct BufferChunk {
   size_t channel = 0;
-  uint64_t number = 0;     // on its channel, from 1
+  uint64_t number = 0;     // number of the chunk on its channel, from 1
   DeviceAddress slot = 0;  // address in the buffer
   uint64_t offset = 0;     // offset in the message
   uint64_t bytes = 0;
