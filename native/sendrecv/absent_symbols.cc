@@ -6,7 +6,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// ncclTeam_t.
+// The layout of ncclTeam_t.
 struct Team {
   int ranks;
   int rank;

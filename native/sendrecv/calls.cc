@@ -30,9 +30,9 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kMinReceiverWait = std::chrono::microseconds(50);
 constexpr auto kMaxReceiverWait = std::chrono::milliseconds(5);
 // How long a group waits for a peer to capture the same message. If the peer does not, NCCL carries
-// all later messages of the lane, so this happens once for each lane.
+// all later messages of the lane (message_lane.h), so this happens once for each lane.
 constexpr auto kMaxCaptureWait = std::chrono::seconds(1);
-// Speed of a copy engine between two H200.
+// Speed of a copy engine between two H200 GPUs.
 constexpr uint64_t kBytesPerMicrosecond = 390'000;
 
 // Returns whether the call is a message that the library counts.
@@ -505,7 +505,7 @@ class GroupRun {
   std::vector<Batch> batches_;
   std::vector<Communicator*> owners_;  // by batch
   std::vector<bool> captured_;         // by batch
-  // by batch: whether it has operations of the library; empty after an error
+  // By batch: whether the batch has operations of the library. Empty after an error.
   std::vector<bool> ours_;
   std::vector<std::vector<int>> native_peers_;  // by batch: peers of the messages that NCCL carries
   std::vector<std::vector<Route>> routes_;      // by batch and message: the result of LocalRoute
@@ -514,7 +514,7 @@ class GroupRun {
   std::vector<CheckedMessage> checked_;
   nccl::Result result_ = abi::kSuccess;
   nccl::Result native_end_ = abi::kSuccess;
-  // enqueues the remaining operations; set while NCCL's calls are in progress
+  // Enqueues the remaining operations. Set while NCCL's calls are in progress.
   std::function<bool()> enqueue_rest_;
   bool native_called_ = false;
   GroupOutcome::Cause cause_ = GroupOutcome::Cause::kRefused;

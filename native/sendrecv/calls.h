@@ -46,8 +46,8 @@ struct HeldCall {
 };
 
 struct GroupCalls {
-  // Counted messages that were passed to NCCL when the application called. The application called
-  // all of them before the calls in `held`.
+  // Messages with a `communicator` that were passed to NCCL when the application called. The
+  // application called all of them before the calls in `held`.
   std::vector<MessageCall> already_called;
   std::vector<HeldCall> held;
   bool others = false;  // other calls of this group were passed to NCCL at once
@@ -90,9 +90,9 @@ struct GroupResult {
   std::shared_ptr<PendingGroup> rest;
 };
 
-// Carries out a group with at least one counted message. If an earlier call of the group has failed
-// with `error`, NCCL's group ends without the held calls. `repeated` remembers the group if NCCL
-// carries all of it. `changes` is CommunicatorTable::changes().
+// Carries out a group with at least one message whose `communicator` is set. If an earlier call of
+// the group has failed with `error`, NCCL's group ends without the held calls. `repeated` remembers
+// the group if NCCL carries all of it. `changes` is CommunicatorTable::changes().
 GroupResult RunCalls(GroupCalls group, const Native& native, uint64_t changes, nccl::Result error,
                      RepeatedGroup* repeated);
 

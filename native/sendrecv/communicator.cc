@@ -55,7 +55,7 @@ bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
 }  // namespace
 
 struct Communicator::Peer {
-  // Messages with the peer in one direction.
+  // The lane to or from the peer, with this rank's resources for it.
   struct Direction {
     Direction(LaneMemory& lane, GateMemory& gate, Role role) : end(lane, gate, role) {}
     LaneEnd end;

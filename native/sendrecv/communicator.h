@@ -83,7 +83,7 @@ class Communicator {
   // A message whose contents are compared. Both ranks give it the same `number`. `sums` are the
   // checksums of its lane.
   struct Checked {
-    Verifier* verifier = nullptr;  // null: contents are not compared
+    Verifier* verifier = nullptr;  // null if contents are not compared
     Sums* sums = nullptr;
     uint64_t number = 0;
   };
@@ -97,15 +97,16 @@ class Communicator {
   // Exports the memory of a message to the peer and returns its state. With the vccl policy, does
   // the same for the receiver's buffer instead.
   ExportLookup FindMemory(int peer, Role role, DeviceAddress address, uint64_t bytes);
-  // Makes each stream wait for the present work of the other streams.
+  // Makes each stream wait for the present work of the other streams. Returns false if CUDA
+  // refuses.
   bool JoinStreams(const std::vector<Stream>& streams);
 
   // Frees all resources. Frees nothing and returns false if work is still in progress or another
   // thread is in a call. Never waits.
   bool Close();
 
-  // Returns whether a living peer has not yet received a message that copy engines carry. Returns
-  // false while another thread is in a call. Never waits.
+  // Returns whether a living peer has not yet received a message that copy engines carry. Never
+  // waits: it returns false while another thread is in a call.
   bool HasUnreceivedSends();
 
   // Returns whether a peer is lost or the communicator has failed. If so, call Failure().
@@ -123,7 +124,7 @@ class Communicator {
   void CheckPeers();
   // Returns a line for each incomplete message. Thread-safe.
   std::string DescribeIncompleteMessages();
-  // Returns why the communicator cannot be used any more. Thread-safe.
+  // The error after which the communicator cannot be used any more. Failure() is thread-safe.
   struct FailureInfo {
     std::string why;  // empty if the communicator can be used
     nccl::Result result = abi::kRemoteError;
@@ -176,7 +177,7 @@ class Communicator {
 
   // By rank. Null if NCCL carries all messages with the peer, for example if it is on another host.
   std::map<int, std::unique_ptr<Peer>> peers_;
-  std::unique_ptr<Verifier> verifier_;  // null: contents are not compared
+  std::unique_ptr<Verifier> verifier_;  // null if contents are not compared
   std::vector<Event> join_events_;
 
   std::mutex lanes_mutex_;

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): glibc's since 2.32
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): a variable of glibc 2.32
 extern "C" __attribute__((weak)) char __libc_single_threaded;
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 

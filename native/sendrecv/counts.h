@@ -23,7 +23,7 @@ enum class Route : uint8_t {
   kSmall,      // below the size from which copy engines are used
   kElsewhere,  // the peer is on another host, or one of the two ranks cannot use copy engines
   kFirst,      // the first message from one rank to another: with it NCCL connects the two
-  kFull,       // no free slot in the memory that the two ranks share
+  kFull,       // no free slot for it in the memory that the two ranks share
   kEager,      // a send that must not wait for its receive, and no staging memory was usable
   kPeer,       // the peer decided that NCCL carries it
   kCaptured,   // captured in a CUDA graph, or after a captured message

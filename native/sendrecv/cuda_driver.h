@@ -16,8 +16,8 @@
 
 namespace nccltune::sendrecv {
 
-// Opens libcuda once in a process. Returns null if it is missing or lacks a function, with the
-// reason in `why`.
+// Opens libcuda once in a process. Returns null and the reason in `why` if the library is missing
+// or lacks a function.
 const cu::Api* OpenCuda(std::string* why);
 
 // Makes a context current on this thread while the object lives. Use it for calls that only enqueue
@@ -57,7 +57,7 @@ cu::Context PrimaryContext(const cu::Api& api, int device);
 struct Allocation {
   cu::Pointer base = 0;
   uint64_t bytes = 0;
-  uint64_t id = 0;         // CUDA's buffer id: never used for another allocation of the process
+  uint64_t id = 0;         // CUDA's buffer id: it is never reused in the process
   int device = -1;         // ordinal of the device in this process
   bool shareable = false;  // other processes can open it by a legacy CUDA IPC handle
 };

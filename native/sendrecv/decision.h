@@ -7,12 +7,15 @@
 //
 // These functions decide about a message, in this order:
 //   EligibilityOf (eligibility.h)      may a copy engine carry it at all? If not, NCCL carries it
-//   LocalRoute (message_routes.h)      can the peer reach this rank's memory? Sets `can_copy`
+//   LocalRoute (message_routes.h)      is it large enough for this rank, and can the peer reach
+//                                      this rank's memory?
+//   GroupRun::MessageOf (calls.cc)     sets `can_copy` from the result of LocalRoute
 //   LaneEnd::PassGate (message_lane.h) does it get a slot? If not, NCCL carries it on both sides
 //   DecideFirst                        push, pull, fetch, buffer or NCCL; on the first side
 //   ChooseSendMethod                   is a push direct or from staging memory?
-//   LaneEnd::Capture, AcceptCapture    is a captured message copied when the graphs run?
 //   MakePlan (plan.h)                  the streams and the order of the copies
+// A captured message takes LaneEnd::Capture and AcceptCapture instead of PassGate and DecideFirst
+// if a copy engine may carry it: is it copied when the graphs run?
 #ifndef NCCLTUNE_SENDRECV_DECISION_H_
 #define NCCLTUNE_SENDRECV_DECISION_H_
 
@@ -53,7 +56,8 @@ struct Policy {
 // NCCL as well.
 bool MayWait(const MessageConditions& conditions, const Policy& policy);
 
-// Returns the decision of the first side, which has this role.
+// Returns how the message is carried. `role` is that of the first side. For a push, the next
+// decision is ChooseSendMethod on the sender, and then MakePlan (plan.h).
 MessageDecision DecideFirst(Role role, const MessageConditions& conditions, const Policy& policy);
 
 // Returns how the sender copies a message that the receiver has posted first. `ready` is true if

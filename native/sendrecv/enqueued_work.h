@@ -106,7 +106,7 @@ class EnqueuedWork {
   // The remembered group. `number` is 0 if there is none.
   struct LastGroup {
     uint64_t number = 0;
-    uint64_t ticks = 0;      // when it was remembered
+    uint64_t ticks = 0;      // when the group was remembered
     uint64_t max_ticks = 0;  // an event is due when this many ticks have passed
     std::atomic<Repeat> repeat = Repeat::kNone;
     Stream stream = nullptr;
@@ -130,7 +130,7 @@ class EnqueuedWork {
   std::map<Stream, RecordedEvent> recorded_;
   std::map<int, Messages> messages_;  // by peer
   bool last_group_tracked_ = false;   // whether the last group has an event or will get one
-  // CUDA refused an event, so completion is unknown and nothing is freed
+  // CUDA refused an event. So it is unknown whether the work is complete, and nothing is freed.
   bool untracked_ = false;
 };
 

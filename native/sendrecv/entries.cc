@@ -15,7 +15,7 @@ struct Installed {
   CodeRange nccl;
 };
 
-// Written before the first call of any entry.
+// Install writes this before the first call of any entry.
 constinit Installed g_installed;
 
 // Aligned, so that it has a cache line of its own. Besides, leak sanitizers crash on thread-local

@@ -13,12 +13,12 @@
 namespace nccltune::sendrecv {
 
 enum class ExportStatus : uint8_t {
-  kMapped,       // the peer has mapped the memory
-  kPending,      // exported; the peer has not mapped it yet
-  kRefused,      // the peer could not map the memory
-  kUnshareable,  // it cannot be shared: memory of a pool, or cuMemMap memory not created for
-                 // sharing
-  kNoMemory,     // not GPU memory of this process, or it spans several allocations
+  kMapped,   // the peer has mapped the memory
+  kPending,  // exported; the peer has not mapped it yet
+  kRefused,  // the peer could not map the memory
+  // The memory cannot be shared: it is of a memory pool, or was not created for sharing (cuMemMap).
+  kUnshareable,
+  kNoMemory,  // not GPU memory of this process, or it spans several allocations
   kTableFull,
 };
 

@@ -2,7 +2,7 @@
 //
 // Exports memory of this rank, so that peers can copy to or from it. Memory is exported when it
 // first holds a message. The peer maps the memory at the peer's next call. Until then NCCL carries
-// the messages in it.
+// the messages in that memory.
 #ifndef NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_
 #define NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_
 
@@ -19,7 +19,7 @@
 
 namespace nccltune::sendrecv {
 
-// The memory that this rank exports. Not thread-safe.
+// The memory that one rank of a communicator exports. Not thread-safe.
 class ExportedMemory {
  public:
   // If `mailbox` is null, only memory with legacy CUDA IPC handles is exported. `place` is the

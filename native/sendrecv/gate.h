@@ -33,10 +33,10 @@ struct GateMemory {
 struct GateState {
   uint32_t period = 0;
   std::array<bool, 2> entered = {};  // by Role: the side has passed a message in this period
-  bool opened = false;    // the side that was ahead has opened the gate before its next message
-  bool closed = false;    // the gate never opens again
-  bool unusable = false;  // closed because one side cannot use the lane's memory
-  int64_t lead = 0;       // messages passed by the sender minus messages passed by the receiver
+  bool opened = false;               // the side that had passed more messages has opened the gate
+  bool closed = false;               // the gate never opens again
+  bool unusable = false;             // closed because one side cannot use the lane's memory
+  int64_t lead = 0;  // messages passed by the sender minus messages passed by the receiver
 
   static GateState Of(uint64_t packed);
   uint64_t Packed() const;

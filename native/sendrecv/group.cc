@@ -223,12 +223,12 @@ class BatchRun {
     return Fail(message, "the communicator has failed");
   }
 
-  // The data of a message at the time when this side posts it.
+  // This side's data about a message that it posts.
   struct MessagePosting {
     MessageConditions conditions;
     bool receiver_is_ready = false;  // the receiver's stream had already reached the receive
     ExportedAddress exported;        // the memory that the peer may copy from or to
-    // region of the staging memory that is posted as `exported`
+    // The region of the staging memory that is posted as `exported`.
     std::optional<Staging::Region> region;
   };
 

@@ -57,7 +57,8 @@ struct Port {
   // Maps the memory that the peer has exported since the last call.
   std::function<void()> map_new;
   bool connected = false;  // dry run: NCCL has already carried a large message of this lane
-  // both ends may belong to one thread, so this side never waits for the peer
+  // The peer is in this process. One thread may own both ends, so this side never waits for the
+  // peer.
   bool same_process = false;
   std::string name;  // "rank 3 to rank 5"
 };

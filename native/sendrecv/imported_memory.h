@@ -20,8 +20,7 @@ namespace nccltune::sendrecv {
 class ImportedMemory {
  public:
   enum class Kind : uint8_t {
-    // the peer is in another process
-    kByHandle,
+    kByHandle,  // the peer is in another process
     // The peer is in this process, so its addresses are valid here; only chunks are mapped again.
     kDirect,
     kNone,  // this rank's GPU cannot reach the peer's memory

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Receives chunks of memory that peers send as file descriptors. A communicator has one inbox for
-// all its peers.
+// all its peers. A rank is identified by its place, the index of its record in the segment
+// (segment.h).
 #ifndef NCCLTUNE_SENDRECV_INBOX_H_
 #define NCCLTUNE_SENDRECV_INBOX_H_
 
@@ -41,9 +42,10 @@ class Inbox {
   // Returns the chunks that were received for an exported entry of the rank at `place`. Returns
   // null if there are none.
   const ReceivedChunks* Find(size_t place, uint64_t number) const;
+  // Drops the chunks that were received for one entry.
   void Drop(size_t place, uint64_t number);
-  // Drops the chunks of all entries that the rank no longer exports. `exported` returns whether it
-  // still exports an entry of that number.
+  // Drops the chunks of all entries that the rank at `place` no longer exports. `exported` returns
+  // whether the rank still exports the entry of a number.
   void DropUnless(size_t place, const std::function<bool(uint64_t)>& exported);
 
  private:

@@ -254,7 +254,8 @@ class SendRecv final : public Interceptor {
   }
 
  private:
-  // Returns null if NCCL carries all messages of the communicator.
+  // Joins a communicator that NCCL is about to create. Returns null if NCCL must carry all its
+  // messages.
   SharedCommunicator Join(const std::string& key, int ranks, int rank, bool blocks) {
     if (ranks < 2) return nullptr;
     std::string why;
@@ -372,7 +373,7 @@ class SendRecv final : public Interceptor {
                                       ? native().Send(buffer, count, type, peer, comm, stream)
                                       : native().Recv(buffer, count, type, peer, comm, stream);
       if (result != abi::kSuccess) [[unlikely]] {
-        // The call was counted, but NCCL refused it.
+        // TryRepeat has counted the call, but NCCL refused it.
         StopRepeating(&open, 1);
         open.AddOther(result);
       }
@@ -435,7 +436,8 @@ class SendRecv final : public Interceptor {
     return Run(std::move(calls), open).result;
   }
 
-  // Adds a message to the open group. See open_group.h.
+  // Adds a message to the open group: passes it to NCCL at once, or holds it as open_group.h
+  // describes.
   nccl::Result Add(MessageCall call, int ranks, OpenGroup* open) {
     if (open->failed() || (!open->HasHeldCalls() && !call.eligible)) {
       return open->CallNow(std::move(call), native());

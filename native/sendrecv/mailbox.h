@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sends file descriptors of GPU memory between ranks. Each rank of a communicator has one
-// nonblocking datagram socket.
+// nonblocking datagram socket. A rank is identified by its place, the index of its record in the
+// segment (segment.h).
 #ifndef NCCLTUNE_SENDRECV_MAILBOX_H_
 #define NCCLTUNE_SENDRECV_MAILBOX_H_
 
@@ -22,7 +23,7 @@ namespace nccltune::sendrecv {
 // One datagram. It describes consecutive chunks of an exported entry. The chunks' file descriptors
 // are attached to it.
 struct ChunkMessage {
-  // The kernel limits a datagram to 253 descriptors.
+  // The kernel allows at most 253 descriptors in a datagram.
   static constexpr size_t kMaxChunks = 64;
 
   ProcessToken process;

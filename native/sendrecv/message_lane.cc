@@ -227,7 +227,7 @@ PostedMessage LaneEnd::Post(uint64_t bytes, uint64_t allocation, uint64_t offset
     ++messages_;
     return posted;
   }
-  // The peer has decided. It wrote its half of the slot before the word.
+  // The peer has decided. It has written its half of the slot before the word.
   half = posted.mine;
   ++slotted_messages_;
   ++messages_;

@@ -40,7 +40,7 @@ struct SlotHalf {
   uint64_t bytes = 0;
   uint64_t earlier_messages = 0;  // messages of any size on this lane before this one
   uint64_t allocation = 0;        // number of the exported memory that holds the message
-  uint64_t offset = 0;            // of the message in that memory
+  uint64_t offset = 0;            // offset of the message in that memory, in bytes
 };
 
 // The state of a slot: the number and the decision of its message, and whether both sides have
@@ -138,10 +138,10 @@ struct PostedMessage {
 // The result of LaneEnd::Capture.
 struct CapturedMessage {
   enum class State : uint8_t {
-    kFirst,   // the peer has not posted it yet
-    kSecond,  // the peer captures it as well
-    kDirect,  // the peer has posted it outside of a capture
-    kClosed,  // the lane is closed
+    kFirst,   // the peer has not posted the message yet
+    kSecond,  // the peer captures the message as well
+    kDirect,  // the peer has posted the message outside of a capture
+    kClosed,  // NCCL carries this and all later messages of the lane
   };
   State state = State::kClosed;
   uint64_t number = 0;
@@ -172,8 +172,8 @@ class LaneEnd {
   // Returns whether NCCL carries all messages because one side cannot use the lane's memory.
   bool is_unusable() const { return gate_.is_unusable(); }
 
-  // Returns whether the next message has a slot. If not, NCCL carries it on both sides, and it is
-  // counted here. If so, the next decision is DecideFirst (decision.h).
+  // Returns whether the next message has a slot. If not, NCCL carries the message on both sides,
+  // and this function counts it. If so, the next decision is DecideFirst (decision.h).
   bool PassGate();
   // Opens the gate if that is possible now. Returns whether the next message would have a slot.
   // Counts nothing.

@@ -32,7 +32,7 @@ class OpenGroup {
     if (thread.open_group == nullptr) Make(&thread);
     return *static_cast<OpenGroup*>(thread.open_group);
   }
-  // Returns null if the thread has no OpenGroup yet.
+  // Returns the OpenGroup of a thread, or null if the thread has none yet.
   static OpenGroup* Find(const ThreadState& thread) {
     return static_cast<OpenGroup*>(thread.open_group);
   }
@@ -53,7 +53,7 @@ class OpenGroup {
   bool HasHeldCalls() const { return !calls_.held.empty(); }
   // Returns whether NCCL has refused a call of the group. Then it will refuse the whole group.
   bool failed() const { return failed_; }
-  // Marks the group after a failed call because of which NCCL may or may not refuse the group.
+  // Notes that a call has failed. NCCL may refuse the whole group because of that call.
   void MarkDoubtful() { doubtful_ = true; }
   bool doubtful() const { return doubtful_; }
   // Records that a communicator of the group has failed.

@@ -31,8 +31,8 @@ struct MessageTransfer {
     kBufferedReceive,  // run the operations of `channels`, then write `done`
   };
   Kind kind = Kind::kPeerCopies;
-  // Index of the message's lane. Messages of one lane keep their order; lanes do not wait for each
-  // other.
+  // Index of the message's lane. A lane carries the messages from one rank to another. Messages of
+  // one lane keep their order. Lanes do not wait for each other.
   size_t lane = 0;
   Flag* ready = nullptr;
   Flag* done = nullptr;
@@ -40,10 +40,11 @@ struct MessageTransfer {
   DeviceAddress to = 0;
   DeviceAddress from = 0;
   DeviceAddress staging = 0;
-  std::vector<Staging::Completion> wait_for;  // earlier messages that must leave `staging` first
+  // Earlier messages whose bytes must leave `staging` first.
+  std::vector<Staging::Completion> wait_for;
   uint64_t bytes = 0;
-  uint64_t piece =
-      0;  // most bytes of one copy; 0: no limit. A message in a graph is always one copy
+  // Most bytes of one copy, or 0 for no limit. A message in a graph is always one copy.
+  uint64_t piece = 0;
   // `ready` was already set when the message was posted, so do not wait for it.
   bool peer_is_ready = false;
   // The message is captured; the side that waits for a flag resets it for the next run.
@@ -59,7 +60,7 @@ struct PlanStream {
     kToStaging,     // copies that wait only for free staging memory
     kOfGraph,       // copies of captured messages
     kBeside,        // every second piece of a message that is copied in the application's stream
-    kBesideToPeer,  // every second piece of a message that is copied in kToPeer
+    kBesideToPeer,  // every second piece of a message that is copied in the stream kToPeer
     kToChannel,     // the first channel of the vccl policy; the other channels follow
   };
   static constexpr size_t kKinds = kToChannel + vccl::kMaxChannels;

@@ -42,7 +42,8 @@ class RealNccl {
 
  private:
   void Search(const std::string& named);
-  // Accepts the library if it is an NCCL and not one of ours. Returns whether it did.
+  // Accepts the library if it is an NCCL and not a copy of this library. Returns whether it was
+  // accepted.
   bool Take(SharedLibrary& library);
   void Accept(const void* function);
 

@@ -26,7 +26,7 @@ namespace nccltune::sendrecv {
 class RepeatedGroup {
  public:
   // Returns whether the next call of the open group matches the remembered group. Then the caller
-  // passes it to NCCL. `changes`: CommunicatorTable::changes().
+  // passes it to NCCL. `changes` is CommunicatorTable::changes().
   bool TryRepeat(Role role, const void* buffer, size_t count, nccl::DataType type, int peer,
                  nccl::Comm comm, nccl::Stream stream, uint64_t changes) {
     if (next_ >= end_) return false;
@@ -64,13 +64,13 @@ class RepeatedGroup {
 
  private:
   struct RememberedCall {
-    uint64_t small_limit = 0;  // the size up to which a message stays small, in elements
+    uint64_t small_limit = 0;  // most elements with which the message is still small
     int peer = 0;
     nccl::DataType type = nccl::kInt8;
     uint32_t size = 0;  // bytes of an element
     Role role = Role::kSender;
-    LaneEnd* end = nullptr;  // null if there is no lane
-    size_t count = 0;        // number of elements in the open group
+    LaneEnd* end = nullptr;  // this rank's end of the message's lane; null if it has none
+    size_t count = 0;        // elements of this call in the open group
   };
 
   bool IsCurrent(uint64_t changes) const {
@@ -85,7 +85,8 @@ class RepeatedGroup {
   nccl::Stream stream_ = nullptr;
   uint32_t next_ = 0;
   uint32_t end_ = 0;  // number of calls that may be repeated
-  // Size of `calls_`, stored here to be in the same cache line. 0 if no group is remembered.
+  // Size of `calls_`, or 0 if no group is remembered. Stored here to be in the cache line of the
+  // members above.
   uint32_t size_ = 0;
   Communicator* communicator_ = nullptr;  // valid as long as `changes_` is current
   uint64_t changes_ = 0;

@@ -103,7 +103,7 @@ Segment::Segment(std::string name) : name_(std::move(name)) {}
 std::shared_ptr<Segment> Segment::Open(std::string_view key, std::string* why) {
   const std::string name = NameFor(key);
   // Declared before the lock, so that a segment that failed to open is destroyed after unlocking.
-  // Its destructor takes the same lock.
+  // The destructor of Segment takes the same lock.
   std::shared_ptr<Segment> made;
   const std::scoped_lock lock(OpenMutex());
   std::weak_ptr<Segment>& known = OpenSegments()[name];
@@ -122,7 +122,7 @@ bool Segment::OpenFile(std::string* why) {
            std::to_string(kFileBytes) + " are needed";
     return false;
   }
-  // shm_open is not used: it is in librt before glibc 2.34.
+  // shm_open is not used: before glibc 2.34 it requires librt.
   file_ = Retry([&] {
     return open((kFolder + name_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   });

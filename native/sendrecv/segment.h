@@ -59,7 +59,8 @@ struct RankRecord {
   enum State : uint32_t { kEmpty, kJoined, kLeft };
   std::atomic<uint32_t> state = kEmpty;
   std::atomic<int32_t> rank = -1;  // -1 until NCCL has assigned the rank
-  // Whether this rank has stopped using the communicator: ended by its application, or failed.
+  // Whether this rank has stopped using the communicator. kEnded: its application has ended the
+  // communicator. kFailed: an error has occurred.
   enum Abandoned : uint32_t { kUsed, kEnded, kFailed };
   std::atomic<uint32_t> abandoned = kUsed;
   uint32_t protocol = 0;
@@ -70,7 +71,7 @@ struct RankRecord {
   // A hash of the settings that must be equal on both ranks.
   uint64_t settings_hash = 0;
   uint64_t from = 0;  // NCCLTUNE_SENDRECV_FROM of this rank, in bytes
-  // Incremented with each change of `exports`.
+  // Incremented with each change of `exports`, and whenever chunks were sent to a peer.
   alignas(64) std::atomic<uint64_t> exports_changed = 0;
   std::array<ExportEntry, kExports> exports;
 };
@@ -84,7 +85,8 @@ struct SegmentMemory {
 
   std::atomic<uint64_t> header = 0;
   std::atomic<uint32_t> places = 0;  // number of places that ranks have taken
-  // The gate of each lane; index: place of the sender * kMaxLocalRanks + place of the receiver.
+  // The gate (gate.h) of the lane from each rank to each other. The index is the sender's place *
+  // kMaxLocalRanks + the receiver's place.
   alignas(64) std::array<GateMemory, kMaxLocalRanks * kMaxLocalRanks> gates;
   std::array<RankRecord, kMaxLocalRanks> records;
 };
@@ -123,13 +125,13 @@ class Segment {
   // Returns false if the rank's process has ended without marking its record as left.
   bool IsAlive(size_t place);
 
-  // A mapped lane: its shared state, and the checksums that follow it in the file.
+  // A mapped lane (message_lane.h): its shared state, and the checksums that follow it in the file.
   struct LaneMapping {
     LaneMemory* memory = nullptr;
     Sums* sums = nullptr;
   };
-  // Maps the lane between the ranks at two places and registers it with CUDA. Returns null pointers
-  // and the reason in `why` if this process cannot use the lane.
+  // Maps the lane from the rank at place `from` to the rank at place `to`, and registers it with
+  // CUDA. Returns null pointers and the reason in `why` if this process cannot use the lane.
   LaneMapping MapLane(const CudaDriver& driver, size_t from, size_t to, std::string* why);
   // Returns the gate of a lane, where both sides agree which messages have slots.
   GateMemory& GateOf(size_t from, size_t to) const {

@@ -103,7 +103,7 @@ void Fill() {
       }
     }
   }
-  // A thread that jumps to a target must see everything written before it.
+  // A thread that jumps to a target must see everything that was written before the target.
   for (size_t i = 0; i < targets.size(); ++i) {
     std::atomic_ref(nccltune_sendrecv_table[i]).store(targets[i], std::memory_order_release);
   }

@@ -45,7 +45,7 @@ class Spans {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // How much of a span was sent to one peer.
+  // How many chunks of a span were sent to one peer.
   struct ChunkDelivery {
     size_t sent = 0;  // number of chunks
     Clock::time_point retry_after;

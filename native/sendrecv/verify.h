@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compares the contents of messages (NCCLTUNE_SENDRECV=verify). The sender's stream computes a
-// checksum before the message is sent, and the receiver's stream after it has arrived. The bytes
-// are copied to the host, where host functions compute the checksums.
+// checksum before the message is sent, and the receiver's stream after it has arrived. For this the
+// bytes are copied to the host, and functions on the CPU compute the checksums.
 #ifndef NCCLTUNE_SENDRECV_VERIFY_H_
 #define NCCLTUNE_SENDRECV_VERIFY_H_
 
@@ -19,7 +19,7 @@
 
 namespace nccltune::sendrecv {
 
-// Checksums of a lane's messages, in shared memory.
+// Checksums of the messages from one rank to another, in shared memory.
 struct Sums {
   static constexpr uint64_t kMessages = 1024;
   struct Sum {

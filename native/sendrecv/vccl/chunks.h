@@ -27,13 +27,13 @@ struct BufferChunk {
   uint64_t bytes = 0;
 };
 
-// The sequence of chunks of a lane, as one side counts them.
+// Numbers the chunks of a lane's messages, on one side.
 class ChunkSequence {
  public:
   ChunkSequence(const VcclSettings& settings, DeviceAddress base)
       : settings_(settings), base_(base) {}
 
-  // Returns the chunks of the next message, by channel and offset.
+  // Returns the chunks of the next message, in the order of channel and offset.
   std::vector<BufferChunk> NextMessage(uint64_t bytes);
 
  private:

@@ -4,7 +4,7 @@
 // receiver's GPU memory. The sender's copy engine fills slots of the buffer and the receiver's copy
 // engine empties them, on several channels at once. This is the method of VCCL's send/recv without
 // SMs (sii-research/VCCL, psm_p2p.cc), with adjustable parameters. It exists to be compared with
-// zero copy.
+// zero copy. A lane carries the messages from one rank to another (message_lane.h).
 //
 // The rest of the library uses this header alone:
 //   interceptor.cc   ReadSettings
@@ -43,7 +43,7 @@ struct VcclSettings {
   uint64_t channel_bytes = uint64_t{64} << 20;  // bytes of the buffer for each channel
   uint64_t slots = 1;                           // number of slots of a channel's buffer
   uint64_t channels = 2;
-  uint64_t chunk_bytes = 0;  // 0: use VCCL's table
+  uint64_t chunk_bytes = 0;  // 0 selects VCCL's table: see ChunkBytes
   // A message uses one channel for each of this many bytes, but at most `channels`.
   uint64_t min_channel_bytes = uint64_t{1} << 19;
 
@@ -76,12 +76,13 @@ class ChunkSequence;
 // One side of the channels of a lane.
 class Channels {
  public:
-  // `base`: the address of the buffer on this side.
+  // `base` is the address of the buffer on this side.
   Channels(const VcclSettings& settings, SharedState& shared, Role role, DeviceAddress base);
   ~Channels();
 
-  // Returns the operations of the next message, by channel. Each channel has one stream, so that
-  // its chunks stay in order. Both sides must call this for the same messages in the same order.
+  // Returns the operations of the next message, one list for each channel. Each channel has one
+  // stream, so that its chunks stay in order. Both sides must call this for the same messages in
+  // the same order.
   std::vector<std::vector<Operation>> NextMessage(DeviceAddress address, uint64_t bytes);
 
  private:
