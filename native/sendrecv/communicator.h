@@ -57,7 +57,8 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Call it when NCCL has created the communicator. All ranks of this host have joined by then.
+  // Stores the rank and removes the segment file's name. Call it when NCCL has created the
+  // communicator. All ranks of this host have joined by then.
   void Begin(int rank);
   // Marks the communicator as nonblocking: NCCL's calls may return before they are complete. Call
   // this before any other function.

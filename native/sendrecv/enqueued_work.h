@@ -42,7 +42,7 @@ class EnqueuedWork {
 
   // Tracks NCCL's messages with this peer from now on.
   void TrackPeer(int peer);
-  // Call it before the NCCL calls for messages with these peers.
+  // Notes that NCCL is being called for messages with these peers. Call it before those NCCL calls.
   void BeginNative(std::span<const int> peers);
   // The work that a group has enqueued in one stream.
   struct StreamWork {
@@ -50,9 +50,9 @@ class EnqueuedWork {
     bool ours = false;            // some operations are the library's own
     std::span<const int> native;  // the peers of messages that NCCL carries
   };
-  // Call it after a group was enqueued. Records an event, but only every few milliseconds if NCCL
-  // carries the whole group, because an event after each small message makes them a third slower.
-  // An event covers all earlier work of its stream.
+  // Notes the work of a group that was enqueued, and records an event after it. If NCCL carries the
+  // whole group, records one only every few milliseconds, because events after all small messages
+  // make them a third slower. An event covers all earlier work of its stream.
   void Enqueued(const StreamWork& work);
 
   // Remembers the last group, all of which NCCL carried in one stream. Call it after Enqueued,
@@ -60,8 +60,8 @@ class EnqueuedWork {
   // event, for example because it is captured.
   uint64_t Remember(Stream stream, std::span<const int> peers);
   void Forget();
-  // If the remembered group is repeated, call this instead of BeginNative, and EndRepeat instead of
-  // Enqueued. Returns false if another group was enqueued since, or if an event is due.
+  // Notes that the remembered group is repeated. Returns false if another group was enqueued since,
+  // or if an event is due. Call it instead of BeginNative, and EndRepeat instead of Enqueued.
   bool BeginRepeat(uint64_t number) {
     if (number != last_.number || Ticks() - last_.ticks >= last_.max_ticks) return false;
     last_.repeat.store(Repeat::kCalling, std::memory_order_release);
@@ -75,8 +75,8 @@ class EnqueuedWork {
   // Records missing events in `streams`, the streams of the present calls. Returns whether all
   // recent messages of NCCL then have an event.
   bool EnsureEvents(std::span<const Stream> streams);
-  // Call it when a peer is lost. If a message with the peer has no event, records one event after
-  // all work of the CUDA context.
+  // Notes that a peer is lost. If a message with the peer has no event, records one event after all
+  // work of the CUDA context.
   void PeerLost(int peer);
   // Returns whether NCCL may be waiting for ever for a peer that was lost at the time `lost`.
   bool MayWaitFor(int peer, Clock::time_point lost);

@@ -62,8 +62,9 @@ class Gate {
     kOpen,    // the gate is open: the message has a slot
     kClosed,  // NCCL carries the message and all later ones
   };
-  // Passes the next message at a shut gate. Opens the gate instead if `may_open` is set, the peer
-  // has passed a message in this period, and this side is 0 to `max_lead` messages ahead.
+  // Passes the next message at a shut gate. Opens the gate instead if three conditions hold:
+  // `may_open` is set, the peer has passed a message in this period, and this side is 0 to
+  // `max_lead` messages ahead.
   Step Pass(bool may_open, int64_t max_lead) { return Take(may_open, max_lead, true); }
   // Like Pass, but does not count the message if the result is kNative.
   Step TryOpen(bool may_open, int64_t max_lead) { return Take(may_open, max_lead, false); }

@@ -8,8 +8,8 @@
 namespace nccltune::sendrecv {
 
 // Like std::mutex, but an uncontended lock calls no library function. If a program computes between
-// its calls, the library function is no longer in the cache, and fetching it would cost more than
-// the lock itself.
+// its calls, such a function is no longer in the cache. Fetching it would cost more than the lock
+// itself.
 class InlineMutex {
  public:
   bool try_lock() {

@@ -99,7 +99,7 @@ class Interceptor {
   virtual nccl::Result RedOpDestroy(ThreadState& thread, nccl::RedOp op, nccl::Comm comm);
   // Handles a collective or a one-sided operation. See enqueue_call.h.
   virtual nccl::Result Enqueue(ThreadState& thread, const EnqueueCall& call);
-  // Called when a call that creates or ends a communicator or a window has failed. If the thread is
+  // Notes that a call that creates or ends a communicator or a window has failed. If the thread is
   // in a group, NCCL may refuse the whole group.
   virtual void MayHaveRefused(ThreadState& /*thread*/) noexcept {}
 

@@ -205,9 +205,9 @@ class LaneEnd {
   // Posts a captured message that the peer may capture as well, instead of closing the lane.
   // Requires HasFreeSlot().
   CapturedMessage Capture(uint64_t bytes, uint64_t allocation, uint64_t offset);
-  // Decides a captured message on the second side, and returns the message's flags. Closes the lane
-  // and returns null if the memory is not `reachable`, if no flags are left, or if the first side
-  // has closed the lane.
+  // Decides a captured message on the second side, and returns the message's flags. Returns null
+  // and closes the lane if the memory is not `reachable` or no flags are left. Also returns null if
+  // the first side has closed the lane.
   LaneMemory::GraphFlags* AcceptCapture(bool reachable);
   // The next two functions are for the first side of a captured message. IsDecided returns whether
   // the second side has decided. ResolveCapture returns the message's flags. It closes the lane and

@@ -4,8 +4,8 @@
 // not slow them down. Programs usually repeat such groups. So a thread remembers its last group,
 // and looks nothing up while the next group matches the remembered one.
 //
-// NCCL's code evicts ours from the nearest caches between two groups. So the number of cache lines
-// touched matters, not the number of instructions.
+// Between two groups, NCCL's code evicts this library's code and data from the nearest caches. So
+// the number of cache lines touched matters, not the number of instructions.
 #ifndef NCCLTUNE_SENDRECV_REPEATED_GROUP_H_
 #define NCCLTUNE_SENDRECV_REPEATED_GROUP_H_
 
@@ -49,10 +49,11 @@ class RepeatedGroup {
   [[gnu::hot]] std::optional<nccl::Result> CallAlone(const Native& native, void* buffer,
                                                      uint64_t changes);
 
-  // Call it when the open group differs from the remembered one. Returns the calls of the open
-  // group so far, without their communicators. Afterwards TryRepeat returns false until Restart.
+  // Returns the calls of the open group so far, without their communicators. Afterwards TryRepeat
+  // returns false until Restart. Call it when the open group differs from the remembered one.
   std::vector<MessageCall> StopRepeating();
-  // Call it when a new group begins.
+  // Compares the next calls with the remembered group from its beginning. Call it when a new group
+  // begins.
   void Restart() {
     next_ = 0;
     end_ = size_;

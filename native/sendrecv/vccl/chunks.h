@@ -15,8 +15,8 @@
 namespace nccltune::sendrecv::vccl {
 
 // Returns the chunk size for a message, at most a slot. VCCL's table divides a channel's buffer by
-// 1, 2, 4, 8, 16, 32 and 64 for messages of 32, 16, 8, 4, 2, 1 MiB and less, and then by the number
-// of slots.
+// a divisor and by the number of slots. The divisor is 1 from 32 MiB on, 2 from 16, 4 from 8, 8
+// from 4, 16 from 2, 32 from 1 MiB, and 64 below.
 uint64_t ChunkBytes(const VcclSettings& settings, uint64_t bytes);
 
 struct BufferChunk {
