@@ -6,14 +6,15 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// The substitutes take no arguments. That is safe for any call, because in C's calling conventions
-// the caller removes the arguments.
+// The layout of ncclTeam_t.
 struct Team {
   int ranks;
   int rank;
   int stride;
 };
 
+// The substitutes take no parameters, although callers pass some. That is safe, because in C's
+// calling conventions the caller removes the arguments.
 nccl::Result InvalidUsage() { return abi::kInvalidUsage; }
 nccl::Result SystemError() { return abi::kSystemError; }
 const char* NotInThisNcclText() { return "nccltune: this NCCL has no such function"; }

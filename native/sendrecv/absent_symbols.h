@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Substitutes for functions that the real NCCL lacks.
+// Substitute functions, for use where the real NCCL lacks a function or no NCCL was found.
 #ifndef NCCLTUNE_SENDRECV_ABSENT_SYMBOLS_H_
 #define NCCLTUNE_SENDRECV_ABSENT_SYMBOLS_H_
 
@@ -8,10 +8,12 @@
 
 namespace nccltune::sendrecv {
 
-// For a function that the real NCCL lacks: returns ncclInvalidUsage.
+// Returns a substitute for a function that the real NCCL lacks. As its result code the substitute
+// returns ncclInvalidUsage. `returns` is the type of its result.
 void* SubstituteForMissing(Returns returns);
 
-// For any function if there is no real NCCL: returns ncclSystemError.
+// Returns a substitute for any function if no real NCCL was found. As its result code the
+// substitute returns ncclSystemError.
 void* SubstituteWithoutNccl(Returns returns);
 
 }  // namespace nccltune::sendrecv

@@ -26,19 +26,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a group waits for receivers before it decides without them: at least, and at most.
+// Least and longest time that a group waits for receivers to post before it decides without them.
 constexpr auto kMinReceiverWait = std::chrono::microseconds(50);
 constexpr auto kMaxReceiverWait = std::chrono::milliseconds(5);
-// How long it waits for a peer to capture the same message. If the peer does not, the lane is
-// closed, so this happens once for each lane.
+// How long a group waits for a peer to capture the same message. If the peer does not, NCCL carries
+// all later messages of the lane (message_lane.h), so this happens once for each lane.
 constexpr auto kMaxCaptureWait = std::chrono::seconds(1);
-// Speed of a copy engine between two H200.
+// Speed of a copy engine between two H200 GPUs.
 constexpr uint64_t kBytesPerMicrosecond = 390'000;
 
+// Returns whether the call is a message that the library counts.
 bool IsTracked(const HeldCall& held) {
   return held.other == nullptr && held.message.communicator != nullptr;
 }
 
+// Carries out one group. Each public function locks the mutexes of the group's communicators.
 class GroupRun {
  public:
   GroupRun(const GroupCalls& group, const Native& native) : group_(group), native_(native) {
@@ -56,8 +58,8 @@ class GroupRun {
     const bool eligible = std::ranges::any_of(
         group_.held, [](const HeldCall& held) { return held.message.eligible; });
     if (!eligible) return RunNative(changes, repeated);
-    // Prepare requires usable communicators, and a lane may fail during it. So check before and
-    // after.
+    // Prepare requires usable communicators, and a lane may fail during Prepare. So check before
+    // and after it.
     Communicator::FailureInfo failure = FindFailure();
     if (failure.why.empty()) {
       Prepare();
@@ -65,12 +67,13 @@ class GroupRun {
     }
     if (!failure.why.empty()) return Fail(failure.why, failure.result);
     const std::string problem = Enqueue();
-    // NCCL's part is in progress. Until Finish is called, the program polls NCCL.
+    // NCCL's calls are in progress. The program polls NCCL until they are complete. Finish is
+    // called then.
     if (problem.empty() && enqueue_rest_) return abi::kInProgress;
     return End(problem);
   }
 
-  // Called when NCCL's part is complete.
+  // Called when NCCL's calls are complete.
   nccl::Result Finish() {
     const auto locks = Lock();
     result_ = abi::kSuccess;
@@ -78,11 +81,11 @@ class GroupRun {
   }
 
   const std::vector<Communicator*>& communicators() const { return communicators_; }
-  // Returns whether NCCL's part is complete when its calls return.
+  // Returns whether NCCL's calls are complete when they return.
   bool Blocks() const {
     return std::ranges::all_of(communicators_, [](Communicator* each) { return each->blocks(); });
   }
-  // The result of ending NCCL's group.
+  // Returns the result of ending NCCL's group.
   nccl::Result native_end() const { return native_end_; }
 
  private:
@@ -105,7 +108,7 @@ class GroupRun {
 
   nccl::Result End(const std::string& problem) {
     for (size_t i = 0; i < batches_.size(); ++i) {
-      // After a failure as well, because some operations may have been enqueued.
+      // Do this after a failure as well, because some operations may have been enqueued.
       owners_[i]->enqueued_work().Enqueued({.stream = batches_[i].stream,
                                             .ours = ours_.empty() || ours_[i],
                                             .native = native_peers_[i]});
@@ -130,7 +133,7 @@ class GroupRun {
     return call.communicator->FindPort(call.peer, call.role, make);
   }
 
-  // Carries out a group that NCCL carries as a whole.
+  // Passes a group without eligible messages to NCCL and counts its messages.
   nccl::Result RunNative(uint64_t changes, RepeatedGroup* repeated) {
     for (const MessageCall& call : group_.already_called) BatchOf(call);
     for (const HeldCall& held : group_.held) BatchOf(held.message);
@@ -139,7 +142,7 @@ class GroupRun {
     ours_.assign(batches_.size(), false);
     result_ = CallNative(call_indices);
     const bool runs = result_ == abi::kSuccess || result_ == abi::kInProgress;
-    // A group that NCCL refused never runs, and the peer does not count it.
+    // A group that NCCL refused never runs, and the peer does not count its messages.
     if (runs) {
       WithdrawStaleOfDryRuns();
       for (const MessageCall& call : group_.already_called) CountCalled(call);
@@ -174,8 +177,8 @@ class GroupRun {
     }
   }
 
-  // Counts the route that the message would take. A peer of a dry run is in one as well, so no
-  // slots are used.
+  // Counts the route that the message would take in a real run. The peer makes a dry run as well,
+  // so no slots are used.
   void CountDry(const MessageCall& call) {
     Port* const port = PortOf(call, true);
     Route route = Route::kElsewhere;
@@ -213,7 +216,7 @@ class GroupRun {
       }
       const MessageCall& call = held.message;
       const size_t batch = BatchOf(call);
-      // Both sides create a lane at the first message that needs one.
+      // Both sides create a lane at its first eligible message.
       Port* const port = PortOf(call, call.eligible);
       if (port == nullptr) {
         native_calls_.push_back(call_index);
@@ -227,7 +230,7 @@ class GroupRun {
     other_communicators_.clear();
   }
 
-  // Maps what the peer has exported, once for each peer of the group.
+  // Maps the memory that the peer has exported, once for each peer of the group.
   void MapPeerMemoryOnce(const MessageCall& call) {
     const auto peer = std::pair(call.communicator.get(), call.peer);
     if (std::ranges::find(mapped_peers_, peer) != mapped_peers_.end()) return;
@@ -236,7 +239,7 @@ class GroupRun {
   }
 
   // Returns whether no communicator of the process has work in progress. Keeps the mutexes of all
-  // of them until Prepare ends, so that no new work begins.
+  // communicators until Prepare ends, so that no new work begins.
   bool IsIdle() {
     std::vector<Stream> streams;
     for (const Batch& batch : batches_) AddUnique<Stream>(&streams, batch.stream);
@@ -285,6 +288,9 @@ class GroupRun {
     }
   }
 
+  // Returns the message for RunGroup. Sets `can_copy` from the result of LocalRoute
+  // (message_routes.h). RunGroup makes the next decisions: LaneEnd::PassGate (message_lane.h), then
+  // DecideFirst (decision.h).
   GroupMessage MessageOf(const MessageCall& call, Port* port, size_t call_index, size_t batch) {
     Communicator& communicator = *call.communicator;
     GroupMessage message = {.port = port,
@@ -297,7 +303,8 @@ class GroupRun {
     message.can_copy = route == Route::kPushed;
     const bool small = message.bytes < communicator.options().from;
     if (message.captured && communicator.options().policy.graphs && !small) {
-      // A peer that captures the same message maps the memory then, so it need not be mapped yet.
+      // A peer that captures the same message maps the memory at that time, so the memory need not
+      // be mapped yet.
       message.can_copy = message.can_copy || route == Route::kNotYet;
       route = Route::kCaptured;
     }
@@ -305,7 +312,7 @@ class GroupRun {
     return message;
   }
 
-  // Enqueues the group. Returns an error text; empty: success.
+  // Enqueues the group. Returns an error text, or an empty text after success.
   std::string Enqueue() {
     std::optional<Clock::time_point> wait_began;
     std::optional<Clock::time_point> capture_wait_began;
@@ -383,7 +390,8 @@ class GroupRun {
 
   const std::vector<CheckedMessage>& CheckedMessages() {
     if (!communicators_.front()->options().verify) return checked_;
-    // In the order of the calls, because the peer counts in the same order.
+    // Number the messages in the order of the calls, because the peer numbers them in the same
+    // order.
     for (size_t call_index = 0; call_index < group_.held.size(); ++call_index) {
       for (size_t i = 0; i < batches_.size(); ++i) {
         const auto found =
@@ -411,7 +419,7 @@ class GroupRun {
     return abi::kUnhandledCudaError;
   }
 
-  // In one group NCCL makes all streams of a communicator wait for each other; so does this.
+  // Makes all streams of a communicator wait for each other, as NCCL does within one group.
   bool JoinStreams() {
     return std::ranges::all_of(communicators_, [&](Communicator* communicator) {
       std::vector<Stream> streams;
@@ -497,7 +505,7 @@ class GroupRun {
   std::vector<Batch> batches_;
   std::vector<Communicator*> owners_;  // by batch
   std::vector<bool> captured_;         // by batch
-  // by batch: whether it has operations of the library; empty after an error
+  // By batch: whether the batch has operations of the library. Empty after an error.
   std::vector<bool> ours_;
   std::vector<std::vector<int>> native_peers_;  // by batch: peers of the messages that NCCL carries
   std::vector<std::vector<Route>> routes_;      // by batch and message: the result of LocalRoute
@@ -506,13 +514,13 @@ class GroupRun {
   std::vector<CheckedMessage> checked_;
   nccl::Result result_ = abi::kSuccess;
   nccl::Result native_end_ = abi::kSuccess;
-  // enqueues what follows NCCL's part, while that is in progress
+  // Enqueues the remaining operations. Set while NCCL's calls are in progress.
   std::function<bool()> enqueue_rest_;
   bool native_called_ = false;
   GroupOutcome::Cause cause_ = GroupOutcome::Cause::kRefused;
 };
 
-// Owns its group, which outlives the call: NCCL's part is still in progress when the call returns.
+// Owns the calls of its group, because NCCL's calls may still be in progress when RunCalls returns.
 class NonblockingGroupRun final : public PendingGroup {
  public:
   NonblockingGroupRun(GroupCalls group, const Native& native)

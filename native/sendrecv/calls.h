@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls of a group in their order, and how they are carried out at the end of the group.
+// Carries out the calls between ncclGroupStart and ncclGroupEnd at the end of the group. A single
+// call outside of a group is a group of one.
 #ifndef NCCLTUNE_SENDRECV_CALLS_H_
 #define NCCLTUNE_SENDRECV_CALLS_H_
 
@@ -20,6 +21,7 @@ namespace nccltune::sendrecv {
 
 class RepeatedGroup;
 
+// A call of ncclSend or ncclRecv.
 struct MessageCall {
   Role role = Role::kSender;
   void* buffer = nullptr;
@@ -28,14 +30,15 @@ struct MessageCall {
   int peer = 0;
   nccl::Comm comm = nullptr;
   nccl::Stream stream = nullptr;
-  // Null: NCCL carries the message, and it is not counted.
+  // Null if NCCL carries the message and the library does not count it.
   std::shared_ptr<Communicator> communicator;
-  bool eligible = false;  // a copy engine may carry it: see eligibility.h
+  bool eligible = false;  // a copy engine may carry the message: see eligibility.h
 
   uint64_t bytes() const { return count * nccl::SizeOf(type); }
 };
 
-// A call that is made at the end of its group: `other` if that is not null, else `message`.
+// A call that the library passes to NCCL only at the end of the group. It is `other` if that is not
+// null, else `message`.
 struct HeldCall {
   MessageCall message;
   std::unique_ptr<EnqueueCall> other;
@@ -43,49 +46,53 @@ struct HeldCall {
 };
 
 struct GroupCalls {
-  // Counted messages that NCCL got at the call. All of them come before `held`.
+  // Messages with a `communicator` that were passed to NCCL when the application called. The
+  // application called all of them before the calls in `held`.
   std::vector<MessageCall> already_called;
   std::vector<HeldCall> held;
-  bool others = false;  // NCCL got other work of this group at the call
+  bool others = false;  // other calls of this group were passed to NCCL at once
   // The streams of collectives and one-sided operations of this group.
   struct OtherWork {
     nccl::Comm comm = nullptr;
     nccl::Stream stream = nullptr;
   };
   std::vector<OtherWork> other_work;
-  // Ends NCCL's group. Empty: `held` is a single call outside of a group.
+  // Ends NCCL's group. Empty if `held` is a single call outside of a group.
   std::function<nccl::Result()> end;
 };
 
-// Makes only the held calls that start or end nested groups, so that NCCL is back in the outermost
-// group.
+// Makes the held calls that start or end nested groups, and no others. Afterwards NCCL is in the
+// outermost group.
 void CallNested(const std::vector<HeldCall>& held);
 
 nccl::Result CallNative(const MessageCall& call, const Native& native);
 
-// A group whose NCCL part is still in progress. The library's part follows when that is complete.
+// A group on nonblocking communicators whose NCCL calls are still in progress. When NCCL's calls
+// are complete, the library enqueues its remaining operations.
 class PendingGroup {
  public:
   virtual ~PendingGroup() = default;
-  // Returns all communicators of the group. NCCL's part is complete when it is complete on each.
+  // Returns all communicators of the group. NCCL's calls are complete when they are complete on
+  // every one of them.
   virtual std::vector<nccl::Comm> Comms() const = 0;
-  // Called once, when NCCL's part is complete.
+  // Enqueues the remaining operations. Called once, when NCCL's calls are complete.
   virtual nccl::Result Finish() = 0;
-  // Called instead of Finish if NCCL's part fails.
+  // Marks the communicators as failed. Called instead of Finish if NCCL's calls fail or a
+  // communicator of the group ends.
   virtual void Abandon(const std::string& why) = 0;
 };
 
 struct GroupResult {
-  // NCCL's result, or the error of the library's part.
+  // NCCL's result, or an error of the library's own operations.
   nccl::Result result = abi::kSuccess;
-  nccl::Result native = abi::kSuccess;  // result of `end`
-  // Not null: NCCL's part is in progress, because a communicator is nonblocking.
+  nccl::Result native = abi::kSuccess;  // result of GroupCalls::end
+  // Set if NCCL's calls are still in progress, because a communicator is nonblocking.
   std::shared_ptr<PendingGroup> rest;
 };
 
-// Carries out a group with at least one counted message. `error`: the error of an earlier call of
-// the group; then NCCL's group ends without the held calls. `repeated` remembers a group that NCCL
-// carries alone. `changes`: CommunicatorTable::changes().
+// Carries out a group with at least one message whose `communicator` is set. If an earlier call of
+// the group has failed with `error`, NCCL's group ends without the held calls. `repeated` remembers
+// the group if NCCL carries all of it. `changes` is CommunicatorTable::changes().
 GroupResult RunCalls(GroupCalls group, const Native& native, uint64_t changes, nccl::Result error,
                      RepeatedGroup* repeated);
 

@@ -24,16 +24,16 @@ uint64_t HashSettings(const SendRecvOptions& options) {
 }
 
 LaneMemory::Broken StateAfter(uint32_t abandoned) {
-  return abandoned == Card::kEnded ? LaneMemory::kEnded : LaneMemory::kBrokenIdle;
+  return abandoned == RankRecord::kEnded ? LaneMemory::kEnded : LaneMemory::kBrokenIdle;
 }
 
 constexpr int kPolls = 10;
 // After this time streams that wait for a lost peer continue without its bytes. A program that
-// polls for errors has learned of it long before and has aborted.
+// polls for errors has seen the error and aborted long before.
 constexpr auto kReleaseAfter = std::chrono::seconds(10);
 
-// A GPU that this process cannot see counts as reachable. Mapping its memory will fail if it is
-// not.
+// Returns whether the GPU `from` can access the memory of the GPU `to`. A GPU that this process
+// cannot see counts as reachable. If it is not, mapping its memory fails later.
 bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
   int count = 0;
   std::optional<cu::Device> here;
@@ -55,24 +55,24 @@ bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
 }  // namespace
 
 struct Communicator::Peer {
-  // Messages with the peer in one direction.
+  // The lane to or from the peer, with this rank's resources for it.
   struct Direction {
     Direction(LaneMemory& lane, GateMemory& gate, Role role) : end(lane, gate, role) {}
     LaneEnd end;
     Port port;
     Sums* sums = nullptr;
     uint64_t checked = 0;  // number of messages compared
-    // The staging memory; 0: not allocated.
+    // Address of the staging memory, or 0 if it is not allocated.
     DeviceAddress memory = 0;
     bool refused = false;
     std::optional<ExportedAddress> staging_address;  // the staging memory as the peer knows it
     std::unique_ptr<Staging> staging;
-    std::unique_ptr<vccl::LaneBuffer> buffer;  // null: zero copy
+    std::unique_ptr<vccl::LaneBuffer> buffer;  // null without the vccl policy
   };
 
-  Peer(size_t at, const CudaDriver& driver, Card& card, size_t mine, ImportedMemory::Kind kind,
-       Inbox* inbox)
-      : place(at), imported(driver, card, mine, kind, inbox, at) {}
+  Peer(size_t at, const CudaDriver& driver, RankRecord& record, size_t mine,
+       ImportedMemory::Kind kind, Inbox* inbox)
+      : place(at), imported(driver, record, mine, kind, inbox, at) {}
 
   bool IsComplete(CudaDriver& driver) const {
     return std::ranges::all_of(directions, [&](const std::unique_ptr<Direction>& direction) {
@@ -111,11 +111,11 @@ struct Communicator::Peer {
   }
 
   size_t place;
-  bool same_process = false;  // the peer is a thread of this process
+  bool same_process = false;  // the peer's rank belongs to this process
   uint64_t floor = 0;
   ImportedMemory imported;
   std::array<std::unique_ptr<Direction>, 2> directions;  // by this rank's role
-  std::array<bool, 2> unusable = {};  // the direction cannot be used on this rank
+  std::array<bool, 2> unusable = {};                     // this rank cannot use the lane
 };
 
 Communicator::Communicator(std::string_view key, const SendRecvOptions& options)
@@ -134,23 +134,23 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   const auto place = made->segment_->Join(why);
   if (!place) return nullptr;
   made->place_ = *place;
-  Card& card = made->segment_->memory().cards[*place];
-  card.rank.store(rank);
-  card.protocol = Card::kProtocol;
-  card.process = ThisProcess();
-  card.host = ThisHost();
-  card.context = reinterpret_cast<uint64_t>(made->driver_->context());
-  card.gpu = made->driver_->uuid();
-  card.settings_hash = HashSettings(options);
-  card.from = options.from;
+  RankRecord& record = made->segment_->memory().records[*place];
+  record.rank.store(rank);
+  record.protocol = RankRecord::kProtocol;
+  record.process = ThisProcess();
+  record.host = ThisHost();
+  record.context = reinterpret_cast<uint64_t>(made->driver_->context());
+  record.gpu = made->driver_->uuid();
+  record.settings_hash = HashSettings(options);
+  record.from = options.from;
   made->mailbox_ = Mailbox::Open(made->segment_->name(), *place);
   if (made->mailbox_ != nullptr) {
     made->inbox_ =
         std::make_unique<Inbox>(*made->driver_, made->segment_->memory(), *made->mailbox_);
   }
   made->exported_ =
-      std::make_unique<ExportedMemory>(*made->driver_, card, made->mailbox_.get(), *place);
-  card.state.store(Card::kJoined);
+      std::make_unique<ExportedMemory>(*made->driver_, record, made->mailbox_.get(), *place);
+  record.state.store(RankRecord::kJoined);
   if (options.verify) {
     Communicator* const communicator = made.get();
     made->verifier_ =
@@ -163,70 +163,70 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   return made;
 }
 
-// At this point it has been closed, or NCCL has not created it.
+// At this point the communicator has been closed, or NCCL has not created it.
 Communicator::~Communicator() {
   if (segment_ == nullptr) return;
-  if (exported_ != nullptr) segment_->memory().cards[place_].state.store(Card::kLeft);
-  // NCCL failed to create it, so Begin has not removed the file. This may be the last rank that
-  // can.
+  if (exported_ != nullptr) segment_->memory().records[place_].state.store(RankRecord::kLeft);
+  // NCCL failed to create the communicator, so Begin has not removed the file's name. This may be
+  // the last rank that can remove it.
   if (rank_.load() < 0) segment_->Unlink();
 }
 
 void Communicator::Begin(int rank) {
   segment_->Unlink();
   rank_.store(rank);
-  segment_->memory().cards[place_].rank.store(rank);
+  segment_->memory().records[place_].rank.store(rank);
 }
 
 int Communicator::RankAt(size_t place) {
-  const Card& card = segment_->memory().cards[place];
-  const Card& mine = segment_->memory().cards[place_];
-  // The communicator was split from another. Its peer learns its rank from NCCL at about the same
-  // time.
-  while (card.rank.load() < 0 && card.state.load() == Card::kJoined && segment_->IsAlive(place) &&
-         mine.abandoned.load() == 0) {
+  const RankRecord& record = segment_->memory().records[place];
+  const RankRecord& mine = segment_->memory().records[place_];
+  // After a split the peer does not know its rank until NCCL has created the communicator there.
+  // Wait for that.
+  while (record.rank.load() < 0 && record.state.load() == RankRecord::kJoined &&
+         segment_->IsAlive(place) && mine.abandoned.load() == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  return card.rank.load();
+  return record.rank.load();
 }
 
 std::unique_ptr<Communicator::Peer> Communicator::ConnectPeer(int rank) {
   for (size_t place = 0; place < segment_->places(); ++place) {
-    if (segment_->memory().cards[place].state.load() == Card::kEmpty) continue;
+    if (segment_->memory().records[place].state.load() == RankRecord::kEmpty) continue;
     if (place != place_ && RankAt(place) == rank) return ConnectPeerAt(rank, place);
   }
   return nullptr;
 }
 
 std::unique_ptr<Communicator::Peer> Communicator::ConnectPeerAt(int rank, size_t place) {
-  Card& card = segment_->memory().cards[place];
+  RankRecord& record = segment_->memory().records[place];
   const std::string who = "rank " + std::to_string(rank);
-  if (card.protocol != Card::kProtocol) {
+  if (record.protocol != RankRecord::kProtocol) {
     Info("NCCL carries all messages to and from " + who + ": it runs another release of nccltune");
     return nullptr;
   }
-  if (card.host != ThisHost()) {
+  if (record.host != ThisHost()) {
     Info("NCCL carries all messages to and from " + who + ": it has another NCCL_HOSTID");
     return nullptr;
   }
-  if (card.settings_hash != HashSettings(options_)) {
+  if (record.settings_hash != HashSettings(options_)) {
     Warn("NCCL carries all messages to and from " + who +
          ": its NCCLTUNE_SENDRECV settings differ");
     return nullptr;
   }
   auto kind = ImportedMemory::Kind::kByHandle;
-  const bool same_process = card.process == ThisProcess() && card.process != ProcessToken{};
+  const bool same_process = record.process == ThisProcess() && record.process != ProcessToken{};
   if (same_process) {
-    const auto context = reinterpret_cast<cu::Context>(card.context);
+    const auto context = reinterpret_cast<cu::Context>(record.context);
     kind =
         driver_->EnablePeer(context) ? ImportedMemory::Kind::kDirect : ImportedMemory::Kind::kNone;
-  } else if (!CanReach(driver_->api(), driver_->uuid(), card.gpu)) {
+  } else if (!CanReach(driver_->api(), driver_->uuid(), record.gpu)) {
     kind = ImportedMemory::Kind::kNone;
   }
   if (kind == ImportedMemory::Kind::kNone) Info("no peer access to the GPU of " + who);
-  auto peer = std::make_unique<Peer>(place, *driver_, card, place_, kind, inbox_.get());
+  auto peer = std::make_unique<Peer>(place, *driver_, record, place_, kind, inbox_.get());
   peer->same_process = same_process;
-  peer->floor = std::min(options_.from, card.from);
+  peer->floor = std::min(options_.from, record.from);
   return peer;
 }
 
@@ -267,7 +267,8 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     why = "CUDA refused a stream or an event";
   }
   if (lane.memory == nullptr) {
-    // The peer finds the gate closed, whether or not it has mapped the lane.
+    // Close the gate, which is in memory that every rank has mapped. So the peer leaves the
+    // messages to NCCL as well.
     unusable = true;
     Gate(gate, role).CloseForGood(true);
     Info("NCCL carries all messages " + std::string(sends ? "sent to" : "received from") +
@@ -325,7 +326,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
 
 Communicator::Checked Communicator::NextChecked(int peer, Role role) {
   Peer::Direction& direction = *peers_.at(peer)->directions[static_cast<size_t>(role)];
-  // After a captured message the two sides would count differently.
+  // After a captured message the lane is closed, and the two sides would count differently.
   if (verifier_ == nullptr || direction.end.closed()) return {};
   return {.verifier = verifier_.get(), .sums = direction.sums, .number = ++direction.checked};
 }
@@ -380,7 +381,7 @@ bool Communicator::JoinStreams(const std::vector<Stream>& streams) {
 }
 
 bool Communicator::HasUnreceivedSends(const Peer& peer) const {
-  return segment_->memory().cards[peer.place].state.load() == Card::kJoined &&
+  return segment_->memory().records[peer.place].state.load() == RankRecord::kJoined &&
          peer.HasUnreceivedSends();
 }
 
@@ -395,10 +396,10 @@ bool Communicator::HasUnreceivedSends() {
 bool Communicator::IsIdle(std::span<const Stream> streams) {
   const bool graphs = std::ranges::any_of(
       peers_, [](const auto& each) { return each.second != nullptr && each.second->HasGraphs(); });
-  // Graphs may run at any time.
+  // A graph may run at any time, so a communicator with graphs is never idle.
   if (graphs) return false;
   if (!enqueued_work_->EnsureEvents(streams)) return false;
-  // Even in an idle stream an event takes some microseconds, so poll a few times.
+  // Even in an idle stream an event takes some microseconds to complete, so poll a few times.
   for (int times = 0; times < kPolls; ++times) {
     if (EverythingIsComplete()) return true;
   }
@@ -430,7 +431,7 @@ bool Communicator::Close() {
   enqueued_work_->Clear();
   const std::scoped_lock lanes(lanes_mutex_);
   watched_.clear();
-  segment_->memory().cards[place_].state.store(Card::kLeft);
+  segment_->memory().records[place_].state.store(RankRecord::kLeft);
   segment_.reset();
   return true;
 }
@@ -440,13 +441,13 @@ void Communicator::Fail(const std::string& why, nccl::Result result) {
   needs_check_.store(true);
 }
 
-void Communicator::Abandon(const std::string& why, Card::Abandoned how) {
+void Communicator::Abandon(const std::string& why, RankRecord::Abandoned how) {
   const std::scoped_lock lock(lanes_mutex_);
   Fail(why, abi::kRemoteError);
   if (segment_ == nullptr) return;
-  // What has failed stays failed, also when the application ends it.
-  uint32_t used = Card::kUsed;
-  segment_->memory().cards[place_].abandoned.compare_exchange_strong(used, how);
+  // Keep an earlier state: a failed communicator stays failed when the application ends it.
+  uint32_t used = RankRecord::kUsed;
+  segment_->memory().records[place_].abandoned.compare_exchange_strong(used, how);
   for (auto& [rank, peer] : watched_) Release(peer, StateAfter(how));
 }
 
@@ -456,8 +457,9 @@ void Communicator::Release(WatchedPeer& peer, LaneMemory::Broken state) {
 }
 
 bool Communicator::IsLost(const WatchedPeer& peer, bool processes, std::string* why) {
-  const Card& card = segment_->memory().cards[peer.place];
-  if (card.abandoned.load() != Card::kUsed || std::ranges::any_of(peer.lanes, [](const auto& lane) {
+  const RankRecord& record = segment_->memory().records[peer.place];
+  if (record.abandoned.load() != RankRecord::kUsed ||
+      std::ranges::any_of(peer.lanes, [](const auto& lane) {
         return lane.first->broken.load() != LaneMemory::kUsable;
       })) {
     *why = " has abandoned the communicator";
@@ -483,7 +485,7 @@ void Communicator::FindLostPeers(bool processes) {
     for (const auto& [lane, name] : peer.lanes) {
       incomplete = incomplete || lane->broken.load() == LaneMemory::kBrokenIncomplete ||
                    HasIncomplete(*lane);
-      const uint32_t how = segment_->memory().cards[peer.place].abandoned.load();
+      const uint32_t how = segment_->memory().records[peer.place].abandoned.load();
       MarkBroken(*lane, incomplete ? LaneMemory::kBrokenIncomplete : StateAfter(how));
       const std::string mismatch = FindMismatch(*lane);
       if (!mismatch.empty()) {
@@ -512,7 +514,7 @@ void Communicator::CheckPeers() {
 
 std::string Communicator::DescribeIncompleteMessages() {
   const std::scoped_lock lock(lanes_mutex_);
-  // Distinguishes two communicators with the same ranks.
+  // The hash of the key distinguishes two communicators with the same ranks.
   std::ostringstream name;
   name << "communicator " << std::hex << (ContentHash(key_) & 0xffff) << ", ";
   std::string words;

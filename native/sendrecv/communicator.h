@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library's part of a communicator on one rank: its card in the shared segment, and the lanes
-// to peers in the same segment.
+// The library's state of an NCCL communicator on one rank: the rank's record in shared memory
+// (segment.h), and the lanes to and from peers on the same host. A lane carries the messages from
+// one rank to another (message_lane.h).
 #ifndef NCCLTUNE_SENDRECV_COMMUNICATOR_H_
 #define NCCLTUNE_SENDRECV_COMMUNICATOR_H_
 
@@ -31,10 +32,11 @@
 
 namespace nccltune::sendrecv {
 
-// The settings of one rank. Except for `from`, two ranks must have equal ones, or NCCL carries all
-// messages between them.
+// The settings of one rank. Two ranks must have the same `dry_run`, `verify`, `policy.graphs`,
+// `policy.vccl` and, with the vccl policy, `vccl`. Otherwise NCCL carries all messages between
+// them.
 struct SendRecvOptions {
-  // Messages of at least this many bytes are worth a copy engine.
+  // A copy engine may carry messages of at least this many bytes.
   uint64_t from = uint64_t{2} << 20;
   Policy policy;
   vccl::VcclSettings vccl;
@@ -46,79 +48,86 @@ class Communicator {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Called before NCCL creates the communicator, on the context that it will use. `key`: see
-  // Segment. `rank`: -1 if it is not known yet. Returns null if NCCL must carry all messages, with
-  // the reason in `why`.
+  // Joins the ranks of this host. Returns null and the reason in `why` if NCCL must carry all
+  // messages. Call it before NCCL creates the communicator, with the CUDA context current that NCCL
+  // will use. `key` is equal on all ranks of the communicator. `rank` is -1 if it is not known yet.
   static std::shared_ptr<Communicator> Join(std::string_view key, int rank,
                                             const SendRecvOptions& options, std::string* why);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Called when NCCL has created the communicator. All ranks of this host have joined by then.
+  // Stores the rank and removes the segment file's name. Call it when NCCL has created the
+  // communicator. All ranks of this host have joined by then.
   void Begin(int rank);
   // Marks the communicator as nonblocking: NCCL's calls may return before they are complete. Call
-  // it before any other function.
+  // this before any other function.
   void SetNonblocking() { blocks_ = false; }
   bool blocks() const { return blocks_; }
 
-  // Held during each call that uses the communicator.
+  // Lock this mutex during each call that uses the communicator.
   InlineMutex& mutex() { return mutex_; }
 
-  // Withdraws exported memory that no message uses. Called before the first message of a group.
+  // The functions from here to JoinStreams require the mutex.
+  //
+  // Withdraws exported memory that has changed and that no message uses. Call it before the first
+  // message of a group.
   void WithdrawStale();
-  // The following functions require the mutex.
   struct Peer;
-  // Returns the lane to or from a peer; null: NCCL carries all messages. `make`: create a missing
-  // one.
+  // Returns this rank's end of the lane to the peer, or from the peer if `role` is the receiver.
+  // Creates a missing lane if `make` is set. Returns null if there is no lane; then NCCL carries
+  // the messages.
   Port* FindPort(int peer, Role role, bool make);
-  // Returns the size in bytes from which on messages with this peer have slots: the lower `from` of
-  // the two ranks.
+  // Returns the size in bytes from which a copy engine may carry messages with this peer: the lower
+  // `from` of the two ranks. Returns UINT64_MAX if NCCL carries all messages with the peer.
   uint64_t FloorOf(int peer);
-  // A message whose contents are compared: its number, which both ranks count alike, and the
+  // A message whose contents are compared. Both ranks give it the same `number`. `sums` are the
   // checksums of its lane.
   struct Checked {
-    Verifier* verifier = nullptr;  // null: contents are not compared
+    Verifier* verifier = nullptr;  // null if contents are not compared
     Sums* sums = nullptr;
     uint64_t number = 0;
   };
   Checked NextChecked(int peer, Role role);
-  // Maps the memory that the peer has exported since the last call. `is_idle`: see ImportedMemory.
+  // Maps the memory that the peer has exported since the last call. `is_idle` returns whether no
+  // GPU work is in progress: see ImportedMemory::Update.
   void MapPeerMemory(int peer, const std::function<bool()>& is_idle);
-  // Returns whether no work of the library or of NCCL is in progress. `streams`: those of the
-  // present calls, in which events may be recorded.
+  // Returns whether no work of the library or of NCCL is in progress on this communicator. May
+  // record events in `streams`, the streams of the present calls.
   bool IsIdle(std::span<const Stream> streams);
-  // Returns where the peer finds the memory of a message, or with the vccl policy the buffer.
+  // Exports the memory of a message to the peer and returns its state. With the vccl policy, does
+  // the same for the receiver's buffer instead.
   ExportLookup FindMemory(int peer, Role role, DeviceAddress address, uint64_t bytes);
-  // Makes each stream wait for the present work of the others.
+  // Makes each stream wait for the present work of the other streams. Returns false if CUDA
+  // refuses.
   bool JoinStreams(const std::vector<Stream>& streams);
 
-  // Frees everything. Returns false if work is still in progress or another thread is in a call.
-  // Never waits.
+  // Frees all resources. Frees nothing and returns false if work is still in progress or another
+  // thread is in a call. Never waits.
   bool Close();
 
-  // Returns whether a living peer has not yet received a message that copy engines carry. Returns
-  // false while another thread is in a call. Never waits.
+  // Returns whether a living peer has not yet received a message that copy engines carry. Never
+  // waits: it returns false while another thread is in a call.
   bool HasUnreceivedSends();
 
-  // Whether a peer is lost or the communicator has failed, so that Failure() must be asked.
+  // Returns whether a peer is lost or the communicator has failed. If so, call Failure().
   bool needs_check() const { return needs_check_.load(std::memory_order_relaxed); }
-  // The work in streams.
+  // Returns the object that tracks this communicator's work in streams.
   EnqueuedWork& enqueued_work() { return *enqueued_work_; }
 
   // Marks the communicator as failed and ends all waits on both sides. Thread-safe.
-  void Break(const std::string& why) { Abandon(why, Card::kFailed); }
-  // The same where the application ends the communicator before its messages are complete: for the
-  // peers it is no failure. Later messages of theirs are NCCL's.
-  void End(const std::string& why) { Abandon(why, Card::kEnded); }
+  void Break(const std::string& why) { Abandon(why, RankRecord::kFailed); }
+  // Does the same when the application ends the communicator before its messages are complete. The
+  // peers do not treat this as a failure: NCCL carries their later messages to this rank.
+  void End(const std::string& why) { Abandon(why, RankRecord::kEnded); }
   // Checks whether the peers are alive. 10 s after a peer is lost, ends the waits for it.
   // Thread-safe.
   void CheckPeers();
   // Returns a line for each incomplete message. Thread-safe.
   std::string DescribeIncompleteMessages();
-  // Returns why the communicator cannot be used any more. Thread-safe.
+  // The error after which the communicator cannot be used any more. Failure() is thread-safe.
   struct FailureInfo {
-    std::string why;  // empty: it can be used
+    std::string why;  // empty if the communicator can be used
     nccl::Result result = abi::kRemoteError;
   };
   FailureInfo Failure();
@@ -127,19 +136,20 @@ class Communicator {
   const SendRecvOptions& options() const { return options_; }
   const std::string& key() const { return key_; }
   int rank() const { return rank_.load(); }
-  // Returns the number of the next communicator made from this one. All ranks count alike.
+  // Returns a number for the next communicator that is split or shrunk from this one. All ranks get
+  // the same number, because they make these calls in the same order.
   uint64_t NextChild() { return children_++; }
 
  private:
   Communicator(std::string_view key, const SendRecvOptions& options);
 
-  void Abandon(const std::string& why, Card::Abandoned how);
+  void Abandon(const std::string& why, RankRecord::Abandoned how);
 
   std::unique_ptr<Peer> ConnectPeer(int rank);
   std::unique_ptr<Peer> ConnectPeerAt(int rank, size_t place);
   Peer* FindPeer(int rank);
   int RankAt(size_t place);
-  // Like IsIdle, but ignores NCCL's messages that have no event.
+  // Like IsIdle, but ignores CUDA graphs, and messages of NCCL that have no event after them.
   bool EverythingIsComplete();
   bool HasUnreceivedSends(const Peer& peer) const;
   bool IsInUse(uint64_t allocation) const;
@@ -157,7 +167,8 @@ class Communicator {
   std::unique_ptr<EnqueuedWork> enqueued_work_;
   std::shared_ptr<Segment> segment_;
   size_t place_ = 0;
-  // Null if the system has none. Then NCCL carries messages in memory without a legacy handle.
+  // Null if the system refuses the socket. Then only memory with a legacy CUDA IPC handle can be
+  // exported, and NCCL carries messages in other memory.
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<ExportedMemory> exported_;
@@ -165,19 +176,19 @@ class Communicator {
   std::atomic<int> rank_ = -1;
   std::atomic<uint64_t> children_ = 0;
 
-  // by rank; null: on another host or with other settings
+  // By rank. Null if NCCL carries all messages with the peer, for example if it is on another host.
   std::map<int, std::unique_ptr<Peer>> peers_;
-  std::unique_ptr<Verifier> verifier_;  // null: contents are not compared
+  std::unique_ptr<Verifier> verifier_;  // null if contents are not compared
   std::vector<Event> join_events_;
 
   std::mutex lanes_mutex_;
-  // A peer that this rank has exchanged messages with.
+  // A peer that this rank has connected to.
   struct WatchedPeer {
     size_t place = 0;
-    std::vector<std::pair<LaneMemory*, std::string>> lanes;  // with their names
-    std::string lost_why;       // why the peer is lost; empty: it is alive
-    bool released = false;      // waits for it have been ended
-    Clock::time_point lost_at;  // when it was found to be lost
+    std::vector<std::pair<LaneMemory*, std::string>> lanes;  // each with its name
+    std::string lost_why;       // why the peer is lost; empty if it is alive
+    bool released = false;      // the waits for this peer have been ended
+    Clock::time_point lost_at;  // when the peer was found to be lost
   };
   std::map<int, WatchedPeer> watched_;  // by rank
   FailureInfo failure_;

@@ -19,7 +19,7 @@ bool CommunicatorTable::Add(const std::shared_ptr<Communicator>& communicator, n
 }
 
 const CommunicatorTable::Entry& CommunicatorTable::Find(nccl::Comm comm) {
-  // Threads usually look up the same communicator again.
+  // A thread usually looks up the same communicator again, so keep its last result.
   struct LastFound {
     nccl::Comm comm = nullptr;
     uint64_t changes = 0;

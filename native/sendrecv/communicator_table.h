@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The communicators of the process, by NCCL's handle.
+// The communicators of the process that the library handles, by NCCL's handle (ncclComm_t).
 #ifndef NCCLTUNE_SENDRECV_COMMUNICATOR_TABLE_H_
 #define NCCLTUNE_SENDRECV_COMMUNICATOR_TABLE_H_
 
@@ -21,17 +21,17 @@ class CommunicatorTable {
 
   struct Entry {
     std::shared_ptr<Communicator> communicator;
-    int ranks = 0;  // 0: not known
+    int ranks = 0;  // 0 if it is not known
   };
 
   // Adds a communicator that NCCL has created. Returns false if NCCL does not return its rank.
   bool Add(const std::shared_ptr<Communicator>& communicator, nccl::Comm comm);
-  // Returns an empty entry if the handle is not known. The result is valid until the thread's next
-  // call.
+  // Returns the entry of a handle, or an empty entry if the handle is not known. The reference is
+  // valid until this thread's next call of Find.
   const Entry& Find(nccl::Comm comm);
-  // Removes and returns a communicator; null: the handle is not known.
+  // Removes and returns a communicator. Returns null if the handle is not known.
   std::shared_ptr<Communicator> Remove(nccl::Comm comm);
-  // Counts how often communicators were added or removed.
+  // Returns a number that changes whenever a communicator is added or removed.
   uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
 
  private:

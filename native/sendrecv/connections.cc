@@ -2,11 +2,11 @@
 //
 // Sets CUDA_DEVICE_MAX_CONNECTIONS when the library is loaded. Streams share CUDA's connections to
 // a GPU, 8 by default. A stream that waits blocks all streams of its connection. CUDA reads the
-// variable when it is initialised, long after libraries are loaded with the program.
+// variable when CUDA is initialised, long after this library is loaded with the program.
 #include <cstdlib>
 #include <cstring>
 
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): glibc's since 2.32
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): a variable of glibc 2.32
 extern "C" __attribute__((weak)) char __libc_single_threaded;
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 

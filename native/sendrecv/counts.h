@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts messages by the route that they took, and for NCCL's messages by the reason. Thread-safe.
+// Counts messages by route: how a copy engine carried them, or why NCCL carried them. Thread-safe.
 #ifndef NCCLTUNE_SENDRECV_COUNTS_H_
 #define NCCLTUNE_SENDRECV_COUNTS_H_
 
@@ -20,22 +20,22 @@ enum class Route : uint8_t {
   kStaged,
   kBuffered,  // through a buffer of the receiver
   // Carried by NCCL.
-  kSmall,      // below the size from which on a copy engine is worth it
-  kElsewhere,  // the peer is on another host, or cannot use the lane
-  kFirst,      // the first message of its lane: NCCL connects the two ranks with it
-  kFull,       // the ring of slots is full
-  kEager,      // posted before its receive, and small enough for NCCL's buffers
-  kPeer,       // the peer decided for NCCL
-  kCaptured,   // captured in a graph, or after a captured message
+  kSmall,      // below the size from which copy engines are used
+  kElsewhere,  // the peer is on another host, or one of the two ranks cannot use copy engines
+  kFirst,      // the first message from one rank to another: with it NCCL connects the two
+  kFull,       // no free slot for it in the memory that the two ranks share
+  kEager,      // a send that must not wait for its receive, and no staging memory was usable
+  kPeer,       // the peer decided that NCCL carries it
+  kCaptured,   // captured in a CUDA graph, or after a captured message
   kEnded,      // the peer's application has ended the communicator
-  kUnshared,   // the memory cannot be shared
-  kNoMemory,   // not GPU memory of this process, or of several allocations
+  kUnshared,   // the memory cannot be shared with other processes
+  kNoMemory,   // not GPU memory of this process, or in several allocations
   kNotYet,     // the peer has not mapped the memory yet
-  kRefused,    // the peer could not map it
+  kRefused,    // the peer could not map the memory
   kNoRoom,     // the table of exported memory is full
   kDry,        // dry run: a copy engine would have carried it
   // Counted in addition to one of the routes above.
-  kChecked,  // its contents were compared
+  kChecked,  // the contents were compared
   kCount,
 };
 
@@ -56,7 +56,7 @@ class Counts {
   }
   Total Get(Route route) const;
 
-  // Returns a line for each route that was used. Empty: none was.
+  // Returns one line for each route that was used, or an empty text if none was.
   std::string Report() const;
 
  private:

@@ -8,8 +8,8 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// GPU and CPU see a flag at the same address: MissingFeature checks unified addressing and
-// CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM.
+// Returns the GPU's address of a flag. It equals the CPU's address: MissingFeature requires unified
+// addressing and CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM.
 cu::Pointer AddressOf(const Flag& flag) { return reinterpret_cast<cu::Pointer>(&flag); }
 
 bool Has(const cu::Api& api, cu::Device device, int attribute) {
@@ -17,14 +17,14 @@ bool Has(const cu::Api& api, cu::Device device, int attribute) {
   return api.DeviceGetAttribute(&value, attribute, device) == cu::kSuccess && value != 0;
 }
 
-// Returns a feature that the GPU lacks. Empty: none.
+// Returns a required feature that the GPU lacks, or an empty text.
 std::string MissingFeature(const cu::Api& api, cu::Device device) {
   if (!Has(api, device, cu::kUnifiedAddressing)) return "no unified addressing";
   if (!Has(api, device, cu::kHostRegister)) return "host memory cannot be registered";
   if (!Has(api, device, cu::kHostPointerForRegistered)) {
     return "registered host memory has another address on the GPU";
   }
-  // Before CUDA 12 one attribute reports this feature, from then on the other.
+  // CUDA 12 reports this feature by another attribute than earlier versions.
   if (!Has(api, device, cu::kStreamMemOps) && !Has(api, device, cu::kStreamMemOpsV1)) {
     return "streams cannot wait for values in memory";
   }
@@ -132,7 +132,7 @@ void CudaDriver::DeleteStream(Stream stream) {
   Succeeded(api_.StreamDestroy(stream));
 }
 
-// Thread-safe.
+// The thread that watches peers calls this as well, so it must be thread-safe.
 Event CudaDriver::NewEvent() {
   Event event = CreateEvent();
   return event != nullptr ? event : spare_event_.exchange(nullptr);
@@ -160,7 +160,8 @@ bool CudaDriver::Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_
 
 bool CudaDriver::WriteValue(Stream stream, Flag& flag, uint32_t value) {
   const ScopedContext in(api_, context_);
-  // By default CUDA puts a system-wide fence before the write: peers see the bytes before the flag.
+  // By default CUDA puts a system-wide fence before the write, so peers see the bytes before the
+  // flag.
   return Succeeded(api_.StreamWriteValue32(stream, AddressOf(flag), value, 0));
 }
 
@@ -172,7 +173,7 @@ bool CudaDriver::WaitValue(Stream stream, Flag& flag, uint32_t value) {
 bool CudaDriver::Capturing(Stream stream) {
   const ScopedContext in(api_, context_);
   int status = cu::kCaptureNone;
-  // The legacy stream returns an error while another stream is under capture.
+  // For the legacy stream CUDA returns an error while another stream is under capture.
   return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
 }
 
@@ -181,7 +182,7 @@ bool CudaDriver::RecordAll(Event event) {
   return api_.CtxRecordEvent != nullptr && api_.CtxRecordEvent(context_, event) == cu::kSuccess;
 }
 
-// After an error of the context nothing runs any more, so it counts as complete.
+// After an error of the context nothing runs any more, so all work counts as complete.
 bool CudaDriver::IsComplete(Stream stream) {
   const ScopedRelaxedContext in(api_, context_);
   return api_.StreamQuery(stream) != cu::kNotReady;

@@ -16,11 +16,12 @@
 
 namespace nccltune::sendrecv {
 
-// Opens libcuda once in a process. Returns null if it is missing or lacks a function, with the
-// reason in `why`.
+// Opens libcuda once in a process. Returns null and the reason in `why` if the library is missing
+// or lacks a function.
 const cu::Api* OpenCuda(std::string* why);
 
-// Makes a context current on this thread while the object lives. Sufficient for enqueuing work.
+// Makes a context current on this thread while the object lives. Use it for calls that only enqueue
+// work.
 class ScopedContext {
  public:
   ScopedContext(const cu::Api& api, cu::Context context);
@@ -33,8 +34,8 @@ class ScopedContext {
   bool pushed_ = false;
 };
 
-// Also sets the relaxed capture mode. In CUDA's default mode some calls would end a capture that
-// another thread has in progress.
+// Like ScopedContext, and also sets the relaxed capture mode. Use it for all other calls: in CUDA's
+// default mode some of them would end a stream capture of another thread.
 class ScopedRelaxedContext {
  public:
   ScopedRelaxedContext(const cu::Api& api, cu::Context context);
@@ -48,16 +49,17 @@ class ScopedRelaxedContext {
   ScopedContext current_;
 };
 
-// Returns the context that CUDA's runtime uses, and retains it for ever; null: there is none.
+// Returns the primary context of a device, which CUDA's runtime uses, and retains it for ever.
+// Returns null if CUDA refuses.
 cu::Context PrimaryContext(const cu::Api& api, int device);
 
 // An allocation, as CUDA reports it.
 struct Allocation {
   cu::Pointer base = 0;
   uint64_t bytes = 0;
-  uint64_t id = 0;         // CUDA's buffer id: never used for another allocation of the process
+  uint64_t id = 0;         // CUDA's buffer id: it is never reused in the process
   int device = -1;         // ordinal of the device in this process
-  bool shareable = false;  // other processes can open it by a legacy handle
+  bool shareable = false;  // other processes can open it by a legacy CUDA IPC handle
 };
 
 class CudaDriver final : public Driver {
@@ -70,8 +72,9 @@ class CudaDriver final : public Driver {
   CudaDriver(const CudaDriver&) = delete;
   CudaDriver& operator=(const CudaDriver&) = delete;
 
-  // Creates a spare stream and a spare event. They are used if CUDA has none when the peer already
-  // relies on this side. Returns false if CUDA refuses.
+  // Creates a spare stream and a spare event, unless they exist. NewStream and NewEvent return them
+  // if CUDA refuses a new one, because by then a peer may already wait for this rank. Returns false
+  // if CUDA refuses.
   bool Reserve();
 
   Stream NewStream() override;
@@ -85,30 +88,31 @@ class CudaDriver final : public Driver {
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
 
-  // Records an event after all work of the context. Returns false if the driver cannot (before CUDA
-  // 12.5).
+  // Records an event after all work of the context. Returns false if CUDA refuses. The function
+  // exists since CUDA 12.5.
   bool RecordAll(Event event);
-  // Return whether the work of the stream, or before the event, is complete.
+  // IsComplete returns whether all work of the stream is complete. HasHappened returns whether all
+  // work before the event is complete.
   bool IsComplete(Stream stream);
   bool HasHappened(Event event);
 
-  // Returns the allocation of GPU memory; nothing for other memory.
+  // Returns the allocation at an address of GPU memory. Returns nothing for other memory.
   std::optional<Allocation> Find(DeviceAddress address) const;
   DeviceAddress Allocate(uint64_t bytes);
   void Free(DeviceAddress address);
 
-  // These four are used only to compare contents (NCCLTUNE_SENDRECV=verify). `function` runs in the
-  // stream's order and must not call CUDA.
+  // The next four functions are used only to compare contents (NCCLTUNE_SENDRECV=verify).
+  // `function` runs on the CPU in the order of the stream. It must not call CUDA.
   void* AllocateHost(uint64_t bytes);
   void FreeHost(void* address);
   bool CopyToHost(Stream stream, void* to, DeviceAddress from, uint64_t bytes);
   bool LaunchHostFunction(Stream stream, void (*function)(void*), void* argument);
 
   bool Export(const Allocation& allocation, cu::IpcMemory* handle) const;
-  // Returns 0 if CUDA refuses.
+  // Maps memory of another process. Returns its address, or 0 if CUDA refuses.
   DeviceAddress Import(const cu::IpcMemory& handle) const;
   void CloseImport(DeviceAddress base) const;
-  // Enables access to the memory of another GPU of this process.
+  // Enables access to the memory of another context of this process. Returns false if CUDA refuses.
   bool EnablePeer(cu::Context peer) const;
 
   const cu::Api& api() const { return api_; }
@@ -122,7 +126,7 @@ class CudaDriver final : public Driver {
 
   Stream CreateStream() const;
   Event CreateEvent() const;
-  // Returns whether `result` is a success. Logs other results, each once.
+  // Returns whether `result` is a success. Logs each other result once.
   bool Succeeded(cu::Result result) const;
 
   const cu::Api& api_;
@@ -137,7 +141,7 @@ class CudaDriver final : public Driver {
 // address.
 class PinnedMemory {
  public:
-  // Converts to false if CUDA refused.
+  // The object converts to false if CUDA refuses.
   PinnedMemory(const CudaDriver& driver, void* memory, size_t bytes);
   ~PinnedMemory();
   PinnedMemory(const PinnedMemory&) = delete;

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides how a message is carried. The side that posts a message first decides; the other side
-// follows. These functions call neither CUDA nor NCCL. The table of decisions is in
+// Decides how a message is carried. A message has two sides, its sender and its receiver. The side
+// that posts the message first (LaneEnd::Post in message_lane.h) decides, and the other side
+// follows. The functions in this file call neither CUDA nor NCCL. The table of decisions is in
 // docs/design/sendrecv.md ("Push, pull, native, staged").
 //
 // These functions decide about a message, in this order:
 //   EligibilityOf (eligibility.h)      may a copy engine carry it at all? If not, NCCL carries it
-//   LocalRoute (message_routes.h)      can the peer reach this rank's memory? Sets `can_copy`
+//   LocalRoute (message_routes.h)      is it large enough for this rank, and can the peer reach
+//                                      this rank's memory?
+//   GroupRun::MessageOf (calls.cc)     sets `can_copy` from the result of LocalRoute
 //   LaneEnd::PassGate (message_lane.h) does it get a slot? If not, NCCL carries it on both sides
 //   DecideFirst                        push, pull, fetch, buffer or NCCL; on the first side
 //   ChooseSendMethod                   is a push direct or from staging memory?
-//   LaneEnd::Capture, AcceptCapture    is a captured message copied when the graphs run?
 //   MakePlan (plan.h)                  the streams and the order of the copies
+// A captured message takes LaneEnd::Capture and AcceptCapture instead of PassGate and DecideFirst
+// if a copy engine may carry it: is it copied when the graphs run?
 #ifndef NCCLTUNE_SENDRECV_DECISION_H_
 #define NCCLTUNE_SENDRECV_DECISION_H_
 
@@ -21,38 +25,43 @@
 
 namespace nccltune::sendrecv {
 
-// What the decision about a message depends on.
+// What the first side's decision about a message depends on.
 struct MessageConditions {
   uint64_t bytes = 0;
-  // The peer can reach the memory and no capture is active. Only the first side knows this.
+  // The first side allows a copy engine: the size, captures and memory permit it. calls.cc sets
+  // this from the result of LocalRoute. The second side's value matters only for captured messages.
   bool can_copy = false;
-  // The group also receives. Such a group may complete only after its peers have done their part.
+  // The group also has receives. Under NCCL, too, such a group may wait for its peers.
   bool group_receives = false;
-  // The peer has mapped the sender's staging memory.
+  // The peer has mapped the sender's staging memory (staging.h).
   bool staging = false;
 };
 
 struct Policy {
-  // Sends up to this size complete before their receives are posted, as they do in NCCL's buffers.
+  // Sends of up to this many bytes complete before their receives are posted. NCCL's buffers have
+  // the same effect for small sends.
   uint64_t eager_limit = uint64_t{64} << 20;
   // Sends of any size may wait for their receives.
   bool sends_may_wait = false;
-  // All messages go through buffers of the receivers. See vccl/vccl.h.
+  // Every message goes through a buffer of its receiver. See vccl/vccl.h.
   bool vccl = false;
-  // Messages that both sides capture are copied whenever the graphs run.
+  // A copy engine carries messages that both sides capture in CUDA graphs, whenever the graphs run.
   bool graphs = false;
-  // Most bytes of one copy; 0: no limit. The pieces of a message alternate between two streams, so
-  // that other copies can run between them.
+  // Most bytes of one copy, or 0 for no limit. The pieces of a message alternate between two
+  // streams, so that other copies can run between them.
   uint64_t piece = 0;
 };
 
-// Returns whether a send like this may wait for its receive under NCCL as well.
+// Returns whether a send may wait for its receive: the user allows it, or the send may wait under
+// NCCL as well.
 bool MayWait(const MessageConditions& conditions, const Policy& policy);
 
+// Returns how the message is carried. `role` is that of the first side. For a push, the next
+// decision is ChooseSendMethod on the sender, and then MakePlan (plan.h).
 MessageDecision DecideFirst(Role role, const MessageConditions& conditions, const Policy& policy);
 
-// Returns how the sender, as the second side, carries out a push. `ready`: the receiver's stream
-// has reached the receive, so a direct copy does not wait.
+// Returns how the sender copies a message that the receiver has posted first. `ready` is true if
+// the receiver's stream has reached the receive, so that a direct copy does not wait.
 enum class SendMethod : uint8_t { kDirect, kStaged };
 SendMethod ChooseSendMethod(bool ready, const MessageConditions& conditions, const Policy& policy);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of CUDA that the protocol needs. Tests implement them in software.
+// The functions of CUDA that the send/recv protocol needs. Tests implement them in software.
 #ifndef NCCLTUNE_SENDRECV_DRIVER_H_
 #define NCCLTUNE_SENDRECV_DRIVER_H_
 
@@ -14,7 +14,7 @@ using Stream = void*;            // CUstream
 using Event = void*;             // CUevent
 using DeviceAddress = uint64_t;  // CUdeviceptr
 
-// A counter in pinned shared memory, which both processes of a lane and their GPUs can access.
+// A counter in shared memory that the sender's and the receiver's processes and GPUs can access.
 using Flag = std::atomic<uint32_t>;
 
 // Returns whether a flag has reached a value. The comparison is cyclic, like
@@ -23,12 +23,12 @@ inline bool Reached(uint32_t flag, uint32_t value) {
   return static_cast<int32_t>(flag - value) >= 0;
 }
 
-// A flag at `number + kFarAhead` ends all waits: it is ahead of every awaited value, but not so far
-// that it wraps around.
+// Setting a flag to `number + kFarAhead` ends all waits for the flag. The value is ahead of every
+// awaited value, but not so far that the cyclic comparison wraps around.
 inline constexpr uint32_t kFarAhead = 1U << 30;
 
-// Stream operations on the current device's context. They return at once. False: CUDA refused and
-// nothing was enqueued. The operations of one stream run in order.
+// Enqueues operations in CUDA streams. Every function returns at once. It returns false if CUDA
+// refuses; then nothing was enqueued. The operations of one stream run in order.
 class Driver {
  public:
   virtual ~Driver() = default;
@@ -40,7 +40,7 @@ class Driver {
   virtual void DeleteEvent(Event event) = 0;
 
   virtual bool Record(Event event, Stream stream) = 0;
-  // `stream` continues when the last recorded work of `event` is complete.
+  // Makes `stream` wait until the work before the last Record of `event` is complete.
   virtual bool WaitEvent(Stream stream, Event event) = 0;
 
   // Copies by the copy engine of the stream's GPU. Either address may be a peer's memory.

@@ -7,7 +7,8 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Data types by NCCL version: 10 types, and 12 since 2.24.
+// NCCL has 10 data types, and 12 since 2.24. For versions later than the last known one, no type
+// counts as unknown.
 constexpr int kFloat8Version = 22400;
 constexpr int kLastKnownVersion = 23299;
 
@@ -19,7 +20,8 @@ bool IsUnknownType(int type, int version) {
 
 bool IsUnknownRank(int rank, int ranks) { return rank < 0 || (ranks > 0 && rank >= ranks); }
 
-// Excludes calls whose arguments NCCL checks at once, and messages that do not leave the GPU.
+// Returns whether the library counts the message. It does not count empty messages, messages of a
+// rank to itself, and calls with invalid arguments, which NCCL refuses.
 bool IsTracked(const MessageCall& call) {
   const size_t element = nccl::SizeOf(call.type);
   return call.communicator != nullptr && call.peer != call.communicator->rank() && call.peer >= 0 &&
@@ -33,7 +35,7 @@ Eligibility EligibilityOf(const MessageCall& call) {
   if (!IsTracked(call)) return Eligibility::kUntracked;
   Communicator& communicator = *call.communicator;
   const std::scoped_lock lock(communicator.mutex());
-  // For peers on other hosts or with other settings the floor is larger than any message.
+  // For peers on other hosts or with other settings FloorOf returns UINT64_MAX.
   if (call.bytes() < communicator.FloorOf(call.peer)) return Eligibility::kNative;
   if (communicator.options().dry_run) return Eligibility::kNative;
   const Port* const port = communicator.FindPort(call.peer, call.role, false);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides which messages a copy engine may carry. No other code decides this. All other messages go
-// to NCCL when the application calls. decision.h lists the later decisions.
+// Decides, when the application calls, whether a copy engine may carry a message at all. NCCL
+// carries all other messages. The next decision is LocalRoute (message_routes.h) at the end of the
+// group: it tests the size again, against this rank's own threshold, and the memory. decision.h
+// lists all decisions.
 #ifndef NCCLTUNE_SENDRECV_ELIGIBILITY_H_
 #define NCCLTUNE_SENDRECV_ELIGIBILITY_H_
 
@@ -14,24 +16,24 @@
 namespace nccltune::sendrecv {
 
 enum class Eligibility : uint8_t {
-  kUntracked,  // NCCL carries it; the library does not count it on either rank
-  kNative,     // NCCL carries it; both ranks count it
-  // Both ranks give the message a slot at the end of their groups, and the first of them decides.
-  // The result may still be NCCL.
+  kUntracked,  // NCCL carries the message, and neither rank counts it
+  kNative,     // NCCL carries the message, and both ranks count it
+  // A copy engine may carry the message. The two ranks decide at the end of their groups. The
+  // result may still be NCCL.
   kEligible,
 };
 
-// Returns the eligibility of a message whose communicator has been looked up. Both ranks of a pair
-// get the same result, except for differences in memory, captures and errors. The slots settle
-// those.
+// Returns the eligibility of a message. `call.communicator` is null if the library does not handle
+// the communicator. Sender and receiver get the same result, except after a capture or an error on
+// one rank. In that case the memory that they share (message_lane.h) makes them agree.
 Eligibility EligibilityOf(const MessageCall& call);
 
-// Returns whether NCCL would accept a call on this communicator now. If not, the call must fail at
-// once.
+// Returns whether NCCL would accept a call on this communicator now. If not, pass the call to NCCL
+// at once, so that the application gets NCCL's error from the same call.
 bool IsReady(nccl::Comm comm, const Native& native);
 
-// Returns whether NCCL is certain to refuse the call, and its whole group with it. `ranks`: size of
-// the communicator; 0: not known.
+// Returns whether NCCL is certain to refuse the call, and its whole group with it. `ranks` is the
+// size of the communicator, or 0 if it is not known.
 bool IsRefused(const MessageCall& call, int ranks, const Native& native);
 bool IsRefused(const EnqueueCall& call, int ranks, const Native& native);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An NCCL call that enqueues work and returns nothing through its arguments: a collective or a
-// one-sided operation. Such a call can be held and made at the end of its group.
+// one-sided operation. The library can hold such a call and make it at the end of its group.
 #ifndef NCCLTUNE_SENDRECV_ENQUEUE_CALL_H_
 #define NCCLTUNE_SENDRECV_ENQUEUE_CALL_H_
 
@@ -15,7 +15,7 @@
 
 #include "sendrecv/nccl_api.h"
 
-// Names and parameters of these functions, as in NCCL's header. X(name, parameters...).
+// Names and parameter types of all such functions, as in NCCL's header: X(name, types...).
 #define NCCLTUNE_ENQUEUE_CALLS(X)                                                                  \
   X(AllGather, const void*, void*, size_t, nccl::DataType, nccl::Comm, nccl::Stream)               \
   X(AllReduce, const void*, void*, size_t, nccl::DataType, nccl::RedOp, nccl::Comm, nccl::Stream)  \
@@ -62,11 +62,11 @@ class EnqueueCall {
   EnqueueCall& operator=(const EnqueueCall&) = delete;
 
   virtual nccl::Result operator()() const = 0;
-  // Returns a copy of the call that owns the host memory its pointers refer to. Null: that memory
-  // cannot be copied.
+  // Returns a copy of the call with its own copy of the host memory that its pointers refer to.
+  // Returns null if that memory cannot be copied.
   virtual std::unique_ptr<EnqueueCall> Copy() const = 0;
 
-  // The arguments that NCCL checks at the call. `rank`: the root or the peer.
+  // The arguments that NCCL checks at the call. `rank` is the root or the peer.
   nccl::Comm comm = nullptr;
   nccl::Stream stream = nullptr;
   std::optional<nccl::DataType> type;
@@ -105,7 +105,8 @@ class TypedEnqueueCall final : public EnqueueCall {
   void ReadArgument(nccl::DataType value) { type = value; }
   void ReadArgument(nccl::RedOp value) { op = value; }
   void ReadArgument(nccl::RankArgument value) { rank = value; }
-  // In every signature the stream follows the communicator, and buffers come before it.
+  // In every signature the stream follows the communicator. Pointers before the communicator are
+  // buffers.
   void ReadArgument(void* value) {
     if (comm != nullptr) stream = value;
   }
@@ -123,7 +124,8 @@ class TypedEnqueueCall final : public EnqueueCall {
     return stored_.back().get();
   }
 
-  // NCCL reads the struct only during the call.
+  // Copies the struct. NCCL reads it only during the call, so the application may free it
+  // afterwards.
   bool CopyPointee(const nccl::CollConfig** config) {
     const nccl::CollConfig* const given = *config;
     if (given == nullptr) return true;
@@ -140,7 +142,7 @@ class TypedEnqueueCall final : public EnqueueCall {
     return true;
   }
 
-  // The first argument is the number of descriptors.
+  // The first argument of the NCCL call is the number of descriptors.
   bool CopyPointee(nccl::WaitSignalDesc** descriptors) {
     const int count = std::get<0>(std::tuple<Arguments...>(arguments_));
     if (*descriptors == nullptr || count <= 0) return true;

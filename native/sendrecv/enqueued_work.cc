@@ -6,13 +6,14 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Time between events after messages that NCCL carries alone.
+// Least time between two events after groups that NCCL carries as a whole.
 constexpr auto kEventInterval = std::chrono::milliseconds(4);
-// A peer's last messages may complete here a little later than on the peer.
+// How long after the loss of a peer its last messages may still complete here.
 constexpr auto kPeerLossGrace = std::chrono::seconds(1);
-// If the context is still busy this long after a peer was lost, it may be waiting for that peer.
+// If the context is still busy this long after a peer was lost, its work may be waiting for that
+// peer.
 constexpr auto kStuckAfter = std::chrono::seconds(5);
-// After this time NCCL's messages without an event count as complete, or their stream as unused.
+// After this time NCCL's messages without an event count as complete.
 constexpr auto kAssumeCompleteAfter = std::chrono::seconds(10);
 
 }  // namespace
@@ -62,7 +63,8 @@ void EnqueuedWork::Enqueued(const StreamWork& work) {
     last_group_tracked_ = true;
     return;
   }
-  // A graph runs at unknown times, and events recorded in a capture cannot be queried.
+  // Captured work is not tracked: a graph runs at unknown times, and events recorded in a capture
+  // cannot be queried.
   if (driver_.Capturing(work.stream)) {
     for (auto& [peer, messages] : messages_) messages.native.erase(work.stream);
     return;
@@ -76,8 +78,8 @@ uint64_t EnqueuedWork::Remember(Stream stream, std::span<const int> peers) {
   last_.number = ++numbers_;
   const auto now = Clock::now();
   last_.ticks = Ticks();
-  // The rate of the counter, measured since the communicator was created. The added interval makes
-  // the first estimates low, so that events come early rather than late.
+  // Measure the counter's rate since the communicator was created. The added interval makes the
+  // first estimates low, so that events are recorded early rather than late.
   const auto since = std::chrono::duration<double>(now - made_) + kEventInterval;
   const auto left = std::chrono::duration<double>(recorded_.at(stream).at + kEventInterval - now);
   const auto ticks = static_cast<double>(static_cast<int64_t>(last_.ticks - ticks_made_));
@@ -114,7 +116,7 @@ bool EnqueuedWork::RecordEvent(Stream stream) {
   recorded_[stream] = {.event = event, .at = Clock::now()};
   for (auto& [peer, messages] : messages_) {
     const auto found = messages.native.find(stream);
-    // This includes messages of earlier groups that have no event.
+    // The event also covers messages of earlier groups that have none.
     if (found != messages.native.end() && found->second == nullptr) found->second = event;
   }
   return true;
@@ -141,7 +143,7 @@ bool EnqueuedWork::EnsureEvents(std::span<const Stream> streams) {
     if (LacksEvent(stream) && !driver_.Capturing(stream)) RecordEvent(stream);
   }
   const auto now = Clock::now();
-  // With a nonblocking communicator, NCCL may still enqueue its part after our call has returned.
+  // With a nonblocking communicator, NCCL may still enqueue its work after our call has returned.
   const bool calling =
       std::ranges::any_of(messages_, [](const auto& each) { return each.second.calling; });
   return !calling && std::ranges::none_of(recorded_, [&](const auto& each) {

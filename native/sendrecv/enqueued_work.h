@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tracks the work that a communicator has enqueued in streams, and whether it is complete. It
-// records events after the library's own operations, and after some of NCCL's messages.
+// Tracks whether the work that a communicator has enqueued in streams is complete. For this it
+// records CUDA events after the library's own operations, and after some of NCCL's messages.
 #ifndef NCCLTUNE_SENDRECV_ENQUEUED_WORK_H_
 #define NCCLTUNE_SENDRECV_ENQUEUED_WORK_H_
 
@@ -20,8 +20,8 @@
 
 namespace nccltune::sendrecv {
 
-// Reads the processor's time counter. Unlike the system's clocks it reads no memory. The caller
-// must measure its rate and allow for jumps.
+// Returns the processor's time counter. Unlike a system clock, reading it touches no memory. The
+// caller must measure the counter's rate and allow for jumps.
 inline uint64_t Ticks() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
@@ -33,7 +33,7 @@ inline uint64_t Ticks() {
 }
 
 // Thread-safe, except for the functions about the last group (Remember, BeginRepeat, EndRepeat).
-// Those are for the thread that holds the communicator's mutex.
+// Call those with the communicator's mutex held.
 class EnqueuedWork {
  public:
   using Clock = std::chrono::steady_clock;
@@ -42,25 +42,26 @@ class EnqueuedWork {
 
   // Tracks NCCL's messages with this peer from now on.
   void TrackPeer(int peer);
-  // Called before NCCL's calls for messages with these peers.
+  // Notes that NCCL is being called for messages with these peers. Call it before those NCCL calls.
   void BeginNative(std::span<const int> peers);
   // The work that a group has enqueued in one stream.
   struct StreamWork {
     Stream stream = nullptr;
-    bool ours = false;            // some operations are the library's
+    bool ours = false;            // some operations are the library's own
     std::span<const int> native;  // the peers of messages that NCCL carries
   };
-  // Called after a group was enqueued. An event after each of NCCL's small messages would make them
-  // a third slower. So an event is recorded only every few milliseconds; it covers all earlier
-  // messages.
+  // Notes the work of a group that was enqueued, and records an event after it. If NCCL carries the
+  // whole group, records one only every few milliseconds, because events after all small messages
+  // make them a third slower. An event covers all earlier work of its stream.
   void Enqueued(const StreamWork& work);
 
-  // Remembers the last group, which NCCL carried alone in one stream. Call it after Enqueued, which
-  // forgets the group before. Returns a number for BeginRepeat; 0: the group is captured.
+  // Remembers the last group, all of which NCCL carried in one stream. Call it after Enqueued,
+  // which forgets the previous group. Returns a number for BeginRepeat, or 0 if the group has no
+  // event, for example because it is captured.
   uint64_t Remember(Stream stream, std::span<const int> peers);
   void Forget();
-  // Called instead of BeginNative and Enqueued if the last group is repeated. Returns false if
-  // another group came between, or if an event is due.
+  // Notes that the remembered group is repeated. Returns false if another group was enqueued since,
+  // or if an event is due. Call it instead of BeginNative, and EndRepeat instead of Enqueued.
   bool BeginRepeat(uint64_t number) {
     if (number != last_.number || Ticks() - last_.ticks >= last_.max_ticks) return false;
     last_.repeat.store(Repeat::kCalling, std::memory_order_release);
@@ -68,22 +69,23 @@ class EnqueuedWork {
   }
   void EndRepeat() { last_.repeat.store(Repeat::kCalled, std::memory_order_release); }
 
-  // Returns whether all recorded events have completed.
+  // Returns whether all recorded events have completed, and no event is missing because CUDA
+  // refused.
   bool IsComplete();
   // Records missing events in `streams`, the streams of the present calls. Returns whether all
-  // recent work has an event then.
+  // recent messages of NCCL then have an event.
   bool EnsureEvents(std::span<const Stream> streams);
-  // Called when a peer is lost. If some message with it has no event, records an event of the whole
-  // context.
+  // Notes that a peer is lost. If a message with the peer has no event, records one event after all
+  // work of the CUDA context.
   void PeerLost(int peer);
-  // Returns whether NCCL may be waiting for ever for a peer that was lost at that time.
+  // Returns whether NCCL may be waiting for ever for a peer that was lost at the time `lost`.
   bool MayWaitFor(int peer, Clock::time_point lost);
 
   // Frees all events. All work must be complete.
   void Clear();
 
  private:
-  // An event that returns to `idle_` when its last user drops it.
+  // An event that is put back into `idle_` when its last owner is destroyed.
   using SharedEvent = std::shared_ptr<void>;
   struct RecordedEvent {
     SharedEvent event;
@@ -92,26 +94,26 @@ class EnqueuedWork {
   // NCCL's messages with one peer.
   struct Messages {
     bool calling = false;
-    bool lost = false;  // the peer is lost; since then each message with it has an event
-    // the event after the last message in each stream; null: none yet
+    bool lost = false;  // the peer is lost; from then on each message with it gets an event
+    // The event after the last message in each stream, or null if there is none yet.
     std::map<Stream, SharedEvent> native;
     SharedEvent context_event;  // recorded when the peer was lost, after all work of the context
   };
 
   SharedEvent NewSharedEvent();
-  // Whether the last group was repeated after it was remembered. Repeats have no event.
+  // Whether the last group was repeated after it was remembered. A repeat has no event after it.
   enum class Repeat : uint8_t { kNone, kCalling, kCalled };
-  // The last group, if it is known.
+  // The remembered group. `number` is 0 if there is none.
   struct LastGroup {
     uint64_t number = 0;
-    uint64_t ticks = 0;      // when it was remembered
+    uint64_t ticks = 0;      // when the group was remembered
     uint64_t max_ticks = 0;  // an event is due when this many ticks have passed
     std::atomic<Repeat> repeat = Repeat::kNone;
     Stream stream = nullptr;
     std::vector<int> peers;
   };
 
-  // Adds the repeats of the last group to `messages_`. Called before those are read.
+  // Records in `messages_` that the last group was repeated. Call it before reading `messages_`.
   void NoteRepeat();
   void ForgetLast();
   // Records an event after all work in the stream. Returns false if CUDA refuses.
@@ -128,7 +130,7 @@ class EnqueuedWork {
   std::map<Stream, RecordedEvent> recorded_;
   std::map<int, Messages> messages_;  // by peer
   bool last_group_tracked_ = false;   // whether the last group has an event or will get one
-  // an event could not be recorded, so completion is unknown and nothing is freed
+  // CUDA refused an event. So it is unknown whether the work is complete, and nothing is freed.
   bool untracked_ = false;
 };
 

@@ -11,19 +11,21 @@ namespace nccltune::sendrecv {
 namespace {
 
 struct Installed {
-  std::atomic<Interceptor*> interceptor = nullptr;  // written last
+  std::atomic<Interceptor*> interceptor = nullptr;  // written after `nccl`
   CodeRange nccl;
 };
 
-// Written before the first call of any entry.
+// Install writes this before the first call of any entry.
 constinit Installed g_installed;
 
-// Aligned, so that it has a cache line of its own. Also, leak sanitizers crash on thread-local
-// memory that begins 16 bytes after a page: they take it for another glibc's.
+// Aligned, so that it has a cache line of its own. Besides, leak sanitizers crash on thread-local
+// memory that begins 16 bytes after a page boundary, because they assume the layout of another
+// glibc.
 alignas(64) constinit thread_local ThreadState t_thread;
 
-// Marks this thread as being in an intercepted call. NCCL calls its own functions by their public
-// names, and so do other interposers that are loaded behind this library.
+// Marks this thread as being in an intercepted call, so that inner calls are not intercepted. NCCL
+// calls its own functions by their public names, and so do other interposers that are loaded behind
+// this library.
 class InterceptedScope {
  public:
   explicit InterceptedScope(ThreadState* thread) : thread_(*thread) { thread_.inside = true; }
@@ -41,14 +43,14 @@ inline bool IsNcclsOwn(const ThreadState& thread, const void* caller) {
   return thread.inside || g_installed.nccl.Contains(caller);
 }
 
-// Passes the result of a call on, and reports a failure to the interceptor.
+// Returns `result`. If it is an error, reports that to the interceptor first.
 inline nccl::Result ReportFailure(ThreadState& thread, Interceptor& interceptor,
                                   nccl::Result result) {
   if (result != abi::kSuccess && result != abi::kInProgress) interceptor.MayHaveRefused(thread);
   return result;
 }
 
-// The type of the NCCL function that a method stands for.
+// The type of the NCCL function that corresponds to a method of Interceptor.
 template <typename Method>
 struct Signature;
 template <typename... Arguments>
@@ -60,7 +62,8 @@ struct Signature<nccl::Result (Interceptor::*)(ThreadState&, Arguments...)> {
   using Type = nccl::Result(Arguments...);
 };
 
-// The entry of one name of a function. `profiled`: the name with the prefix pnccl.
+// The entry for one of the two names of a function. `profiled` selects the name with the prefix
+// pnccl.
 template <auto method, bool profiled, typename Type = typename Signature<decltype(method)>::Type>
 struct Entry;
 
@@ -70,11 +73,11 @@ struct Entry<method, profiled, nccl::Result(Arguments...)> {
 
   [[gnu::hot]] static nccl::Result Call(Arguments... arguments) noexcept {
     ThreadState* where = &t_thread;
-    // keeps the address, or the compiler would look it up again at the end
+    // Keep the address in a register. Otherwise the compiler looks it up again at the end.
     __asm__("" : "+r"(where));
     ThreadState& thread = *where;
     // The trampoline has already ordered this load, but the thread sanitizer does not know that. On
-    // x86-64 it costs no instruction.
+    // x86-64 an acquire load costs no extra instruction.
     Interceptor& interceptor = *g_installed.interceptor.load(std::memory_order_acquire);
     if (IsNcclsOwn(thread, __builtin_extract_return_addr(__builtin_return_address(0)))) {
       return reinterpret_cast<nccl::Result (*)(Arguments...)>(original)(arguments...);
@@ -93,7 +96,8 @@ struct Entry<method, profiled, nccl::Result(Arguments...)> {
   }
 };
 
-// Functions that go straight to NCCL; only their results are read. X(name, parameters...).
+// Functions that are passed to NCCL unchanged. The library reads only their results: X(name,
+// parameter types...).
 #define OBSERVED_CALLS(X)                                                                  \
   X(CommGrow, nccl::Comm, int, const nccl::UniqueId*, int, nccl::Comm*, nccl::CommConfig*) \
   X(CommFinalize, nccl::Comm)                                                              \
@@ -109,7 +113,8 @@ enum class GenericFunction : uint8_t {
 #undef FUNCTION
 };
 
-// The entry of one name of such a function. `enqueues`: Interceptor::Enqueue gets the call.
+// The entry for one of the two names of a GenericFunction. If `enqueues` is set, the entry passes
+// the call to Interceptor::Enqueue, otherwise to NCCL.
 template <GenericFunction function, bool enqueues, bool profiled, typename... Arguments>
 struct GenericEntry {
   static inline void* original = nullptr;

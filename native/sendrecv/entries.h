@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that replace NCCL's and call the interceptor.
+// The functions that programs call instead of NCCL's. They pass the calls to the interceptor
+// (interpose.h).
 #ifndef NCCLTUNE_SENDRECV_ENTRIES_H_
 #define NCCLTUNE_SENDRECV_ENTRIES_H_
 
@@ -14,13 +15,14 @@ namespace nccltune::sendrecv {
 // One intercepted function of NCCL, under one of its two names.
 struct Intercepted {
   const char* symbol;  // "ncclSend" or "pncclSend"
-  void* entry;      // what programs call: it calls the interceptor, or NCCL if NCCL itself calls it
+  // The function that programs call: it calls the interceptor, or `original` if NCCL is the caller.
+  void* entry;
   void** original;  // NCCL's function of this name; set before the first call of `entry`
 };
 
 std::span<const Intercepted> AllIntercepted();
 
-// Fills all function pointers of `native`.
+// Sets all function pointers of `native` to the functions of the real NCCL.
 void Bind(const RealNccl& nccl, Native* native);
 
 // Sets the interceptor of the process. Call it after every `original` is set and before the first

@@ -3,13 +3,13 @@
 
 namespace nccltune::sendrecv {
 
-// Entries are reused in a cycle. A peer that reads an entry while it is withdrawn must not find new
-// memory in it at once.
+// Uses the entries in a cycle, so that a withdrawn entry is not filled again at once. A peer may be
+// reading the entry at that moment.
 ExportEntry* ExportTable::FindFree() {
-  for (size_t i = 0; i < Card::kExports; ++i) {
-    ExportEntry& entry = card_.exports[(next_ + i) % Card::kExports];
+  for (size_t i = 0; i < RankRecord::kExports; ++i) {
+    ExportEntry& entry = record_.exports[(next_ + i) % RankRecord::kExports];
     if (entry.number.load() != 0) continue;
-    next_ = (next_ + i + 1) % Card::kExports;
+    next_ = (next_ + i + 1) % RankRecord::kExports;
     return &entry;
   }
   return nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of exported memory in a rank's own card: which entries are free, and which peers have
-// mapped the others.
+// The table of the memory that this rank exports to its peers. It is in the rank's record in shared
+// memory (segment.h). Each entry states which peers have mapped it.
 #ifndef NCCLTUNE_SENDRECV_EXPORT_TABLE_H_
 #define NCCLTUNE_SENDRECV_EXPORT_TABLE_H_
 
@@ -13,40 +13,42 @@
 namespace nccltune::sendrecv {
 
 enum class ExportStatus : uint8_t {
-  kMapped,       // the peer has mapped it
-  kPending,      // exported; the peer has not mapped it yet
-  kRefused,      // the peer could not map it
-  kUnshareable,  // it cannot be shared: memory of a pool, or cuMemMap memory not created for
-                 // sharing
-  kNoMemory,     // not GPU memory of this process, or it spans several allocations
+  kMapped,   // the peer has mapped the memory
+  kPending,  // exported; the peer has not mapped it yet
+  kRefused,  // the peer could not map the memory
+  // The memory cannot be shared: it is of a memory pool, or was not created for sharing (cuMemMap).
+  kUnshareable,
+  kNoMemory,  // not GPU memory of this process, or it spans several allocations
   kTableFull,
 };
 
-// Where a peer finds the memory of a message.
+// The state of the memory of a message, and where the peer finds it.
 struct ExportLookup {
   ExportStatus status = ExportStatus::kNoMemory;
-  uint64_t number = 0;  // of the entry
+  uint64_t number = 0;  // number of the exported entry
   uint64_t offset = 0;
 };
 
+// Returns the bit for a rank's place in ExportEntry::wanted, imported and refused.
 inline uint64_t PlaceBit(size_t place) { return uint64_t{1} << place; }
 
 class ExportTable {
  public:
-  explicit ExportTable(Card& card) : card_(card) {}
+  explicit ExportTable(RankRecord& record) : record_(record) {}
 
-  // Returns an entry to fill in; null: all are in use.
+  // Returns a free entry to fill in, or null if all are in use.
   ExportEntry* FindFree();
-  // Makes an entry visible after it is filled in.
+  // Makes an entry visible to peers after it is filled in.
   void Publish(ExportEntry* entry);
   void Withdraw(ExportEntry* entry);
   // Makes peers read the table at their next call.
-  void NotifyPeers() { ++card_.exports_changed; }
-  // Asks a peer to map the entry, if not done yet. Returns whether it has.
+  void NotifyPeers() { ++record_.exports_changed; }
+  // Asks a peer to map the entry, unless it was asked before. Returns whether the peer has mapped
+  // the entry.
   ExportLookup Request(ExportEntry* entry, uint64_t offset, size_t peer);
 
  private:
-  Card& card_;
+  RankRecord& record_;
   size_t next_ = 0;
   uint64_t made_ = 0;
 };

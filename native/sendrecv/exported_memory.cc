@@ -13,7 +13,7 @@ ExportedMemory::~ExportedMemory() {
 }
 
 void ExportedMemory::Withdraw(const KnownAllocation& known) {
-  table_.Withdraw(&card_.exports[known.index]);
+  table_.Withdraw(&record_.exports[known.index]);
 }
 
 void ExportedMemory::WithdrawFreed() {
@@ -28,7 +28,7 @@ void ExportedMemory::WithdrawFreed() {
 }
 
 ExportEntry* ExportedMemory::Export(const Allocation& allocation) {
-  // Freed allocations still occupy entries of the table.
+  // First withdraw freed allocations, which still occupy entries of the table.
   WithdrawFreed();
   ExportEntry* const free = table_.FindFree();
   if (free == nullptr) return nullptr;
@@ -37,7 +37,7 @@ ExportEntry* ExportedMemory::Export(const Allocation& allocation) {
   free->base = allocation.base;
   free->bytes = allocation.bytes;
   table_.Publish(free);
-  known_[allocation.base] = {allocation, static_cast<size_t>(free - card_.exports.data())};
+  known_[allocation.base] = {allocation, static_cast<size_t>(free - record_.exports.data())};
   return free;
 }
 
@@ -52,7 +52,7 @@ ExportLookup ExportedMemory::Find(DeviceAddress address, uint64_t bytes, size_t 
   const auto known = known_.find(allocation->base);
   ExportEntry* entry = nullptr;
   if (known != known_.end() && known->second.allocation.id == allocation->id) {
-    entry = &card_.exports[known->second.index];
+    entry = &record_.exports[known->second.index];
   } else {
     entry = Export(*allocation);
     if (entry == nullptr) return {.status = ExportStatus::kTableFull};

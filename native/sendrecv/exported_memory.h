@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of this rank that peers copy to or from. It is exported in the rank's card when it first
-// holds a message. The peer maps it at its next call. Until then NCCL carries the messages in it.
+// Exports memory of this rank, so that peers can copy to or from it. Memory is exported when it
+// first holds a message. The peer maps the memory at the peer's next call. Until then NCCL carries
+// the messages in that memory.
 #ifndef NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_
 #define NCCLTUNE_SENDRECV_EXPORTED_MEMORY_H_
 
@@ -18,27 +19,27 @@
 
 namespace nccltune::sendrecv {
 
-// The memory that this rank exports. Not thread-safe.
+// The memory that one rank of a communicator exports. Not thread-safe.
 class ExportedMemory {
  public:
-  // `mailbox`: null if the system has none; then only memory with legacy handles is exported.
-  // `place`: of this rank.
-  ExportedMemory(const CudaDriver& driver, Card& card, Mailbox* mailbox, size_t place)
-      : driver_(driver), card_(card), table_(card), spans_(driver, table_, mailbox, place) {}
-  // Withdraws everything.
+  // If `mailbox` is null, only memory with legacy CUDA IPC handles is exported. `place` is the
+  // index of this rank's record in the segment.
+  ExportedMemory(const CudaDriver& driver, RankRecord& record, Mailbox* mailbox, size_t place)
+      : driver_(driver), record_(record), table_(record), spans_(driver, table_, mailbox, place) {}
+  // Withdraws all exported memory.
   ~ExportedMemory();
   ExportedMemory(const ExportedMemory&) = delete;
   ExportedMemory& operator=(const ExportedMemory&) = delete;
 
   // Exports the memory of a message to a peer, if that is not done yet. Returns whether the peer
-  // has mapped it.
+  // has mapped the memory. `peer` is the peer's place in the segment.
   ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
 
-  // Withdraws allocations that were freed. Find calls this about once a second. Until then peers
-  // keep the memory mapped.
+  // Withdraws allocations that the application has freed. Find calls it when the last check is over
+  // a second old. Until then peers keep the memory mapped.
   void WithdrawFreed();
-  // Withdraws changed spans that no message uses. Do not call it between Find and the Post of a
-  // message.
+  // Withdraws spans (spans.h) that have changed and that no message uses. Do not call it between
+  // Find and LaneEnd::Post of a message.
   void WithdrawStale(const Spans::InUse& in_use) { spans_.WithdrawStale(in_use); }
 
  private:
@@ -50,7 +51,7 @@ class ExportedMemory {
   void Withdraw(const KnownAllocation& known);
 
   const CudaDriver& driver_;
-  Card& card_;
+  RankRecord& record_;
   std::map<cu::Pointer, KnownAllocation> known_;  // by base address
   ExportTable table_;
   Spans spans_;

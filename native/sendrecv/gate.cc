@@ -4,8 +4,8 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Layout of the word, from the lowest bit: sender entered, receiver entered, opened, closed,
-// unusable, the period modulo 2^11. The upper 48 bits are the lead.
+// Layout of a word of GateMemory, from the lowest bit: sender entered, receiver entered, opened,
+// closed, unusable, the period modulo 2^11. The upper 48 bits are the lead.
 constexpr uint64_t kOpened = 4;
 constexpr uint64_t kClosed = 8;
 constexpr uint64_t kUnusable = 16;
@@ -31,7 +31,8 @@ uint64_t GateState::Packed() const {
          (entered[0] ? 1U : 0U);
 }
 
-// A word of an older period counts as a new one, so no side has to reset it.
+// Returns the state of the present period. A word of an older period is read as an empty state, so
+// no side has to reset the word.
 GateState Gate::Load(uint64_t* packed) const {
   *packed = word().load();
   const GateState state = GateState::Of(*packed);
@@ -56,8 +57,8 @@ Gate::Step Gate::Take(bool may_open, int64_t max_lead, bool pass) {
     }
     const int64_t ahead = state.lead * one;
     if (state.opened) {
-      // The peer opened it and no longer changes this word. NCCL carries the messages that the peer
-      // passed before.
+      // The peer has opened the gate and no longer changes this word. NCCL carries the messages
+      // that the peer passed before.
       if (ahead >= 0) {
         Open();
         return Step::kOpen;

@@ -48,11 +48,12 @@ class BatchRun {
     LaneEnd& end = *message.port->end;
     if (MayCapture(message)) {
       // Captured messages that were posted earlier in this group keep their slots until they are
-      // decided.
+      // decided. If no slot is free, wait for those decisions.
       if (HasPendingCapture(message.port) && !end.HasFreeSlot() && !ResolveCaptures()) return false;
       if (MayCapture(message) && WaitForGate(end) && end.HasFreeSlot()) return Capture(index);
     }
-    // Resolve them first: the lane may be closed then, which affects all later messages.
+    // Wait for the decisions about captured messages of this lane first. They may close the lane,
+    // which affects all later messages.
     if (HasPendingCapture(message.port) && !ResolveCaptures()) return false;
     if (message.small) return CountAsNative(index);
     if (end.broken() && !end.closed()) return LeaveBrokenLane(index);
@@ -72,7 +73,7 @@ class BatchRun {
     const PostedMessage posted =
         end.Post(message.bytes, posting.exported.allocation, posting.exported.offset, decision);
     if (posted.full) return SetNative(index);
-    // It broke meanwhile, and its flags no longer state what is complete.
+    // The lane was broken meanwhile, so its flags no longer state which messages are complete.
     if (end.broken()) {
       return end.ended() ? SetNative(index, NativeReason::kEnded) : FailByPeer(message);
     }
@@ -113,14 +114,14 @@ class BatchRun {
     });
   }
 
-  // Leaves a message to NCCL that the lane has not counted yet.
+  // Counts a message in its lane and leaves the message to NCCL.
   bool CountAsNative(size_t index, NativeReason reason = NativeReason::kDecided) {
     messages_[index].port->end->CountNative();
     return SetNative(index, reason);
   }
 
-  // A message of a lane that was broken before. NCCL alone accepts messages to a rank that has
-  // ended the communicator.
+  // Handles a message of a broken lane. If the peer's application has ended the communicator, NCCL
+  // carries the message, as it would without this library. Otherwise the group fails.
   bool LeaveBrokenLane(size_t index) {
     const GroupMessage& message = messages_[index];
     return message.port->end->ended() ? CountAsNative(index, NativeReason::kEnded)
@@ -140,8 +141,9 @@ class BatchRun {
     return true;
   }
 
-  // Returns whether a message may become part of a graph on both sides. Its group must be allowed
-  // to wait for the peer. If one thread captures both sides, it cannot wait for itself.
+  // Returns whether a copy engine may carry a captured message. Its group must be allowed to wait
+  // for the peer, and the peer must be in another process: a thread that captures both sides cannot
+  // wait for itself.
   bool MayCapture(const GroupMessage& message) const {
     const MessageConditions conditions = {.bytes = message.bytes,
                                           .can_copy = message.can_copy,
@@ -152,7 +154,8 @@ class BatchRun {
            !message.port->end->closed();
   }
 
-  // Waits until the gate is open. If the peer is behind, it opens the gate when it arrives.
+  // Waits until the lane's gate is open. A peer that is behind opens the gate when it reaches the
+  // same message. Returns false if the gate stays shut.
   bool WaitForGate(LaneEnd& end) const {
     while (!end.OpenGate()) {
       if (!end.WaitsForPeer() || end.broken() || !context_.wait_for_capture()) return false;
@@ -220,12 +223,12 @@ class BatchRun {
     return Fail(message, "the communicator has failed");
   }
 
-  // What this side knows about a message when it posts it.
+  // This side's data about a message that it posts.
   struct MessagePosting {
     MessageConditions conditions;
     bool receiver_is_ready = false;  // the receiver's stream had already reached the receive
     ExportedAddress exported;        // the memory that the peer may copy from or to
-    // region of the staging memory that is posted as `exported`
+    // The region of the staging memory that is posted as `exported`.
     std::optional<Staging::Region> region;
   };
 
@@ -234,9 +237,9 @@ class BatchRun {
     return DecideFirst(message.port->end->role(), conditions, context_.policy);
   }
 
-  // A GPU has one copy engine for all its peers. A pull occupies the receiver's engine while the
-  // sender's engine is idle, and the receiver may have to push as well. So a sender waits for its
-  // receiver, at most as long as a pull would take.
+  // Returns the decision that the sender posts. A GPU has one copy engine for all its peers. A pull
+  // occupies the receiver's engine while the sender's engine is idle, and the receiver may have to
+  // push as well. So the sender first waits for its receiver, at most as long as a pull would take.
   MessageDecision WaitForReceiver(const GroupMessage& message, MessagePosting* posting) {
     MessageConditions& conditions = posting->conditions;
     const LaneEnd& end = *message.port->end;
@@ -248,7 +251,7 @@ class BatchRun {
     const MessageDecision decision = DecideAsFirst(message, conditions);
     const bool pulled = decision == MessageDecision::kPull || decision == MessageDecision::kFetch;
     const uint64_t bytes = pulled && !message.port->same_process ? message.bytes : 0;
-    // In a full ring the message gets no slot, whatever the receiver does.
+    // If no slot is free, NCCL carries the message, whatever the receiver does.
     while (end.HasFreeSlot() && !end.IsDecidedByPeer() && context_.wait_for_receiver(bytes)) {
     }
     if (!staging || decision != MessageDecision::kFetch || end.IsDecidedByPeer()) return decision;
@@ -330,8 +333,8 @@ class BatchRun {
     return true;
   }
 
-  // Returns whether a staged message is still being copied. The receive that is ready may be in
-  // another stream than the receives before it.
+  // Returns whether the last staged message of the lane is still being copied to the peer. This is
+  // possible although the next receive is ready, because the receives may be in different streams.
   static bool IsBehindStaged(const Port& port) {
     return port.staged && !Reached(port.staged->done->load(), port.staged->value);
   }
@@ -372,7 +375,7 @@ class BatchRun {
     return std::ranges::all_of(operations, [&](const Operation& each) { return Enqueue(each); });
   }
 
-  // Returns null if CUDA has no stream left.
+  // Returns a stream of the plan, or null if CUDA refuses to create it.
   Stream StreamOf(size_t number) {
     if (number == 0) return stream_;
     const PlanStream& which = plan_.streams[number];
@@ -382,7 +385,8 @@ class BatchRun {
       if (stream == nullptr) stream = driver_.NewStream();
       return stream;
     }
-    // The stream belongs to the capture until the capture ends, and CUDA does not report that.
+    // Create a new stream for each plan. A stream belongs to its capture until the capture ends,
+    // and CUDA does not report the end.
     captured_.resize(plan_.streams.size());
     if (captured_[number] == nullptr) {
       captured_[number] = driver_.NewStream();
@@ -404,7 +408,7 @@ class BatchRun {
         operation.kind == Operation::Kind::kCopy) {
       return EnqueueIn(stream, operation);
     }
-    // For the application's stream this is the first lane's entry.
+    // The application's stream uses the events of the first lane.
     const PlanStream& which = plan_.streams[operation.stream];
     Port& port = *ports_[which.lane];
     Event& joined = port.joined[which.kind];
@@ -513,7 +517,7 @@ GroupOutcome RunGroup(const std::vector<Batch>& batches, const GroupContext& con
   const bool well = Decide(*runs) && Enqueue(runs, context, &outcome.enqueue_rest);
   if (!well && outcome.error.empty()) outcome.error = "CUDA or NCCL refused an operation";
   for (BatchRun& run : *runs) {
-    // Otherwise peers would wait for the messages that were posted.
+    // Without this, peers would wait for ever for the messages that were posted.
     if (!well) run.Break();
     outcome.messages.push_back(run.Outcomes());
   }

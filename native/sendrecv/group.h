@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Posts, decides and enqueues the sends and receives of one group. decision.h lists what is decided
-// about a message. eligibility.h decides which messages come here at all.
+// Carries out the sends and receives of one group. For each message: posts it in its lane
+// (message_lane.h), decides how it is carried (decision.h), and enqueues the operations (plan.h).
+// Only messages that eligibility.h and message_routes.h have examined come here.
 #ifndef NCCLTUNE_SENDRECV_GROUP_H_
 #define NCCLTUNE_SENDRECV_GROUP_H_
 
@@ -22,7 +23,8 @@
 
 namespace nccltune::sendrecv {
 
-// Returns the address in this process of bytes that the peer exports; 0: they are not all mapped.
+// Returns the address in this process of memory that the peer exports, or 0 if not all of its bytes
+// are mapped.
 using Resolve = std::function<DeviceAddress(uint64_t allocation, uint64_t offset, uint64_t bytes)>;
 
 // An address as the peer knows it: the number of exported memory, and an offset.
@@ -31,17 +33,19 @@ struct ExportedAddress {
   uint64_t offset = 0;
 };
 
-// One end of a lane, with the resources that this side has for it.
+// One end of a lane, with this side's resources for it. A lane carries the messages from one rank
+// to another.
 struct Port {
   LaneEnd* end = nullptr;
-  // Returns the sender's staging memory, and allocates it at the first call; null: there is none.
+  // Returns the sender's staging memory (staging.h), or null if there is none. The first call
+  // allocates the memory.
   std::function<Staging*()> staging;
-  // The last message that was pushed from staging memory. Later copies in the stream to the peer
-  // wait for it.
+  // The completion of the last message that was pushed from staging memory. Later copies to the
+  // peer wait for it, because they are in the same stream.
   std::optional<Staging::Completion> staged;
   // Returns the address of the staging memory, if the peer has mapped it.
   std::function<std::optional<ExportedAddress>()> staging_address;
-  // For the vccl policy; returns null if the receiver's buffer cannot be reached.
+  // Returns the channels of the vccl policy, or null if the receiver's buffer cannot be reached.
   std::function<vccl::Channels*()> channels;
   // The library's streams, by PlanStream::Kind, created when first needed.
   std::array<Stream, PlanStream::kKinds> streams = {};
@@ -53,7 +57,8 @@ struct Port {
   // Maps the memory that the peer has exported since the last call.
   std::function<void()> map_new;
   bool connected = false;  // dry run: NCCL has already carried a large message of this lane
-  // both ends may belong to one thread, so this side never waits for the peer
+  // The peer is in this process. One thread may own both ends, so this side never waits for the
+  // peer.
   bool same_process = false;
   std::string name;  // "rank 3 to rank 5"
 };
@@ -63,12 +68,12 @@ struct GroupMessage {
   size_t call_index = 0;  // index of the application's call in the group
   DeviceAddress address = 0;
   uint64_t bytes = 0;
-  uint64_t allocation = 0;  // number of the exported memory
+  uint64_t allocation = 0;  // number of the exported memory that holds the message
   uint64_t offset = 0;
-  bool can_copy = false;  // see MessageConditions
-  bool small = false;     // below the floor on both sides: NCCL carries it, without a slot
-  // The message is part of a graph. The graph may run any number of times, so its runs cannot be
-  // counted.
+  bool can_copy = false;  // see MessageConditions::can_copy
+  bool small = false;     // smaller than the `from` of both ranks: NCCL carries it, without a slot
+  // The call is captured in a CUDA graph. The graph may run any number of times, so its runs cannot
+  // be counted.
   bool captured = false;
 };
 
@@ -84,26 +89,28 @@ enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled, kBuffered };
 // Why NCCL carries a message.
 enum class NativeReason : uint8_t {
   kDecided,   // the first side decided for NCCL
-  kFresh,     // the lane has not been used yet
-  kRingFull,  // the ring of slots is full, or was full and is not half empty yet
-  kClosed,    // the lane is closed
+  kFresh,     // no message of the lane has had a slot yet
+  kRingFull,  // all slots are in use, or were and half of them are not free again yet
+  kClosed,    // NCCL carries all messages of the lane from now on
   kEnded,     // the peer's application has ended the communicator
 };
 
 // How a message is carried.
 struct MessageOutcome {
   Path path = Path::kNative;
-  bool first = false;  // this side has decided
+  bool first = false;  // this side posted first and decided
   NativeReason reason = NativeReason::kDecided;
 };
 
 struct GroupOutcome {
-  // By batch and message, in the given order. NCCL has already been called for its messages.
+  // By batch and message, in the given order. NCCL has already been called for the messages that it
+  // carries.
   std::vector<std::vector<MessageOutcome>> messages;
-  // Empty: success. Otherwise the communicators cannot be used any more.
+  // Empty after success. Otherwise the communicators cannot be used any more.
   std::string error;
-  // Not null: NCCL's part is in progress. Call it when that is complete, with the batches
-  // unchanged. It enqueues the rest and returns false if CUDA refuses.
+  // Set if NCCL's calls are still in progress. When they are complete, call this function. It
+  // enqueues the remaining operations and returns false if CUDA refuses. The batches must not
+  // change until then.
   std::function<bool()> enqueue_rest;
   enum class Cause : uint8_t {
     kRefused,  // CUDA or NCCL refused an operation
@@ -113,26 +120,26 @@ struct GroupOutcome {
   Cause cause = Cause::kRefused;
 };
 
-// Result of NCCL's part of a group.
+// The state of NCCL's calls of a group when they have returned.
 enum class NativeStart : uint8_t { kComplete, kInProgress, kRefused };
 
-// What RunGroup needs from its caller.
+// The policy, and the functions of the caller that RunGroup calls.
 struct GroupContext {
   Policy policy;
-  // Waits a moment for the receiver. Returns whether to call it again. `bytes`: how much copying by
-  // the receiver's engine a longer wait may save; 0: none.
+  // Waits a moment for the receiver to post the message. Returns whether to call it again. A longer
+  // wait may save the receiver's copy engine a copy of `bytes` bytes.
   std::function<bool(uint64_t bytes)> wait_for_receiver;
-  // Does the same for a peer that may capture the same message.
+  // Waits a moment for a peer that may capture the same message. Returns whether to call it again.
   std::function<bool()> wait_for_capture;
   // NCCL has more work in the group than the messages passed to `start_native`.
   bool has_other_native_work = false;
-  // Makes NCCL's calls and ends NCCL's group. `messages`: by batch, the messages that NCCL carries.
-  // Called once, unless there was an error before.
+  // Makes NCCL's calls and ends NCCL's group. `messages` has, for each batch, the indices of the
+  // messages that NCCL carries. Called once, unless there was an error before.
   std::function<NativeStart(const std::vector<std::vector<size_t>>& messages)> start_native;
 };
 
-// Posts, decides and enqueues the messages of a group. To NCCL a group is one operation. So all
-// batches are enqueued before any of them is waited for.
+// Posts, decides and enqueues the messages of a group. To NCCL a group is one operation. So the
+// copies of all batches are enqueued before the application's streams wait for any of them.
 GroupOutcome RunGroup(const std::vector<Batch>& batches, const GroupContext& context);
 
 }  // namespace nccltune::sendrecv

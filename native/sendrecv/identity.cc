@@ -44,7 +44,8 @@ TokenMemory* NewTokenMemory() {
   return made;
 }
 
-// Of several threads, the first one sets the value.
+// Sets the value if it is still 0, and returns the present value. Of several threads, the first one
+// sets it.
 uint64_t SetOnce(std::atomic<uint64_t>* half, uint64_t random) {
   uint64_t present = 0;
   return half->compare_exchange_strong(present, random) ? random : present;

@@ -8,20 +8,20 @@
 
 namespace nccltune::sendrecv {
 
-// A random number that identifies a process. Process ids do not: two containers that share /dev/shm
-// have separate PID namespaces, and both have a process 1. A forked child gets another token than
-// its parent. Zeros identify no process.
+// A random number that identifies a process. Process ids do not identify it: two containers that
+// share /dev/shm have separate PID namespaces, and both have a process 1. A forked child gets
+// another token than its parent. A token of zeros identifies no process.
 struct ProcessToken {
   uint64_t low = 0;
   uint64_t high = 0;
   bool operator==(const ProcessToken&) const = default;
 };
 
-// Returns the token of this process. Zeros: the system has no random numbers.
+// Returns the token of this process, or zeros if the system has no random numbers.
 ProcessToken ThisProcess();
 
 // Returns a hash of NCCL_HOSTID, or 0 if it is not set. NCCL treats ranks with different values as
-// different hosts. Otherwise ranks that share memory are on one host.
+// being on different hosts. Ranks with equal values that share memory are on one host.
 uint64_t ThisHost();
 
 }  // namespace nccltune::sendrecv

@@ -75,7 +75,7 @@ ImportedMemory::MapResult ImportedMemory::Map(const ExportEntry& entry, uint64_t
   mapping->bytes = entry.bytes;
   mapping->base = kind_ == Kind::kDirect ? entry.base : TheHandles().Open(driver_, entry.handle);
   if (mapping->base == 0) return MapResult::kRefused;
-  // The peer's number is not trusted: the allocation may be smaller.
+  // Do not trust the size that the peer has written: the allocation may be smaller.
   const auto found = driver_.Find(mapping->base);
   if (found && found->base == mapping->base) {
     mapping->bytes = std::min(mapping->bytes, found->bytes);
@@ -126,7 +126,7 @@ bool ImportedMemory::MakeRoom(const std::function<bool()>& is_idle) {
 void ImportedMemory::Update(const std::function<bool()>& is_idle) {
   const uint64_t changed = peer_.exports_changed.load();
   if (changed == seen_changes_ || !MakeRoom(is_idle)) return;
-  // Only if no datagram is left; otherwise the next call reads more.
+  // Keep the old value if datagrams are left, so that the next call reads them.
   if (inbox_ == nullptr || inbox_->ReadAll()) seen_changes_ = changed;
   std::map<uint64_t, Mapping> kept;
   std::set<uint64_t> exported;
@@ -147,7 +147,7 @@ void ImportedMemory::Update(const std::function<bool()>& is_idle) {
     const MapResult result = Map(entry, number, &mapping);
     if (result == MapResult::kNotDelivered) continue;
     const bool mapped = result == MapResult::kMapped;
-    // The peer has reused the entry meanwhile. The next call maps its new memory.
+    // The peer has reused the entry meanwhile. The next call maps the entry's new memory.
     if (entry.number.load() != number) {
       if (mapped) UnmapLater(mapping);
       continue;
@@ -167,7 +167,7 @@ void ImportedMemory::Update(const std::function<bool()>& is_idle) {
 DeviceAddress ImportedMemory::Resolve(uint64_t number, uint64_t offset, uint64_t bytes) const {
   const auto found = mappings_.find(number);
   if (found == mappings_.end()) return 0;
-  // The peer has written `offset` and `bytes`, so they are checked without overflow.
+  // The peer has written `offset`, which may be any number, so the check must not overflow.
   const Mapping& mapping = found->second;
   const bool inside = offset <= mapping.bytes && bytes <= mapping.bytes - offset;
   return inside ? mapping.base + offset : 0;

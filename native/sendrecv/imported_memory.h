@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of a peer that this rank has mapped.
+// Maps memory that a peer exports (exported_memory.h) into this process.
 #ifndef NCCLTUNE_SENDRECV_IMPORTED_MEMORY_H_
 #define NCCLTUNE_SENDRECV_IMPORTED_MEMORY_H_
 
@@ -20,32 +20,34 @@ namespace nccltune::sendrecv {
 class ImportedMemory {
  public:
   enum class Kind : uint8_t {
-    kByHandle,
-    kDirect,  // of the same process: its addresses are valid here; only chunks are mapped again
-    kNone,    // our GPU cannot reach it
+    kByHandle,  // the peer is in another process
+    // The peer is in this process, so its addresses are valid here; only chunks are mapped again.
+    kDirect,
+    kNone,  // this rank's GPU cannot reach the peer's memory
   };
-  // `place`: of this rank. `from`: the peer's place. `inbox`: receives its chunks; null: there is
-  // none.
-  ImportedMemory(const CudaDriver& driver, Card& peer, size_t place, Kind kind, Inbox* inbox,
+  // `place` and `from` are this rank's and the peer's place in the segment. `inbox` receives the
+  // peer's chunks. It is null if the system refused the socket.
+  ImportedMemory(const CudaDriver& driver, RankRecord& peer, size_t place, Kind kind, Inbox* inbox,
                  size_t from)
       : driver_(driver), peer_(peer), place_(place), kind_(kind), inbox_(inbox), from_(from) {}
   ~ImportedMemory();
   ImportedMemory(const ImportedMemory&) = delete;
   ImportedMemory& operator=(const ImportedMemory&) = delete;
 
-  // Maps newly exported memory and unmaps what the peer has withdrawn. Closing a legacy handle
-  // waits for all work of the GPU (driver 580). That work may wait for the caller's next operation.
-  // So handles are closed with the communicator, or when `is_idle` returns true. While more than 1
-  // GiB waits to be closed, nothing else of the peer is mapped.
+  // Maps newly exported memory and unmaps memory that the peer has withdrawn. Closing a legacy
+  // handle waits for all work of the GPU (driver 580). That work may wait for the caller's next
+  // operation. So handles of withdrawn memory stay open until the communicator ends. If they hold
+  // over 1 GiB, they are closed once `is_idle` returns true, and until then no other memory of the
+  // peer is mapped.
   void Update(const std::function<bool()>& is_idle);
-  // Returns the address of `bytes` bytes of an exported entry; 0: they are not all mapped.
+  // Returns the address of `bytes` bytes of an exported entry, or 0 if not all of them are mapped.
   DeviceAddress Resolve(uint64_t number, uint64_t offset, uint64_t bytes) const;
 
  private:
   struct Mapping {
     DeviceAddress base = 0;
     uint64_t bytes = 0;
-    bool chunked = false;  // made of chunks, not by a legacy handle
+    bool chunked = false;  // mapped from chunks, not by a legacy handle
   };
   enum class MapResult : uint8_t { kMapped, kRefused, kNotDelivered };
 
@@ -53,17 +55,18 @@ class ImportedMemory {
   MapResult MapChunks(size_t count, uint64_t number, Mapping* mapping);
   void Unmap(const Mapping& mapping);
   void UnmapLater(const Mapping& mapping);
-  // Closes deferred handles if there are too many bytes. Returns whether more may be mapped.
+  // Closes the deferred handles if they hold over 1 GiB and `is_idle` returns true. Returns whether
+  // more memory may be mapped.
   bool MakeRoom(const std::function<bool()>& is_idle);
 
   const CudaDriver& driver_;
-  Card& peer_;
+  RankRecord& peer_;
   size_t place_;
   Kind kind_;
   Inbox* inbox_;
   size_t from_;
-  uint64_t seen_changes_ = 0;             // last seen value of Card::exports_changed
-  std::map<uint64_t, Mapping> mappings_;  // by number of the entry
+  uint64_t seen_changes_ = 0;             // last seen value of RankRecord::exports_changed
+  std::map<uint64_t, Mapping> mappings_;  // by number of the exported entry
   std::vector<Mapping> deferred_;         // withdrawn by the peer, still to be unmapped
   uint64_t deferred_bytes_ = 0;
 };

@@ -8,7 +8,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Limit for one call, so that a fast sender cannot keep this thread here.
+// Most datagrams that one call reads, so that a fast sender cannot keep this thread here.
 constexpr int kMaxDatagrams = 256;
 
 }  // namespace
@@ -34,9 +34,9 @@ bool Inbox::ReadAll() {
 void Inbox::Accept(const Mailbox::Received& received) {
   const ChunkMessage& datagram = received.datagram;
   if (datagram.place >= kMaxLocalRanks || received.user != getuid()) return;
-  // Process ids are not unique across PID namespaces. Only this user can read the card, so only
-  // this user knows the token.
-  if (memory_.cards[datagram.place].process != datagram.process) return;
+  // The token proves the sender: it is in the sender's record, which only this user can read.
+  // Process ids would not do, because they are not unique across PID namespaces.
+  if (memory_.records[datagram.place].process != datagram.process) return;
   ReceivedChunks& delivery = deliveries_[{datagram.place, datagram.number}];
   if (delivery.refused) return;
   const bool fits = datagram.count <= ChunkMessage::kMaxChunks &&

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Receives the chunks that peers send: one inbox for all peers of a communicator.
+// Receives chunks of memory that peers send as file descriptors. A communicator has one inbox for
+// all its peers. A rank is identified by its place, the index of its record in the segment
+// (segment.h).
 #ifndef NCCLTUNE_SENDRECV_INBOX_H_
 #define NCCLTUNE_SENDRECV_INBOX_H_
 
@@ -17,7 +19,7 @@
 
 namespace nccltune::sendrecv {
 
-// Most chunks of one exported entry: 8 GiB of the smallest chunks.
+// Most chunks of one exported entry. With the smallest chunks, of 2 MiB, they hold 8 GiB.
 inline constexpr size_t kMaxEntryChunks = 4096;
 
 // Imports received chunks and keeps them until they are mapped. Not thread-safe.
@@ -28,7 +30,7 @@ class Inbox {
     bool refused = false;             // importing a chunk failed
   };
 
-  // `memory`: the cards of all ranks that may send.
+  // `memory` has the records of all ranks that may send.
   Inbox(const CudaDriver& driver, const SegmentMemory& memory, Mailbox& mailbox)
       : importer_(driver), memory_(memory), mailbox_(mailbox) {}
   ~Inbox();
@@ -37,10 +39,13 @@ class Inbox {
 
   // Reads the datagrams that have arrived. Returns false if there may be more.
   bool ReadAll();
-  // Returns the chunks received for an exported entry of the rank in `place`; null: none.
+  // Returns the chunks that were received for an exported entry of the rank at `place`. Returns
+  // null if there are none.
   const ReceivedChunks* Find(size_t place, uint64_t number) const;
+  // Drops the chunks that were received for one entry.
   void Drop(size_t place, uint64_t number);
-  // Drops the chunks of all entries that the rank no longer exports.
+  // Drops the chunks of all entries that the rank at `place` no longer exports. `exported` returns
+  // whether the rank still exports the entry of a number.
   void DropUnless(size_t place, const std::function<bool(uint64_t)>& exported);
 
  private:

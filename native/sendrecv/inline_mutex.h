@@ -7,8 +7,8 @@
 
 namespace nccltune::sendrecv {
 
-// Like std::mutex, but an uncontended lock calls no library function. When a program computes
-// between its calls, that code is not in the cache, and fetching it would cost more than the lock
+// Like std::mutex, but an uncontended lock calls no library function. If a program computes between
+// its calls, such a function is no longer in the cache. Fetching it would cost more than the lock
 // itself.
 class InlineMutex {
  public:
@@ -27,7 +27,7 @@ class InlineMutex {
   }
 
  private:
-  // kAwaited: held, and another thread may be waiting.
+  // kAwaited: the mutex is held, and another thread may be waiting for it.
   enum class State : int32_t { kFree, kHeld, kAwaited };
 
   [[gnu::cold]] [[gnu::noinline]] void Wait() {

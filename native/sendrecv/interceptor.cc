@@ -48,8 +48,8 @@ bool IsSet(const char* name, const char* value) {
   return set != nullptr && std::strcmp(set, value) == 0;
 }
 
-// Returns whether NCCL's calls on the new communicator block. `default_blocks`: the result without
-// a configuration.
+// Returns whether NCCL's calls on the new communicator block. Returns `default_blocks` if neither
+// NCCL_COMM_BLOCKING nor a configuration is set.
 bool Blocks(const nccl::CommConfig* config, bool default_blocks = true) {
   for (const char* const value : {"0", "1"}) {
     if (IsSet("NCCL_COMM_BLOCKING", value)) return *value == '1';
@@ -63,7 +63,8 @@ std::string KeyOf(const nccl::UniqueId* ids, int count, int ranks) {
   return key;
 }
 
-// Returns a random key for the ranks of one process. Empty: the system has no random numbers.
+// Returns a random key for a communicator whose ranks are all in this process. Returns an empty
+// text if the system has no random numbers.
 std::string NewKey() {
   std::string key(16, '\0');
   return RandomBytes(key.data(), key.size()) ? key : "";
@@ -126,7 +127,7 @@ class SendRecv final : public Interceptor {
   nccl::Result CommDestroy(nccl::Comm comm) override {
     const SplitChildren::KeptChildren ending = children_.End(comm);
     const SharedCommunicator communicator = RemoveFromTable(comm);
-    // A failed communicator has nothing left to wait for.
+    // Release need not wait for a failed communicator.
     const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
     if (failed) communicator->Break("the communicator was destroyed");
     retired_.Add(communicator);
@@ -144,9 +145,9 @@ class SendRecv final : public Interceptor {
     return result;
   }
 
-  // After this NCCL refuses calls on the communicator, except those that end it or create others
-  // from it. Waits are ended first, because NCCL may wait for the streams. NCCL refuses unknown
-  // flags (all but 0 up to 2.32).
+  // Ends the library's waits before it calls NCCL, because NCCL may wait for the streams. After a
+  // revocation NCCL refuses calls on the communicator, except those that end it or create others
+  // from it. Up to 2.32 NCCL refuses all flags but 0.
   nccl::Result CommRevoke(nccl::Comm comm, int flags) override {
     if (flags == 0) Revoke(comm);
     const nccl::Result result = native().CommRevoke(comm, flags);
@@ -229,7 +230,8 @@ class SendRecv final : public Interceptor {
     if (open != nullptr && open->IsOpen()) open->MarkDoubtful();
   }
 
-  // NCCL destroys the operator at once, but held calls may still need it.
+  // NCCL destroys the operator at once. If a held call uses the operator, this call is held as
+  // well.
   nccl::Result RedOpDestroy(ThreadState& thread, nccl::RedOp op, nccl::Comm comm) override {
     OpenGroup* const open = OpenGroup::Find(thread);
     if (open == nullptr || !open->HoldsUseOf(op, comm)) return native().RedOpDestroy(op, comm);
@@ -252,7 +254,8 @@ class SendRecv final : public Interceptor {
   }
 
  private:
-  // Returns null if NCCL carries all messages of the communicator.
+  // Joins a communicator that NCCL is about to create. Returns null if NCCL must carry all its
+  // messages.
   SharedCommunicator Join(const std::string& key, int ranks, int rank, bool blocks) {
     if (ranks < 2) return nullptr;
     std::string why;
@@ -280,8 +283,9 @@ class SendRecv final : public Interceptor {
     return Join(key, ranks, rank, Blocks(nullptr));
   }
 
-  // Handles a communicator that is split or shrunk from another. All ranks of the parent make this
-  // call, so they number the children alike. `member`: this rank is part of the child.
+  // Handles a communicator that is split or shrunk from another. All ranks of the child make the
+  // same calls on the parent, so they give the child the same number. `member` is true if this rank
+  // is part of the child.
   template <typename Make>
   nccl::Result MakeFrom(nccl::Comm comm, const std::string& how, bool member,
                         const nccl::CommConfig* config, nccl::Comm* made, const Make& make) {
@@ -335,7 +339,8 @@ class SendRecv final : public Interceptor {
     }
   }
 
-  // Finishes pending work of the communicator if NCCL has completed its part, and looks it up.
+  // Finishes pending work of the communicator if NCCL's calls on it are complete. Returns the
+  // communicator's entry.
   const CommunicatorTable::Entry& FindReady(nccl::Comm comm) {
     pending_.Progress(comm);
     return communicators_.Find(comm);
@@ -368,7 +373,7 @@ class SendRecv final : public Interceptor {
                                       ? native().Send(buffer, count, type, peer, comm, stream)
                                       : native().Recv(buffer, count, type, peer, comm, stream);
       if (result != abi::kSuccess) [[unlikely]] {
-        // The call was counted, but NCCL refused it.
+        // TryRepeat has counted the call, but NCCL refused it.
         StopRepeating(&open, 1);
         open.AddOther(result);
       }
@@ -385,7 +390,7 @@ class SendRecv final : public Interceptor {
                             &open);
   }
 
-  // Handles a single call that repeats the last one.
+  // Makes a single call that repeats the last one. Returns nothing if the call does not repeat it.
   std::optional<nccl::Result> HandleRepeatedMessage(const MessageCall& call, OpenGroup* open) {
     const uint64_t changes = communicators_.changes();
     const bool takes = open->repeated.TryRepeat(call.role, call.buffer, call.count, call.type,
@@ -431,7 +436,8 @@ class SendRecv final : public Interceptor {
     return Run(std::move(calls), open).result;
   }
 
-  // Adds a message to the open group. See open_group.h.
+  // Adds a message to the open group: passes it to NCCL at once, or holds it as open_group.h
+  // describes.
   nccl::Result Add(MessageCall call, int ranks, OpenGroup* open) {
     if (open->failed() || (!open->HasHeldCalls() && !call.eligible)) {
       return open->CallNow(std::move(call), native());
@@ -444,8 +450,8 @@ class SendRecv final : public Interceptor {
     return abi::kSuccess;
   }
 
-  // Called when the group does not repeat the last one. `refused`: how many of the last calls NCCL
-  // has refused.
+  // Called when the open group differs from the thread's last group. Adds the calls that were
+  // repeated so far to the open group, except the last `refused` ones, which NCCL has refused.
   void StopRepeating(OpenGroup* open, size_t refused = 0) {
     std::vector<MessageCall> calls = open->repeated.StopRepeating();
     calls.resize(calls.size() - refused);
@@ -475,8 +481,8 @@ class SendRecv final : public Interceptor {
     return ended.error == abi::kSuccess ? result.result : ended.error;
   }
 
-  // Ends a group that NCCL may refuse. NCCL's group ends first, before peers learn of the held
-  // calls. If NCCL accepts it, the held calls run in a group of their own.
+  // Ends a group that NCCL may refuse. NCCL's group ends first, before the held calls are posted to
+  // peers. If NCCL accepts it, the held calls run in a group of their own.
   nccl::Result EndDoubtful(OpenGroup::Contents ended, OpenGroup* open,
                            const std::function<nccl::Result()>& end) {
     CallNested(ended.calls.held);
@@ -501,7 +507,8 @@ class SendRecv final : public Interceptor {
     open->HoldNested(std::make_unique<TypedEnqueueCall<Arguments...>>(function, arguments...));
   }
 
-  // Ends a nested group, or handles an end without a group. NCCL only counts the depth.
+  // Ends a nested group, or passes an end without a group to NCCL. At the end of a nested group
+  // NCCL only counts the depth.
   template <typename... Arguments>
   static nccl::Result EndNested(OpenGroup* open, nccl::Result (*function)(Arguments...),
                                 Arguments... arguments) {
@@ -512,8 +519,9 @@ class SendRecv final : public Interceptor {
     return abi::kSuccess;
   }
 
-  // NCCL does not run a group in which it refused a call. If it did, this rank would run messages
-  // that its peers have not counted.
+  // Breaks communicators if NCCL has run a group although it refused one of the calls. The library
+  // has not counted the messages of such a group, so the two ranks no longer agree. No NCCL is
+  // known to do this.
   static void CheckRefused(const GroupCalls& calls, nccl::Result result) {
     if (result != abi::kSuccess && result != abi::kInProgress) return;
     for (const MessageCall& call : calls.already_called) {
@@ -532,7 +540,7 @@ class SendRecv final : public Interceptor {
   CommunicatorTable communicators_{native()};
   RetiredCommunicators retired_;
 
-  // The watcher already runs, because the parents are watched.
+  // AddWithoutStart is enough: the watcher already runs, because the parents are watched.
   SplitChildren children_{[this](const SharedCommunicator& made, nccl::Comm handle) {
     if (communicators_.Add(made, handle)) Watcher::Get().AddWithoutStart(made);
   }};
@@ -541,7 +549,7 @@ class SendRecv final : public Interceptor {
       native(), [this](const SharedCommunicator& made, nccl::Comm comm) { BeginMade(made, comm); }};
 };
 
-// Not in a forked child, where locks may be held for ever.
+// Waits for receivers, but not in a forked child, where locks may be held for ever.
 void WaitAtExit() {
   if (getpid() == g_process) WaitForReceivers();
 }
@@ -558,7 +566,8 @@ SendRecvOptions ReadOptions(InterposeMode mode) {
   options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
   options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
   options.vccl = vccl::ReadSettings(&problems);
-  // One setting cuts both: chunks of the vccl policy and zero copies.
+  // NCCLTUNE_SENDRECV_CHUNK is the size of the vccl policy's chunks and of the pieces of a direct
+  // copy.
   options.policy.piece = options.vccl.chunk_bytes;
   for (const std::string& problem : problems) Warn(problem);
   return options;

@@ -17,10 +17,11 @@ namespace nccltune::sendrecv {
 // The value of NCCLTUNE_SENDRECV. With 0 no interceptor is created.
 enum class InterposeMode { kOn, kVerify, kDryRun };
 
-// The real NCCL's functions; null: that NCCL lacks it. Any thread may call them. Calls that NCCL
-// makes to itself meanwhile are not intercepted.
+// The functions of the real NCCL. A pointer is null if that NCCL lacks the function. Any thread may
+// call them. Calls that NCCL makes to its own functions meanwhile are not intercepted.
 struct Native {
-  // The functions of every message come first, in neighbouring cache lines.
+  // The functions that every message needs come first, so that they are in neighbouring cache
+  // lines.
   nccl::Result (*GroupStart)() = nullptr;
   nccl::Result (*GroupEnd)() = nullptr;
   nccl::Result (*Send)(const void* buffer, size_t count, nccl::DataType type, int peer,
@@ -28,7 +29,7 @@ struct Native {
   nccl::Result (*Recv)(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
                        nccl::Stream stream) = nullptr;
 
-  std::string path;  // of the real NCCL
+  std::string path;  // file of the real NCCL
   int version = 0;   // as ncclGetVersion returns it
 
   nccl::Result (*GetVersion)(int* version) = nullptr;
@@ -63,9 +64,10 @@ ThreadState& ThisThread();
 // Receives the application's calls. A method that is not overridden passes the call to NCCL
 // unchanged.
 //
-// Many threads call it at once, and so may a forked process. Functions that the real NCCL lacks are
-// never called here. A communicator may appear whose creation was not intercepted. An exception in
-// a method becomes ncclInternalError. The interceptor of a process is never destroyed.
+// Several threads may call the methods at once, also in a forked child. A method is not called if
+// the real NCCL lacks its function. A method may get a communicator whose creation was not
+// intercepted. An exception in a method becomes ncclInternalError. The interceptor of a process is
+// never destroyed.
 class Interceptor {
  public:
   explicit Interceptor(const Native& native) : native_(native) {}
@@ -95,9 +97,9 @@ class Interceptor {
   virtual nccl::Result Recv(ThreadState& thread, void* buffer, size_t count, nccl::DataType type,
                             int peer, nccl::Comm comm, nccl::Stream stream);
   virtual nccl::Result RedOpDestroy(ThreadState& thread, nccl::RedOp op, nccl::Comm comm);
-  // A collective or a one-sided operation. See enqueue_call.h.
+  // Handles a collective or a one-sided operation. See enqueue_call.h.
   virtual nccl::Result Enqueue(ThreadState& thread, const EnqueueCall& call);
-  // Called when a call that creates or ends a communicator or a window has failed. If the thread is
+  // Notes that a call that creates or ends a communicator or a window has failed. If the thread is
   // in a group, NCCL may refuse the whole group.
   virtual void MayHaveRefused(ThreadState& /*thread*/) noexcept {}
 
@@ -108,9 +110,10 @@ class Interceptor {
   const Native& native_;
 };
 
-// Creates the interceptor; defined by the library that links the shell. Called once in a process,
-// at its first NCCL call, while all other threads wait. So it must be fast. Null: all calls go
-// straight to NCCL. `native` lives as long as the interceptor.
+// Creates the interceptor. Returns null if all calls shall go straight to NCCL. Called once in a
+// process, at its first NCCL call. Other threads that call NCCL wait meanwhile, so it must be fast.
+// `native` lives as long as the interceptor. The library that links the shell defines this
+// function.
 std::unique_ptr<Interceptor> NewInterceptor(InterposeMode mode, const Native& native);
 
 }  // namespace nccltune::sendrecv

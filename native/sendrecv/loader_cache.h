@@ -8,9 +8,9 @@
 
 namespace nccltune::sendrecv {
 
-// Returns the files that ldconfig has recorded under a name, for any processor. Empty if the cache
-// cannot be read. glibc 2.2 and later write this format; up to 2.31 it follows an older one in the
-// file.
+// Returns the files that ldconfig has recorded under a name, for any processor architecture.
+// Returns none if the cache file cannot be read. glibc 2.2 and later write this format. Up to glibc
+// 2.31 an older format precedes it in the file.
 std::vector<std::string> FindInLoaderCache(const std::string& cache, std::string_view name);
 
 }  // namespace nccltune::sendrecv

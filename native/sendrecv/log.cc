@@ -17,7 +17,7 @@ void Write(const char* level, const std::string& text) {
   gethostname(host, sizeof(host) - 1);
   const std::string line = std::string(host) + ":" + std::to_string(getpid()) +
                            " nccltune sendrecv " + level + " " + text + "\n";
-  // A failure cannot be reported anywhere.
+  // A failure of this write cannot be reported anywhere.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -8,9 +8,9 @@
 
 namespace nccltune::sendrecv {
 
-// Logs each text only once in a process.
+// Logs a warning. Logs each text only once in a process.
 void Warn(const std::string& text);
-// Logs only with NCCL_DEBUG=INFO or TRACE.
+// Logs a message at level INFO, only with NCCL_DEBUG=INFO or TRACE.
 void Info(const std::string& text);
 
 }  // namespace nccltune::sendrecv

@@ -41,7 +41,7 @@ void LogCounts(const std::string& more) {
     Warn("NCCLTUNE_SENDRECV_STATS: " + path + ": " + std::strerror(errno));
     return;
   }
-  // One write, because ranks share the file.
+  // Use a single write, so that the lines of ranks that share the file do not mix.
   if (write(file, text.data(), text.size()) < 0) Warn(path + ": " + std::strerror(errno));
   close(file);
 }

@@ -8,12 +8,14 @@
 
 namespace nccltune::sendrecv {
 
-// Writes to the file of NCCLTUNE_SENDRECV_STATS, or to standard error. The lines of `more` follow.
+// Writes the counters and then the lines of `more` to the file that NCCLTUNE_SENDRECV_STATS names,
+// or to standard error if it names none.
 void LogCounts(const std::string& more);
 
-// Handles the signal of NCCLTUNE_SENDRECV_SIGNAL, unless it is `none` or the program handles it.
+// Installs a handler for the signal that NCCLTUNE_SENDRECV_SIGNAL names. Does nothing if the
+// setting is `none` or the program already handles the signal.
 void LogCountsAtSignal();
-// Returns whether the signal arrived since the last call.
+// Returns whether that signal has arrived since the last call.
 bool TakeCountsSignal();
 
 }  // namespace nccltune::sendrecv

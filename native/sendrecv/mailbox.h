@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends file descriptors of memory between ranks. Each rank of a communicator has one nonblocking
-// datagram socket.
+// Sends file descriptors of GPU memory between ranks. Each rank of a communicator has one
+// nonblocking datagram socket. A rank is identified by its place, the index of its record in the
+// segment (segment.h).
 #ifndef NCCLTUNE_SENDRECV_MAILBOX_H_
 #define NCCLTUNE_SENDRECV_MAILBOX_H_
 
@@ -19,13 +20,14 @@
 
 namespace nccltune::sendrecv {
 
-// One datagram: consecutive chunks of an exported entry.
+// One datagram. It describes consecutive chunks of an exported entry. The chunks' file descriptors
+// are attached to it.
 struct ChunkMessage {
-  // The kernel limits a datagram to 253 descriptors.
+  // The kernel allows at most 253 descriptors in a datagram.
   static constexpr size_t kMaxChunks = 64;
 
   ProcessToken process;
-  uint64_t place = 0;   // place of the sender
+  uint64_t place = 0;   // the sender's place in the segment
   uint64_t number = 0;  // number of the exported entry
   uint64_t first = 0;   // index of the first chunk in the entry
   uint64_t count = 0;
@@ -43,21 +45,22 @@ class Mailbox {
   };
 
   struct Received {
-    int64_t user = -1;  // user id of the sender, as the kernel reports it
+    int64_t user = -1;  // user id of the sender, as the kernel reports it; -1 if it does not
     ChunkMessage datagram;
-    // `datagram.count` of them, or fewer if this process has reached its limit of descriptors.
+    // One for each of the `datagram.count` chunks, or fewer if this process has reached its limit
+    // of descriptors.
     std::vector<Descriptor> descriptors;
   };
 
-  // Creates the socket. `name`: the name of the communicator's segment. Returns null if the system
-  // refuses.
+  // Creates the socket of the rank at `place`. `name` is the name of the communicator's segment.
+  // Returns null if the system refuses.
   static std::unique_ptr<Mailbox> Open(std::string_view name, size_t place);
 
-  // Sends a datagram to the rank in `place`.
+  // Sends a datagram to the rank at `place`.
   SendResult Send(size_t place, const ChunkMessage& datagram,
                   const std::vector<Descriptor>& descriptors);
-  // Returns the next valid datagram. `any`: whether any datagram was read. Invalid ones are
-  // dropped.
+  // Reads one datagram and returns it. Returns nothing if there is none or it is invalid. `any` is
+  // set to whether a datagram was read.
   std::optional<Received> Receive(bool* any);
 
  private:

@@ -40,7 +40,7 @@ std::optional<MappedChunk> MappedChunks::Find(DeviceAddress address) const {
 bool MappedChunks::IsShareable(const MappedChunk& chunk) const {
   const ScopedRelaxedContext in(api_, driver_.context());
   cu::Memory memory = 0;
-  // CUDA refuses memory of a pool and memory of older allocation functions.
+  // CUDA refuses memory of a pool, and memory from functions like cuMemAlloc.
   if (api_.MemRetainAllocationHandle(&memory, reinterpret_cast<void*>(chunk.base)) !=
       cu::kSuccess) {
     return false;

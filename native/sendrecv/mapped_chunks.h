@@ -32,7 +32,7 @@ struct ChunkMemory {
   uint64_t bytes = 0;
 };
 
-// CUDA's operations on chunks. Cheap to construct.
+// CUDA's operations on chunks. An object is cheap to construct.
 class MappedChunks {
  public:
   explicit MappedChunks(const CudaDriver& driver) : driver_(driver), api_(driver.api()) {}
@@ -45,15 +45,16 @@ class MappedChunks {
   std::optional<MappedChunk> Find(DeviceAddress address) const;
   // Returns whether the chunk was created for sharing by file descriptor.
   bool IsShareable(const MappedChunk& chunk) const;
-  // Returns an empty descriptor if CUDA refuses.
+  // Returns a file descriptor for the chunk, or an empty descriptor if CUDA refuses.
   Descriptor Export(const MappedChunk& chunk) const;
 
-  // Returns 0 if CUDA refuses. The caller keeps the descriptor.
+  // Returns the memory behind a file descriptor, or 0 if CUDA refuses. The caller still owns the
+  // descriptor.
   cu::Memory Import(const Descriptor& descriptor) const;
   void Release(cu::Memory memory) const;
-  // Maps the chunks one after the other, accessible to the driver's GPU. Returns 0 if CUDA refuses;
-  // then nothing stays mapped. The caller keeps the chunks; the mapping remains valid after they
-  // are released.
+  // Maps the chunks at consecutive addresses, accessible to the driver's GPU. Returns the first
+  // address. Returns 0 if CUDA refuses; then nothing stays mapped. The caller still owns the
+  // chunks. The mapping stays valid after they are released.
   DeviceAddress Map(const std::vector<ChunkMemory>& chunks) const;
   void Unmap(DeviceAddress base, uint64_t bytes) const;
 

@@ -37,7 +37,7 @@ bool IsComplete(const MessageSlot& slot, const SlotWord& word) {
          Reached(slot.done.load(), FlagValue(word.number));
 }
 
-// Returns whether the first side, in this role, can make this decision.
+// Returns whether a first side with the role `first` can make this decision.
 bool IsOneOf(Role first, MessageDecision decision) {
   switch (decision) {
     case MessageDecision::kPush:
@@ -67,7 +67,7 @@ bool HasIncomplete(const LaneMemory& lane) {
 std::string DescribeIncompleteMessages(const LaneMemory& lane, std::string_view name) {
   struct Known {
     std::string_view what;
-    std::optional<Role> first;  // the first side; nothing: unknown
+    std::optional<Role> first;  // the first side, if the decision determines it
   };
   constexpr std::array<Known, 7> kKnown = {{{"by NCCL", {}},
                                             {"pushed", Role::kReceiver},
@@ -139,8 +139,8 @@ std::string FindMismatch(const LaneMemory& lane) {
                           found->halves[static_cast<size_t>(Role::kReceiver)]);
 }
 
-// Requires only half of the slots to be free. A program that always has messages in progress never
-// has all of them free. With fewer the gate would soon shut again.
+// Returns whether the next half of the slots is free. A program that always has messages in
+// progress never has all slots free. With less than half the gate would soon shut again.
 bool LaneEnd::IsHalfFree() {
   while (free_slots_ < ring_ / 2 && IsComplete(SlotOf(next() + free_slots_))) ++free_slots_;
   return free_slots_ == ring_ / 2;
@@ -162,8 +162,9 @@ bool LaneEnd::OpenGate() {
   return gate_.TryOpen(IsHalfFree(), static_cast<int64_t>(ring_ / 4)) == Gate::Step::kOpen;
 }
 
-// Both sides change the same word of the slot: to this mark, or to the next message. So they agree
-// whether that message has a slot. Returns false if the word has changed meanwhile.
+// Marks a slot that the next message has found in use. Returns false if the slot's word has changed
+// meanwhile. Both sides change the same word, to this mark or to the next message. So they agree
+// whether that message has a slot.
 bool LaneEnd::MarkFull(MessageSlot& slot, uint64_t* packed) const {
   SlotWord word = SlotWord::Of(*packed);
   word.full = gate_.mark();
@@ -226,7 +227,7 @@ PostedMessage LaneEnd::Post(uint64_t bytes, uint64_t allocation, uint64_t offset
     ++messages_;
     return posted;
   }
-  // The peer has decided. It wrote its half of the slot before the word.
+  // The peer has decided. It has written its half of the slot before the word.
   half = posted.mine;
   ++slotted_messages_;
   ++messages_;
@@ -237,7 +238,7 @@ PostedMessage LaneEnd::Post(uint64_t bytes, uint64_t allocation, uint64_t offset
   closed_ = word.decision == MessageDecision::kClosed;
   if (closed_ || posted.invalid) return posted;
   posted.theirs = slot.halves[static_cast<size_t>(Other(role_))];
-  // Not a plain store: the peer may mark the slot at the same time.
+  // A plain store could overwrite a mark that the peer sets at the same time.
   slot.word.fetch_or(kMatched);
   return posted;
 }
@@ -278,7 +279,7 @@ bool LaneEnd::Close() {
 SlotWord LaneEnd::CloseInstead(uint64_t packed) const {
   SlotWord word = SlotWord::Of(packed);
   word.decision = MessageDecision::kClosed;
-  // If this fails, the peer has closed the lane itself.
+  // If the exchange fails, the peer has closed the lane itself.
   SlotOf(word.number).word.compare_exchange_strong(packed, word.Packed());
   return word;
 }
@@ -296,7 +297,7 @@ CapturedMessage LaneEnd::Capture(uint64_t bytes, uint64_t allocation, uint64_t o
     if (slot.word.compare_exchange_strong(packed, mine.Packed())) {
       ++slotted_messages_;
       ++messages_;
-      // Record this before the peer can accept the message, because its graph may run from then on.
+      // The peer may accept the message from now on, and its graph may then use this memory.
       graph_allocations_.push_back(allocation);
       captured.state = CapturedMessage::State::kFirst;
       return captured;
@@ -318,7 +319,7 @@ LaneMemory::GraphFlags* LaneEnd::AcceptCapture(bool reachable) {
       SlotWord{.number = next(), .decision = MessageDecision::kCapture, .matched = false}.Packed();
   const SlotWord mine = {.number = next(),
                          .decision = accepts ? MessageDecision::kGraph : MessageDecision::kClosed};
-  // Fails if the first side has stopped waiting and closed the lane.
+  // The exchange fails if the first side has stopped waiting and closed the lane.
   closed_ = !NextSlot().word.compare_exchange_strong(packed, mine.Packed()) || !accepts;
   if (closed_) return nullptr;
   ++slotted_messages_;
@@ -339,7 +340,8 @@ LaneMemory::GraphFlags* LaneEnd::ResolveCapture(uint64_t number) {
   closed_ = word.compare_exchange_strong(packed, none.Packed()) ||
             SlotWord::Of(packed).decision != MessageDecision::kGraph;
   if (closed_) return nullptr;
-  // Only after the decision: the peer may already reuse the slot for a later message.
+  // Set the bit only after the decision. From then on the peer may use the slot for a later
+  // message.
   word.fetch_or(kMatched);
   return NextGraphFlags();
 }
@@ -365,8 +367,8 @@ void MarkBroken(LaneMemory& lane, LaneMemory::Broken state) {
 
 void BreakLane(LaneMemory& lane, LaneMemory::Broken state) {
   MarkBroken(lane, state);
-  // In this order: a message that is posted meanwhile is found here, or its side finds the lane
-  // broken.
+  // Look for incomplete messages only after marking the lane. A message that is posted meanwhile is
+  // found here, or the side that posts it finds the lane broken.
   if (HasIncomplete(lane)) MarkBroken(lane, LaneMemory::kBrokenIncomplete);
   for (MessageSlot& slot : lane.slots) {
     const uint32_t value = FlagValue(SlotWord::Of(slot.word.load()).number) + kFarAhead;

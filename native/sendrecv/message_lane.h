@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lane carries the messages from one rank to another. Both ranks share its memory, which holds a
-// ring of slots. Each message is decided once, by the first side: the one that posts it first.
+// A lane carries the messages from one rank to another. The two ranks are its sides. They share the
+// lane's memory, which holds a ring of slots. A side posts a message when it writes its half of the
+// message's slot. The side that posts first is the first side. It decides once how the message is
+// carried, and the second side follows.
 #ifndef NCCLTUNE_SENDRECV_MESSAGE_LANE_H_
 #define NCCLTUNE_SENDRECV_MESSAGE_LANE_H_
 
@@ -20,34 +22,35 @@
 
 namespace nccltune::sendrecv {
 
-// The values are in shared memory. See SegmentMemory::kLayout and Card::kProtocol.
+// The values are in shared memory. A change needs a new SegmentMemory::kLayout or
+// RankRecord::kProtocol (segment.h).
 enum class MessageDecision : uint8_t {
-  kNative,    // NCCL carries it
+  kNative,    // NCCL carries the message
   kPush,      // the receiver posted first; the sender copies
   kPull,      // the sender posted first; the receiver copies
   kFetch,     // the sender posted first and must not wait; the receiver copies from staging memory
-  kClosed,    // NCCL carries it and all later messages, without slots
-  kBuffered,  // goes through a buffer of the receiver (vccl policy)
-  kCapture,   // the first side captures it; the second has not decided yet
-  kGraph,     // both sides capture it; it is copied whenever both graphs run
+  kClosed,    // NCCL carries the message and all later ones, without slots
+  kBuffered,  // the message goes through a buffer of the receiver (vccl policy)
+  kCapture,   // the first side captures the message; the second has not decided yet
+  kGraph,     // both sides capture the message; it is copied whenever both graphs run
 };
 
-// What one side writes into a slot about a message.
+// One side's half of a slot: its data about the message.
 struct SlotHalf {
   uint64_t bytes = 0;
   uint64_t earlier_messages = 0;  // messages of any size on this lane before this one
   uint64_t allocation = 0;        // number of the exported memory that holds the message
-  uint64_t offset = 0;            // of the message in that memory
+  uint64_t offset = 0;            // offset of the message in that memory, in bytes
 };
 
 // The state of a slot: the number and the decision of its message, and whether both sides have
 // posted it.
 struct SlotWord {
-  uint64_t number = 0;  // from 1; 0: the slot is unused
+  uint64_t number = 0;  // counts from 1; 0 if the slot is unused
   MessageDecision decision = MessageDecision::kNative;
   bool matched = false;
-  // 0, or the mark of the gate's period in which the next message found this slot in use. That
-  // message has no slot, and the gate is shut from it on. A mark of an earlier period is ignored.
+  // 0, or Gate::mark() if the next message found this slot in use. That message has no slot, and
+  // the lane's gate (gate.h) is shut from that message on. A mark of an earlier period is ignored.
   uint64_t full = 0;
 
   static SlotWord Of(uint64_t packed);
@@ -64,15 +67,15 @@ struct MessageSlot {
 // Returns whether the last message of the slot is complete.
 bool IsComplete(const MessageSlot& slot);
 
-// Describes how the two halves of a message differ. Empty: they match.
+// Describes how the two halves of a message differ. Returns an empty text if they match.
 std::string DescribeMismatch(const SlotHalf& sent, const SlotHalf& received);
 
 // A lane's shared memory. It is all zero at first.
 struct LaneMemory {
   static constexpr uint64_t kSlots = 512;
-  // Set by the side that breaks the lane first. `kEnded`: its application has ended the
-  // communicator. Otherwise a rank has failed. `kBrokenIncomplete` in both cases if a message was
-  // incomplete.
+  // The lane's state. A side breaks the lane when its rank or the peer fails (kBrokenIdle), or when
+  // its application ends the communicator (kEnded). In both cases the state is kBrokenIncomplete if
+  // a message was incomplete.
   enum Broken : uint32_t { kUsable, kBrokenIdle, kBrokenIncomplete, kEnded };
   alignas(64) std::atomic<uint32_t> broken = kUsable;
   std::atomic<uint64_t> mismatched_number = 0;  // number of a message whose two halves do not match
@@ -91,7 +94,8 @@ struct LaneMemory {
   std::array<GraphFlags, kGraphMessages> graph_flags;
 };
 
-// Two processes of a communicator may run different builds. See SegmentMemory::kLayout.
+// Two processes of a communicator may run different builds. If one of these numbers changes,
+// increment SegmentMemory::kLayout.
 static_assert(sizeof(SlotHalf) == 32 && sizeof(MessageSlot) == 256);
 static_assert(offsetof(MessageSlot, halves) == 8);
 static_assert(offsetof(LaneMemory, mismatched_number) == 8 && offsetof(LaneMemory, slots) == 64);
@@ -106,7 +110,8 @@ bool HasIncomplete(const LaneMemory& lane);
 bool HasUnreceivedSends(const LaneMemory& lane);
 // Returns a line for each incomplete message: the lane's `name`, who has posted it, and its state.
 std::string DescribeIncompleteMessages(const LaneMemory& lane, std::string_view name);
-// Describes the mismatch that one side has found. Empty: none.
+// Describes the mismatch that one side has stored in `mismatched_number`. Returns an empty text if
+// there is none.
 std::string FindMismatch(const LaneMemory& lane);
 
 // Stops both sides from deciding messages. Only kBrokenIncomplete replaces an earlier state. This
@@ -115,8 +120,8 @@ void MarkBroken(LaneMemory& lane, LaneMemory::Broken state);
 // Like MarkBroken, with kBrokenIncomplete if a message is incomplete. Also ends all waits on both
 // sides.
 void BreakLane(LaneMemory& lane, LaneMemory::Broken state = LaneMemory::kBrokenIncomplete);
-// Ends the waits for flags that a running peer may overwrite: those of buffers and of graphs.
-// Therefore it is called repeatedly.
+// Ends the waits for the flags of buffers and of graphs. A running peer may overwrite these flags,
+// so call this repeatedly.
 void EndRepeatedWaits(LaneMemory& lane);
 
 // The result of LaneEnd::Post.
@@ -133,10 +138,10 @@ struct PostedMessage {
 // The result of LaneEnd::Capture.
 struct CapturedMessage {
   enum class State : uint8_t {
-    kFirst,   // the peer has not posted it yet
-    kSecond,  // the peer captures it as well
-    kDirect,  // the peer has posted it outside of a capture
-    kClosed,  // the lane is closed
+    kFirst,   // the peer has not posted the message yet
+    kSecond,  // the peer captures the message as well
+    kDirect,  // the peer has posted the message outside of a capture
+    kClosed,  // NCCL carries this and all later messages of the lane
   };
   State state = State::kClosed;
   uint64_t number = 0;
@@ -147,7 +152,7 @@ struct CapturedMessage {
 // One side of a lane. Not thread-safe.
 class LaneEnd {
  public:
-  // `ring`: number of slots in use, equal on both sides.
+  // `ring` is the number of slots that are used. It is equal on both sides.
   LaneEnd(LaneMemory& memory, GateMemory& gate, Role role, uint64_t ring = LaneMemory::kSlots)
       : memory_(memory), gate_(gate, role), role_(role), ring_(ring) {}
 
@@ -160,15 +165,15 @@ class LaneEnd {
   // Takes back the last CountNative, because NCCL refused the message.
   void UncountNative() { --messages_; }
 
-  // Returns whether no message has had a slot yet. NCCL always carries the first message, because
-  // it connects two ranks with it, in groups that must match on both sides. The gate opens only
-  // after both sides have passed a message.
+  // Returns whether no message has had a slot yet. NCCL always carries the first message of a lane,
+  // because NCCL connects the two ranks with that message. Therefore the gate opens only after both
+  // sides have left a message to NCCL.
   bool IsFresh() const { return !gate_.has_opened(); }
   // Returns whether NCCL carries all messages because one side cannot use the lane's memory.
   bool is_unusable() const { return gate_.is_unusable(); }
 
-  // Returns whether the next message has a slot. If not, NCCL carries it on both sides, and it is
-  // counted here.
+  // Returns whether the next message has a slot. If not, NCCL carries the message on both sides,
+  // and this function counts it. If so, the next decision is DecideFirst (decision.h).
   bool PassGate();
   // Opens the gate if that is possible now. Returns whether the next message would have a slot.
   // Counts nothing.
@@ -182,38 +187,40 @@ class LaneEnd {
   bool HasFreeSlot() const;
   // Returns whether the peer has posted the next message first.
   bool IsDecidedByPeer() const;
-  // Returns whether the peer has posted it first as a push, and the receiver's stream has reached
-  // the receive.
+  // Returns whether the receiver has posted the next message first, as a push, and the receiver's
+  // stream has reached the receive.
   bool IsReceiverReady() const;
-  // Posts the next message. On the first side, `decision` becomes the decision. If the ring is
-  // full, the message has no slot and the gate is shut. Call PassGate first.
+  // Posts the next message. If this side is the first, `decision` becomes the decision. If no slot
+  // is free, the message has none, and the gate is shut. Call PassGate first.
   PostedMessage Post(uint64_t bytes, uint64_t allocation, uint64_t offset,
                      MessageDecision decision);
 
   // Closes the lane: NCCL carries the next message and all later ones, on both sides. Returns false
   // if the peer has decided the next message for a copy engine. If it returns true and the lane is
-  // still not closed, call it again: the peer had decided a message for NCCL, and that message was
-  // skipped.
+  // still not closed, call it again: the peer had decided a message for NCCL, and the slot of that
+  // message was skipped.
   bool Close();
   bool closed() const { return closed_; }
 
   // Posts a captured message that the peer may capture as well, instead of closing the lane.
   // Requires HasFreeSlot().
   CapturedMessage Capture(uint64_t bytes, uint64_t allocation, uint64_t offset);
-  // Decides a captured message on the second side. Returns its flags, or null if the lane is
-  // closed. The lane is closed if the memory is not `reachable`.
+  // Decides a captured message on the second side, and returns the message's flags. Returns null
+  // and closes the lane if the memory is not `reachable` or no flags are left. Also returns null if
+  // the first side has closed the lane.
   LaneMemory::GraphFlags* AcceptCapture(bool reachable);
-  // For the first side of a captured message: whether the second side has decided. ResolveCapture
-  // returns the message's flags. Without a decision it closes the lane and returns null.
+  // The next two functions are for the first side of a captured message. IsDecided returns whether
+  // the second side has decided. ResolveCapture returns the message's flags. It closes the lane and
+  // returns null if the second side has not accepted the message.
   bool IsDecided(uint64_t number) const;
   LaneMemory::GraphFlags* ResolveCapture(uint64_t number);
-  // Returns whether a graph of the peer uses our exported memory of that number. This stays true
-  // until the lane ends, because CUDA does not report when a graph is destroyed.
+  // Returns whether a graph of the peer may use this side's exported memory of that number. This
+  // stays true until the lane ends, because CUDA does not report when a graph is destroyed.
   bool IsInGraph(uint64_t allocation) const;
 
   void Break() { sendrecv::BreakLane(memory_); }
   bool broken() const { return memory_.broken.load() != LaneMemory::kUsable; }
-  // Whether the peer's or this application has ended the communicator.
+  // Returns whether the application of either side has ended the communicator.
   bool ended() const { return memory_.broken.load() == LaneMemory::kEnded; }
 
  private:
@@ -232,15 +239,16 @@ class LaneEnd {
   uint64_t ring_;
   uint64_t slotted_messages_ = 0;  // messages that had a slot
   uint64_t messages_ = 0;          // messages of any size
-  // while the gate is shut: how many of the next slots are known to be free
+  // While the gate is shut: how many of the next slots are known to be free.
   uint64_t free_slots_ = 0;
   bool closed_ = false;
   uint32_t graph_messages_ = 0;  // number of captured messages with flags
-  // Our memory in captured messages that this side posted first. The peer copies those.
+  // Numbers of this side's exported memory in captured messages that this side posted first. The
+  // peer's graphs copy to or from that memory.
   std::vector<uint64_t> graph_allocations_;
 };
 
-// Returns the value of a flag for a message. Flags take the numbers of messages.
+// Returns the value that a slot's flag gets for the message of that number.
 inline uint32_t FlagValue(uint64_t number) { return static_cast<uint32_t>(number); }
 
 }  // namespace nccltune::sendrecv

@@ -42,7 +42,7 @@ enum DataType : int {
   kFloat8e5m2 = 11,  // since 2.24
 };
 
-// Returns the bytes of one element; 0: not known.
+// Returns the bytes of one element, or 0 if the type is not known.
 constexpr size_t SizeOf(DataType type) {
   switch (type) {
     case kInt8:
@@ -71,7 +71,7 @@ struct CommConfig {
   size_t size;
   unsigned magic;    // 0xcafebeef
   unsigned version;  // as ncclGetVersion returns it
-  int blocking;      // INT_MIN: not set, which means 1
+  int blocking;      // 0, 1, or INT_MIN if it is not set, which means 1
 };
 
 inline constexpr unsigned kMagic = 0xcafebeef;  // NCCL_API_MAGIC

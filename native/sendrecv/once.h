@@ -10,8 +10,8 @@
 namespace nccltune::sendrecv {
 
 // Runs a function once in a process while other threads wait. If the process was forked meanwhile,
-// the running thread does not exist in the child, and the next thread there runs it again.
-// std::call_once would wait for ever in that child.
+// the running thread does not exist in the child, and the next caller there runs the function
+// again. std::call_once would wait for ever in that child.
 class Once {
  public:
   template <typename Work>

@@ -2,10 +2,11 @@
 //
 // The calls of a thread between ncclGroupStart and the outermost ncclGroupEnd.
 //
-// Calls go to NCCL at once until the first eligible message. That call and all later ones are held
-// in their order. NCCL puts messages, and some collectives as messages, into one queue for each
-// peer, so none may overtake another. Peers learn of a message only at the end of the group. Before
-// that, ncclGroupSimulateEnd or a failing call may end the group without running it.
+// Calls go to NCCL at once until the first eligible message (eligibility.h). That call and all
+// later ones are held in their order. NCCL puts messages, and some collectives as messages, into
+// one queue for each peer, so no call may overtake another. Messages are posted to peers only at
+// the end of the group, because ncclGroupSimulateEnd or a failing call may end the group without
+// running it.
 #ifndef NCCLTUNE_SENDRECV_OPEN_GROUP_H_
 #define NCCLTUNE_SENDRECV_OPEN_GROUP_H_
 
@@ -31,12 +32,13 @@ class OpenGroup {
     if (thread.open_group == nullptr) Make(&thread);
     return *static_cast<OpenGroup*>(thread.open_group);
   }
-  // Returns null if the thread has no OpenGroup yet.
+  // Returns the OpenGroup of a thread, or null if the thread has none yet.
   static OpenGroup* Find(const ThreadState& thread) {
     return static_cast<OpenGroup*>(thread.open_group);
   }
 
-  // The part of the group that repeats the last one. The functions below do not see it.
+  // The calls of this group so far, as long as they repeat the thread's last group. The functions
+  // below do not include these calls.
   RepeatedGroup repeated;
 
   int depth() const { return depth_; }
@@ -44,24 +46,25 @@ class OpenGroup {
   void Start() { ++depth_; }
   // Leaves a nested group, or a group that `repeated` has ended.
   void LeaveGroup() {
-    // Reset it here as well: End() is not called for a group that `repeated` has ended.
+    // End() is not called for a group that `repeated` has ended, so reset the mark here as well.
     if (--depth_ == 0) doubtful_ = false;
   }
 
   bool HasHeldCalls() const { return !calls_.held.empty(); }
-  // NCCL has refused a call of the group and will refuse the whole group.
+  // Returns whether NCCL has refused a call of the group. Then it will refuse the whole group.
   bool failed() const { return failed_; }
-  // A call has failed, and NCCL may or may not refuse the group because of it.
+  // Notes that a call has failed. NCCL may refuse the whole group because of that call.
   void MarkDoubtful() { doubtful_ = true; }
   bool doubtful() const { return doubtful_; }
   // Records that a communicator of the group has failed.
   void Fail(nccl::Result error) { error_ = error; }
   nccl::Result error() const { return error_; }
 
-  // Adds a message that NCCL has already got.
+  // Adds a message that was already passed to NCCL.
   void AddAlreadyCalled(MessageCall call);
-  // Records other work that NCCL has already got, and returns its `result`.
+  // Records another call that was already passed to NCCL, and returns that call's `result`.
   nccl::Result AddOther(nccl::Result result);
+  // Passes a call to NCCL at once and adds it.
   nccl::Result CallNow(MessageCall call, const Native& native);
   nccl::Result CallNow(const EnqueueCall& call);
   void Hold(MessageCall call);
@@ -70,19 +73,19 @@ class OpenGroup {
   void HoldNested(std::unique_ptr<EnqueueCall> call);
   // Returns whether a held call uses the operator.
   bool HoldsUseOf(nccl::RedOp op, nccl::Comm comm) const;
-  // Gives all held calls to NCCL. Peers do not learn of them, so use it only if the group will not
-  // run.
+  // Passes all held calls to NCCL without posting them to peers. Use it only if NCCL will not run
+  // the group.
   void Flush(const Native& native);
-  // Returns whether NCCL runs the group although the program simulates it. NCCL does so with
-  // nonblocking communicators.
+  // Returns whether ncclGroupSimulateEnd would run the group. NCCL runs it if a communicator is
+  // nonblocking.
   bool IgnoresSimulation() const;
 
   void AddNew(NewCommunicator made);
   // Drops a communicator that ends inside the group, which NCCL does not allow. Returns whether
-  // some of its messages are held.
+  // some messages of the communicator are held.
   bool Forget(const Communicator* communicator);
 
-  // Ends the group and returns what was in it. The object is empty afterwards.
+  // Ends the group and returns its calls and communicators. The object is empty afterwards.
   struct Contents {
     GroupCalls calls;
     std::vector<NewCommunicator> made;

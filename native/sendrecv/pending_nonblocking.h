@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Communicators and groups whose NCCL call has returned ncclInProgress, because a communicator is
-// nonblocking. When the application polls or makes its next call, this asks NCCL whether its part
-// is complete. Then the library does its own part.
+// nonblocking. When the application polls or makes its next call, the library asks NCCL whether the
+// pending call is complete. If so, the library begins the communicator or finishes the group.
 #ifndef NCCLTUNE_SENDRECV_PENDING_NONBLOCKING_H_
 #define NCCLTUNE_SENDRECV_PENDING_NONBLOCKING_H_
 
@@ -29,13 +29,13 @@ class PendingNonblocking {
 
   // Adds a communicator that NCCL has not created yet.
   void AddCommunicator(std::shared_ptr<Communicator> made, nccl::Comm comm);
-  // Adds a group whose NCCL part is not complete. Ignores null.
+  // Adds a group whose NCCL calls are not complete. Does nothing if `group` is null.
   void AddGroup(const std::shared_ptr<PendingGroup>& group);
 
-  // Asks NCCL about the communicator. If NCCL's part is complete, begins the communicator or
-  // finishes its last group. Returns the result of that, or NCCL's state.
+  // Asks NCCL whether its calls on the communicator are complete. If so, begins a new communicator
+  // or finishes the pending group, and returns the result. Otherwise returns NCCL's state.
   nccl::Result Progress(nccl::Comm comm);
-  // Removes a communicator that ends, and fails its pending group.
+  // Removes a communicator that ends, and abandons its pending group.
   void Forget(nccl::Comm comm);
 
  private:

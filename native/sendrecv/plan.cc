@@ -43,8 +43,8 @@ class Planner {
       several = several || IsStaged(transfer) || !transfer.channels.empty();
       if (std::ranges::count(lanes, transfer.lane) == 0) lanes.push_back(transfer.lane);
     }
-    // A single lane needs no stream of its own. The operations after its copies wait only for
-    // peers, and those peers already have our `ready`.
+    // The copies of a single lane can run in the application's stream. The operations after them
+    // wait only for peers, and those peers already have our `ready` flags.
     in_application_stream_ = lanes.size() == 1 && !native && !several;
   }
 
@@ -85,15 +85,15 @@ class Planner {
   void AddFork(size_t stream, size_t other) {
     Add({.kind = Operation::Kind::kFork, .stream = stream, .other = other});
   }
-  // kJoin waits for the last mark of a stream.
+  // Records an event in the stream. A later kJoin waits for the last such event.
   void Mark(size_t stream) {
     if (stream == 0) return;
     marked_[stream] = true;
     Add({.kind = Operation::Kind::kMark, .stream = stream});
   }
 
-  // Returns the index of a stream in the plan. The result is true if the stream was added by this
-  // call.
+  // Sets `stream` to the index of a stream in the plan. Returns true if this call has added the
+  // stream.
   bool Find(PlanStream wanted, size_t* stream) {
     const auto first = plan_.streams.begin() + 1;
     const auto found = std::find(first, plan_.streams.end(), wanted);
@@ -118,13 +118,13 @@ class Planner {
       AddPieces(transfer, stream, from);
     }
     Add(Write(stream, transfer, transfer.done));
-    // A staged send is complete for the application before it reaches the peer, so it is not
-    // marked.
+    // A staged send is complete for the application before its bytes reach the peer. So the
+    // application's stream does not wait for this copy.
     if (Is(transfer, MessageTransfer::Kind::kCopy)) Mark(stream);
   }
 
   // A copy engine stays with one stream while that stream has a copy to run. So consecutive pieces
-  // alternate between two streams.
+  // alternate between two streams, and other copies can run between them.
   void AddPieces(const MessageTransfer& transfer, size_t stream, DeviceAddress from) {
     size_t beside = 0;
     const size_t kind = stream == 0 ? PlanStream::kBeside : PlanStream::kBesideToPeer;

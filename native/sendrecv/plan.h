@@ -19,20 +19,20 @@
 
 namespace nccltune::sendrecv {
 
-// What this side does for a message that a copy engine carries.
+// This side's operations for a message that a copy engine carries.
 struct MessageTransfer {
   enum class Kind : uint8_t {
     kPeerCopies,     // write `ready`, wait for `done`
     kCopy,           // wait for `ready`, copy, write `done`
-    kStagedCopy,     // copy to `staging` and continue; a second stream then does kCopy from there
-    kStagedForPeer,  // copy to `staging`, write `ready` and continue; the peer copies from there
+    kStagedCopy,     // copy to `staging`; a second stream then does kCopy from there
+    kStagedForPeer,  // copy to `staging`, write `ready`; the peer copies from there
     // The next two are used by the vccl policy only.
-    kBufferedSend,     // runs `channels`
-    kBufferedReceive,  // runs `channels`, then writes `done`
+    kBufferedSend,     // run the operations of `channels`
+    kBufferedReceive,  // run the operations of `channels`, then write `done`
   };
   Kind kind = Kind::kPeerCopies;
-  // Index of the message's lane. Messages of one lane keep their order; lanes do not wait for each
-  // other.
+  // Index of the message's lane. A lane carries the messages from one rank to another. Messages of
+  // one lane keep their order. Lanes do not wait for each other.
   size_t lane = 0;
   Flag* ready = nullptr;
   Flag* done = nullptr;
@@ -40,12 +40,15 @@ struct MessageTransfer {
   DeviceAddress to = 0;
   DeviceAddress from = 0;
   DeviceAddress staging = 0;
-  std::vector<Staging::Completion> wait_for;  // earlier messages that must leave `staging` first
+  // Earlier messages whose bytes must leave `staging` first.
+  std::vector<Staging::Completion> wait_for;
   uint64_t bytes = 0;
-  uint64_t piece =
-      0;  // most bytes of one copy; 0: no limit. A message in a graph is always one copy
-  bool peer_is_ready = false;  // `ready` was already set when the message was posted
-  bool in_graph = false;       // the waiting side resets each flag for the next run of the graph
+  // Most bytes of one copy, or 0 for no limit. A message in a graph is always one copy.
+  uint64_t piece = 0;
+  // `ready` was already set when the message was posted, so do not wait for it.
+  bool peer_is_ready = false;
+  // The message is captured; the side that waits for a flag resets it for the next run.
+  bool in_graph = false;
   // The operations of each channel, each in a stream of its own. See vccl/vccl.h.
   std::vector<std::vector<Operation>> channels;
 };
@@ -57,7 +60,7 @@ struct PlanStream {
     kToStaging,     // copies that wait only for free staging memory
     kOfGraph,       // copies of captured messages
     kBeside,        // every second piece of a message that is copied in the application's stream
-    kBesideToPeer,  // every second piece of a message that is copied in kToPeer
+    kBesideToPeer,  // every second piece of a message that is copied in the stream kToPeer
     kToChannel,     // the first channel of the vccl policy; the other channels follow
   };
   static constexpr size_t kKinds = kToChannel + vccl::kMaxChannels;
@@ -70,11 +73,11 @@ struct Plan {
   // NCCL's calls of the group are made between these two lists.
   std::vector<Operation> before_native;
   std::vector<Operation> after_native;
-  // Index 0 stands for the application's stream; the value stored there is not used.
+  // Index 0 stands for the application's stream. Its entry has default values.
   std::vector<PlanStream> streams;
 };
 
-// `native`: NCCL carries some messages of the group.
+// Returns the plan of a group. `native` is true if NCCL carries some calls of the group.
 Plan MakePlan(std::span<const MessageTransfer> transfers, bool native);
 
 }  // namespace nccltune::sendrecv

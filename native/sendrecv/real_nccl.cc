@@ -40,7 +40,8 @@ struct Span {
   uintptr_t end;
 };
 
-// Finds the object that contains the address, and its extent in memory.
+// Called by dl_iterate_phdr for each loaded object. Finds the object that contains the address, and
+// the object's extent in memory.
 int FindSpan(dl_phdr_info* object, size_t /*size*/, void* data) {
   Span& span = *static_cast<Span*>(data);
   Span all = {span.address, UINTPTR_MAX, 0};

@@ -11,7 +11,7 @@
 
 namespace nccltune::sendrecv {
 
-// The address range of a library's code. Empty: contains nothing.
+// The address range of a library's code. An empty range contains no address.
 struct CodeRange {
   uintptr_t begin = 0;
   uintptr_t end = 0;
@@ -21,9 +21,9 @@ struct CodeRange {
   }
 };
 
-// The first NCCL found in this order: NCCLTUNE_SENDRECV_NCCL, the loader's next library
-// (RTLD_NEXT), a loaded library with NCCL's name, libnccl.so.2 on the loader's search path. Never
-// this library or a copy of it. It stays loaded.
+// The real NCCL. It is searched in this order: NCCLTUNE_SENDRECV_NCCL, the loader's next library
+// (RTLD_NEXT), a loaded library with NCCL's name, libnccl.so.2 on the loader's search path. This
+// library and copies of it are skipped. The NCCL that is found stays loaded.
 class RealNccl {
  public:
   RealNccl();
@@ -31,23 +31,24 @@ class RealNccl {
   RealNccl(const RealNccl&) = delete;
   RealNccl& operator=(const RealNccl&) = delete;
 
-  // Why no NCCL was found; empty: one was found.
+  // Returns why no NCCL was found, or an empty text if one was found.
   const std::string& error() const { return error_; }
   const std::string& path() const { return path_; }
   // Returns null if NCCL has no function of this name.
   void* Find(const char* symbol) const;
-  // The code of a library named libnccl.so*. Empty if NCCL is part of a program, because the
-  // program's own calls come from the same code.
+  // Returns the address range of NCCL if it is a library named libnccl.so*. Otherwise the range is
+  // empty: NCCL may be part of a program, whose own calls come from the same range.
   const CodeRange& code() const { return code_; }
 
  private:
   void Search(const std::string& named);
-  // Accepts the library if it is an NCCL and not one of ours. Returns whether it did.
+  // Accepts the library if it is an NCCL and not a copy of this library. Returns whether it was
+  // accepted.
   bool Take(SharedLibrary& library);
   void Accept(const void* function);
 
   SharedLibrary library_;
-  // look functions up by RTLD_NEXT first, so that other interposers behind this one are called
+  // Look functions up by RTLD_NEXT first, so that interposers loaded behind this one are called.
   bool searches_next_ = false;
   CodeRange code_;
   std::string path_;

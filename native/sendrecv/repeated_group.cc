@@ -21,7 +21,8 @@ std::optional<nccl::Result> RepeatedGroup::Run(uint64_t changes, const Call& cal
   }
   const nccl::Result result = call();
   enqueued_work.EndRepeat();
-  // The peer was lost during the call, which may wait for it.
+  // A peer was lost during the call, so NCCL's work may wait for that peer. Track the work by an
+  // event.
   if (communicator_->needs_check()) {
     enqueued_work.Enqueued({.stream = stream_, .ours = false, .native = peers_});
   }

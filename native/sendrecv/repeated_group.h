@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fast path of small messages. NCCL carries them, and a group of them must cost no more than
-// without the library. Programs usually repeat such groups. So a thread remembers its last group
-// and looks nothing up while the next group matches it.
+// The fast path for groups of small messages. NCCL carries small messages, and this library must
+// not slow them down. Programs usually repeat such groups. So a thread remembers its last group,
+// and looks nothing up while the next group matches the remembered one.
 //
-// NCCL's code evicts ours from the nearest caches between two groups. So the number of cache lines
-// touched matters, not the number of instructions.
+// Between two groups, NCCL's code evicts this library's code and data from the nearest caches. So
+// the number of cache lines touched matters, not the number of instructions.
 #ifndef NCCLTUNE_SENDRECV_REPEATED_GROUP_H_
 #define NCCLTUNE_SENDRECV_REPEATED_GROUP_H_
 
@@ -26,7 +26,7 @@ namespace nccltune::sendrecv {
 class RepeatedGroup {
  public:
   // Returns whether the next call of the open group matches the remembered group. Then the caller
-  // passes it to NCCL. `changes`: CommunicatorTable::changes().
+  // passes it to NCCL. `changes` is CommunicatorTable::changes().
   bool TryRepeat(Role role, const void* buffer, size_t count, nccl::DataType type, int peer,
                  nccl::Comm comm, nccl::Stream stream, uint64_t changes) {
     if (next_ >= end_) return false;
@@ -42,16 +42,18 @@ class RepeatedGroup {
   // Returns whether the open group has repeated all calls of the last one and no others.
   bool IsFullRepeat() const { return next_ != 0 && next_ == end_; }
 
-  // End a group, or make a single call outside of a group. They return nothing and do nothing if
-  // everything has to be looked up again.
+  // End passes the end of a repeated group to NCCL. CallAlone makes a repeated single call outside
+  // of a group. Both functions return NCCL's result. They do nothing and return nothing if the
+  // remembered group is no longer valid.
   [[gnu::hot]] std::optional<nccl::Result> End(const Native& native, uint64_t changes);
   [[gnu::hot]] std::optional<nccl::Result> CallAlone(const Native& native, void* buffer,
                                                      uint64_t changes);
 
-  // Called when the open group differs from the last one. Returns its calls so far, without
-  // communicators. TryRepeat returns false until Restart.
+  // Returns the calls of the open group so far, without their communicators. Afterwards TryRepeat
+  // returns false until Restart. Call it when the open group differs from the remembered one.
   std::vector<MessageCall> StopRepeating();
-  // Called when a new group begins.
+  // Compares the next calls with the remembered group from its beginning. Call it when a new group
+  // begins.
   void Restart() {
     next_ = 0;
     end_ = size_;
@@ -63,13 +65,13 @@ class RepeatedGroup {
 
  private:
   struct RememberedCall {
-    uint64_t small_limit = 0;  // the size up to which a message stays small, in elements
+    uint64_t small_limit = 0;  // most elements with which the message is still small
     int peer = 0;
     nccl::DataType type = nccl::kInt8;
     uint32_t size = 0;  // bytes of an element
     Role role = Role::kSender;
-    LaneEnd* end = nullptr;  // null: there is no lane
-    size_t count = 0;        // of the open group
+    LaneEnd* end = nullptr;  // this rank's end of the message's lane; null if it has none
+    size_t count = 0;        // elements of this call in the open group
   };
 
   bool IsCurrent(uint64_t changes) const {
@@ -84,11 +86,12 @@ class RepeatedGroup {
   nccl::Stream stream_ = nullptr;
   uint32_t next_ = 0;
   uint32_t end_ = 0;  // number of calls that may be repeated
-  // size of `calls_`, in the same cache line as the others; 0: no group is remembered
+  // Size of `calls_`, or 0 if no group is remembered. Stored here to be in the cache line of the
+  // members above.
   uint32_t size_ = 0;
   Communicator* communicator_ = nullptr;  // valid as long as `changes_` is current
   uint64_t changes_ = 0;
-  uint64_t number_ = 0;  // of the group in EnqueuedWork
+  uint64_t number_ = 0;  // the group's number in EnqueuedWork
   std::vector<RememberedCall> calls_;
   std::vector<int> peers_;
 };

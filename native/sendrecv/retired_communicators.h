@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Communicators that the application has destroyed or aborted. They are kept until their operations
-// are complete. NCCL would have buffered small sends; here a peer may still have to read them.
+// are complete. NCCL would have buffered small sends. Here a peer may still have to copy them from
+// this rank's memory.
 #ifndef NCCLTUNE_SENDRECV_RETIRED_COMMUNICATORS_H_
 #define NCCLTUNE_SENDRECV_RETIRED_COMMUNICATORS_H_
 
@@ -16,11 +17,11 @@ namespace nccltune::sendrecv {
 
 class RetiredCommunicators {
  public:
-  // Ignores null.
+  // Does nothing if `communicator` is null.
   void Add(const std::shared_ptr<Communicator>& communicator);
-  // Releases the complete ones and waits up to `patience` for the others. Waits up to 30 s for
-  // living peers that have not received all messages, unless `patience` is 0. The rest is tried
-  // again when the next communicator ends.
+  // Frees the communicators whose operations are complete, and waits up to `patience` for the
+  // others. If `patience` is not 0, waits up to 30 s for living peers that have not received all
+  // messages. The remaining communicators are tried again when the next communicator ends.
   void Release(std::chrono::milliseconds patience);
 
  private:

@@ -21,7 +21,8 @@ int AddPath(dl_phdr_info* object, size_t /*size*/, void* paths) {
   return 0;
 }
 
-// Returns where one object searches for its libraries; `path` null: the program.
+// Returns the folders where one object searches for its libraries. If `path` is null, the object is
+// the program.
 std::vector<std::string> FoldersOf(const char* path) {
   std::vector<std::string> folders;
   void* const handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
@@ -41,8 +42,8 @@ std::vector<std::string> FoldersOf(const char* path) {
   return folders;
 }
 
-// Returns whether the folder is one of the loader's built-in ones, which every object searches
-// last. glibc does not mark them (2.41).
+// Returns whether the folder is one of the loader's built-in folders, which every object searches
+// last. The dlinfo of glibc does not mark them (2.41).
 bool IsSystemFolder(std::string_view folder) {
   return folder.starts_with("/lib") || folder.starts_with("/usr/lib");
 }

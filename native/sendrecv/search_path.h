@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds where the dynamic loader searches for a library. The loader cannot be asked for a name that
-// it has already resolved to another file.
+// Finds where the dynamic loader searches for a library. dlopen cannot search for a name that it
+// has already resolved to another file.
 #ifndef NCCLTUNE_SENDRECV_SEARCH_PATH_H_
 #define NCCLTUNE_SENDRECV_SEARCH_PATH_H_
 
@@ -19,9 +19,9 @@ struct SearchPath {
 // Returns the paths of all shared objects in this process, in load order, without the program.
 std::vector<std::string> LoadedPaths();
 
-// Returns the files of this name in the folders where the program and the loaded objects search
-// (RPATH, LD_LIBRARY_PATH, RUNPATH), in the loader's cache and in the system's folders. The file
-// `except` is left out.
+// Returns the files of this name, without the file `except`. It searches the folders of the program
+// and of the loaded objects (RPATH, LD_LIBRARY_PATH, RUNPATH), the loader's cache and the system's
+// folders.
 SearchPath FindOnSearchPath(std::string_view name, const std::string& except);
 
 }  // namespace nccltune::sendrecv

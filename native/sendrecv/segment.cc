@@ -28,7 +28,8 @@ constexpr size_t kHeadBytes = Pages(sizeof(SegmentMemory));
 constexpr size_t kLaneBytes = Pages(sizeof(LaneMemory) + sizeof(Sums));
 constexpr size_t kFileBytes = kHeadBytes + kMaxLocalRanks * kMaxLocalRanks * kLaneBytes;
 
-// The file is all zero at first, which is a valid initial value of every object in it.
+// The file is all zero at first, which is a valid initial value of every object in it. Atomic
+// objects that processes share must be lock-free.
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 constexpr const char* kFolder = "/dev/shm";
@@ -102,7 +103,7 @@ Segment::Segment(std::string name) : name_(std::move(name)) {}
 std::shared_ptr<Segment> Segment::Open(std::string_view key, std::string* why) {
   const std::string name = NameFor(key);
   // Declared before the lock, so that a segment that failed to open is destroyed after unlocking.
-  // Its destructor takes the same lock.
+  // The destructor of Segment takes the same lock.
   std::shared_ptr<Segment> made;
   const std::scoped_lock lock(OpenMutex());
   std::weak_ptr<Segment>& known = OpenSegments()[name];
@@ -121,7 +122,7 @@ bool Segment::OpenFile(std::string* why) {
            std::to_string(kFileBytes) + " are needed";
     return false;
   }
-  // shm_open is not used: it is in librt before glibc 2.34.
+  // shm_open is not used: before glibc 2.34 it requires librt.
   file_ = Retry([&] {
     return open((kFolder + name_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   });
@@ -131,7 +132,8 @@ bool Segment::OpenFile(std::string* why) {
   }
   if (!IsOurs(why)) return false;
   if (MapHead(why)) return true;
-  // Ranks that open later create a new file. They do not meet the ranks that have this one open.
+  // Ranks that open the segment later create a new file. They do not meet the ranks that have this
+  // file open.
   Unlink();
   return false;
 }
@@ -157,7 +159,7 @@ bool Segment::MapHead(std::string* why) {
     *why = Errno(kFolder + name_ + " cannot have " + std::to_string(kFileBytes) + " bytes");
     return false;
   }
-  if (!ReserveMemory(0, offsetof(SegmentMemory, cards), why)) return false;
+  if (!ReserveMemory(0, offsetof(SegmentMemory, records), why)) return false;
   void* at = mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (at == MAP_FAILED) {
     *why = Errno("mmap of " + (kFolder + name_));
@@ -203,8 +205,8 @@ std::optional<size_t> Segment::Join(std::string* why) {
     *why = "more than " + std::to_string(kMaxLocalRanks) + " ranks on this host";
     return {};
   }
-  const size_t begin = offsetof(SegmentMemory, cards) + place * sizeof(Card);
-  if (!ReserveMemory(begin, sizeof(Card), why)) return {};
+  const size_t begin = offsetof(SegmentMemory, records) + place * sizeof(RankRecord);
+  if (!ReserveMemory(begin, sizeof(RankRecord), why)) return {};
   if (!LockPlace(place)) {
     *why = Errno("a lock on " + (kFolder + name_));
     return {};
@@ -219,9 +221,9 @@ bool Segment::IsAlive(size_t place) {
     const std::scoped_lock lock(mutex_);
     if ((joined_here_ >> place & 1) != 0) return true;
   }
-  if (memory_->cards[place].state.load() != Card::kJoined) return true;
+  if (memory_->records[place].state.load() != RankRecord::kJoined) return true;
   struct flock lock = LockRequest(place, F_WRLCK);
-  // If the lock is available, its process has ended.
+  // If the lock is free, the process that held it has ended.
   return Retry([&] { return fcntl(file_, F_GETLK, &lock); }) != 0 || lock.l_type != F_UNLCK;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shared-memory file of a communicator on one host. Every rank of the host opens it before NCCL
-// creates the communicator. NCCL's own handshake comes later. So a rank that is not in the file by
-// then is on another host, and all ranks see the same.
+// The segment: the shared-memory file of a communicator on one host. Each rank of the host takes a
+// place in the file, which is the index of its RankRecord. It does so before NCCL creates the
+// communicator, and NCCL's handshake waits for all ranks. So after the handshake all ranks of the
+// host are in the file.
 #ifndef NCCLTUNE_SENDRECV_SEGMENT_H_
 #define NCCLTUNE_SENDRECV_SEGMENT_H_
 
@@ -29,51 +30,53 @@ namespace nccltune::sendrecv {
 // Most ranks of one communicator on one host.
 inline constexpr size_t kMaxLocalRanks = 64;
 
-// Memory that a rank exports: one allocation, or a span of adjacent chunks. Both sides refer to it
-// by its number.
+// Memory that a rank exports: one allocation, or a span of adjacent cuMemMap chunks. Both sides
+// refer to the entry by its number.
 struct ExportEntry {
-  // 0: the entry is free. Written last, so that a reader of the number also sees the other fields.
+  // 0 if the entry is free. Written last, so that a reader of the number also sees the other
+  // fields.
   std::atomic<uint64_t> number = 0;
-  // 0: peers map the memory by `handle`. Otherwise the number of chunks; their file descriptors are
-  // sent through the mailbox.
+  // The number of chunks, whose file descriptors are sent through the mailbox. 0 if peers map the
+  // memory by `handle` instead.
   uint32_t chunks = 0;
   cu::IpcMemory handle = {};
   uint64_t base = 0;  // address in the exporting process
   uint64_t bytes = 0;
-  // Sets of peers, one bit for each place: who asked for it, who has mapped it, who could not map
-  // it.
+  // Sets of peers, with one bit for each place. `wanted`: this rank has asked the peer to map the
+  // memory. `imported`: the peer has mapped it. `refused`: the peer could not map it.
   std::atomic<uint64_t> wanted = 0;
   std::atomic<uint64_t> imported = 0;
   std::atomic<uint64_t> refused = 0;
 };
 
-// What a rank publishes about itself. The index of its card in the file is the rank's place.
-struct Card {
+// What a rank publishes about itself. The index of its record in the file is the rank's place.
+struct RankRecord {
   static constexpr size_t kExports = 256;
-  // Version of the protocol between two ranks. Between releases with different versions NCCL
-  // carries all messages.
+  // Version of the protocol between two ranks. NCCL carries all messages between ranks with
+  // different versions.
   static constexpr uint32_t kProtocol = 1;
 
   enum State : uint32_t { kEmpty, kJoined, kLeft };
   std::atomic<uint32_t> state = kEmpty;
   std::atomic<int32_t> rank = -1;  // -1 until NCCL has assigned the rank
-  // Whether this rank has stopped using the communicator: ended by its application, or failed.
+  // Whether this rank has stopped using the communicator. kEnded: its application has ended the
+  // communicator. kFailed: an error has occurred.
   enum Abandoned : uint32_t { kUsed, kEnded, kFailed };
   std::atomic<uint32_t> abandoned = kUsed;
   uint32_t protocol = 0;
   ProcessToken process;
   uint64_t host = 0;
-  uint64_t context = 0;  // the CUDA context, a pointer in that process
+  uint64_t context = 0;  // the rank's CUDA context, a pointer in its process
   cu::Uuid gpu = {};
   // A hash of the settings that must be equal on both ranks.
   uint64_t settings_hash = 0;
-  uint64_t from = 0;  // NCCLTUNE_SENDRECV_FROM of this rank
-  // Incremented with each change of `exports`.
+  uint64_t from = 0;  // NCCLTUNE_SENDRECV_FROM of this rank, in bytes
+  // Incremented with each change of `exports`, and whenever chunks were sent to a peer.
   alignas(64) std::atomic<uint64_t> exports_changed = 0;
   std::array<ExportEntry, kExports> exports;
 };
 
-// The beginning of the file. It is all zero at first.
+// The beginning of the file. The lanes follow. The file is all zero at first.
 struct SegmentMemory {
   // The layout version is also part of the file's name, so releases with different layouts use
   // different files.
@@ -82,27 +85,27 @@ struct SegmentMemory {
 
   std::atomic<uint64_t> header = 0;
   std::atomic<uint32_t> places = 0;  // number of places that ranks have taken
-  // The gate of each lane; index: place of the sender * kMaxLocalRanks + place of the receiver.
+  // The gate (gate.h) of the lane from each rank to each other. The index is the sender's place *
+  // kMaxLocalRanks + the receiver's place.
   alignas(64) std::array<GateMemory, kMaxLocalRanks * kMaxLocalRanks> gates;
-  std::array<Card, kMaxLocalRanks> cards;
+  std::array<RankRecord, kMaxLocalRanks> records;
 };
 
-// Other processes map this layout. Increment kLayout with any change of these.
+// Other processes map this layout. If one of these numbers changes, increment kLayout.
 static_assert(sizeof(GateMemory) == 16);
 static_assert(sizeof(ExportEntry) == 120);
 static_assert(offsetof(ExportEntry, handle) == 12 && offsetof(ExportEntry, base) == 80);
 static_assert(offsetof(ExportEntry, wanted) == 96);
-static_assert(sizeof(Card) == 30912);
-static_assert(offsetof(Card, protocol) == 12 && offsetof(Card, process) == 16);
-static_assert(offsetof(Card, host) == 32 && offsetof(Card, context) == 40);
-static_assert(offsetof(Card, gpu) == 48 && offsetof(Card, settings_hash) == 64);
-static_assert(offsetof(Card, exports_changed) == 128 && offsetof(Card, exports) == 136);
+static_assert(sizeof(RankRecord) == 30912);
+static_assert(offsetof(RankRecord, protocol) == 12 && offsetof(RankRecord, process) == 16);
+static_assert(offsetof(RankRecord, host) == 32 && offsetof(RankRecord, context) == 40);
+static_assert(offsetof(RankRecord, gpu) == 48 && offsetof(RankRecord, settings_hash) == 64);
+static_assert(offsetof(RankRecord, exports_changed) == 128 && offsetof(RankRecord, exports) == 136);
 static_assert(offsetof(SegmentMemory, places) == 8 && offsetof(SegmentMemory, gates) == 64);
-static_assert(offsetof(SegmentMemory, cards) ==
+static_assert(offsetof(SegmentMemory, records) ==
               64 + kMaxLocalRanks * kMaxLocalRanks * sizeof(GateMemory));
 
-// A segment file that this process has open. Ranks that are threads of one process share the
-// object.
+// A segment file that this process has open. Ranks in one process share the object.
 class Segment {
  public:
   // Opens the file for `key`, which is equal on all ranks of the communicator and on no others.
@@ -115,19 +118,20 @@ class Segment {
   SegmentMemory& memory() const { return *memory_; }
   const std::string& name() const { return name_; }
 
-  // Takes a place for one more rank. The caller owns that place's card from then on.
+  // Takes a place for one more rank and returns it. Returns nothing and the reason in `why` if that
+  // fails. The caller owns the record at that place from then on.
   std::optional<size_t> Join(std::string* why);
   size_t places() const { return std::min<size_t>(memory_->places.load(), kMaxLocalRanks); }
-  // Returns false if the rank's process has ended without marking its card as left.
+  // Returns false if the rank's process has ended without marking its record as left.
   bool IsAlive(size_t place);
 
-  // A mapped lane: its shared state, and the checksums behind it.
+  // A mapped lane (message_lane.h): its shared state, and the checksums that follow it in the file.
   struct LaneMapping {
     LaneMemory* memory = nullptr;
     Sums* sums = nullptr;
   };
-  // Maps the lane between two places and registers it with CUDA. Returns null if this process
-  // cannot use it, with the reason in `why`.
+  // Maps the lane from the rank at place `from` to the rank at place `to`, and registers it with
+  // CUDA. Returns null pointers and the reason in `why` if this process cannot use the lane.
   LaneMapping MapLane(const CudaDriver& driver, size_t from, size_t to, std::string* why);
   // Returns the gate of a lane, where both sides agree which messages have slots.
   GateMemory& GateOf(size_t from, size_t to) const {

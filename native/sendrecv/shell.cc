@@ -25,7 +25,7 @@ extern "C" {
 // The target of each trampoline. Any thread may read it at any time.
 __attribute__((visibility(
     "hidden"))) extern void* nccltune_sendrecv_table[nccltune::sendrecv::kSymbols.size()];
-// Returns the target for the present call of a trampoline.
+// Fills the table if that is not done yet. Returns the target of the trampoline with this number.
 __attribute__((visibility("hidden"))) void* nccltune_sendrecv_resolve(unsigned number);
 }
 // NOLINTEND(readability-identifier-naming)
@@ -38,11 +38,12 @@ using Targets = std::array<void*, kSymbols.size()>;
 constinit Once g_once;
 // The real NCCL's functions, or substitutes for those that it lacks.
 constinit Targets g_native = {};
-// This thread is filling the table. Doing so, it may call NCCL itself.
+// Whether this thread is filling the table. Meanwhile it may itself call NCCL's functions.
 thread_local bool t_filling = false;
+// Whether this thread has filled `g_native`.
 thread_local bool t_found = false;
 
-// At this point NCCL's logger is not available.
+// Writes to standard error, because NCCL's logger is not available here.
 void Log(const std::string& text) { dprintf(STDERR_FILENO, "nccltune: %s\n", text.c_str()); }
 
 InterposeMode ModeOf(std::string_view word) {
@@ -50,7 +51,8 @@ InterposeMode ModeOf(std::string_view word) {
   return word == "dry-run" ? InterposeMode::kDryRun : InterposeMode::kOn;
 }
 
-// Returns NCCL's own functions, replaced by the interceptor's where it handles them.
+// Returns the targets of all trampolines: the interceptor's entry for each function that it
+// handles, and NCCL's own function for all others.
 Targets FindTargets() {
   const RealNccl nccl;
   const bool none = !nccl.error().empty();
@@ -80,7 +82,7 @@ Targets FindTargets() {
     *intercepted.original = g_native[*number];
     targets[*number] = intercepted.entry;
   }
-  // Keep it as long as the process.
+  // `native` must exist as long as the process.
   native.release();  // NOLINT(bugprone-unused-return-value)
   Install(interceptor.release(), nccl.code());
   return targets;
@@ -101,7 +103,7 @@ void Fill() {
       }
     }
   }
-  // A thread that jumps to a target must see everything written before it.
+  // A thread that jumps to a target must see everything that was written before the target.
   for (size_t i = 0; i < targets.size(); ++i) {
     std::atomic_ref(nccltune_sendrecv_table[i]).store(targets[i], std::memory_order_release);
   }

@@ -11,7 +11,8 @@ namespace nccltune::sendrecv {
 namespace {
 
 // A span extends up to this many bytes beyond its message on each side, so that neighbouring
-// messages use the same span. It is limited because the peer keeps freed memory mapped for a while.
+// messages use the same span. The margin is limited, because the peer keeps freed memory mapped for
+// a while.
 constexpr uint64_t kMaxMargin = uint64_t{64} << 20;
 constexpr size_t kMaxUnshareable = 1024;
 // How long to wait before a full socket is tried again. Each try creates descriptors.
@@ -63,7 +64,8 @@ bool Spans::IsShareable(const MappedChunk& chunk) {
   return false;
 }
 
-// Returns the span that contains the message and whose chunks are unchanged there.
+// Returns a span that contains the message, and whose chunks under the message are unchanged.
+// Returns null if there is none.
 Spans::Span* Spans::FindCurrentSpan() {
   for (const std::unique_ptr<Span>& span : spans_) {
     if (span->stale || message_chunks_.front().base < span->base() ||
@@ -157,7 +159,8 @@ void Spans::Deliver(Span* span, size_t peer) {
   }
 }
 
-// Returns fewer descriptors than asked for if a chunk has changed or CUDA refuses one.
+// Returns the file descriptors of the datagram's chunks. Returns fewer if a chunk has changed or
+// CUDA refuses one.
 std::vector<Descriptor> Spans::Export(const Span& span, const ChunkMessage& datagram) {
   std::vector<Descriptor> all;
   for (size_t i = 0; i < datagram.count; ++i) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exports memory that was mapped with cuMemMap. A span is a run of adjacent chunks. Chunks are
-// mapped and unmapped one by one, so each message checks the chunks under it.
+// Exports memory that was mapped with cuMemMap. A chunk is one such mapping. A span is a run of
+// adjacent chunks that are exported together. The application can unmap and replace single chunks,
+// so the chunks under each message are checked.
 #ifndef NCCLTUNE_SENDRECV_SPANS_H_
 #define NCCLTUNE_SENDRECV_SPANS_H_
 
@@ -26,22 +27,25 @@ class Spans {
   // Returns whether an incomplete message uses the exported entry of that number.
   using InUse = std::function<bool(uint64_t number)>;
 
-  // `mailbox`: null if the system has none; then no span is exported. `place`: of this rank.
+  // If `mailbox` is null, no span is exported. `place` is this rank's place in the segment.
   Spans(const CudaDriver& driver, ExportTable& table, Mailbox* mailbox, size_t place)
       : chunks_(driver), table_(table), mailbox_(mailbox), place_(place) {}
   ~Spans();
   Spans(const Spans&) = delete;
   Spans& operator=(const Spans&) = delete;
 
+  // Exports the span that contains a message, if that is not done yet. Returns whether the peer has
+  // mapped it.
   ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
-  // Marks spans of which a chunk was unmapped or replaced. New messages do not use them.
+  // Marks each span of which a chunk was unmapped or replaced. New messages do not use a marked
+  // span.
   void MarkStale();
   // Withdraws the marked spans that no message uses.
   void WithdrawStale(const InUse& in_use);
 
  private:
   using Clock = std::chrono::steady_clock;
-  // How much of a span was sent to one peer.
+  // How many chunks of a span were sent to one peer.
   struct ChunkDelivery {
     size_t sent = 0;  // number of chunks
     Clock::time_point retry_after;
@@ -71,7 +75,7 @@ class Spans {
   size_t place_;
   std::vector<std::unique_ptr<Span>> spans_;
   std::vector<MappedChunk> message_chunks_;  // the chunks under the present message
-  // Chunks that cannot be shared, by address. CUDA is asked once for each.
+  // Chunks that cannot be shared, by address. This saves asking CUDA at each message.
   std::map<DeviceAddress, MappedChunk> unshareable_;
 };
 

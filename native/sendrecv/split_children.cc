@@ -7,7 +7,7 @@ namespace nccltune::sendrecv {
 
 nccl::Comm* SplitChildren::AddChild(std::shared_ptr<Communicator> made, nccl::Comm parent,
                                     nccl::Comm* wanted) {
-  // NCCL sets it to null as well, until the child is complete.
+  // Without the library, NCCL sets the program's handle to null until the child is complete.
   *wanted = nullptr;
   const std::scoped_lock lock(mutex_);
   children_.push_back(
@@ -19,7 +19,7 @@ nccl::Comm* SplitChildren::AddChild(std::shared_ptr<Communicator> made, nccl::Co
 void SplitChildren::BeginMade(nccl::Comm failed) {
   const std::scoped_lock lock(mutex_);
   for (auto each = children_.begin(); each != children_.end();) {
-    // Peers wait for the rank of this child as long as it exists.
+    // Destroy a child that NCCL could not create: peers wait for its rank as long as it exists.
     if (each->parent == failed) each->made = nullptr;
     nccl::Comm handle = each->Handle();
     if (handle == nullptr) {

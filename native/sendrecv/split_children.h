@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Communicators that are split or shrunk from a nonblocking parent. NCCL creates them after the
-// call has returned, and writes the handle of each when it is complete (2.18 to 2.30). Peers must
-// not wait until the program asks for its handle. So NCCL writes the handle to memory of this
-// library. A thread of the library polls that memory, begins the communicator and passes the handle
-// on.
+// Communicators that are split or shrunk from a nonblocking parent. NCCL creates each child after
+// the call has returned, and writes the child's handle when the child is complete (2.18 to 2.30).
+// Peers wait for this rank, but the program may ask for its handle late. So the library makes NCCL
+// write the handle to the library's memory. A thread of the library polls that memory, begins the
+// communicator and passes the handle on to the program.
 #ifndef NCCLTUNE_SENDRECV_SPLIT_CHILDREN_H_
 #define NCCLTUNE_SENDRECV_SPLIT_CHILDREN_H_
 
@@ -23,7 +23,7 @@ namespace nccltune::sendrecv {
 
 class SplitChildren {
   struct Child {
-    std::shared_ptr<Communicator> made;  // null: creating it failed
+    std::shared_ptr<Communicator> made;  // null if creating it failed or its parent has ended
     nccl::Comm parent = nullptr;
     nccl::Comm* wanted = nullptr;  // where the program expects the handle
     nccl::Comm handle = nullptr;   // written by NCCL
@@ -37,14 +37,15 @@ class SplitChildren {
   using Begin = std::function<void(const std::shared_ptr<Communicator>& made, nccl::Comm handle)>;
   explicit SplitChildren(Begin begin) : begin_(std::move(begin)) {}
 
-  // Returns the address to pass to NCCL instead of `wanted`.
+  // Adds a child. Returns the address to pass to NCCL instead of `wanted`.
   nccl::Comm* AddChild(std::shared_ptr<Communicator> made, nccl::Comm parent, nccl::Comm* wanted);
   bool HasChildren() const { return count_.load(std::memory_order_acquire) != 0; }
-  // Begins the children that NCCL has created. `failed`: a parent whose children NCCL could not
-  // create. Thread-safe.
+  // Begins the children that NCCL has created. `failed` is a parent whose children NCCL could not
+  // create, or null. Thread-safe.
   void BeginMade(nccl::Comm failed = nullptr);
 
-  // Keeps the memory for the children of a parent that ends, until NCCL no longer writes to it.
+  // Owns the handles of the children of a parent that ends. Destroy the object when NCCL no longer
+  // writes to them.
   class KeptChildren {
    public:
     explicit KeptChildren(std::list<Child> children) : children_(std::move(children)) {}

@@ -3,7 +3,7 @@
 // Staging memory on the sender's GPU, for sends that complete before they are received. It is a
 // ring. A region is free again when the `done` flag of its message is written. The next user of the
 // region waits for that flag in its stream, like a send of NCCL that waits for space in NCCL's
-// buffers. Whether the region is free at the call does not matter.
+// buffers. So the host never waits for a free region.
 #ifndef NCCLTUNE_SENDRECV_STAGING_H_
 #define NCCLTUNE_SENDRECV_STAGING_H_
 
@@ -34,9 +34,9 @@ class Staging {
   DeviceAddress base() const { return base_; }
 
   // Returns the region for the next message, or nothing if the message is larger than the ring.
-  // Does not take it yet.
+  // Does not reserve the region.
   std::optional<Region> Find(uint64_t bytes) const;
-  // Takes the region that Find returned last, until `done` reaches `value`.
+  // Reserves the region that Find returned last, until `done` reaches `value`.
   void Take(const Region& region, Flag& done, uint32_t value);
 
  private:

@@ -33,8 +33,8 @@ inline std::optional<size_t> NumberOfSymbol(std::string_view name) {
   return std::nullopt;
 }
 
-// Returns whether the function is a trampoline of this library, or of another copy of it. Each
-// trampoline has a mark before its code.
+// Returns whether the function is a trampoline of this library or of another copy of this library.
+// Each trampoline has the mark `nccltune` before its code.
 inline bool IsTrampoline(const void* function) {
   constexpr std::string_view kMark = "nccltune";
   const auto address = reinterpret_cast<uintptr_t>(function);

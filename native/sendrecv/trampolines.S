@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
 
    The functions of NCCL that this library exports. Each is a trampoline: it jumps to its target in
-   the table and keeps all registers and the stack. At first every target is `first`, which fills
-   the table. */
+   the table and keeps all registers and the stack. At first every target is a routine that calls
+   nccltune_sendrecv_resolve, which fills the table. */
 
 #if defined(__x86_64__)
 

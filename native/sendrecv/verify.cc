@@ -10,7 +10,8 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Of a larger message only windows are summed, including its first and last bytes.
+// Most bytes of a message that are summed. Of a larger message 64 windows are summed, including its
+// first and last bytes.
 constexpr uint64_t kMaxSummedBytes = uint64_t{64} << 20;
 constexpr uint64_t kWindows = 64;
 constexpr uint64_t kWindow = kMaxSummedBytes / kWindows;

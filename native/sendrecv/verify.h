@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compares the contents of messages (NCCLTUNE_SENDRECV=verify). The sender's stream computes a
-// checksum before the message is sent, and the receiver's stream after it has arrived. The bytes
-// are copied to the host, where host functions compute the checksums.
+// checksum before the message is sent, and the receiver's stream after it has arrived. For this the
+// bytes are copied to the host, and functions on the CPU compute the checksums.
 #ifndef NCCLTUNE_SENDRECV_VERIFY_H_
 #define NCCLTUNE_SENDRECV_VERIFY_H_
 
@@ -19,7 +19,7 @@
 
 namespace nccltune::sendrecv {
 
-// Checksums of a lane's messages, in shared memory.
+// Checksums of the messages from one rank to another, in shared memory.
 struct Sums {
   static constexpr uint64_t kMessages = 1024;
   struct Sum {
@@ -31,7 +31,7 @@ struct Sums {
 
 class Verifier {
  public:
-  // `wrong` is called by a thread of CUDA.
+  // `wrong` is called with a description of each difference, in a thread of CUDA.
   Verifier(CudaDriver& driver, std::function<void(const std::string&)> wrong);
   // No checksum may be in progress.
   ~Verifier();
@@ -40,8 +40,8 @@ class Verifier {
 
   // Enqueues the checksum of a message before it is sent.
   bool Sum(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums, uint64_t number);
-  // Enqueues the comparison of a received message. It is skipped if the slot of its checksum has
-  // been overwritten.
+  // Enqueues the comparison of a received message. The comparison is skipped if the message's
+  // checksum has been overwritten by that of a later message.
   bool Check(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums, uint64_t number,
              const std::string& lane);
 

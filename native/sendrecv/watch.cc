@@ -40,8 +40,8 @@ void Watcher::Start() {
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
-    // Calls of the application still check the peers. The next communicator tries again to start
-    // it.
+    // Without the thread, calls of the application still check the peers. The next communicator
+    // tries again to start the thread.
     Warn(std::string("cannot start the thread that checks peers: ") + error.what());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -84,7 +84,7 @@ void Watcher::Run() {
 
 void Watcher::CheckAll() {
   const auto watched = All();
-  // Before CheckPeers, which marks the messages of a lost peer as no longer incomplete.
+  // Log before CheckPeers, which may make incomplete messages of a lost peer look complete.
   if (TakeCountsSignal()) {
     std::string open;
     for (const auto& each : watched) open += each->DescribeIncompleteMessages();

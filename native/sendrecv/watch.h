@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A thread that checks every 200 ms whether peers are alive, as long as the process has
-// communicators. It does not call CUDA. Of NCCL it calls only functions on communicators that no
-// other thread knows yet.
+// communicators. It calls CUDA only to record an event when a peer is lost. It calls NCCL only for
+// new communicators that no other thread knows yet.
 #ifndef NCCLTUNE_SENDRECV_WATCH_H_
 #define NCCLTUNE_SENDRECV_WATCH_H_
 
@@ -27,9 +27,9 @@ class Watcher {
   void SetExtraCheck(std::function<void()> check) { extra_check_ = std::move(check); }
 
   void Add(std::shared_ptr<Communicator> communicator);
-  // Like Add, while the thread already runs. The thread itself may call it.
+  // Like Add, but does not start the thread. The thread itself may call this function.
   void AddWithoutStart(std::shared_ptr<Communicator> communicator);
-  // Stops the thread with the last communicator.
+  // Removes a communicator. Stops the thread after the last one.
   void Remove(const std::shared_ptr<Communicator>& communicator);
 
   // Returns all communicators of the process.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Builds the operations of messages for the streams of the channels.
+// Builds the stream operations that carry messages through the channels.
 #include "sendrecv/vccl/chunks.h"
 #include "sendrecv/vccl/vccl.h"
 

@@ -15,25 +15,25 @@
 namespace nccltune::sendrecv::vccl {
 
 // Returns the chunk size for a message, at most a slot. VCCL's table divides a channel's buffer by
-// 1, 2, 4, 8, 16, 32 and 64 for messages of 32, 16, 8, 4, 2, 1 MiB and less, and then by the number
-// of slots.
+// a divisor and by the number of slots. The divisor is 1 from 32 MiB on, 2 from 16, 4 from 8, 8
+// from 4, 16 from 2, 32 from 1 MiB, and 64 below.
 uint64_t ChunkBytes(const VcclSettings& settings, uint64_t bytes);
 
 struct BufferChunk {
   size_t channel = 0;
-  uint64_t number = 0;     // on its channel, from 1
+  uint64_t number = 0;     // number of the chunk on its channel, from 1
   DeviceAddress slot = 0;  // address in the buffer
   uint64_t offset = 0;     // offset in the message
   uint64_t bytes = 0;
 };
 
-// The sequence of chunks of a lane, as one side counts them.
+// Numbers the chunks of a lane's messages, on one side.
 class ChunkSequence {
  public:
   ChunkSequence(const VcclSettings& settings, DeviceAddress base)
       : settings_(settings), base_(base) {}
 
-  // Returns the chunks of the next message, by channel and offset.
+  // Returns the chunks of the next message, in the order of channel and offset.
   std::vector<BufferChunk> NextMessage(uint64_t bytes);
 
  private:

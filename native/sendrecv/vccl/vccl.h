@@ -4,7 +4,7 @@
 // receiver's GPU memory. The sender's copy engine fills slots of the buffer and the receiver's copy
 // engine empties them, on several channels at once. This is the method of VCCL's send/recv without
 // SMs (sii-research/VCCL, psm_p2p.cc), with adjustable parameters. It exists to be compared with
-// zero copy.
+// zero copy. A lane carries the messages from one rank to another (message_lane.h).
 //
 // The rest of the library uses this header alone:
 //   interceptor.cc   ReadSettings
@@ -38,13 +38,13 @@ namespace nccltune::sendrecv::vccl {
 
 inline constexpr size_t kMaxChannels = 8;
 
-// Equal on both sides.
+// The settings of the policy. They must be equal on both sides.
 struct VcclSettings {
   uint64_t channel_bytes = uint64_t{64} << 20;  // bytes of the buffer for each channel
   uint64_t slots = 1;                           // number of slots of a channel's buffer
   uint64_t channels = 2;
-  uint64_t chunk_bytes = 0;  // 0: use VCCL's table
-  // a message uses one channel for each such number of bytes
+  uint64_t chunk_bytes = 0;  // 0 selects VCCL's table: see ChunkBytes
+  // A message uses one channel for each of this many bytes, but at most `channels`.
   uint64_t min_channel_bytes = uint64_t{1} << 19;
 
   uint64_t lane_bytes() const { return channels * channel_bytes; }
@@ -56,9 +56,9 @@ std::string SharedSettingsText(const VcclSettings& settings);
 
 // The policy's part of a lane's shared memory. It is all zero at first.
 struct SharedState {
-  // The number of the receiver's buffer in its export table; 0: not exported yet.
+  // The number of the receiver's buffer in its export table, or 0 if it is not exported yet.
   alignas(64) std::atomic<uint64_t> buffer = 0;
-  // The flags count the chunks of the channel.
+  // One channel. `filled` and `emptied` count the channel's chunks.
   struct Channel {
     alignas(64) Flag filled = 0;
     alignas(64) Flag emptied = 0;
@@ -67,7 +67,7 @@ struct SharedState {
   std::array<Channel, kMaxChannels> channels;
 };
 
-// Ends all waits for chunks. A peer that is still running overwrites the flags, so this is called
+// Ends all waits for chunks. A peer that is still running overwrites the flags, so call this
 // repeatedly.
 void EndWaits(SharedState& shared);
 
@@ -76,12 +76,13 @@ class ChunkSequence;
 // One side of the channels of a lane.
 class Channels {
  public:
-  // `base`: the address of the buffer on this side.
+  // `base` is the address of the buffer on this side.
   Channels(const VcclSettings& settings, SharedState& shared, Role role, DeviceAddress base);
   ~Channels();
 
-  // Returns the operations of the next message, by channel. Each channel has one stream, so that
-  // its chunks stay in order. Both sides must call this for the same messages in the same order.
+  // Returns the operations of the next message, one list for each channel. Each channel has one
+  // stream, so that its chunks stay in order. Both sides must call this for the same messages in
+  // the same order.
   std::vector<std::vector<Operation>> NextMessage(DeviceAddress address, uint64_t bytes);
 
  private:
@@ -99,15 +100,15 @@ class LaneBuffer {
     ExportedMemory& exported;        // used by the receiver
     const ImportedMemory& imported;  // used by the sender
   };
-  // `peer`: its rank. `place`: its place in the segment.
+  // `peer` is the peer's rank, and `place` the peer's place in the segment.
   LaneBuffer(const VcclSettings& settings, SharedState& shared, Role role, const Memory& memory,
              int peer, size_t place);
   ~LaneBuffer();
   LaneBuffer(const LaneBuffer&) = delete;
   LaneBuffer& operator=(const LaneBuffer&) = delete;
 
-  // Returns where the buffer is, like the memory of a zero-copy message. The receiver allocates it
-  // at the first call.
+  // Returns the state and the address of the buffer, like ExportedMemory::Find. The receiver
+  // allocates the buffer at the first call.
   ExportLookup Find();
   // Returns null until Find has returned ExportStatus::kMapped.
   Channels* channels() { return channels_.get(); }

@@ -27,19 +27,19 @@ std::shared_ptr<Communicator> Join(const std::string& key, int rank) {
   return made;
 }
 
-// A card of rank 0's segment, so that a test can change it.
-Card& CardOf(const std::string& key, size_t place) {
+// A record of rank 0's segment, so that a test can change it.
+RankRecord& RecordOf(const std::string& key, size_t place) {
   std::string why;
-  return Segment::Open(key, &why)->memory().cards[place];
+  return Segment::Open(key, &why)->memory().records[place];
 }
 
-// Joins both ranks in this process. `change` modifies rank 1's card before rank 0 looks for its
+// Joins both ranks in this process. `change` modifies rank 1's record before rank 0 looks for its
 // peer.
-Port* PortTo(const std::string& name, const std::function<void(Card&)>& change) {
+Port* PortTo(const std::string& name, const std::function<void(RankRecord&)>& change) {
   const std::string key = name + " " + std::to_string(getpid());
   const auto zero = Join(key, 0);
   const auto one = Join(key, 1);
-  change(CardOf(key, 1));
+  change(RecordOf(key, 1));
   zero->Begin(0);
   one->Begin(1);
   Port* const port = zero->FindPort(1, Role::kSender, true);
@@ -51,27 +51,27 @@ Port* PortTo(const std::string& name, const std::function<void(Card&)>& change) 
 }
 
 TEST(Communicator, KnowsARankOfItsOwnProcess) {
-  const Port* const port = PortTo("own", [](Card&) {});
+  const Port* const port = PortTo("own", [](RankRecord&) {});
   ASSERT_NE(port, nullptr);
   EXPECT_TRUE(port->same_process);
 }
 
 TEST(Communicator, TakesAProcessWithTheSamePidForAnother) {
-  const Port* const port = PortTo("pid", [](Card& card) { ++card.process.low; });
+  const Port* const port = PortTo("pid", [](RankRecord& record) { ++record.process.low; });
   ASSERT_NE(port, nullptr);
   EXPECT_FALSE(port->same_process);
-  const Port* const nobody = PortTo("nobody", [](Card& card) { card.process = {}; });
+  const Port* const nobody = PortTo("nobody", [](RankRecord& record) { record.process = {}; });
   ASSERT_NE(nobody, nullptr);
   EXPECT_FALSE(nobody->same_process) << "a rank without a token is no other's neighbour";
 }
 
 TEST(Communicator, LeavesAnotherReleaseAndAnotherHostToNccl) {
-  EXPECT_EQ(PortTo("release", [](Card& card) { ++card.protocol; }), nullptr);
-  EXPECT_EQ(PortTo("host", [](Card& card) { card.host = 7; }), nullptr);
-  EXPECT_EQ(PortTo("settings", [](Card& card) { ++card.settings_hash; }), nullptr);
+  EXPECT_EQ(PortTo("release", [](RankRecord& record) { ++record.protocol; }), nullptr);
+  EXPECT_EQ(PortTo("host", [](RankRecord& record) { record.host = 7; }), nullptr);
+  EXPECT_EQ(PortTo("settings", [](RankRecord& record) { ++record.settings_hash; }), nullptr);
 }
 
-// Without a lane between the two ranks, only the card shows that the peer has abandoned
+// Without a lane between the two ranks, only the record shows that the peer has abandoned
 // the communicator.
 TEST(Communicator, APeerLearnsThatItWasGivenUp) {
   const std::string key = "given up " + std::to_string(getpid());

@@ -110,7 +110,7 @@ TEST(ExportedMemory, ThereIsRoomForSoMany) {
   Pair pair;
   pair.Run(
       [&](Side& side) {
-        std::vector<soft::CUdeviceptr> all(Card::kExports + 1);
+        std::vector<soft::CUdeviceptr> all(RankRecord::kExports + 1);
         for (soft::CUdeviceptr& each : all) {
           EXPECT_EQ(soft::cuMemAlloc_v2(&each, 4096), soft::kCudaSuccess);
           EXPECT_EQ(side.Ask(each, 4096, 1),
@@ -129,7 +129,7 @@ TEST(ExportedMemory, AnAddressThatIsUsedAgainIsOtherMemory) {
       [&](Side& side) {
         soft::CUdeviceptr before = 0;
         uint64_t number = 0;
-        for (size_t turn = 0; turn <= Card::kExports; ++turn) {
+        for (size_t turn = 0; turn <= RankRecord::kExports; ++turn) {
           soft::CUdeviceptr memory = 0;
           ASSERT_EQ(soft::cuMemAlloc_v2(&memory, kBytes), soft::kCudaSuccess);
           if (turn != 0) {
@@ -143,7 +143,7 @@ TEST(ExportedMemory, AnAddressThatIsUsedAgainIsOtherMemory) {
           ASSERT_EQ(soft::cuMemFree_v2(memory), soft::kCudaSuccess);
         }
         side.exported->WithdrawFreed();
-        for (const ExportEntry& entry : side.card(0).exports) EXPECT_EQ(entry.number.load(), 0U);
+        for (const ExportEntry& entry : side.record(0).exports) EXPECT_EQ(entry.number.load(), 0U);
       },
       [](Side&) {});
 }

@@ -16,7 +16,7 @@ namespace {
 
 bool IsExported(Communicator& communicator, Segment& segment, uint64_t number) {
   communicator.WithdrawStale();
-  return std::ranges::any_of(segment.memory().cards[0].exports, [&](const ExportEntry& entry) {
+  return std::ranges::any_of(segment.memory().records[0].exports, [&](const ExportEntry& entry) {
     return entry.number.load() == number;
   });
 }

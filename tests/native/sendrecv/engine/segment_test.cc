@@ -64,7 +64,7 @@ TEST(Segment, KnowsWhoLives) {
     std::string problem;
     const auto mine = Segment::Open(key, &problem);
     const auto place = mine->Join(&problem);
-    mine->memory().cards[*place].state.store(Card::kJoined);
+    mine->memory().records[*place].state.store(RankRecord::kJoined);
     const char done = 'd';
     if (write(ways[1], &done, 1) != 1) _exit(1);
     pause();
@@ -76,7 +76,7 @@ TEST(Segment, KnowsWhoLives) {
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(segment->IsAlive(0));
   // A rank that has left properly does not count as dead.
-  segment->memory().cards[0].state.store(Card::kLeft);
+  segment->memory().records[0].state.store(RankRecord::kLeft);
   EXPECT_TRUE(segment->IsAlive(0));
   segment->Unlink();
   close(ways[0]);
@@ -186,7 +186,7 @@ TEST_F(ForeignFile, ThatIsShortOrLongHasTheRightSize) {
     const auto segment = Segment::Open(key_, &why);
     ASSERT_NE(segment, nullptr) << why;
     EXPECT_TRUE(segment->Join(&why).has_value()) << why;
-    EXPECT_EQ(segment->memory().cards[0].state.load(), uint32_t{Card::kEmpty});
+    EXPECT_EQ(segment->memory().records[0].state.load(), uint32_t{RankRecord::kEmpty});
     segment->Unlink();
   }
 }

@@ -36,19 +36,20 @@ Side::Side(const std::string& key, size_t place) : place_(place) {
   mailbox = Mailbox::Open(segment->name(), place);
   EXPECT_NE(mailbox, nullptr);
   inbox = std::make_unique<Inbox>(*driver, segment->memory(), *mailbox);
-  exported = std::make_unique<ExportedMemory>(*driver, card(place), mailbox.get(), place);
-  card(place).process = ThisProcess();
-  card(place).state.store(Card::kJoined);
+  exported = std::make_unique<ExportedMemory>(*driver, record(place), mailbox.get(), place);
+  record(place).process = ThisProcess();
+  record(place).state.store(RankRecord::kJoined);
 }
 
 Side::~Side() {
   imported.reset();
-  card(place_).state.store(Card::kLeft);
+  record(place_).state.store(RankRecord::kLeft);
 }
 
 void Side::Meet(size_t peer, ImportedMemory::Kind kind) {
   segment->Unlink();
-  imported = std::make_unique<ImportedMemory>(*driver, card(peer), place_, kind, inbox.get(), peer);
+  imported =
+      std::make_unique<ImportedMemory>(*driver, record(peer), place_, kind, inbox.get(), peer);
 }
 
 void Pair::SendLookup(const ExportLookup& found) {

@@ -31,7 +31,7 @@ class Side {
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;
 
-  Card& card(size_t place) { return segment->memory().cards[place]; }
+  RankRecord& record(size_t place) { return segment->memory().records[place]; }
   ExportStatus Ask(soft::CUdeviceptr address, uint64_t bytes, size_t peer) {
     return exported->Find(address, bytes, peer).status;
   }

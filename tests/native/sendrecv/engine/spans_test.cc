@@ -221,7 +221,7 @@ TEST(Spans, ThereIsRoomForSoMany) {
   Pair pair;
   pair.Run(
       [&](Side& side) {
-        constexpr size_t kMany = Card::kExports + 1;
+        constexpr size_t kMany = RankRecord::kExports + 1;
         // There are holes between the chunks.
         Segments memory(2 * kMany, 0);
         for (size_t i = 0; i < kMany; ++i) {
@@ -279,7 +279,7 @@ TEST(Spans, LettersOfStrangersAreThrownAway) {
       [&](Side& side) {
         Segments memory(2, 2);
         pair.SendLookup(side.exported->Find(memory.at(), 2 * kChunk, 1));
-        ++side.card(0).process.low;
+        ++side.record(0).process.low;
         pair.Meet();
         pair.Meet();
         EXPECT_EQ(side.Ask(memory.at(), 2 * kChunk, 1), ExportStatus::kPending);
@@ -303,8 +303,8 @@ TEST(Spans, NothingBeyondAPeersMemoryIsReached) {
         const soft::CUdeviceptr plain = soft::Fill(kChunk, 3);
         pair.SendLookup(side.exported->Find(memory.at(), 2 * kChunk, 1));
         pair.number(2) = static_cast<int>(side.exported->Find(plain, kChunk, 1).number);
-        // Like a damaged or forged card.
-        for (ExportEntry& share : side.card(0).exports) {
+        // Like a damaged or forged record.
+        for (ExportEntry& share : side.record(0).exports) {
           if (share.number.load() != 0 && share.chunks == 0) share.bytes = UINT64_MAX;
         }
         pair.Meet();
@@ -333,7 +333,7 @@ TEST(Spans, MoreChunksThanThereMayBeAreRefused) {
       [&](Side& side) {
         Segments memory(2, 2);
         pair.SendLookup(side.exported->Find(memory.at(), 2 * kChunk, 1));
-        for (ExportEntry& share : side.card(0).exports) {
+        for (ExportEntry& share : side.record(0).exports) {
           if (share.number.load() != 0) share.chunks = UINT32_MAX;
         }
         pair.Meet();

@@ -257,7 +257,7 @@ std::vector<Environment> Where(const std::string& variable) {
 // error and without a warning.
 TEST(Whole, ALaneThatOneSideCannotUseIsLeftToNccl) {
   const std::string preload = std::string(FAULTS) + ":" + LIBRARY;
-  // The calls of a process, in order: for the communicator, for its own card, for its two lanes.
+  // The calls of a process, in order: for the communicator, for its own record, for its two lanes.
   for (const char* const fault : {"fallocate:3:ENOSPC", "fallocate:4:ENOSPC",
                                   "fallocate:3:EOPNOTSUPP", "mmap:2:ENOMEM", "mmap:3:ENOMEM"}) {
     for (Environment& environment : Where(std::string("CASE_FAULT=") + fault)) {
