@@ -20,13 +20,13 @@
 namespace nccltune::net {
 namespace {
 
-struct Free {
+struct FreeDeleter {
   void operator()(char* text) const { std::free(text); }  // NOLINT: realpath's own
 };
 
 // Returns the path with links resolved, or empty if it does not exist.
 std::string RealPath(const std::string& path) {
-  const std::unique_ptr<char, Free> resolved(realpath(path.c_str(), nullptr));
+  const std::unique_ptr<char, FreeDeleter> resolved(realpath(path.c_str(), nullptr));
   return resolved == nullptr ? std::string() : std::string(resolved.get());
 }
 

@@ -23,7 +23,7 @@ constexpr int64_t kAckEagerNs = 2 * kNsPerMs;
 // Delay of the last acknowledgement if the application stops polling.
 constexpr int64_t kIdleAckNs = 500 * kNsPerMs;
 constexpr int64_t kHeldCheckNs = 20 * kNsPerMs;
-constexpr int64_t kWaitingNoteNs = kNsPerSecond;
+constexpr int64_t kBetweenWaitingFramesNs = kNsPerSecond;
 constexpr const char* kNoAnswer = "the peer's host does not answer";
 constexpr const char* kClosed = "the peer has closed the connection";
 constexpr const char* kNoRoom = "the buffer for data that the application has not posted is full";
@@ -54,7 +54,7 @@ void ReceiveFlowBase::TakeAdopted(int64_t now_ns) {
     adopted_ = false;
   }
   Reset();
-  notes_left_.clear();
+  unsent_frame_.clear();
   path_.Reset();
   // The peer noticed the end of the old socket before we did.
   if (up_) {
@@ -107,27 +107,28 @@ void ReceiveFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
   receiver_.FlowsChanged(now_ns, bye, why);
 }
 
-void ReceiveFlowBase::SendNote(const Note& note) {
-  const auto bytes = Encode(note);
+void ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
+  const auto bytes = Encode(frame);
   // Acknowledgements are cumulative. A new one is skipped while the previous one is partly sent.
-  if (notes_left_.empty()) notes_left_.assign(bytes.begin(), bytes.end());
-  iovec part = {notes_left_.data(), notes_left_.size()};
+  if (unsent_frame_.empty()) unsent_frame_.assign(bytes.begin(), bytes.end());
+  iovec part = {unsent_frame_.data(), unsent_frame_.size()};
   const IoResult moved = WriteSome(socket_.fd(), {&part, 1});
   if (moved.error != 0 && !moved.would_block()) {
     // Nothing can be sent to the peer. Its earlier data is still read, and then the end of the
     // stream.
-    notes_left_.clear();
+    unsent_frame_.clear();
     return;
   }
   path_.Wrote();
-  notes_left_.erase(notes_left_.begin(), notes_left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
+  unsent_frame_.erase(unsent_frame_.begin(),
+                      unsent_frame_.begin() + static_cast<ptrdiff_t>(moved.bytes));
 }
 
 void ReceiveFlowBase::Close(Pool& pool) noexcept {
   if (!socket_) return;
-  const auto bye = Encode(Note{FrameType::kBye, 0});
+  const auto bye = Encode(ReverseFrame{FrameType::kBye, 0});
   // Out of memory: the peer sees the stream end without a bye.
-  if (notes_left_.empty()) Contain([&] { pool.CloseGracefully(std::move(socket_), bye); });
+  if (unsent_frame_.empty()) Contain([&] { pool.CloseGracefully(std::move(socket_), bye); });
   socket_.Close();
 }
 
@@ -234,7 +235,7 @@ ReceiveFlow::Step ReceiveFlow::BodyDone(bool placed, size_t header_filled, int64
 }
 
 ReceiveFlow::Step ReceiveFlow::HeaderDone(int64_t now_ns) {
-  const std::optional<Forward> forward = DecodeForward(header_bytes_);
+  const std::optional<ForwardFrame> forward = DecodeForwardFrame(header_bytes_);
   header_filled_ = 0;
   if (!forward || forward->type == FrameType::kBye) {
     Down(now_ns, forward.has_value(), forward ? kClosed : kStrange);
@@ -269,9 +270,9 @@ ReceiveFlow::Step ReceiveFlow::PlaceChunk(int64_t now_ns) {
 ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
   const bool posted = receiver_.posted() > header_.request;
   if (!posted && !receiver_.stalled(now_ns)) {
-    if (now_ns - waiting_sent_ns_ < kWaitingNoteNs) return Step::kWait;
+    if (now_ns - waiting_sent_ns_ < kBetweenWaitingFramesNs) return Step::kWait;
     waiting_sent_ns_ = now_ns;
-    SendNote({FrameType::kWaiting, 0});
+    SendReverseFrame({FrameType::kWaiting, 0});
     return Step::kWait;
   }
   held_ = kNone;
@@ -285,7 +286,7 @@ bool ReceiveFlow::Acknowledge() {
   if (frames_acked_ == frames_) return false;
   frames_acked_ = frames_;
   bytes_unacked_ = 0;
-  SendNote({FrameType::kAck, frames_});
+  SendReverseFrame({FrameType::kAck, frames_});
   return true;
 }
 
@@ -358,7 +359,7 @@ void ExpressReceiveFlow::Acknowledge(int64_t now_ns) {
   frames_acked_ = frames_;
   bytes_unacked_ = 0;
   unacked_since_ns_ = 0;
-  SendNote({FrameType::kAck, frames_});
+  SendReverseFrame({FrameType::kAck, frames_});
 }
 
 bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
@@ -403,7 +404,7 @@ bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
 bool ExpressReceiveFlow::Parse(int64_t now_ns) {
   while (up() && !large_ && end_ - begin_ >= kDataHeaderBytes) {
     const std::span<const std::byte> rest(bytes_.data() + begin_, end_ - begin_);
-    const std::optional<Forward> forward = DecodeForward(rest.first<kDataHeaderBytes>());
+    const std::optional<ForwardFrame> forward = DecodeForwardFrame(rest.first<kDataHeaderBytes>());
     if (!forward || forward->type == FrameType::kBye) {
       Down(now_ns, forward.has_value(), forward ? kClosed : kStrange);
       return false;

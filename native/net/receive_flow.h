@@ -59,7 +59,7 @@ class ReceiveFlowBase : public Task {
   virtual void Reset() = 0;
 
   void Down(int64_t now_ns, bool bye, std::string_view why);
-  void SendNote(const Note& note);
+  void SendReverseFrame(const ReverseFrame& frame);
 
   Receiver& receiver_;
   FlowStats stats_;
@@ -75,7 +75,7 @@ class ReceiveFlowBase : public Task {
   uint32_t events_ = 0;
   int64_t tick_ns_ = 0;
   std::atomic<bool> up_ = true;
-  std::vector<std::byte> notes_left_;  // unsent rest of a note
+  std::vector<std::byte> unsent_frame_;  // unsent rest of a frame
 
   std::atomic<bool> adopted_ = false;
   std::mutex adopt_mutex_;

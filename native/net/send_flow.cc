@@ -182,7 +182,7 @@ int64_t SendFlow::NextNs() const {
 bool SendFlow::WorkUp(int64_t now_ns) {
   bool worked = false;
   if (zero_copy_.outstanding()) worked = ReadKernelReports(now_ns);
-  if (up() && (epoll_events_ & (EPOLLIN | kGone)) != 0) worked |= ReadNotes(now_ns);
+  if (up() && (epoll_events_ & (EPOLLIN | kGone)) != 0) worked |= ReadReverseFrames(now_ns);
   if (!up()) return true;
   if ((epoll_events_ & EPOLLOUT) != 0) writable_ = true;
   epoll_events_ = 0;
@@ -201,24 +201,24 @@ int64_t SendFlow::NextUpNs() const {
   return waits ? NowNs() + kAckPollNs : INT64_MAX;
 }
 
-bool SendFlow::ReadNotes(int64_t now_ns) {
+bool SendFlow::ReadReverseFrames(int64_t now_ns) {
   std::string why;
   bool something = false;
   uint64_t acknowledged = acknowledged_;
   bool bye = false;
   // The peer cannot have read a frame that is not completely written.
   const uint64_t written = begun_ - (writing_ ? 1 : 0);
-  const bool well = notes_.Read(socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something,
-                                [&](const Note& note) {
-                                  if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
-                                  bye |= note.type == FrameType::kBye;
-                                  if (note.type != FrameType::kAck) return true;
-                                  if (note.value < acknowledged || note.value > written) {
-                                    return false;
-                                  }
-                                  acknowledged = note.value;
-                                  return true;
-                                });
+  const bool well = reverse_frames_.Read(
+      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const ReverseFrame& frame) {
+        if (frame.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
+        bye |= frame.type == FrameType::kBye;
+        if (frame.type != FrameType::kAck) return true;
+        if (frame.value < acknowledged || frame.value > written) {
+          return false;
+        }
+        acknowledged = frame.value;
+        return true;
+      });
   if (acknowledged != acknowledged_) Acknowledge(acknowledged, now_ns);
   if (!well || bye) Down(now_ns, bye, bye ? "the peer has closed the connection" : why);
   return something;
@@ -415,7 +415,7 @@ void SendFlow::WentDown() {
   begun_ = 0;
   writing_ = false;
   writable_ = true;
-  notes_ = NoteReader();
+  reverse_frames_ = ReverseFrameReader();
   rate_ = FlowRate();
   shared_rate_ = 0;
   full_ = false;
@@ -476,7 +476,7 @@ bool ExpressSendFlow::Put(const DataHeader& header, const std::byte* data) {
 void ExpressSendFlow::Poll() {
   const std::scoped_lock lock(mutex_);
   if (!up()) return;
-  ReadNotes(NowNs());
+  ReadReverseFrames(NowNs());
   if (!up()) worker().Wake();
 }
 
@@ -509,7 +509,7 @@ int64_t ExpressSendFlow::NextUpNs() const {
 
 bool ExpressSendFlow::WorkUp(int64_t now_ns) {
   const bool unheard = sender_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs;
-  if ((epoll_events_ & kGone) != 0 || unheard) ReadNotes(now_ns);
+  if ((epoll_events_ & kGone) != 0 || unheard) ReadReverseFrames(now_ns);
   if (!up()) return true;
   if (unheard && sender_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs) {
     sender_.ExpressIsLate();
@@ -529,17 +529,18 @@ bool ExpressSendFlow::Flush(int64_t now_ns) {
   return moved.bytes != 0;
 }
 
-bool ExpressSendFlow::ReadNotes(int64_t now_ns) {
+bool ExpressSendFlow::ReadReverseFrames(int64_t now_ns) {
   std::string why;
   bool something = false;
   bool bye = false;
   uint64_t acknowledged = acknowledged_;
-  const bool well = notes_.Read(
-      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const Note& note) {
-        bye |= note.type == FrameType::kBye;
-        if (note.type != FrameType::kAck) return true;
-        if (note.value < acknowledged || note.value - acknowledged_ > numbers_.size()) return false;
-        acknowledged = note.value;
+  const bool well = reverse_frames_.Read(
+      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const ReverseFrame& frame) {
+        bye |= frame.type == FrameType::kBye;
+        if (frame.type != FrameType::kAck) return true;
+        if (frame.value < acknowledged || frame.value - acknowledged_ > numbers_.size())
+          return false;
+        acknowledged = frame.value;
         return true;
       });
   const auto count = static_cast<ptrdiff_t>(acknowledged - acknowledged_);
@@ -554,7 +555,7 @@ bool ExpressSendFlow::ReadNotes(int64_t now_ns) {
 void ExpressSendFlow::WentDown() {
   left_.clear();
   acknowledged_ = 0;
-  notes_ = NoteReader();
+  reverse_frames_ = ReverseFrameReader();
   path_.Reset();
   sender_.RequeueExpress(numbers_);
   numbers_.clear();

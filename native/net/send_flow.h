@@ -79,18 +79,18 @@ class SendFlowBase : public Task {
   int64_t tick_ns_ = 0;
 };
 
-// Reads the notes that the peer sends back.
-class NoteReader {
+// Reads the frames that the peer sends back.
+class ReverseFrameReader {
  public:
-  // Reads all available notes and passes each to `take`, which returns whether it is valid. Returns
-  // false and sets `*why` if the flow has ended.
+  // Reads all available frames and passes each to `take`, which returns whether it is valid.
+  // Returns false and sets `*why` if the flow has ended.
   template <typename Take>
   // `to_the_end`: read until the socket is empty, because epoll will not report the end of the
   // stream again.
   bool Read(int fd, bool to_the_end, std::string* why, bool* something, Take take);
 
  private:
-  std::array<std::byte, 64 * kNoteBytes> bytes_ = {};
+  std::array<std::byte, 64 * kReverseFrameBytes> bytes_ = {};
   size_t filled_ = 0;
 };
 
@@ -125,7 +125,7 @@ class SendFlow final : public SendFlowBase {
   int64_t NextUpNs() const override;
 
  private:
-  bool ReadNotes(int64_t now_ns);
+  bool ReadReverseFrames(int64_t now_ns);
   bool Acknowledge(uint64_t frames, int64_t now_ns);
   bool Write(int64_t now_ns);
   IoResult WriteFrame();
@@ -148,7 +148,7 @@ class SendFlow final : public SendFlowBase {
   std::deque<FlowChunk> frames_;  // taken and not acknowledged; the last one may not be written yet
   uint64_t acknowledged_ = 0;
   uint64_t begun_ = 0;
-  NoteReader notes_;
+  ReverseFrameReader reverse_frames_;
 
   bool writing_ = false;
   bool pinned_ = false;  // the frame's bytes are in the application's buffer, not in `copied_rest_`
@@ -195,18 +195,19 @@ class ExpressSendFlow final : public SendFlowBase {
 
  private:
   bool Flush(int64_t now_ns);
-  bool ReadNotes(int64_t now_ns);
+  bool ReadReverseFrames(int64_t now_ns);
 
   mutable std::mutex mutex_;
   std::deque<uint64_t> numbers_;  // messages written or queued, and not acknowledged
   uint64_t acknowledged_ = 0;
   std::vector<std::byte> left_;  // bytes that the socket did not take yet
   int64_t next_check_ns_ = 0;    // used by the pool thread only
-  NoteReader notes_;
+  ReverseFrameReader reverse_frames_;
 };
 
 template <typename Take>
-bool NoteReader::Read(int fd, bool to_the_end, std::string* why, bool* something, Take take) {
+bool ReverseFrameReader::Read(int fd, bool to_the_end, std::string* why, bool* something,
+                              Take take) {
   for (;;) {
     iovec rest = {bytes_.data() + filled_, bytes_.size() - filled_};
     const IoResult moved = ReadSome(fd, {&rest, 1});
@@ -218,10 +219,11 @@ bool NoteReader::Read(int fd, bool to_the_end, std::string* why, bool* something
     *something = true;
     filled_ += moved.bytes;
     size_t at = 0;
-    for (; filled_ - at >= kNoteBytes; at += kNoteBytes) {
-      const std::span<const std::byte> bytes(bytes_.data() + at, kNoteBytes);
-      const std::optional<Note> note = DecodeNote(bytes.first<kNoteBytes>());
-      if (!note || !take(*note)) {
+    for (; filled_ - at >= kReverseFrameBytes; at += kReverseFrameBytes) {
+      const std::span<const std::byte> bytes(bytes_.data() + at, kReverseFrameBytes);
+      const std::optional<ReverseFrame> frame =
+          DecodeReverseFrame(bytes.first<kReverseFrameBytes>());
+      if (!frame || !take(*frame)) {
         *why = "the peer sent an invalid acknowledgement";
         return false;
       }

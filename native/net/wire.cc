@@ -110,10 +110,10 @@ std::array<std::byte, kDataHeaderBytes> EncodeForwardBye() {
   return Begun<kDataHeaderBytes>(FrameType::kBye);
 }
 
-std::optional<Forward> DecodeForward(std::span<const std::byte, kDataHeaderBytes> bytes) {
+std::optional<ForwardFrame> DecodeForwardFrame(std::span<const std::byte, kDataHeaderBytes> bytes) {
   if (IsType(bytes, FrameType::kBye)) {
     if (!Zero(bytes.subspan(1))) return std::nullopt;
-    return Forward{FrameType::kBye, {}};
+    return ForwardFrame{FrameType::kBye, {}};
   }
   if (!IsType(bytes, FrameType::kData) || !Zero(bytes.subspan(1, 3))) return std::nullopt;
   DataHeader header;
@@ -123,22 +123,23 @@ std::optional<Forward> DecodeForward(std::span<const std::byte, kDataHeaderBytes
   header.total = Get<uint64_t>(bytes, 24);
   if (header.total > kLargestRequest || header.length > kLongestChunk) return std::nullopt;
   if (!OnGrid(header.total, header.offset, header.length)) return std::nullopt;
-  return Forward{FrameType::kData, header};
+  return ForwardFrame{FrameType::kData, header};
 }
 
 // Bytes: type 1, zero 7, value 8.
-std::array<std::byte, kNoteBytes> Encode(const Note& note) {
-  auto bytes = Begun<kNoteBytes>(note.type);
-  Put(std::span<std::byte>(bytes), 8, note.value);
+std::array<std::byte, kReverseFrameBytes> Encode(const ReverseFrame& frame) {
+  auto bytes = Begun<kReverseFrameBytes>(frame.type);
+  Put(std::span<std::byte>(bytes), 8, frame.value);
   return bytes;
 }
 
-std::optional<Note> DecodeNote(std::span<const std::byte, kNoteBytes> bytes) {
+std::optional<ReverseFrame> DecodeReverseFrame(
+    std::span<const std::byte, kReverseFrameBytes> bytes) {
   const auto type = static_cast<FrameType>(Get<uint8_t>(bytes, 0));
   const bool known =
       type == FrameType::kAck || type == FrameType::kWaiting || type == FrameType::kBye;
   if (!known || !Zero(bytes.subspan(1, 7))) return std::nullopt;
-  return Note{type, Get<uint64_t>(bytes, 8)};
+  return ReverseFrame{type, Get<uint64_t>(bytes, 8)};
 }
 
 }  // namespace nccltune::net

@@ -23,7 +23,7 @@ inline constexpr uint16_t kWireRelease = 2;
 inline constexpr size_t kHelloBytes = 64;
 inline constexpr size_t kWelcomeBytes = 32;
 inline constexpr size_t kDataHeaderBytes = 32;
-inline constexpr size_t kNoteBytes = 16;
+inline constexpr size_t kReverseFrameBytes = 16;
 
 inline constexpr uint32_t kLongestChunk = 1U << 20;
 inline constexpr uint64_t kLargestRequest = uint64_t{1} << 40;
@@ -71,7 +71,7 @@ struct DataHeader {
 };
 
 // A frame from the receiver to the sender: kAck, kWaiting or kBye.
-struct Note {
+struct ReverseFrame {
   FrameType type = FrameType::kAck;
   uint64_t value = 0;
 };
@@ -79,21 +79,22 @@ struct Note {
 std::array<std::byte, kHelloBytes> Encode(const Hello& hello);
 std::array<std::byte, kWelcomeBytes> Encode(const Welcome& welcome);
 std::array<std::byte, kDataHeaderBytes> Encode(const DataHeader& header);
-std::array<std::byte, kNoteBytes> Encode(const Note& note);
+std::array<std::byte, kReverseFrameBytes> Encode(const ReverseFrame& frame);
 
 // Decoders return nothing for invalid bytes. For a hello or welcome of another release, only
 // `release` is valid.
 std::optional<Hello> DecodeHello(std::span<const std::byte, kHelloBytes> bytes);
 std::optional<Welcome> DecodeWelcome(std::span<const std::byte, kWelcomeBytes> bytes);
-std::optional<Note> DecodeNote(std::span<const std::byte, kNoteBytes> bytes);
+std::optional<ReverseFrame> DecodeReverseFrame(
+    std::span<const std::byte, kReverseFrameBytes> bytes);
 
 // A frame from the sender to the receiver: data, or a bye of the same length as a header.
-struct Forward {
+struct ForwardFrame {
   FrameType type = FrameType::kData;
   DataHeader data;
 };
 // Checks that length and offset are valid for the request and on its grid (arrivals.h).
-std::optional<Forward> DecodeForward(std::span<const std::byte, kDataHeaderBytes> bytes);
+std::optional<ForwardFrame> DecodeForwardFrame(std::span<const std::byte, kDataHeaderBytes> bytes);
 std::array<std::byte, kDataHeaderBytes> EncodeForwardBye();
 
 }  // namespace nccltune::net
