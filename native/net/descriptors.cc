@@ -23,7 +23,7 @@ constinit std::atomic<bool> warned = false;
 
 uint64_t CountEntries() {
   DIR* const folder = opendir(kOpenFiles);
-  // opendir itself needs a descriptor. Without one, all are in use.
+  // opendir needs a descriptor. If it gets none, all descriptors are in use.
   if (folder == nullptr) return IsDescriptorShortage(errno) ? UINT64_MAX : 0;
   uint64_t count = 0;
   while (readdir(folder) != nullptr) ++count;

@@ -26,14 +26,15 @@ bool IsType(std::span<const std::byte> bytes, FrameType type) {
   return Get<uint8_t>(bytes, 0) == static_cast<uint8_t>(type);
 }
 
-// Reserved bytes must be zero in this release.
+// Returns whether all bytes are zero. Reserved bytes must be zero in this release.
 bool Zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte each) { return each == std::byte{0}; });
 }
 
 }  // namespace
 
-// Bytes: type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2, flows 2, rest zero.
+// Layout (number of bytes): type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2,
+// flows 2, rest zero.
 std::array<std::byte, kHelloBytes> Encode(const Hello& hello) {
   auto bytes = Begun<kHelloBytes>(FrameType::kHello);
   const std::span<std::byte> to(bytes);
@@ -63,7 +64,7 @@ std::optional<Hello> DecodeHello(std::span<const std::byte, kHelloBytes> bytes) 
   return hello;
 }
 
-// Bytes: type 1, status 1, release 2, magic 4, flows 2, rest zero.
+// Layout (number of bytes): type 1, status 1, release 2, magic 4, flows 2, rest zero.
 std::array<std::byte, kWelcomeBytes> Encode(const Welcome& welcome) {
   auto bytes = Begun<kWelcomeBytes>(FrameType::kWelcome);
   const std::span<std::byte> to(bytes);
@@ -95,7 +96,7 @@ std::optional<Welcome> DecodeWelcome(std::span<const std::byte, kWelcomeBytes> b
   return welcome;
 }
 
-// Bytes: type 1, zero 3, length 4, request 8, offset 8, total 8.
+// Layout (number of bytes): type 1, zero 3, length 4, request 8, offset 8, total 8.
 std::array<std::byte, kDataHeaderBytes> Encode(const DataHeader& header) {
   auto bytes = Begun<kDataHeaderBytes>(FrameType::kData);
   const std::span<std::byte> to(bytes);
@@ -126,7 +127,7 @@ std::optional<ForwardFrame> DecodeForwardFrame(std::span<const std::byte, kDataH
   return ForwardFrame{FrameType::kData, header};
 }
 
-// Bytes: type 1, zero 7, value 8.
+// Layout (number of bytes): type 1, zero 7, value 8.
 std::array<std::byte, kReverseFrameBytes> Encode(const ReverseFrame& frame) {
   auto bytes = Begun<kReverseFrameBytes>(frame.type);
   Put(std::span<std::byte>(bytes), 8, frame.value);
