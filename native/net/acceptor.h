@@ -104,7 +104,7 @@ class Acceptor final : public Task {
   std::vector<PendingHandshake> handshakes_;  // oldest first
   std::map<uint64_t, PendingConnection> pending_;
   std::map<uint64_t, ServedConnection> served_;
-  std::map<uint64_t, uint16_t> refused_;  // by connection: number of flows for a retry
+  std::map<uint64_t, uint16_t> refused_;  // key: connection; value: number of flows for a retry
   std::optional<std::string> failure_;
   bool open_to_new_ = true;
   bool other_release_logged_ = false;

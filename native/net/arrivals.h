@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records which parts of a request have arrived. A request is cut into chunks, at multiples of a
-// granule only. Both peers derive the granule from the request's size. So a duplicate is recognised
+// Records which parts of a request have arrived. A request is cut into chunks only at multiples of
+// a granule. Both peers derive the granule from the request's size. So a duplicate is recognised
 // even if it was cut differently. Makes no system call.
 #ifndef NCCLTUNE_NET_ARRIVALS_H_
 #define NCCLTUNE_NET_ARRIVALS_H_

@@ -35,7 +35,7 @@ class ConnectionStats {
   // the express flow.
   FlowStats NextFlow();
 
-  // Logs a warning for each slow flow. Called periodically; any thread may call it.
+  // Checks for slow flows and logs each. Called periodically; any thread may call it.
   void Tick(int64_t now_ns) noexcept;
 
   // Returns the summary for the log.
@@ -52,8 +52,7 @@ class ConnectionStats {
   SlowFlowWatch watch_;
 };
 
-// Return a size or a speed with three significant digits: "987 B", "1.24 GiB"; "210 MB/s", "1.21
-// GB/s".
+// Return a number with three significant digits and its unit: "987 B", "1.24 GiB", "210 MB/s".
 std::string SizeText(uint64_t bytes);
 std::string SpeedText(double bytes_per_s);
 

@@ -15,8 +15,8 @@ namespace {
 // The same limit as in NCCL's built-in socket transport.
 constexpr int64_t kConnectionLimitNs = 60 * kNsPerSecond;
 constexpr int64_t kRetryPauseNs = 200 * kNsPerMs;
-// Limit for a flow that reconnects. A pool thread of the peer answers it at once, without waiting
-// for the peer's application.
+// Time limit for the welcome of a flow that reconnects. A pool thread of the peer sends it at once,
+// without waiting for the peer's application.
 constexpr int64_t kReconnectWelcomeNs = 10 * kNsPerSecond;
 
 uint64_t RandomNumber() {

@@ -92,7 +92,7 @@ void ReportShortage(const Log& log, const char* what, int error) noexcept {
 void ForgetShortages() { warned = false; }
 
 std::shared_ptr<SpareDescriptor> SpareDescriptor::Get() {
-  // Never destroyed: listeners may be closed during process exit.
+  // The mutex and the pointer are never destroyed: listeners may be closed during process exit.
   static std::mutex* const mutex = new std::mutex;
   static std::weak_ptr<SpareDescriptor>* const shared = new std::weak_ptr<SpareDescriptor>;
   const std::scoped_lock lock(*mutex);

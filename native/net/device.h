@@ -34,7 +34,7 @@ struct Device {
   uint64_t guid = 0;
   int speed_mbps = 0;  // sum over the NICs
   std::vector<Nic> nics;
-  std::vector<int> members;  // indices of the merged devices; else its own index
+  std::vector<int> members;  // indices of the merged devices; for one NIC, its own index
 };
 
 }  // namespace nccltune::net

@@ -25,8 +25,8 @@ inline constexpr size_t kMostMembers = 8;
 // number is 1: devices of the same NIC are never merged.
 int DevicesEach(size_t nics);
 
-// The table of devices. Thread-safe. Devices and their strings live as long as the table, because
-// NCCL keeps pointers to them.
+// The table of devices. Thread-safe. Devices live as long as the table, because NCCL keeps pointers
+// to their strings.
 class DeviceTable {
  public:
   // Returns the table of the process, which is created at the first call and never destroyed.

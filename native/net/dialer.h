@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connects one flow, which is one TCP connection of a connection. The steps are the TCP connect,
+// Connects one flow (one TCP connection of an NCCL connection). The steps are the TCP connect,
 // sending a hello, and receiving the peer's welcome. Never blocks.
 #ifndef NCCLTUNE_NET_DIALER_H_
 #define NCCLTUNE_NET_DIALER_H_

@@ -82,7 +82,7 @@ uint64_t FlowRate::Cap(double fastest) const {
   const double in_flight = allowed * (kQueueS + 2 * static_cast<double>(path_ns_) / kNsPerS);
   const double most = 64.0 * (1 << 20);
   const auto wanted = static_cast<uint64_t>(std::min(in_flight, most));
-  // At least two chunks: the peer reads one while the other is in flight.
+  // Allow at least two chunks: the peer reads one while the other is in flight.
   return std::max(wanted, 2 * FullChunk(allowed, fastest));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counters of one flow (one TCP connection of a connection) in shared memory. Only one thread at a
-// time serves the flow and writes the counters; any thread or process may read them.
+// Counters of one flow (one TCP connection of an NCCL connection) in shared memory. Only one thread
+// at a time serves the flow and writes the counters; any thread or process may read them.
 #ifndef NCCLTUNE_NET_FLOW_STATS_H_
 #define NCCLTUNE_NET_FLOW_STATS_H_
 

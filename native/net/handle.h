@@ -19,8 +19,8 @@ namespace nccltune::net {
 
 inline constexpr size_t kHandleBytes = 128;
 using Handle = std::span<std::byte, kHandleBytes>;
-// A handle has room for five IPv6 or fourteen IPv4 addresses. A device with more NICs lists the
-// first ones.
+// A handle has room for five IPv6 or fourteen IPv4 addresses. For a device with more NICs, the
+// handle contains the first ones.
 inline constexpr size_t kMostAddressesV6 = 5;
 inline constexpr size_t kMostAddressesV4 = 14;
 

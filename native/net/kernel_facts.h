@@ -46,8 +46,8 @@ struct CpuCounts {
 
 // Returns the number of CPUs that this process may use, at least 1. One limit is the process's
 // affinity. The other is the smallest of three numbers, divided by the ranks on this host: the
-// host's CPUs, the cpuset of the process's cgroup, and its CPU quotas. Parents of the cgroup limit
-// it too. Cgroups may be of version 1 or 2, and quotas are rounded up.
+// host's CPUs, the cpuset of the process's cgroup, and the CPU quotas of that cgroup. Limits of
+// parent cgroups count too. Cgroups may be of version 1 or 2, and quotas are rounded up.
 int UsableCpus(const KernelRoots& roots = {});
 int UsableCpus(const CpuCounts& counts, const KernelRoots& roots);
 
@@ -65,10 +65,10 @@ int LocalRanks();
 // Returns a number of bytes as text without rounding: "0", "1500", "64 KiB", "4 MiB".
 std::string BytesText(uint64_t bytes);
 
-// Returns the log line at init: the settings in use and the host's limits. The line has at most
-// kMostInitLine characters; NICs that do not fit are only counted. NCCL cuts lines at 1024
-// characters, including NCCL's prefix.
+// NCCL cuts log lines at 1024 characters, including NCCL's prefix.
 inline constexpr size_t kMostInitLine = 700;
+// Returns the log line at init: the settings in use and the host's limits. The line has at most
+// kMostInitLine characters; NICs that do not fit are only counted.
 std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
                      const NetSettings& settings, int flows, int threads);
 

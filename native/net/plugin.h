@@ -99,8 +99,8 @@ abi::Result DeregMr(void* comm, void* mhandle) noexcept;
 abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
                   void* parent = nullptr) noexcept;
 
-// The initial value of *request is ignored. NCCL marks a completion as optional there, but every
-// receive is completed.
+// NCCL may pass a mark in *request that makes the completion optional. The mark is ignored and
+// overwritten: every receive is completed.
 abi::Result Irecv(void* recv_comm, int count, void** data, const int* sizes,
                   void** request) noexcept;
 abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes, void** request,

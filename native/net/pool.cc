@@ -52,8 +52,8 @@ constexpr int64_t kClosePollNs = 5 * kNsPerMs;
 // Pause before a task that threw is called again.
 constexpr int kAfterExceptionMs = 10;
 
-// Blocks all signals while a pool thread is created. The thread inherits that, so it never runs the
-// application's signal handlers.
+// Blocks all signals while a pool thread is created. The thread inherits the signal mask, so it
+// never runs the application's signal handlers.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

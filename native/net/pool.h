@@ -40,8 +40,8 @@ class Task {
   // Called after Ready or Work threw. It must fail the connection of the task.
   virtual void OnException(const char* what) noexcept = 0;
 
-  // Returns whether many requests are outstanding. Then the application does not wait for a single
-  // one.
+  // Returns whether many requests are outstanding. The application does not wait for a single one
+  // then, so low latency is not needed.
   virtual bool IsSaturated(int64_t now_ns) const {
     (void)now_ns;
     return false;
@@ -142,9 +142,9 @@ class ClosingSockets final : public Task {
 class Pool {
  public:
   // Returns the pool of the process. Creates a pool with `threads` threads if there is none. The
-  // pool is destroyed when the last pointer to it is. Its threads may run on the CPUs of every
-  // thread that has called Get: NCCL binds the threads of each GPU near that GPU. Returns null and
-  // sets `*error` if no thread can be created.
+  // pool lives as long as any pointer to it. Its threads may run on the CPUs of every thread that
+  // has called Get, because NCCL binds the threads of each GPU near that GPU. Returns null and sets
+  // `*error` if no thread can be created.
   static std::shared_ptr<Pool> Get(int threads, int* error);
 
   explicit Pool(int threads);
@@ -160,9 +160,9 @@ class Pool {
   int threads() const { return static_cast<int>(workers_.size()); }
   // Returns the errno value if fewer threads than requested were created, else 0.
   int error() const { return error_; }
-  // The direction that a thread serves. Different threads send and receive: with one thread for
-  // both, each direction waits for the other. That lowered throughput 1.7 times on a machine with
-  // 64 cores.
+  // The direction that a thread serves. Different threads send and receive. With one thread for
+  // both, each direction waits for the other: throughput was 1.7 times lower on a machine with 64
+  // cores.
   enum class Role { kSend, kReceive };
 
   // A spinning thread polls for a while after its last work, so that a message of a few hundred KiB

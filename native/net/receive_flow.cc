@@ -147,7 +147,7 @@ bool ReceiveFlow::WorkUp(int64_t now_ns) {
     if (step == Step::kWait) break;
     worked = true;
   }
-  // Acknowledge now: the peer may have too many undelivered bytes to send more.
+  // Acknowledge now: the peer may wait for an acknowledgement before it sends more.
   if (!readable_ || state_ == ReadState::kHeld || bytes_unacked_ >= kAckBytes) {
     worked |= Acknowledge();
   }

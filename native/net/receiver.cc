@@ -79,7 +79,7 @@ abi::Result Receiver::Post(void* data, size_t bytes, TransferRequest** request) 
     slot.complete.store(false, std::memory_order_relaxed);
     depth_.RecordHeld(++held_requests_);
     ++counters_.requests;
-    // Restart the time without arrivals: silence before a request was posted is not a stall.
+    // Restart the stall timer: silence before a request was posted is not a stall.
     if (waiting_++ == 0) arrived_ns_ = NowNs();
     *request = &slot;
     const auto [first, last] = stash_.equal_range(slot.number);

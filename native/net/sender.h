@@ -103,7 +103,8 @@ class Sender {
   // Called when acknowledgements of the express flow are late. Its messages and all new ones take
   // bulk flows until an acknowledgement arrives.
   void ExpressIsLate();
-  // Queue the unacknowledged chunks or messages of a flow that went down for other flows.
+  // Queue the unacknowledged chunks or messages of a flow that went down, so that other flows send
+  // them.
   void Requeue(const std::deque<FlowChunk>& frames);
   void RequeueExpress(const std::deque<uint64_t>& numbers);
   // Returns whether all chunks of the frame's request are acknowledged. If so, a flow that still

@@ -10,7 +10,7 @@
 // - The flow delivers less than a third of the median of the other flows.
 // - The flow has bytes in flight in at least 60 % of the samples. Samples are taken while the
 //   connection has work.
-// - The median of the other flows is at least 16 MiB, which excludes chance.
+// - The median of the other flows is at least 16 MiB in a window, which excludes chance.
 #ifndef NCCLTUNE_NET_SLOW_FLOW_H_
 #define NCCLTUNE_NET_SLOW_FLOW_H_
 

@@ -67,7 +67,7 @@ struct ConnectionBlock {
   Word page_bytes = 0;
   Word connection_bytes = 0;  // offset of the first flow
   Word flow_bytes = 0;        // distance between two flows
-  Word flows = 0;             // number of flows; first the one for small messages
+  Word flows = 0;             // number of flows; the first is for small messages
   Word pid = 0;               // as seen by the process; a forked child has the memfd too
   Word role = 0;
   Word opened_ns = 0;  // CLOCK_MONOTONIC

@@ -25,7 +25,7 @@
 namespace nccltune::net {
 namespace {
 
-// A connect is cancelled if NCCL has not called for this long.
+// A connect is cancelled if NCCL has not continued it for this long.
 constexpr int64_t kForgottenNs = 60 * kNsPerSecond;
 constexpr int64_t kBetweenSweepsNs = kNsPerSecond;
 
@@ -50,9 +50,8 @@ class Attempts {
     return ++last_;
   }
 
-  // Returns the connector of an attempt. Returns null if the attempt was cancelled because NCCL did
-  // not call for a long time; `*given_up` is true then. Also returns null if there is no such
-  // attempt.
+  // Returns the connector of an attempt. Returns null if the attempt was cancelled by
+  // GiveUpForgotten; `*given_up` is true then. Also returns null if there is no such attempt.
   std::shared_ptr<Connector> Find(uint64_t number, bool* given_up) {
     const std::scoped_lock lock(mutex_);
     const auto found = attempts_.find(number);
@@ -68,8 +67,8 @@ class Attempts {
   void RemoveOwned(uint64_t owner) {
     RemoveIf([&](const auto& each) { return each.second.owner == owner; });
   }
-  // Cancels attempts for which NCCL has not called for a long time. Their numbers stay known,
-  // because a process that was only stopped calls again.
+  // Cancels attempts that NCCL has not continued for a long time. Their numbers stay known, because
+  // a process that was only stopped continues its attempt.
   void GiveUpForgotten(int64_t now_ns) {
     if (now_ns - swept_ns_.load(std::memory_order_relaxed) < kBetweenSweepsNs) return;
     swept_ns_.store(now_ns, std::memory_order_relaxed);

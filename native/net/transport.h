@@ -44,8 +44,8 @@ uint64_t NewOwner() noexcept;
 // releases the sockets of its open listeners. NCCL may still close these listeners later.
 void Release(uint64_t owner) noexcept;
 
-// Cancels connects without an owner that NCCL has not called for a minute. NCCL does not call again
-// after it has aborted a communicator. Called by Listen, Connect, Accept and Close.
+// Cancels connects without an owner that NCCL has not continued for a minute. NCCL never continues
+// the connects of an aborted communicator. Called by Listen, Connect, Accept and Close.
 void ReleaseForgotten(int64_t now_ns) noexcept;
 
 // Listens on every NIC of `device`. Fills `handle`, with which a peer connects.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Zero-copy sends (MSG_ZEROCOPY) of one flow, and the kernel's reports of these sends. A flow is
-// one TCP connection of a connection.
+// one TCP connection of an NCCL connection.
 //
 // A send is outstanding until the kernel reports that it has released all pages of the send. Only
 // an open socket delivers reports. So the socket of a dead flow is kept until all its reports have
@@ -35,8 +35,8 @@ class ZeroCopy {
 
   // Returns whether the next `bytes` should be sent with Send.
   bool Wants(size_t bytes) const { return choice_.Wants(bytes, ledger_.outstanding()); }
-  // Sends bytes of the current frame without a copy. Returns nothing if the kernel refused to; then
-  // the bytes must be sent with a copy.
+  // Sends bytes of the current frame without a copy. Returns nothing if the kernel refuses that;
+  // then the bytes must be sent with a copy.
   std::optional<IoResult> Send(int fd, uint64_t request, std::span<const std::byte> bytes);
   // Ends the current frame. Returns false if the kernel still reads the frame's buffer. Then
   // Reports or ReadDyingReports returns the frame's request later.

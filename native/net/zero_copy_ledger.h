@@ -14,9 +14,9 @@
 namespace nccltune::net {
 
 // The ledger of one socket. A frame is a part of a request, and takes one or more sends. The kernel
-// numbers the socket's MSG_ZEROCOPY sends from 0, modulo 2^32. It reports ranges of numbers when it
-// has released their pages. Ranges come in any order: data purged from the send queue is reported
-// before data that a NIC still has.
+// numbers the socket's MSG_ZEROCOPY sends from 0, modulo 2^32. When the kernel has released the
+// pages of sends, it reports a range of their numbers. Ranges come in any order: data purged from
+// the send queue is reported before data that a NIC still has.
 class ZeroCopyLedger {
  public:
   // `first` is the number of the socket's next send.
