@@ -7,9 +7,9 @@
 
 namespace nccltune {
 
-// Runs `work` and catches every exception; `failed` gets its text and must not throw. Returns
-// whether nothing was thrown. For thread functions, destructors and callbacks: an exception that
-// leaves one of these ends the job.
+// Runs `work` and catches every exception. Returns false if `work` threw. `failed` is called with
+// the exception's text and must not throw. Use this in thread functions, destructors and callbacks:
+// an exception that leaves one of these functions ends the job.
 template <typename Work, typename Failed>
 bool Contain(const Work& work, const Failed& failed) noexcept {
   try {
@@ -25,7 +25,7 @@ bool Contain(const Work& work, const Failed& failed) noexcept {
   return false;
 }
 
-// The same without an action after a failure.
+// Runs `work` and ignores every exception. Returns false if `work` threw.
 template <typename Work>
 bool Contain(const Work& work) noexcept {
   return Contain(work, [](const char* /*what*/) {});

@@ -7,8 +7,8 @@
 
 namespace nccltune {
 
-// Returns the 64-bit FNV-1a hash of a file's bytes. It identifies the content, so that nodes and
-// the Python side can compare it. It does not protect against tampering.
+// Returns the 64-bit FNV-1a hash of `bytes`. Equal hashes identify equal content: other nodes and
+// the Python code compute the same hash. The hash does not protect against tampering.
 constexpr uint64_t ContentHash(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325U;
   for (const char c : bytes) {

@@ -6,7 +6,7 @@
 namespace nccltune::cu {
 namespace {
 
-// Returns the first CUDA version with all functions that the caller requires.
+// Returns the oldest CUDA version whose driver has all functions that `caller` requires.
 const char* OldestCuda(Caller caller) { return caller == kBench ? "11.4" : "11.7"; }
 
 }  // namespace
@@ -27,7 +27,7 @@ std::string Load(Caller caller, Api* api) {
     error = "the NVIDIA driver is too old: " + library.Path() + " has no " + missing +
             " (needed is CUDA " + OldestCuda(caller) + " or newer)";
   }
-  // Never unload it: it may leave threads behind that run its code.
+  // Never unload libcuda: its threads may still run its code.
   library.Keep();
   return error;
 }

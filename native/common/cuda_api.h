@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of CUDA's driver interface that we call. Our own declarations of public facts, checked
-// against cuda.h of CUDA 12.9. Nothing links against libcuda: it is opened at run time.
+// The part of the CUDA driver API that nccltune calls. The declarations are our own and were
+// compared with cuda.h of CUDA 12.9. No program links against libcuda; the library is opened at run
+// time.
 #ifndef NCCLTUNE_COMMON_CUDA_API_H_
 #define NCCLTUNE_COMMON_CUDA_API_H_
 
@@ -11,7 +12,7 @@
 
 namespace nccltune::cu {
 
-// CUresult, with the values that we handle.
+// CUresult and the values that nccltune handles.
 using Result = int;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
@@ -61,12 +62,12 @@ inline constexpr unsigned kIpcLazyPeerAccess = 1;   // CU_IPC_MEM_LAZY_ENABLE_PE
 inline constexpr unsigned kHostPortable = 1;        // CU_MEMHOSTREGISTER_PORTABLE
 inline constexpr unsigned kHostDeviceMap = 2;       // CU_MEMHOSTREGISTER_DEVICEMAP
 inline constexpr int kCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_NONE
-// CUstreamCaptureMode. NCCL allocates memory while a graph is captured, which the global mode (0)
-// forbids.
+// Values of CUstreamCaptureMode. The global mode (0) is not used: it forbids memory allocation
+// during a capture, and NCCL allocates memory then.
 inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr int kCaptureRelaxed = 2;
 
-// CUdevice_attribute.
+// Values of CUdevice_attribute. A leading ... stands for CU_DEVICE_ATTRIBUTE.
 inline constexpr int kMultiprocessors = 16;
 inline constexpr int kL2CacheSize = 38;
 inline constexpr int kUnifiedAddressing = 41;
@@ -77,7 +78,7 @@ inline constexpr int kStreamMemOpsV1 = 92;            // ..._CAN_USE_STREAM_MEM_
 inline constexpr int kHostRegister = 99;              // ..._HOST_REGISTER_SUPPORTED
 inline constexpr int kStreamMemOps = 122;             // ..._CAN_USE_64_BIT_STREAM_MEM_OPS
 
-// CUpointer_attribute.
+// Values of CUpointer_attribute. A leading ... stands for CU_POINTER_ATTRIBUTE.
 inline constexpr int kMemoryType = 2;
 inline constexpr int kBufferId = 7;
 inline constexpr int kIsManaged = 8;
@@ -94,23 +95,25 @@ inline constexpr int kPosixDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DES
 inline constexpr int kOnDevice = 1;         // CU_MEM_LOCATION_TYPE_DEVICE
 inline constexpr int kReadWrite = 3;        // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 
-// The calling part. Each part requires some functions; the others may be null for it.
+// The caller of CUDA: nccltune-bench, the send/receive library, or both. Each caller requires the
+// functions that cuda_functions.inc lists for it. Other functions may be null.
 enum Caller : unsigned { kNobody = 0, kBench = 1, kSendRecv = 2, kBoth = 3 };
 
-// The library's functions, named without the prefix "cu".
+// Pointers to the functions of libcuda, named without the prefix "cu".
 struct Api {
-// The macro's arguments are a declarator and a parameter list, not expressions.
+// clang-tidy asks for parentheses around macro arguments. A declarator and a parameter list cannot
+// have any.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define NCCLTUNE_CUDA(caller, name, symbol, parameters) Result(*name) parameters = nullptr;
 #include "common/cuda_functions.inc"
 #undef NCCLTUNE_CUDA
 };
 
-// Opens libcuda.so.1, which stays loaded, and fills `api`. Returns why the caller cannot use it;
-// empty if it can.
+// Opens libcuda.so.1 and fills `api`. The library stays loaded. Returns an error text if the
+// library is missing or lacks a function that `caller` requires; empty on success.
 std::string Load(Caller caller, Api* api);
 
-// Returns the name of a result, such as "CUDA_ERROR_INVALID_VALUE".
+// Returns the name of a CUDA result, such as "CUDA_ERROR_INVALID_VALUE".
 std::string NameOf(const Api& api, Result result);
 
 }  // namespace nccltune::cu

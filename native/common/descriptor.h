@@ -13,7 +13,7 @@ namespace nccltune {
 class Descriptor {
  public:
   Descriptor() = default;
-  // A negative `fd` means none.
+  // Takes ownership of `fd`. A negative `fd` means that there is no descriptor.
   explicit Descriptor(int fd) : fd_(fd) {}
   ~Descriptor() { Close(); }
   Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
@@ -33,9 +33,9 @@ class Descriptor {
   void Close() {
     if (fd_ >= 0) close(Release());
   }
-  // Gives up ownership: the caller must close it.
+  // Returns the descriptor and gives up its ownership: the caller must close the descriptor.
   [[nodiscard]] int Release() { return std::exchange(fd_, -1); }
-  // Child programs do not inherit it.
+  // Makes the kernel close the descriptor when the process executes another program.
   void CloseOnExec() const {
     if (fd_ >= 0) fcntl(fd_, F_SETFD, FD_CLOEXEC);
   }

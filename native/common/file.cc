@@ -16,7 +16,8 @@ namespace {
 
 std::string Reason(int error_number) {
   std::array<char, 128> buffer{};
-  // Works with both forms of strerror_r; the GNU form may return a static text.
+  // strerror_r has two forms. The GNU form returns the text; the POSIX form writes the text to the
+  // buffer.
   const auto text = strerror_r(error_number, buffer.data(), buffer.size());
   if constexpr (std::is_same_v<decltype(text), char* const>) {
     return text;
@@ -28,7 +29,8 @@ std::string Reason(int error_number) {
 }  // namespace
 
 bool ReadFile(const std::string& path, size_t largest, std::string* content, std::string* error) {
-  // O_NONBLOCK: opening a pipe without a writer must not block NCCL's initialisation.
+  // O_NONBLOCK: without this flag, opening a pipe that has no writer would block NCCL's
+  // initialisation.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts{};
   if (!file || fstat(file.fd(), &facts) != 0) {
@@ -57,7 +59,7 @@ bool ReadFile(const std::string& path, size_t largest, std::string* content, std
       *error = Reason(errno);
       return false;
     }
-    if (got == 0) break;  // the file was truncated while we read; use what was read
+    if (got == 0) break;  // the file was truncated meanwhile; return the bytes read so far
     done += static_cast<size_t>(got);
   }
   content->resize(done);

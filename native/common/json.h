@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small strict JSON reader and writer (RFC 8259, UTF-8 only) for the JSON-lines programs.
+// A small, strict JSON reader and writer (RFC 8259, UTF-8 only), for programs that exchange one
+// JSON value per line.
 #ifndef NCCLTUNE_COMMON_JSON_H_
 #define NCCLTUNE_COMMON_JSON_H_
 
@@ -21,7 +22,7 @@ class Value {
   using Object = std::vector<Member>;
 
   Value() : data_(nullptr) {}
-  Value(std::nullptr_t) : data_(nullptr) {}                     // NOLINT: a literal is a value
+  Value(std::nullptr_t) : data_(nullptr) {}                     // NOLINT: implicit on purpose
   Value(bool value) : data_(value) {}                           // NOLINT
   Value(int value) : data_(static_cast<int64_t>(value)) {}      // NOLINT
   Value(int64_t value) : data_(value) {}                        // NOLINT
@@ -36,7 +37,7 @@ class Value {
 
   bool IsNull() const { return std::holds_alternative<std::nullptr_t>(data_); }
 
-  // Return the content if the value has that type, else null.
+  // Each function returns a pointer to the content if the value has that type, else null.
   const bool* AsBool() const { return std::get_if<bool>(&data_); }
   const int64_t* AsInt() const { return std::get_if<int64_t>(&data_); }
   const double* AsDouble() const { return std::get_if<double>(&data_); }
@@ -44,15 +45,16 @@ class Value {
   const Array* AsArray() const { return std::get_if<Array>(&data_); }
   const Object* AsObject() const { return std::get_if<Object>(&data_); }
 
-  // Converts an integer or a real to a real; returns false for other types.
+  // Sets *out to the value of an integer or of a double. Returns false for other types.
   bool ToNumber(double* out) const;
 
-  // Returns the member with that key, or null if there is none or this is not an object.
+  // Returns the member named `key`; null if there is no such member or if this value is not an
+  // object.
   const Value* Find(std::string_view key) const;
 
-  // Adds or replaces a member. The value must be an object or null; null becomes an object.
+  // Adds or replaces a member. This value must be an object or null; null becomes an empty object.
   void Set(std::string_view key, Value value);
-  // Adds an element. The value must be an array or null; null becomes an array.
+  // Adds an element. This value must be an array or null; null becomes an empty array.
   void Append(Value value);
 
   // Returns "null", "a boolean", "an integer", "a number", "a string", "an array" or "an object".
@@ -73,15 +75,15 @@ struct Error {
   size_t offset = 0;  // byte offset in the text
 };
 
-// Parses exactly one value that fills the whole text except for white space. On error it returns
-// false, sets *error and leaves *out null. A number without fraction and exponent is a 64-bit
-// integer if it fits, any other is a real. A number outside double's range (1e999, 1e-999) is an
-// error.
+// Parses a text that consists of one value and white space. On error, returns false, sets *error
+// and leaves *out null. A number without a fraction and an exponent is read as a 64-bit integer if
+// it fits. Any other number is read as a double. A number outside double's range (1e999, 1e-999) is
+// an error.
 bool Parse(std::string_view text, Value* out, Error* error, const Limits& limits = {});
 
-// Writes the value as one line without blanks. A real keeps a '.' or an exponent, so that it is
-// read as a real, and has the shortest exact form. NaN and infinities become null. Bytes that are
-// not UTF-8 become U+FFFD.
+// Returns the value as one line of text without blanks. A double is written in the shortest exact
+// form, with a '.' or an exponent, so that it is read as a double again. NaN and infinities become
+// null. Bytes that are not UTF-8 become U+FFFD.
 std::string Write(const Value& value);
 
 }  // namespace nccltune::json

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the members of a JSON object one by one: wrong kinds, missing and unknown members are
-// errors that name the member.
+// Reads the members of a JSON object one by one. A member that is missing, unknown or of the wrong
+// type is an error, and the error text names the member.
 #ifndef NCCLTUNE_COMMON_JSON_FIELDS_H_
 #define NCCLTUNE_COMMON_JSON_FIELDS_H_
 
@@ -14,23 +14,26 @@
 namespace nccltune::json {
 
 // Reads the members of a JSON object. Call Required or Optional for every possible member, then
-// Finish. After the first error all calls do nothing, so one check at the end is enough.
+// Finish. After the first error, further calls record no other error, so one check at the end is
+// enough.
 class Fields {
  public:
-  // `value` must outlive this object. A value that is not an object is the first error.
+  // `value` must outlive this object. If `value` is not an object, that is the first error.
   explicit Fields(const Value& value);
 
-  // Sets *out if the member exists and has that type; null counts as absent. Integers must be in
-  // [low, high].
+  // Each function sets *out to the member `key`. A null member counts as absent. An absent required
+  // member, a member of another type, and an integer outside [low, high] are errors.
   Fields& Required(std::string_view key, std::string* out);
   Fields& Required(std::string_view key, int64_t* out, int64_t low, int64_t high);
   Fields& Optional(std::string_view key, std::string* out);
   Fields& Optional(std::string_view key, int64_t* out, int64_t low, int64_t high);
   Fields& Optional(std::string_view key, bool* out);
-  // Sets *out to the member itself, of any type except null. *out is unchanged if there is none.
+  // Sets *out to a pointer to the member, which may have any type. *out is unchanged if the member
+  // is absent or null.
   Fields& Optional(std::string_view key, const Value** out);
 
-  // Returns the first error; empty if there was none and every member was read.
+  // Returns the first error, or an error for a member that was not read. Empty if there is no
+  // error.
   std::string Finish();
 
  private:

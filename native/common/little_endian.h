@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unsigned integers as little-endian bytes, for data that leaves the process.
+// Writes and reads unsigned integers as little-endian bytes, for data that leaves the process.
 #ifndef NCCLTUNE_COMMON_LITTLE_ENDIAN_H_
 #define NCCLTUNE_COMMON_LITTLE_ENDIAN_H_
 
@@ -14,7 +14,7 @@
 
 namespace nccltune::little_endian {
 
-// Writes a value; `to` must have sizeof(T) bytes from `at` on.
+// Writes `value` to `to` at the offset `at`. `to` must have at least `at` + sizeof(T) bytes.
 template <std::unsigned_integral T>
 void Put(std::span<std::byte> to, size_t at, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) {
@@ -22,7 +22,7 @@ void Put(std::span<std::byte> to, size_t at, T value) {
   }
 }
 
-// Reads a value; `from` must have sizeof(T) bytes from `at` on.
+// Reads a value from `from` at the offset `at`. `from` must have at least `at` + sizeof(T) bytes.
 template <std::unsigned_integral T>
 T Get(std::span<const std::byte> from, size_t at) {
   uint64_t value = 0;

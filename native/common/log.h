@@ -9,8 +9,8 @@
 
 namespace nccltune {
 
-// Writes log lines with our prefix through NCCL's logger. Without a logger it is silent: a plugin
-// never prints by itself.
+// Writes log lines through NCCL's logger, each with a prefix. Without a logger, nothing is logged:
+// a plugin must not print by itself.
 class Log {
  public:
   // `prefix` must outlive the object. `subsystems` is a set of abi::kSubsys bits.
@@ -20,7 +20,7 @@ class Log {
   void Warn(std::string_view text) const { Write(abi::kLogWarn, text); }
   void Info(std::string_view text) const { Write(abi::kLogInfo, text); }
 
-  // Returns the same log for other subsystems.
+  // Returns a log with the same logger and prefix, but for other subsystems.
   Log Only(unsigned long subsystems) const { return {function_, subsystems, prefix_}; }
 
   // Returns whether there is no logger.

@@ -17,11 +17,11 @@ struct NcclVersion {
   auto operator<=>(const NcclVersion&) const = default;
 };
 
-// Decodes the number of ncclGetVersion: 22809 is 2.28.9 (up to 2.8, 2804 was 2.8.4). Returns
-// nothing for other numbers.
+// Decodes the number that ncclGetVersion returns: 22809 is 2.28.9, and 2804 is 2.8.4 (the form up
+// to NCCL 2.8). Returns nothing for a number below 1000.
 std::optional<NcclVersion> NcclVersionFromCode(int code);
 
-// Parses "2.28.9" or "2.28".
+// Parses "2.28.9" or "2.28". Returns nothing for other text.
 std::optional<NcclVersion> ParseNcclVersion(std::string_view text);
 
 std::string ToString(const NcclVersion& version);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line of a program: a table of options, each with a function that reads its value.
+// Parses the command line of a program with a table of options. Each option has a function that
+// reads its value.
 #ifndef NCCLTUNE_COMMON_OPTION_TABLE_H_
 #define NCCLTUNE_COMMON_OPTION_TABLE_H_
 
@@ -18,7 +19,7 @@
 
 namespace nccltune {
 
-// Reads a decimal number. Returns what is wrong with it, or an empty text.
+// Reads a decimal number from `low` to `high`. Returns an error text; empty if the number is valid.
 template <typename T>
 std::string ReadNumber(std::string_view text, T low, T high, T* out) {
   const char* const begin = text.data();
@@ -32,16 +33,16 @@ std::string ReadNumber(std::string_view text, T low, T high, T* out) {
 
 class OptionTable {
  public:
-  // Returns what is wrong with the value, or an empty text. The message follows the option's name:
-  // "'x' is no number from 1 to 8".
+  // Reads the value of an option. Returns an error text, such as "'x' is no number from 1 to 8", or
+  // an empty text. Parse writes the option's name before the error text.
   using Read = std::function<std::string(std::string_view value)>;
 
-  // An option without a value.
+  // Adds an option without a value. *out becomes true if the option is given.
   void Flag(std::string_view name, bool* out);
   void Value(std::string_view name, Read read);
-  // A path that must not be empty.
+  // Adds an option whose value is a path. The path must not be empty.
   void Path(std::string_view name, std::string* out);
-  // One of `words`; `take` gets its index.
+  // Adds an option whose value is one of `words`. `take` is called with the index of the word.
   void OneOf(std::string_view name, Words words, std::function<void(size_t)> take);
   template <typename T, typename Out>
   void Number(std::string_view name, T low, T high, Out* out) {
@@ -52,12 +53,12 @@ class OptionTable {
       return wrong;
     });
   }
-  // Reads arguments that do not start with "--". Without it they are errors. `read` returns the
-  // whole message.
+  // Sets the function for arguments that do not start with "--". Its error text is used without a
+  // prefix. If no function is set, such arguments are errors.
   void Positional(Read read) { positional_ = std::move(read); }
 
-  // Parses "--name value" and "--name=value". Returns false and sets *error for an unknown option
-  // or a bad value.
+  // Parses "--name value" and "--name=value". Returns false and sets *error for an unknown option,
+  // or for a bad or missing value.
   bool Parse(const std::vector<std::string_view>& arguments, std::string* error) const;
 
  private:

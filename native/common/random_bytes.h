@@ -7,9 +7,9 @@
 
 namespace nccltune {
 
-// Fills `data` with `bytes` random bytes from getrandom(2), or from /dev/urandom if a sandbox
-// forbids that. Not std::random_device: it needs arc4random, which is new in glibc 2.36. Returns
-// false if neither works.
+// Fills `data` with `bytes` random bytes. Returns false if that fails. The bytes come from
+// getrandom(2), or from /dev/urandom if a sandbox forbids getrandom. std::random_device is not
+// used: it needs arc4random, which is new in glibc 2.36.
 bool RandomBytes(void* data, size_t bytes);
 
 }  // namespace nccltune

@@ -6,9 +6,9 @@
 
 namespace nccltune {
 
-// Repeats a system call that was interrupted by a signal. Other code in the process may install
-// handlers without SA_RESTART (profilers, Python). Do not use it for close(2), which closes even if
-// it is interrupted.
+// Repeats a system call while a signal interrupts it (EINTR). Returns the last result. Profilers
+// and Python may install signal handlers without SA_RESTART. Do not use this for close(2): an
+// interrupted close has still closed the descriptor.
 template <typename Call>
 auto Retry(const Call& call) {
   while (true) {

@@ -164,7 +164,7 @@ constexpr std::array<Setting, 26> kSettings = {{
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }
 
-// Returns the value without surrounding blanks; empty if the variable is unset or empty.
+// Returns the variable's value without surrounding blanks; empty if the variable is unset or empty.
 std::string_view ValueOf(const Setting& setting) {
   const char* const value = std::getenv(setting.name);
   return value == nullptr ? std::string_view() : Trimmed(value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All environment variables that a native part of nccltune reads, each declared once. Tests check
-// the help texts and the documentation against this table.
+// The environment variables that the native code of nccltune knows, each declared once. Tests
+// compare the help texts and the documentation with this table.
 #ifndef NCCLTUNE_COMMON_SETTINGS_H_
 #define NCCLTUNE_COMMON_SETTINGS_H_
 
@@ -50,7 +50,7 @@ struct Numbers {
   uint64_t least = 0;
   uint64_t most = 0;   // 0: not a numeric setting
   bool units = false;  // the suffixes K and M mean 1024 and 1024 * 1024
-  bool pair = false;   // "first-last"
+  bool pair = false;   // the value is a range, "first-last"
 };
 
 struct Setting {
@@ -71,19 +71,19 @@ struct NumberRange {
 // Returns the table in the order of SettingId.
 std::span<const Setting> Settings();
 
-// Returns the value of a path or a text; empty if the variable is unset or empty.
+// Returns the value of a setting that is a path or a text; empty if the variable is unset or empty.
 std::string ReadPath(SettingId id);
 
-// Returns the value of a setting with fixed words. An invalid value gives the default and adds a
-// line to `warnings` that names the nearest valid one.
+// Returns the value of a setting that is one of several words. For an invalid value, returns the
+// default and adds a warning that names the nearest valid word.
 std::string_view ReadWord(SettingId id, std::vector<std::string>* warnings);
 
-// Returns the value of a numeric setting, or nothing if it is one of its words. An invalid value
-// gives the default and adds a line to `warnings` that names the valid range.
+// Returns the value of a numeric setting, or nothing if the value is a word such as "auto". For an
+// invalid value, returns the default and adds a warning that names the valid range.
 std::optional<uint64_t> ReadNumber(SettingId id, std::vector<std::string>* warnings);
 
-// Returns the value of a setting of two numbers, or nothing if it is unset. Invalid values as in
-// ReadNumber.
+// Returns the value of a setting that is a range of numbers, or nothing if the variable is unset.
+// For an invalid value, returns the default and adds a warning that names the valid ranges.
 std::optional<NumberRange> ReadRange(SettingId id, std::vector<std::string>* warnings);
 
 // Returns one warning for each NCCLTUNE_* variable of the environment that is not in the table.

@@ -43,7 +43,7 @@ std::string Quoted(std::string_view text, size_t longest) {
 std::optional<uint64_t> ParseUnsigned(std::string_view text) {
   uint64_t value = 0;
   const char* const end = text.data() + text.size();
-  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): both ends are given
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): `end` is passed too
   const auto [stopped, error] = std::from_chars(text.data(), end, value);
   if (text.empty() || error != std::errc() || stopped != end) return std::nullopt;
   return value;

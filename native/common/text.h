@@ -18,18 +18,19 @@ std::string_view Trimmed(std::string_view text);
 
 char LowerCase(char c);
 
-// Returns foreign text in single quotes, safe for a log line: unprintable bytes as \xNN, cut with
-// "..." after `longest` bytes.
+// Returns `text` in single quotes, safe for a log line. Control characters become \xNN. A text of
+// more than `longest` bytes is cut and ends with "...".
 std::string Quoted(std::string_view text, size_t longest = 40);
 
-// Same as Quoted, but without the quotes.
+// Returns the same text as Quoted, but without the quotes.
 std::string Printable(std::string_view text, size_t longest);
 
-// Parses a decimal number. Returns nothing if there is any other character, or on overflow.
+// Parses a decimal number. Returns nothing if the text is empty, has any other character, or
+// exceeds 64 bits.
 std::optional<uint64_t> ParseUnsigned(std::string_view text);
 
-// Returns `line` followed by as many parts as fit into `most` characters, and the number of parts
-// left out.
+// Returns `line` followed by as many parts as fit into `most` characters. If parts are left out,
+// the text ends with their number, such as " and 3 more".
 std::string WithAsManyAsFit(std::string line, std::span<const std::string> parts,
                             std::string_view separator, size_t most);
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linked into each of our shared objects. The C++ runtime inside allocates 72 KiB at load, so that
-// it can throw when memory is exhausted, and would leak them at each dlclose. The declaration is
-// weak and hidden: if our runtime lacks the function, the process's function must not be called.
+// Frees memory of the C++ runtime when a shared object of ours is unloaded. Each shared object
+// contains its own C++ runtime. The runtime allocates 72 KiB at load, so that it can throw when
+// memory is exhausted; without this file, each dlclose would leak that memory. The declaration is
+// weak and hidden: if our runtime lacks __freeres, the function of another runtime in the process
+// must not be called.
 
 // NOLINTBEGIN(bugprone-reserved-identifier,misc-use-internal-linkage): libstdc++'s own names
 namespace __gnu_cxx {

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, abi::kNumAlgorithms> kAlgorithms = {
 constexpr std::array<std::string_view, abi::kNumProtocols> kProtocols = {"ll"sv, "ll128"sv,
                                                                          "simple"sv};
 
-// Longer words have no similar word. The limit bounds the table below.
+// Nearest finds no similar word for a longer word. The limit bounds the array in Distance.
 constexpr size_t kLongestWord = 40;
 
 // Returns the number of letters to insert, delete or replace to turn `a` into `b` (Levenshtein).
@@ -39,7 +39,8 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// Users join and split words differently: all_reduce, collnetDirect, nvls-tree.
+// Returns the word in lower case without '_', '-' and blanks. Users spell names differently:
+// all_reduce, collnetDirect, nvls-tree.
 std::string Folded(std::string_view word) {
   std::string folded;
   for (const char c : Trimmed(word)) {
@@ -65,7 +66,7 @@ std::string_view Nearest(Words words, std::string_view word) {
   const std::string folded = Folded(word.substr(0, 2 * kLongestWord));
   if (folded.empty() || folded.size() > kLongestWord) return {};
   std::string_view best;
-  // At most one letter in three may be wrong.
+  // A similar word differs in at most one letter of three, and at least one letter may differ.
   size_t best_distance = std::max<size_t>(1, folded.size() / 3) + 1;
   for (const std::string_view candidate : words) {
     const std::string folded_candidate = Folded(candidate);

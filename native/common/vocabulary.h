@@ -18,11 +18,11 @@ Words CollectiveNames();  // indexed by abi::TunedCollective
 Words AlgorithmNames();   // indexed by abi::Algorithm
 Words ProtocolNames();    // indexed by abi::Protocol
 
-// Returns the index of an exact, lower-case word.
+// Returns the index of `word` in `words`, or nothing. The spelling must be the same.
 std::optional<int> NumberOf(Words words, std::string_view word);
 
-// Returns the word that `word` probably means, ignoring case and surrounding blanks; empty if none
-// is similar.
+// Returns the word of `words` that is most similar to `word`; empty if none is similar. Case,
+// blanks, '_' and '-' are ignored.
 std::string_view Nearest(Words words, std::string_view word);
 
 // Returns all words in one text: "tree ring ...".

@@ -14,12 +14,13 @@ namespace nccltune::net {
 namespace {
 
 constexpr int64_t kHelloLimitNs = 5 * kNsPerSecond;
-// How long a connection may take from its first flow to its last.
+// Limit of the time between the arrival of a connection's first flow and of its last flow.
 constexpr int64_t kPendingLimitNs = 60 * kNsPerSecond;
-// Accept fails after no file descriptor was free for this long.
+// Accept fails if no file descriptor was free for this long.
 constexpr int64_t kExhaustedLimitNs = 10 * kNsPerSecond;
 constexpr int64_t kPollNs = 10 * kNsPerMs;
-// More than a port scan opens at once. When the limit is reached, the oldest handshake is closed.
+// Limit of open handshakes, more than a port scan opens at once. At the limit, the oldest handshake
+// is closed.
 constexpr size_t kMostHandshakes = 512;
 constexpr int kAcceptsATurn = 64;
 
@@ -86,8 +87,8 @@ std::optional<PendingConnection> Acceptor::TakeConnection(int64_t now_ns) {
     // The peer may have closed some flows in the meantime.
     CloseDead(pending);
     if (pending.arrived != pending.sockets.size()) continue;
-    // Register the connection before the welcome is sent. A flow that reconnects must not be taken
-    // for a new connection.
+    // Register the connection before its welcomes are sent. Otherwise a flow that reconnects at
+    // once would be taken for a new connection.
     served_[pending.connection] = ServedConnection();
     for (Descriptor& socket : pending.sockets) SendWelcome(socket, Welcome());
     PendingConnection taken = std::move(pending);
@@ -108,7 +109,8 @@ void Acceptor::Serve(const std::shared_ptr<Pool>& pool, uint64_t connection, Rec
     served_[connection].receiver = receiver;
   }
   if (worker_ != nullptr) return;
-  // Pick and Add are called without our lock: the worker holds its own lock when it takes ours.
+  // Call Pick and Add without holding `mutex_`. The worker thread locks its own mutex first and
+  // `mutex_` second; the opposite order could deadlock.
   worker_ = pool->Pick(Pool::Role::kReceive, Pool::Kind::kOther);
   task_number_ = worker_->Add(this);
   pool_ = pool;
@@ -147,12 +149,13 @@ bool Acceptor::Work(int64_t now_ns) {
 int64_t Acceptor::NextNs() const { return poll_needed_ ? NowNs() + kPollNs : INT64_MAX; }
 
 void Acceptor::OnException(const char* what) noexcept {
-  // The socket that was being accepted is closed. Its peer dials again.
+  // The exception has closed the socket that was being accepted. The peer connects again.
   poll_needed_ = true;
   context_.log.Warn(what);
 }
 
-// The caller holds the lock.
+// Accepts sockets and advances all handshakes. Returns whether anything changed. The caller holds
+// `mutex_`.
 bool Acceptor::Advance(int64_t now_ns) {
   backlog_left_ = false;
   int shortage = 0;
@@ -169,13 +172,13 @@ bool Acceptor::Advance(int64_t now_ns) {
   return progress;
 }
 
-// Accepts all waiting connections. Sets `*shortage` to the error if some must wait for a free file
-// descriptor.
+// Accepts waiting sockets, at most kAcceptsATurn on each address. Sets `*shortage` to the errno
+// value if some must wait for a free file descriptor.
 bool Acceptor::AcceptWaiting(int64_t now_ns, int* shortage) {
   bool progress = false;
   for (const Descriptor& socket : listening_) {
     for (int i = 0;; ++i) {
-      // epoll is edge-triggered and does not report the remaining connections again.
+      // Poll for the remaining sockets: epoll is edge-triggered and does not report them again.
       if (i == kAcceptsATurn) {
         backlog_left_ = true;
         break;
@@ -186,7 +189,8 @@ bool Acceptor::AcceptWaiting(int64_t now_ns, int* shortage) {
       if (opened.error == EAGAIN) break;
       if (IsDescriptorShortage(opened.error)) {
         backlog_left_ = true;
-        // Use the spare descriptor: it allows us to read the peer's hello and to answer it.
+        // Accept with the spare descriptor: it allows us to read the peer's hello and to refuse
+        // with a reason.
         if (spare_->Release()) continue;
         *shortage = opened.error;
         break;
@@ -200,7 +204,7 @@ bool Acceptor::AcceptWaiting(int64_t now_ns, int* shortage) {
 }
 
 // Closes the oldest handshake if there are too many. A peer whose hello has arrived is never closed
-// here.
+// here: complete hellos are read first.
 void Acceptor::MakeRoomForOne(int64_t now_ns) {
   if (handshakes_.size() < kMostHandshakes) return;
   ReadHellos(now_ns);
@@ -250,11 +254,11 @@ bool Acceptor::ReadHello(PendingHandshake& handshake, int64_t now_ns) {
   return false;
 }
 
-// Assigns the flow to its connection, which is established, new or closed.
+// Assigns a flow to its connection, which is established, new or closed. `hello` is valid.
 void Acceptor::Assign(const Hello& hello, Descriptor socket, int64_t now_ns) {
   const auto served = served_.find(hello.connection);
   if (served != served_.end() && !served->second.ended) {
-    // The receiver is still being created. The flow is closed, and its peer dials again.
+    // The receiver is still being created. The flow is closed, and its peer connects again.
     if (served->second.receiver == nullptr) return;
     SendWelcome(socket, Welcome());
     served->second.receiver->Adopt(hello.flow, std::move(socket));
@@ -281,29 +285,30 @@ void Acceptor::Assign(const Hello& hello, Descriptor socket, int64_t now_ns) {
   place = std::move(socket);
 }
 
-// Drops flows whose peer closed them. Without this, flows of a connector that gave up are kept for
-// a minute.
+// Drops flows that the peer has closed, and connections that stay incomplete. Without this
+// function, flows of a peer that gave up would be kept for a minute.
 void Acceptor::DropDeadFlows(int64_t now_ns) {
   if (pending_.empty() || now_ns - checked_ns_ < kPollNs) return;
   checked_ns_ = now_ns;
   for (auto& [connection, pending] : pending_) CloseDead(pending);
   std::erase_if(pending_, [&](const auto& each) {
     const PendingConnection& pending = each.second;
-    // A connection with all its flows waits for the next accept without a time limit.
+    // A connection whose flows have all arrived waits for NCCL's next accept without a time limit.
     const bool late =
         pending.arrived != pending.sockets.size() && now_ns - pending.since_ns > kPendingLimitNs;
     return pending.arrived == 0 || late;
   });
 }
 
-// Peers wait and no file descriptor is free. Each incomplete connection is refused. Its peer may
-// retry with as many flows as had arrived.
+// Called when peers wait and no file descriptor is free. Refuses incomplete connections; each peer
+// may retry with as many flows as had arrived. Stops at a complete connection, which the next
+// accept takes.
 void Acceptor::HandleShortage(int error, int64_t now_ns) {
   ReportShortage(context_.log, "accept", error);
   bool freed = false;
   for (auto& [connection, pending] : pending_) {
     if (pending.arrived == pending.sockets.size()) return;
-    // One descriptor is taken from the first connection and kept as the spare one.
+    // One descriptor of the first refused connection is kept in reserve (`spare_`).
     const size_t reserve = freed ? 0 : 1;
     const size_t flows = pending.arrived > reserve ? pending.arrived - reserve : 0;
     Refuse(pending, flows < kFewestFlows ? uint16_t{0} : static_cast<uint16_t>(flows));
@@ -314,7 +319,7 @@ void Acceptor::HandleShortage(int error, int64_t now_ns) {
     exhausted_since_ns_ = 0;
     return;
   }
-  // We hold no descriptor that could be freed.
+  // No descriptor of ours can be freed.
   if (exhausted_since_ns_ == 0) exhausted_since_ns_ = now_ns;
   if (now_ns - exhausted_since_ns_ < kExhaustedLimitNs) return;
   failure_ = ShortageText("accept", error);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Listening sockets and the TCP connections that arrive there. A peer must know the token. All
-// other connections are closed and counted; they delay nobody.
+// The listening sockets of a device, and the flows that arrive there. A flow is one TCP connection;
+// several flows form one connection of NCCL. A peer must know the listener's token. Other TCP
+// connections are closed and counted, and delay no flow.
 #ifndef NCCLTUNE_NET_ACCEPTOR_H_
 #define NCCLTUNE_NET_ACCEPTOR_H_
 
@@ -27,10 +28,10 @@ namespace nccltune::net {
 
 class Receiver;
 
-// A new connection whose flows are still arriving, or that waits for its receiver.
+// A new connection whose flows are still arriving, or that waits until NCCL accepts it.
 struct PendingConnection {
   uint64_t connection = 0;
-  std::vector<Descriptor> sockets;  // indexed by flow; the express flow is first
+  std::vector<Descriptor> sockets;  // indexed by flow; 0 is the express flow
   size_t arrived = 0;               // number of flows that have arrived
   int64_t since_ns = 0;
 };
@@ -48,17 +49,18 @@ class Acceptor final : public Task {
   const ConnectionContext& context() const { return context_; }
   const std::string& device() const { return device_; }
 
-  // Accepts waiting sockets. Returns a connection if all its flows have arrived; they have been
-  // sent a welcome.
+  // Accepts waiting flows. Returns a connection whose flows have all arrived, after a welcome was
+  // sent on each flow. Returns nothing if there is no such connection.
   std::optional<PendingConnection> TakeConnection(int64_t now_ns);
   // Returns why a connection could not be accepted, or nothing if none failed since the last call.
   std::optional<std::string> TakeFailure();
 
-  // From now on a pool thread accepts. It passes reconnecting flows of `connection` to `receiver`.
+  // Makes a pool thread accept flows from now on. The thread passes reconnecting flows of
+  // `connection` to `receiver`.
   void Serve(const std::shared_ptr<Pool>& pool, uint64_t connection, Receiver* receiver);
-  // Marks the connection as ended. Flows that reconnect to it are refused.
+  // Marks the connection as ended. Flows that reconnect to the connection are refused.
   void StopServing(uint64_t connection) noexcept;
-  // Stops accepting new connections. Existing connections can still replace flows.
+  // Stops accepting new connections. Flows of existing connections can still reconnect.
   void CloseToNew() noexcept;
 
   void Ready(uint32_t /*events*/) override { ready_ = true; }
@@ -67,7 +69,7 @@ class Acceptor final : public Task {
   void OnException(const char* what) noexcept override;
 
  private:
-  // An accepted socket that has not sent its whole hello yet.
+  // An accepted socket whose hello (the first frame of a flow) has not arrived completely.
   struct PendingHandshake {
     Descriptor socket;
     int64_t since_ns = 0;
@@ -102,7 +104,7 @@ class Acceptor final : public Task {
   std::vector<PendingHandshake> handshakes_;  // oldest first
   std::map<uint64_t, PendingConnection> pending_;
   std::map<uint64_t, ServedConnection> served_;
-  std::map<uint64_t, uint16_t> refused_;  // connection to the number of flows it may retry with
+  std::map<uint64_t, uint16_t> refused_;  // key: connection; value: number of flows for a retry
   std::optional<std::string> failure_;
   bool open_to_new_ = true;
   bool other_release_logged_ = false;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables that NCCL finds by symbol, one for each version of the net interface, and the
-// functions that adapt their signatures to plugin.h. A table entry has the same name in all
-// versions: its type selects the overload. All versions behave the same. A comment at each overload
-// names what its version adds.
+// The function tables of the net plugin, one for each version of the interface. NCCL finds the
+// tables by symbol. The functions here adapt each version's signatures to plugin.h. All versions
+// behave the same.
+//
+// An overloaded function such as Connect is in several tables: the type of the table's member
+// selects the overload. The comment at each overload names its versions.
 #include <cstddef>
 #include <cstdint>
 
@@ -21,20 +23,20 @@
 namespace nccltune::net {
 namespace {
 
-// v6 to v9 (NCCL 2.13 to 2.25).
+// For v6 to v9 (NCCL 2.13 to 2.25).
 template <int version>
 abi::Result Init(abi::LogFunction log) {
   return plugin::Init(version, log);
 }
 
-// v10 (NCCL 2.26): adds the profiler callback.
+// For v10 (NCCL 2.26), which adds the profiler callback.
 template <int version>
 abi::Result Init(abi::LogFunction log, abi::NetProfilerCallback profiler) {
   TakeProfiler(profiler);
   return plugin::Init(version, log);
 }
 
-// Since v11 (NCCL 2.28): one context for each communicator.
+// For v11 and later (since NCCL 2.28), which create one context for each communicator.
 template <int version>
 abi::Result Init(void** context, uint64_t /*communicator_id*/, abi::NetCommConfig* config,
                  abi::LogFunction log, abi::NetProfilerCallback profiler) {
@@ -42,7 +44,7 @@ abi::Result Init(void** context, uint64_t /*communicator_id*/, abi::NetCommConfi
   return plugin::Init(version, context, config, log);
 }
 
-// NCCL does not clear `properties`: every field of every version is set here.
+// Sets every field of every version, because NCCL does not clear `properties`.
 template <typename Properties>
 abi::Result GetProperties(int device, Properties* properties) {
   using Ours = plugin::Properties;
@@ -67,7 +69,7 @@ abi::Result GetProperties(int device, Properties* properties) {
   if constexpr (requires { filled.reg_is_global; }) {  // since v8
     filled.reg_is_global = Ours::kRegIsGlobal;
   }
-  if constexpr (requires { filled.v_device; }) {  // since v9; four members, eight since v12
+  if constexpr (requires { filled.v_device; }) {  // since v9; eight members since v12, else four
     filled.force_flush = Ours::kForceFlush;
     filled.v_device = plugin::MembersOf<decltype(filled.v_device)>(facts);
     filled.max_p2p_bytes = Ours::kMaxBytes;
@@ -83,68 +85,69 @@ abi::Result GetProperties(int device, Properties* properties) {
   return abi::kSuccess;
 }
 
-// v6.
+// For v6.
 abi::Result Connect(int device, void* handle, void** send_comm) {
   return plugin::Connect(device, nullptr, handle, send_comm);
 }
 
-// v7 to v9: adds a device handle.
+// For v7 to v9, which add a device handle.
 abi::Result Connect(int device, void* handle, void** send_comm,
                     abi::NetDeviceHandle** /*send_device*/) {
   return plugin::Connect(device, nullptr, handle, send_comm);
 }
 
-// v10: adds the traffic class of the connection.
+// For v10, which adds the traffic class of the connection.
 abi::Result Connect(int device, abi::NetCommConfig* config, void* handle, void** send_comm,
                     abi::NetDeviceHandle** /*send_device*/) {
   return plugin::Connect(device, config, handle, send_comm);
 }
 
-// Since v11: the traffic class is part of the context.
+// For v11 and later, where the traffic class is part of the context.
 abi::Result Connect(void* context, int device, void* handle, void** send_comm,
                     abi::NetDeviceHandle** /*send_device*/) {
   return plugin::Connect(context, device, handle, send_comm);
 }
 
-// Since v7.
+// For v7 and later, which add a device handle.
 abi::Result Accept(void* listen_comm, void** recv_comm, abi::NetDeviceHandle** /*recv_device*/) {
   return plugin::Accept(listen_comm, recv_comm);
 }
 
-// Size is an int until v7 and a size_t since v8.
+// `Size` is int up to v7 and size_t since v8.
 template <typename Size>
 abi::Result RegMr(void* comm, void* /*data*/, Size /*size*/, int type, void** mhandle) {
   return plugin::RegMr(comm, type, mhandle);
 }
 
-// v6 to v9. Size is an int until v8 and a size_t in v9, here and in Irecv.
+// For v6 to v9. `Size` is int up to v8 and size_t in v9.
 template <typename Size>
 abi::Result Isend(void* send_comm, void* data, Size size, int /*tag*/, void* /*mhandle*/,
                   void** request) {
   return plugin::Isend(send_comm, data, static_cast<size_t>(size), request);
 }
 
-// Since v10: adds the profiler's handle.
+// For v10 and later, which add the profiler's handle.
 abi::Result Isend(void* send_comm, void* data, size_t size, int /*tag*/, void* /*mhandle*/,
                   void* phandle, void** request) {
   return plugin::Isend(send_comm, data, size, request, phandle);
 }
 
-// v6 to v9.
+// For v6 to v9. `Size` is int up to v8 and size_t in v9.
 template <typename Size>
 abi::Result Irecv(void* recv_comm, int count, void** data, Size* sizes, int* /*tags*/,
                   void** /*mhandles*/, void** request) {
   return plugin::Irecv(recv_comm, count, data, sizes, request);
 }
 
-// Since v10.
+// For v10 and later, which add the profiler's handles.
 abi::Result Irecv(void* recv_comm, int count, void** data, size_t* sizes, int* /*tags*/,
                   void** /*mhandles*/, void** phandles, void** request) {
   return plugin::Irecv(recv_comm, count, data, sizes, request,
                        phandles == nullptr ? nullptr : *phandles);
 }
 
-// Since v11. Ignored: our number of flows does not depend on the number of connections.
+// For v11 and later. The attributes are ignored: our number of flows does not depend on the number
+// of connections.
 abi::Result SetNetAttr(void* /*context*/, abi::NetAttr* /*attributes*/) { return abi::kSuccess; }
 
 }  // namespace

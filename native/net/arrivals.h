@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which parts of a request have arrived. Both peers derive the same grid from the request's size
-// and cut only on it. So a duplicate is recognised even if it was cut differently. Pure.
+// Records which parts of a request have arrived. A request is cut into chunks only at multiples of
+// a granule. Both peers derive the granule from the request's size. So a duplicate is recognised
+// even if it was cut differently. Makes no system call.
 #ifndef NCCLTUNE_NET_ARRIVALS_H_
 #define NCCLTUNE_NET_ARRIVALS_H_
 
@@ -11,14 +12,16 @@
 
 namespace nccltune::net {
 
-// Returns the grid's step for a request of `total` bytes: a power of two from 8 KiB to 1 MiB.
+// Returns the granule of a request of `total` bytes: a power of two from 8 KiB to 1 MiB.
 uint64_t Granule(uint64_t total);
 
-// Returns whether `length` bytes at `offset` are a valid chunk of such a request: inside it and cut
-// on the grid. Only an empty request has an empty chunk.
+// Returns whether `length` bytes at `offset` are a valid chunk of a request of `total` bytes. A
+// valid chunk starts at a multiple of the granule, and ends at one or at the request's end. Only an
+// empty request has an empty chunk.
 bool OnGrid(uint64_t total, uint64_t offset, uint64_t length);
 
-// The granules of one request that have arrived. All chunks passed in must be on the grid.
+// The granules of one request that have arrived. Chunks passed to the functions must be valid
+// (OnGrid).
 class Arrivals {
  public:
   void Reset(uint64_t total);
@@ -26,7 +29,7 @@ class Arrivals {
   // Returns whether any part of the chunk has not arrived yet.
   bool AnyMissing(uint64_t offset, uint64_t length) const;
 
-  // Marks the chunk as arrived. Returns how many of its bytes are new.
+  // Marks the chunk as arrived. Returns the number of bytes that had not arrived before.
   uint64_t Mark(uint64_t offset, uint64_t length);
 
  private:

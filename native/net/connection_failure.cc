@@ -9,7 +9,7 @@
 namespace nccltune::net {
 namespace {
 
-// A connection fails after it had no flow for this long.
+// A connection fails if no flow was up for this long.
 constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
 
 }  // namespace

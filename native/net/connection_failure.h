@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether and why one end of a connection has failed, its log line, and how long no flow has been
-// up.
+// Whether and why one end of a connection has failed, the log line of the failure, and how long no
+// flow has been up. A flow is one TCP connection; several flows form one connection of NCCL.
 #ifndef NCCLTUNE_NET_CONNECTION_FAILURE_H_
 #define NCCLTUNE_NET_CONNECTION_FAILURE_H_
 
@@ -15,30 +15,31 @@
 
 namespace nccltune::net {
 
-// The failure state of a sender or receiver. Its owner holds its own lock in every call except
-// failed() and result().
+// The failure state of a sender or receiver. The sender or receiver holds its own lock in every
+// call except failed() and result().
 class ConnectionFailure {
  public:
-  // `what` is the start of the log line: "sending to 10.0.0.1:4000 on eth0".
+  // `what` is the start of the log line, such as "sending to 10.0.0.1:4000 on eth0".
   ConnectionFailure(const Log& log, std::string what) : log_(log), what_(std::move(what)) {}
 
   bool failed() const { return error_.load() != abi::kSuccess; }
   abi::Result result() const { return error_.load(); }
 
-  // Records the first failure; later ones are ignored. Warns if NCCL waits for a request. Otherwise
-  // it logs at INFO: the peer may just have finished before us. If memory runs out, the connection
-  // still fails, with a shorter line.
+  // Records the first failure; later failures are ignored. `waiting`: NCCL waits for a request, so
+  // the log line is a warning. Otherwise the log line is at INFO, because the peer may just have
+  // finished before us. `bytes` is the number of outstanding bytes for the log line. If memory runs
+  // out, the log line is shorter.
   void Set(abi::Result result, std::string_view why, bool waiting, uint64_t bytes) noexcept;
 
   // Returns the result for a new call on the failed connection. Warns first if the failure was only
   // logged at INFO.
   abi::Result Refuse();
 
-  // A flow came up or went down. `why` is the reason; empty keeps the previous one.
+  // Called after a flow came up or went down. `any_up`: at least one flow is up. `why` is the
+  // reason of the change; if it is empty, the previous reason is kept.
   void FlowsChanged(int64_t now_ns, bool any_up, std::string_view why);
   const std::string& why_down() const { return why_down_; }
-  // Returns why the connection must fail because no flow has been up for too long. Empty: it need
-  // not fail.
+  // Returns the reason for a failure if no flow has been up for 10 s; empty otherwise.
   std::string NoFlow(int64_t now_ns) const;
 
  private:

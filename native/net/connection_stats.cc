@@ -17,9 +17,9 @@ namespace {
 
 constexpr size_t kLongestSummary = 700;
 
-// The warning budget that all connections of this process share.
+// Returns the warning budget that all connections of this process share.
 WarningBudget& Budget() {
-  // Never destroyed: connections may be closed during process exit.
+  // The budget is never destroyed: connections may be closed during process exit.
   static WarningBudget* const budget = new WarningBudget;
   return *budget;
 }
@@ -116,7 +116,7 @@ void ConnectionStats::Tick(int64_t now_ns) noexcept {
 
 void ConnectionStats::WarnOfSlowFlows(int64_t now_ns) {
   std::vector<FlowWork> totals;
-  // The express flow is left out: its load is different.
+  // The express flow (for small messages) is left out: its load is different.
   for (const FlowBlock& flow : page_.flows().subspan(1)) {
     totals.push_back({flow.bytes, flow.samples, flow.path_samples});
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Counters of one end of a connection, and the log lines made from them: a warning for a slow flow,
-// and a summary at the end.
+// and a summary at the end. A flow is one TCP connection. Each connection has one express flow for
+// small messages and several bulk flows for large ones.
 #ifndef NCCLTUNE_NET_CONNECTION_STATS_H_
 #define NCCLTUNE_NET_CONNECTION_STATS_H_
 
@@ -34,7 +35,7 @@ class ConnectionStats {
   // the express flow.
   FlowStats NextFlow();
 
-  // Checks for slow flows. Called from time to time by any thread.
+  // Checks for slow flows and logs each. Called periodically; any thread may call it.
   void Tick(int64_t now_ns) noexcept;
 
   // Returns the summary for the log.
@@ -51,7 +52,7 @@ class ConnectionStats {
   SlowFlowWatch watch_;
 };
 
-// Format with three significant digits: "987 B", "1.24 GiB"; "210 MB/s", "1.21 GB/s".
+// Return a number with three significant digits and its unit: "987 B", "1.24 GiB", "210 MB/s".
 std::string SizeText(uint64_t bytes);
 std::string SpeedText(double bytes_per_s);
 

@@ -12,16 +12,17 @@
 namespace nccltune::net {
 namespace {
 
-// The same limit as in NCCL's own socket transport.
+// The same limit as in NCCL's built-in socket transport.
 constexpr int64_t kConnectionLimitNs = 60 * kNsPerSecond;
 constexpr int64_t kRetryPauseNs = 200 * kNsPerMs;
-// A reconnecting flow is welcomed by the peer's pool thread, which answers at once.
+// Time limit for the welcome of a flow that reconnects. A pool thread of the peer sends it at once,
+// without waiting for the peer's application.
 constexpr int64_t kReconnectWelcomeNs = 10 * kNsPerSecond;
 
 uint64_t RandomNumber() {
   uint64_t number = 0;
-  // Numbers must be unique: a second connection with the same number would be taken for
-  // reconnecting flows.
+  // Connection numbers must be unique. The flows of a second connection with the same number would
+  // be taken for reconnecting flows.
   if (!RandomBytes(&number, sizeof(number))) number = static_cast<uint64_t>(NowNs());
   return number;
 }
@@ -29,7 +30,7 @@ uint64_t RandomNumber() {
 }  // namespace
 
 size_t NicOfFlow(const std::vector<Nic>& nics, size_t flow) {
-  // Each flow goes to the NIC that is furthest behind its share.
+  // Each flow goes to the NIC with the fewest flows for its speed.
   std::vector<double> given(nics.size(), 0);
   size_t best = 0;
   for (size_t i = 0; i <= flow; ++i) {
@@ -53,7 +54,7 @@ Connector::Connector(const ConnectionContext& context, const Device& device,
   const int family = invitation.ends.front().storage.ss_family;
   std::ranges::copy_if(device.nics, std::back_inserter(nics_),
                        [&](const Nic& nic) { return nic.address.family() == family; });
-  // Without an address of that family, the kernel chooses the source address.
+  // If no NIC has an address of that family, the kernel chooses the source address.
   if (nics_.empty()) nics_.emplace_back();
   const size_t wanted = static_cast<size_t>(flows) + 1;
   const size_t granted = DescriptorShare(wanted, kFewestFlows);
@@ -61,7 +62,7 @@ Connector::Connector(const ConnectionContext& context, const Device& device,
   Start(granted);
 }
 
-// Starts with `flows` flows, including the express flow, or with fewer if file descriptors run out.
+// Starts `flows` flows, including the express flow, or fewer if file descriptors run out.
 void Connector::Start(size_t flows) {
   for (;;) {
     dialers_.clear();
@@ -84,7 +85,7 @@ void Connector::Start(size_t flows) {
     }
     retry_ns_.assign(dialers_.size(), 0);
     if (shortage == 0) return;
-    // No hello has been sent yet: that happens in the first Step. So the flows can be started anew.
+    // The flows can be started again: no hello has been sent yet, because Step sends the hellos.
     ReportShortage(context_.log, "connect", shortage);
     if (open < kFewestFlows) {
       Fail(abi::kSystemError, ShortageText("connect", shortage));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connects all flows of a new connection. It advances with each call of NCCL's connect.
+// Connects all flows of a new connection. A flow is one TCP connection; several flows form one
+// connection of NCCL. Each call of NCCL's connect advances the attempt.
 #ifndef NCCLTUNE_NET_CONNECTOR_H_
 #define NCCLTUNE_NET_CONNECTOR_H_
 
@@ -20,22 +21,23 @@ namespace nccltune::net {
 
 class Connector {
  public:
-  // Starts `flows` bulk flows, spread over the device's NICs by speed. There are fewer if one of
-  // the two processes is short of file descriptors.
+  // Starts the express flow and `flows` bulk flows, spread over the device's NICs by speed. Starts
+  // fewer flows if one of the two processes is short of file descriptors.
   Connector(const ConnectionContext& context, const Device& device, const Invitation& invitation,
             std::shared_ptr<Pool> pool, int flows);
 
   enum class State { kWorking, kReady, kFailed };
   State Step();
-  // Returns the sender once Step returned kReady. Returns null if the sender cannot start; then the
-  // state is kFailed.
+  // Call Take after Step has returned kReady. Returns the sender, or null if the sender cannot
+  // start. After null, the state is kFailed.
   Sender* Take();
-  // Returns why it failed.
+  // Returns why the attempt has failed.
   const std::string& reason() const { return reason_; }
   abi::Result result() const { return result_; }
-  // Marks the connector as failed after one of its calls threw. The exception was logged already.
+  // Marks the connector as failed after one of its functions threw. The caller has logged the
+  // exception.
   void FailByException() noexcept;
-  // Returns true at the first call only, so that the failure is logged once.
+  // Returns true only at the first call, so that the failure is logged once.
   bool FirstReport() { return !std::exchange(reported_, true); }
 
   const Token& token() const { return invitation_.token; }

@@ -7,8 +7,9 @@
 
 namespace nccltune::net {
 
-// Counters of one end of a connection. Other programs read this memory (stats_page.h), so new
-// counters are added at the end.
+// Counters of one end of a connection. A request is sent in chunks over several flows (TCP
+// connections). Other programs read this memory (stats_page.h), so new counters are added at the
+// end.
 struct Counters {
   std::atomic<uint64_t> requests = 0;  // requests started by NCCL
   std::atomic<uint64_t> messages = 0;  // requests that NCCL has seen complete
@@ -21,7 +22,7 @@ struct Counters {
   std::atomic<uint64_t> stashed = 0;     // chunks received before their request was posted
   std::atomic<uint64_t> flow_ends = 0;   // flows that died
   std::atomic<uint64_t> flow_returns = 0;  // dead flows that reconnected
-  // MSG_ZEROCOPY, as reported by the kernel.
+  // Sends with MSG_ZEROCOPY, as the kernel reported them.
   std::atomic<uint64_t> uncopied_bytes = 0;   // sent without a copy
   std::atomic<uint64_t> copy_reports = 0;     // sends that the kernel copied anyway
   std::atomic<uint64_t> zero_copy_drops = 0;  // flows that stopped using MSG_ZEROCOPY

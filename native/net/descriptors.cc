@@ -23,7 +23,7 @@ constinit std::atomic<bool> warned = false;
 
 uint64_t CountEntries() {
   DIR* const folder = opendir(kOpenFiles);
-  // opendir itself needs a descriptor. Without one, all are in use.
+  // opendir needs a descriptor. If it gets none, all descriptors are in use.
   if (folder == nullptr) return IsDescriptorShortage(errno) ? UINT64_MAX : 0;
   uint64_t count = 0;
   while (readdir(folder) != nullptr) ++count;
@@ -92,7 +92,7 @@ void ReportShortage(const Log& log, const char* what, int error) noexcept {
 void ForgetShortages() { warned = false; }
 
 std::shared_ptr<SpareDescriptor> SpareDescriptor::Get() {
-  // Never destroyed: listeners may be closed during process exit.
+  // The mutex and the pointer are never destroyed: listeners may be closed during process exit.
   static std::mutex* const mutex = new std::mutex;
   static std::weak_ptr<SpareDescriptor>* const shared = new std::weak_ptr<SpareDescriptor>;
   const std::scoped_lock lock(*mutex);

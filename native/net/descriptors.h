@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File descriptors of the process: the limit, how many are in use, and the message when they run
+// File descriptors of the process: their limit, the number in use, and the message when they run
 // out.
 #ifndef NCCLTUNE_NET_DESCRIPTORS_H_
 #define NCCLTUNE_NET_DESCRIPTORS_H_
@@ -16,7 +16,7 @@
 namespace nccltune::net {
 
 // Raises the soft limit of RLIMIT_NOFILE to `wanted`, or to the hard limit if that is lower. Never
-// lowers it. Returns the new limit, or 0 if nothing changed.
+// lowers the limit. Returns the new limit, or 0 if nothing changed.
 uint64_t RaiseDescriptorLimit(uint64_t wanted);
 
 struct DescriptorUse {
@@ -25,28 +25,30 @@ struct DescriptorUse {
 
   uint64_t free() const { return used < limit ? limit - used : 0; }
 };
-// Counts the open descriptors. `used` is 0 if counting would take long (Linux before 6.2 with a
+// Counts the open descriptors. `used` is 0 if counting would take long (before Linux 6.2 with a
 // high limit).
 DescriptorUse ReadDescriptorUse();
 
-// Returns how many of `wanted` descriptors one new connection or thread pool may take. That is a
-// sixteenth of the free ones, so that later users get some too, but at least `least`.
+// Returns how many of `wanted` descriptors one new connection or thread pool may take: a sixteenth
+// of the free ones, but at least `least`. The remaining descriptors are for later connections.
 uint64_t DescriptorShare(uint64_t wanted, uint64_t least);
 
 // Returns whether `error` is EMFILE or ENFILE.
 bool IsDescriptorShortage(int error);
 
 // Returns the message, such as "accept: Too many open files: 64 file descriptors are allowed and 64
-// are in use; ...". `error` 0: few are left, but they have not run out.
+// are in use; ...". `what` is the failed call. `error` is EMFILE, ENFILE, or 0 if few descriptors
+// are left.
 std::string ShortageText(const char* what, int error);
 
 // Logs ShortageText: as a warning the first time in the process, at INFO later.
 void ReportShortage(const Log& log, const char* what, int error) noexcept;
-// Makes the next shortage a warning again. For tests.
+// Makes ReportShortage log the next shortage as a warning again. For tests.
 void ForgetShortages();
 
-// One descriptor that all acceptors of the process keep in reserve. When no other is free, it is
-// released to accept a connection, which can then be refused with a reason.
+// One descriptor that all acceptors of the process keep in reserve. If no other descriptor is free,
+// an acceptor closes the reserved one and accepts a connection with it. Then the acceptor can
+// refuse that connection with a reason.
 class SpareDescriptor {
  public:
   // Returns the instance that all acceptors share.

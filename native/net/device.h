@@ -19,22 +19,22 @@ struct Address {
 
 // A network interface of this host.
 struct Nic {
-  std::string name;  // eth0
+  std::string name;  // such as "eth0"
   Address address;
   std::string pci_path;  // its directory in sysfs; empty if the NIC is virtual
-  std::string driver;    // gve, ena, mlx5_core; empty if the NIC is virtual
+  std::string driver;    // such as "mlx5_core"; empty if the NIC is virtual
   int speed_mbps = 0;    // 10000 if the kernel does not report it, as in NCCL
   int mtu = 0;
 };
 
-// A device as NCCL sees it: one NIC, or several merged into one.
+// A device as NCCL sees it: one NIC, or several NICs merged into one device.
 struct Device {
-  std::string name;  // unique; eth0, or eth0+eth1
+  std::string name;  // unique, such as "eth0", "eth0/1" or "eth0+eth1"
   std::string pci_path;
   uint64_t guid = 0;
   int speed_mbps = 0;  // sum over the NICs
   std::vector<Nic> nics;
-  std::vector<int> members;  // devices that were merged into it; for a plain device, itself
+  std::vector<int> members;  // indices of the merged devices; for one NIC, its own index
 };
 
 }  // namespace nccltune::net

@@ -17,8 +17,9 @@
 namespace nccltune::net {
 namespace {
 
-// The same in every process of a host, so that NCCL sees one NIC when two ranks describe it.
-// Different on every host, because NCCL merges the topologies of several hosts.
+// Returns an id of the NIC. The id is the same in every process of a host, so that NCCL sees one
+// NIC when two ranks describe it. The id differs between hosts, because NCCL merges the topologies
+// of several hosts.
 uint64_t GuidOf(const Nic& nic) {
   return ContentHash(nic.name + '\n' + nic.pci_path + '\n' + AddressText(nic.address));
 }
@@ -79,7 +80,7 @@ bool SameSet(std::vector<int> one, std::span<const int> other) {
 }  // namespace
 
 int DevicesEach(size_t nics) {
-  // ignored here: they are logged where all settings are checked
+  // Ignored here: plugin.cc logs the warnings about all settings.
   std::vector<std::string> warnings;
   const int wanted = ReadNetSettings(&warnings).devices;
   if (wanted != 0) return wanted;
@@ -87,7 +88,7 @@ int DevicesEach(size_t nics) {
 }
 
 DeviceTable& DeviceTable::Get() {
-  // Never destroyed: NCCL may call during process exit.
+  // The table is never destroyed: NCCL may call the plugin during process exit.
   static DeviceTable* const table = [] {
     std::vector<Nic> nics = FindNics();
     const int each = DevicesEach(nics.size());
@@ -127,8 +128,8 @@ int DeviceTable::MakeVirtual(std::span<const int> members, std::string* error) {
   *error = WhyNotMergeable(members);
   if (!error->empty()) return -1;
   if (members.size() == 1) return members.front();
-  // Search one device beyond those that NCCL knows. After ForgetVirtual, NCCL asks for the same
-  // devices again and must get the same indices.
+  // NCCL knows the devices below `visible_`. Search one device more: after ForgetVirtual, NCCL asks
+  // for the same devices again and must get the same indices.
   const size_t known = std::min(visible_ + 1, devices_.size());
   for (size_t index = plain_; index < known; ++index) {
     if (!SameSet(devices_[index]->members, members)) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The devices that NCCL sees: the NICs of this host, each possibly several times, then the virtual
-// devices that NCCL asked for.
+// The devices that NCCL sees. First come the NICs of this host; each NIC may appear as several
+// devices. Then come virtual devices, each of which merges several NICs at NCCL's request.
 #ifndef NCCLTUNE_NET_DEVICE_TABLE_H_
 #define NCCLTUNE_NET_DEVICE_TABLE_H_
 
@@ -16,20 +16,20 @@
 
 namespace nccltune::net {
 
-// The most members that the newest interface (v12) allows; v9 to v11 allow 4.
+// Most NICs in one virtual device: 8 in the newest interface (v12), 4 in v9 to v11.
 inline constexpr size_t kMostMembers = 8;
 
-// Returns the number of devices per NIC if no setting names one. NCCL makes two channels for a
-// device, and a channel waits for its peer between two bursts. With four devices, other channels
-// transfer in the meantime. One device per NIC if NCCL is asked to merge NICs: devices of the same
-// NIC are never merged.
+// Returns the number of devices per NIC: the user's setting, or a number that suits `nics` NICs.
+// NCCL makes two channels for a device, and a channel waits for its peer between two bursts. With
+// four devices, other channels transfer in the meantime. If the user asks NCCL to merge NICs, the
+// number is 1: devices of the same NIC are never merged.
 int DevicesEach(size_t nics);
 
-// The table of devices. Thread-safe. Devices and their strings live as long as the table, because
-// NCCL keeps pointers to them.
+// The table of devices. Thread-safe. Devices live as long as the table, because NCCL keeps pointers
+// to their strings.
 class DeviceTable {
  public:
-  // Returns the table of the process. It is filled at the first call and never destroyed.
+  // Returns the table of the process, which is created at the first call and never destroyed.
   static DeviceTable& Get();
 
   // Each NIC appears as `devices_each` devices that share its speed. The order is: all NICs, then
@@ -48,18 +48,20 @@ class DeviceTable {
   // are still found.
   const Device* Find(int index) const;
 
-  // Returns the index of one device made of `members`. The same set in any order gives the same
-  // index, and a single member gives itself. Returns -1 and sets `*error` if they cannot be merged.
+  // Returns the index of the virtual device that merges `members`. The same members in any order
+  // give the same index. For a single member, returns that member. Returns -1 and sets `*error` if
+  // the members cannot be merged.
   //
-  // NICs that are not PCI functions are merged only if NCCL_NET_FORCE_MERGE or NCCL_NET_MERGE_LEVEL
-  // is set. NCCL places all of them (virtio, bridges, tunnels) under the first CPU, takes them for
-  // ports of one card, and would merge them by default.
+  // NICs that are not PCI functions (virtio, bridges, tunnels) are merged only if
+  // NCCL_NET_FORCE_MERGE or NCCL_NET_MERGE_LEVEL is set. NCCL places all of them under the first
+  // CPU, takes them for ports of one card, and would merge them by default.
   int MakeVirtual(std::span<const int> members, std::string* error);
 
-  // Hides the virtual devices when the last communicator has ended (known since v11). NCCL then
-  // unloads the plugin, but its code stays in memory (-z nodelete). If NCCL loads it again, it
-  // counts the devices again and must not take virtual ones for NICs. Old indices stay valid,
-  // because NCCL keeps using them with NCCL_NET_PLUGIN_REF_COUNT=1.
+  // Hides the virtual devices. Called when the last communicator has ended, or at init if the
+  // interface is older than v11. NCCL unloads the plugin then, but its code stays in memory (-z
+  // nodelete). If NCCL loads the plugin again, it counts the devices again and must not take
+  // virtual ones for NICs. Old indices stay valid, because NCCL keeps using them with
+  // NCCL_NET_PLUGIN_REF_COUNT=1.
   void ForgetVirtual();
 
  private:

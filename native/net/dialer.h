@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connects one flow: TCP connect, hello, welcome. Never blocks.
+// Connects one flow (one TCP connection of an NCCL connection). The steps are the TCP connect,
+// sending a hello, and receiving the peer's welcome. Never blocks.
 #ifndef NCCLTUNE_NET_DIALER_H_
 #define NCCLTUNE_NET_DIALER_H_
 
@@ -21,7 +22,7 @@ class Dialer {
     kWorking,
     kReady,              // connected and welcomed; call Take()
     kFailed,             // a retry may succeed
-    kRefused,            // nobody listens there
+    kRefused,            // no socket listens at the peer's address
     kRejected,           // the peer rejected the flow; do not retry
     kFewerFlowsOffered,  // the peer accepts only offered() flows
   };
@@ -35,8 +36,8 @@ class Dialer {
         path_timeout_ms_(path_timeout_ms),
         path_(path_timeout_ms) {}
 
-  // Limits how long the peer may take to send its welcome. By default there is no limit: the peer's
-  // application decides when it accepts.
+  // Limits the time until the peer has sent its welcome. By default there is no limit, because the
+  // peer's application decides when to accept.
   void set_welcome_limit(int64_t ns) { welcome_limit_ns_ = ns; }
 
   // Starts a new attempt.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events and intervals that the sending and the receiving end of a flow share.
+// Events and intervals that the sending and the receiving end of a flow (a TCP connection) share.
 #ifndef NCCLTUNE_NET_FLOW_EVENTS_H_
 #define NCCLTUNE_NET_FLOW_EVENTS_H_
 

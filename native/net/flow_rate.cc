@@ -7,23 +7,25 @@ namespace nccltune::net {
 namespace {
 
 constexpr double kNsPerS = 1e9;
-// Paths change: an older minimum of the round trip is no longer valid.
+// Lifetime of a measured minimum of the round trip. Paths change, so an older minimum is not valid.
 constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
 // Weight of a new sample in the moving average. A flow that slows down must be detected within a
 // few chunks.
 constexpr double kWeight = 0.25;
-// Below this share of busy time, the path is not the bottleneck.
+// If bytes were in flight for a smaller share of the time, the path is not the bottleneck.
 constexpr double kBusy = 0.5;
 constexpr uint64_t kSmallestTail = 256 << 10;
-// Large enough to pay for the system calls of a chunk and for waking the thread that handles its
-// end.
+// Size of a chunk that is large compared with the cost of its system calls and of waking a thread
+// when it ends.
 constexpr double kGoodChunk = 256 << 10;
-// Bounds of the time that a chunk takes. Short, so that a request's last chunk ends early; longer
-// if all flows are slow, because many flows may share few CPUs. Chunks that shrank with the rate
-// would make that worse: 8 flows on one thread went down to 8 KiB chunks and a third of the speed.
+// Bounds of the time that a chunk takes, in seconds. The time is short, so that a request's last
+// chunk ends early. The time is longer if all flows are slow, because many flows may share few
+// CPUs. Chunks that shrank with the rate made such flows slower: 8 flows on one thread fell to
+// chunks of 8 KiB and a third of the speed.
 constexpr double kShortestChunkS = 250e-6;
 constexpr double kLongestChunkS = 4e-3;
-// Time until the peer's thread reads. The queue must keep the path busy until then.
+// Time in seconds until the peer's thread reads arrived data. The bytes in flight must keep the
+// path busy for that long.
 constexpr double kQueueS = 1e-3;
 
 uint64_t FullChunk(double rate, double fastest) {
@@ -37,7 +39,7 @@ uint64_t FullChunk(double rate, double fastest) {
 }  // namespace
 
 FlowRate::Mark FlowRate::Sent(int64_t now_ns, uint64_t undelivered, bool app_limited) {
-  // The delivery clock of an idle flow restarts with its next frame.
+  // After an idle time, delivery is measured from the next frame.
   if (undelivered == 0) delivered_ns_ = now_ns;
   return {now_ns, delivered_, delivered_ns_, app_limited};
 }
@@ -63,7 +65,8 @@ void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark, in
   if (rate_ == 0) {
     rate_ = sample;
   } else if ((!mark.app_limited && busy_ >= kBusy) || sample > rate_) {
-    // With the application as the limit, a sample is only a lower bound of the rate.
+    // If the application or a thread was the bottleneck, a sample is only a lower bound of the
+    // rate.
     rate_ += kWeight * (sample - rate_);
   }
 }
@@ -73,13 +76,13 @@ double FlowRate::Allowed(double fastest) const {
 }
 
 uint64_t FlowRate::Cap(double fastest) const {
-  // Use the path's round trip and not our own: ours includes the bytes in flight and would raise
-  // the limit.
+  // Use the round trip that the kernel measured. Our own round trip includes the wait behind queued
+  // bytes, so a longer queue would raise the limit further.
   const double allowed = Allowed(fastest);
   const double in_flight = allowed * (kQueueS + 2 * static_cast<double>(path_ns_) / kNsPerS);
   const double most = 64.0 * (1 << 20);
   const auto wanted = static_cast<uint64_t>(std::min(in_flight, most));
-  // At least two chunks: the peer reads one while the other is in flight.
+  // Allow at least two chunks: the peer reads one while the other is in flight.
   return std::max(wanted, 2 * FullChunk(allowed, fastest));
 }
 

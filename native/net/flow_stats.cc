@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kAskPathNs = kNsPerSecond;
 
-// Returns whether bytes are in flight that the peer's kernel has not acknowledged. Then the path is
-// the bottleneck, and not a thread of either side.
+// Returns whether the socket has bytes that the peer's kernel has not acknowledged. If so, the path
+// is the bottleneck, and not a thread of either side.
 bool OnItsWay(int fd) {
   int bytes = 0;
   return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
@@ -24,8 +24,9 @@ bool OnItsWay(int fd) {
 }  // namespace
 
 void FlowStats::CameUp(int fd) {
-  // Sequentially consistent: a reader that sees the same even number before and after has read a
-  // consistent pair.
+  // The number is odd while the two texts are written. A reader that sees the same even number
+  // before and after has read texts that belong together. The additions are sequentially consistent
+  // for that reason.
   block_.sequence.fetch_add(1);
   block_.local.Set(LocalEnd(fd).Name());
   block_.peer.Set(PeerEnd(fd).Name());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counters of one flow in shared memory. One thread at a time writes, the one that serves the flow;
-// any thread or process reads.
+// Counters of one flow (one TCP connection of an NCCL connection) in shared memory. Only one thread
+// at a time serves the flow and writes the counters; any thread or process may read them.
 #ifndef NCCLTUNE_NET_FLOW_STATS_H_
 #define NCCLTUNE_NET_FLOW_STATS_H_
 
@@ -15,7 +15,7 @@ class FlowStats {
  public:
   explicit FlowStats(FlowBlock& block) : block_(block) {}
 
-  // For the data path: relaxed loads and stores.
+  // These functions are for the data path: they use relaxed loads and stores.
   void AddTransferred(uint64_t bytes, uint64_t chunks) {
     Add(block_.bytes, bytes);
     Add(block_.chunks, chunks);
@@ -25,12 +25,13 @@ class FlowStats {
   void TookOver() { Add(block_.taken_over, 1); }
   void Duplicate() { Add(block_.duplicates, 1); }
 
-  // Records the flow's new socket.
+  // Records that the flow is up, with the socket `fd`.
   void CameUp(int fd);
-  // `died`: the flow ended without a bye.
+  // Records that the flow is down. `died`: it ended without a bye, the frame that ends a flow
+  // regularly.
   void WentDown(bool died);
-  // Counts a reconnect attempt. Attempts after a regular end only check whether the peer still
-  // listens; they do not count.
+  // Counts a reconnect attempt after the death of a flow. Attempts after a regular end are not
+  // counted: they only check whether the peer still listens.
   void Dialled() {
     if (died_) Add(block_.dials, 1);
   }

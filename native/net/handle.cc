@@ -24,8 +24,8 @@ constexpr size_t kOwnAt = kHandleBytes - sizeof(uint64_t);
 constexpr uint8_t kV4 = 4;
 constexpr uint8_t kV6 = 6;
 
-// For bytes that already have the right order: the token, and the fields of sockaddr in network
-// byte order.
+// PutRaw and GetRaw are for bytes that already have the right order: the token, and the fields of
+// sockaddr in network byte order.
 template <typename T>
 void PutRaw(Handle handle, size_t at, const T& value) {
   std::memcpy(handle.data() + at, &value, sizeof(T));

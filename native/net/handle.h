@@ -19,10 +19,12 @@ namespace nccltune::net {
 
 inline constexpr size_t kHandleBytes = 128;
 using Handle = std::span<std::byte, kHandleBytes>;
-// Five IPv6 addresses fit, or fourteen IPv4 ones. A device with more NICs lists the first ones.
+// A handle has room for five IPv6 or fourteen IPv4 addresses. For a device with more NICs, the
+// handle contains the first ones.
 inline constexpr size_t kMostAddressesV6 = 5;
 inline constexpr size_t kMostAddressesV4 = 14;
 
+// The decoded content of a handle.
 struct Invitation {
   uint16_t release = kWireRelease;
   Token token = {};
@@ -30,13 +32,14 @@ struct Invitation {
 };
 
 void WriteHandle(const Invitation& invitation, Handle handle);
-// Returns nothing if the handle is not ours. An invitation of another release has no ends.
+// Returns nothing if the handle is not nccltune's. If the handle has another release of the wire
+// format, only `release` is set.
 std::optional<Invitation> ReadHandle(Handle handle);
 
-// Returns the token. The handle must be ours.
+// Returns the token of a handle that ReadHandle has accepted.
 Token TokenOf(Handle handle);
 
-// Returns the attempt number; 0 before the first call of connect.
+// Returns the number of the connect attempt; 0 before NCCL's first call of connect.
 uint64_t AttemptOf(Handle handle);
 void SetAttempt(Handle handle, uint64_t attempt);
 

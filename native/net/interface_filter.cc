@@ -13,11 +13,12 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-// The lists that NCCL tries in order, if no names are given, until one matches. virbr is skipped
-// since 2.28.
+// The default filters. If the user names no interfaces, NCCL tries the filters in this order until
+// one matches. NCCL skips virbr since 2.28.
 constexpr std::array kDefaultLists = {"ib"sv, "^docker,lo,virbr"sv, "docker"sv, "lo"sv, "virbr"sv};
 
-// Returns AF_UNSPEC for any other word, as NCCL does: then any family is accepted.
+// Returns the family that NCCL_SOCKET_FAMILY names. For any other word, returns AF_UNSPEC, as NCCL
+// does: any family is accepted.
 int FamilyOf(std::string_view word) {
   if (word == "AF_INET") return AF_INET;
   if (word == "AF_INET6") return AF_INET6;
@@ -40,7 +41,8 @@ std::vector<InterfaceAddress> Choose(std::span<const InterfaceAddress> all,
     if (its != AF_INET && its != AF_INET6) continue;
     if (family != AF_UNSPEC && its != family) continue;
     if (!one.running || IsLoopbackV6(one.address) || !filter.Takes(one.name)) continue;
-    // The kernel lists IPv4 first, then global IPv6, then link-local. NCCL uses the first one.
+    // Skip further addresses of an interface: NCCL uses the first one. The kernel lists IPv4
+    // addresses first, then global IPv6, then link-local ones.
     if (std::any_of(chosen.begin(), chosen.end(),
                     [&one](const InterfaceAddress& other) { return other.name == one.name; })) {
       continue;

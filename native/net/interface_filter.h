@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which network interfaces NCCL uses. The rules are those of NCCL's own socket transport, 2.28 to
-// 2.30 (src/misc/socket.cc, src/misc/utils.cc and, since 2.29, src/os/linux.cc). Pure.
+// Chooses the network interfaces that NCCL would use. The rules are those of NCCL's built-in socket
+// transport, 2.28 to 2.30 (src/misc/socket.cc, src/misc/utils.cc and, since 2.29, src/os/linux.cc).
+// Makes no system call.
 #ifndef NCCLTUNE_NET_INTERFACE_FILTER_H_
 #define NCCLTUNE_NET_INTERFACE_FILTER_H_
 
@@ -18,9 +19,9 @@ namespace nccltune::net {
 // NCCL's limit for interfaces and for entries of a list.
 inline constexpr size_t kMostInterfaces = 16;
 
-// A list as in NCCL_SOCKET_IFNAME: "eth,ib0" matches name prefixes and "=eth0" whole names;
-// "^docker" and "^=docker0" exclude. Blanks and case are significant. A colon in an entry starts a
-// port, which interfaces do not have and which is ignored.
+// A filter with the syntax of NCCL_SOCKET_IFNAME. "eth,ib0" matches prefixes of names, and "=eth0"
+// matches whole names. "^docker" and "^=docker0" exclude interfaces. Blanks and case are
+// significant. A colon in an entry starts a port, which is ignored because interfaces have none.
 class InterfaceFilter {
  public:
   explicit InterfaceFilter(std::string_view list);
@@ -43,11 +44,11 @@ struct InterfaceAddress {
 };
 
 // Returns the interfaces that NCCL would use, in the kernel's order, each with its first usable
-// address. `names` and `family` are the values of NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY, empty
-// if not set. If names are given and none matches, the result is empty.
+// address. `names` and `family` are the values of NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY, or
+// empty if not set. If names are given and no interface matches, the result is empty.
 //
-// NCCL_COMM_ID is ignored. NCCL uses it to prefer an interface in the same subnet if there is no
-// InfiniBand interface.
+// NCCL_COMM_ID is ignored. NCCL uses NCCL_COMM_ID to prefer an interface in the same subnet if
+// there is no InfiniBand interface.
 std::vector<InterfaceAddress> ChooseInterfaces(std::span<const InterfaceAddress> all,
                                                std::string_view names, std::string_view family);
 

@@ -20,19 +20,20 @@
 namespace nccltune::net {
 namespace {
 
-struct Free {
-  void operator()(char* text) const { std::free(text); }  // NOLINT: realpath's own
+struct FreeDeleter {
+  void operator()(char* text) const { std::free(text); }  // NOLINT: realpath calls malloc
 };
 
 // Returns the path with links resolved, or empty if it does not exist.
 std::string RealPath(const std::string& path) {
-  const std::unique_ptr<char, Free> resolved(realpath(path.c_str(), nullptr));
+  const std::unique_ptr<char, FreeDeleter> resolved(realpath(path.c_str(), nullptr));
   return resolved == nullptr ? std::string() : std::string(resolved.get());
 }
 
 std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// For an unknown speed, kernels report -1, 4294967295, nothing or an error.
+// Returns the speed in Mb/s. For an unknown speed, kernels report -1, 4294967295, nothing or an
+// error.
 int SpeedOf(const std::string& folder) {
   const std::optional<uint64_t> speed = ReadKernelNumber(folder + "/speed");
   if (!speed || *speed == 0 || *speed > INT_MAX) return kUnknownSpeedMbps;
@@ -100,7 +101,7 @@ std::vector<Nic> FindNics(std::span<const InterfaceAddress> addresses, const std
 std::vector<Nic> FindNics() { return FindNics(ListInterfaceAddresses()); }
 
 bool IsPciFunction(const Nic& nic) {
-  // dddd:bb:dd.f; the domain of some hosts has more digits.
+  // A PCI function is named dddd:bb:dd.f. The domain (dddd) of some hosts has more digits.
   const std::string_view name = LastPart(nic.pci_path);
   const size_t length = name.size();
   if (length < 12) return false;

@@ -19,17 +19,17 @@ inline constexpr int kUnknownSpeedMbps = 10000;
 // Returns every address of every interface, or nothing if the kernel call fails.
 std::vector<InterfaceAddress> ListInterfaceAddresses();
 
-// Returns an interface's properties from sysfs. A virtual function is described by its own
-// directory and not by its physical function's, as in NCCL's socket transport.
+// Returns an interface's properties from sysfs. For an SR-IOV virtual function, uses its own
+// directory and not that of its physical function, as NCCL's built-in socket transport does.
 Nic DescribeNic(const InterfaceAddress& interface, const std::string& sysfs = "/sys");
 
-// Returns the NICs that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY of the environment select.
+// Return the NICs that the environment variables NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY select.
 std::vector<Nic> FindNics(std::span<const InterfaceAddress> addresses,
                           const std::string& sysfs = "/sys");
 std::vector<Nic> FindNics();
 
-// Returns whether its directory in sysfs is that of a PCI function. NCCL places all other NICs
-// together at the first CPU.
+// Returns whether the NIC's directory in sysfs belongs to a PCI function. NCCL places all other
+// NICs at the first CPU.
 bool IsPciFunction(const Nic& nic);
 
 // Returns the address as text: "10.0.0.1", "fe80::1%2".

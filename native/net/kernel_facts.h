@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Limits of this host that bound TCP's speed, and the CPUs that this process may use.
+// Limits of this host for the speed of TCP, and the CPUs that this process may use.
 #ifndef NCCLTUNE_NET_KERNEL_FACTS_H_
 #define NCCLTUNE_NET_KERNEL_FACTS_H_
 
@@ -18,7 +18,7 @@
 
 namespace nccltune::net {
 
-// Where the kernel's files are. Tests use directories of their own.
+// The directories of the kernel's files. Tests use other directories.
 struct KernelRoots {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
@@ -31,8 +31,8 @@ struct KernelFacts {
   std::optional<uint64_t> tcp_rmem_max;  // net.ipv4: limit of a socket's automatic buffer
   std::optional<uint64_t> tcp_wmem_max;
   std::string congestion_control;  // empty if unknown
-  bool zero_copy = false;          // KernelHasZeroCopy
-  int cpus = 0;                    // UsableCpus
+  bool zero_copy = false;          // result of KernelHasZeroCopy
+  int cpus = 0;                    // result of UsableCpus
 };
 
 KernelFacts ReadKernelFacts(const KernelRoots& roots = {});
@@ -44,9 +44,10 @@ struct CpuCounts {
   int local_ranks = 1;  // ranks of the job on this host
 };
 
-// Returns the number of CPUs that this process may use, at least 1. It is limited by the process's
-// affinity and by its share per rank of three numbers: the host's CPUs, the cpuset of its cgroup,
-// and the CPU quotas of its cgroup and of the ones above (version 1 or 2, rounded up).
+// Returns the number of CPUs that this process may use, at least 1. One limit is the process's
+// affinity. The other is the smallest of three numbers, divided by the ranks on this host: the
+// host's CPUs, the cpuset of the process's cgroup, and the CPU quotas of that cgroup. Limits of
+// parent cgroups count too. Cgroups may be of version 1 or 2, and quotas are rounded up.
 int UsableCpus(const KernelRoots& roots = {});
 int UsableCpus(const CpuCounts& counts, const KernelRoots& roots);
 
@@ -57,16 +58,17 @@ using CpuSet = std::vector<cpu_set_t>;
 CpuSet CpusOfThread(pid_t thread);
 
 // Returns the number of ranks on this host from the launcher's variables (torchrun, Open MPI, MPICH
-// and Intel MPI, MVAPICH, Slurm). The largest if several are set, 1 if none is.
+// and Intel MPI, MVAPICH, Slurm). Returns the largest number if several are set, and 1 if none is
+// set.
 int LocalRanks();
 
-// Returns exact text: "0", "1500", "64 KiB", "4 MiB".
+// Returns a number of bytes as text without rounding: "0", "1500", "64 KiB", "4 MiB".
 std::string BytesText(uint64_t bytes);
 
-// The log line at init: the settings in use and the host's limits. It has at most kMostInitLine
-// characters; NICs that do not fit are only counted. NCCL cuts lines at 1024 characters, including
-// its own prefix.
+// NCCL cuts log lines at 1024 characters, including NCCL's prefix.
 inline constexpr size_t kMostInitLine = 700;
+// Returns the log line at init: the settings in use and the host's limits. The line has at most
+// kMostInitLine characters; NICs that do not fit are only counted.
 std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
                      const NetSettings& settings, int flows, int threads);
 

@@ -23,7 +23,8 @@ std::optional<std::string> ReadKernelFile(const std::string& path) {
   while (done < kLargest) {
     const ssize_t got =
         Retry([&] { return read(file.fd(), content.data() + done, kLargest - done); });
-    // For an interface without a link, open succeeds and reading its speed fails.
+    // Reading may fail after a successful open: the speed of an interface without a link is an
+    // example.
     if (got < 0) return std::nullopt;
     if (got == 0) break;
     done += static_cast<size_t>(got);

@@ -8,11 +8,12 @@
 
 namespace nccltune::net {
 
-// Returns the content of a file of /proc or /sys without trailing newlines, at most 64 KiB.
-// common/file.h cannot read such files: the kernel reports a size of 0 or 4096 for them.
+// Returns the content of a file of /proc or /sys without trailing newlines, at most 64 KiB. Returns
+// nothing if reading fails. ReadFile of common/file.h trusts the size that the kernel reports,
+// which is 0 or 4096 for such files.
 std::optional<std::string> ReadKernelFile(const std::string& path);
 
-// Returns the file's unsigned number; empty for any other content.
+// Returns the number in the file. Returns nothing if the content is not an unsigned number.
 std::optional<uint64_t> ReadKernelNumber(const std::string& path);
 
 }  // namespace nccltune::net

@@ -10,7 +10,7 @@ namespace nccltune::net {
 
 NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
   NetSettings settings;
-  // The value "auto" is not a number and gives the default.
+  // For "auto", ReadNumber returns nothing and the default is used.
   settings.flows = static_cast<int>(ReadNumber(SettingId::kNetFlows, warnings).value_or(0));
   settings.threads = static_cast<int>(ReadNumber(SettingId::kNetThreads, warnings).value_or(0));
   settings.eager_bytes = ReadNumber(SettingId::kNetEager, warnings).value_or(settings.eager_bytes);

@@ -14,16 +14,17 @@ struct PortRange {
   uint16_t last = 0;
 };
 
-// A flow is dead if the peer's kernel owes an acknowledgement for this long.
+// A flow (a TCP connection) is dead if the peer's kernel has owed an acknowledgement for this long.
 inline constexpr int kPathTimeoutMs = 60'000;
 
 enum class ZeroCopyMode {
   kAuto,    // tried on each flow, kept if the kernel does not copy
-  kOff,     // 0
-  kAlways,  // 1: used until the kernel refuses it
+  kOff,     // NCCLTUNE_NET_ZEROCOPY=0
+  kAlways,  // NCCLTUNE_NET_ZEROCOPY=1: used until the kernel refuses it
 };
 
-// The NCCLTUNE_NET_* variables of common/settings.h, read once for each communicator.
+// The values of the NCCLTUNE_NET_* variables, read once for each communicator. A connection has one
+// express flow for small messages and several bulk flows for large ones.
 struct NetSettings {
   int flows = 0;                  // bulk flows of a connection; 0: derived from the pool's threads
   int threads = 0;                // pool threads; 0: derived from the process's CPUs
@@ -33,7 +34,7 @@ struct NetSettings {
   PortRange ports;                // for listening sockets
   ZeroCopyMode zero_copy = ZeroCopyMode::kAuto;
   uint64_t open_files = 65'536;  // RLIMIT_NOFILE is raised to this; 0: left unchanged
-  // Not from the environment. Tests use smaller values.
+  // The values below do not come from the environment. Tests use smaller values.
   int path_timeout_ms = kPathTimeoutMs;
   size_t stash_bytes = 256 << 20;  // per connection, for data received before its request is posted
 };

@@ -6,7 +6,7 @@
 namespace nccltune::net {
 namespace {
 
-// Checks within the time limit.
+// Number of checks within the time limit.
 constexpr int64_t kChecks = 8;
 
 }  // namespace
@@ -21,8 +21,8 @@ bool PathWatch::IsDead(int64_t now_ns, const PathFacts& facts) {
     return false;
   }
   const int64_t answered_ns = now_ns - facts.last_answer_ago_ns;
-  // The data that is unacknowledged now may have been sent after that answer. So the time starts at
-  // this check.
+  // The unacknowledged data may have been sent after the peer's last answer. So the time limit
+  // starts at this check.
   if (!owed_since_ns_ || answered_ns > *owed_since_ns_) owed_since_ns_ = now_ns;
   return now_ns - *owed_since_ns_ >= limit_ns_;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether the peer's host still answers. Pure: times and facts are arguments.
+// Decides whether the peer's host still answers. Times and the kernel's facts are arguments, so
+// that tests need no clock and no socket.
 #ifndef NCCLTUNE_NET_PATH_WATCH_H_
 #define NCCLTUNE_NET_PATH_WATCH_H_
 
@@ -12,14 +13,14 @@
 namespace nccltune::net {
 
 // Watches the path of one socket. The path is dead if the peer's kernel owes an acknowledgement (of
-// segments or probes) and sends none within the time limit. If an application does not read, its
-// window closes, but its kernel still answers the probes: that flow is alive. Idle connections are
-// probed by the kernel (keepalive).
+// segments or probes) and sends none within the time limit. If the peer's application does not
+// read, the TCP window closes, but the peer's kernel still answers probes: the flow is alive. Idle
+// connections are checked by keepalive.
 class PathWatch {
  public:
   explicit PathWatch(int path_timeout_ms);
 
-  // Bytes were written to the socket.
+  // Call this after bytes were written to the socket.
   void Wrote() { armed_ = true; }
   // Returns when IsDead must be called at the latest; INT64_MAX if no acknowledgement is owed.
   int64_t NextNs() const { return armed_ ? next_ns_ : INT64_MAX; }
@@ -27,7 +28,7 @@ class PathWatch {
 
   bool IsDead(int64_t now_ns, const PathFacts& facts);
 
-  // Starts over for another socket.
+  // Resets the state for another socket.
   void Reset();
 
  private:

@@ -28,7 +28,8 @@ struct Context {
   ConnectionContext context;
 };
 
-// State that all communicators share. Never destroyed: NCCL may call during process exit.
+// State that all communicators share. It is never destroyed: NCCL may call the plugin during
+// process exit.
 struct Process {
   std::mutex mutex;
   std::optional<ConnectionContext> context;  // for interfaces up to v10
@@ -48,8 +49,8 @@ void LogConfiguration(const Log& log, int interface_version, const NetSettings& 
                     FlowsOf(settings, threads), threads));
 }
 
-// Reads the settings and makes a context. The caller holds the lock. Problems with settings are
-// logged once per process.
+// Reads the settings and makes a context. The caller holds `process.mutex`. Problems with settings
+// are logged once per process.
 ConnectionContext MakeContext(int interface_version, int traffic_class, uint64_t owner,
                               abi::LogFunction function) {
   const Log log = TakeLog(function);
@@ -60,7 +61,7 @@ ConnectionContext MakeContext(int interface_version, int traffic_class, uint64_t
   }
   if (settings.open_files != 0) RaiseDescriptorLimit(settings.open_files);
   if (DeviceTable::Get().size() == 0) {
-    // Interfaces cannot be listed without a free file descriptor.
+    // The cause may be a lack of file descriptors: the system call that lists interfaces needs one.
     if (ReadDescriptorUse().free() == 0) ReportShortage(log, "init", EMFILE);
     log.Warn("no network interface with an address that NCCL_SOCKET_IFNAME allows");
   } else {
@@ -96,7 +97,7 @@ abi::Result ConnectWith(const ConnectionContext& context, int device, void* hand
   return result;
 }
 
-// Checks the output pointers of listen and connect.
+// Checks the pointers that NCCL passes to listen and connect, and sets *comm to null.
 abi::Result CheckPlaces(const char* call, void* handle, void** comm) {
   if (comm == nullptr) return RefuseNull(call, "the pointer to the comm");
   *comm = nullptr;
@@ -109,7 +110,8 @@ abi::Result CheckPlaces(const char* call, void* handle, void** comm) {
 abi::Result Init(int interface_version, abi::LogFunction log) noexcept {
   return Guarded("init", [&] {
     const std::lock_guard lock(process.mutex);
-    // NCCL calls this once while it loads the plugin, and counts the devices next.
+    // NCCL calls Init once while it loads the plugin, and counts the devices next. Virtual devices
+    // must not be counted then.
     if (process.communicators == 0) DeviceTable::Get().ForgetVirtual();
     process.context =
         MakeContext(interface_version, abi::kNetUndefined, ConnectionContext::kProcess, log);
@@ -133,7 +135,7 @@ abi::Result Init(int interface_version, void** context, const abi::NetCommConfig
 }
 
 abi::Result Finalize(void* context) noexcept {
-  // RCCL also finalizes a context whose init failed.
+  // RCCL also finalizes a context whose init has failed. That context is null.
   if (context == nullptr) return abi::kSuccess;
   return Guarded("finalize", [&] {
     const std::unique_ptr<Context> gone(static_cast<Context*>(context));
@@ -183,8 +185,8 @@ abi::Result MakeVDevice(int* device, const int* members, int count, int most) no
     const int made =
         DeviceTable::Get().MakeVirtual(std::span(members, static_cast<size_t>(count)), &error);
     if (made < 0) {
-      // NCCL continues with single devices. After kInvalidUsage, NCCL 2.24 and 2.25 would end the
-      // communicator.
+      // After kInternalError, NCCL continues with single devices. After kInvalidUsage, NCCL 2.24
+      // and 2.25 would end the communicator.
       NewestLog().Info("makeVDevice: " + error);
       return abi::kInternalError;
     }

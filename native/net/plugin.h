@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that the adapters of all interface versions call. They check every argument, never
-// throw, and log each error once, unless the transport has logged it. If all versions agree on a
-// function, it has NCCL's signature.
+// The functions that the adapters of all interface versions call. They check every argument and
+// never throw. They log each error once, unless the transport has logged it. A function that is the
+// same in all versions has NCCL's signature.
 #ifndef NCCLTUNE_NET_PLUGIN_H_
 #define NCCLTUNE_NET_PLUGIN_H_
 
@@ -18,10 +18,11 @@ namespace nccltune::net::plugin {
 
 inline constexpr const char* kName = "nccltune";
 
-// Up to v10: one context for the whole process, which is never destroyed.
+// Init for interfaces up to v10: makes one context for the whole process, which is never destroyed.
 abi::Result Init(int interface_version, abi::LogFunction log) noexcept;
 
-// Since v11: one context per communicator. `config` may be null. Each Init has its Finalize.
+// Init for v11 and later: makes one context per communicator, which Finalize destroys. `config` may
+// be null.
 abi::Result Init(int interface_version, void** context, const abi::NetCommConfig* config,
                  abi::LogFunction log) noexcept;
 abi::Result Finalize(void* context) noexcept;
@@ -51,10 +52,11 @@ struct Properties {
   static constexpr int kMaxMultiRequestSize = 1;
 };
 
-// Fills `properties`. `place` is NCCL's output pointer, which must not be null.
+// Fills `properties`. `place` is NCCL's output pointer; returns an error if it is null.
 abi::Result GetProperties(int device, const void* place, Properties* properties) noexcept;
 
-// Returns the members in the type of v9 to v11 (at most four) or of v12.
+// Returns the members of a device in the struct of v9 to v11, which has room for four, or of v12
+// (eight).
 template <typename VDevice>
 VDevice MembersOf(const Properties& properties) noexcept {
   VDevice members = {};
@@ -66,8 +68,8 @@ VDevice MembersOf(const Properties& properties) noexcept {
   return members;
 }
 
-// Merges several devices into one. `most` is the capacity of `members`, `count` the number that
-// NCCL passed.
+// Merges several devices into one. `count` is the number of members that NCCL passed, and `most` is
+// the capacity of NCCL's array.
 abi::Result MakeVDevice(int* device, const int* members, int count, int most) noexcept;
 
 template <typename VDevice>
@@ -77,12 +79,12 @@ abi::Result MakeVDevice(int* device, VDevice* members) noexcept {
                      static_cast<int>(std::size(members->devices)));
 }
 
-// The first uses the process's context, the second that of a communicator.
+// The first overload uses the context of the process, the second one the context of a communicator.
 abi::Result Listen(int device, void* handle, void** listen_comm) noexcept;
 abi::Result Listen(void* context, int device, void* handle, void** listen_comm) noexcept;
 
-// `config` may be null. The device handles of connect and accept are for networks with GPU code;
-// NCCL's values are left unchanged.
+// `config` may be null. NCCL also passes pointers for device handles, which are for networks with
+// GPU code. The plugin leaves those pointers unchanged.
 abi::Result Connect(int device, const abi::NetCommConfig* config, void* handle,
                     void** send_comm) noexcept;
 abi::Result Connect(void* context, int device, void* handle, void** send_comm) noexcept;
@@ -97,14 +99,14 @@ abi::Result DeregMr(void* comm, void* mhandle) noexcept;
 abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
                   void* parent = nullptr) noexcept;
 
-// The value in *request is ignored and overwritten: every receive is completed, even if NCCL marks
-// its completion as optional.
+// NCCL may pass a mark in *request that makes the completion optional. The mark is ignored and
+// overwritten: every receive is completed.
 abi::Result Irecv(void* recv_comm, int count, void** data, const int* sizes,
                   void** request) noexcept;
 abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes, void** request,
                   void* parent = nullptr) noexcept;
 
-// Returns an error: we never receive into GPU memory, so there is nothing to flush.
+// Returns an error: the plugin never receives into GPU memory, so there is nothing to flush.
 abi::Result Iflush(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request) noexcept;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls on a connection. Most of them are NCCL's hot path: no lock, no memory allocation, and
-// no log line except for an error.
+// NCCL's calls on a connection. Most calls are on NCCL's hot path, so the functions in this file
+// take no lock, allocate no memory, and log only errors.
 #include <algorithm>
 #include <climits>
 #include <cstddef>
@@ -107,11 +107,12 @@ abi::Result Test(void* request, int* done, int* sizes) noexcept {
   size_t bytes = 0;
   auto* const tested = static_cast<TransferRequest*>(request);
   const abi::Result result = net::Test(tested, &finished, &bytes);
-  // The slot of a finished request is not reused before the next call of isend or irecv.
+  // `tested` is still valid: the slot of a finished request is reused only by a later isend or
+  // irecv.
   if (finished || result != abi::kSuccess) EndEvent(&tested->event);
   if (result != abi::kSuccess || !finished) return result;
   *done = 1;
-  // The size is an int here. NCCL only checks whether it is zero.
+  // The interface's size is an int. NCCL only checks whether the size is zero.
   if (sizes != nullptr) *sizes = static_cast<int>(std::min<size_t>(bytes, INT_MAX));
   return abi::kSuccess;
 }

@@ -21,34 +21,39 @@
 namespace nccltune::net {
 namespace {
 
-// How long an idle thread spins before it sleeps: a spinning thread, the other threads of the same
-// pool, and the threads of a small pool. When all of 24 threads on 32 cores spun for 500 us, in two
+// How long an idle thread polls before it sleeps: a spinning thread, another thread of the same
+// pool, and any thread of a small pool.
+//
+// Only few threads of a large pool spin. When all of 24 threads on 32 cores spun for 500 us, in two
 // processes, bursts took 1.7 times as long. Waking a thread takes up to 40 us in a virtual machine,
 // and milliseconds if other threads poll on few CPUs. So all threads of a small pool spin, and
-// yield the CPU in each round.
+// yield the CPU after each poll.
 constexpr int64_t kSpinNs = kNsPerMs;
 constexpr int64_t kOtherSpinNs = 0;
 constexpr int64_t kSmallPoolSpinNs = kNsPerMs;
-constexpr size_t kSpinningThreads = 2;  // spinning threads per role
+constexpr size_t kSpinningThreads = 2;  // spinning threads for sending, and as many for receiving
 
-// The first half of the threads send, the others receive. A single thread does both.
+// Returns the number of threads that send. The first half of the threads send, the others receive.
+// A single thread does both.
 size_t Senders(size_t workers) { return (workers + 1) / 2; }
 
-// Returns how many of the `workers` of one role spin.
+// Returns how many of the `workers` threads of one role are spinning threads. Returns 0 for a small
+// pool, whose threads are all of one kind.
 size_t SpinningThreads(size_t workers) {
   return workers <= kSpinningThreads ? 0 : kSpinningThreads;
 }
 
 constexpr uint64_t kOwnEvent = 0;
-// How long a peer may take to read the data sent before a close, and the limit at process exit.
+// Limits of the time in which the peer reads the last data of a closed connection: usually, and
+// when the pool ends.
 constexpr int64_t kCloseLimitNs = 30 * kNsPerSecond;
 constexpr int64_t kExitCloseLimitNs = 2 * kNsPerSecond;
 constexpr int64_t kClosePollNs = 5 * kNsPerMs;
 // Pause before a task that threw is called again.
 constexpr int kAfterExceptionMs = 10;
 
-// Blocks all signals while a pool thread is created, so that our threads never run the
-// application's handlers.
+// Blocks all signals while a pool thread is created. The thread inherits the signal mask, so it
+// never runs the application's signal handlers.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -108,7 +113,7 @@ PoolThread::~PoolThread() {
 }
 
 void PoolThread::SetCpus(const CpuSet& cpus) {
-  // If this fails, the thread keeps its CPUs, which is correct too.
+  // If the call fails, the thread keeps its CPUs, which is correct too.
   pthread_setaffinity_np(thread_.native_handle(), cpus.size() * sizeof(cpu_set_t), cpus.data());
 }
 
@@ -144,26 +149,27 @@ void PoolThread::Run() noexcept {
   }
 }
 
-// Runs one turn that found work, or one that slept.
+// Runs the tasks once. If no task had work, spins or sleeps.
 void PoolThread::RunUntilIdle(int64_t* worked_ns) {
   if (Turn(0)) {
     *worked_ns = NowNs();
     return;
   }
-  // Run another turn before sleeping: another thread may have just assigned work to this one.
+  // Run another turn before sleeping: another thread may have just assigned work to this thread.
   if (assigned_.load(std::memory_order_relaxed) != 0) {
     assigned_ = 0;
     return;
   }
   const int64_t now = NowNs();
-  // Threads of a small pool spin even then: spinning costs less than being woken.
+  // Threads of a small pool (`yields_`) also spin while many requests are outstanding: that costs
+  // less than waking a thread.
   if (now - *worked_ns < look_ns_ && (yields_ || !IsSaturated(now))) {
     if (yields_) sched_yield();
     return;
   }
   asleep_ = true;
-  // Run another turn: another thread may have read `asleep_` just before it was set. If a thread
-  // wakes us now, it has cleared `asleep_` and we must not sleep.
+  // Run another turn: another thread may have read `asleep_` just before it was set. A thread that
+  // wakes this one clears `asleep_`; then this thread must not sleep.
   bool worked = Turn(0);
   if (!worked && asleep_) worked = Turn(stop_ ? 0 : SleepMs());
   asleep_ = false;
@@ -186,7 +192,7 @@ int PoolThread::SleepMs() {
   return static_cast<int>(std::clamp<int64_t>(ms, 1, 60'000));
 }
 
-// If a task throws, its connection fails. Other tasks continue.
+// Runs `call` on a task. If the task throws, its connection fails. Other tasks continue.
 template <typename Call>
 void PoolThread::CallTask(Task& task, const Call& call) noexcept {
   const bool well = Contain([&] { call(task); }, [&](const char* what) { task.OnException(what); });
@@ -206,7 +212,7 @@ bool PoolThread::Turn(int timeout_ms) {
     const uint64_t number = event.data.u64;
     // The eventfd only wakes the thread. It is edge-triggered, so it need not be read.
     if (number == kOwnEvent) continue;
-    // Look up by number: the task may have been removed in the meantime.
+    // Find the task by its number: the task may have been removed in the meantime.
     const auto found = tasks_.find(number);
     if (found != tasks_.end()) {
       CallTask(*found->second, [&](Task& task) { task.Ready(event.events); });
@@ -271,7 +277,8 @@ Pool::Pool(int threads) {
 }
 
 std::shared_ptr<Pool> Pool::Get(int threads, int* error) {
-  // Never destroyed: during an unload, a static object would be destroyed before the threads end.
+  // The mutex and the pointer are never destroyed: during an unload, a static object would be
+  // destroyed before the threads end.
   static std::mutex* const mutex = new std::mutex;
   static std::weak_ptr<Pool>* const shared = new std::weak_ptr<Pool>;
   const std::scoped_lock lock(*mutex);
@@ -291,7 +298,7 @@ std::shared_ptr<Pool> Pool::Get(int threads, int* error) {
 void Pool::AddCpusOfCaller() {
   const CpuSet added = CpusOfThread(0);
   const std::scoped_lock lock(mutex_);
-  // The threads inherited the CPUs of the first caller.
+  // The pool's threads inherited the CPUs of the first caller.
   if (cpus_.empty()) cpus_ = added;
   cpus_.resize(std::max(cpus_.size(), added.size()));
   bool more = false;

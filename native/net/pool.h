@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads of the process that serve all connections. A flow always stays with the same thread.
-// Threads without work sleep.
+// The threads of the process that serve all connections. A flow (a TCP connection) always stays
+// with the same thread. Threads without work sleep.
 #ifndef NCCLTUNE_NET_POOL_H_
 #define NCCLTUNE_NET_POOL_H_
 
@@ -26,20 +26,22 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // epoll reported `events` for the socket.
+  // Called after epoll has reported `events` for the task's socket.
   virtual void Ready(uint32_t events) = 0;
 
   // Does the work that is possible without blocking. Returns whether anything was done. Called in
-  // every turn.
+  // every turn of the thread's loop.
   virtual bool Work(int64_t now_ns) = 0;
 
-  // Returns when Work must be called even if no event comes; INT64_MAX: never.
+  // Returns the time at which Work must be called even without an event; INT64_MAX if there is
+  // none.
   virtual int64_t NextNs() const { return INT64_MAX; }
 
   // Called after Ready or Work threw. It must fail the connection of the task.
   virtual void OnException(const char* what) noexcept = 0;
 
-  // Returns whether so many requests are outstanding that nobody waits for a single one.
+  // Returns whether many requests are outstanding. The application does not wait for a single one
+  // then, so low latency is not needed.
   virtual bool IsSaturated(int64_t now_ns) const {
     (void)now_ns;
     return false;
@@ -48,8 +50,8 @@ class Task {
 
 class PoolThread {
  public:
-  // `spin_ns` is how long the thread spins before it sleeps. With `yields` it yields the CPU in
-  // each round. Without, it does not spin while many requests are outstanding.
+  // `spin_ns` is the time that the thread polls before it sleeps. With `yields`, the thread yields
+  // the CPU after each poll. Without `yields`, the thread does not spin while a task is saturated.
   PoolThread(int number, int64_t spin_ns, bool yields = false);
   ~PoolThread();
   PoolThread(const PoolThread&) = delete;
@@ -60,25 +62,27 @@ class PoolThread {
   // Returns the error (errno) if works() is false.
   int error() const { return error_; }
 
-  // Adds a task and returns its number, which is for Watch and Remove.
+  // Adds a task. Returns the task's number for Watch and Remove.
   uint64_t Add(Task* task);
-  // Removes a task. It is not called any more when this returns. Must not be called from a task.
+  // Removes a task. The task is not called any more after Remove has returned. A task must not call
+  // Remove.
   void Remove(uint64_t number);
 
-  // Calls the task's Ready for `events` (edge-triggered) until the socket is closed. Returns 0 or
-  // the error of epoll_ctl. After an error no event is reported, so the task cannot use the socket.
+  // Makes the thread call the task's Ready for `events` (edge-triggered) until the socket is
+  // closed. Returns 0 or the error of epoll_ctl. After an error no event is reported, so the task
+  // cannot use the socket.
   [[nodiscard]] int Watch(uint64_t number, int fd, uint32_t events);
 
-  // Wakes the thread because a task has work. The work must have been published before by a
+  // Wakes the thread because a task has work. The caller must publish the work first, by a
   // sequentially consistent store. Callable from any thread; cheap if the thread is awake.
   void Wake();
   bool asleep() const { return asleep_.load(); }
-  // Returns true if the thread is awake and fewer than `most` callers have assigned work to it
-  // since it was last idle. The caller is then counted. The work must have been published before by
-  // a sequentially consistent store.
+  // Assigns work to the thread. Returns false if the thread is asleep, or if `most` calls have been
+  // made since the thread was last idle. The caller must publish the work first, by a sequentially
+  // consistent store.
   bool TryAssign(int most) { return !asleep_.load() && assigned_.fetch_add(1) < most; }
 
-  // Also allows the thread to run on these CPUs.
+  // Sets the CPUs that the thread may run on.
   void SetCpus(const CpuSet& cpus);
 
  private:
@@ -108,7 +112,7 @@ class PoolThread {
 // Sockets of closed connections whose last bytes are still being sent.
 class ClosingSockets final : public Task {
  public:
-  // Registers itself last: the thread may call this object immediately.
+  // Calls Add last, because the thread may call this object immediately afterwards.
   explicit ClosingSockets(PoolThread& worker) : worker_(worker) { number_ = worker_.Add(this); }
   // Waits at most two seconds for data that is being sent.
   ~ClosingSockets() override;
@@ -137,10 +141,10 @@ class ClosingSockets final : public Task {
 
 class Pool {
  public:
-  // Returns the pool of the process, and creates it with `threads` if there is none. It is
-  // destroyed with its last owner. Its threads may run on the CPUs of every thread that called
-  // this: NCCL binds the threads of each GPU near that GPU. Returns null and sets `*error` if no
-  // thread can be created.
+  // Returns the pool of the process. Creates a pool with `threads` threads if there is none. The
+  // pool lives as long as any pointer to it. Its threads may run on the CPUs of every thread that
+  // has called Get, because NCCL binds the threads of each GPU near that GPU. Returns null and sets
+  // `*error` if no thread can be created.
   static std::shared_ptr<Pool> Get(int threads, int* error);
 
   explicit Pool(int threads);
@@ -154,24 +158,25 @@ class Pool {
   }
 
   int threads() const { return static_cast<int>(workers_.size()); }
-  // Returns why there are fewer threads than requested; 0 if there are not.
+  // Returns the errno value if fewer threads than requested were created, else 0.
   int error() const { return error_; }
-  // Different threads send and receive. With one thread for both, each direction waits for the
-  // other: 1.7 times less throughput on a machine with 64 cores.
+  // The direction that a thread serves. Different threads send and receive. With one thread for
+  // both, each direction waits for the other: throughput was 1.7 times lower on a machine with 64
+  // cores.
   enum class Role { kSend, kReceive };
 
   // A spinning thread polls for a while after its last work, so that a message of a few hundred KiB
-  // does not wait for a thread to wake. There are few of them, because spinning takes CPU time from
+  // does not wait for a thread to wake. Few threads spin, because spinning takes CPU time from
   // working threads.
   enum class Kind { kSpinning, kOther };
 
-  // Returns the thread of that role and kind with the fewest users; ties rotate. A caller is a user
-  // until it drops the pointer, which it must do before the pool ends. In a small pool all threads
-  // are of one kind.
+  // Returns the thread of that role and kind with the fewest users; equal threads are used
+  // alternately. A caller is a user until it drops the pointer, which it must do before the pool
+  // ends. A small pool ignores `kind`.
   std::shared_ptr<PoolThread> Pick(Role role, Kind kind);
 
  private:
-  // senders first, then as many receivers or one fewer
+  // Threads that send come first, then as many that receive, or one fewer.
   std::vector<std::shared_ptr<PoolThread>> workers_;
   int error_ = 0;
   std::mutex mutex_;

@@ -14,7 +14,8 @@ constexpr int kFewestBulkFlows = 2;
 constexpr int kMostBulkFlows = 8;
 
 // NCCL's progress thread and the application's main thread often poll, and each takes one CPU. With
-// this few CPUs, more threads, or more devices with their channels, only compete
+// at most this many CPUs, a NIC is one device, or the pool has two threads. More devices, which
+// bring more channels, or more threads would only compete for CPUs
 // (benchmarks/results/net-cores.md).
 constexpr int kOneChannelPairCpus = 5;
 constexpr int kTwoThreadCpus = 3;
@@ -24,7 +25,7 @@ constexpr int kFewCpuThreads = 4;
 constexpr size_t kDevices = 4;
 
 int ProcessCpus() {
-  // This is called for each connection. The kernel's files are read once.
+  // Read the kernel's files only once: the function is called for each connection.
   static const int cpus = UsableCpus();
   return cpus;
 }

@@ -19,7 +19,7 @@ void TakeProfiler(abi::NetProfilerCallback callback) noexcept {
 
 void BeginEvent(int operation, void* parent, size_t bytes, void** event) noexcept {
   const abi::NetProfilerCallback callback = profiler.load(std::memory_order_relaxed);
-  // NCCL's bootstrap passes no parent, and the callback would dereference it.
+  // NCCL's bootstrap passes no parent. The callback would dereference a null parent.
   if (callback == nullptr || parent == nullptr) return;
   abi::ProfilerNetSocketV1 transfer = {.type = abi::kProfilerSocketTransfer,
                                        .fd = kNoDescriptor,

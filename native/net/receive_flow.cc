@@ -15,15 +15,15 @@ namespace {
 constexpr int kReadsATurn = 8;
 // Frames are acknowledged after this many bytes, and whenever no more data is available.
 constexpr uint64_t kAckBytes = 2 * kFullChunk;
-// The sender keeps copies of eager messages, in a limited number of slots, and waits for nothing.
-// So acknowledgements can be rare.
+// Acknowledgements of eager (small) messages can be rare: the sender waits for none of them, and
+// only keeps copies in a limited number of slots.
 constexpr uint64_t kAckEagerMessages = 32;
 constexpr uint64_t kAckEagerBytes = 128 << 10;
 constexpr int64_t kAckEagerNs = 2 * kNsPerMs;
 // Delay of the last acknowledgement if the application stops polling.
 constexpr int64_t kIdleAckNs = 500 * kNsPerMs;
 constexpr int64_t kHeldCheckNs = 20 * kNsPerMs;
-constexpr int64_t kWaitingNoteNs = kNsPerSecond;
+constexpr int64_t kBetweenWaitingFramesNs = kNsPerSecond;
 constexpr const char* kNoAnswer = "the peer's host does not answer";
 constexpr const char* kClosed = "the peer has closed the connection";
 constexpr const char* kNoRoom = "the buffer for data that the application has not posted is full";
@@ -48,15 +48,16 @@ void ReceiveFlowBase::Adopt(Descriptor socket) {
 
 void ReceiveFlowBase::TakeAdopted(int64_t now_ns) {
   {
-    // Both under the lock: another Adopt may run now, and its socket must not be lost.
+    // Move the socket and clear the flag under one lock: another Adopt may run now, and its socket
+    // must not be lost.
     const std::scoped_lock lock(adopt_mutex_);
     socket_ = std::move(adopt_);
     adopted_ = false;
   }
   Reset();
-  notes_left_.clear();
+  unsent_frame_.clear();
   path_.Reset();
-  // The peer noticed the end of the old socket before we did.
+  // The flow is still up here if the peer noticed the end of the old socket before we did.
   if (up_) {
     ++receiver_.counters().flow_ends;
     stats_.WentDown(true);
@@ -67,7 +68,7 @@ void ReceiveFlowBase::TakeAdopted(int64_t now_ns) {
   stats_.CameUp(socket_.fd());
   receiver_.FlowsChanged(now_ns, false, "");
   if (const int error = worker_->Watch(number_, socket_.fd(), events_); error != 0) {
-    // The peer dials again.
+    // The peer connects again.
     Down(now_ns, false, "epoll_ctl: " + ErrorWords(error));
   }
 }
@@ -107,31 +108,33 @@ void ReceiveFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
   receiver_.FlowsChanged(now_ns, bye, why);
 }
 
-void ReceiveFlowBase::SendNote(const Note& note) {
-  const auto bytes = Encode(note);
-  // Acknowledgements are cumulative. A new one is skipped while the previous one is partly sent.
-  if (notes_left_.empty()) notes_left_.assign(bytes.begin(), bytes.end());
-  iovec part = {notes_left_.data(), notes_left_.size()};
+void ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
+  const auto bytes = Encode(frame);
+  // Skip a new frame while the previous one is partly sent. No acknowledgement is lost, because
+  // acknowledgements are cumulative.
+  if (unsent_frame_.empty()) unsent_frame_.assign(bytes.begin(), bytes.end());
+  iovec part = {unsent_frame_.data(), unsent_frame_.size()};
   const IoResult moved = WriteSome(socket_.fd(), {&part, 1});
   if (moved.error != 0 && !moved.would_block()) {
-    // Nothing can be sent to the peer. Its earlier data is still read, and then the end of the
-    // stream.
-    notes_left_.clear();
+    // Nothing can be sent any more. Continue to read: data that the peer has sent earlier comes
+    // before the end of the stream.
+    unsent_frame_.clear();
     return;
   }
   path_.Wrote();
-  notes_left_.erase(notes_left_.begin(), notes_left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
+  unsent_frame_.erase(unsent_frame_.begin(),
+                      unsent_frame_.begin() + static_cast<ptrdiff_t>(moved.bytes));
 }
 
 void ReceiveFlowBase::Close(Pool& pool) noexcept {
   if (!socket_) return;
-  const auto bye = Encode(Note{FrameType::kBye, 0});
-  // Out of memory: the peer sees the stream end without a bye.
-  if (notes_left_.empty()) Contain([&] { pool.CloseGracefully(std::move(socket_), bye); });
+  const auto bye = Encode(ReverseFrame{FrameType::kBye, 0});
+  // If memory runs out, the peer sees the stream end without a bye.
+  if (unsent_frame_.empty()) Contain([&] { pool.CloseGracefully(std::move(socket_), bye); });
   socket_.Close();
 }
 
-// Bulk flows
+// Bulk flows, for large messages
 
 bool ReceiveFlow::WorkUp(int64_t now_ns) {
   if ((epoll_events_ & (EPOLLIN | kGone)) != 0) readable_ = true;
@@ -144,7 +147,7 @@ bool ReceiveFlow::WorkUp(int64_t now_ns) {
     if (step == Step::kWait) break;
     worked = true;
   }
-  // The peer sends more only after these are acknowledged.
+  // Acknowledge now: the peer may wait for an acknowledgement before it sends more.
   if (!readable_ || state_ == ReadState::kHeld || bytes_unacked_ >= kAckBytes) {
     worked |= Acknowledge();
   }
@@ -168,7 +171,8 @@ ReceiveFlow::Step ReceiveFlow::Read(int64_t now_ns) {
   return Step::kWait;
 }
 
-// Evaluates the result of a read.
+// Handles the result of a read of `wanted` bytes: updates `readable_` and ends the flow on an
+// error.
 ReceiveFlow::Step ReceiveFlow::CheckRead(const IoResult& moved, size_t wanted, int64_t now_ns) {
   if (moved.would_block()) {
     readable_ = false;
@@ -178,7 +182,8 @@ ReceiveFlow::Step ReceiveFlow::CheckRead(const IoResult& moved, size_t wanted, i
     Down(now_ns, false, moved.error != 0 ? ErrorWords(moved.error) : "the peer closed the flow");
     return Step::kDown;
   }
-  // A short read has emptied the socket, except if epoll reported the end of the stream.
+  // A short read has emptied the socket. But if epoll has reported the end of the stream, that end
+  // must still be read.
   if (moved.bytes < wanted && !gone_) readable_ = false;
   return Step::kMore;
 }
@@ -234,7 +239,7 @@ ReceiveFlow::Step ReceiveFlow::BodyDone(bool placed, size_t header_filled, int64
 }
 
 ReceiveFlow::Step ReceiveFlow::HeaderDone(int64_t now_ns) {
-  const std::optional<Forward> forward = DecodeForward(header_bytes_);
+  const std::optional<ForwardFrame> forward = DecodeForwardFrame(header_bytes_);
   header_filled_ = 0;
   if (!forward || forward->type == FrameType::kBye) {
     Down(now_ns, forward.has_value(), forward ? kClosed : kStrange);
@@ -256,8 +261,9 @@ ReceiveFlow::Step ReceiveFlow::PlaceChunk(int64_t now_ns) {
   if (place == Receiver::ChunkState::kNotPosted) {
     state_ = ReadState::kHeld;
     waiting_sent_ns_ = now_ns;
-    // A posting thread publishes the number and then reads `held_`; we write `held_` and then read
-    // the number. So at least one of us sees the other.
+    // A thread that posts a request sets Receiver::posted() and then reads `held_`. This thread
+    // sets `held_` and then reads posted(). So at least one of the two threads sees the other's
+    // value.
     held_ = header_.request;
     return Wait(now_ns);
   }
@@ -265,13 +271,14 @@ ReceiveFlow::Step ReceiveFlow::PlaceChunk(int64_t now_ns) {
   return Step::kMore;
 }
 
-// Waits until the application posts the request of the first chunk on this flow.
+// Waits until the application posts the request of this flow's current chunk. If the receiver is
+// stalled, reads the chunk into our own memory instead.
 ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
   const bool posted = receiver_.posted() > header_.request;
   if (!posted && !receiver_.stalled(now_ns)) {
-    if (now_ns - waiting_sent_ns_ < kWaitingNoteNs) return Step::kWait;
+    if (now_ns - waiting_sent_ns_ < kBetweenWaitingFramesNs) return Step::kWait;
     waiting_sent_ns_ = now_ns;
-    SendNote({FrameType::kWaiting, 0});
+    SendReverseFrame({FrameType::kWaiting, 0});
     return Step::kWait;
   }
   held_ = kNone;
@@ -285,7 +292,7 @@ bool ReceiveFlow::Acknowledge() {
   if (frames_acked_ == frames_) return false;
   frames_acked_ = frames_;
   bytes_unacked_ = 0;
-  SendNote({FrameType::kAck, frames_});
+  SendReverseFrame({FrameType::kAck, frames_});
   return true;
 }
 
@@ -302,7 +309,7 @@ void ReceiveFlow::Reset() {
   bytes_unacked_ = 0;
 }
 
-// Express flow
+// Express flow, for small messages
 
 void ExpressReceiveFlow::Poll() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -317,8 +324,8 @@ void ExpressReceiveFlow::Ready(uint32_t events) {
 }
 
 bool ExpressReceiveFlow::Work(int64_t now_ns) {
-  // This check takes no lock, because the application's thread needs it and a spinning thread runs
-  // this all the time.
+  // Check without the lock: a spinning thread runs this check all the time, and the application's
+  // thread needs the lock.
   if (up() && !receiver_.failed() && !adopted() && now_ns < next_check_ns_) return false;
   next_check_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
@@ -358,7 +365,7 @@ void ExpressReceiveFlow::Acknowledge(int64_t now_ns) {
   frames_acked_ = frames_;
   bytes_unacked_ = 0;
   unacked_since_ns_ = 0;
-  SendNote({FrameType::kAck, frames_});
+  SendReverseFrame({FrameType::kAck, frames_});
 }
 
 bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
@@ -396,14 +403,15 @@ bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {
       return false;
     }
   }
-  // A short read has emptied the socket, except if epoll reported the end of the stream.
+  // A short read has emptied the socket. But if epoll has reported the end of the stream, that end
+  // must still be read.
   return moved.bytes == wanted || gone_;
 }
 
 bool ExpressReceiveFlow::Parse(int64_t now_ns) {
   while (up() && !large_ && end_ - begin_ >= kDataHeaderBytes) {
     const std::span<const std::byte> rest(bytes_.data() + begin_, end_ - begin_);
-    const std::optional<Forward> forward = DecodeForward(rest.first<kDataHeaderBytes>());
+    const std::optional<ForwardFrame> forward = DecodeForwardFrame(rest.first<kDataHeaderBytes>());
     if (!forward || forward->type == FrameType::kBye) {
       Down(now_ns, forward.has_value(), forward ? kClosed : kStrange);
       return false;
@@ -434,7 +442,8 @@ bool ExpressReceiveFlow::Parse(int64_t now_ns) {
   return up();
 }
 
-// The header is complete. The bytes behind it are the start of its body.
+// Begins a message that is larger than the read buffer. The bytes after the header in the buffer
+// are the start of the message.
 void ExpressReceiveFlow::BeginLarge(const DataHeader& header, Receiver::ChunkState place) {
   large_header_ = header;
   large_stashed_ = place == Receiver::ChunkState::kNotPosted;

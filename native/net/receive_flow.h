@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flows of a receiver. A dead flow waits until its peer reconnects through the acceptor.
+// The flows of a receiver. A flow is one TCP connection. A connection of NCCL has one express flow
+// for small messages and several bulk flows for large ones. A dead flow waits until its peer
+// reconnects through the acceptor.
 #ifndef NCCLTUNE_NET_RECEIVE_FLOW_H_
 #define NCCLTUNE_NET_RECEIVE_FLOW_H_
 
@@ -48,18 +50,18 @@ class ReceiveFlowBase : public Task {
   PoolThread& worker() const { return *worker_; }
   bool up() const { return up_.load(); }
 
-  // Sends a bye and closes the socket.
+  // Sends a bye (the frame that ends a flow regularly) and closes the socket.
   void Close(Pool& pool) noexcept;
 
  protected:
   bool adopted() const { return adopted_.load(); }
   virtual bool WorkUp(int64_t now_ns) = 0;
   virtual int64_t NextUpNs() const = 0;
-  // Resets the state for another socket or for none.
+  // Resets the state after the socket was replaced or closed.
   virtual void Reset() = 0;
 
   void Down(int64_t now_ns, bool bye, std::string_view why);
-  void SendNote(const Note& note);
+  void SendReverseFrame(const ReverseFrame& frame);
 
   Receiver& receiver_;
   FlowStats stats_;
@@ -75,21 +77,21 @@ class ReceiveFlowBase : public Task {
   uint32_t events_ = 0;
   int64_t tick_ns_ = 0;
   std::atomic<bool> up_ = true;
-  std::vector<std::byte> notes_left_;  // unsent rest of a note
+  std::vector<std::byte> unsent_frame_;  // unsent rest of a frame
 
   std::atomic<bool> adopted_ = false;
   std::mutex adopt_mutex_;
   Descriptor adopt_;
 };
 
-// A bulk flow.
+// A bulk flow: receives large messages in chunks.
 class ReceiveFlow final : public ReceiveFlowBase {
  public:
   static constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
   static constexpr uint64_t kNone = UINT64_MAX;
   using ReceiveFlowBase::ReceiveFlowBase;
 
-  // Returns the request that must be posted before this flow can go on, or kNone.
+  // Returns the number of the request that must be posted before this flow can continue, or kNone.
   uint64_t held() const { return held_.load(); }
 
  protected:
@@ -118,7 +120,7 @@ class ReceiveFlow final : public ReceiveFlowBase {
   bool readable_ = true;
   bool gone_ = false;  // epoll reported the end of the stream
   bool stashing_ = false;
-  std::vector<std::byte> own_;  // a chunk that does not go to the application's buffer
+  std::vector<std::byte> own_;  // a chunk that is not read into the application's buffer
   uint64_t frames_ = 0;
   uint64_t frames_acked_ = 0;
   uint64_t bytes_unacked_ = 0;
@@ -129,7 +131,7 @@ class ReceiveFlow final : public ReceiveFlowBase {
 // The flow for small messages. The application's thread reads it when it tests a request.
 class ExpressReceiveFlow final : public ReceiveFlowBase {
  public:
-  // Without EPOLLIN: new data wakes no thread.
+  // EPOLLIN is not included, so that new data wakes no thread.
   static constexpr uint32_t kEvents = EPOLLRDHUP;
   using ReceiveFlowBase::ReceiveFlowBase;
 
@@ -148,14 +150,15 @@ class ExpressReceiveFlow final : public ReceiveFlowBase {
  private:
   void ReadAll(int64_t now_ns);
   void Acknowledge(int64_t now_ns);
-  // Returns false if no more data is available or the flow is down.
+  // Reads into the buffer. Returns false if no more data is available, or if the flow is down.
   bool ReadMore(int64_t now_ns);
-  // Returns false if parsing must wait for a posted request, or the flow is down.
+  // Handles the frames in the read buffer. Returns false if parsing must wait for a posted request,
+  // or if the flow is down.
   bool Parse(int64_t now_ns);
   void BeginLarge(const DataHeader& header, Receiver::ChunkState place);
 
   mutable std::mutex mutex_;
-  // A read buffer. The rest of a larger message is read directly to its destination.
+  // The read buffer. The rest of a larger message is read directly to its destination.
   std::array<std::byte, 4096 + kDataHeaderBytes> bytes_ = {};
   size_t begin_ = 0;
   size_t end_ = 0;

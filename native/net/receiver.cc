@@ -79,7 +79,7 @@ abi::Result Receiver::Post(void* data, size_t bytes, TransferRequest** request) 
     slot.complete.store(false, std::memory_order_relaxed);
     depth_.RecordHeld(++held_requests_);
     ++counters_.requests;
-    // Silence before a request was posted is not a stall.
+    // Restart the stall timer: silence before a request was posted is not a stall.
     if (waiting_++ == 0) arrived_ns_ = NowNs();
     *request = &slot;
     const auto [first, last] = stash_.equal_range(slot.number);
@@ -137,7 +137,7 @@ Receiver::ChunkState Receiver::Locate(const DataHeader& header) {
   return Locate(slot, header);
 }
 
-// The caller holds the lock.
+// The caller holds `mutex_`.
 Receiver::ChunkState Receiver::Locate(ReceiveSlot& slot, const DataHeader& header) {
   if (slot.known) return slot.total == header.total ? ChunkState::kPosted : ChunkState::kInvalid;
   if (header.total > slot.capacity) {
@@ -221,7 +221,7 @@ bool Receiver::Stash(const DataHeader& header, std::vector<std::byte> bytes) {
       return true;
     }
   }
-  // It was posted in the meantime.
+  // The request was posted in the meantime.
   if (Locate(header) == ChunkState::kPosted) Put(header, bytes.data());
   return true;
 }
@@ -244,7 +244,7 @@ void Receiver::FailByException(const char* what) noexcept {
   Fail(abi::kSystemError, what);
 }
 
-// The caller holds the lock.
+// The caller holds `mutex_`.
 void Receiver::Fail(abi::Result result, std::string_view why) noexcept {
   if (failed()) return;
   bool waiting = false;
@@ -255,7 +255,7 @@ void Receiver::Fail(abi::Result result, std::string_view why) noexcept {
     bytes += slot.known ? slot.missing : slot.capacity;
   }
   failure_.Set(result, why, waiting, bytes);
-  // The peer must not reconnect to it forever.
+  // Without this, the peer would reconnect to the failed connection forever.
   acceptor_->StopServing(connection_);
   for (const auto& flow : flows_) flow->worker().Wake();
   express_->worker().Wake();

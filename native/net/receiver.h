@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The receiving end of a connection: posted requests, arrived data, and the point when a buffer
-// belongs to the application again.
+// belongs to the application again. A request arrives in chunks on several flows (TCP connections).
 #ifndef NCCLTUNE_NET_RECEIVER_H_
 #define NCCLTUNE_NET_RECEIVER_H_
 
@@ -34,10 +34,10 @@ class ExpressReceiveFlow;
 struct ReceiveSlot : TransferRequest {
   std::byte* data = nullptr;
   uint64_t capacity = 0;
-  uint64_t total = 0;  // set by the first frame
-  uint64_t missing = 0;
-  bool known = false;
-  bool all = false;
+  uint64_t total = 0;    // size of the message; set by the first frame
+  uint64_t missing = 0;  // bytes that have not arrived
+  bool known = false;    // `total` is set
+  bool all = false;      // all bytes have arrived
   bool busy = false;
   // Offsets and lengths of the parts of the buffer that a thread is writing.
   std::vector<std::pair<uint64_t, uint64_t>> pins;
@@ -71,37 +71,40 @@ class Receiver {
 
   // The functions below are called by the flows.
 
+  // The state of a chunk whose header has arrived.
   enum class ChunkState {
-    kPosted,
+    kPosted,     // its request is posted
     kNotPosted,  // its request is not posted yet
-    kArrived,    // it has arrived already
+    kArrived,    // its request is complete, so the chunk is a late copy
     kInvalid,    // the peer violated the protocol
   };
   ChunkState Locate(const DataHeader& header);
 
-  // Returns the chunk's destination until Unpin (null for an empty chunk), or nothing if it has
-  // arrived already. Pin it for one non-blocking read only: a thread with another copy of the chunk
-  // waits here.
+  // Returns the chunk's place in the application's buffer, or nothing if the chunk is no longer
+  // needed. The place is valid until Unpin; it may be null for an empty chunk. Call Unpin after one
+  // non-blocking read: a thread with another copy of the chunk waits in Pin.
   std::optional<std::byte*> Pin(const DataHeader& header);
-  // Releases the destination. `arrived`: the chunk is complete.
+  // Releases the place that Pin returned. `arrived`: the whole chunk is in the buffer.
   void Unpin(const DataHeader& header, bool arrived);
-  // Copies a complete chunk from our buffer to its destination.
+  // Copies a complete chunk from our memory to its place in the application's buffer.
   void Put(const DataHeader& header, const std::byte* bytes);
 
-  // Returns whether a posted request has received nothing for a while. A flow that is blocked by a
-  // chunk of a later request may hold its data.
+  // Returns whether a request is posted but nothing has arrived for 20 ms. Its data may then be on
+  // a flow that is blocked by a chunk of a later request.
   bool stalled(int64_t now_ns) const;
   bool IsDeep(int64_t now_ns) const { return depth_.IsDeep(now_ns); }
-  // Stores a chunk whose request is not posted yet. Returns false if the stash is full.
+  // Keeps a chunk in our own memory, because its request is not posted yet. Returns false if the
+  // limit of that memory (`stash_bytes`) is reached.
   bool Stash(const DataHeader& header, std::vector<std::byte> bytes);
 
-  // Returns a number; all requests below it are posted. Takes no lock.
+  // Returns the number of posted requests. Requests are numbered from 0, so all lower numbers are
+  // posted. Takes no lock.
   uint64_t posted() const { return posted_.load(); }
   bool failed() const { return failure_.failed(); }
-  // A flow came up or went down. `bye`: the peer closed the flow regularly.
+  // Called after a flow came up or went down. `bye`: the peer closed the flow regularly.
   void FlowsChanged(int64_t now_ns, bool bye, std::string_view why);
   void Tick(int64_t now_ns);
-  // Fails the connection after one of its calls threw.
+  // Fails the connection after an exception. `what` is the exception's text.
   void FailByException(const char* what) noexcept;
 
   // Returns the number of TCP connections, including the express flow.
@@ -128,7 +131,7 @@ class Receiver {
   std::mutex mutex_;
   std::vector<ReceiveSlot> slots_;
   uint64_t next_ = 0;
-  size_t held_requests_ = 0;  // requests that NCCL has not seen complete
+  size_t held_requests_ = 0;  // requests whose completion NCCL has not seen
   struct Stashed {
     DataHeader header;
     std::vector<std::byte> bytes;

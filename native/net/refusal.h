@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a call from NCCL fails: one log line and a result.
+// Makes a call from NCCL fail: logs one line and returns an error.
 #ifndef NCCLTUNE_NET_REFUSAL_H_
 #define NCCLTUNE_NET_REFUSAL_H_
 
@@ -16,16 +16,17 @@ namespace nccltune::net {
 inline constexpr std::string_view kLogPrefix = "NET/nccltune: ";
 inline constexpr unsigned long kLogSubsystems = abi::kSubsysInit | abi::kSubsysNet;
 
-// Makes `function` the logger of the process: most calls name no communicator.
+// Makes `function` the logger of the whole process, because most calls name no communicator.
+// Returns a log that uses this logger.
 Log TakeLog(abi::LogFunction function) noexcept;
 Log NewestLog() noexcept;
 
-// Logs a warning and returns `result`. It allocates no memory, because it also reports the lack of
-// it.
+// Logs a warning and returns `result`. Allocates no memory, because it must also work when memory
+// has run out.
 __attribute__((format(printf, 2, 3))) abi::Result Refuse(abi::Result result, const char* format,
                                                          ...) noexcept;
 
-// For a pointer from NCCL that must not be null.
+// Logs that a pointer from NCCL, described by `what`, is null. Returns kInvalidArgument.
 abi::Result RefuseNull(const char* call, const char* what) noexcept;
 
 // Runs `work` and turns any exception into a log line and a result.

@@ -13,17 +13,18 @@ namespace nccltune::net {
 class Sender;
 class Receiver;
 
-// Data that several threads write should not share a cache line with data that others read.
+// Size of a cache line. Data that several threads write should not share a cache line with data
+// that others read.
 inline constexpr size_t kCacheLine = 64;
 
-// NCCL's limit for one connection (NCCL_NET_MAX_REQUESTS since 2.19).
+// NCCL's limit of outstanding requests on one connection (NCCL_NET_MAX_REQUESTS since 2.19).
 inline constexpr size_t kMostRequests = 32;
-// More slots than requests: a message that NCCL has seen complete keeps its slot until it is
-// acknowledged.
+// Number of slots of a connection. There are more slots than requests: a message that NCCL has seen
+// complete keeps its slot until the peer acknowledges the message.
 inline constexpr size_t kSlots = 128;
 
-// Detects that many requests are outstanding, so that NCCL does not wait for a single one. NCCL has
-// up to eight requests outstanding on a connection, one per step of its operation.
+// Detects that many requests are outstanding. NCCL then does not wait for a single request. NCCL
+// has up to eight requests outstanding on a connection, one per step of its operation.
 class RequestDepth {
  public:
   // Records that `held` requests are outstanding. The caller holds the connection's lock.
@@ -39,12 +40,12 @@ class RequestDepth {
   std::atomic<int64_t> deep_ns_ = -kNsPerSecond;
 };
 
-// A request as NCCL holds it while a transfer runs. It is the base of a slot of its connection.
+// A request as NCCL holds it while a transfer runs. It is the base of SendSlot and ReceiveSlot.
 struct TransferRequest {
   Sender* sender = nullptr;  // set for a send; else `receiver` is set
   Receiver* receiver = nullptr;
   uint64_t number = 0;
-  // No thread of ours, nor the kernel for us, uses the application's buffer any more.
+  // Set when neither our threads nor the kernel use the application's buffer any more.
   std::atomic<bool> complete = false;
   void* event = nullptr;  // the profiler's running event; used only by NCCL's calling threads
 };

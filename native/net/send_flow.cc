@@ -13,28 +13,29 @@ namespace {
 
 constexpr int64_t kFirstPauseNs = 100 * kNsPerMs;
 constexpr int64_t kLongestPauseNs = 5 * kNsPerSecond;
-// Frames per turn, before the thread serves its other flows.
+// Frames that a flow writes before its thread serves other flows.
 constexpr int kFramesATurn = 4;
 // Interval at which an idle flow searches for chunks that are late on another flow.
 constexpr int64_t kLateCheckNs = kNsPerMs;
-// Intervals of the periodic checks of a flow and of the connection.
+// Interval at which a flow that waits for data, acknowledgements or kernel reports is checked.
 constexpr int64_t kAckPollNs = 2 * kNsPerMs;
-// A chunk is late after three times its expected time, but not before a thread may have been
-// delayed this long.
+// A chunk is late after kPatience times its expected time, but at least after kLeastPatienceNs,
+// because a thread may be delayed that long.
 constexpr int64_t kPatience = 3;
 constexpr int64_t kLeastPatienceNs = 4 * kNsPerMs;
-// If only the kernel holds a request at two checks in a row, the flow is ended: then the kernel
-// releases the buffer.
+// Interval of the checks for a request that only the kernel still holds. If two checks in a row
+// find the same request, the flow is ended: then the kernel releases the buffer.
 constexpr int64_t kKernelHoldCheckNs = 20 * kNsPerMs;
-// A network device empties its queue within milliseconds.
+// A warning is logged if the kernel holds data of a dead flow for this long. A network device
+// empties its queue within milliseconds.
 constexpr int64_t kDyingTooLongNs = 10 * kNsPerSecond;
-// For a flow that has delivered nothing yet: its path may be dead.
+// A chunk is late after this time if its flow has delivered nothing yet: the path may be dead.
 constexpr int64_t kFirstPatienceNs = 200 * kNsPerMs;
 // Small messages without an acknowledgement for this long are also sent on bulk flows. A receiver
-// whose application stops polling acknowledges after half a second.
+// whose application stops polling acknowledges earlier, after half a second.
 constexpr int64_t kEagerAckTimeoutNs = 2 * kNsPerSecond;
 
-// Makes a frame for callers that need only its request number.
+// Returns a frame for functions that use only its request number.
 FlowChunk FrameOf(uint64_t request) {
   FlowChunk frame;
   frame.number = request;
@@ -81,7 +82,7 @@ bool SendFlowBase::Work(int64_t now_ns) {
 int64_t SendFlowBase::NextNs() const {
   if (sender_.failed()) return INT64_MAX;
   if (up_) return std::min(NextUpNs(), path_.NextNs());
-  // epoll watches a running dialer, but not its timeouts.
+  // epoll reports events of the dialer's socket, but the dialer's timeouts must be polled.
   return dialing_ ? NowNs() + kNsPerSecond : dial_at_ns_;
 }
 
@@ -90,7 +91,7 @@ void SendFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
   WentDown();
   socket_.Close();
   pause_ns_ = kFirstPauseNs;
-  // The first attempt is immediate: if the listener is gone, so is the peer.
+  // Reconnect at once the first time: if the peer's listener is gone, the peer is gone too.
   dial_at_ns_ = now_ns;
   dialing_ = false;
   const bool died = !bye && !sender_.failed();
@@ -109,7 +110,7 @@ bool SendFlowBase::ComeUp(int64_t now_ns) {
     if (dialer_.fd() >= 0) {
       const int error = worker_->Watch(number_, dialer_.fd(), events_ | EPOLLIN | EPOLLOUT);
       if (error != 0) {
-        // Without epoll its answer would not be noticed.
+        // Without epoll, the peer's answer would not be noticed.
         dialer_.Take().Close();
         DialFailed(now_ns, false, "epoll_ctl: " + ErrorWords(error));
         return false;
@@ -145,7 +146,7 @@ void SendFlowBase::DialFailed(int64_t now_ns, bool gone, std::string_view why) {
   sender_.FlowsChanged(now_ns, gone, why);
 }
 
-// Bulk flows
+// Bulk flows, for large messages
 
 SendFlow::SendFlow(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer)
     : SendFlowBase(sender, std::move(worker), std::move(dialer)),
@@ -182,7 +183,7 @@ int64_t SendFlow::NextNs() const {
 bool SendFlow::WorkUp(int64_t now_ns) {
   bool worked = false;
   if (zero_copy_.outstanding()) worked = ReadKernelReports(now_ns);
-  if (up() && (epoll_events_ & (EPOLLIN | kGone)) != 0) worked |= ReadNotes(now_ns);
+  if (up() && (epoll_events_ & (EPOLLIN | kGone)) != 0) worked |= ReadReverseFrames(now_ns);
   if (!up()) return true;
   if ((epoll_events_ & EPOLLOUT) != 0) writable_ = true;
   epoll_events_ = 0;
@@ -201,24 +202,24 @@ int64_t SendFlow::NextUpNs() const {
   return waits ? NowNs() + kAckPollNs : INT64_MAX;
 }
 
-bool SendFlow::ReadNotes(int64_t now_ns) {
+bool SendFlow::ReadReverseFrames(int64_t now_ns) {
   std::string why;
   bool something = false;
   uint64_t acknowledged = acknowledged_;
   bool bye = false;
   // The peer cannot have read a frame that is not completely written.
   const uint64_t written = begun_ - (writing_ ? 1 : 0);
-  const bool well = notes_.Read(socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something,
-                                [&](const Note& note) {
-                                  if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
-                                  bye |= note.type == FrameType::kBye;
-                                  if (note.type != FrameType::kAck) return true;
-                                  if (note.value < acknowledged || note.value > written) {
-                                    return false;
-                                  }
-                                  acknowledged = note.value;
-                                  return true;
-                                });
+  const bool well = reverse_frames_.Read(
+      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const ReverseFrame& frame) {
+        if (frame.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
+        bye |= frame.type == FrameType::kBye;
+        if (frame.type != FrameType::kAck) return true;
+        if (frame.value < acknowledged || frame.value > written) {
+          return false;
+        }
+        acknowledged = frame.value;
+        return true;
+      });
   if (acknowledged != acknowledged_) Acknowledge(acknowledged, now_ns);
   if (!well || bye) Down(now_ns, bye, bye ? "the peer has closed the connection" : why);
   return something;
@@ -252,9 +253,9 @@ bool SendFlow::Next(int64_t now_ns) {
     if (!idle || !sender_.has_unacked_frames() || now_ns < late_check_ns_) return false;
     late_check_ns_ = now_ns + kLateCheckNs;
   }
-  // Read this first: another copy of the chunk may be acknowledged at any time.
+  // Read the counter before Take: another copy of the chunk may be acknowledged at any time.
   const uint64_t reclaims = sender_.reclaims();
-  // Allocate the frame first: Take pins the chunk, so nothing may throw after it.
+  // Allocate the frame before Take, because Take pins the chunk and nothing may throw afterwards.
   frames_.emplace_back();
   const std::optional<Sender::AssignedChunk> taken = TakeChunk(now_ns);
   if (!taken) return false;
@@ -271,7 +272,8 @@ bool SendFlow::Next(int64_t now_ns) {
   return true;
 }
 
-// Takes a chunk from the sender. Removes the last frame if there is none or on an exception.
+// Takes a chunk from the sender. The caller has appended an empty frame to `frames_`. Removes that
+// frame if there is no chunk, or on an exception.
 std::optional<Sender::AssignedChunk> SendFlow::TakeChunk(int64_t now_ns) {
   std::optional<Sender::AssignedChunk> taken;
   try {
@@ -312,8 +314,8 @@ IoResult SendFlow::WriteFrame() {
     if (sent->error != 0) return *sent;
     all.bytes += sent->bytes;
     body = body.subspan(sent->bytes);
-    // A short send without a copy may end at a page that the kernel cannot pin. A short send with a
-    // copy has filled the socket.
+    // Try again after a short send without a copy: it may have ended at a page that the kernel
+    // cannot pin. A short send with a copy has filled the socket.
     if (copied) break;
   }
   return all;
@@ -336,7 +338,7 @@ bool SendFlow::Write(int64_t now_ns) {
   body_ += moved.bytes - of_header;
   body_left_ -= moved.bytes - of_header;
   if (header_left_ != 0 || body_left_ != 0) {
-    // Short write: the socket is full. epoll reports when it has room.
+    // The write was short, so the socket is full. epoll reports when the socket has room.
     writable_ = false;
     return false;
   }
@@ -354,8 +356,8 @@ void SendFlow::Released(std::span<const uint64_t> requests) {
   for (const uint64_t request : requests) sender_.Written(FrameOf(request));
 }
 
-// Reads the kernel's reports of zero-copy sends. They arrive as a socket error, which is not the
-// end of the flow.
+// Reads the kernel's reports of zero-copy sends. The reports arrive as a socket error (EPOLLERR)
+// that does not end the flow.
 bool SendFlow::ReadKernelReports(int64_t now_ns) {
   const bool look = now_ns >= held_check_ns_;
   if (!look && (epoll_events_ & EPOLLERR) == 0) return false;
@@ -393,8 +395,8 @@ void SendFlow::WarnIfDyingTooLong(int64_t now_ns) {
   }
 }
 
-// Other flows have delivered all chunks, and the application waits for a buffer that only this flow
-// reads. So the rest is copied and the buffer released.
+// Copies the rest of the current frame and releases the application's buffer. Does so only if other
+// flows have delivered all chunks of the request, so that the application waits for this flow.
 void SendFlow::ReleaseBuffer() {
   reclaims_ = sender_.reclaims();
   if (!sender_.IsBufferWanted(frames_.back())) return;
@@ -415,7 +417,7 @@ void SendFlow::WentDown() {
   begun_ = 0;
   writing_ = false;
   writable_ = true;
-  notes_ = NoteReader();
+  reverse_frames_ = ReverseFrameReader();
   rate_ = FlowRate();
   shared_rate_ = 0;
   full_ = false;
@@ -425,8 +427,8 @@ void SendFlow::WentDown() {
 }
 
 void SendFlow::Close(Pool& pool) noexcept {
-  // Out of memory: the peer sees the stream end without a bye, and nobody waits for the kernel's
-  // reports.
+  // If memory runs out, the peer sees the stream end without a bye, and no thread waits for the
+  // kernel's reports.
   Contain([&] { SendByeAndClose(pool); });
   if (zero_copy_.outstanding()) ZeroCopy::Disconnect(socket_.fd());
   socket_.Close();
@@ -435,8 +437,8 @@ void SendFlow::Close(Pool& pool) noexcept {
 void SendFlow::SendByeAndClose(Pool& pool) {
   released_.clear();
   if (zero_copy_.outstanding()) zero_copy_.Reports(socket_.fd(), &released_);
-  // These requests are cancelled. Their buffers may be reused soon, so their bytes must not be sent
-  // any more.
+  // Requests with outstanding zero-copy sends are cancelled by the close. Their buffers may be
+  // reused soon, so their bytes must not be sent any more.
   if (zero_copy_.outstanding()) zero_copy_.Abandon(&socket_, NowNs(), &released_);
   zero_copy_.AwaitDying();
   if (!socket_) return;
@@ -444,11 +446,11 @@ void SendFlow::SendByeAndClose(Pool& pool) {
     pool.CloseGracefully(std::move(socket_), EncodeForwardBye());
     return;
   }
-  // After half of a frame, a bye cannot be sent.
+  // A bye cannot be sent after a part of a frame.
   if (pinned_) UnpinFrame();
 }
 
-// Express flow
+// Express flow, for small messages
 
 bool ExpressSendFlow::Put(const DataHeader& header, const std::byte* data) {
   const std::scoped_lock lock(mutex_);
@@ -462,7 +464,8 @@ bool ExpressSendFlow::Put(const DataHeader& header, const std::byte* data) {
         {{bytes.data(), bytes.size()}, {const_cast<std::byte*>(data), header.length}}};
     const IoResult moved =
         WriteSome(socket_.fd(), std::span(parts).first(header.length == 0 ? 1 : 2));
-    // On an error the pool thread is notified too. It resends all unacknowledged messages.
+    // Ignore an error here: epoll reports it to the pool thread, which resends all unacknowledged
+    // messages.
     written = moved.bytes;
   }
   path_.Wrote();
@@ -476,7 +479,7 @@ bool ExpressSendFlow::Put(const DataHeader& header, const std::byte* data) {
 void ExpressSendFlow::Poll() {
   const std::scoped_lock lock(mutex_);
   if (!up()) return;
-  ReadNotes(NowNs());
+  ReadReverseFrames(NowNs());
   if (!up()) worker().Wake();
 }
 
@@ -492,13 +495,13 @@ void ExpressSendFlow::Ready(uint32_t events) {
 }
 
 bool ExpressSendFlow::Work(int64_t now_ns) {
-  // This check takes no lock, because the application's thread needs it and a spinning thread runs
-  // this all the time.
+  // Check without the lock: a spinning thread runs this check all the time, and the application's
+  // thread needs the lock.
   if (up() && !sender_.failed() && now_ns < next_check_ns_) return false;
   next_check_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
   const bool worked = SendFlowBase::Work(now_ns);
-  // The flow has just come up.
+  // The flow has just come up, so its events must be handled at once.
   if (epoll_events_ != 0) next_check_ns_ = 0;
   return worked;
 }
@@ -509,7 +512,7 @@ int64_t ExpressSendFlow::NextUpNs() const {
 
 bool ExpressSendFlow::WorkUp(int64_t now_ns) {
   const bool unheard = sender_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs;
-  if ((epoll_events_ & kGone) != 0 || unheard) ReadNotes(now_ns);
+  if ((epoll_events_ & kGone) != 0 || unheard) ReadReverseFrames(now_ns);
   if (!up()) return true;
   if (unheard && sender_.unacked_eager_since_ns() < now_ns - kEagerAckTimeoutNs) {
     sender_.ExpressIsLate();
@@ -529,17 +532,18 @@ bool ExpressSendFlow::Flush(int64_t now_ns) {
   return moved.bytes != 0;
 }
 
-bool ExpressSendFlow::ReadNotes(int64_t now_ns) {
+bool ExpressSendFlow::ReadReverseFrames(int64_t now_ns) {
   std::string why;
   bool something = false;
   bool bye = false;
   uint64_t acknowledged = acknowledged_;
-  const bool well = notes_.Read(
-      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const Note& note) {
-        bye |= note.type == FrameType::kBye;
-        if (note.type != FrameType::kAck) return true;
-        if (note.value < acknowledged || note.value - acknowledged_ > numbers_.size()) return false;
-        acknowledged = note.value;
+  const bool well = reverse_frames_.Read(
+      socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const ReverseFrame& frame) {
+        bye |= frame.type == FrameType::kBye;
+        if (frame.type != FrameType::kAck) return true;
+        if (frame.value < acknowledged || frame.value - acknowledged_ > numbers_.size())
+          return false;
+        acknowledged = frame.value;
         return true;
       });
   const auto count = static_cast<ptrdiff_t>(acknowledged - acknowledged_);
@@ -554,7 +558,7 @@ bool ExpressSendFlow::ReadNotes(int64_t now_ns) {
 void ExpressSendFlow::WentDown() {
   left_.clear();
   acknowledged_ = 0;
-  notes_ = NoteReader();
+  reverse_frames_ = ReverseFrameReader();
   path_.Reset();
   sender_.RequeueExpress(numbers_);
   numbers_.clear();
@@ -563,7 +567,7 @@ void ExpressSendFlow::WentDown() {
 void ExpressSendFlow::Close(Pool& pool) noexcept {
   const std::scoped_lock lock(mutex_);
   if (!socket_) return;
-  // Out of memory: the peer sees the stream end without a bye.
+  // If memory runs out, the peer sees the stream end without a bye.
   Contain([&] {
     auto bye = EncodeForwardBye();
     left_.insert(left_.end(), bye.begin(), bye.end());

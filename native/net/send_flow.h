@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flows of a sender. A flow that goes down is dialled again.
+// The flows of a sender. A flow is one TCP connection. A connection of NCCL has one express flow
+// for small messages and several bulk flows for large ones. A flow that goes down reconnects.
 #ifndef NCCLTUNE_NET_SEND_FLOW_H_
 #define NCCLTUNE_NET_SEND_FLOW_H_
 
@@ -34,7 +35,8 @@ class SendFlowBase : public Task {
   // `dialer` must be in state kReady.
   SendFlowBase(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer);
 
-  // Starts the flow. All flows of the sender must exist. Returns 0 or the error of epoll_ctl.
+  // Starts the flow. All flows of the sender must have been created. Returns 0 or the error of
+  // epoll_ctl.
   [[nodiscard]] int Start(uint32_t events);
   // Stops the flow. No pool thread calls it afterwards.
   void Stop() { worker_->Remove(number_); }
@@ -50,7 +52,8 @@ class SendFlowBase : public Task {
 
  protected:
   virtual bool WorkUp(int64_t now_ns) = 0;
-  // The flow went down: returns its unacknowledged chunks to the sender. The socket is closed next.
+  // Called when the flow goes down, before its socket is closed. Returns the flow's unacknowledged
+  // chunks to the sender.
   virtual void WentDown() = 0;
   virtual int64_t NextUpNs() const { return INT64_MAX; }
 
@@ -79,22 +82,22 @@ class SendFlowBase : public Task {
   int64_t tick_ns_ = 0;
 };
 
-// Reads the notes that the peer sends back.
-class NoteReader {
+// Reads the reverse frames: the frames from the receiver to the sender (wire.h).
+class ReverseFrameReader {
  public:
-  // Reads all available notes and passes each to `take`, which returns whether it is valid. Returns
-  // false and sets `*why` if the flow has ended.
-  template <typename Take>
-  // `to_the_end`: read until the socket is empty, because epoll will not report the end of the
+  // Reads all available frames and passes each to `take`, which returns whether the frame is valid.
+  // Returns false and sets `*why` if the flow has ended. Sets `*something` if any byte was read.
+  // `to_the_end`: reads until the socket is empty, because epoll will not report the end of the
   // stream again.
+  template <typename Take>
   bool Read(int fd, bool to_the_end, std::string* why, bool* something, Take take);
 
  private:
-  std::array<std::byte, 64 * kNoteBytes> bytes_ = {};
+  std::array<std::byte, 64 * kReverseFrameBytes> bytes_ = {};
   size_t filled_ = 0;
 };
 
-// A bulk flow.
+// A bulk flow: sends large messages in chunks.
 class SendFlow final : public SendFlowBase {
  public:
   static constexpr uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
@@ -102,18 +105,21 @@ class SendFlow final : public SendFlowBase {
   SendFlow(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer);
 
   double rate() const { return shared_rate_.load(std::memory_order_relaxed); }
-  // Same as FlowRate::Allowed. Only for the thread that serves this flow.
+  // Returns FlowRate::Allowed. Only the thread that serves this flow may call this.
   double allowed() const { return rate_.Allowed(fastest_); }
-  // Starts a frame and returns its mark.
+  // Counts a new frame of `length` bytes as undelivered. Returns the frame's mark.
   FlowRate::Mark Begin(int64_t now_ns, uint64_t length, bool app_limited);
+  // Returns the time from which a frame counts as late.
   int64_t DueNs(const FlowRate::Mark& mark) const;
-  // Sets the rate of the connection's fastest flow. Only in the thread of this flow.
+  // Sets the rate of the connection's fastest flow. Only the thread that serves this flow may call
+  // this.
   void SetFastest(double rate) { fastest_ = rate; }
   bool idle() const { return undelivered_ == 0; }
-  // Returns whether the flow probably takes another chunk. Callable from any thread.
+  // Returns whether the flow can probably take another chunk. Callable from any thread.
   bool free() const { return up() && !full_.load(std::memory_order_relaxed); }
 
-  // Sends a bye and closes the socket; `pool` sends what is left.
+  // Sends a bye (the frame that ends a flow regularly) and closes the socket. `pool` sends the
+  // bytes that the socket does not take at once.
   void Close(Pool& pool) noexcept;
 
   bool Work(int64_t now_ns) override;
@@ -125,7 +131,7 @@ class SendFlow final : public SendFlowBase {
   int64_t NextUpNs() const override;
 
  private:
-  bool ReadNotes(int64_t now_ns);
+  bool ReadReverseFrames(int64_t now_ns);
   bool Acknowledge(uint64_t frames, int64_t now_ns);
   bool Write(int64_t now_ns);
   IoResult WriteFrame();
@@ -133,7 +139,8 @@ class SendFlow final : public SendFlowBase {
   std::optional<Sender::AssignedChunk> TakeChunk(int64_t now_ns);
   void SendByeAndClose(Pool& pool);
   void ReleaseBuffer();
-  // The flow no longer reads the frame's buffer. If the kernel still does, its report comes later.
+  // Records that the flow no longer reads the current frame's buffer. If the kernel still reads it,
+  // a later report of the kernel releases the buffer.
   void UnpinFrame();
   void Released(std::span<const uint64_t> requests);
   bool ReadKernelReports(int64_t now_ns);
@@ -145,10 +152,10 @@ class SendFlow final : public SendFlowBase {
   double fastest_ = 0;
   std::atomic<bool> full_ = false;
   uint64_t undelivered_ = 0;
-  std::deque<FlowChunk> frames_;  // taken and not acknowledged; the last one may not be written yet
+  std::deque<FlowChunk> frames_;  // unacknowledged; the last one may be partly written
   uint64_t acknowledged_ = 0;
   uint64_t begun_ = 0;
-  NoteReader notes_;
+  ReverseFrameReader reverse_frames_;
 
   bool writing_ = false;
   bool pinned_ = false;  // the frame's bytes are in the application's buffer, not in `copied_rest_`
@@ -168,17 +175,18 @@ class SendFlow final : public SendFlowBase {
   bool dying_warned_ = false;
 };
 
-// The flow for small messages. The application's thread writes it; the pool thread sends what the
-// socket did not take.
+// The flow for small messages. The application's thread writes to the socket. A pool thread sends
+// the bytes that the socket did not take.
 class ExpressSendFlow final : public SendFlowBase {
  public:
-  // Without EPOLLIN: acknowledgements wake no thread. They are read when they are needed.
+  // EPOLLIN is not included, so that acknowledgements wake no thread. They are read when they are
+  // needed.
   static constexpr uint32_t kEvents = EPOLLOUT | EPOLLRDHUP;
 
   using SendFlowBase::SendFlowBase;
 
   // Sends a message. Returns false if the flow is down; then the message must take another flow.
-  // `data` must stay valid until it is acknowledged.
+  // `data` is not used after the call.
   bool Put(const DataHeader& header, const std::byte* data);
   // Reads the available acknowledgements.
   void Poll();
@@ -195,18 +203,19 @@ class ExpressSendFlow final : public SendFlowBase {
 
  private:
   bool Flush(int64_t now_ns);
-  bool ReadNotes(int64_t now_ns);
+  bool ReadReverseFrames(int64_t now_ns);
 
   mutable std::mutex mutex_;
   std::deque<uint64_t> numbers_;  // messages written or queued, and not acknowledged
   uint64_t acknowledged_ = 0;
   std::vector<std::byte> left_;  // bytes that the socket did not take yet
   int64_t next_check_ns_ = 0;    // used by the pool thread only
-  NoteReader notes_;
+  ReverseFrameReader reverse_frames_;
 };
 
 template <typename Take>
-bool NoteReader::Read(int fd, bool to_the_end, std::string* why, bool* something, Take take) {
+bool ReverseFrameReader::Read(int fd, bool to_the_end, std::string* why, bool* something,
+                              Take take) {
   for (;;) {
     iovec rest = {bytes_.data() + filled_, bytes_.size() - filled_};
     const IoResult moved = ReadSome(fd, {&rest, 1});
@@ -218,10 +227,11 @@ bool NoteReader::Read(int fd, bool to_the_end, std::string* why, bool* something
     *something = true;
     filled_ += moved.bytes;
     size_t at = 0;
-    for (; filled_ - at >= kNoteBytes; at += kNoteBytes) {
-      const std::span<const std::byte> bytes(bytes_.data() + at, kNoteBytes);
-      const std::optional<Note> note = DecodeNote(bytes.first<kNoteBytes>());
-      if (!note || !take(*note)) {
+    for (; filled_ - at >= kReverseFrameBytes; at += kReverseFrameBytes) {
+      const std::span<const std::byte> bytes(bytes_.data() + at, kReverseFrameBytes);
+      const std::optional<ReverseFrame> frame =
+          DecodeReverseFrame(bytes.first<kReverseFrameBytes>());
+      if (!frame || !take(*frame)) {
         *why = "the peer sent an invalid acknowledgement";
         return false;
       }

@@ -15,21 +15,21 @@ namespace {
 using Kind = Pool::Kind;
 using Role = Pool::Role;
 
-// Beyond these limits of unacknowledged eager messages, the application's thread reads
-// acknowledgements.
+// If more eager (small) messages or bytes are unacknowledged, the application's thread reads
+// acknowledgements when it sends.
 constexpr size_t kPollAcksMessages = 64;
 constexpr size_t kPollAcksBytes = 256 << 10;
-// Beyond this limit no message is sent as eager.
+// If more bytes of eager messages are unacknowledged, no message is sent as eager.
 constexpr size_t kMostUnackedEagerBytes = 512 << 10;
-// Pending bytes per thread. Waking a thread costs its waker some microseconds.
+// Pending bytes for which one thread is enough. Waking another thread costs some microseconds.
 constexpr uint64_t kBytesAThread = 128 << 10;
-// Messages that may queue for one spinning thread: to wait behind two others is faster than to wake
-// a thread.
+// Messages that may queue for one spinning thread. Waiting behind two other messages is faster than
+// waking a thread.
 constexpr int kMostForSpinning = 3;
 // Number of the oldest requests that are searched for late chunks.
 constexpr uint64_t kLateWindow = 4;
-// Copies of one chunk; each is made only if the previous one is late. Two flows that stall may
-// share one NIC.
+// Limit of copies of one chunk. A copy is sent only if the previous one is late. Several may be
+// late, because flows that stall may share one NIC.
 constexpr uint8_t kMostCopies = 8;
 
 }  // namespace
@@ -51,7 +51,7 @@ Sender::Sender(Resources resources)
   }
   express_ = std::make_unique<ExpressSendFlow>(*this, pool_->Pick(Role::kSend, Kind::kOther),
                                                std::move(resources.dialers.front()));
-  // Free must not allocate.
+  // Reserve memory now: Free must not allocate.
   spare_.reserve(kSlots);
 }
 
@@ -97,7 +97,8 @@ abi::Result Sender::Send(const void* data, size_t bytes, TransferRequest** reque
   if (eager) {
     const DataHeader header = {slot->number, 0, bytes, static_cast<uint32_t>(bytes)};
     const bool put = express_->Put(header, slot->data);
-    // Copy after sending: the message is on its way, and its bytes are in the cache.
+    // Copy after sending: the copy does not delay the message, and the message's bytes are in the
+    // cache.
     slot->copy.assign(slot->data, slot->data + bytes);
     const std::scoped_lock lock(mutex_);
     if (!put) RequeueChunk(slot->number, 0);
@@ -138,9 +139,9 @@ void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, bool eager) {
   ++counters_.requests;
 }
 
-// The copy of an eager message is complete, so the application's buffer can be released. Exception:
-// after the death of the express flow, a bulk flow may have taken the buffer before the copy was
-// made.
+// Makes an eager message use its own copy and completes the request, because the application's
+// buffer is not needed any more. Does nothing if a bulk flow reads that buffer: after the death of
+// the express flow, a bulk flow may take the message before the copy is made.
 void Sender::UseCopy(SendSlot& slot) {
   if (slot.pins != 0) return;
   slot.data = slot.copy.data();
@@ -230,7 +231,8 @@ std::optional<Sender::AssignedChunk> Sender::TakeLate(int64_t now_ns) {
   uint64_t left = kLateWindow;
   for (uint64_t number = oldest_; number < next_ && left != 0; ++number) {
     SendSlot* const slot = Find(number);
-    // Eager messages are skipped: nobody may be reading their acknowledgements now.
+    // Skip eager messages: they may be unacknowledged only because no thread reads the
+    // acknowledgements.
     if (slot == nullptr || slot->eager) continue;
     --left;
     for (uint32_t i = 0; i < slot->chunks.size(); ++i) {
@@ -258,7 +260,8 @@ Sender::AssignedChunk Sender::Give(SendSlot& slot, uint32_t number) {
 void Sender::Written(const FlowChunk& frame) {
   const std::scoped_lock lock(mutex_);
   SendSlot& slot = SlotOf(frame.number);
-  // A pinned buffer was already reported when its last chunk was acknowledged (CompleteIfDone).
+  // Do not call CompleteIfDone while frames are pinned. It asks the flows to release the buffer,
+  // and it did so already at the last acknowledgement.
   if (--slot.pins == 0) CompleteIfDone(slot);
 }
 
@@ -361,7 +364,7 @@ void Sender::WakeSome() {
   uint64_t wanted = 1 + pending_.load() / kBytesAThread;
   SendFlow& first = *flows_.front();
   if (wanted == 1 && first.free()) {
-    // The first flow's thread spins, and so does the one that reads it at the peer.
+    // Spinning threads serve the first flow, here and at the peer.
     if (first.worker().TryAssign(kMostForSpinning)) return;
     if (first.worker().asleep()) {
       first.worker().Wake();
@@ -412,7 +415,7 @@ void Sender::FailByException(const char* what) noexcept {
   Fail(abi::kSystemError, what);
 }
 
-// The caller holds the lock.
+// The caller holds `mutex_`.
 void Sender::Fail(abi::Result result, std::string_view why) noexcept {
   if (failed()) return;
   uint64_t waited_for = 0;
@@ -420,7 +423,8 @@ void Sender::Fail(abi::Result result, std::string_view why) noexcept {
     if (slot.busy && slot.held && !slot.complete) waited_for += slot.total;
   }
   const bool waiting = waited_for != 0;
-  // If nobody waits, count the bytes that NCCL has seen complete but that are not acknowledged.
+  // If NCCL waits for no request, count the bytes of eager messages that are complete for NCCL but
+  // not acknowledged.
   failure_.Set(result, why, waiting, waiting ? waited_for : unacked_eager_bytes_);
   WakeAll();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The sending end of a connection: the queue of chunks, the unacknowledged chunks, and the point
-// when a buffer belongs to the application again.
+// when a buffer belongs to the application again. A request is sent in chunks on several flows (TCP
+// connections).
 #ifndef NCCLTUNE_NET_SENDER_H_
 #define NCCLTUNE_NET_SENDER_H_
 
@@ -29,11 +30,11 @@ namespace nccltune::net {
 class SendFlow;
 class ExpressSendFlow;
 
-// A part of a request. It is kept until the request is complete.
+// A part of a request. Its record is kept until the request is complete.
 struct Chunk {
   uint64_t offset = 0;
   uint32_t length = 0;
-  uint8_t copies = 0;
+  uint8_t copies = 0;  // how often the chunk was assigned to a flow
   bool acknowledged = false;
   int64_t due_ns = 0;  // from this time another flow may send a copy
 };
@@ -45,7 +46,7 @@ struct SendSlot : TransferRequest {
   size_t open = 0;   // chunks without an acknowledgement
   int pins = 0;      // frames whose bytes a flow or the kernel still reads
   bool busy = false;
-  bool held = false;   // NCCL has not seen it complete
+  bool held = false;   // NCCL has not seen the request complete
   bool eager = false;  // sent on the express flow
   std::vector<Chunk> chunks;
   std::vector<std::byte> copy;  // copy of an eager message
@@ -61,7 +62,7 @@ struct FlowChunk {
 
 class Sender {
  public:
-  // The parts that the connector passes on.
+  // The objects that the connector passes to the sender.
   struct Resources {
     ConnectionContext context;
     std::shared_ptr<Pool> pool;
@@ -82,28 +83,32 @@ class Sender {
 
   // The functions below are called by the flows.
 
-  // A chunk with what a flow needs to send it. The request is pinned until Written.
+  // A chunk with everything that a flow needs to send it. The request's buffer is pinned until
+  // Written is called for the frame.
   struct AssignedChunk {
     FlowChunk frame;
     DataHeader header;
     const std::byte* data = nullptr;
-    bool resent = false;  // it was sent before by another flow
+    bool resent = false;  // the chunk was assigned to a flow before
   };
+  // Returns the next chunk for a flow, or nothing if there is none.
   std::optional<AssignedChunk> Take(SendFlow& flow, int64_t now_ns);
-  // Neither the flow nor the kernel reads the frame's buffer any more.
+  // Called when neither the flow nor the kernel reads the frame's buffer any more.
   void Written(const FlowChunk& frame);
   void Acknowledged(std::span<const FlowChunk> frames, int64_t now_ns);
   void AcknowledgedExpress(std::span<const uint64_t> numbers, int64_t now_ns);
-  // The peer is alive, but its application has not posted a receive. This counts as progress.
+  // Called when the peer reports that its application has not posted a receive. The peer is alive,
+  // so this counts as progress.
   void PeerWaits(int64_t now_ns) { progress_ns_ = now_ns; }
-  // The express flow's acknowledgements are late. Its messages and new ones go to bulk flows until
-  // one arrives.
+  // Called when acknowledgements of the express flow are late. Its messages and all new ones take
+  // bulk flows until an acknowledgement arrives.
   void ExpressIsLate();
-  // A flow went down: its unacknowledged chunks are queued for other flows.
+  // Queue the unacknowledged chunks or messages of a flow that went down, so that other flows send
+  // them.
   void Requeue(const std::deque<FlowChunk>& frames);
   void RequeueExpress(const std::deque<uint64_t>& numbers);
-  // Returns whether all chunks of the frame's request are acknowledged. Then the rest of the frame
-  // should be copied and the buffer released.
+  // Returns whether all chunks of the frame's request are acknowledged. If so, a flow that still
+  // sends the frame should copy the rest and release the buffer.
   bool IsBufferWanted(const FlowChunk& frame);
 
   // Returns whether there are bytes that no flow has taken.
@@ -111,15 +116,16 @@ class Sender {
   // Returns whether bulk flows have unacknowledged frames.
   bool has_unacked_frames() const { return unacked_frames_.load() != 0; }
   bool IsDeep(int64_t now_ns) const { return depth_.IsDeep(now_ns); }
+  // Returns how often the sender has asked the flows to release a buffer.
   uint64_t reclaims() const { return reclaims_.load(); }
   bool express_late() const { return express_late_.load(); }
   // Returns the time since which eager messages wait for an acknowledgement; INT64_MAX if none
-  // does.
+  // waits.
   int64_t unacked_eager_since_ns() const { return unacked_eager_since_ns_.load(); }
   bool failed() const { return failure_.failed(); }
-  // A flow came up or went down. `gone`: the peer's listener no longer exists.
+  // Called after a flow came up or went down. `gone`: the peer's listener no longer exists.
   void FlowsChanged(int64_t now_ns, bool gone, std::string_view why);
-  // Fails the connection after one of its calls threw.
+  // Fails the connection after an exception. `what` is the exception's text.
   void FailByException(const char* what) noexcept;
   // Checks timeouts and slow flows. Called periodically by the threads of the flows.
   void Tick(int64_t now_ns);
@@ -144,8 +150,8 @@ class Sender {
   void RequeueChunk(uint64_t number, uint32_t chunk);
   void CompleteIfDone(SendSlot& slot);
   void Free(SendSlot& slot);
-  // Wakes at most two threads if too few are awake and idle. A thread that takes a chunk and leaves
-  // more wakes the next one.
+  // Wakes at most two threads, if too few awake threads are free for the pending bytes. A thread
+  // that takes a chunk and leaves more wakes the next one.
   void WakeSome();
   void WakeAll();
   void Fail(abi::Result result, std::string_view why) noexcept;
@@ -159,9 +165,9 @@ class Sender {
   std::mutex mutex_;
   std::vector<SendSlot> slots_;
   uint64_t next_ = 0;         // number of the next request
-  uint64_t oldest_ = 0;       // all requests before it are acknowledged
-  uint64_t uncut_ = 0;        // all requests before it are cut into chunks
-  size_t held_ = 0;           // requests that NCCL has not seen complete
+  uint64_t oldest_ = 0;       // all requests with a lower number are done
+  uint64_t uncut_ = 0;        // all requests with a lower number are cut into chunks
+  size_t held_ = 0;           // requests whose completion NCCL has not seen
   size_t unacked_eager_ = 0;  // unacknowledged eager messages
   size_t unacked_eager_bytes_ = 0;
   std::vector<std::vector<std::byte>> spare_;  // buffers to reuse for copies
@@ -172,7 +178,7 @@ class Sender {
   };
   std::deque<RequeuedChunk> requeued_;
 
-  // Spinning threads read these all the time.
+  // Spinning threads read the following members all the time.
   alignas(kCacheLine) std::atomic<uint64_t> pending_ = 0;
   std::atomic<uint64_t> unacked_frames_ = 0;
   std::atomic<uint64_t> reclaims_ = 0;

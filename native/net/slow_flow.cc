@@ -10,13 +10,14 @@ namespace nccltune::net {
 namespace {
 
 constexpr uint64_t kThird = 3;
-// Least median in a window: about 3 MB/s, or 32 full chunks. A smaller load is too little to judge.
+// Least median of the other flows' bytes in a window: about 3 MB/s, or 32 full chunks. A smaller
+// load is too little to judge.
 constexpr uint64_t kLeastMedianBytes = 16 << 20;
 // Least number of samples in a window; there are about ten a second.
 constexpr uint64_t kLeastSamples = 10;
-// Least share of samples with bytes in flight. A flow limited to a tenth had bytes in flight in
-// three of four samples. Flows that were idle because two CPUs had too many threads had them in two
-// of five.
+// Least percentage of samples with bytes in flight. A flow limited to a tenth of the others had
+// bytes in flight in 75 % of the samples. Flows whose threads were late, because two CPUs had too
+// many threads, had bytes in flight in 40 %.
 constexpr uint64_t kPathPercent = 60;
 constexpr int kWindows = 2;
 constexpr int64_t kReportAgainNs = 600 * kNsPerSecond;
@@ -37,7 +38,7 @@ uint64_t MedianOfOthers(std::span<const FlowWork> flows, size_t which) {
     if (i != which) others.push_back(flows[i].bytes);
   }
   if (others.empty()) return 0;
-  // The lower of two medians: to avoid false warnings.
+  // Of two middle values, take the lower one, to avoid false warnings.
   const auto middle = others.begin() + static_cast<ptrdiff_t>((others.size() - 1) / 2);
   std::ranges::nth_element(others, middle);
   return *middle;
@@ -57,7 +58,7 @@ std::vector<SlowFlow> SlowFlowWatch::Judge(int64_t now_ns, std::span<const FlowW
     window[i] = Since(totals[i], std::exchange(flows_[i].before, totals[i]));
   }
   std::vector<SlowFlow> reported;
-  // The connection was idle for a while, so this window is not valid.
+  // A window that is too long includes a time without work, so it does not count.
   const bool counts = length_ns < 2 * kSlowWindowNs;
   for (size_t i = 0; i < flows_.size(); ++i) {
     FlowState& flow = flows_[i];
@@ -69,7 +70,7 @@ std::vector<SlowFlow> SlowFlowWatch::Judge(int64_t now_ns, std::span<const FlowW
     if (flow.windows < kWindows) continue;
     if (flow.reported_ns && now_ns - *flow.reported_ns < kReportAgainNs) continue;
     flow.reported_ns = now_ns;
-    // The numbers in the warning cover both windows.
+    // The numbers in the warning cover this window and the one before.
     std::vector<FlowWork> both(flows_.size());
     uint64_t all = 0;
     for (size_t k = 0; k < both.size(); ++k) {

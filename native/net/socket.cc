@@ -19,11 +19,11 @@
 namespace nccltune::net {
 namespace {
 
-// Keepalive of an idle connection: the first probe after a third of the path timeout, later ones a
-// sixth apart.
+// Number of keepalive probes on an idle connection. The first probe is sent after a third of the
+// path timeout, the next ones at intervals of a sixth.
 constexpr int kProbes = 4;
-// Connections that the kernel queues until we accept them. net.core.somaxconn limits it further. A
-// SYN beyond it is dropped and sent again a second later.
+// Connections that the kernel queues until we accept them. net.core.somaxconn may lower this limit.
+// If the queue is full, the kernel drops a SYN, and the peer sends it again a second later.
 constexpr int kBacklog = 4096;
 
 void Set(int fd, int level, int option, int value) {
@@ -31,16 +31,17 @@ void Set(int fd, int level, int option, int value) {
   (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-// TCP_USER_TIMEOUT is not set: it ends a connection whose window stays closed that long, although
-// the peer's kernel answers every probe (tcp_probe_timer in net/ipv4/tcp_timer.c). An application
-// may be busy for a minute. Idle connections have keepalive, others have PathWatch.
+// Sets the options of a new socket. TCP_USER_TIMEOUT is not set: it ends a connection whose window
+// stays closed for that time, even if the peer's kernel answers every probe (tcp_probe_timer in
+// net/ipv4/tcp_timer.c). A window may stay closed because the peer's application is busy for a
+// minute. Keepalive checks idle connections; PathWatch checks the others.
 void Prepare(int fd, int family, int traffic_class, int path_timeout_ms) {
   Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, std::max(path_timeout_ms / 3000, 1));
   Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, std::max(path_timeout_ms / 6000, 1));
   Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-  // Without this, probes of a closed window are up to 120 s apart.
+  // Without this option, probes of a closed window are up to 120 s apart.
   Set(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, std::clamp(path_timeout_ms / 3, 1000, 120'000));
   if (traffic_class >= 0) {
     // NCCL's traffic class is the whole byte; DSCP is its upper six bits.
@@ -66,7 +67,7 @@ bool BindTo(int fd, const Nic& nic, uint16_t port) {
 
 std::string ErrorWords(int error) {
   char text[128] = {};
-  // The GNU version of strerror_r, which may return a static text.
+  // This is the GNU version of strerror_r: the returned text may be outside of the buffer.
   return strerror_r(error, text, sizeof(text));
 }
 
@@ -100,7 +101,7 @@ bool ClosingSocket::Step() {
     if (rest_.empty()) shutdown(socket_.fd(), SHUT_WR);
   }
   // Read and discard incoming data. If data arrives at a closed socket, or was never read, the
-  // connection is reset, and data that the peer's kernel has not received is lost.
+  // connection is reset. A reset loses data that the peer's kernel has not received.
   std::byte unread[4096];
   iovec part = {unread, sizeof(unread)};
   IoResult moved;
@@ -117,19 +118,19 @@ std::optional<PathFacts> ReadPathFacts(int fd) {
   socklen_t length = sizeof(info);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
   PathFacts facts = {.shortest_round_trip_ns = 0, .retransmits = info.tcpi_total_retrans};
-  // Since Linux 4.6. Without a sample all bits are set.
+  // tcpi_min_rtt exists since Linux 4.6. All its bits are set if there is no sample.
   const bool known = length >= offsetof(tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt);
   if (known && info.tcpi_min_rtt != UINT32_MAX) {
     facts.shortest_round_trip_ns = int64_t{info.tcpi_min_rtt} * 1000;
   }
-  // Since Linux 4.9.
+  // tcpi_rwnd_limited exists since Linux 4.9.
   if (length >= offsetof(tcp_info, tcpi_rwnd_limited) + sizeof(info.tcpi_rwnd_limited)) {
     facts.busy_ns = static_cast<int64_t>(info.tcpi_busy_time - info.tcpi_rwnd_limited) * 1000;
   }
   facts.unacknowledged = info.tcpi_unacked;
   facts.probes = info.tcpi_probes;
   facts.last_answer_ago_ns = int64_t{info.tcpi_last_ack_recv} * 1'000'000;
-  // Since Linux 4.6.
+  // tcpi_notsent_bytes exists since Linux 4.6.
   if (length >= offsetof(tcp_info, tcpi_notsent_bytes) + sizeof(info.tcpi_notsent_bytes)) {
     facts.unsent = info.tcpi_notsent_bytes;
   }
@@ -194,7 +195,8 @@ SocketResult StartConnecting(const Nic& nic, const SocketEndpoint& peer, int tra
   Descriptor made(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made) return Failed();
   Prepare(made.fd(), family, traffic_class, path_timeout_ms);
-  // The kernel chooses the port at connect, when the peer is known. So more ports are available.
+  // Let the kernel choose the local port at connect, when the peer is known. Connections to
+  // different peers may then use the same port.
   Set(made.fd(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
   if (nic.address.family() == family && !BindTo(made.fd(), nic, 0)) return Failed();
   const auto* const to = reinterpret_cast<const sockaddr*>(&peer.storage);
@@ -227,8 +229,8 @@ SocketResult ListenOn(const Nic& nic, const PortRange& ports) {
       return Failed();
     }
     if (listen(made.fd(), kBacklog) == 0) return {std::move(made), 0};
-    // Another socket listens there. With SO_REUSEADDR only listen() reports that, and a bound
-    // socket stays bound, so a new one is needed.
+    // Another socket listens on this port. With SO_REUSEADDR, only listen() reports that. A bound
+    // socket cannot be bound again, so a new socket is needed.
     if (errno != EADDRINUSE) return Failed();
     Descriptor again(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!again) return Failed();
@@ -246,7 +248,7 @@ SocketResult AcceptOne(int fd, int traffic_class, int path_timeout_ms) {
   const int taken = accept4(fd, reinterpret_cast<sockaddr*>(&peer.storage), &length,
                             SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (taken < 0) {
-    // An error of one connection does not concern the next one.
+    // The caller tries again later after EAGAIN. Most other errors concern only one connection.
     const bool later = errno == EWOULDBLOCK || errno == EINTR;
     return {Descriptor(), later ? EAGAIN : errno};
   }

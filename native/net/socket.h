@@ -21,8 +21,8 @@
 
 namespace nccltune::net {
 
-// The result of one read or write: bytes, or an error. Zero bytes without an error are the end of
-// the stream.
+// The result of one read or write: the number of bytes, or an error. Zero bytes without an error
+// mean the end of the stream.
 struct IoResult {
   size_t bytes = 0;
   int error = 0;  // EAGAIN: try again later
@@ -38,13 +38,14 @@ IoResult ReadSome(int fd, std::span<iovec> into);
 bool HasEnded(int fd);
 IoResult WriteSome(int fd, std::span<iovec> from, int flags = 0);
 
-// A socket that still sends its last bytes. The object closes it.
+// A socket whose last bytes are still being sent. The destructor closes the socket.
 class ClosingSocket {
  public:
   ClosingSocket(Descriptor socket, std::span<const std::byte> rest)
       : socket_(std::move(socket)), rest_(rest.begin(), rest.end()) {}
 
-  // Continues. Returns true when the socket can be closed.
+  // Sends more bytes without blocking. Returns true when the socket can be closed: the peer's
+  // kernel has received all bytes, or the connection has failed.
   bool Step();
 
  private:
@@ -52,24 +53,24 @@ class ClosingSocket {
   std::vector<std::byte> rest_;
 };
 
-// What the kernel has measured of a socket's path.
+// The kernel's measurements of a socket's path (TCP_INFO).
 struct PathFacts {
   int64_t shortest_round_trip_ns = 0;  // 0: unknown
   uint64_t retransmits = 0;            // retransmitted segments
   // Total time with bytes in flight while the peer had room for them.
   int64_t busy_ns = 0;
 
-  // What the peer's kernel must acknowledge: segments, and probes of a closed window or of an idle
-  // connection.
+  // Segments and probes that the peer's kernel has not acknowledged. The kernel probes a closed
+  // window and an idle connection.
   uint32_t unacknowledged = 0;
   uint32_t probes = 0;
-  uint32_t unsent = 0;             // bytes that wait for the peer's window to open
+  uint32_t unsent = 0;             // bytes in the send queue that were never sent
   int64_t last_answer_ago_ns = 0;  // time since the last acknowledgement of any kind
 };
 // Returns nothing if the kernel call fails.
 std::optional<PathFacts> ReadPathFacts(int fd);
 
-// An address with a port, local or of a peer.
+// An address with a port, of this host or of a peer.
 struct SocketEndpoint {
   sockaddr_storage storage = {};
 
@@ -84,7 +85,7 @@ SocketEndpoint WithPort(const Address& address, uint16_t port);
 SocketEndpoint LocalEnd(int fd);
 SocketEndpoint PeerEnd(int fd);
 
-// An open socket, or none and the error (errno).
+// An open socket; on failure, no socket and the errno value.
 struct SocketResult {
   Descriptor socket;
   int error = 0;
@@ -93,11 +94,11 @@ struct SocketResult {
 // Starts to connect to `peer` from the NIC's address.
 SocketResult StartConnecting(const Nic& nic, const SocketEndpoint& peer, int traffic_class,
                              int path_timeout_ms = kPathTimeoutMs);
-// Returns the result of a started connect; EINPROGRESS while it runs.
+// Returns 0 if a started connect has succeeded, EINPROGRESS while it runs, or its error.
 int ConnectResult(int fd);
 
 SocketResult ListenOn(const Nic& nic, const PortRange& ports);
-// Accepts a waiting connection; the error is EAGAIN if there is none.
+// Accepts a waiting connection. The error is EAGAIN if no connection waits.
 SocketResult AcceptOne(int fd, int traffic_class, int path_timeout_ms = kPathTimeoutMs);
 
 }  // namespace nccltune::net

@@ -24,12 +24,14 @@ static_assert(kFlowsAt % alignof(FlowBlock) == 0);
 
 int NamedMemory() {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  // If vm.memfd_noexec is set, MFD_NOEXEC_SEAL is required. Linux before 6.3 does not know it.
+  // If vm.memfd_noexec is set, MFD_NOEXEC_SEAL is required. Linux before 6.3 does not know this
+  // flag.
   const int fd = memfd_create(kStatsName, flags | MFD_NOEXEC_SEAL);
   return fd >= 0 || errno != EINVAL ? fd : memfd_create(kStatsName, flags);
 }
 
-// Checks RLIMIT_FSIZE first: to exceed it raises a signal instead of an error.
+// Returns whether RLIMIT_FSIZE allows a file of `bytes` bytes. Exceeding this limit would raise a
+// signal.
 bool Allowed(size_t bytes) {
   rlimit limit = {};
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
@@ -70,11 +72,11 @@ void* StatsPage::Shared(size_t bytes) {
   if (!Allowed(bytes)) return fail("the limit of a file's size", EFBIG);
   shared_ = Descriptor(NamedMemory());
   if (!shared_) return fail("memfd_create", errno);
-  // Allocates the memory now, so that later writes cannot fail.
+  // Allocate the memory now, so that later writes cannot fail.
   if (fallocate(shared_.fd(), 0, 0, static_cast<off_t>(bytes)) != 0) {
     return fail("fallocate", errno);
   }
-  // Sealed: no process that opens it can shrink it while we use it.
+  // Seal the file: no process that opens it can shrink it while we use it.
   (void)fcntl(shared_.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared_.fd(), 0);
   return memory == MAP_FAILED ? fail("mmap", errno) : memory;

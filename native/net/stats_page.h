@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shared memory with a connection's counters. `nccltune net stats` reads it while the job runs:
-// it is a memfd that is found by its name in /proc/PID/fd. Readers cost the writers nothing.
+// The shared memory with the counters of one end of a connection and of its flows (TCP
+// connections). `nccltune net stats` reads the memory while the job runs. The memory is a memfd,
+// which readers find by its name in /proc/PID/fd. Readers do not slow the writers down.
 //
 // The reader may be of another release (src/nccltune/native/net_stats.py). So existing words keep
-// their place and meaning. New words use reserved ones or are added at the end, as the sizes in the
-// header allow. Any other change needs a new kStatsLayout.
+// their place and meaning. New words replace reserved words or are added at the end, because
+// ConnectionBlock contains the sizes. Any other change needs a new kStatsLayout.
 #ifndef NCCLTUNE_NET_STATS_PAGE_H_
 #define NCCLTUNE_NET_STATS_PAGE_H_
 
@@ -30,7 +31,7 @@ inline constexpr uint64_t kStatsLayout = 1;
 using Word = std::atomic<uint64_t>;
 static_assert(sizeof(Word) == 8 && Word::is_always_lock_free);
 
-// Text that can be read at any time. Zero-terminated; longer text is cut.
+// A text that other processes can read at any time. It ends with a zero byte; longer text is cut.
 template <size_t kBytes>
 class SharedText {
  public:
@@ -66,8 +67,8 @@ struct ConnectionBlock {
   Word page_bytes = 0;
   Word connection_bytes = 0;  // offset of the first flow
   Word flow_bytes = 0;        // distance between two flows
-  Word flows = 0;             // number of flows; the express flow is first
-  Word pid = 0;               // as seen by the process; after a fork two processes have this fd
+  Word flows = 0;             // number of flows; the first is for small messages
+  Word pid = 0;               // as seen by the process; a forked child has the memfd too
   Word role = 0;
   Word opened_ns = 0;  // CLOCK_MONOTONIC
   std::array<Word, 7> reserved = {};
@@ -91,7 +92,7 @@ struct alignas(64) FlowBlock {
   SharedText<64> local;
   SharedText<64> peer;
   Word bytes = 0;       // sender: acknowledged; receiver: read
-  Word chunks = 0;      // same; for the express flow, messages
+  Word chunks = 0;      // chunks in `bytes`; for the express flow, messages
   Word taken_over = 0;  // sender: chunks that another flow had sent before
   Word duplicates = 0;  // receiver: chunks that had arrived already
   Word deaths = 0;

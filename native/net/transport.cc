@@ -25,7 +25,7 @@
 namespace nccltune::net {
 namespace {
 
-// A connect that NCCL has not called for this long is cancelled.
+// A connect is cancelled if NCCL has not continued it for this long.
 constexpr int64_t kForgottenNs = 60 * kNsPerSecond;
 constexpr int64_t kBetweenSweepsNs = kNsPerSecond;
 
@@ -50,8 +50,8 @@ class Attempts {
     return ++last_;
   }
 
-  // Returns the connector. Returns null and sets `given_up` if it was cancelled after a long time
-  // without a call. Returns null without it if there is no such attempt.
+  // Returns the connector of an attempt. Returns null if the attempt was cancelled by
+  // GiveUpForgotten; `*given_up` is true then. Also returns null if there is no such attempt.
   std::shared_ptr<Connector> Find(uint64_t number, bool* given_up) {
     const std::scoped_lock lock(mutex_);
     const auto found = attempts_.find(number);
@@ -67,13 +67,13 @@ class Attempts {
   void RemoveOwned(uint64_t owner) {
     RemoveIf([&](const auto& each) { return each.second.owner == owner; });
   }
-  // Cancels forgotten attempts. Their numbers stay known: a process that was only stopped calls
-  // again.
+  // Cancels attempts that NCCL has not continued for a long time. Their numbers stay known, because
+  // a process that was only stopped continues its attempt.
   void GiveUpForgotten(int64_t now_ns) {
     if (now_ns - swept_ns_.load(std::memory_order_relaxed) < kBetweenSweepsNs) return;
     swept_ns_.store(now_ns, std::memory_order_relaxed);
     for (;;) {
-      // Declared before the lock, so it is destroyed after unlocking.
+      // Declared before the lock, so that the connector is destroyed after unlocking.
       std::shared_ptr<Connector> given_up;
       const std::scoped_lock lock(mutex_);
       const auto found = std::ranges::find_if(attempts_, [&](const auto& each) {
@@ -87,8 +87,8 @@ class Attempts {
   }
 
  private:
-  // Removes without the lock and without allocating: destroying the last owner of the pool joins
-  // threads.
+  // Removes attempts. Destroys each of them without holding the lock, because destroying the last
+  // owner of the pool joins threads. Allocates no memory.
   template <typename Wanted>
   void RemoveIf(const Wanted& wanted) {
     for (;;) {
@@ -110,7 +110,7 @@ class Attempts {
 
 }  // namespace
 
-// A listener as NCCL holds it. The acceptor lives as long as any of its connections.
+// A listener as NCCL holds it. The acceptor lives at least as long as any of its connections.
 class Listener {
  public:
   explicit Listener(std::shared_ptr<Acceptor> acceptor) : resources_{std::move(acceptor), nullptr} {
@@ -134,17 +134,17 @@ class Listener {
     const std::scoped_lock lock(Mutex());
     return resources_;
   }
-  // Keeps the pool alive while NCCL calls accept: creating one for each call would be slow.
+  // Keeps the pool alive while NCCL calls accept. Creating a pool for each call would be slow.
   void SetPool(const std::shared_ptr<Pool>& pool) {
     const std::scoped_lock lock(Mutex());
     if (resources_.acceptor != nullptr) resources_.pool = pool;
   }
 
-  // Releases the listeners of an aborted communicator, which NCCL does not close (recvProxyFree, up
-  // to 2.30).
+  // Releases the resources of a communicator's listeners. NCCL does not close the listeners of an
+  // aborted communicator (recvProxyFree, up to 2.30).
   static void RetireOwned(uint64_t owner) {
     for (;;) {
-      // Destroyed outside of the lock, because ending a pool joins threads.
+      // The resources are destroyed after unlocking, because ending a pool joins threads.
       Resources retired;
       {
         const std::scoped_lock lock(Mutex());
@@ -160,7 +160,7 @@ class Listener {
   }
 
  private:
-  // Never destroyed: listeners may be closed during process exit.
+  // The mutex and the set are never destroyed: listeners may be closed during process exit.
   static std::mutex& Mutex() {
     static std::mutex* const mutex = new std::mutex;
     return *mutex;
@@ -175,8 +175,8 @@ class Listener {
 
 namespace {
 
-// Runs `what_to_do` and turns an exception, usually of lacking memory, into a log line and a
-// result. `failed` gets the exception's text.
+// Runs `what_to_do`. Turns an exception, usually std::bad_alloc, into a log line and kSystemError.
+// `failed` is called with the exception's text.
 template <typename Do, typename Failed>
 abi::Result Guarded(const Log& log, const char* what, const Do& what_to_do,
                     const Failed& failed) noexcept {
@@ -250,8 +250,8 @@ abi::Result FindOrBegin(const ConnectionContext& context, const Device& device, 
     *connector = Attempts::Get().Find(*number, &given_up);
   }
   if (*connector == nullptr) return abi::kInternalError;
-  // The number also passes through the peer's host, so it is not trusted. Only the token proves
-  // that the attempt is ours.
+  // The attempt's number also passes through the peer's host, so it is not trusted. Only the token
+  // proves that the attempt belongs to this handle.
   return SameToken((*connector)->token(), TokenOf(handle)) ? abi::kSuccess : abi::kInternalError;
 }
 
@@ -360,7 +360,7 @@ abi::Result Accept(Listener* listener, Receiver** receiver) noexcept {
         *receiver = made.release();
         return abi::kSuccess;
       },
-      // The peer must not reconnect to it forever.
+      // Without this, the peer would reconnect to the failed connection forever.
       [&](const char* /*error*/) { acceptor->StopServing(connection); });
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections, independent of the interface version. The adapters call this through plugin.h.
+// Connections, independent of the interface version. The adapters call these functions through
+// plugin.h.
 //
-// Nothing here throws. Each result other than kSuccess was logged, with the peer and the reason.
-// For a connection it is final: every later call returns it too.
+// These functions throw no exception. Each result other than kSuccess has been logged, with the
+// peer and the reason. After a connection has failed, every later call on it returns the same
+// result.
 #ifndef NCCLTUNE_NET_TRANSPORT_H_
 #define NCCLTUNE_NET_TRANSPORT_H_
 
@@ -29,8 +31,8 @@ struct ConnectionContext {
   Log log;
   // NCCL's traffic class; negative if none is set.
   int traffic_class = -1;
-  // The communicator, whose end is reported by Release. kProcess: unknown, for interfaces before
-  // v11.
+  // Number of the communicator, for Release. kProcess if the communicator is unknown, as in
+  // interfaces before v11.
   static constexpr uint64_t kProcess = 0;
   uint64_t owner = kProcess;
 };
@@ -38,24 +40,25 @@ struct ConnectionContext {
 // Returns a new value for ConnectionContext::owner.
 uint64_t NewOwner() noexcept;
 
-// Called when a communicator has ended. Cancels its incomplete connects. Its open listeners release
-// their sockets; they may still be closed later.
+// Releases what a communicator still holds when it ends. Cancels its incomplete connects and
+// releases the sockets of its open listeners. NCCL may still close these listeners later.
 void Release(uint64_t owner) noexcept;
 
-// Cancels connects without an owner that NCCL has not called for a minute: an aborted communicator
-// never calls again. Called by Listen, Connect, Accept and Close.
+// Cancels connects without an owner that NCCL has not continued for a minute. NCCL never continues
+// the connects of an aborted communicator. Called by Listen, Connect, Accept and Close.
 void ReleaseForgotten(int64_t now_ns) noexcept;
 
-// Listens on every NIC of `device`. A peer connects with `handle`.
+// Listens on every NIC of `device`. Fills `handle`, with which a peer connects.
 abi::Result Listen(const ConnectionContext& context, const Device& device, Handle handle,
                    Listener** listener) noexcept;
 
-// Never blocks: `*sender` is null until the connection is established. Then NCCL calls again with
-// the same handle, which names the attempt.
+// Starts or continues a connect; never blocks. `*sender` is null until the connection is
+// established. Until then NCCL calls again with the same handle, which contains the number of the
+// attempt.
 abi::Result Connect(const ConnectionContext& context, const Device& device, Handle handle,
                     Sender** sender) noexcept;
 
-// Never blocks: `*receiver` is null until a peer has connected.
+// Accepts a connection; never blocks. `*receiver` is null until a peer has connected.
 abi::Result Accept(Listener* listener, Receiver** receiver) noexcept;
 
 // Starts a send. `*request` is null if 32 requests are outstanding; then NCCL calls again later.
@@ -68,8 +71,8 @@ abi::Result Receive(Receiver* receiver, void* data, size_t bytes,
 // longer valid. Requests may be tested in any order. `bytes` may be null.
 abi::Result Test(TransferRequest* request, bool* done, size_t* bytes) noexcept;
 
-// Close a connection; null is ignored. Completed sends are still delivered, incomplete requests are
-// cancelled.
+// Close a listener or an end of a connection. Null is ignored. Completed sends are still delivered;
+// incomplete requests are cancelled.
 abi::Result Close(Listener* listener) noexcept;
 abi::Result Close(Sender* sender) noexcept;
 abi::Result Close(Receiver* receiver) noexcept;

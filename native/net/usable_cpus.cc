@@ -20,15 +20,16 @@ namespace {
 
 constexpr uint64_t kMostCpus = 1U << 16U;
 
-// Returns the CPUs that `quota` microseconds in each `period` equal. If either is missing there is
-// no limit.
+// Returns the number of CPUs that equal `quota` microseconds of CPU time in each `period`
+// microseconds, rounded up. Returns INT_MAX (no limit) if a number is missing or 0.
 int CpusOf(std::optional<uint64_t> quota, std::optional<uint64_t> period) {
   if (!quota || !period || *quota == 0 || *period == 0) return INT_MAX;
   const uint64_t cpus = *quota / *period + (*quota % *period != 0 ? 1 : 0);
   return cpus > INT_MAX ? INT_MAX : static_cast<int>(cpus);
 }
 
-// Version 2: "max 100000", "250000 100000".
+// Returns the CPU quota of a cgroup of version 2. The file has the form "250000 100000", or "max
+// 100000" for no limit.
 int CpuMax(const std::string& folder) {
   const std::string text = ReadKernelFile(folder + "/cpu.max").value_or("");
   const size_t blank = text.find(' ');
@@ -37,17 +38,19 @@ int CpuMax(const std::string& folder) {
   return CpusOf(ParseUnsigned(line.substr(0, blank)), ParseUnsigned(line.substr(blank + 1)));
 }
 
-// Version 1: -1 is no limit, and not an unsigned number.
+// Returns the CPU quota of a cgroup of version 1. The value -1 means no limit; ReadKernelNumber
+// returns nothing for it.
 int CfsQuota(const std::string& folder) {
   return CpusOf(ReadKernelNumber(folder + "/cpu.cfs_quota_us"),
                 ReadKernelNumber(folder + "/cpu.cfs_period_us"));
 }
 
-// Returns the smallest value over `path` and all groups above it. In a container `path` may be the
-// host's while `root` is the container's own group. Missing groups limit nothing.
+// Returns the smallest value for the cgroup `path` and all cgroups above it, up to `root`. In a
+// container, `path` may be the host's path while `root` is the container's own cgroup. Cgroups that
+// do not exist limit nothing.
 template <typename Quota>
 int SmallestAbove(const std::string& root, std::string_view path, Quota quota) {
-  // ".." means a group outside of our cgroup namespace.
+  // ".." in the path means a cgroup outside of our cgroup namespace.
   if (!path.starts_with('/') || path.find("/..") != std::string_view::npos) path = "/";
   int smallest = quota(root);
   while (path.size() > 1) {
@@ -66,7 +69,8 @@ bool HasController(std::string_view list, std::string_view controller) {
   return false;
 }
 
-// "0-3,8" is five CPUs. Text that is not a list limits nothing.
+// Returns the number of CPUs in a list such as "0-3,8" (five). Returns INT_MAX (no limit) if the
+// text is empty or is not a list.
 int CpusOfList(std::string_view list) {
   int cpus = 0;
   while (!list.empty()) {
@@ -108,7 +112,7 @@ std::optional<CgroupLine> ParseCgroupLine(std::string_view line) {
 
 int QuotaOf(const CgroupLine& line, const std::string& root) {
   if (line.controllers.empty()) {
-    // The second path is used where both versions are mounted.
+    // On hosts with both cgroup versions, version 2 is mounted at "unified".
     return std::min(SmallestAbove(root, line.path, CpuMax),
                     SmallestAbove(root + "/unified", line.path, CpuMax));
   }
@@ -123,8 +127,8 @@ int CpusetOf(const CgroupLine& line, const std::string& root) {
   return SmallestAbove(root + "/cpuset", line.path, Cpuset);
 }
 
-// Parses "8" or Slurm's list over nodes, "8(x2),4", and returns the largest number. Returns 0 if
-// the text is not valid.
+// Parses "8" or Slurm's list of ranks per node, "8(x2),4". Returns the largest number, or 0 if the
+// text is not valid.
 int MostRanks(std::string_view text) {
   int most = 0;
   while (!text.empty()) {

@@ -26,14 +26,15 @@ bool IsType(std::span<const std::byte> bytes, FrameType type) {
   return Get<uint8_t>(bytes, 0) == static_cast<uint8_t>(type);
 }
 
-// Reserved bytes must be zero in this release.
+// Returns whether all bytes are zero. Reserved bytes must be zero in this release.
 bool Zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte each) { return each == std::byte{0}; });
 }
 
 }  // namespace
 
-// Bytes: type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2, flows 2, rest zero.
+// Layout (number of bytes): type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2,
+// flows 2, rest zero.
 std::array<std::byte, kHelloBytes> Encode(const Hello& hello) {
   auto bytes = Begun<kHelloBytes>(FrameType::kHello);
   const std::span<std::byte> to(bytes);
@@ -63,7 +64,7 @@ std::optional<Hello> DecodeHello(std::span<const std::byte, kHelloBytes> bytes) 
   return hello;
 }
 
-// Bytes: type 1, status 1, release 2, magic 4, flows 2, rest zero.
+// Layout (number of bytes): type 1, status 1, release 2, magic 4, flows 2, rest zero.
 std::array<std::byte, kWelcomeBytes> Encode(const Welcome& welcome) {
   auto bytes = Begun<kWelcomeBytes>(FrameType::kWelcome);
   const std::span<std::byte> to(bytes);
@@ -95,7 +96,7 @@ std::optional<Welcome> DecodeWelcome(std::span<const std::byte, kWelcomeBytes> b
   return welcome;
 }
 
-// Bytes: type 1, zero 3, length 4, request 8, offset 8, total 8.
+// Layout (number of bytes): type 1, zero 3, length 4, request 8, offset 8, total 8.
 std::array<std::byte, kDataHeaderBytes> Encode(const DataHeader& header) {
   auto bytes = Begun<kDataHeaderBytes>(FrameType::kData);
   const std::span<std::byte> to(bytes);
@@ -110,10 +111,10 @@ std::array<std::byte, kDataHeaderBytes> EncodeForwardBye() {
   return Begun<kDataHeaderBytes>(FrameType::kBye);
 }
 
-std::optional<Forward> DecodeForward(std::span<const std::byte, kDataHeaderBytes> bytes) {
+std::optional<ForwardFrame> DecodeForwardFrame(std::span<const std::byte, kDataHeaderBytes> bytes) {
   if (IsType(bytes, FrameType::kBye)) {
     if (!Zero(bytes.subspan(1))) return std::nullopt;
-    return Forward{FrameType::kBye, {}};
+    return ForwardFrame{FrameType::kBye, {}};
   }
   if (!IsType(bytes, FrameType::kData) || !Zero(bytes.subspan(1, 3))) return std::nullopt;
   DataHeader header;
@@ -123,22 +124,23 @@ std::optional<Forward> DecodeForward(std::span<const std::byte, kDataHeaderBytes
   header.total = Get<uint64_t>(bytes, 24);
   if (header.total > kLargestRequest || header.length > kLongestChunk) return std::nullopt;
   if (!OnGrid(header.total, header.offset, header.length)) return std::nullopt;
-  return Forward{FrameType::kData, header};
+  return ForwardFrame{FrameType::kData, header};
 }
 
-// Bytes: type 1, zero 7, value 8.
-std::array<std::byte, kNoteBytes> Encode(const Note& note) {
-  auto bytes = Begun<kNoteBytes>(note.type);
-  Put(std::span<std::byte>(bytes), 8, note.value);
+// Layout (number of bytes): type 1, zero 7, value 8.
+std::array<std::byte, kReverseFrameBytes> Encode(const ReverseFrame& frame) {
+  auto bytes = Begun<kReverseFrameBytes>(frame.type);
+  Put(std::span<std::byte>(bytes), 8, frame.value);
   return bytes;
 }
 
-std::optional<Note> DecodeNote(std::span<const std::byte, kNoteBytes> bytes) {
+std::optional<ReverseFrame> DecodeReverseFrame(
+    std::span<const std::byte, kReverseFrameBytes> bytes) {
   const auto type = static_cast<FrameType>(Get<uint8_t>(bytes, 0));
   const bool known =
       type == FrameType::kAck || type == FrameType::kWaiting || type == FrameType::kBye;
   if (!known || !Zero(bytes.subspan(1, 7))) return std::nullopt;
-  return Note{type, Get<uint64_t>(bytes, 8)};
+  return ReverseFrame{type, Get<uint64_t>(bytes, 8)};
 }
 
 }  // namespace nccltune::net

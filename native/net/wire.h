@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The wire format: encoding and checked decoding. Numbers are little-endian. Every frame starts
-// with its type. All data from a peer is checked here before use.
+// with its type. All data from a peer is checked here before use. A flow is one TCP connection;
+// several flows form one connection of NCCL.
 #ifndef NCCLTUNE_NET_WIRE_H_
 #define NCCLTUNE_NET_WIRE_H_
 
@@ -16,18 +17,18 @@
 
 namespace nccltune::net {
 
-// Release of the wire format. A peer with another one is refused; both logs name both numbers.
-// Release 2: an acceptor can ask for fewer flows.
+// Release of the wire format. A peer with another release is refused, and both processes log both
+// numbers. Since release 2, an acceptor can ask for fewer flows.
 inline constexpr uint16_t kWireRelease = 2;
 
 inline constexpr size_t kHelloBytes = 64;
 inline constexpr size_t kWelcomeBytes = 32;
 inline constexpr size_t kDataHeaderBytes = 32;
-inline constexpr size_t kNoteBytes = 16;
+inline constexpr size_t kReverseFrameBytes = 16;
 
 inline constexpr uint32_t kLongestChunk = 1U << 20;
 inline constexpr uint64_t kLargestRequest = uint64_t{1} << 40;
-inline constexpr uint16_t kMostFlows = 65;  // including the express flow
+inline constexpr uint16_t kMostFlows = 65;  // including the express flow (for small messages)
 
 enum class FrameType : uint8_t {
   kHello = 0xA1,
@@ -56,13 +57,16 @@ enum class WelcomeStatus : uint8_t {
   kFewerFlows = 4,  // the acceptor is short of file descriptors
 };
 
+// The answer to a hello.
 struct Welcome {
   uint16_t release = kWireRelease;
   WelcomeStatus status = WelcomeStatus::kTaken;
-  // For kFewerFlows: the number of flows for a new attempt, including the express flow. 0: none.
+  // For kFewerFlows: number of flows for a new attempt, including the express flow; 0 if no attempt
+  // is possible.
   uint16_t flows = 0;
 };
 
+// The header of a chunk: `length` bytes at `offset` of a request with `total` bytes.
 struct DataHeader {
   uint64_t request = 0;
   uint64_t offset = 0;
@@ -71,29 +75,31 @@ struct DataHeader {
 };
 
 // A frame from the receiver to the sender: kAck, kWaiting or kBye.
-struct Note {
+struct ReverseFrame {
   FrameType type = FrameType::kAck;
-  uint64_t value = 0;
+  uint64_t value = 0;  // for kAck: number of frames read completely on this flow
 };
 
 std::array<std::byte, kHelloBytes> Encode(const Hello& hello);
 std::array<std::byte, kWelcomeBytes> Encode(const Welcome& welcome);
 std::array<std::byte, kDataHeaderBytes> Encode(const DataHeader& header);
-std::array<std::byte, kNoteBytes> Encode(const Note& note);
+std::array<std::byte, kReverseFrameBytes> Encode(const ReverseFrame& frame);
 
-// Decoders return nothing for invalid bytes. For a hello or welcome of another release, only
-// `release` is valid.
+// Each decoder returns nothing for invalid bytes. If the release is not ours, only `release`, a
+// hello's `token` and a welcome's `status` are set.
 std::optional<Hello> DecodeHello(std::span<const std::byte, kHelloBytes> bytes);
 std::optional<Welcome> DecodeWelcome(std::span<const std::byte, kWelcomeBytes> bytes);
-std::optional<Note> DecodeNote(std::span<const std::byte, kNoteBytes> bytes);
+std::optional<ReverseFrame> DecodeReverseFrame(
+    std::span<const std::byte, kReverseFrameBytes> bytes);
 
-// A frame from the sender to the receiver: data, or a bye of the same length as a header.
-struct Forward {
+// A frame from the sender to the receiver: the header of a chunk, or a bye of the same length.
+struct ForwardFrame {
   FrameType type = FrameType::kData;
   DataHeader data;
 };
-// Checks that length and offset are valid for the request and on its grid (arrivals.h).
-std::optional<Forward> DecodeForward(std::span<const std::byte, kDataHeaderBytes> bytes);
+// Returns nothing if the bytes are invalid, or if offset or length is outside the request or off
+// its grid (OnGrid in arrivals.h).
+std::optional<ForwardFrame> DecodeForwardFrame(std::span<const std::byte, kDataHeaderBytes> bytes);
 std::array<std::byte, kDataHeaderBytes> EncodeForwardBye();
 
 }  // namespace nccltune::net

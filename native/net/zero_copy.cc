@@ -17,12 +17,12 @@ namespace {
 constexpr int64_t kAwaitNs = 250 * kNsPerMs;
 constexpr useconds_t kPollUs = 100;
 
-// Enables MSG_ZEROCOPY on the socket. Returns 0 or the error.
+// Enables MSG_ZEROCOPY on the socket. Returns 0 or the errno value.
 int Allow(int fd) {
   int on = 1;
   socklen_t length = sizeof(on);
   if (setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) != 0) return errno;
-  // Some Linux emulations accept any option and ignore it.
+  // Read the option back: some Linux emulations accept any option and ignore it.
   if (getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, &length) != 0) return errno;
   return on == 1 ? 0 : EOPNOTSUPP;
 }
@@ -66,7 +66,8 @@ std::optional<IoResult> ZeroCopy::Send(int fd, uint64_t request, std::span<const
     msghdr message = {};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    // Allocate first: every send that the kernel takes must be in the ledger.
+    // Record the send first, because that allocates memory: every send that the kernel takes must
+    // be in the ledger.
     ledger_.Sent(request, bytes.size());
     const ssize_t sent = sendmsg(fd, &message, MSG_ZEROCOPY | MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
@@ -88,7 +89,8 @@ bool ZeroCopy::Reports(int fd, std::vector<uint64_t>* released) {
 
 bool ZeroCopy::Read(int fd, ZeroCopyLedger& ledger, bool up, std::vector<uint64_t>* released) {
   bool something = false;
-  // Reserve first, so that nothing throws after a report was read: each comes only once.
+  // Reserve memory first, so that nothing throws after a report was read. The kernel delivers each
+  // report only once.
   released->reserve(released->size() + ledger.frames());
   // Stop when all sends are reported: another call would cost time.
   while (ledger.outstanding() != 0) {
@@ -104,7 +106,8 @@ bool ZeroCopy::Read(int fd, ZeroCopyLedger& ledger, bool up, std::vector<uint64_
     const std::optional<KernelReport> report = ReportIn(message);
     if (!report) continue;
     const ZeroCopyLedger::Done done = ledger.Report(report->first, report->last, released);
-    // For data that a dead socket never sent, the kernel also reports "not copied". So ignore it.
+    // Ignore reports of a dead socket: the kernel reports "not copied" also for data that was never
+    // sent.
     if (!up || done.sends == 0) continue;
     choice_.Reported(report->copied);
     if (report->copied) {
@@ -130,7 +133,7 @@ void ZeroCopy::CountDrop() {
 void ZeroCopy::Disconnect(int fd) {
   sockaddr nothing = {};
   nothing.sa_family = AF_UNSPEC;
-  // It fails if the socket is closed already; then there is no queue.
+  // connect fails if the connection is closed already; then there is no queue to drop.
   (void)!connect(fd, &nothing, sizeof(nothing));
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zero-copy sends of one flow (MSG_ZEROCOPY) and the kernel's reports of them.
+// Zero-copy sends (MSG_ZEROCOPY) of one flow, and the kernel's reports of these sends. A flow is
+// one TCP connection of an NCCL connection.
 //
-// A send is outstanding until the kernel reports that it has released all its pages. Only an open
-// socket delivers reports. So the socket of a dead flow is kept until all its reports have arrived.
+// A send is outstanding until the kernel reports that it has released all pages of the send. Only
+// an open socket delivers reports. So the socket of a dead flow is kept until all its reports have
+// arrived.
 #ifndef NCCLTUNE_NET_ZERO_COPY_H_
 #define NCCLTUNE_NET_ZERO_COPY_H_
 
@@ -29,15 +31,15 @@ class ZeroCopy {
  public:
   ZeroCopy(ZeroCopyMode mode, Counters& counters) : choice_(mode), counters_(counters) {}
 
-  // Functions for the current socket.
+  // The following functions are for the current socket.
 
   // Returns whether the next `bytes` should be sent with Send.
   bool Wants(size_t bytes) const { return choice_.Wants(bytes, ledger_.outstanding()); }
-  // Sends bytes of the current frame without a copy. Returns nothing if the kernel refused; then
-  // they must be copied.
+  // Sends bytes of the current frame without a copy. Returns nothing if the kernel refuses that;
+  // then the bytes must be sent with a copy.
   std::optional<IoResult> Send(int fd, uint64_t request, std::span<const std::byte> bytes);
-  // Ends the current frame. Returns false if the kernel still reads its buffer; then Reports or
-  // ReadDyingReports returns its request later.
+  // Ends the current frame. Returns false if the kernel still reads the frame's buffer. Then
+  // Reports or ReadDyingReports returns the frame's request later.
   bool Finish() { return ledger_.Finish(); }
 
   bool outstanding() const { return ledger_.outstanding() != 0; }
@@ -46,29 +48,31 @@ class ZeroCopy {
   // Reads the kernel's reports. Returns false if there are none. Appends a request to `released`
   // for each frame whose buffer is no longer read.
   bool Reports(int fd, std::vector<uint64_t>* released);
-  // A request was complete except for the kernel's report, and its flow is ended because of that.
+  // Records that the flow is ended because a request waited only for the kernel's report.
   void HeldTooLong(int64_t now_ns);
 
-  // Stops the socket: nothing more is sent. Takes ownership of `*socket` until all sends are
-  // reported; if none is outstanding, the caller keeps it. Later calls are for a new socket. If it
+  // Gives up the current socket; later calls are for a new one. If sends are outstanding,
+  // disconnects the socket so that nothing more is sent. If sends are still outstanding then, takes
+  // ownership of `*socket` until all are reported; otherwise the caller keeps it. If Abandon
   // throws, nothing has changed.
   void Abandon(Descriptor* socket, int64_t now_ns, std::vector<uint64_t>* released);
   // Resets the connection but keeps the socket open. The kernel drops its send queue.
   static void Disconnect(int fd);
 
-  // Functions for abandoned sockets.
+  // The following functions are for abandoned sockets.
 
   bool dying() const { return !dying_.empty(); }
   bool ReadDyingReports(std::vector<uint64_t>* released);
-  // Returns when the oldest of them was abandoned.
+  // Returns the time at which the oldest of these sockets was abandoned. dying() must be true.
   int64_t dying_since_ns() const { return dying_.front().since_ns; }
   // Waits at most a quarter of a second for the remaining reports.
   void AwaitDying();
 
  private:
-  // Reads the error queue of `fd` into `ledger`. Returns false if it is empty.
+  // Reads the kernel's reports from the error queue of `fd` into `ledger`. Returns false if there
+  // are none. `up`: `fd` is the current socket.
   bool Read(int fd, ZeroCopyLedger& ledger, bool up, std::vector<uint64_t>* released);
-  // Counts the change to kDropped once.
+  // Counts the flow in `zero_copy_drops` once, when its state is kDropped.
   void CountDrop();
 
   ZeroCopyChoice choice_;

@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t kNoLimit = SIZE_MAX;
 constexpr size_t kOfATrial = 1;
-// A job may run for weeks. Events that are an hour apart are not a pattern.
+// A flow drops zero-copy if a request was held too long twice within this time. Rare events in a
+// job of weeks do not count.
 constexpr int64_t kHeldAgainNs = 60 * kNsPerSecond;
 
 }  // namespace
@@ -27,7 +28,7 @@ ZeroCopyChoice::ZeroCopyChoice(ZeroCopyMode mode)
 
 bool ZeroCopyChoice::Refuses(int error) {
   switch (error) {
-    case ENOBUFS:  // optmem_max, RLIMIT_MEMLOCK
+    case ENOBUFS:  // optmem_max or RLIMIT_MEMLOCK is reached
     case ENOMEM:
     case EPERM:
     case EACCES:

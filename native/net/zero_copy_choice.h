@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides whether a flow uses zero-copy sends, from the kernel's reports of earlier ones. Pure.
+// Decides whether a flow (a TCP connection) uses zero-copy sends, from the kernel's reports of
+// earlier sends. Makes no system call.
 #ifndef NCCLTUNE_NET_ZERO_COPY_CHOICE_H_
 #define NCCLTUNE_NET_ZERO_COPY_CHOICE_H_
 
@@ -12,9 +13,9 @@
 
 namespace nccltune::net {
 
-// The least size for a zero-copy send. Pinning pages and reading reports costs more than copying a
-// few pages: about 10 KB for one large write by the kernel's documentation. Our extra calls for
-// the header and the report raise that.
+// Least number of bytes of a zero-copy send. Pinning pages and reading reports costs more than
+// copying a few pages. The kernel's documentation names about 10 KB as the limit for one large
+// write. Our separate calls for the header and for the report raise the limit.
 inline constexpr size_t kLeastUncopied = 32 << 10;
 
 class ZeroCopyChoice {
@@ -38,11 +39,12 @@ class ZeroCopyChoice {
   // zero-copy.
   static bool Refuses(int error);
   void Refused(int error, size_t outstanding);
-  // A report of a send has arrived.
+  // Records a report of the kernel. `copied`: the kernel copied the data.
   void Reported(bool copied);
-  // A request was complete except for the kernel's report, and its flow was ended because of that.
+  // Records that the flow was ended because a request waited only for the kernel's report.
   void HeldTooLong(int64_t now_ns);
-  // A new socket, perhaps on another path.
+  // Records that the flow has a new socket. Its path may be another one, so zero-copy is tried
+  // again.
   void NewSocket();
 
   State state() const { return state_; }
@@ -52,7 +54,7 @@ class ZeroCopyChoice {
 
   ZeroCopyMode mode_;
   State state_;
-  size_t most_;  // most sends without a report
+  size_t most_;  // limit of sends without a report
   std::optional<int64_t> held_ns_;
 };
 

@@ -28,7 +28,8 @@ void ZeroCopyLedger::TakeBack() {
   }
 }
 
-// `sends_` also has reported sends, if an older one is not reported.
+// Returns whether `sends_` has a send of the last frame. Reported sends stay in `sends_` while an
+// older send is not reported.
 bool ZeroCopyLedger::HasSends(uint64_t frame) const {
   return !sends_.empty() && sends_.back().frame == frame;
 }
@@ -51,7 +52,8 @@ bool ZeroCopyLedger::Finish() {
 
 ZeroCopyLedger::Done ZeroCopyLedger::Report(uint32_t first, uint32_t last,
                                             std::vector<uint64_t>* released) {
-  // Start of the range as an index into `sends_`; negative if a part of it was removed already.
+  // Start of the range as an index into `sends_`; negative if sends of the range were removed
+  // already.
   const int64_t begin = static_cast<int32_t>(first - first_);
   const int64_t end = begin + static_cast<int64_t>(last - first) + 1;
   const auto size = static_cast<int64_t>(sends_.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Zero-copy sends whose pages the kernel may still read, and their requests. Pure.
+// Records zero-copy sends whose pages the kernel may still read, and the requests of these sends.
+// Makes no system call.
 #ifndef NCCLTUNE_NET_ZERO_COPY_LEDGER_H_
 #define NCCLTUNE_NET_ZERO_COPY_LEDGER_H_
 
@@ -12,24 +13,26 @@
 
 namespace nccltune::net {
 
-// The ledger of one socket. The kernel numbers its MSG_ZEROCOPY sends from 0, modulo 2^32. It
-// reports ranges of these numbers when it has released their pages. Ranges come in any order: data
-// purged from the send queue is reported before data that a NIC still has.
+// The ledger of one socket. A frame is a part of a request, and takes one or more sends. The kernel
+// numbers the socket's MSG_ZEROCOPY sends from 0, modulo 2^32. When the kernel has released the
+// pages of sends, it reports a range of their numbers. Ranges come in any order: data purged from
+// the send queue is reported before data that a NIC still has.
 class ZeroCopyLedger {
  public:
   // `first` is the number of the socket's next send.
   explicit ZeroCopyLedger(uint32_t first = 0) : first_(first) {}
 
-  // Records a send of the current frame. If it throws, nothing has changed.
+  // Records a send of the current frame. If Sent throws, nothing has changed.
   void Sent(uint64_t request, uint64_t bytes);
-  // Corrects the size of the last send.
+  // Sets the size of the last send to the bytes that the kernel took.
   void Correct(uint64_t bytes) { sends_.back().bytes = bytes; }
+  // Removes the last send, of which the kernel took nothing.
   void TakeBack();
-  // Ends the current frame. Returns true if nobody reads its buffer any more. Otherwise a later
-  // Report appends its request to `released`.
+  // Ends the current frame. Returns true if the kernel does not read the frame's buffer any more.
+  // Otherwise a later Report appends the frame's request to `released`.
   bool Finish();
 
-  // The sends, and their bytes, that one report has completed.
+  // Number and bytes of the sends that one report has completed.
   struct Done {
     size_t sends = 0;
     uint64_t bytes = 0;
@@ -51,7 +54,7 @@ class ZeroCopyLedger {
   struct Frame {
     uint64_t request = 0;
     size_t outstanding = 0;
-    bool open = true;  // more of it may be sent
+    bool open = true;  // more sends of this frame may follow
   };
   struct Send {
     uint64_t frame = 0;
@@ -63,11 +66,11 @@ class ZeroCopyLedger {
   bool HasSends(uint64_t frame) const;
   void Trim();
 
-  uint32_t first_;  // number of the first of sends_
+  uint32_t first_;  // the kernel's number of the first entry of sends_
   std::deque<Send> sends_;
   size_t outstanding_ = 0;
   uint64_t first_frame_ = 0;
-  std::deque<Frame> frames_;  // the last may be open
+  std::deque<Frame> frames_;  // only the last one may be open
 };
 
 }  // namespace nccltune::net

@@ -213,7 +213,7 @@ class Case {
   // Marks the peer as malicious if it sends a valid frame with wrong content.
   void Taint(std::span<const std::byte> bytes) {
     if (bytes.size() < kDataHeaderBytes) return;
-    if (DecodeForward(bytes.first<kDataHeaderBytes>())) tainted_ = true;
+    if (DecodeForwardFrame(bytes.first<kDataHeaderBytes>())) tainted_ = true;
   }
 
   void Rejoin() {

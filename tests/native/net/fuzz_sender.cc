@@ -105,7 +105,7 @@ class SenderCase {
         Read(flows_[in_.Below(kFlows)]);
         return;
       case 6:
-        return SendNote();
+        return SendReverseFrame();
       case 7:
         return SendRandomBytes();
       case 8:
@@ -199,7 +199,8 @@ class SenderCase {
     size_t at = 0;
     while (flow.heard.size() - at >= kDataHeaderBytes) {
       const std::span<const std::byte> rest = std::span(flow.heard).subspan(at);
-      const std::optional<Forward> forward = DecodeForward(rest.first<kDataHeaderBytes>());
+      const std::optional<ForwardFrame> forward =
+          DecodeForwardFrame(rest.first<kDataHeaderBytes>());
       Require(forward.has_value(), "a sender sends frames");
       const size_t length = kDataHeaderBytes + forward->data.length;
       if (rest.size() < length) break;
@@ -230,7 +231,8 @@ class SenderCase {
     Read(flow);
     if (flow.acknowledged == flow.frames) return;
     flow.acknowledged = flow.frames;
-    if (!flow.socket.SendBytes(Encode(Note{FrameType::kAck, flow.frames}))) flow.socket.Reset();
+    if (!flow.socket.SendBytes(Encode(ReverseFrame{FrameType::kAck, flow.frames})))
+      flow.socket.Reset();
   }
 
   // Reads only the express flow and one other, so long that chunks on the others are late and sent
@@ -245,27 +247,28 @@ class SenderCase {
     }
   }
 
-  void SendNote() {
+  void SendReverseFrame() {
     Flow& flow = flows_[in_.Below(kFlows)];
-    Note note{FrameType::kWaiting, 0};
-    if (in_.Chance()) note = {FrameType::kAck, in_.Below(8)};
+    ReverseFrame frame{FrameType::kWaiting, 0};
+    if (in_.Chance()) frame = {FrameType::kAck, in_.Below(8)};
     // An acknowledgement may be repeated. One for more than was read is a lie.
-    if (note.type == FrameType::kAck && note.value > flow.frames) tainted_ = true;
-    if (in_.Below(8) == 0) note.type = FrameType::kBye;
-    flow.socket.SendBytes(Encode(note));
+    if (frame.type == FrameType::kAck && frame.value > flow.frames) tainted_ = true;
+    if (in_.Below(8) == 0) frame.type = FrameType::kBye;
+    flow.socket.SendBytes(Encode(frame));
   }
 
   void SendRandomBytes() {
     Flow& flow = flows_[in_.Below(kFlows)];
     std::vector<std::byte> bytes = in_.Bytes(in_.Below(40));
     if (in_.Chance()) {
-      auto note = Encode(Note{FrameType::kAck, flow.frames});
-      in_.Mutate(note);
-      bytes.assign(note.begin(), note.end());
+      auto frame = Encode(ReverseFrame{FrameType::kAck, flow.frames});
+      in_.Mutate(frame);
+      bytes.assign(frame.begin(), frame.end());
     }
-    if (bytes.size() >= kNoteBytes) {
-      const std::optional<Note> note = DecodeNote(std::span(bytes).first<kNoteBytes>());
-      if (note && note->type == FrameType::kAck && note->value > flow.frames) tainted_ = true;
+    if (bytes.size() >= kReverseFrameBytes) {
+      const std::optional<ReverseFrame> frame =
+          DecodeReverseFrame(std::span(bytes).first<kReverseFrameBytes>());
+      if (frame && frame->type == FrameType::kAck && frame->value > flow.frames) tainted_ = true;
     }
     flow.socket.SendBytes(bytes);
     // The data behind it would be misread.

@@ -49,7 +49,7 @@ void FuzzDecoders(std::span<const uint8_t> bytes) {
     }
   }
   const auto forward_bytes = Padded<kDataHeaderBytes>(bytes);
-  if (const std::optional<Forward> forward = DecodeForward(forward_bytes)) {
+  if (const std::optional<ForwardFrame> forward = DecodeForwardFrame(forward_bytes)) {
     const DataHeader& data = forward->data;
     const bool bye = forward->type == FrameType::kBye;
     Require((bye ? EncodeForwardBye() : Encode(data)) == forward_bytes, "a frame has one encoding");
@@ -57,9 +57,9 @@ void FuzzDecoders(std::span<const uint8_t> bytes) {
                 data.length <= data.total - data.offset && data.length <= kLongestChunk,
             "a chunk is inside its request");
   }
-  const auto note_bytes = Padded<kNoteBytes>(bytes);
-  if (const std::optional<Note> note = DecodeNote(note_bytes)) {
-    Require(Encode(*note) == note_bytes, "a note has one encoding");
+  const auto reverse_bytes = Padded<kReverseFrameBytes>(bytes);
+  if (const std::optional<ReverseFrame> frame = DecodeReverseFrame(reverse_bytes)) {
+    Require(Encode(*frame) == reverse_bytes, "a reverse frame has one encoding");
   }
   auto handle = Padded<kHandleBytes>(bytes);
   if (const std::optional<Invitation> invitation = ReadHandle(handle)) {

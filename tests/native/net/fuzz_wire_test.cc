@@ -48,7 +48,7 @@ TEST(FuzzWire, Decoders) {
   mutate(Encode(Welcome{}));
   mutate(Encode(DataHeader{.request = 3, .offset = 8192, .total = 20'000, .length = 8192}));
   mutate(EncodeForwardBye());
-  mutate(Encode(Note{FrameType::kAck, 9}));
+  mutate(Encode(ReverseFrame{FrameType::kAck, 9}));
   std::array<std::byte, kHandleBytes> handle{};
   Invitation invitation;
   invitation.ends = {WithPort(FuzzDevice().nics.front().address, 4000)};

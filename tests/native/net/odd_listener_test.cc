@@ -190,8 +190,8 @@ class SilentListenerTest : public OddListenerTest {
   static ReadFrame AwaitFrame(const Descriptor& flow) {
     std::vector<std::byte> bytes;
     EXPECT_TRUE(Until([&] { return Hear(flow, kDataHeaderBytes, &bytes); }));
-    const std::optional<Forward> forward =
-        DecodeForward(std::span(bytes).first<kDataHeaderBytes>());
+    const std::optional<ForwardFrame> forward =
+        DecodeForwardFrame(std::span(bytes).first<kDataHeaderBytes>());
     EXPECT_TRUE(forward && forward->type == FrameType::kData);
     if (!forward) return {};
     ReadFrame frame = {.request = forward->data.request, .body = {}};

@@ -144,7 +144,7 @@ TEST(Wire, AWelcomeIsRefusedThatHasAnotherTypeMagicOrVerdict) {
 }
 
 void ExpectComesBack(const DataHeader& header) {
-  const std::optional<Forward> read = DecodeForward(Encode(header));
+  const std::optional<ForwardFrame> read = DecodeForwardFrame(Encode(header));
   ASSERT_TRUE(read.has_value()) << header.offset << "+" << header.length << "/" << header.total;
   EXPECT_EQ(read->type, FrameType::kData);
   EXPECT_EQ(read->data.request, header.request);
@@ -166,7 +166,7 @@ TEST(Wire, ADataHeaderComesBackAsItWas) {
 }
 
 void ExpectRefused(const DataHeader& header, const char* why) {
-  EXPECT_FALSE(DecodeForward(Encode(header)).has_value())
+  EXPECT_FALSE(DecodeForwardFrame(Encode(header)).has_value())
       << why << ": " << header.offset << "+" << header.length << "/" << header.total;
 }
 
@@ -206,36 +206,38 @@ TEST(Wire, ADataHeaderIsRefusedOffTheGrid) {
 TEST(Wire, AFrameForwardIsRefusedOfAnotherTypeOrWithReservedBytes) {
   const auto good = Encode(DataHeader{.request = 0, .offset = 0, .total = 4, .length = 4});
   for (int type = 0; type < 256; ++type) {
-    EXPECT_EQ(DecodeForward(With(good, 0, type)).has_value(), type == 0xA3) << type;
+    EXPECT_EQ(DecodeForwardFrame(With(good, 0, type)).has_value(), type == 0xA3) << type;
   }
-  for (size_t at = 1; at < 4; ++at) EXPECT_FALSE(DecodeForward(With(good, at, 1)).has_value());
+  for (size_t at = 1; at < 4; ++at) EXPECT_FALSE(DecodeForwardFrame(With(good, at, 1)).has_value());
 }
 
 TEST(Wire, AByeForwardHasTheLengthOfAHeaderAndNothingInIt) {
   const auto bye = EncodeForwardBye();
-  const std::optional<Forward> read = DecodeForward(bye);
+  const std::optional<ForwardFrame> read = DecodeForwardFrame(bye);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->type, FrameType::kBye);
   for (size_t at = 1; at < bye.size(); ++at) {
-    EXPECT_FALSE(DecodeForward(With(bye, at, 1)).has_value()) << "byte " << at;
+    EXPECT_FALSE(DecodeForwardFrame(With(bye, at, 1)).has_value()) << "byte " << at;
   }
 }
 
-TEST(Wire, ANoteComesBackAsItWasAndNoOtherTypeIsOne) {
+TEST(Wire, AReverseFrameComesBackAsItWasAndNoOtherTypeIsOne) {
   for (const FrameType type : {FrameType::kAck, FrameType::kWaiting, FrameType::kBye}) {
     for (const uint64_t value : {uint64_t{0}, uint64_t{0x0123456789abcdefU}, UINT64_MAX}) {
-      const std::optional<Note> read = DecodeNote(Encode(Note{type, value}));
+      const std::optional<ReverseFrame> read =
+          DecodeReverseFrame(Encode(ReverseFrame{type, value}));
       ASSERT_TRUE(read.has_value());
       EXPECT_EQ(read->type, type);
       EXPECT_EQ(read->value, value);
     }
   }
-  const auto good = Encode(Note{FrameType::kAck, 1});
-  const std::set<int> notes = {0xA4, 0xA5, 0xA6};
+  const auto good = Encode(ReverseFrame{FrameType::kAck, 1});
+  const std::set<int> reverse_types = {0xA4, 0xA5, 0xA6};
   for (int type = 0; type < 256; ++type) {
-    EXPECT_EQ(DecodeNote(With(good, 0, type)).has_value(), notes.contains(type)) << type;
+    EXPECT_EQ(DecodeReverseFrame(With(good, 0, type)).has_value(), reverse_types.contains(type))
+        << type;
   }
-  for (size_t at = 1; at < 8; ++at) EXPECT_FALSE(DecodeNote(With(good, at, 1)).has_value());
+  for (size_t at = 1; at < 8; ++at) EXPECT_FALSE(DecodeReverseFrame(With(good, at, 1)).has_value());
 }
 
 // A header that decodes from random fields must be safe to use without further checks.
@@ -250,7 +252,7 @@ TEST(Wire, WhateverDecodesFitsItsRequest) {
     header.length = static_cast<uint32_t>(random() >> (32 + random() % 32));
     if (random() % 2 == 0) header.offset &= ~uint64_t{0x1fff};
     if (random() % 2 == 0) header.length = static_cast<uint32_t>(header.total - header.offset);
-    const std::optional<Forward> read = DecodeForward(Encode(header));
+    const std::optional<ForwardFrame> read = DecodeForwardFrame(Encode(header));
     if (!read) continue;
     ++taken;
     ASSERT_LE(read->data.total, kLargestRequest);
