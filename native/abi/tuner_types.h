@@ -2,8 +2,8 @@
 //
 // Enumerations and constants that all versions of NCCL's tuner interface share. A tuner must only
 // return kSuccess. Up to NCCL 2.32 any other result fails the collective or the communicator,
-// although NCCL's header promises a fallback. Our own declarations of public facts, checked against
-// NCCL 2.21 to 2.30.
+// although NCCL's header promises a fallback. These are our own declarations of public facts,
+// checked against NCCL 2.21 to 2.30.
 #ifndef NCCLTUNE_ABI_TUNER_TYPES_H_
 #define NCCLTUNE_ABI_TUNER_TYPES_H_
 
