@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Types that NCCL's functions and all kinds of its plugins share: results, the logger and the id of
-// a communicator. These are our own declarations of public facts, checked against NCCL 2.13
-// to 2.30.
+// a communicator. These are our own declarations of NCCL's public interface, checked against
+// NCCL 2.13 to 2.30.
 #ifndef NCCLTUNE_ABI_NCCL_TYPES_H_
 #define NCCLTUNE_ABI_NCCL_TYPES_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Types that all versions of NCCL's net interface share. These are our own declarations of public
-// facts, checked against NCCL 2.13 to 2.30.
+// Types that all versions of NCCL's net interface share. These are our own declarations of NCCL's
+// public interface, checked against NCCL 2.13 to 2.30.
 #ifndef NCCLTUNE_ABI_NET_TYPES_H_
 #define NCCLTUNE_ABI_NET_TYPES_H_
 
@@ -18,8 +18,8 @@ inline constexpr size_t kNetHandleBytes = 128;
 // NCCL_NET_MAX_REQUESTS: outstanding requests per connection; 8 before NCCL 2.19.
 inline constexpr int kNetMaxRequests = 32;
 
-// NCCL_MAX_NET_SIZE_BYTES: the largest max_p2p_bytes and max_coll_bytes that NCCL accepts. It also
-// rejects 0.
+// NCCL_MAX_NET_SIZE_BYTES: the largest max_p2p_bytes and max_coll_bytes that NCCL accepts.
+// NCCL also rejects 0.
 inline constexpr size_t kNetLargestMessage = size_t{1} << 40U;
 
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: the value of irecv's *request before the call (since v9), if

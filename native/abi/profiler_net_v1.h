@@ -2,7 +2,7 @@
 //
 // The event that NCCL's own TCP transport reports to profiler plugins, version 1, since NCCL 2.26.
 // This header is frozen: a change of layout needs a new version and a new header. These are our own
-// declarations of public facts, checked against NCCL 2.26.2 to 2.30.7.
+// declarations of NCCL's public interface, checked against NCCL 2.26.2 to 2.30.7.
 #ifndef NCCLTUNE_ABI_PROFILER_NET_V1_H_
 #define NCCLTUNE_ABI_PROFILER_NET_V1_H_
 
