@@ -27,8 +27,8 @@ struct RuleCounts {
   // with a condition on registered buffers, which this interface version does not pass
   size_t unknown_registration = 0;
   size_t shadowed = 0;       // covered completely by earlier rows with the same condition and pair
-  size_t with_channels = 0;  // among the applied rules
-  size_t with_chunk = 0;     // among the applied rules
+  size_t with_channels = 0;  // applied rules that set the number of channels
+  size_t with_chunk = 0;     // applied rules that set the chunk size
 };
 
 class RuleSet {
