@@ -11,7 +11,7 @@
 
 namespace nccltune::bench {
 
-// The CUDA driver library, libcuda.so.1, opened and initialized.
+// The CUDA driver library (libcuda.so.1), which is opened and initialized.
 class CudaLibrary {
  public:
   // Returns null with *error (kCannotRun) if there is no driver or no GPU.

@@ -142,8 +142,9 @@ bool NcclBackend::Needs::Cover(const Needs& other) const {
          receive_bytes >= other.receive_bytes;
 }
 
-// If every process already has the resources from an earlier step, skips the exchange, because an
-// exchange takes longer than a small step.
+// Exchanges errors, so that all processes return an error if one of them failed. If every process
+// already has the resources from an earlier step, skips the exchange, because an exchange takes
+// longer than a small step.
 Failure NcclBackend::AgreeOn(const Needs& needs, const Failure& mine) {
   if (agreed_ && agreed_->Cover(needs)) {
     if (!mine) return std::nullopt;

@@ -13,7 +13,7 @@
 
 namespace nccltune::bench {
 
-// The NCCL library, libnccl.so.2, opened.
+// An opened NCCL library (libnccl.so.2).
 class NcclLibrary {
  public:
   // Opens the library at `path`. If `path` is empty, opens the library of the PyTorch in the active
