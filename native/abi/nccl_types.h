@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Types that NCCL's functions and all kinds of its plugins share: results, the logger and the id of
-// a communicator. Our own declarations of public facts, checked against NCCL 2.13 to 2.30.
+// a communicator. These are our own declarations of NCCL's public interface, checked against
+// NCCL 2.13 to 2.30.
 #ifndef NCCLTUNE_ABI_NCCL_TYPES_H_
 #define NCCLTUNE_ABI_NCCL_TYPES_H_
 
@@ -10,7 +11,7 @@
 
 namespace nccltune::abi {
 
-// ncclResult_t.
+// NCCL's name: ncclResult_t.
 enum Result : int {
   kSuccess = 0,
   kUnhandledCudaError = 1,
@@ -22,7 +23,7 @@ enum Result : int {
   kInProgress = 7,
 };
 
-// ncclDebugLogLevel.
+// NCCL's name: ncclDebugLogLevel.
 enum LogLevel : int {
   kLogNone = 0,
   kLogVersion = 1,
@@ -38,7 +39,7 @@ inline constexpr unsigned long kSubsysNet = 0x10;
 inline constexpr unsigned long kSubsysTuning = 0x40;
 inline constexpr unsigned long kSubsysEnv = 0x80;
 
-// ncclDebugLogger_t.
+// NCCL's name: ncclDebugLogger_t.
 using LogFunction = void (*)(LogLevel level, unsigned long flags, const char* file, int line,
                              const char* format, ...);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Types that all versions of NCCL's net interface share. Our own declarations of public facts,
-// checked against NCCL 2.13 to 2.30.
+// Types that all versions of NCCL's net interface share. These are our own declarations of NCCL's
+// public interface, checked against NCCL 2.13 to 2.30.
 #ifndef NCCLTUNE_ABI_NET_TYPES_H_
 #define NCCLTUNE_ABI_NET_TYPES_H_
 
@@ -18,8 +18,8 @@ inline constexpr size_t kNetHandleBytes = 128;
 // NCCL_NET_MAX_REQUESTS: outstanding requests per connection; 8 before NCCL 2.19.
 inline constexpr int kNetMaxRequests = 32;
 
-// NCCL_MAX_NET_SIZE_BYTES: the largest max_p2p_bytes and max_coll_bytes that NCCL accepts. It also
-// rejects 0.
+// NCCL_MAX_NET_SIZE_BYTES: the largest max_p2p_bytes and max_coll_bytes that NCCL accepts.
+// NCCL also rejects 0.
 inline constexpr size_t kNetLargestMessage = size_t{1} << 40U;
 
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: the value of irecv's *request before the call (since v9), if
@@ -56,8 +56,8 @@ static_assert(offsetof(NetDeviceHandle, size) == 16);
 static_assert(offsetof(NetDeviceHandle, needs_proxy_progress) == 24);
 static_assert(sizeof(NetDeviceHandle) == 32);
 
-// ncclNetVDeviceProps_t: the members of a device; a plain device has itself as its only member. At
-// most four from v9 to v11, eight since v12.
+// ncclNetVDeviceProps_t: the members of a device. A plain device has itself as its only member. A
+// device has at most four members from v9 to v11, and at most eight since v12.
 struct NetVDeviceOf4 {
   int count;
   int devices[4];
@@ -81,8 +81,8 @@ struct NetCommConfig {
 static_assert(offsetof(NetCommConfig, traffic_class) == 0);
 static_assert(sizeof(NetCommConfig) == 4);
 
-// ncclNetCommAttr_t and ncclNetAttr_t, since v11: what NCCL expects of the connections that it will
-// make; kNetUndefined if unknown.
+// ncclNetCommAttr_t and ncclNetAttr_t, since v11: properties of the connections that NCCL will
+// make. A value is kNetUndefined if it is unknown.
 struct NetCommAttr {
   int32_t max_concurrent_peers;
   int32_t min_concurrent_peers;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Net interface v11, symbol ncclNetPlugin_v11, since NCCL 2.28.
-// Native in 2.28 and 2.29; accepted later when no newer symbol is exported.
-// Adds a context for each communicator, which init makes and finalize ends.
-// Frozen: a change of layout is a new version and a new header.
+// NCCL 2.28 and 2.29 look for this version first. Later versions use it if the plugin exports no
+// newer symbol. This version adds a context for each communicator, which init makes and finalize
+// ends. This header is frozen: a change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V11_H_
 #define NCCLTUNE_ABI_NET_V11_H_
 
@@ -15,7 +15,7 @@
 namespace nccltune::abi {
 
 struct NetPropertiesV11 {
-  const char* name;      // unique; the plugin owns it and must keep it
+  const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
   uint64_t guid;         // identifies the chip; the same for all its functions
   int ptr_support;       // bits of kPointer*
@@ -25,7 +25,7 @@ struct NetPropertiesV11 {
   int port;
   float latency;  // us
   int max_comms;
-  int max_recvs;  // most buffers of one irecv
+  int max_recvs;  // largest number of buffers of one irecv
   NetDeviceType net_device_type;
   int net_device_version;
   NetVDeviceOf4 v_device;
@@ -60,8 +60,9 @@ struct NetV11 {
   Result (*init)(void** context, uint64_t communicator_id, NetCommConfig* config, LogFunction log,
                  NetProfilerCallback profiler);
 
-  // Returns the plain devices until the first make_v_device, later also the devices that it made.
-  // NCCL takes the difference as the number of merged devices and derives the next indices from it.
+  // Sets *count to the number of devices: first the plain devices, later also the devices that
+  // make_v_device created. NCCL takes the increase as the number of merged devices and derives the
+  // next indices from it.
   Result (*devices)(int* count);
 
   // The plugin must set every field: NCCL passes uninitialised memory.
@@ -70,17 +71,17 @@ struct NetV11 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(void* context, int device, void* handle, void** listen_comm);
 
-  // Neither may block: to wait, return success and a null comm. NCCL calls again, with the same
-  // handle.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
+  // again, with the same handle.
   // `send_device` and `recv_device` may be null.
   Result (*connect)(void* context, int device, void* handle, void** send_comm,
                     NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
 
-  // `comm` is a send_comm or a recv_comm, `type` one of kPointer*.
+  // `comm` is a send_comm or a recv_comm, `type` is one of kPointer*.
   Result (*reg_mr)(void* comm, void* data, size_t size, int type, void** mhandle);
 
-  // Optional (may be null).
+  // Optional: the function pointer may be null.
   Result (*reg_mr_dma_buf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
                            void** mhandle);
   Result (*dereg_mr)(void* comm, void* mhandle);
@@ -94,7 +95,7 @@ struct NetV11 {
   Result (*irecv)(void* recv_comm, int count, void** data, size_t* sizes, int* tags,
                   void** mhandles, void** phandles, void** request);
 
-  // Only for memory of type kPointerCuda.
+  // Called only for memory of type kPointerCuda.
   Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request);
 
@@ -105,14 +106,14 @@ struct NetV11 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional. For networks that GPU code accesses.
+  // Optional. Called only for networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 
-  // Optional. *device is the new index.
+  // Optional. Sets *device to the index of the new device.
   Result (*make_v_device)(int* device, NetVDeviceOf4* members);
 
-  // Required; the next member is optional.
+  // This function is required; the next one is optional.
   Result (*finalize)(void* context);
   Result (*set_net_attr)(void* context, NetAttr* attributes);
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Net interface v6, symbol ncclNetPlugin_v6, since NCCL 2.13.
-// Native in 2.13 to 2.18; accepted by every later version when no newer symbol is exported.
-// The first version with DMA-BUF registration.
-// Frozen: a change of layout is a new version and a new header.
+// NCCL 2.13 to 2.18 look for this version first. Later versions use it if the plugin exports no
+// newer symbol. This is the first version with DMA-BUF registration. This header is frozen: a
+// change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V6_H_
 #define NCCLTUNE_ABI_NET_V6_H_
 
@@ -15,7 +15,7 @@
 namespace nccltune::abi {
 
 struct NetPropertiesV6 {
-  const char* name;      // unique; the plugin owns it and must keep it
+  const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
   uint64_t guid;         // identifies the chip; the same for all its functions
   int ptr_support;       // bits of kPointer*
@@ -23,7 +23,7 @@ struct NetPropertiesV6 {
   int port;
   float latency;  // us
   int max_comms;
-  int max_recvs;  // most buffers of one irecv
+  int max_recvs;  // largest number of buffers of one irecv
 };
 static_assert(offsetof(NetPropertiesV6, name) == 0);
 static_assert(offsetof(NetPropertiesV6, pci_path) == 8);
@@ -39,7 +39,8 @@ static_assert(sizeof(NetPropertiesV6) == 48);
 struct NetV6 {
   const char* name;
 
-  // Called once while the plugin is loaded; since NCCL 2.28, once while any communicator exists.
+  // Called once while the plugin is loaded. Since NCCL 2.28, called when a communicator is created
+  // while no other one exists.
   Result (*init)(LogFunction log);
   Result (*devices)(int* count);
 
@@ -49,15 +50,15 @@ struct NetV6 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // Neither may block: to wait, return success and a null comm. NCCL calls again, with the same
-  // handle.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
+  // again, with the same handle.
   Result (*connect)(int device, void* handle, void** send_comm);
   Result (*accept)(void* listen_comm, void** recv_comm);
 
-  // `comm` is a send_comm or a recv_comm, `type` one of kPointer*.
+  // `comm` is a send_comm or a recv_comm, `type` is one of kPointer*.
   Result (*reg_mr)(void* comm, void* data, int size, int type, void** mhandle);
 
-  // Optional (may be null).
+  // Optional: the function pointer may be null.
   Result (*reg_mr_dma_buf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
                            void** mhandle);
   Result (*dereg_mr)(void* comm, void* mhandle);
@@ -67,7 +68,7 @@ struct NetV6 {
   Result (*irecv)(void* recv_comm, int count, void** data, int* sizes, int* tags, void** mhandles,
                   void** request);
 
-  // Only for memory of type kPointerCuda.
+  // Called only for memory of type kPointerCuda.
   Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Net interface v8, symbol ncclNetPlugin_v8, since NCCL 2.20.
-// Native in 2.20 to 2.23; accepted later when no newer symbol is exported.
-// Adds reg_is_global, and a size_t for registered memory.
-// Frozen: a change of layout is a new version and a new header.
+// NCCL 2.20 to 2.23 look for this version first. Later versions use it if the plugin exports no
+// newer symbol. This version adds reg_is_global, and a size_t for registered memory. This header is
+// frozen: a change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V8_H_
 #define NCCLTUNE_ABI_NET_V8_H_
 
@@ -15,7 +15,7 @@
 namespace nccltune::abi {
 
 struct NetPropertiesV8 {
-  const char* name;      // unique; the plugin owns it and must keep it
+  const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
   uint64_t guid;         // identifies the chip; the same for all its functions
   int ptr_support;       // bits of kPointer*
@@ -24,7 +24,7 @@ struct NetPropertiesV8 {
   int port;
   float latency;  // us
   int max_comms;
-  int max_recvs;  // most buffers of one irecv
+  int max_recvs;  // largest number of buffers of one irecv
   NetDeviceType net_device_type;
   int net_device_version;
 };
@@ -45,7 +45,8 @@ static_assert(sizeof(NetPropertiesV8) == 64);
 struct NetV8 {
   const char* name;
 
-  // Called once while the plugin is loaded; since NCCL 2.28, once while any communicator exists.
+  // Called once while the plugin is loaded. Since NCCL 2.28, called when a communicator is created
+  // while no other one exists.
   Result (*init)(LogFunction log);
   Result (*devices)(int* count);
 
@@ -55,16 +56,16 @@ struct NetV8 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // Neither may block: to wait, return success and a null comm. NCCL calls again, with the same
-  // handle.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
+  // again, with the same handle.
   // `send_device` and `recv_device` may be null.
   Result (*connect)(int device, void* handle, void** send_comm, NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
 
-  // `comm` is a send_comm or a recv_comm, `type` one of kPointer*.
+  // `comm` is a send_comm or a recv_comm, `type` is one of kPointer*.
   Result (*reg_mr)(void* comm, void* data, size_t size, int type, void** mhandle);
 
-  // Optional (may be null).
+  // Optional: the function pointer may be null.
   Result (*reg_mr_dma_buf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
                            void** mhandle);
   Result (*dereg_mr)(void* comm, void* mhandle);
@@ -74,7 +75,7 @@ struct NetV8 {
   Result (*irecv)(void* recv_comm, int count, void** data, int* sizes, int* tags, void** mhandles,
                   void** request);
 
-  // Only for memory of type kPointerCuda.
+  // Called only for memory of type kPointerCuda.
   Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
                    void** request);
 
@@ -85,7 +86,7 @@ struct NetV8 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional. For networks that GPU code accesses.
+  // Optional. Called only for networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 };

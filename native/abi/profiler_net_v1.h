@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The event that NCCL's own TCP transport reports to profiler plugins, version 1, since NCCL 2.26.
-// Frozen: a change of layout is a new version and a new header. Our own declarations of public
-// facts, checked against NCCL 2.26.2 to 2.30.7.
+// This header is frozen: a change of layout needs a new version and a new header. These are our own
+// declarations of NCCL's public interface, checked against NCCL 2.26.2 to 2.30.7.
 #ifndef NCCLTUNE_ABI_PROFILER_NET_V1_H_
 #define NCCLTUNE_ABI_PROFILER_NET_V1_H_
 
@@ -21,7 +21,7 @@ inline constexpr uint8_t kProfilerSocketTransfer = 1;
 inline constexpr int kProfilerSocketSend = 0;
 inline constexpr int kProfilerSocketReceive = 1;
 
-// ncclProfilerNetSockDescr_v1_t.
+// NCCL's name: ncclProfilerNetSockDescr_v1_t.
 struct ProfilerNetSocketV1 {
   uint8_t type;
   alignas(8) int fd;  // the first member of a union that also contains a size_t

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Profiler interface v5, symbol ncclProfiler_v5, since NCCL 2.28.
-// Native in 2.28; accepted later when no newer symbol is exported (2.32.3 looks for v7 to v1).
-// Frozen: a change of layout is a new version and a new header. Only the members that we read are
-// declared. Checked against NCCL 2.28.9, and the translation of later versions against 2.30.7.
+// NCCL 2.28 looks for this version first. Later versions use it if the plugin exports no newer
+// symbol (2.32.3 looks for v7 to v1).
+// This header is frozen: a change of layout needs a new version and a new header. Only the members
+// that we read are declared. Checked against NCCL 2.28.9, and the translation of later versions
+// against 2.30.7.
 #ifndef NCCLTUNE_ABI_PROFILER_V5_H_
 #define NCCLTUNE_ABI_PROFILER_V5_H_
 
@@ -74,7 +76,7 @@ struct ProfilerV5 {
   Result (*init)(void** context, uint64_t communicator_id, int* mask, const char* communicator_name,
                  int nodes, int ranks, int rank, LogFunction log);
 
-  // A null *handle means that the end of the event need not be reported.
+  // Sets *handle. If it is null, NCCL does not report the end of the event.
   Result (*start_event)(void* context, void** handle, ProfilerEventV5* event);
   Result (*stop_event)(void* handle);
   Result (*record_event_state)(void* handle, int state, void* arguments);

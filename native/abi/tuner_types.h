@@ -2,8 +2,8 @@
 //
 // Enumerations and constants that all versions of NCCL's tuner interface share. A tuner must only
 // return kSuccess. Up to NCCL 2.32 any other result fails the collective or the communicator,
-// although NCCL's header promises a fallback. Our own declarations of public facts, checked against
-// NCCL 2.21 to 2.30.
+// although NCCL's header promises a fallback. These are our own declarations of NCCL's public
+// interface, checked against NCCL 2.21 to 2.30.
 #ifndef NCCLTUNE_ABI_TUNER_TYPES_H_
 #define NCCLTUNE_ABI_TUNER_TYPES_H_
 
@@ -11,7 +11,7 @@
 
 namespace nccltune::abi {
 
-// ncclFunc_t. NCCL asks tuners only about the first five.
+// NCCL's name: ncclFunc_t. NCCL asks tuners only about the first five.
 enum TunedCollective : int {
   kBroadcast = 0,
   kReduce = 1,
@@ -21,7 +21,7 @@ enum TunedCollective : int {
 };
 inline constexpr int kNumCollectives = 5;
 
-// NCCL_ALGO_*.
+// NCCL's names: NCCL_ALGO_*.
 enum Algorithm : int {
   kAlgorithmUndefined = -1,
   kTree = 0,
@@ -34,7 +34,7 @@ enum Algorithm : int {
 };
 inline constexpr int kNumAlgorithms = 7;
 
-// NCCL_PROTO_*.
+// NCCL's names: NCCL_PROTO_*.
 enum Protocol : int {
   kProtocolUndefined = -1,
   kLl = 0,

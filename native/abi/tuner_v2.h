@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tuner interface v2, symbol ncclTunerPlugin_v2, since NCCL 2.21.
-// Native in 2.21; accepted by every later version when no newer symbol is exported.
-// The only live version without a cost table: the tuner names its choice and NCCL runs it
-// unchecked.
-// Frozen: a change of layout is a new version and a new header.
+// NCCL 2.21 looks for this version first. Later versions use it if the plugin exports no newer
+// symbol. This is the only version in use without a cost table: the tuner names its choice and NCCL
+// runs it unchecked. This header is frozen: a change of layout needs a new version and a new
+// header.
 #ifndef NCCLTUNE_ABI_TUNER_V2_H_
 #define NCCLTUNE_ABI_TUNER_V2_H_
 
@@ -22,8 +22,8 @@ struct TunerV2 {
   Result (*init)(size_t ranks, size_t nodes, LogFunction log, void** context);
 
   // Called once per enqueued collective. `bytes` is the total over all ranks for all-gather and
-  // reduce-scatter. On entry *algorithm and *protocol
-  // are -1 and *channels is 0: NCCL decides.
+  // reduce-scatter. On entry *algorithm and *protocol are -1 and
+  // *channels is 0, which means that NCCL decides.
   Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes,
                           int collnet_support, int nvls_support, int pipe_ops, int* algorithm,
                           int* protocol, int* channels);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tuner interface v3, symbol ncclTunerPlugin_v3, since NCCL 2.22.
-// Native in 2.22 and 2.23; accepted later when no newer symbol is exported.
-// Adds the cost table: six rows in 2.22, seven since 2.23 (PAT).
-// Frozen: a change of layout is a new version and a new header.
+// NCCL 2.22 and 2.23 look for this version first. Later versions use it if the plugin exports no
+// newer symbol. This version adds the cost table: six rows in 2.22, seven since 2.23 (PAT). This
+// header is frozen: a change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_TUNER_V3_H_
 #define NCCLTUNE_ABI_TUNER_V3_H_
 
@@ -21,7 +21,8 @@ struct TunerV3 {
 
   // Called once per enqueued collective. `cost_table` is declared as float** but is one
   // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
-  // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
+  // cannot run the pair. NCCL runs the pair with the lowest time. On entry *channels is 0, which
+  // means that NCCL decides.
   Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int* channels);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tuner interface v5, symbol ncclTunerPlugin_v5, since NCCL 2.28.
-// Native in 2.28 and 2.29; accepted later when no newer symbol is exported.
-// Adds the communicator id, the NVLink domains and the constants of the cost model to init, and
-// renames destroy to finalize.
-// Frozen: a change of layout is a new version and a new header.
+// NCCL 2.28 and 2.29 look for this version first. Later versions use it if the plugin exports no
+// newer symbol. This version adds the communicator id, the NVLink domains and the constants of the
+// cost model to init, and renames destroy to finalize. This header is frozen: a change of layout
+// needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_TUNER_V5_H_
 #define NCCLTUNE_ABI_TUNER_V5_H_
 
@@ -28,7 +28,7 @@ static_assert(sizeof(NvlDomainInfoV5) == 12);
 inline constexpr int kNumComputeCapabilitiesV5 = 4;
 
 // The constants of NCCL's cost model: latencies in microseconds, bandwidths in GB/s. NCCL 2.31
-// resets them after init, so that edits are lost there.
+// resets the constants after init, so changes by a plugin are lost.
 struct TunerConstantsV5 {
   double base_latencies[kNumAlgorithms][kNumProtocols];
   double hw_latencies[kNumHardwareLinks][kNumAlgorithms][kNumProtocols];
@@ -57,8 +57,9 @@ struct TunerV5 {
 
   // Called once per enqueued collective. `cost_table` is declared as float** but is one
   // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
-  // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
-  // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
+  // cannot run the pair. NCCL runs the pair with the lowest time. On entry *channels is 0, which
+  // means that NCCL decides. `registered_buffers` is also 1 while a CUDA graph is captured
+  // (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,
                           int* channels);

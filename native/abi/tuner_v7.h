@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tuner interface v7, symbol ncclTunerPlugin_v7, since NCCL 2.32.
-// Native in 2.32.
-// Like v6; the constants get a fifth row of compute capability (Rubin).
-// Frozen: a change of layout is a new version and a new header.
+// NCCL 2.32 looks for this version first.
+// This version is like v6, but its constants have a fifth row of compute capability (Rubin).
+// This header is frozen: a change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_TUNER_V7_H_
 #define NCCLTUNE_ABI_TUNER_V7_H_
 
@@ -20,7 +20,7 @@ using NvlDomainInfoV7 = NvlDomainInfoV5;
 inline constexpr int kNumComputeCapabilitiesV7 = 5;
 
 // The constants of NCCL's cost model: latencies in microseconds, bandwidths in GB/s. NCCL 2.31
-// resets them after init, so that edits are lost there.
+// resets the constants after init, so changes by a plugin are lost.
 struct TunerConstantsV7 {
   double base_latencies[kNumAlgorithms][kNumProtocols];
   double hw_latencies[kNumHardwareLinks][kNumAlgorithms][kNumProtocols];
@@ -49,8 +49,8 @@ struct TunerV7 {
 
   // Called once per enqueued collective. `cost_table` is declared as float** but is one
   // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
-  // cannot run the pair. NCCL runs the lowest one. On entry *channels is 0: NCCL decides.
-  // As in 2.31, *channels can only lower NCCL's own count.
+  // cannot run the pair. NCCL runs the pair with the lowest time. On entry *channels is 0, which
+  // means that NCCL decides. As in 2.31, *channels can only lower NCCL's own count.
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,
@@ -58,9 +58,10 @@ struct TunerV7 {
 
   Result (*finalize)(void* context);
 
-  // Optional (may be null). Called one to three times per collective, except for CollNet, with
-  // `channels` 1 and the bytes of that channel. NCCL limits *chunk_bytes to its buffers and rounds
-  // it down to the protocol's grain (16, 1920, 512 bytes): below one grain it becomes 0.
+  // Optional: the function pointer may be null. Called one to three times per collective, except
+  // for CollNet, with `channels` 1 and the bytes of that channel. NCCL limits *chunk_bytes to its
+  // buffers and rounds it down to the protocol's grain (16, 1920, 512 bytes): below one grain it
+  // becomes 0.
   Result (*get_chunk_size)(void* context, TunedCollective collective, size_t bytes, int algorithm,
                            int protocol, int channels, size_t* chunk_bytes);
 };

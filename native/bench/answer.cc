@@ -14,7 +14,7 @@ Value TextOrNull(const std::string& text) { return text.empty() ? Value() : Valu
 
 Value RankOrNull(int rank) { return rank < 0 ? Value() : Value(rank); }
 
-// Clocks and events are not more precise than 0.1 ns, so files of timings need no more digits.
+// Rounds to 0.1 ns. Clocks and CUDA events are not more precise.
 double Rounded(double microseconds) { return std::round(microseconds * 1e4) / 1e4; }
 
 template <typename T>
@@ -30,7 +30,7 @@ Value ToJson(const host::Combination& combination) {
   return value;
 }
 
-Value ToJson(const std::optional<Ran>& ran) {
+Value ToJson(const std::optional<ExecutedChoice>& ran) {
   if (!ran || (!ran->combination.known() && !ran->channels && !ran->chunk_bytes)) return {};
   Value value;
   const bool known = ran->combination.known();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Builds the answers of the bench: one JSON object a line, see docs/reference/bench.md.
+// Builds the answers of nccltune-bench, one JSON object per line; see docs/reference/bench.md.
 #ifndef NCCLTUNE_BENCH_ANSWER_H_
 #define NCCLTUNE_BENCH_ANSWER_H_
 
@@ -30,7 +30,7 @@ struct SizedRow {
 json::Value TableAnswer(const json::Value& id, const std::vector<SizedRow>& rows);
 json::Value QuitAnswer(const json::Value& id);
 
-// An error: either an invalid request, or the reason why the run ends.
+// Describes an invalid request, or the reason why the run ends.
 struct ErrorReport {
   std::string kind;  // "request", "start", or the kind of a step error
   std::string text;

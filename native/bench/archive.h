@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Serialization. One description of each struct serves both directions: a function
-// Describe(archive, value) that calls archive(member, ...).
+// Converts structs to bytes and back. Each struct has one function Describe(archive, value), which
+// passes every member to the archive. The same function serves writing and reading.
 #ifndef NCCLTUNE_BENCH_ARCHIVE_H_
 #define NCCLTUNE_BENCH_ARCHIVE_H_
 
@@ -38,7 +38,8 @@ class Writer {
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       Number(static_cast<uint64_t>(value));
     } else {
-      // Describe takes a non-const reference for both directions, but writing modifies nothing.
+      // Describe takes a non-const reference, because reading uses it too. Writing modifies
+      // nothing.
       Describe(*this, const_cast<T&>(value));
     }
   }
@@ -74,7 +75,7 @@ class Reader {
     (Get(values), ...);
   }
 
-  // Whether every value could be read and no bytes are left over.
+  // Returns true if every value was read and no bytes are left over.
   bool Finished() const { return good_ && bytes_.empty(); }
 
  private:
@@ -113,7 +114,8 @@ class Reader {
   template <typename T>
   void Get(std::vector<T>& values) {
     values.clear();
-    // Each value takes at least eight bytes, so a damaged count cannot make this allocate much.
+    // Each value takes at least eight bytes. With this check a damaged count cannot allocate much
+    // memory.
     const uint64_t count = Number();
     if (count > bytes_.size() / 8) good_ = false;
     for (uint64_t i = 0; good_ && i < count; ++i) Get(values.emplace_back());

@@ -19,18 +19,20 @@ namespace nccltune::bench {
 struct GpuInfo {
   int rank = 0;
   std::string name;
-  // A hash in place of the host name, which is never reported; empty: unknown.
+  // A hash that identifies the host; empty if unknown. The host name itself is never reported.
   std::string host_hash;
 };
 
-// What the answer to `hello` reports about the backend; docs/design/bench.md shows an example.
+// The description of the backend in the answer to a `hello` request. docs/design/bench.md shows an
+// example.
 struct BackendInfo {
   std::string backend;       // "nccl" or "replay"
   std::string replay;        // name of the recording; empty: none
-  std::string nccl_version;  // "2.28.9"; must be the same in all processes
+  std::string nccl_version;  // such as "2.28.9"; must be the same in all processes
   std::string nccl_path;     // empty: no library was opened
-  std::string nccl_from;     // "flag", "torch", "system", "recording"
-  std::string driver;  // the newest CUDA version that the driver supports, "13.0"; empty: unknown
+  std::string nccl_from;     // source of the library: "flag", "torch", "system" or "recording"
+  // The newest CUDA version that the driver supports, such as "13.0"; empty if unknown.
+  std::string driver;
   std::string tuner_path;
   int tuner_control = 0;    // NCCLTUNE_TUNER_CONTROL_VERSION of the plugin
   int tuner_interface = 0;  // version of NCCL's tuner interface in use; 0: unknown so far
@@ -54,43 +56,43 @@ struct OpenError {
     kFailed,     // NCCL or CUDA failed: exit status 4
   };
   Kind kind = Kind::kCannotRun;
-  std::string text;  // "no GPU: libcuda.so.1 could not be opened"
+  std::string text;  // such as "no GPU: libcuda.so.1 could not be opened"
   std::string hint;  // how to fix it; may be empty
   int rank = -1;
 };
 
-// Runs the steps of all ranks of one process. One thread calls Open, Run, Table and Close, and
-// every process makes the same calls in the same order.
+// Runs the steps of all ranks of one process. One thread calls Open, Run, Table and Close. Every
+// process makes the same calls in the same order.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Opens the libraries and creates the communicator. All backends first agree over `exchange` that
-  // each of them can do so: one that cannot must not leave the others waiting in ncclCommInitRank.
-  // `exchange` must outlive the backend. Returns an error if the run must end.
+  // Opens the libraries and creates the communicator. All processes first agree over `exchange`
+  // that each of them can do so. Otherwise a process without a GPU would leave the others waiting
+  // in ncclCommInitRank. `exchange` must outlive the backend. Returns an error if the run must end.
   virtual std::optional<OpenError> Open(const World& world, ProcessExchange* exchange,
                                         BackendInfo* info) = 0;
 
   // Runs the step on all ranks of this process and blocks until they are done. If one process
-  // cannot take part, all must learn it before anything is launched, so that all return an error.
+  // cannot take part, every process must learn this before the launch and return an error.
   virtual StepResult Run(const Step& step) = 0;
 
   // Returns NCCL's predictions for the call that the step describes. Ignores the step's choice,
   // warm-up and iterations.
   virtual TableResult Table(const Step& step) = 0;
 
-  // Closes the backend in an orderly way. Not called after Abort.
+  // Releases the communicator and the libraries. Not called after Abort.
   virtual void Close() = 0;
 
-  // Makes a blocked call return soon, with ncclCommAbort. Called at most once, from another thread,
-  // at any time. It may block itself; the process then exits by force a few seconds later.
+  // Makes a blocked call of another thread return soon, with ncclCommAbort. Called at most once, at
+  // any time. Abort may block too; then the process exits by force a few seconds later.
   virtual void Abort() noexcept = 0;
 };
 
 struct NcclOptions {
-  std::string nccl_path;   // --nccl; empty: PyTorch's library, else the system's
+  std::string nccl_path;   // from --nccl; empty: PyTorch's library, else the system's library
   std::string tuner_path;  // absolute path of our plugin
-  // Limit for creating the communicator.
+  // Time limit for creating the communicator.
   std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
 };
 

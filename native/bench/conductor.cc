@@ -133,7 +133,7 @@ void Conductor::Measure(const BenchRequest& request) {
   ensemble_.WriteAnswer(DoneAnswer(request.id, points));
 }
 
-// Returns false if the run ends.
+// Runs one step and reports its result. Returns false if the run ends.
 bool Conductor::MeasureStep(const BenchRequest& request, Iterations* iterations, Step step) {
   ensemble_.WaitForReader();
   if (ending()) return false;
@@ -148,7 +148,8 @@ bool Conductor::MeasureStep(const BenchRequest& request, Iterations* iterations,
   if (ran && !point.error) ran = RunStep(step, &point);
   point.step = step;
   if (!ran) {
-    // Report the interrupted step as lost, unless a signal ended this process.
+    // Report that a process was lost during the step, unless a signal ended this process or the
+    // error was already reported.
     const RunEnd ending = ensemble_.ending().value_or(RunEnd());
     if (ending.error_report.kind == "signal" || ending.reported) return false;
     point.error =

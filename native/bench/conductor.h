@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The main loop of process 0: reads requests, has all players run the steps and writes the answers.
+// Conductor: the main loop of process 0. It reads requests, makes all processes run the steps (see
+// player.h) and writes the answers.
 #ifndef NCCLTUNE_BENCH_CONDUCTOR_H_
 #define NCCLTUNE_BENCH_CONDUCTOR_H_
 
@@ -23,14 +24,14 @@ class Conductor {
   struct Options {
     std::string version;
     std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
-    // How much longer than its own timeout a step may take. The backend normally ends a stuck
-    // collective itself; this limit catches a backend that does not.
+    // Time that a step may take beyond its own timeout. The backend normally ends a stuck
+    // collective itself; this limit handles a backend that does not.
     std::chrono::milliseconds beyond_timeout{std::chrono::seconds(10)};
   };
 
   Conductor(Ensemble* ensemble, Options settings);
 
-  // Runs until the end and returns the exit status of the process.
+  // Serves requests until the run ends. Returns the exit status of the process.
   int Run();
 
  private:
@@ -49,8 +50,8 @@ class Conductor {
   // Runs the step in all processes. Returns false if the run ends and there is no result.
   bool RunStep(Step step, Point* point);
   // Sends the step to all processes and returns their results, or nullopt if the run ends first. A
-  // process that did not answer in time gets a timeout error. A process that was not waited for,
-  // because another reported a fatal error, gets an empty result.
+  // process that did not answer in time gets a timeout error. After a fatal error of one process,
+  // the processes that have not answered get an empty result.
   template <typename Result>
   std::optional<std::vector<Result>> AskAll(MessageType question, Step step, MessageType answer);
 
@@ -62,7 +63,7 @@ class Conductor {
   int ranks_ = 1;
   uint64_t sequence_ = 0;
   bool hello_received_ = false;
-  json::Value id_;  // of the current request
+  json::Value id_;  // the `id` of the current request
 };
 
 }  // namespace nccltune::bench

@@ -18,17 +18,17 @@ namespace {
 
 std::atomic<int> g_signal = 0;
 
-struct Named {
+struct SignalName {
   int number;
   const char* name;
 };
-constexpr std::array<Named, 3> kEnding = {
+constexpr std::array<SignalName, 3> kEnding = {
     {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}}};
 
 sigset_t EndingSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const Named& one : kEnding) {
+  for (const SignalName& one : kEnding) {
     struct sigaction before{};
     sigaction(one.number, nullptr, &before);
     if (before.sa_handler != SIG_IGN || one.number == SIGTERM) sigaddset(&signals, one.number);
@@ -68,7 +68,7 @@ Signals::Signals() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 int Signals::number() const { return g_signal; }
 
 std::string Signals::Name(int number) {
-  for (const Named& one : kEnding) {
+  for (const SignalName& one : kEnding) {
     if (one.number == number) return one.name;
   }
   return "signal " + std::to_string(number);

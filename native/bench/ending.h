@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How this process ends: by a signal, together with its parent, or by force if it is stuck.
+// Ends this process: on a signal, when its parent dies, or by force if it is stuck.
 #ifndef NCCLTUNE_BENCH_ENDING_H_
 #define NCCLTUNE_BENCH_ENDING_H_
 
@@ -20,19 +20,19 @@ enum ExitStatus : int {
 // Time between the moment a process must end and its exit by force.
 inline constexpr std::chrono::milliseconds kGrace{3500};
 
-// Exits the process with `status` after that time, whatever its threads do. If called several
-// times, the earliest deadline counts.
+// Exits the process with `status` after the time `after`, whatever its threads do. If called
+// several times, the earliest deadline counts.
 void EndByForce(int status, std::chrono::milliseconds after);
 
-// Handles SIGTERM, SIGINT and SIGHUP, except a SIGINT or SIGHUP that the parent has set to be
-// ignored (nohup). Create it before any thread, because threads inherit the signal mask. The first
-// signal makes descriptor() readable and starts the kGrace period.
+// Handles SIGTERM, SIGINT and SIGHUP. A SIGINT or SIGHUP that the parent has set to be ignored
+// (nohup) stays ignored. Create this object before any thread, because threads inherit the signal
+// mask. The first signal makes descriptor() readable and starts the kGrace period.
 class Signals {
  public:
   Signals();
 
   int descriptor() const { return event_; }
-  // The signal received; 0: none yet.
+  // Returns the signal received; 0 if there is none yet.
   int number() const;
   static std::string Name(int number);
 
@@ -40,7 +40,8 @@ class Signals {
   int event_;  // never closed, because the waiting thread uses it until the process exits
 };
 
-// Requests SIGTERM for when the parent dies. Returns false if the parent is already dead.
+// Makes the kernel send SIGTERM to this process when the parent dies. Returns false if the parent
+// is already dead.
 bool EndWithParent();
 
 }  // namespace nccltune::bench

@@ -11,7 +11,7 @@
 
 namespace nccltune::bench {
 
-// The address at which process 0 listens and the others connect.
+// The address at which process 0 listens and to which the other processes connect.
 struct Endpoint {
   std::string host;  // a host name, or an IPv4 or IPv6 address
   int port = 0;
@@ -24,9 +24,9 @@ std::optional<Endpoint> ParseEndpoint(std::string_view text);
 
 std::string ToString(const Endpoint& endpoint);
 
-// Whether the host is an IP address or "localhost". Process 0 then listens on exactly that address.
-// For a host name it listens on all interfaces, because many hosts resolve their own name to a
-// loopback address.
+// Returns whether the host is an IP address or "localhost". Process 0 then listens on exactly that
+// address. For a host name, process 0 listens on all interfaces, because many hosts resolve their
+// own name to a loopback address.
 bool IsExact(const Endpoint& endpoint);
 
 struct SocketAddress {
@@ -41,8 +41,8 @@ struct SocketAddress {
 // message in *error.
 std::vector<SocketAddress> Resolve(const Endpoint& endpoint, std::string* error);
 
-// Returns the wildcard addresses: first IPv6, which accepts IPv4 too, then IPv4 for hosts without
-// IPv6.
+// Returns the wildcard addresses. The IPv6 address is first, because it accepts IPv4 too. The IPv4
+// address is for hosts without IPv6.
 std::vector<SocketAddress> AnyInterface(int port);
 
 }  // namespace nccltune::bench

@@ -18,17 +18,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Limit for closing the communicator.
+// Time limit for closing the communicator.
 constexpr seconds kCloseLimit{30};
-// Limit for the players to exit; must be below kGrace.
+// Time limit for the players to exit; must be below kGrace.
 constexpr milliseconds kEndLimit{2500};
-// If more bytes of output than this are unread, no new step starts.
+// No new step starts while more bytes of output than this are unread.
 constexpr size_t kMaxUnread = size_t{64} << 10;
 constexpr seconds kLongestWait{1};
 
 Ensemble::Clock::time_point Never() { return Ensemble::Clock::time_point::max(); }
 
-// Whether the answer reports an error after which no step can run.
+// Returns whether the answer reports an error after which no step can run.
 bool IsFatal(MessageType type, std::string_view payload) {
   if (type == MessageType::kStepDone) {
     StepResult step;
@@ -205,7 +205,8 @@ void Ensemble::Gather(size_t process, std::string part) {
 
 void Ensemble::OnLost(size_t process, const std::string& why) {
   lost_[process] = true;
-  if (quitting_ && answers_[process]) return;  // it has closed its backend, so it may disconnect
+  // The player has closed its backend, so it may disconnect.
+  if (quitting_ && answers_[process]) return;
   End(kFailed, {"died", "process " + std::to_string(process) + " was lost: " + why,
                 "its standard error may show why",
                 process < first_ranks_.size() ? first_ranks_[process] : -1});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connections of process 0: to all players, and its own standard input and output. While it
-// waits for one thing, it keeps all connections alive, serves exchanges and detects lost players.
+// Ensemble: all connections of process 0, to the player of each process (see player.h) and to
+// standard input and output. While it waits for one event, it also sends heartbeats, serves
+// exchanges and detects lost players.
 #ifndef NCCLTUNE_BENCH_ENSEMBLE_H_
 #define NCCLTUNE_BENCH_ENSEMBLE_H_
 
@@ -20,11 +21,11 @@
 
 namespace nccltune::bench {
 
-// Why a run ends early.
+// The reason why a run ends early.
 struct RunEnd {
   int status = 0;
   ErrorReport error_report;
-  bool reported = false;  // a point on standard output has already reported it
+  bool reported = false;  // true: an answer on standard output has already reported the error
 };
 
 class Ensemble {
@@ -34,14 +35,14 @@ class Ensemble {
   struct Options {
     int input = -1;
     int output = -1;
-    // A descriptor that becomes readable when this process must end; -1 for none. The two functions
-    // give the reason and the exit status for that case.
+    // Becomes readable when this process must end; -1 for none. The two functions below then return
+    // the reason and the exit status.
     int interrupt = -1;
     std::function<std::string()> why_interrupted = [] { return std::string("interrupted"); };
     std::function<int()> interrupted_status = [] { return 0; };
     // Called once when the run starts to end because of an error.
     std::function<void(int status)> ending = [](int) {};
-    // After one player reports a fatal error, the others have this long to answer.
+    // Time that the other players have to answer after one player reports a fatal error.
     std::chrono::milliseconds after_fatal{2000};
   };
 
@@ -49,30 +50,31 @@ class Ensemble {
   Ensemble(std::vector<Wire> wires, Options options);
 
   // Sends a message to all players and waits until each has answered with a message of type
-  // `answer`, or until `until`. Returns false if an answer is missing: the time is over, another
-  // answer was a fatal error, or the run ends.
+  // `answer`. Returns false if an answer is missing, because the time `until` has passed, another
+  // answer reported a fatal error, or the run ends.
   bool Ask(MessageType question, std::string_view payload, MessageType answer,
            Clock::time_point until);
-  // The answers to the last question, by process; nullopt: no answer.
+  // Returns the answers to the last question, by process; nullopt for a process without an answer.
   const std::vector<std::optional<std::string>>& answers() const { return answers_; }
-  // Whether the last question ended early because a player reported a fatal error.
+  // Returns whether the last question ended early because a player reported a fatal error.
   bool cut_short() const { return cut_short_at_.has_value(); }
-  // Names the processes that have not answered: "process 3", "processes 1, 4-7".
+  // Returns the processes that have not answered, such as "process 3" or "processes 1, 4-7".
   std::string MissingAnswers() const;
 
-  // Returns the next line of input. The result is kEnd also when the run ends.
+  // Reads the next line of input. Returns kEnd at the end of input, and also when the run ends.
   host::LineBuffer::Result NextLine(std::string* line);
   void WriteAnswer(const json::Value& answer);
   // Waits until the reader of standard output has caught up, or until the run ends.
   void WaitForReader();
 
-  // Set when the run must end; only the first reason is kept.
+  // Returns the reason why the run must end; nullopt while it continues. Only the first reason is
+  // kept.
   const std::optional<RunEnd>& ending() const { return ending_; }
   void End(int status, ErrorReport error_report, bool reported = false);
   void MarkReported() {
     if (ending_) ending_->reported = true;
   }
-  // Sets the first rank of each process, which error messages name.
+  // Sets the first rank of each process, for error messages.
   void SetFirstRanks(std::vector<int> ranks) { first_ranks_ = std::move(ranks); }
 
   // Makes all players close their backends and waits for them. Their connections may close
@@ -80,7 +82,7 @@ class Ensemble {
   bool Quit();
   // Waits until all output has been written.
   void FlushOutput();
-  // Makes all players end with that status, and waits a short time for them to exit.
+  // Makes all players exit with the status of `ending`, and waits a short time for them.
   void Abort(const RunEnd& ending);
 
  private:
@@ -103,7 +105,7 @@ class Ensemble {
   std::vector<std::optional<std::string>> answers_;
   // Parts received for the current exchange, by process.
   std::vector<std::optional<std::string>> gathered_;
-  // After a fatal answer: when to stop waiting for the others.
+  // The time to stop waiting for further answers; set after a fatal answer.
   std::optional<Clock::time_point> cut_short_at_;
   bool quitting_ = false;
   std::vector<bool> lost_;

@@ -10,17 +10,17 @@
 namespace nccltune::bench {
 
 // Collective communication between the processes of a run, without NCCL. A backend may use it only
-// from the thread that calls it and only inside Open, Run or Table.
+// inside Open, Run or Table, and only from the thread that called them.
 class ProcessExchange {
  public:
   static constexpr size_t kMaxBytes = size_t{64} << 10;
 
   virtual ~ProcessExchange() = default;
 
-  // Gathers one part of at most kMaxBytes from every process; all receive the parts in process
-  // order. All processes must make the same calls in the same order. Returns false if the run is
-  // ending; the caller should then return soon, since its result is no longer used. On one host a
-  // call takes between ten and several hundred microseconds, longer if few cores are free.
+  // Gathers one part of at most kMaxBytes from every process. Every process receives all parts, in
+  // process order. All processes must make the same calls in the same order. Returns false if the
+  // run is ending; the caller should then return soon, because its result is no longer used. On one
+  // host a call takes between ten and several hundred microseconds, longer if few cores are free.
   virtual bool AllGather(std::string_view mine, std::vector<std::string>* all) = 0;
 
   // Copies the bytes of process 0 to all processes.

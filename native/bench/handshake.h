@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The handshake on a new connection: a process introduces itself, and process 0 accepts or rejects
-// it.
+// The handshake on a new connection: a process sends a JoinRequest, and process 0 accepts or
+// rejects that process.
 #ifndef NCCLTUNE_BENCH_HANDSHAKE_H_
 #define NCCLTUNE_BENCH_HANDSHAKE_H_
 
@@ -16,12 +16,12 @@
 
 namespace nccltune::bench {
 
-// Increase it when the format of steps, results or this handshake changes: all processes of a run
-// must have the same version.
+// The version of the messages. Increase it when the format of steps, results or the handshake
+// changes. All processes of a run must have the same version.
 inline constexpr uint32_t kWireVersion = 2;
 
-// The first message of a process that connects. Magic number, version and token stay at the same
-// place in all versions.
+// The first message of a process that connects. Magic number, version and token have the same
+// offsets in all versions.
 struct JoinRequest {
   uint32_t version = kWireVersion;
   Token token{};
@@ -34,22 +34,24 @@ inline constexpr size_t kJoinRequestBytes = 8 + 4 + 16 + 3 * 4;
 
 std::string Serialize(const JoinRequest& request);
 
-// Whether the bytes can be the beginning of a JoinRequest. Other connections are closed at once.
+// Returns whether the bytes can be the beginning of a JoinRequest. If not, the connection is closed
+// at once.
 bool MayBeJoinRequest(std::string_view begun);
 
 // Parses exactly kJoinRequestBytes. Returns nullopt if they are not a JoinRequest.
 std::optional<JoinRequest> ParseJoinRequest(std::string_view bytes);
 
-// Returns why a process with the right token must be rejected; empty if it is accepted.
+// Returns the reason to reject a process that has the right token; empty if it is accepted.
 std::string RejectionReason(const JoinRequest& request, const World& world);
 
-// Returns the reply to a JoinRequest: accepted if `refusal` is empty. At most kMaxReplyBytes.
+// Returns the reply to a JoinRequest, at most kMaxReplyBytes long. An empty `refusal` means that
+// the process is accepted.
 std::string SerializeReply(std::string_view refusal);
 inline constexpr size_t kMaxReplyBytes = 8 + 2 + 1000;
 
 enum class JoinReply { kNotYet, kWelcome, kRefused, kGarbage };
-// Parses the bytes received so far. On kNotYet, *missing is how many bytes to read next. Reading
-// more could consume bytes of the messages that follow the reply.
+// Parses the bytes received so far. For kNotYet, *missing is the number of bytes to read next.
+// Reading more could consume bytes of the messages that follow the reply.
 JoinReply ParseReply(std::string_view begun, std::string* refusal, size_t* missing);
 
 }  // namespace nccltune::bench

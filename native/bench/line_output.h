@@ -20,7 +20,8 @@ class LineOutput {
 
   int descriptor() const { return descriptor_; }
   size_t waiting() const { return pending_.size() - written_; }
-  // Why writing has failed; empty while it works. After a failure, unwritten lines are dropped.
+  // Returns the error that made writing fail; empty while writing works. After a failure, unwritten
+  // lines are dropped.
   const std::string& broken() const { return broken_; }
   void Break(std::string why);
 

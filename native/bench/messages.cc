@@ -5,7 +5,8 @@
 
 namespace nccltune::bench {
 
-// Not in an unnamed namespace: argument-dependent lookup from archive.h must find them.
+// The Describe functions are not in an unnamed namespace, because argument-dependent lookup from
+// archive.h must find them.
 template <typename Archive>
 static void Describe(Archive& archive, host::Combination& combination) {
   archive(combination.algorithm, combination.protocol);
@@ -31,7 +32,7 @@ static void Describe(Archive& archive, RankTiming& timing) {
 }
 
 template <typename Archive>
-static void Describe(Archive& archive, Ran& ran) {
+static void Describe(Archive& archive, ExecutedChoice& ran) {
   archive(ran.combination, ran.channels, ran.chunk_bytes);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The payloads of messages between conductor and players. All processes have the same version and
-// have shown the token, so a payload that cannot be parsed is a bug or a damaged connection.
+// have shown the token. So a payload that cannot be parsed is a bug or a damaged connection.
 #ifndef NCCLTUNE_BENCH_MESSAGES_H_
 #define NCCLTUNE_BENCH_MESSAGES_H_
 
@@ -15,7 +15,7 @@
 
 namespace nccltune::bench {
 
-// Payload of kOpened: the backend's description, or the error.
+// Payload of kOpened: the backend's description, or the reason why the backend could not be opened.
 struct OpenResult {
   BackendInfo info;
   std::optional<OpenError> error;
@@ -27,8 +27,9 @@ struct AbortOrder {
   std::string text;
 };
 
-// Serialize a payload. kStep and kTable carry a Step, kStepDone a StepResult, kTableDone a
-// TableResult. kLeaving and kGather carry plain bytes, kGathered the parts of all processes.
+// Each function serializes one payload. kStep and kTable carry a Step, kStepDone a StepResult,
+// kTableDone a TableResult. kLeaving and kGather carry plain bytes. kGathered carries the parts of
+// all processes.
 std::string Serialize(const Step& step);
 std::string Serialize(const StepResult& result);
 std::string Serialize(const TableResult& result);
@@ -36,7 +37,8 @@ std::string Serialize(const OpenResult& opened);
 std::string Serialize(const AbortOrder& order);
 std::string Serialize(const std::vector<std::string>& parts);
 
-// Parse a payload. Return false if the bytes are not a valid payload of that type.
+// Each function parses one payload. It returns false if the bytes are not a valid payload of that
+// type.
 bool Read(std::string_view bytes, Step* step);
 bool Read(std::string_view bytes, StepResult* result);
 bool Read(std::string_view bytes, TableResult* result);

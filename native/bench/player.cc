@@ -54,7 +54,8 @@ void Player::Pump() {
     wire_.Send(MessageType::kLeaving, reason);
     End(options_.interrupted_status(), reason);
   }
-  // After kQuit the conductor may exit before this backend is closed; that is no error.
+  // After kQuit a closed connection is no error, because the conductor may exit before this backend
+  // is closed.
   if (!wire_.broken().empty() && !quitting_ && !ending_) {
     lost_conductor_ = true;
     End(kFailed, "the connection to process 0 is lost: " + wire_.broken());

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Player: the part of every process that runs the steps which the conductor (process 0) sends.
 #ifndef NCCLTUNE_BENCH_PLAYER_H_
 #define NCCLTUNE_BENCH_PLAYER_H_
 
@@ -14,29 +15,29 @@
 
 namespace nccltune::bench {
 
-// Runs in every process: receives steps from the conductor, runs them on the backend and sends the
-// results. It ends when the conductor orders it, when the connection to the conductor breaks, or
-// when this process is interrupted.
+// Receives steps from the conductor, runs them on the backend and sends the results. A player ends
+// when the conductor orders it, when the connection to the conductor breaks, or when this process
+// is interrupted.
 class Player {
  public:
   struct Options {
-    // A descriptor that becomes readable when this process must end; -1 for none. The two functions
-    // give the reason and the exit status for that case.
+    // Becomes readable when this process must end; -1 for none. The two functions below then return
+    // the reason and the exit status.
     int interrupt = -1;
     std::function<std::string()> why_interrupted = [] { return std::string("interrupted"); };
     std::function<int()> interrupted_status = [] { return 0; };
-    // Called once when the player starts to end for any reason except a normal quit. It must make
-    // sure that the process exits even if the backend is stuck.
+    // Called once, when the player starts to end for any reason except a normal quit. The function
+    // must make sure that the process exits even if the backend is stuck.
     std::function<void(int status)> ending = [](int) {};
   };
 
   Player(const World& world, std::unique_ptr<Backend> backend, Wire wire, Options options);
 
-  // Runs until the end and returns the exit status of the process. *why is empty after a normal
-  // end.
+  // Serves the conductor until the end and returns the exit status of the process. Sets *why to the
+  // reason; it is empty after a normal end.
   int Run(std::string* why);
 
-  // Whether the connection to the conductor broke before the conductor ended the run.
+  // Returns whether the connection to the conductor broke before the conductor ended the run.
   bool lost_conductor() const { return lost_conductor_; }
 
  private:
@@ -47,7 +48,7 @@ class Player {
   Wire wire_;
   const Options options_;
   BackendThread worker_;
-  bool quitting_ = false;  // kQuit was received: close the backend in an orderly way
+  bool quitting_ = false;  // kQuit was received; the backend closes normally
   bool ending_ = false;
   bool lost_conductor_ = false;
   int status_ = 0;

@@ -13,22 +13,22 @@ namespace nccltune::bench {
 // The results of one step, combined over all processes.
 struct Point {
   Step step;
-  double time_us = 0;            // of the slowest rank
-  std::vector<double> times_us;  // of all ranks, in rank order
+  double time_us = 0;            // time of one iteration on the slowest rank
+  std::vector<double> times_us;  // time of one iteration on each rank, in rank order
   std::optional<double> host_us;
-  std::optional<double> load_alone_us;  // both of the rank whose load slowed down most
-  std::optional<double> load_us;
-  std::optional<double> traffic_alone_us;  // both of the slowest rank
-  std::optional<double> traffic_us;
-  std::optional<int64_t> wrong;  // sum over all ranks; nullopt unless all ranks checked
-  std::optional<Ran> ran;        // as process 0 reported it
-  bool applied = true;           // in all processes
+  std::optional<double> load_alone_us;     // of the rank whose load slowed down most
+  std::optional<double> load_us;           // of the same rank
+  std::optional<double> traffic_alone_us;  // the largest of all ranks
+  std::optional<double> traffic_us;        // the largest of all ranks
+  std::optional<int64_t> wrong;            // sum over all ranks; nullopt unless all ranks checked
+  std::optional<ExecutedChoice> ran;       // the choice that ran, as process 0 reported it
+  bool applied = true;                     // true: the choice was applied in all processes
   std::optional<StepError> error;
 };
 
-// Combines the results of all processes, given in process order. The error reported is a fatal one
-// if there is any, else any other, else a wrong result. If no process failed, each rank from 0 to
-// ranks - 1 must have a timing; a missing one is an error.
+// Combines the results of all processes, given in process order. A fatal error is reported first,
+// then any other error, then a wrong result. If no process failed, each rank from 0 to ranks - 1
+// must have a timing; a missing timing is an error.
 Point CombineResults(const Step& step, const std::vector<StepResult>& results, int ranks);
 
 }  // namespace nccltune::bench

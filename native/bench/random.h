@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A random number generator that gives the same numbers on every platform for the same seed. The
-// distributions of the standard library do not promise that.
+// distributions of the standard library do not guarantee this.
 #ifndef NCCLTUNE_BENCH_RANDOM_H_
 #define NCCLTUNE_BENCH_RANDOM_H_
 
@@ -39,7 +39,7 @@ class Random {
   uint64_t state_;
 };
 
-// Mixes `number` into a seed. The order of several calls matters.
+// Returns a seed that depends on `seed` and `number`. The order of several calls matters.
 inline uint64_t MixSeed(uint64_t seed, uint64_t number) {
   return Random(seed ^ Random(number).Next()).Next();
 }

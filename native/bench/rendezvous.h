@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rendezvous of a run's processes: process 0 listens, the others connect. Connections from
-// anything else are closed without affecting the run.
+// Connects the processes of a run: process 0 listens, and the others connect to it. Connections
+// from other programs are closed without affecting the run.
 #ifndef NCCLTUNE_BENCH_RENDEZVOUS_H_
 #define NCCLTUNE_BENCH_RENDEZVOUS_H_
 
@@ -36,12 +36,13 @@ struct RendezvousError {
   std::string hint;
 };
 
-// Waits for all other processes; called in process 0. (*wires)[i] is the connection to process i +
-// 1.
+// Waits in process 0 until all other processes have connected. (*wires)[i] is the connection to
+// process i + 1. Returns nullopt on success.
 std::optional<RendezvousError> HostRendezvous(const RendezvousConfig& config,
                                               std::vector<Wire>* wires);
 
-// Connects to process 0; called in the other processes. *wire is the connection.
+// Connects to process 0; called in the other processes. *wire is the connection. Returns nullopt on
+// success.
 std::optional<RendezvousError> JoinRendezvous(const RendezvousConfig& config,
                                               std::optional<Wire>* wire);
 

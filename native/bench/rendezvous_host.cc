@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The side of process 0, which listens.
+// The rendezvous in process 0, which listens for the other processes.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 // A connection that sends no complete JoinRequest for this long is closed.
 constexpr std::chrono::seconds kIdentifyLimit{5};
-// With more unidentified connections than this, the oldest is closed.
+// If there are more unidentified connections than this, the oldest is closed.
 constexpr size_t kMaxUnidentified = 256;
 constexpr int kBacklog = 1024;
 
@@ -54,7 +54,7 @@ struct UnidentifiedConnection {
   std::string received;
 };
 
-// Counts why connections were closed, for the error message of a failed rendezvous.
+// Counts the closed connections by reason, for the error message of a failed rendezvous.
 struct RejectedConnections {
   int silent = 0;
   int gone = 0;
@@ -161,7 +161,7 @@ class RendezvousServer {
       if (failure) return failure;
       connection = keep ? std::next(connection) : unidentified_.erase(connection);
     }
-    // Accept last: new connections must not shift the positions that match `watched`.
+    // Accept last, because new connections would shift the positions that match `watched`.
     for (size_t i = 0; i < listeners_.size(); ++i) {
       if (first_listener[static_cast<std::ptrdiff_t>(i)].revents != 0) Accept(listeners_[i]);
     }
@@ -205,8 +205,8 @@ class RendezvousServer {
     return false;
   }
 
-  // Reads from an unidentified connection. Returns false if it has identified itself or is to be
-  // closed.
+  // Reads from an unidentified connection. Returns false if the connection has identified itself or
+  // must be closed.
   bool ReadFrom(UnidentifiedConnection* connection, std::optional<RendezvousError>* failure) {
     char bytes[kJoinRequestBytes];
     const size_t wanted = kJoinRequestBytes - connection->received.size();
@@ -249,7 +249,7 @@ class RendezvousServer {
     }
   }
 
-  // Sends without waiting: the few bytes fit in the empty send buffer of a new connection.
+  // Sends without waiting, because the few bytes fit in the empty send buffer of a new connection.
   static void SendAll(int socket, const std::string& bytes) {
     while (send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The side of the processes that connect to process 0.
+// The rendezvous in the processes that connect to process 0.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -20,8 +20,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kFirstPause{20};
 constexpr std::chrono::milliseconds kLongestPause{500};
-// Limit for one attempt to connect, so that one address that never answers does not use up all the
-// time.
+// Time limit for one attempt to connect. With it, one address that never answers cannot use up all
+// the time.
 constexpr std::chrono::seconds kConnectLimit{5};
 
 class RendezvousClient {
@@ -57,10 +57,11 @@ class RendezvousClient {
             "address"};
   }
 
-  // Tries all addresses once. Returns false without *failure if another attempt may succeed.
+  // Tries all addresses once. If false is returned and *failure is empty, another attempt may
+  // succeed.
   bool Try(std::optional<RendezvousError>* failure) {
     std::string error;
-    std::string problem;  // from an address that accepted the connection
+    std::string problem;  // the error at an address that accepted the connection
     const std::vector<SocketAddress> addresses = Resolve(config_.endpoint, &error);
     if (addresses.empty()) last_problem_ = "the host name is not known (" + error + ")";
     for (const SocketAddress& address : addresses) {
@@ -70,7 +71,8 @@ class RendezvousClient {
       }
       if (Handshake(failure)) return true;
       if (*failure) return false;
-      // Another program may own the port on this address, while process 0 listens on another one.
+      // Another program may own the port on this address, while process 0 listens on another
+      // address.
       problem = last_problem_;
     }
     if (!problem.empty()) last_problem_ = problem;
@@ -112,8 +114,8 @@ class RendezvousClient {
     std::string refusal;
     JoinReply reply = ReadReply(end_, &refusal);
     if (reply == JoinReply::kWelcome) {
-      // Process 0 has accepted this process and now decides how long to wait for the others. It may
-      // have started later than this process, hence twice the limit.
+      // Process 0 has accepted this process and now decides how long to wait for the others.
+      // Process 0 may have started later than this process, so wait for twice the limit.
       reply = ReadReply(Clock::now() + 2 * config_.limit, &refusal);
       if (reply == JoinReply::kWelcome) return true;
       if (interrupted_) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parses requests to the bench: one JSON object a line. docs/design/bench.md shows examples,
+// Parses requests to nccltune-bench, one JSON object per line. docs/design/bench.md shows examples,
 // docs/reference/bench.md lists every member.
 #ifndef NCCLTUNE_BENCH_REQUEST_H_
 #define NCCLTUNE_BENCH_REQUEST_H_
@@ -22,10 +22,10 @@ struct BenchRequest {
   Kind kind = Kind::kQuit;
   json::Value id;  // null, an integer or a string; copied into each answer
 
-  // For measure: the members that all its steps share. For table: the call.
+  // For kMeasure, the members that all steps of the request share. For kTable, the call to predict.
   Step step;
   std::vector<size_t> bytes;
-  // Used by measure only.
+  // The members below are used by kMeasure only.
   std::vector<Choice> choices;
   int rounds = 1;
   int first_round = 0;
@@ -34,8 +34,8 @@ struct BenchRequest {
   double target_ms = 5;  // target duration of one timing, used if step.iterations is 0
 };
 
-// Parses a request to a run of that many ranks. Returns false with *error if it is not valid;
-// request->id is then set if it could be read.
+// Parses one request. `ranks` is the number of ranks of the run. Returns false with *error if the
+// request is not valid; then request->id is still set if it could be read.
 bool ParseRequest(std::string_view line, int ranks, BenchRequest* request, std::string* error);
 
 // Returns a choice in the JSON form used by requests and answers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parsers for request members that the field reader (common/json_fields.h) does not cover.
+// Parses the request members that common/json_fields.h does not handle.
 #ifndef NCCLTUNE_BENCH_REQUEST_MEMBERS_H_
 #define NCCLTUNE_BENCH_REQUEST_MEMBERS_H_
 
@@ -16,15 +16,16 @@
 
 namespace nccltune::bench {
 
-// Collects the first problem. After a problem, the functions do nothing.
+// Parses members and stores the first problem. After a problem, the functions do nothing.
 class Members {
  public:
   explicit Members(std::string* problem) : problem_(problem) {}
 
-  // Reads a number in (0, longest]. A null `value` leaves *out unchanged.
+  // Reads a number of seconds in (0, longest]. A null `value` leaves *out unchanged.
   void Seconds(std::string_view key, const json::Value* value, double longest, double* out);
 
-  // Finds the enum value of `word`. The problem text suggests the nearest name.
+  // Sets *out to the enum value named `word`. If there is none, the problem text suggests the
+  // nearest name.
   template <typename Enum>
   void Word(std::string_view key, std::string_view word, Words words, Enum* out) {
     if (const std::optional<int> number = NumberIn(key, word, words)) {
@@ -32,10 +33,10 @@ class Members {
     }
   }
 
-  // Reads `bytes`: distinct integers.
+  // Reads the member `bytes`, an array of distinct integers.
   void Sizes(const json::Value* value, std::vector<size_t>* sizes);
 
-  // Reads `choices`: distinct words or objects.
+  // Reads the member `choices`, an array of distinct words or objects.
   void Choices(const json::Value* value, std::vector<Choice>* choices);
 
  private:

@@ -15,13 +15,13 @@
 
 namespace nccltune::bench {
 
-// Returns all steps of one round, without sequence numbers. Each size is timed once with each
-// choice, and `default_repeats` times with the default. The seed of the request and the round
-// number decide the order.
+// Returns all steps of one round in random order, without sequence numbers. A round times each size
+// once with each choice, and `default_repeats` times with NCCL's default. With `by_size`, the sizes
+// keep their order. The request's seed and the round number determine the order.
 std::vector<Step> StepsOfRound(const BenchRequest& request, int round);
 
-// Picks the number of iterations if the request leaves it to the bench. It is picked once for each
-// (size, choice), so that all timings of that pair are comparable.
+// Picks the number of iterations if the request does not state it. The number is picked once for
+// each pair of size and choice, so that all timings of the pair are comparable.
 class Iterations {
  public:
   static constexpr int kMin = 2;
@@ -29,9 +29,10 @@ class Iterations {
 
   explicit Iterations(double target_ms) : target_us_(target_ms * 1e3) {}
 
-  // Returns the number of iterations, or nullopt if it is not picked yet: run Trial first.
+  // Returns the number of iterations, or nullopt if it is not known yet. In that case run the step
+  // Trial.
   std::optional<int> For(const Step& step) const;
-  // Returns a short, unchecked step of the same call, whose timing goes to SetTrialTime.
+  // Returns a short, unchecked step of the same call. Pass its timing to SetTrialTime.
   static Step Trial(Step step);
   void SetTrialTime(const Step& step, double time_us);
 

@@ -20,7 +20,7 @@ struct Choice {
   enum class Kind {
     kDefault,  // NCCL's own choice; no rule is applied
     kTuned,    // the rules of the loaded configuration decide
-    kForced,   // the combination below
+    kForced,   // `combination`, `channels` and `chunk_bytes` decide
   };
   Kind kind = Kind::kDefault;
   host::Combination combination;  // set if kind is kForced
@@ -33,7 +33,7 @@ struct Choice {
 struct Step {
   uint64_t sequence = 0;  // counts from 1, the same in all processes
   Collective collective = Collective::kAllReduce;
-  // As NCCL's tuner counts them: the sum over all ranks for all-gather and reduce-scatter.
+  // Counted as NCCL's tuner does: for all-gather and reduce-scatter, the sum over all ranks.
   size_t bytes = 0;
   Dtype dtype = Dtype::kFloat;
   Redop redop = Redop::kSum;
@@ -42,26 +42,28 @@ struct Step {
   bool registered = false;
   bool graph = false;
   bool load = false;  // time the calls while a compute kernel runs on the GPUs
-  // Size of the messages that each rank sends to the next one during the calls. 0: no such traffic.
+  // Size of the messages that each rank sends to the next rank during the calls; 0 means no
+  // traffic.
   size_t traffic_bytes = 0;
   Choice choice;
   int warmup = 0;
   int iterations = 1;
   bool check = true;
   double timeout_s = 30;  // limit for warm-up, timing and check together
-  // Position of the step in its request. Seeds of random numbers are derived from these members.
+  // Position of the step in its request. Seeds of random numbers are derived from the three members
+  // below.
   uint64_t seed = 0;
   int round = 0;
   int repeat = 0;
 };
 
-// What NCCL ran, as far as it is known.
-struct Ran {
+// The choice that NCCL executed. Members that are not known stay unset.
+struct ExecutedChoice {
   host::Combination combination;
   std::optional<int> channels;
   std::optional<size_t> chunk_bytes;
 
-  bool operator==(const Ran&) const = default;
+  bool operator==(const ExecutedChoice&) const = default;
 };
 
 enum class ErrorKind {
@@ -71,45 +73,46 @@ enum class ErrorKind {
   kCuda,         // a CUDA function failed
   kMemory,       // the buffers do not fit in the GPU's memory
   kUnsupported,  // the backend cannot run the step, or the recording does not contain it
-  kDied,         // a process was lost; only the conductor reports this
+  kDied,         // a process was lost, or the run is ending
 };
 
 struct StepError {
   ErrorKind kind = ErrorKind::kUnsupported;
   std::string text;
   int rank = -1;       // -1: not specific to one rank
-  bool fatal = false;  // no further step can run; always true for a timeout
+  bool fatal = false;  // true: no further step can run; always true for a timeout
 };
 
 struct RankTiming {
   int rank = 0;
   double event_us = 0;  // time of one iteration, measured with CUDA events
-  // Time of one iteration on the host, from the first launch to completion.
+  // Host time from the first launch to completion, divided by the number of calls.
   std::optional<double> host_us;
   std::optional<int64_t> wrong;  // number of wrong elements; nullopt: the result was not checked
-  // With `load`: time of one load kernel, when it runs alone and during the calls.
+  // Time of one load kernel, when it runs alone and during the calls. Set if the step has `load`.
   std::optional<double> load_alone_us = std::nullopt;
   std::optional<double> load_us = std::nullopt;
-  // With traffic: time of one exchange, when it runs alone and during the calls.
+  // Time of one traffic exchange, when it runs alone and during the calls. Set if the step has
+  // traffic.
   std::optional<double> traffic_alone_us = std::nullopt;
   std::optional<double> traffic_us = std::nullopt;
 };
 
 // The result of a step in one process.
 struct StepResult {
-  // One for each rank of the process; empty after any error except kWrong.
+  // One entry for each rank of the process. Empty after an error, except after kWrong.
   std::vector<RankTiming> timings;
-  std::optional<Ran> ran;
-  bool applied = true;  // false: NCCL could not run the forced choice
+  std::optional<ExecutedChoice> ran;
+  bool applied = true;  // false: NCCL did not run the forced choice
   std::optional<StepError> error;
 };
 
 // NCCL's cost predictions for one call.
 struct TableRow {
-  // The combinations that NCCL can run, each with its predicted time in microseconds. nullopt: NCCL
-  // can run it, but the cost is unknown.
+  // The combinations that NCCL can run, with their predicted times in microseconds. nullopt means
+  // that the time is unknown.
   std::vector<std::pair<host::Combination, std::optional<double>>> costs;
-  // The combination NCCL would pick; unknown if the costs do not determine it.
+  // The combination that NCCL would pick; unknown if the costs do not determine it.
   host::Combination predicted;
 };
 

@@ -4,7 +4,8 @@
 namespace nccltune::bench {
 namespace {
 
-// For the collectives that a tuner is asked about, our numbers equal the tuner's.
+// For the collectives that NCCL asks tuners about, Collective has the same numbers as the tuner
+// interface.
 int NumberFor(Collective collective) { return static_cast<int>(collective); }
 
 template <typename Function>

@@ -17,14 +17,15 @@ namespace nccltune::bench {
 
 class TunerControl {
  public:
-  // Opens the plugin at `path`. The loader returns the same instance that NCCL, or the replay, has
-  // loaded from that path. Returns null with *error if it is not our plugin or is too old.
+  // Opens the plugin at `path`. If NCCL or the replay has already loaded that path, the loader
+  // returns the same instance. Returns null with *error if the file is not our plugin or is too
+  // old.
   static std::unique_ptr<TunerControl> Open(const std::string& path, std::string* error);
 
   int version() const { return version_; }
 
-  // Sets the choice for later calls of the collective. Returns false if the plugin rejects it. NCCL
-  // asks no tuner about point-to-point collectives; for those it does nothing and returns true.
+  // Sets the choice for later calls of the collective. Returns false if the plugin rejects it. For
+  // point-to-point collectives NCCL asks no tuner; then Apply does nothing and returns true.
   bool Apply(Collective collective, const Choice& choice);
 
   bool Record(bool on);

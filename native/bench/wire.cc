@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kHead = 5;
 constexpr size_t kReadBytes = size_t{64} << 10;
-// If more than this has been sent, it is removed from the buffer. Removing it after each message
-// would move the rest too often.
+// Sent bytes are removed from the buffer when there are more than this. Removing them after each
+// message would move the remaining bytes too often.
 constexpr size_t kKeepSent = size_t{64} << 10;
 
 }  // namespace
@@ -27,8 +27,8 @@ constexpr size_t kKeepSent = size_t{64} << 10;
 Wire::Wire(Descriptor socket)
     : socket_(std::move(socket)), last_sent_(Clock::now()), last_received_(last_sent_) {
   fcntl(socket_.fd(), F_SETFL, fcntl(socket_.fd(), F_GETFL) | O_NONBLOCK);
-  // Fails on the socket pair that process 0 uses for its own player, which is harmless: such a
-  // socket does not delay small packets.
+  // The call fails on the socket pair that process 0 uses for its own player. The failure is
+  // harmless, because a socket pair does not delay small packets.
   const int on = 1;
   setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -55,7 +55,7 @@ void Wire::Flush() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      // Keep the connection open for reading: the peer's last messages may still be unread, and
+      // Keep the connection open for reading, because the peer's last messages may still be unread.
       // Receive detects the end.
       send_failed_ = true;
       sent_ = outgoing_.size();

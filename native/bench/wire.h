@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Framed messages between the conductor and one player over a stream socket.
+// A connection between the conductor and one player: messages over a stream socket.
 #ifndef NCCLTUNE_BENCH_WIRE_H_
 #define NCCLTUNE_BENCH_WIRE_H_
 
@@ -19,9 +19,9 @@ enum class MessageType : uint8_t {
   kHeartbeat = 1,
   kOpen,       // to a player: open the backend
   kOpened,     // from a player: the backend's description, or the error
-  kStep,       // to all players
+  kStep,       // to all players: run this step
   kStepDone,   // from a player: a StepResult
-  kTable,      // to all players
+  kTable,      // to all players: return NCCL's predictions for this step
   kTableDone,  // from a player: a TableResult
   kGather,     // from a player: its part of an exchange
   kGathered,   // to all players: the parts of all processes
@@ -37,8 +37,8 @@ struct Message {
   std::string payload;
 };
 
-// One connection. A message has four bytes of payload length (little-endian), one byte of type, and
-// the payload.
+// One connection. A message consists of the payload length (four bytes, little-endian), the type
+// (one byte) and the payload.
 class Wire {
  public:
   static constexpr size_t kMaxPayload = size_t{256} << 20;
@@ -51,8 +51,8 @@ class Wire {
 
   int descriptor() const { return socket_.fd(); }
 
-  // Queues a message and sends as much as the socket accepts; Flush sends the rest. Does nothing
-  // after the peer has closed the connection, which Receive reports.
+  // Queues a message and sends as much as the socket accepts; Flush sends the rest. After the peer
+  // has closed the connection, Send does nothing, and Receive reports the close.
   void Send(MessageType type, std::string_view payload);
   void Flush();
   bool wants_to_send() const { return sent_ < outgoing_.size(); }
@@ -61,13 +61,13 @@ class Wire {
   // receipt.
   void Receive(std::vector<Message>* messages);
 
-  // Why the connection is broken; empty while it works.
+  // Returns the reason why the connection is broken; empty while it works.
   const std::string& broken() const { return broken_; }
   void Break(std::string why);
 
   // Sends a heartbeat if one is due. Breaks the connection if the peer was silent for too long.
   void KeepAlive(Clock::time_point now);
-  // When KeepAlive must be called next.
+  // Returns the time at which KeepAlive must be called next.
   Clock::time_point NextDeadline() const;
 
  private:
@@ -77,7 +77,7 @@ class Wire {
   std::string outgoing_;
   size_t sent_ = 0;
   std::string incoming_;
-  bool send_failed_ = false;  // sending has failed
+  bool send_failed_ = false;
   std::string broken_;
   Clock::time_point last_sent_;
   Clock::time_point last_received_;

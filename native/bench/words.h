@@ -12,7 +12,7 @@
 
 namespace nccltune::bench {
 
-// NCCL asks tuner plugins about the first five only. Those have the numbers of ncclFunc_t.
+// NCCL asks tuner plugins about the first five only. The first five have the numbers of ncclFunc_t.
 enum class Collective : int {
   kBroadcast = abi::kBroadcast,
   kReduce = abi::kReduce,
@@ -29,7 +29,7 @@ inline bool IsTuned(Collective collective) {
   return static_cast<int>(collective) < abi::kNumCollectives;
 }
 
-// Whether the call has a reduction operator, and whether it has a root rank.
+// Return whether the call has a reduction operator, and whether it has a root rank.
 inline bool Reduces(Collective collective) {
   return collective == Collective::kReduce || collective == Collective::kReduceScatter ||
          collective == Collective::kAllReduce;
@@ -39,7 +39,7 @@ inline bool HasRoot(Collective collective) {
          collective == Collective::kGather || collective == Collective::kScatter;
 }
 
-// ncclDataType_t's numbers.
+// The numbers of ncclDataType_t.
 enum class Dtype : int {
   kInt8 = 0,
   kUint8 = 1,
@@ -59,7 +59,7 @@ enum class Dtype : int {
 // created with ncclRedOpCreatePreMulSum.
 enum class Redop : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kMulsum = 5 };
 
-// The names, indexed by the enum's number.
+// Return the names, indexed by the enum's number.
 Words AllCollectiveNames();
 Words DtypeNames();
 Words RedopNames();

@@ -49,8 +49,8 @@ bool BackendThread::Deliver(Message message) {
 std::vector<Message> BackendThread::TakeAnswers() {
   uint64_t count = 0;
   if (read(event_.fd(), &count, sizeof count) < 0) return {};
-  // A message added between read and lock is taken now; its event then wakes the caller once for
-  // nothing.
+  // A message that is added between read and lock is taken now. Its event later wakes the caller
+  // once without a message.
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(answers_, {});
 }
@@ -59,7 +59,7 @@ void BackendThread::Abort() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (std::exchange(aborted_, true)) return;
   changed_.notify_all();
-  // In a thread of its own, because the abort may block like the call that it is to end.
+  // Use another thread, because the abort may block like the call that it must end.
   if (!finished_) aborter_ = std::thread([this] { backend_->Abort(); });
 }
 
@@ -129,7 +129,7 @@ void BackendThread::Answer(MessageType type, std::string payload) {
 
 void BackendThread::SignalEvent() {
   const uint64_t one = 1;
-  // Fails only if the counter is at its maximum, and then the event is readable anyway.
+  // The write fails only if the counter is at its maximum, and then the event is readable anyway.
   [[maybe_unused]] const ssize_t written = write(event_.fd(), &one, sizeof one);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The thread that runs the backend. The connection to the conductor is served by another thread, so
-// it never waits for the backend.
+// The thread that runs the backend. Another thread serves the connection to the conductor, so the
+// connection never waits for the backend.
 #ifndef NCCLTUNE_BENCH_WORKER_H_
 #define NCCLTUNE_BENCH_WORKER_H_
 
@@ -42,7 +42,8 @@ class BackendThread : private ProcessExchange {
   // starts.
   void Abort();
 
-  // Whether the thread has ended: after kQuit, or after Abort once the backend has returned.
+  // Returns whether the thread has ended. It ends after kQuit, or after Abort once the backend has
+  // returned.
   bool finished();
 
  private:

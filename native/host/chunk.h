@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How NCCL limits a chunk size that a plugin asks for (interface v6, NCCL 2.30 and later).
+// The limits that NCCL applies to a chunk size from a plugin (interface v6, NCCL 2.30 and later).
 #ifndef NCCLTUNE_HOST_CHUNK_H_
 #define NCCLTUNE_HOST_CHUNK_H_
 
@@ -10,8 +10,8 @@
 namespace nccltune::host {
 
 struct ChunkLimits {
-  size_t largest;  // in bytes; larger requests are reduced to it
-  size_t grain;    // in bytes; the result is rounded down to a multiple of it
+  size_t largest;  // in bytes; NCCL reduces larger requests to this size
+  size_t grain;    // in bytes; NCCL rounds the result down to a multiple of this
 };
 
 // Returns the limits with NCCL's default buffer sizes (NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE,

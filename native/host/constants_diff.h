@@ -19,8 +19,8 @@ struct ConstantChange {
 // Returns all constants in the order of the struct.
 std::vector<double> ConstantValues(const GuardedBytes& constants);
 
-// Returns the differences between two lists. Their length shows whether they are of
-// TunerConstantsV5 or of TunerConstantsV7.
+// Returns the differences between two lists of constants. The length of the lists shows whether
+// they come from TunerConstantsV5 or from TunerConstantsV7.
 std::vector<ConstantChange> ConstantChanges(const std::vector<double>& before,
                                             const std::vector<double>& after);
 

@@ -4,7 +4,7 @@
 namespace nccltune::host {
 namespace {
 
-// NCCL's limits NCCL_MAX_DIRECT_ARITY + 1 and NCCL_MAX_NVLS_ARITY.
+// NCCL_MAX_DIRECT_ARITY + 1 and NCCL_MAX_NVLS_ARITY of NCCL's source.
 constexpr int kMaxRanksForCollNet = 8;
 constexpr int kMaxRanksForNvlsGather = 32;
 
@@ -25,8 +25,8 @@ bool CanNvls(const NcclRules& rules, int collective, const Platform& platform) {
   return platform.max_ranks_per_node <= kMaxRanksForNvlsGather;
 }
 
-// Whether NCCL supports the algorithm for the collective, regardless of the protocol
-// (src/graph/tuning.cc up to 2.30, src/tuning/ from 2.31).
+// Returns whether NCCL supports the algorithm for the collective, regardless of the protocol.
+// Source: src/graph/tuning.cc up to 2.30, src/tuning/ from 2.31.
 bool CanRun(const NcclRules& rules, int algorithm, int collective, const Platform& platform) {
   if (collective == abi::kBroadcast || collective == abi::kReduce) return algorithm == abi::kRing;
   switch (algorithm) {

@@ -45,18 +45,18 @@ struct Platform {
   bool ll128 = true;
 };
 
-// The cost of every usable entry of a nominal table. The value has no meaning; an entry that still
-// holds it was not changed by the plugin.
+// The cost of every usable entry of a nominal table, which is used if NCCL's predictions are
+// unknown. The value has no meaning. An entry that still holds it was not changed by the plugin.
 inline constexpr float kNominalCostUs = 1000.0f;
 
 // Returns a table with the nominal cost for every combination that NCCL can offer for the
-// collective on this platform. PAT is offered only with one rank a node, which is the default of
+// collective on this platform. PAT is offered only with one rank per node, which is the default of
 // NCCL_PAT_ENABLE.
 CostTable NominalTable(const NcclRules& rules, int collective, const Platform& platform);
 
 // Returns the combination that NCCL picks from the table it offered and the plugin's changes to it;
-// unknown if no entry can be picked. With Selection::kPluginDirect it picks from NCCL's own table
-// and ignores the combination that the plugin names.
+// unknown if no entry can be picked. With Selection::kPluginDirect the plugin cannot change the
+// table, so the result is NCCL's own pick, not the combination that the plugin names.
 Combination Pick(const NcclRules& rules, const CostTable& offered, const CostTable& answered);
 
 }  // namespace nccltune::host

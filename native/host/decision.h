@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request to a plugin, and the decision that follows from its answer in the simulated NCCL
-// version.
+// A request to a plugin, and the resulting decision of the simulated NCCL version.
 #ifndef NCCLTUNE_HOST_DECISION_H_
 #define NCCLTUNE_HOST_DECISION_H_
 
@@ -31,11 +30,12 @@ struct Failure {
 
 struct DecisionRequest {
   abi::TunedCollective collective = abi::kAllReduce;
-  // As the tuner counts them: the sum over all ranks for all-gather and reduce-scatter.
+  // Counted as NCCL's tuner does: for all-gather and reduce-scatter, the sum over all ranks.
   size_t bytes = 0;
   int pipe_ops = 1;
   bool registered = false;
-  // NCCL's predictions in us; absent entries are not usable. nullopt: use a nominal table.
+  // NCCL's predictions in us. A combination that is not listed is not usable. nullopt: use a
+  // nominal table.
   std::optional<std::vector<std::pair<Combination, float>>> costs = std::nullopt;
   // The chunk size that NCCL would use without a plugin, which is the input of the plugin's
   // getChunkSize. 0: the largest that fits in the buffers.
@@ -48,7 +48,7 @@ struct TableChange {
   float after;
 };
 
-// What the plugin decided. An unknown combination or absent number means NCCL's own choice.
+// The plugin's decision. An unknown combination or a missing number means NCCL's own choice.
 struct PluginChoice {
   Combination combination;
   std::optional<int> channels;
@@ -57,15 +57,15 @@ struct PluginChoice {
 
 enum class DecisionResult {
   kDefault,  // the plugin changed neither table, channels nor chunk size
-  kChosen,   // the plugin decided what `choice` holds
-  kFails,    // the collective fails, see `failure`
+  kChosen,   // the plugin decided; `choice` holds its decision
+  kFails,    // the collective fails; `failure` holds the reason
 };
 
 struct Decision {
   DecisionRequest request;
   DecisionResult outcome = DecisionResult::kDefault;
   PluginChoice choice;
-  Combination selected;  // what NCCL runs; unknown if it cannot be determined
+  Combination selected;  // the combination that NCCL runs; unknown if it cannot be determined
   int channels_requested = 0;
   std::vector<TableChange> table_changed;
   std::vector<Warning> warnings;

@@ -4,8 +4,8 @@
 namespace nccltune::host {
 namespace {
 
-// Differs from byte to byte and is not part of a float, integer or pointer that a plugin is likely
-// to write.
+// Returns the guard byte at `index`. Neighbouring bytes differ. A plugin is unlikely to write the
+// same bytes as part of a float, an integer or a pointer.
 uint8_t GuardByte(size_t index) { return static_cast<uint8_t>(0xA5 ^ (index * 37)); }
 
 }  // namespace
@@ -24,7 +24,7 @@ void GuardedBytes::FillGuards() {
 
 std::optional<std::string> GuardedBytes::TakeDamage() {
   size_t before = 0;     // number of damaged bytes before the memory
-  size_t before_at = 0;  // distance of the farthest one from the memory
+  size_t before_at = 0;  // distance of the farthest damaged byte from the memory
   size_t after = 0;
   size_t after_at = 0;
   for (size_t i = 0; i < kGuardBytes; ++i) {

@@ -22,13 +22,13 @@ class GuardedBytes {
   const void* data() const { return memory_.get() + kGuardBytes; }
   size_t size() const { return size_; }
 
-  // Describes what was written outside since the last call, and restores the guard bytes. Returns
-  // nullopt if nothing was.
+  // Describes the writes outside the memory since the last call, and restores the guard bytes.
+  // Returns nullopt if there were none.
   std::optional<std::string> TakeDamage();
 
  private:
-  // Large enough for likely mistakes: a table of pointers written over one of floats, or a struct
-  // of a newer interface version.
+  // Large enough to detect likely mistakes. A plugin may write a table of pointers instead of
+  // floats, or a struct of a newer interface version.
   static constexpr size_t kGuardBytes = 4096;
 
   void FillGuards();

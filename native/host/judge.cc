@@ -9,7 +9,7 @@
 namespace nccltune::host {
 namespace {
 
-constexpr int kMaxChannels = 64;  // MAXCHANNELS since NCCL 2.19
+constexpr int kMaxChannels = 64;  // MAXCHANNELS since NCCL 2.25; 32 before
 
 // Compares bits, so that NaN equals itself and -0 differs from 0.
 bool Same(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
@@ -50,8 +50,8 @@ class Judgement {
     }
   }
 
-  // The communicator's channel count limits rings, trees and PAT only. The other algorithms have
-  // their own counts, or no check at all (CollNet up to 2.30).
+  // The communicator's channel count limits rings, trees and PAT only. NCCL uses separate
+  // counts for the other algorithms, or does not check them (CollNet up to 2.30).
   void CapChannels() {
     if (!in_.channel_limit || !out_->choice.channels) return;
     const int algorithm = out_->selected.algorithm;
@@ -63,7 +63,7 @@ class Judgement {
     out_->choice.channels = in_.channel_limit;
   }
 
-  // With NCCL 2.21 and interface v2, NCCL runs what the plugin names.
+  // With NCCL 2.21 and interface v2, NCCL runs the combination that the plugin names.
   void JudgeNamed() {
     const Combination named = in_.named;
     const bool half = (named.algorithm == abi::kAlgorithmUndefined) !=

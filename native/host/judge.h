@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derives from a plugin's answer what NCCL would do. It calls no plugin.
+// Derives NCCL's decision from the answer of a plugin. It does not call the plugin.
 #ifndef NCCLTUNE_HOST_JUDGE_H_
 #define NCCLTUNE_HOST_JUDGE_H_
 
@@ -15,11 +15,11 @@ struct Answer {
   const CostTable& answered;
   bool nominal;                      // `offered` is a nominal table, whose costs mean nothing
   Combination named;                 // the combination that a v2 plugin named, unchecked
-  int channels;                      // as the plugin returned it, unchecked
+  int channels;                      // the plugin's value, unchecked
   std::optional<int> channel_limit;  // number of channels of the communicator, if known
 };
 
-// Fills outcome, choice, selected, channels_requested and table_changed of the decision, and adds
+// Sets outcome, choice, selected, channels_requested and table_changed of the decision, and adds
 // warnings. The chunk size is added later, when the combination is known.
 void Judge(const Answer& answer, Decision* decision);
 

@@ -14,8 +14,8 @@ class LineBuffer {
   static constexpr size_t kLongestLine = size_t{1} << 20;
 
   void Add(std::string_view bytes) { pending_ += bytes; }
-  // Marks the end of input. A last line without a newline still counts: files written by hand may
-  // end so.
+  // Marks the end of input. A last line without a newline still counts, because files written by
+  // hand may end so.
   void End() { ended_ = true; }
   bool ended() const { return ended_; }
 

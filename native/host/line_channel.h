@@ -15,7 +15,7 @@ namespace nccltune::host {
 // standard error, so that a plugin's printf cannot break the conversation.
 class LineChannel {
  public:
-  // Call ok() afterwards to see whether it worked.
+  // After construction, ok() returns whether the descriptors could be set up.
   LineChannel();
 
   bool ok() const { return in_ && out_; }
@@ -25,10 +25,10 @@ class LineChannel {
   // kTooLong.
   Result ReadLine(std::string* line);
 
-  // Returns false if the reader has closed its end.
+  // Writes a line. Returns false if the reader has closed its end.
   bool WriteLine(std::string_view line);
 
-  // The private descriptors, for a program that polls them together with others; -1 if not open.
+  // Return the private descriptors, for a program that polls them with others; -1 if not open.
   int input() const { return in_.fd(); }
   int output() const { return out_.fd(); }
 

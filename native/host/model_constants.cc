@@ -30,7 +30,8 @@ constexpr abi::TunerConstantsV5 kNewest = {
              {0, 0, 20.9},
              {0, 0, 14}},
         },
-    // On several nodes NCCL uses the first row for Intel and the second for AMD processors.
+    // If there are several nodes, NCCL uses the first row for Intel processors and the second row
+    // for AMD processors.
     .ll_max_bws = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
     .per_ch_max_ring_ll128_bws = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}},
     .per_ch_max_tree_ll128_bws = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},

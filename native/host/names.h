@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives, algorithms and protocols: numbers and nccltune's names.
+// NCCL's collectives, algorithms and protocols: their numbers and their names in nccltune.
 #ifndef NCCLTUNE_HOST_NAMES_H_
 #define NCCLTUNE_HOST_NAMES_H_
 
@@ -11,7 +11,7 @@
 
 namespace nccltune::host {
 
-// Return "allreduce", "tree", "ll128"; "?" for a number that NCCL does not have.
+// Return names such as "allreduce", "tree", "ll128"; "?" for a number that NCCL does not have.
 std::string_view CollectiveName(int collective);
 std::string_view AlgorithmName(int algorithm);
 std::string_view ProtocolName(int protocol);

@@ -9,8 +9,8 @@ namespace {
 constexpr float kOneHourUs = 3600000000.0f;
 constexpr int kNewestMinor = 32;
 
-// Taken from the tagged sources up to 2.30.7 and from the 2.31 development branch. 2.32 has not
-// been read; it is assumed to act like 2.31 with interface v7.
+// Taken from the tagged sources up to 2.30.7 and from the 2.31 development branch. The sources of
+// 2.32 were not read; the rules assume that 2.32 acts like 2.31 with interface v7.
 constexpr NcclRules kRules[] = {
     {.since_minor = 21,
      .native_interface = 2,

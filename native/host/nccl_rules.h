@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How each NCCL version treats a tuner plugin. docs/design/plugin-host.md gives the source of each
-// fact.
+// The rules by which each NCCL version treats a tuner plugin. docs/design/plugin-host.md gives the
+// source of each fact.
 #ifndef NCCLTUNE_HOST_NCCL_RULES_H_
 #define NCCLTUNE_HOST_NCCL_RULES_H_
 
@@ -8,25 +8,25 @@
 
 namespace nccltune::host {
 
-// How NCCL picks algorithm and protocol after the plugin has answered.
+// The way in which NCCL picks algorithm and protocol after the plugin has answered.
 enum class Selection {
-  kPluginDirect,      // 2.21: what the v2 plugin names, unchecked
-  kLeastNotNegative,  // 2.22-2.30: least cost >= 0 of the whole table; on ties the lowest number
-  // 2.31: least cost, which may be negative, of the entries that NCCL offered; on ties the highest
-  // number.
+  kPluginDirect,      // 2.21: the combination that the v2 plugin names, unchecked
+  kLeastNotNegative,  // 2.22-2.30: least cost >= 0 of the whole table; if equal, the lowest number
+  // 2.31: least cost, which may be negative, of the entries that NCCL offered; if equal, the
+  // highest number.
   kLeastOfOffered,
 };
 
-// How NCCL uses a channel count from the plugin.
+// The way in which NCCL uses a channel count from the plugin.
 enum class ChannelRule {
   kReplaces,  // up to 2.30: any count except 0 replaces NCCL's own
-  kCaps,      // from 2.31: a count above 0 is an upper bound; others are ignored
+  kCaps,      // from 2.31: a count above 0 is an upper bound; other values are ignored
 };
 
-// What the model constants passed to init hold (interface v5 and later), and what happens to
-// changes by the plugin.
+// The values of the model constants that NCCL passes to init (interface v5 and later), and the
+// effect of changes that the plugin makes to them.
 enum class ConstantsRule {
-  kNone,             // up to 2.27: no such argument
+  kNone,             // up to 2.27: init has no such argument
   kDefaultsKept,     // 2.28-2.30: NCCL's defaults; changes affect all later predictions
   kZerosAndDropped,  // from 2.31: zeros, which NCCL overwrites with its defaults after init
 };
@@ -37,15 +37,16 @@ struct NcclRules {
   int algorithms;        // rows of the cost table
   Selection selection;
   float cost_limit;  // NCCL never picks an entry with this cost or a higher one
-  // 2.22-2.23: without a usable entry, NCCL runs a combination that is not in the table.
+  // True for 2.22 and 2.23: if no entry is usable, NCCL runs a combination that is not in the
+  // table.
   bool last_resort;
   ChannelRule channels;
   ConstantsRule constants;
-  bool multi_node_nvls_gather;  // NVLS all-gather and reduce-scatter across nodes
+  bool multi_node_nvls_gather;  // true: NVLS can run all-gather and reduce-scatter across nodes
 };
 
-// Returns the rules of a version; null below 2.21, which knew interface v1 only. For a version
-// newer than any known, returns the newest rules and sets `exact` to false.
+// Returns the rules of a version. Returns null below 2.21, because those versions use interface v1
+// only. For a version newer than any known, returns the newest rules and sets `exact` to false.
 const NcclRules* RulesFor(NcclVersion version, bool* exact);
 
 }  // namespace nccltune::host

@@ -14,14 +14,15 @@ namespace nccltune::host {
 
 class PluginLibrary {
  public:
-  // Returns null, with the loader's message in *error, if it cannot be opened.
+  // Opens the plugin. Returns null, with the loader's message in *error, if the file cannot be
+  // opened.
   static std::unique_ptr<PluginLibrary> Open(const std::string& path, std::string* error);
 
-  // Returns the struct exported for that interface version, or null.
+  // Returns the struct that the plugin exports for that interface version, or null.
   const void* Tuner(int version) const;
 
-  // Returns the exported interface versions, newest first. They include v1, which no NCCL since
-  // 2.21 looks up.
+  // Returns the exported interface versions, newest first. The list may contain v1, which no NCCL
+  // since 2.21 looks up.
   std::vector<int> Interfaces() const;
 
  private:

@@ -29,8 +29,8 @@ std::string LogLevelName(int level);
 // plugin. Any thread may log.
 namespace plugin_log {
 
-// Returns the log function for the plugin's init. It accepts null pointers and truncates a line at
-// 4 KiB.
+// Returns the log function for the plugin's init. The function accepts null pointers and truncates
+// a line at 4 KiB.
 abi::LogFunction Function();
 
 // Sets whether each line is also printed to standard error at once.

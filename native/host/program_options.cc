@@ -61,8 +61,8 @@ std::string ReadWithout(std::string_view text, Platform* platform) {
   return {};
 }
 
-// Fills in defaults that depend on other options. Returns which options contradict each other;
-// empty if none do.
+// Sets defaults that depend on other options. Returns an error text if an option is missing or
+// options contradict each other, else an empty text.
 std::string Complete(ProgramOptions* options) {
   if (options->host.tuner.empty()) return "--tuner is missing";
   if (options->list_symbols) return {};

@@ -18,7 +18,7 @@ struct ProgramOptions {
   bool help = false;
 };
 
-// Returns false with *error if an argument is not in the help text or not valid; *options is then
+// Parses the command line. Returns false with *error if an argument is not valid; *options is then
 // undefined.
 bool ParseProgramOptions(const std::vector<std::string_view>& arguments, ProgramOptions* options,
                          std::string* error);

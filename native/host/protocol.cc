@@ -13,7 +13,8 @@ namespace {
 
 using json::Value;
 
-// Parses {"tree/ll": 12.5, ...}, in microseconds; null and negative numbers mean "not usable".
+// Parses {"tree/ll": 12.5, ...}, costs in microseconds. null and negative numbers mean "not
+// usable".
 std::string ParseCosts(const Value& value, const NcclRules& rules, DecisionRequest* request) {
   const Value::Object* members = value.AsObject();
   if (members == nullptr) return std::string("'costs' must be an object, not ") + value.KindName();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the requests of nccltune-host and builds its answers, one JSON object a line; see
+// Parses the requests of nccltune-host and builds its answers, one JSON object per line; see
 // docs/reference/plugin-host.md.
 #ifndef NCCLTUNE_HOST_PROTOCOL_H_
 #define NCCLTUNE_HOST_PROTOCOL_H_
@@ -23,8 +23,8 @@ struct Command {
   bool want_log = false;  // report all log lines of the plugin, not only warnings
 };
 
-// Parses one line of standard input. Returns false with *error if it is no valid request to a host
-// with these rules.
+// Parses one line of standard input. Returns false with *error if the line is no valid request
+// under `rules`, the rules of the simulated NCCL version.
 bool ParseCommand(std::string_view line, const NcclRules& rules, Command* command,
                   std::string* error);
 

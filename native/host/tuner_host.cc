@@ -94,7 +94,7 @@ TunerHost::TunerHost(const HostOptions& options, const NcclRules& rules,
 
 TunerHost::~TunerHost() {
   Finish();
-  tuner_.reset();  // first: the plugin's struct is inside the library
+  tuner_.reset();  // before library_, because the plugin's struct is inside the library
 }
 
 bool TunerHost::Init(InitReport* report, Failure* failure) {
@@ -217,7 +217,8 @@ bool TunerHost::AskCollInfo(const CostTable& offered, CostTable* answered, Combi
   return true;
 }
 
-// NCCL 2.22 and later write a v2 plugin's choice into the cost table if it exists and is usable.
+// NCCL 2.22 and later write a v2 plugin's choice into the cost table if that entry exists and is
+// usable.
 void TunerHost::ApplyNamed(Combination named, CostTable* answered, Decision* decision) const {
   if (rules_.selection == Selection::kPluginDirect || named == Combination{}) return;
   const bool exists = named.algorithm >= 0 && named.algorithm < answered->algorithms &&
@@ -245,8 +246,8 @@ void TunerHost::AskChunkSize(Decision* decision) {
   const bool collnet = selected.algorithm == abi::kCollnetDirect ||
                        selected.algorithm == abi::kCollnetChain ||
                        (selected.algorithm == abi::kNvls && options_.platform.nodes > 1);
-  // Without CollNet, NCCL asks separately for each group of channels, with one channel's share of
-  // the bytes.
+  // Without CollNet, NCCL asks separately for each group of channels, and passes the bytes of one
+  // channel.
   const size_t parts = collnet || channels < 1 ? 1 : static_cast<size_t>(channels);
   Guarded<size_t> chunk("chunk size", own);
   ChunkCall call;

@@ -23,11 +23,11 @@ namespace nccltune::host {
 struct HostOptions {
   std::string tuner;            // a path, or a name for the loader to look up
   NcclVersion nccl;             // 2.21 or later
-  Platform platform;            // at least 2 ranks: with one, NCCL asks no tuner
+  Platform platform;            // at least 2 ranks, because NCCL asks no tuner for one rank
   std::optional<int> channels;  // number of channels of the communicator, if known
 };
 
-// What loading the plugin and calling init has shown.
+// The results of opening the plugin and calling its init.
 struct InitReport {
   std::vector<int> exported;  // exported interface versions, newest first
   int interface = 0;          // the interface version that this NCCL version uses
@@ -45,7 +45,7 @@ class TunerHost {
  public:
   // Opens the plugin and calls its init. Returns null with *failure if NCCL would continue without
   // the plugin ("load", "no_interface") or would fail to create the communicator ("init"). *report
-  // then holds what was learned up to that point.
+  // then holds the results up to the failure.
   static std::unique_ptr<TunerHost> Start(const HostOptions& options, InitReport* report,
                                           Failure* failure);
   // Calls the plugin's finalize, unless Finish has called it, and closes the plugin.
@@ -58,7 +58,7 @@ class TunerHost {
   // Asks the plugin about one collective call, as NCCL does.
   Decision Decide(const DecisionRequest& request);
 
-  // Calls finalize. Returns its error; empty if there was none.
+  // Calls the plugin's finalize. Returns the error text; empty if there was no error.
   std::string Finish();
 
  private:
@@ -78,7 +78,8 @@ class TunerHost {
   std::unique_ptr<TunerInterface> tuner_;
   void* context_ = nullptr;
   bool live_ = false;  // init succeeded and finalize has not been called
-  // These live as long as the communicator, because a plugin may keep pointers to them.
+  // The two members below live as long as the communicator, because a plugin may keep pointers to
+  // them.
   Guarded<abi::NvlDomainInfoV5> nvl_domains_;
   GuardedBytes constants_;
 };

@@ -13,7 +13,7 @@
 namespace nccltune::host {
 namespace {
 
-// Interfaces v2 to v4, with init(ranks, nodes, log, context) and destroy.
+// Interfaces v2 to v4. They have init(ranks, nodes, log, context) and destroy.
 template <typename Tuner, int kVersion>
 class InterfaceV2To4 : public TunerInterface {
  public:
@@ -54,8 +54,8 @@ class InterfaceV2To4 : public TunerInterface {
   const Tuner* tuner_;
 };
 
-// Interfaces v5 to v7. Their init also takes an id, the NVLink domains and the constants; they have
-// finalize.
+// Interfaces v5 to v7. Their init also takes an id, the NVLink domains and the constants. They have
+// finalize instead of destroy.
 template <typename Tuner, typename Constants, int kVersion>
 class InterfaceV5To7 : public TunerInterface {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A common interface to all versions of NCCL's tuner plugin interface, as the caller.
+// Calls any version of NCCL's tuner plugin interface through one common class.
 #ifndef NCCLTUNE_HOST_TUNER_INTERFACE_H_
 #define NCCLTUNE_HOST_TUNER_INTERFACE_H_
 
@@ -35,8 +35,8 @@ struct CollInfoCall {
   float** table = nullptr;  // contiguous float[algorithms][kNumProtocols]
   int algorithms = abi::kNumAlgorithms;
   int* channels = nullptr;
-  // For interface v2, which has no table: the flags that NCCL derives from the table, and pointers
-  // for the result.
+  // Used only with interface v2, which has no table: the flags that NCCL derives from the table,
+  // and pointers to the result.
   int collnet_support = 0;
   int nvls_support = 0;
   int* algorithm = nullptr;

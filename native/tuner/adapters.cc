@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables that NCCL finds by symbol, one for each version of the tuner interface, and the
-// functions that adapt their signatures to plugin.h. A table entry has the same name in all
-// versions: its type selects the overload. Only v2 (NCCL 2.21) differs in more than signatures: it
-// has no cost table, and NCCL runs the tuner's choice unchecked.
+// The function tables that NCCL looks up by symbol name, one for each version of the tuner
+// interface. The functions in this file adapt the signatures of each version to plugin.h. They have
+// the same names in all versions; the type of the table entry selects the overload. Only v2 (NCCL
+// 2.21) differs in more than signatures: it has no cost table, and NCCL runs the tuner's choice
+// unchecked.
 #include <cstddef>
 #include <cstdint>
 
@@ -19,20 +20,21 @@
 namespace nccltune::tuner {
 namespace {
 
-// v2 to v4 (NCCL 2.21 to 2.27).
+// The init of v2 to v4 (NCCL 2.21 to 2.27).
 template <int version>
 abi::Result Init(size_t ranks, size_t nodes, abi::LogFunction log, void** context) {
   return Start(version, ranks, nodes, log, context);
 }
 
-// Since v5 (NCCL 2.28). The constants of the cost model are not changed; v7 has more of them.
+// The init since v5 (NCCL 2.28). It does not change the constants of the cost model. v7 has more
+// constants than v5.
 template <int version, typename NvlDomainInfo, typename Constants>
 abi::Result Init(void** context, uint64_t /*communicator_id*/, size_t ranks, size_t nodes,
                  abi::LogFunction log, NvlDomainInfo* /*nvl_domains*/, Constants* /*constants*/) {
   return Start(version, ranks, nodes, log, context);
 }
 
-// v2: no cost table, and registered buffers are not known.
+// The getCollInfo of v2. It gets no cost table, and does not know whether buffers are registered.
 abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t bytes,
                         int collnet_support, int nvls_support, int pipe_ops, int* algorithm,
                         int* protocol, int* channels) {
@@ -41,14 +43,14 @@ abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t b
                         channels);
 }
 
-// v3 (NCCL 2.22): registered buffers are not known.
+// The getCollInfo of v3 (NCCL 2.22). It does not know whether buffers are registered.
 abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t bytes, int pipe_ops,
                         float** cost_table, int algorithms, int protocols, int* channels) {
   const Call call = {collective, bytes, pipe_ops, kAny};
   return DecideFromTable(context, call, cost_table, algorithms, protocols, channels);
 }
 
-// Since v4 (NCCL 2.24).
+// The getCollInfo since v4 (NCCL 2.24).
 abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t bytes, int pipe_ops,
                         float** cost_table, int algorithms, int protocols, int registered_buffers,
                         int* channels) {
@@ -56,8 +58,8 @@ abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t b
   return DecideFromTable(context, call, cost_table, algorithms, protocols, channels);
 }
 
-// Since v6 (NCCL 2.30). `bytes` is the size of one channel's share, not of the call: see
-// granted_chunks.h.
+// The getChunkSize since v6 (NCCL 2.30). `bytes` is the size of one channel's part, not of the
+// call; see granted_chunks.h.
 abi::Result GetChunkSize(void* context, abi::TunedCollective collective, size_t /*bytes*/,
                          int algorithm, int protocol, int /*channels*/, size_t* chunk_bytes) {
   return DecideChunkSize(context, collective, algorithm, protocol, chunk_bytes);

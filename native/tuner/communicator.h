@@ -13,7 +13,7 @@ struct TunerContext {
   RuleSet rules;
   Scale scale;
   int interface_version = 0;
-  // Used only for v2; see support_matrix.h.
+  // The two members below are used only for interface v2; see support_matrix.h.
   bool measured_here = false;
   bool filtered = false;
   // Used only if a rule of the collective has a chunk size.

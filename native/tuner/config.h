@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration file: NVIDIA's CSV format, parsed strictly, with our comment header. Both are
-// described in docs/reference/tuner-plugin.md.
+// Parses the configuration file strictly: NVIDIA's CSV format, with our comment header.
+// docs/reference/tuner-plugin.md describes the format and the header.
 #ifndef NCCLTUNE_TUNER_CONFIG_H_
 #define NCCLTUNE_TUNER_CONFIG_H_
 
@@ -16,16 +16,17 @@
 
 namespace nccltune::tuner {
 
-// Limits that bound the memory of a communicator: a larger file is not read, and further rows are
-// bad lines.
+// Limits that bound the memory of a communicator. A larger file is not read. Rows beyond the limit
+// are bad lines.
 inline constexpr size_t kLargestConfigBytes = size_t{32} << 20U;
 inline constexpr size_t kMostRules = size_t{1} << 18U;
 
-// NVIDIA's example plugin reads lines in pieces of this length and would take the rest for another
-// row.
+// NVIDIA's example plugin reads lines in pieces of this length. It would parse the rest of a longer
+// line as another row.
 inline constexpr size_t kLongestLine = 255;
 
-// A wrong file may have a problem in each line. Only this many are kept, but all are counted.
+// A wrong file may have a problem in each line. Only this many problems are stored, but all are
+// counted.
 inline constexpr size_t kMostProblems = 16;
 
 struct Problem {
@@ -46,7 +47,7 @@ struct TunerConfig {
 // Parses the content of a file. Accepts any bytes; throws only std::bad_alloc.
 TunerConfig ParseConfig(std::string_view content);
 
-// Parses one row without its line end. Returns false and sets `*problem` if it is not valid.
+// Parses one row without its line end. Returns false and sets `*problem` if the row is not valid.
 bool ParseRow(std::string_view row, Rule* rule, std::string* problem);
 
 }  // namespace nccltune::tuner

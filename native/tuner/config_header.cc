@@ -37,7 +37,7 @@ bool TakePair(std::string_view* rest, std::string_view* key, std::string_view* v
   return !value->empty();
 }
 
-// Stores the first value of a key. A second, different one gives a note.
+// Stores the first value of a key. Sets *note if a later value differs.
 template <typename T>
 void Keep(std::optional<T>* kept, T value, std::string_view key, std::string* note) {
   if (!kept->has_value()) {
@@ -47,7 +47,7 @@ void Keep(std::optional<T>* kept, T value, std::string_view key, std::string* no
   }
 }
 
-// Returns false if the value is not valid for the key.
+// Stores the value of a known key. Returns false if the value is not valid for the key.
 bool Store(std::string_view key, std::string_view value, ConfigHeader* header, std::string* note) {
   if (key == "schema") {
     const std::optional<uint64_t> schema = ParseUnsigned(value);

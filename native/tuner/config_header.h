@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Our comment header in a configuration file: the platform on which its rules were measured.
+// Parses our comment header in a configuration file, which names the platform of the measurements.
 #ifndef NCCLTUNE_TUNER_CONFIG_HEADER_H_
 #define NCCLTUNE_TUNER_CONFIG_HEADER_H_
 

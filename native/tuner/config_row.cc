@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parses one row of the configuration. NVIDIA's example plugin turns invalid cells into other rules
-// (an unknown collective into allreduce, NVLS into ring, 1K into 1). Here they make a bad line.
+// (an unknown collective into allreduce, NVLS into ring, 1K into 1). This parser rejects such a
+// row.
 #include <array>
 #include <cstddef>
 #include <limits>
@@ -77,7 +78,8 @@ std::string Expected(ColumnIndex column) {
   return "names are lower case without spaces: " + Listed(names);
 }
 
-// Returns "65536" for 64K, 64KB or 64KiB, and nothing for other text.
+// Returns the number of bytes without a unit: "65536" for "64K", "64KB" or "64KiB". Returns an
+// empty string for other text.
 std::string WithoutUnit(std::string_view cell) {
   const size_t digits = cell.find_first_not_of("0123456789");
   if (digits == std::string_view::npos) return {};
@@ -155,8 +157,8 @@ class RowReader {
   bool ok_ = true;
 };
 
-// Splits a row into cells without surrounding blanks. Returns their number, including those that do
-// not fit into `cells`.
+// Splits a row into cells without surrounding blanks. Returns the number of cells, including those
+// that do not fit into `cells`.
 size_t Split(std::string_view row, RowReader::Cells* cells) {
   size_t count = 0;
   for (bool more = true; more; ++count) {

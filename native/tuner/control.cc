@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exported control functions. They check a foreign program's arguments and store its orders.
+// The exported control functions. They check the arguments of the calling program and store its
+// orders (forced choices, recording).
 #include "tuner/control.h"
 
 #include <limits>
@@ -12,7 +13,9 @@
 namespace nccltune::tuner {
 namespace {
 
-constinit std::mutex order_mutex;  // serialises writers of orders; NCCL's calls only load
+// Only threads that change orders lock this mutex. NCCL's calls read the orders with one atomic
+// load.
+constinit std::mutex order_mutex;
 
 bool IsCollective(int collective) { return collective >= 0 && collective < abi::kNumCollectives; }
 

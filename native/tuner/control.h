@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Control interface of the tuner plugin, for a program that measures: force a choice on the running
- * communicators of this process, release it, and read NCCL's cost tables and the decisions. Plain
- * C, found with dlsym in libnccl-tuner-nccltune.so.
+ * Control interface of the tuner plugin, for a program that measures. The program can force a
+ * choice on the running communicators of its process, release the choice, and read NCCL's cost
+ * tables and the decisions. The functions are plain C. Find them with dlsym in
+ * libnccl-tuner-nccltune.so.
  *
- * It acts on the whole process. NCCL needs the same choice on every rank, so every process of a
- * communicator must make the same call between the same two collectives. All functions may be
- * called from any thread. While nothing is forced or recorded, it costs a collective one atomic
- * load.
+ * The interface acts on the whole process. NCCL needs the same choice on every rank, so every
+ * process of a communicator must make the same call between the same two collectives. All functions
+ * may be called from any thread. While nothing is forced or recorded, the interface costs a
+ * collective one atomic load.
  *
  * Collectives, algorithms and protocols are NCCL's numbers (ncclFunc_t, NCCL_ALGO_*, NCCL_PROTO_*).
  */
@@ -49,9 +50,9 @@ enum nccltune_tuner_source {
 /* The result of a forced choice, as a set of bits. */
 enum nccltune_tuner_outcome {
   NCCLTUNE_TUNER_APPLIED = 0,
-  NCCLTUNE_TUNER_UNUSABLE = 1, /* NCCL cannot run that pair here: NCCL decides, without a rule */
-  NCCLTUNE_TUNER_CHANNELS_REFUSED = 2, /* CollNet may run, and NCCL does not check its number */
-  NCCLTUNE_TUNER_CHUNK_REFUSED = 4     /* the chunk size would not be safe, see force */
+  NCCLTUNE_TUNER_UNUSABLE = 1, /* NCCL cannot run that pair; NCCL decides, no rule applies */
+  NCCLTUNE_TUNER_CHANNELS_REFUSED = 2, /* CollNet may run: NCCL does not check its channels */
+  NCCLTUNE_TUNER_CHUNK_REFUSED = 4     /* the chunk size is not safe, see nccltune_tuner_force */
 };
 
 /* The cost table of one call as NCCL passed it, before any change. */
@@ -76,8 +77,8 @@ struct nccltune_tuner_decision {
   uint64_t bytes;
   uint64_t nodes;
   uint64_t ranks;
-  uint64_t chunk_bytes_before; /* what NCCL proposed for the last chunk; 0: it did not ask */
-  uint64_t chunk_bytes;        /* the size returned to it */
+  uint64_t chunk_bytes_before; /* NCCL's proposal for the last chunk; 0: NCCL did not ask */
+  uint64_t chunk_bytes;        /* the size returned to NCCL */
   int32_t collective;
   int32_t pipe_ops;
   int32_t registered;
@@ -86,7 +87,7 @@ struct nccltune_tuner_decision {
   int32_t algorithm; /* -1: left to NCCL */
   int32_t protocol;  /* -1: left to NCCL */
   int32_t channels;  /* -1: left to NCCL */
-  uint32_t line;     /* of the rule in the configuration; 0: no rule */
+  uint32_t line;     /* line of the rule in the configuration; 0: no rule */
   int32_t interface_version;
 };
 
@@ -98,27 +99,28 @@ NCCLTUNE_TUNER_EXPORT const char* nccltune_tuner_version(void);
 
 /* Forces this choice for the collective from the next call on, instead of any rule, until it is
  * released or replaced. Algorithm and protocol must be given together. `channels` is 1 to 64 or
- * DEFAULT.
- * `chunk_bytes` is at most 1 GiB, or 0 for NCCL's choice. It needs interface v6 (NCCL 2.30), must
- * be at least the protocol's grain (16, 1920, 512 bytes), and for NVLS and CollNet may only lower
- * NCCL's own: there NCCL checks it against the wrong buffer. If everything is DEFAULT, NCCL's
- * default is forced and no rule is used. */
+ * DEFAULT. If everything is DEFAULT, NCCL's default is forced and no rule is used.
+ *
+ * `chunk_bytes` is at most 1 GiB, or 0 for NCCL's choice. It needs interface v6 (NCCL 2.30) and
+ * must be at least the protocol's grain (16 bytes for LL, 1920 for LL128, 512 for Simple). For NVLS
+ * and CollNet it must not exceed NCCL's own chunk size, because NCCL checks it against the wrong
+ * buffer there. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_force(int collective, int algorithm, int protocol,
                                                int channels, size_t chunk_bytes);
 
-/* Releases the collective: rules decide again. */
+/* Removes the forced choice of the collective. Rules decide again. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_release(int collective);
 
-/* 1: record the cost table and the decision of every call; 0: stop. Records stay readable. There is
- * room for the newest tables of about 1,000 pairs of collective and bytes. Decisions about forced
- * calls are always recorded. Interface v2 has no table. */
+/* Starts (1) or stops (0) recording the cost table and the decision of every call. Records stay
+ * readable. There is room for the newest tables of about 1,000 pairs of collective and bytes.
+ * Decisions about forced calls are always recorded. Interface v2 has no table. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_record(int on);
 
-/* Reads the newest table of the collective at that size; SIZE_MAX for any size. */
+/* Copies the newest table of the collective at that size. Pass SIZE_MAX for any size. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_last_table(int collective, size_t bytes,
                                                     struct nccltune_tuner_table* table);
 
-/* Reads the newest decision about the collective. */
+/* Copies the newest decision about the collective. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_last_decision(int collective,
                                                        struct nccltune_tuner_decision* decision);
 

@@ -11,8 +11,8 @@ constinit std::array<std::atomic<uint64_t>, abi::kNumCollectives> order_words{};
 
 namespace {
 
-// Fields of a word, from the lowest bit: forced, recording, algorithm + 1, protocol + 1, channels,
-// chunk.
+// Bit positions of the fields of a word, from the lowest: forced, recording, algorithm + 1,
+// protocol + 1, channels, chunk.
 constexpr unsigned kRecordingBit = 1;
 constexpr unsigned kAlgorithmBit = 2;
 constexpr unsigned kProtocolBit = 6;

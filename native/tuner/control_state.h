@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state behind the control interface: the forced choices and the records of calls.
+// The state behind the control interface: the orders (forced choices, recording) and the records of
+// calls.
 #ifndef NCCLTUNE_TUNER_CONTROL_STATE_H_
 #define NCCLTUNE_TUNER_CONTROL_STATE_H_
 
@@ -14,12 +15,11 @@
 
 namespace nccltune::tuner {
 
-// The forced choice for one collective. It fits into one word, so that a call sees all of it or
-// none.
+// The orders for one collective. They fit into one word, so that a call sees all of them or none.
 struct Orders {
   bool forced = false;
   bool recording = false;
-  int algorithm = -1;  // -1 (protocol is then -1 too): NCCL's choice
+  int algorithm = -1;  // NCCL's choice if -1; then protocol is -1 too
   int protocol = -1;
   int channels = -1;         // -1: NCCL's choice
   uint32_t chunk_bytes = 0;  // 0: NCCL's choice
@@ -33,19 +33,20 @@ namespace internal {
 extern std::array<std::atomic<uint64_t>, abi::kNumCollectives> order_words;
 }
 
-// Returns the word of a valid collective. Its acquire pairs with the store in force(): a collective
-// that sees the order also sees what the ordering thread did before.
+// Returns the orders of a valid collective as one word. The acquire pairs with the release store of
+// the thread that changes the orders. So a call that sees an order also sees what that thread wrote
+// before.
 inline uint64_t OrderWord(int collective) {
   return internal::order_words[static_cast<size_t>(collective)].load(std::memory_order_acquire);
 }
 
-// Numbers a decision, and its table if there is one, and stores both.
+// Gives the decision and its table the next sequence number, and stores both. `table` may be null.
 void RecordCall(nccltune_tuner_decision* decision, nccltune_tuner_table* table);
 
 // Adds the result of a chunk size request to the newest decision about the collective.
 void RecordChunk(int collective, uint64_t before, uint64_t after, bool refused);
 
-// Read the records. Return false if there is none.
+// Each function copies a record to its last argument. It returns false if there is no such record.
 bool FindTable(int collective, uint64_t bytes, nccltune_tuner_table* table);
 bool FindNewestTable(int collective, nccltune_tuner_table* table);
 bool FindDecision(int collective, nccltune_tuner_decision* decision);

@@ -41,7 +41,8 @@ nccltune_tuner_table TableFor(const TunerContext& communicator, const Call& call
   return table;
 }
 
-// NCCL limits the number of channels to the communicator's, except for both kinds of CollNet.
+// Returns whether the call may run CollNet. NCCL limits the number of channels to the
+// communicator's, except for both kinds of CollNet.
 template <typename Offer>
 bool MayRunCollnet(const Orders& orders, const Offer& offer) {
   if (orders.algorithm >= 0) return IsCollnet(orders.algorithm);
@@ -90,8 +91,8 @@ void ApplyRule(const TunerContext& communicator, const Call& call, const Offer& 
   decision->channels = chosen->channels;
 }
 
-// Returns the forced chunk size for this pair; 0 if none. NCCL may run another pair than the forced
-// one; then the size does not apply.
+// Returns the forced chunk size for this pair of algorithm and protocol; 0 if there is none. If
+// NCCL runs another pair than the forced one, the forced size does not apply.
 size_t ForcedChunk(const Orders& orders, int algorithm, int protocol) {
   const bool meant =
       orders.algorithm < 0 || (orders.algorithm == algorithm && orders.protocol == protocol);
@@ -118,7 +119,7 @@ void DecideUnderOrders(const TunerContext& communicator, const Call& call, const
   const bool has_table = orders.recording && offer.CopyTo(&table);
   nccltune_tuner_decision decision = Described(communicator, call);
   if (orders.forced) {
-    // a forced choice must not leave a chunk size behind
+    // Remove the chunk size of an earlier rule, which must not apply to the forced choice.
     communicator.chunks.Forget(call.collective);
     ApplyForced(orders, offer, channels, &decision);
   } else {

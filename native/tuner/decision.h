@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The decision about one call. It does not allocate, lock, log or make a system call, unless a
-// measuring program uses the control interface.
+// Decides one call. The code does not allocate, lock, log or make a system call, unless a measuring
+// program uses the control interface.
 #ifndef NCCLTUNE_TUNER_DECISION_H_
 #define NCCLTUNE_TUNER_DECISION_H_
 
@@ -19,10 +19,11 @@ struct Call {
   int collective = 0;
   uint64_t bytes = 0;
   int pipe_ops = 1;
-  int registered = kAny;  // kAny: the interface version does not pass it
+  int registered = kAny;  // kAny: the interface version does not pass this value
 };
 
-// The options of a call since v3: a table of predicted times. NCCL runs the lowest one.
+// The choices that NCCL offers since v3: a table of predicted times. NCCL runs the pair with the
+// lowest time.
 class TableOffer {
  public:
   TableOffer(float* entries, int algorithms, int protocols)
@@ -30,14 +31,15 @@ class TableOffer {
         algorithms_(entries == nullptr ? 0 : algorithms),
         protocols_(entries == nullptr ? 0 : protocols) {}
 
-  // A negative entry means that NCCL cannot run the pair; NaN is not valid either.
+  // Returns whether NCCL can run the pair. A negative entry means that it cannot; NaN is not valid
+  // either.
   bool CanRun(int algorithm, int protocol) const {
     return algorithm < algorithms_ && protocol < protocols_ && *At(algorithm, protocol) >= 0.0F;
   }
 
   void Take(int algorithm, int protocol) const { *At(algorithm, protocol) = 0.0F; }
 
-  // Copies the table for a record. Returns false if there is none.
+  // Copies the table for a record. Returns false if there is no table.
   bool CopyTo(nccltune_tuner_table* table) const;
 
  private:
@@ -50,7 +52,8 @@ class TableOffer {
   int protocols_;
 };
 
-// The options of a call in NCCL 2.21 (v2): two flags. NCCL runs the tuner's choice unchecked.
+// The choices that NCCL 2.21 offers (v2): two flags instead of a table. NCCL runs the tuner's
+// choice unchecked.
 class DirectOffer {
  public:
   DirectOffer(const WithoutTable& facts, int* algorithm, int* protocol)
@@ -73,12 +76,13 @@ class DirectOffer {
   int* protocol_;
 };
 
-// Decides a call while orders exist: applies forced choices instead of rules, and records the call.
+// Decides a call for which orders exist: applies the forced choice instead of rules, and records
+// the call.
 template <typename Offer>
 void DecideUnderOrders(const TunerContext& communicator, const Call& call, const Orders& orders,
                        const Offer& offer, int* channels);
 
-// Applies the first matching rule that NCCL can run. Without one, it changes nothing.
+// Applies the first matching rule that NCCL can run. If there is none, changes nothing.
 template <typename Offer>
 inline void Decide(const TunerContext& communicator, const Call& call, const Offer& offer,
                    int* channels) {
@@ -105,8 +109,8 @@ extern template void DecideUnderOrders(const TunerContext&, const Call&, const O
 extern template void DecideUnderOrders(const TunerContext&, const Call&, const Orders&,
                                        const DirectOffer&, int*);
 
-// Decides the chunk size of one channel's share. NCCL's own value stays unless a size is forced, or
-// requested by the rule that was applied to the call, and is safe.
+// Decides the chunk size for one channel. A size that is forced, or requested by the rule that was
+// applied to the call, is used if it is safe. Otherwise NCCL's own value stays.
 void DecideChunk(const TunerContext& communicator, int collective, int algorithm, int protocol,
                  size_t* chunk_bytes);
 

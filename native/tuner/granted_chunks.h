@@ -14,10 +14,10 @@ namespace nccltune::tuner {
 
 // The chunk size of the newest decision about each collective of one communicator.
 //
-// getChunkSize gets the bytes of one channel, not of the call (NCCL 2.30 to 2.32), so it cannot
-// look up a rule. But NCCL calls getCollInfo for every call of a group before it cuts any of them
-// into chunks. So the newest decision belongs to this group, and is the same on every rank. Words
-// are atomic only to avoid data races between calling threads.
+// getChunkSize gets the bytes of one channel, not of the call (NCCL 2.30 to 2.32). So it cannot
+// look up the rule of the call. But NCCL calls getCollInfo for every call of a group before it cuts
+// any of these calls into chunks. So the newest decision belongs to the same group, and is the same
+// on every rank. The words are atomic only to avoid data races between calling threads.
 class GrantedChunks {
  public:
   // Stores the chunk size for a collective of `rules`. `chosen` is null if no rule was applied.
@@ -32,8 +32,8 @@ class GrantedChunks {
 
   void Forget(int collective) { At(collective).store(0, std::memory_order_relaxed); }
 
-  // Returns the chunk size, or 0 if there is none for this pair. NCCL may run another pair than the
-  // rule names.
+  // Returns the chunk size, or 0 if there is none for this pair of algorithm and protocol. NCCL may
+  // run another pair than the rule names.
   uint32_t Find(int collective, int algorithm, int protocol) const {
     const uint64_t word = words_[static_cast<size_t>(collective)].load(std::memory_order_relaxed);
     const bool meant = static_cast<int>(word >> kAlgorithmBit & 0xffU) == algorithm &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules to try for a call, in order. A binary search finds them in arrays that are built once
-// per communicator.
+// Finds the rules to try for a call, in order, by a binary search in arrays that are built once per
+// communicator.
 #ifndef NCCLTUNE_TUNER_LOOKUP_TABLE_H_
 #define NCCLTUNE_TUNER_LOOKUP_TABLE_H_
 
@@ -15,7 +15,7 @@
 
 namespace nccltune::tuner {
 
-// The choice of a rule. `order` is the rule's line: the first usable rule wins.
+// The choice of a rule. `order` is the line number of the rule; the first usable rule is applied.
 struct Candidate {
   uint32_t order;
   uint8_t algorithm;
@@ -26,17 +26,17 @@ static_assert(sizeof(Candidate) == 8);
 
 // The rules of one collective that apply to one communicator.
 //
-// The size axis is cut at each size where the set of rules changes. A segment holds, for every
-// (algorithm, protocol), the first rule in file order that covers it. A later rule with the same
-// pair can never be used, because whether NCCL can run a pair does not depend on the row. So a
-// segment has at most 21 candidates, and n rules make at most 2n+1 segments. Each condition on
-// pipe_ops or registered has its own group of segments.
+// The range of sizes is cut at each size where the set of covering rules changes; the pieces are
+// called segments. For every pair of algorithm and protocol, a segment holds the first rule in file
+// order that covers it. A later rule with the same pair can never be used, because whether NCCL can
+// run a pair does not depend on the row. So a segment has at most 21 candidates, and n rules make
+// at most 2n+1 segments. Each condition on pipe_ops or registered has its own group of segments.
 class LookupTable {
  public:
   LookupTable() = default;
 
-  // Takes the rules of one collective in file order. Sets used[i] for each rule that some call can
-  // reach.
+  // Takes the rules of one collective in file order. Sets used[i] for each rule that at least one
+  // call can reach.
   LookupTable(const std::vector<Rule>& rules, std::vector<bool>* used);
 
   bool empty() const { return groups_.empty(); }
@@ -52,8 +52,8 @@ class LookupTable {
   }
 
   // Returns the first candidate in file order that `usable(algorithm, protocol)` accepts, or null.
-  // If the interface version does not pass `registered`, it is kAny, and rules with that condition
-  // do not match.
+  // `registered` is kAny if the interface version does not pass it; then rules with a condition on
+  // registered buffers do not match.
   template <typename Usable>
   const Candidate* Find(uint64_t bytes, int pipe_ops, int registered, const Usable& usable) const {
     if (groups_.empty()) return nullptr;
@@ -119,12 +119,13 @@ class LookupTable {
     return best;
   }
 
-  std::vector<uint64_t> starts_;       // first size of each segment, ascending within a group
-  std::vector<uint32_t> chains_;       // segments + 1 indices into candidates_
+  std::vector<uint64_t> starts_;  // first size of each segment, ascending within a group
+  std::vector<uint32_t>
+      chains_;  // index in candidates_ at which each segment starts; one more for the end
   std::vector<Candidate> candidates_;  // in file order within a segment
   std::vector<Group> groups_;          // sorted by (pipe_ops, registered)
-  // The chunk size of each candidate. A separate array, because few files have any; empty if none
-  // has.
+  // The chunk size of each candidate; empty if no rule has one. The array is separate, because few
+  // files have chunk sizes.
   std::vector<uint32_t> chunks_;
 };
 

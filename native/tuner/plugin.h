@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that the adapters of all interface versions call. They return only kSuccess: any
-// other result would fail NCCL's communicator or collective.
+// The functions that the adapters of all interface versions call. They return only kSuccess,
+// because any other result would fail NCCL's communicator or collective.
+//
+// The files of this folder:
+//   adapters           the exported function tables, one for each interface version
+//   communicator       the plugin's state of one communicator
+//   config             parses the configuration file; config_header and config_row its lines
+//   control            the exported control functions; control_state stores their orders
+//   decision           decides one call
+//   granted_chunks     the chunk size of the newest decision about each collective
+//   lookup_table       finds the rules for one call
+//   plugin             the functions below
+//   provenance         compares this platform with the one where the rules were measured
+//   rule               one row of the configuration
+//   rule_set           the rules that apply to one communicator
+//   safe_chunk         chunk sizes that are safe to return to NCCL
+//   startup            builds the state of a communicator, and logs one line about it
+//   support_matrix     the pairs that NCCL 2.21 can run
+//   warnings           logs each warning once per process
 #ifndef NCCLTUNE_TUNER_PLUGIN_H_
 #define NCCLTUNE_TUNER_PLUGIN_H_
 
@@ -14,22 +31,22 @@ namespace nccltune::tuner {
 
 inline constexpr const char* kPluginName = "nccltune";
 
-// Reads the configuration, logs the outcome and builds the tables. On any failure, also of memory,
-// the context (which may be null) leaves every call to NCCL.
+// Reads the configuration, logs the result and builds the tables. After any failure, also of
+// memory, the context (which may be null) leaves every call to NCCL.
 abi::Result Start(int interface_version, size_t ranks, size_t nodes, abi::LogFunction log,
                   void** context) noexcept;
 
 abi::Result Stop(void* context) noexcept;
 
-// Since v3. `cost_table` is one contiguous float[algorithms][protocols], despite its type.
+// Used since v3. `cost_table` is one contiguous float[algorithms][protocols], despite its type.
 abi::Result DecideFromTable(void* context, const Call& call, float** cost_table, int algorithms,
                             int protocols, int* channels) noexcept;
 
-// For v2. Adds the facts that the communicator's context has.
+// Used for v2. Decides without a cost table, from the two flags and the communicator's context.
 abi::Result DecideDirectly(void* context, const Call& call, int collnet_support, int nvls_support,
                            int* algorithm, int* protocol, int* channels) noexcept;
 
-// Since v6. Decides the chunk size of one channel.
+// Used since v6. Decides the chunk size for one channel.
 abi::Result DecideChunkSize(void* context, abi::TunedCollective collective, int algorithm,
                             int protocol, size_t* chunk_bytes) noexcept;
 

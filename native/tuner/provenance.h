@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The platform that this process runs on, and whether rules were measured on the same one.
+// Finds the platform that this process runs on, and compares it with the one on which the rules
+// were measured.
 #ifndef NCCLTUNE_TUNER_PROVENANCE_H_
 #define NCCLTUNE_TUNER_PROVENANCE_H_
 
@@ -24,7 +25,8 @@ struct RunningPlatform {
 RunningPlatform FindRunning(abi::LogFunction log);
 
 // Returns one phrase for each value that differs between the header and the running platform.
-// Values unknown on either side are not compared, nor are NCCL's patch releases.
+// Values that are unknown on either side are not compared. NCCL's patch releases are not compared
+// either.
 std::vector<std::string> StaleReasons(const ConfigHeader& header, const RunningPlatform& running);
 
 // Returns whether the header names the GPU and the NCCL version, and both match the running ones.

@@ -16,9 +16,9 @@ inline constexpr uint32_t kLargestChunk = uint32_t{1} << 30U;
 
 // One row of a configuration. Nodes, ranks, pipe_ops and registered may be kAny.
 struct Rule {
-  uint64_t min_bytes = 0;  // inclusive, total bytes as NCCL's tuner interface counts
+  uint64_t min_bytes = 0;  // inclusive; bytes are counted as NCCL's tuner interface counts them
   uint64_t max_bytes = 0;  // inclusive
-  uint32_t line = 0;       // in the file, counted from 1
+  uint32_t line = 0;       // line number in the file, counted from 1
   int32_t nodes = kAny;
   int32_t ranks = kAny;
   int32_t pipe_ops = kAny;

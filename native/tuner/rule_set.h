@@ -19,23 +19,24 @@ struct Scale {
   size_t ranks = 0;
 };
 
-// Counts of how the rules of the file were used.
+// Numbers of rules in the file, by the way they were used.
 struct RuleCounts {
   size_t total = 0;
   size_t applied = 0;
   size_t other_scale = 0;  // for another number of nodes or ranks
-  // has a condition on registered buffers, which this interface version does not pass
+  // with a condition on registered buffers, which this interface version does not pass
   size_t unknown_registration = 0;
   size_t shadowed = 0;       // covered completely by earlier rows with the same condition and pair
-  size_t with_channels = 0;  // among the applied rules
-  size_t with_chunk = 0;     // among the applied rules
+  size_t with_channels = 0;  // applied rules that set the number of channels
+  size_t with_chunk = 0;     // applied rules that set the chunk size
 };
 
 class RuleSet {
  public:
   RuleSet() = default;
 
-  // `passes_registered`: whether the interface version passes registered buffers (v4 and newer).
+  // `passes_registered` states whether the interface version passes registered buffers (v4 and
+  // newer).
   RuleSet(const std::vector<Rule>& rules, Scale scale, bool passes_registered);
 
   const RuleCounts& counts() const { return counts_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which chunk sizes are safe to return. NCCL limits a chunk to the protocol's buffer and rounds it
-// down to the protocol's grain. It checks nothing else.
+// Decides which chunk sizes are safe to return. NCCL limits a chunk to the protocol's buffer and
+// rounds it down to the protocol's grain. NCCL checks nothing else.
 #ifndef NCCLTUNE_TUNER_SAFE_CHUNK_H_
 #define NCCLTUNE_TUNER_SAFE_CHUNK_H_
 
@@ -12,7 +12,7 @@
 
 namespace nccltune::tuner {
 
-// NCCL rounds a chunk down to a multiple of this (ncclProtoGrainSize, 2.30); a smaller chunk
+// NCCL rounds a chunk down to a multiple of this size (ncclProtoGrainSize, 2.30). A smaller chunk
 // becomes 0.
 inline constexpr std::array<size_t, abi::kNumProtocols> kGrainBytes = {16, 1920, 512};
 

@@ -52,7 +52,7 @@ void LogProblems(const TunerConfig& config, const std::string& path, const Warni
   }
 }
 
-// The reason why no rule of the file is used; empty if rules are used.
+// The reasons why no rule of the file is used. If both are false, the rules are used.
 struct Verdict {
   bool strict = false;
   bool stale = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Builds a communicator's tables from the environment and the configuration file, and logs one INFO
-// line about the outcome.
+// line about the result.
 #ifndef NCCLTUNE_TUNER_STARTUP_H_
 #define NCCLTUNE_TUNER_STARTUP_H_
 
@@ -22,7 +22,7 @@ struct StartArguments {
   abi::LogFunction log;  // may be null
 };
 
-// Throws only std::bad_alloc.
+// Returns the state of a new communicator. Throws only std::bad_alloc.
 std::unique_ptr<TunerContext> StartCommunicator(const StartArguments& arguments);
 
 }  // namespace nccltune::tuner

@@ -26,8 +26,8 @@ bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol) 
     case abi::kTree:
       return allreduce;
     case abi::kCollnetDirect:
-      // It also needs an NVSwitch and, except for all-reduce, a NIC per GPU. A tuner does not know
-      // these.
+      // CollNet direct also needs an NVSwitch and, except for all-reduce, a NIC for each GPU. A
+      // tuner does not know whether the platform has them.
       return simple && collnet && facts.measured_here &&
              (allreduce || IsGatherOrScatter(facts.collective));
     case abi::kCollnetChain:
@@ -38,7 +38,7 @@ bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol) 
     case abi::kNvlsTree:
       return simple && nvls && allreduce && !one_node;
     default:
-      return false;  // PAT exists since 2.23
+      return false;  // NCCL 2.21 has no PAT, which exists since 2.23
   }
 }
 

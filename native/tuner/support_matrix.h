@@ -12,15 +12,15 @@ struct WithoutTable {
   int collnet_support = 0;
   int nvls_support = 0;
   Scale scale;
-  // The rules were measured on this GPU with this NCCL, so NCCL could run the choices that they
-  // name.
+  // The rules were measured on this type of GPU with this NCCL version, so NCCL could run the
+  // choices that they name.
   bool measured_here = false;
   // NCCL_ALGO or NCCL_PROTO is set. Only a cost table shows which pairs remain.
   bool filtered = false;
 };
 
-// Returns whether NCCL 2.21 can certainly run the pair; false if in doubt, because NCCL 2.21 runs a
-// v2 tuner's choice unchecked.
+// Returns whether NCCL 2.21 can certainly run the pair of algorithm and protocol. Returns false if
+// in doubt, because NCCL 2.21 runs a v2 tuner's choice unchecked.
 bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol);
 
 }  // namespace nccltune::tuner

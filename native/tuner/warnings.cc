@@ -12,7 +12,7 @@
 namespace nccltune::tuner {
 namespace {
 
-// Hashes of the warnings that were logged. When full, the oldest is dropped.
+// Hashes of the warnings that were logged. When the array is full, the oldest hash is replaced.
 struct LoggedWarnings {
   std::mutex mutex;
   std::array<uint64_t, 256> hashes{};

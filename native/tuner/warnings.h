@@ -8,8 +8,8 @@
 
 namespace nccltune::tuner {
 
-// Logs each distinct warning once per process: a job makes many communicators that all read the
-// same file.
+// Logs each distinct warning once per process, because all communicators of a job read the same
+// file.
 class Warnings {
  public:
   explicit Warnings(const Log& log) : log_(log) {}
@@ -20,7 +20,7 @@ class Warnings {
   const Log& log_;
 };
 
-// Makes all warnings appear again. For tests.
+// Forgets the logged warnings, so that each is logged again. For tests.
 void ForgetWarnings();
 
 }  // namespace nccltune::tuner

@@ -8,7 +8,8 @@ namespace {
 
 constexpr size_t kAlignment = 16;
 
-// Whether the size is divided among the ranks and the call's count is one rank's share.
+// Returns whether the step's size is divided among the ranks. Then the call's count is that of one
+// rank.
 bool IsShared(Collective collective) {
   switch (collective) {
     case Collective::kAllGather:

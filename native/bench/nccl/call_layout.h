@@ -13,22 +13,23 @@
 
 namespace nccltune::bench {
 
-// Offsets are in bytes from the start of a rank's region of the send or receive buffer. In place,
-// both regions are the same.
+// Offsets are in bytes from the start of a rank's region of the send or receive buffer. For an
+// in-place call, both regions are the same.
 struct CallLayout {
   size_t count = 0;  // the count argument of the NCCL function, in elements
-  // The step's size, rounded down to what divides among the ranks: the size that a tuner sees.
+  // The step's size, rounded down so that it divides among the ranks. The tuner plugin sees this
+  // size.
   size_t bytes = 0;
   size_t send_bytes = 0;
   size_t receive_bytes = 0;
-  size_t send_offset = 0;     // in place only
-  size_t receive_offset = 0;  // in place only
+  size_t send_offset = 0;     // 0 unless the call is in place
+  size_t receive_offset = 0;  // 0 unless the call is in place
   size_t region_bytes() const { return send_bytes > receive_bytes ? send_bytes : receive_bytes; }
 };
 
 // Computes the layout for one rank; only the in-place offsets depend on the rank. Returns
-// kUnsupported, the same on all ranks, if the size leaves a rank without an element. So do
-// send/recv and all-to-all in place: they would overwrite data before it is sent.
+// kUnsupported on all ranks if the size leaves a rank without an element. Also returns it for
+// send/recv and all-to-all in place, because they would overwrite data before it is sent.
 //
 // A size that does not divide among the ranks is rounded down as nccl-tests does: to 16 bytes a
 // rank, or to whole elements if 16 bytes are too much.

@@ -27,7 +27,7 @@ struct Communicator {
   std::optional<ProbedCall> last;
 };
 
-// Guarded by the mutex, except that NCCL reads *mask without it.
+// The mutex guards all members, but NCCL reads *mask without it.
 struct State {
   std::mutex mutex;
   int* mask = nullptr;
@@ -136,7 +136,7 @@ std::optional<ProbedCall> CallProbe::Take(int rank) {
 
 }  // namespace nccltune::bench
 
-// NCCL looks this symbol up in the program. Its functions may be called from any thread. They throw
+// NCCL looks this symbol up in the program. NCCL may call its functions from any thread. They throw
 // only if memory is exhausted, which ends the program.
 extern "C" {
 extern __attribute__((visibility("default"))) const nccltune::abi::ProfilerV5 ncclProfiler_v5;

@@ -11,7 +11,7 @@
 
 namespace nccltune::bench {
 
-// The CUDA driver library, libcuda.so.1, opened and initialized.
+// The CUDA driver library (libcuda.so.1), which is opened and initialized.
 class CudaLibrary {
  public:
   // Returns null with *error (kCannotRun) if there is no driver or no GPU.
@@ -20,14 +20,15 @@ class CudaLibrary {
   const cu::Api* operator->() const { return &api_; }
 
   int devices() const { return devices_; }
-  // The newest CUDA version that the driver supports, "13.0".
+  // Returns the newest CUDA version that the driver supports, such as "13.0".
   const std::string& version() const { return version_; }
 
-  // Returns the text of a result: "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
+  // Returns the text of a result, such as "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
   std::string Text(cu::Result result) const;
 
-  // Returns nullopt for success, else an error with `what` and the driver's text. It is always
-  // kCuda and fatal, because a context that failed once cannot be used again.
+  // Returns nullopt for success. Otherwise returns an error of kind kCuda with `what` and the
+  // driver's text. The error is always fatal, because a context that failed once cannot be used
+  // again.
   std::optional<StepError> Check(cu::Result result, const char* what, int rank) const;
 
  private:

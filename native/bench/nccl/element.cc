@@ -10,11 +10,13 @@
 namespace nccltune::bench {
 namespace {
 
-// A floating-point format narrower than float: sign, exponent, fraction.
+// A floating-point format narrower than float. Its bits are the sign, the exponent and the
+// fraction.
 struct Narrow {
   int exponent_bits;
   int fraction_bits;
-  bool has_infinity;  // false: the largest exponent holds numbers, and only all ones is NaN
+  // false: the largest exponent encodes numbers too, and only the pattern with all bits set is NaN.
+  bool has_infinity;
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   uint32_t exponent_mask() const { return (1U << exponent_bits) - 1; }

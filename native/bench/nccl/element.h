@@ -8,12 +8,14 @@
 
 namespace nccltune::bench {
 
-// How a type stores numbers.
+// The range and precision of a number type.
 struct NumberFormat {
   bool is_real = false;
   bool is_signed = false;
-  int digits = 0;  // bits of the mantissa including the hidden one; for an integer its value bits
-  int least_exponent = 0;  // floating point: the smallest normal number is 2^least_exponent
+  // Bits of the mantissa, including the implicit bit. For an integer, the bits without the sign.
+  int digits = 0;
+  // For floating point: the smallest normal number is 2^least_exponent.
+  int least_exponent = 0;
 };
 
 NumberFormat FormatOf(Dtype dtype);
@@ -24,7 +26,7 @@ double LargestExact(Dtype dtype);
 // Reads the number in the SizeOf(dtype) bytes at `element`. 64-bit integers are exact up to 2^53.
 double Decode(Dtype dtype, const void* element);
 
-// Stores the nearest representable number, ties to even. Integers must be in range.
+// Stores the nearest representable number; ties go to the even one. Integers must be in range.
 void Encode(Dtype dtype, double number, void* element);
 
 }  // namespace nccltune::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a GPU enqueues each collective.
+// The functions of Gpu that enqueue the collectives.
 #include "bench/nccl/element.h"
 #include "bench/nccl/gpu.h"
 
@@ -25,8 +25,9 @@ nccl::RedOp Gpu::RedOpOf(const Step& step) const {
   return step.redop == Redop::kMulsum && premul_ ? premul_->op : static_cast<int>(step.redop);
 }
 
-// Each step starts at another place, one that recent steps are unlikely to have used. It is the
-// same on all ranks, because registered buffers need equal offsets.
+// Returns the place in the buffers at which the step starts. Each step starts at another place,
+// which recent steps are unlikely to have used. The place is the same on all ranks, because
+// registered buffers need equal offsets.
 size_t Gpu::FirstPlace(const Step& step) const {
   constexpr uint64_t kStride = 4099;
   return static_cast<size_t>(step.sequence * kStride);
@@ -77,7 +78,7 @@ std::optional<StepError> Gpu::CallAt(const Step& step, const CallBuffers& buffer
 std::optional<StepError> Gpu::GroupedCall(const Step& step, const CallBuffers& buffers) {
   if (auto error = NcclCheck(nccl_->ncclGroupStart(), "begin a group")) return error;
   const nccl::Result result = SendAndReceive(step, buffers);
-  // Call it even after an error: each ncclGroupStart needs an ncclGroupEnd.
+  // End the group even after an error, because each ncclGroupStart needs an ncclGroupEnd.
   const nccl::Result ended = nccl_->ncclGroupEnd();
   return NcclCheck(result != abi::kSuccess ? result : ended, "send and receive");
 }

@@ -11,14 +11,14 @@ namespace {
 using Failure = std::optional<StepError>;
 
 constexpr unsigned kThreads = 256;
-// Enough threads to fill every SM. On a GPU with smaller SMs some blocks wait.
+// Enough blocks to fill every SM with threads. On a GPU with smaller SMs some blocks wait.
 constexpr unsigned kBlocksPerSm = 8;
 constexpr unsigned kFirstRounds = 4096;
 constexpr double kMicroseconds = 100;  // target duration of one kernel
 constexpr double kMaxRounds = 1 << 24;
 
-// Multiplies and adds in registers. Written for the oldest GPUs that current NCCL supports; the
-// driver compiles it for the actual GPU.
+// A kernel that multiplies and adds in registers. It is written for the oldest GPUs that current
+// NCCL supports; the driver compiles it for the actual GPU.
 constexpr char kKernel[] = R"ptx(
 .version 6.4
 .target sm_60
@@ -110,7 +110,7 @@ Failure ComputeLoad::Launch() {
   return Check(cuda_->EventRecord(events_[begun_++ % kEnqueued], stream_), "record an event");
 }
 
-// Measures the last four of eight kernels, when the code is loaded and the clocks are up.
+// Measures the last four of eight kernels. By then the code is loaded and the clocks are high.
 Failure ComputeLoad::Calibrate() {
   rounds_ = kFirstRounds;
   begun_ = ended_ = 0;
@@ -149,7 +149,7 @@ Failure ComputeLoad::Feed() {
   return std::nullopt;
 }
 
-// Returns soon: the enqueued kernels end by themselves.
+// Waits for the enqueued kernels, which soon end by themselves.
 Failure ComputeLoad::Stop() {
   running_ = false;
   while (ended_ < begun_) {

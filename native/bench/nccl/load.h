@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A compute load that runs during the calls: kernels of about 100 us that keep every SM busy, back
-// to back in a stream of their own. NCCL's kernels get SMs between two load kernels, and as blocks
-// of one end.
+// A compute load that runs during the calls. Its kernels take about 100 us, keep every SM busy, and
+// run back to back in their own stream. NCCL's kernels get SMs between two load kernels, and when
+// blocks of a load kernel end.
 #ifndef NCCLTUNE_BENCH_NCCL_LOAD_H_
 #define NCCLTUNE_BENCH_NCCL_LOAD_H_
 
@@ -20,7 +20,7 @@ namespace nccltune::bench {
 class ComputeLoad {
  public:
   ComputeLoad(const CudaLibrary& cuda, int rank) : cuda_(cuda), rank_(rank) {}
-  // No kernel may be running.
+  // Must not be called while a kernel runs.
   ~ComputeLoad() { Release(); }
   ComputeLoad(const ComputeLoad&) = delete;
   ComputeLoad& operator=(const ComputeLoad&) = delete;

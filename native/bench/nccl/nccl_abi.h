@@ -13,19 +13,19 @@
 
 namespace nccltune::nccl {
 
-// ncclResult_t. abi::Result has the numbers to 7; 8 is ncclTimeout (since 2.31).
+// ncclResult_t. abi::Result names the numbers up to 7. Number 8 is ncclTimeout, since NCCL 2.31.
 using Result = int;
 
 using Comm = struct CommRecord*;
 
 using abi::UniqueId;
 
-// ncclDataType_t has the numbers of bench::Dtype. ncclRedOp_t is 0 to 4, or a number made by
-// ncclRedOpCreatePreMulSum.
+// ncclDataType_t has the numbers of bench::Dtype. ncclRedOp_t is a number from 0 to 4, or one that
+// ncclRedOpCreatePreMulSum created.
 using DataType = int;
 using RedOp = int;
 
-// ncclScalarResidence_t: the scalar is read before the call returns.
+// ncclScalarResidence_t: NCCL reads the scalar before the call returns.
 inline constexpr int kScalarHostImmediate = 1;
 
 // clang-format off
@@ -70,7 +70,7 @@ inline constexpr int kScalarHostImmediate = 1;
 // clang-format on
 
 struct Functions {
-// A declarator and a parameter list: no expressions.
+// The macro arguments are declarators and parameter lists, which cannot be put in parentheses.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define NCCLTUNE_MEMBER(result, name, parameters) result(*name) parameters = nullptr;
   NCCLTUNE_NCCL_FUNCTIONS(NCCLTUNE_MEMBER)

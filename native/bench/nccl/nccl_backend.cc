@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the NCCL backend runs steps. nccl_open.cc opens it.
+// Runs steps with the NCCL backend. nccl_open.cc opens the backend.
 #include "bench/nccl/nccl_backend.h"
 
 #include <algorithm>
@@ -25,13 +25,14 @@ Failure Unsupported(std::string text) {
   return StepError{ErrorKind::kUnsupported, std::move(text), -1, false};
 }
 
-// Ranks errors by how much they explain. A rank that was merely stopped explains nothing.
+// Returns a higher number for an error that explains more. A rank that was only stopped explains
+// nothing.
 int Severity(const StepError& error) {
   if (error.kind == ErrorKind::kDied) return 0;
   return error.fatal ? 2 : 1;
 }
 
-// Returns the first error among those with the largest weight.
+// Returns the first error among those with the highest severity.
 Failure Worst(const std::vector<Failure>& failures) {
   Failure worst;
   for (const Failure& failure : failures) {
@@ -76,7 +77,7 @@ Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::s
   const auto run = [work, body = body_, team](size_t member) {
     Failure& failure = work->failures[member];
     failure = work->task(body->gpus[member], member);
-    // The other ranks wait for this one, which will not come.
+    // This rank has failed, but the other ranks still wait for it.
     if (failure && failure->fatal && !body->stop) team->EndSoon();
   };
   if (team_->Run(run, limit.deadline)) {
@@ -86,8 +87,8 @@ Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::s
   if (body_->stop) return RunEndedError();
   const int stuck = body_->gpus[team_->FirstBusy()].rank();
   AbortAll();
-  // If a rank failed, its error explains why the others are stuck. Its own thread returned long
-  // ago.
+  // If a rank failed, its error explains why the others are stuck. The thread of that rank returned
+  // long ago.
   const bool settled = team_->WaitIdle(kIdleLimit);
   Failure worst = settled ? Worst(work->failures) : std::nullopt;
   if (worst && worst->kind != ErrorKind::kDied) return worst;
@@ -123,7 +124,7 @@ Failure NcclBackend::Unsupported(const Step& step) const {
 
 Failure NcclBackend::PrepareAll(const Step& step, const Limit& limit) {
   CallLayout layout;
-  // These two checks need no exchange: their result is the same in all processes.
+  // These two checks need no exchange, because their results are the same in all processes.
   if (Failure failure = Unsupported(step)) return failure;
   if (Failure failure = LayOut(step, 0, ranks_, &layout)) return failure;
   const Needs needs = {PatternKey::For(step.collective, step.dtype, step.redop, ranks_),
@@ -141,13 +142,14 @@ bool NcclBackend::Needs::Cover(const Needs& other) const {
          receive_bytes >= other.receive_bytes;
 }
 
-// Asking the other processes takes longer than a small step. If every process already has the
-// resources, from an earlier step, the exchange is skipped.
+// Exchanges errors, so that all processes return an error if one of them failed. If every process
+// already has the resources from an earlier step, skips the exchange, because an exchange takes
+// longer than a small step.
 Failure NcclBackend::AgreeOn(const Needs& needs, const Failure& mine) {
   if (agreed_ && agreed_->Cover(needs)) {
     if (!mine) return std::nullopt;
     StepError error = *mine;
-    error.fatal = true;  // the others do not know and launch the step
+    error.fatal = true;  // the other processes do not know the error and launch the step
     return error;
   }
   agreed_.reset();
@@ -191,7 +193,7 @@ Failure NcclBackend::ConnectTraffic(const Limit& limit) {
 }
 
 Failure NcclBackend::Apply(const Step& step) {
-  // The barrier is an all-reduce: a choice forced earlier must not affect it.
+  // The barrier is an all-reduce, so a choice forced earlier must not affect it.
   if (!Gpu::IsOwnBarrier(step) && step.collective != Collective::kAllReduce) {
     body_->control->Apply(Collective::kAllReduce, Choice());
   }
@@ -269,7 +271,7 @@ void NcclBackend::AbortAll() noexcept {
   const std::lock_guard<std::mutex> lock(abort_mutex_);
   if (team_) {
     team_->EndSoon();
-    // Give polling threads time to see `stop` and return: the communicator should not be aborted
+    // Give polling threads time to see `stop` and return, because no communicator should be aborted
     // while another thread is inside an NCCL call.
     team_->WaitIdle(kIdleLimit);
   }

@@ -56,7 +56,7 @@ class NcclBackend final : public Backend {
     bool Cover(const Needs& other) const;
   };
 
-  // State used by the tasks and owned jointly with them: a thread that is stuck in NCCL outlives
+  // State that the tasks use. The tasks own it too, because a thread that is stuck in NCCL outlives
   // the backend.
   struct Body {
     std::atomic<bool> stop = false;
@@ -73,13 +73,14 @@ class NcclBackend final : public Backend {
   std::optional<OpenError> ProveTuner();
   void Describe(const World& world, const std::vector<Introduction>& all, BackendInfo* info) const;
 
-  // Runs the task on all GPUs. Returns the error of the first rank, fatal errors first. On a
-  // timeout it aborts the communicator and returns an error that names `what`.
+  // Runs the task on all GPUs. Returns the first fatal error in rank order; if there is none, the
+  // first other error. On a timeout it aborts the communicator and returns an error that names
+  // `what`.
   Failure OnAll(const GpuTask& task, const Limit& limit, const std::string& what);
   Failure Unsupported(const Step& step) const;
   Failure PrepareAll(const Step& step, const Limit& limit);
   Failure AgreeOn(const Needs& needs, const Failure& mine);
-  // Creates the second communicator and its buffers when a step first needs them.
+  // Creates the communicator and the buffers of the traffic when a step first needs them.
   Failure PrepareTraffic(size_t bytes, const Limit& limit);
   Failure ConnectTraffic(const Limit& limit);
   Failure Apply(const Step& step);
@@ -94,7 +95,7 @@ class NcclBackend final : public Backend {
   int compute_capability_ = 0;
   bool traffic_connected_ = false;
   size_t traffic_bytes_ = 0;     // buffer size that all processes have
-  std::optional<Needs> agreed_;  // needs of the last step that all processes could prepare
+  std::optional<Needs> agreed_;  // resources of the last step that all processes could prepare
   std::unique_ptr<Team> team_;
   std::mutex abort_mutex_;
   bool closed_ = false;

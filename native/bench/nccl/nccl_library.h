@@ -13,13 +13,13 @@
 
 namespace nccltune::bench {
 
-// The NCCL library, libnccl.so.2, opened.
+// An opened NCCL library (libnccl.so.2).
 class NcclLibrary {
  public:
   // Opens the library at `path`. If `path` is empty, opens the library of the PyTorch in the active
-  // Python (the first `python3` on PATH), or else the system's. The environment variables that NCCL
-  // reads when it starts must be set before. Returns null with *error if there is no library, or if
-  // it cannot be opened or is older than 2.21.
+  // Python (the first `python3` on PATH), or else the system's library. Set the environment
+  // variables that NCCL reads at its start before this call. Returns null with *error if there is
+  // no library, or if it cannot be opened or is older than 2.21.
   static std::unique_ptr<NcclLibrary> Open(const std::string& path, OpenError* error);
 
   const nccl::Functions* operator->() const { return &functions_; }
@@ -28,9 +28,9 @@ class NcclLibrary {
   const std::string& path() const { return path_; }
   const char* from() const { return from_; }  // "flag", "torch" or "system"
 
-  // Returns nullopt for success, else an error with `what`, NCCL's text and the communicator's last
-  // error. After an invalid argument or usage the communicator stays usable; any other error is
-  // fatal.
+  // Returns nullopt for success. Otherwise returns an error with `what`, NCCL's text and the
+  // communicator's last error. After an invalid argument or invalid usage the communicator stays
+  // usable; any other error is fatal.
   std::optional<StepError> Check(nccl::Result result, const char* what, int rank,
                                  nccl::Comm comm) const;
   StepError FailureOf(nccl::Result result, const char* what, int rank, nccl::Comm comm) const;

@@ -70,7 +70,7 @@ Observer::ObservationScope::~ObservationScope() {
 Observation Observer::Collect(Collective collective, size_t bytes, int rank) const {
   Observation observation;
   observation.probed = CallProbe::Take(rank);
-  // If the plugin was not asked about this call, the newest decision is about another size.
+  // If the newest decision is about another size, NCCL did not ask the plugin about this call.
   observation.decision = control_.LastDecision(collective);
   if (observation.decision && observation.decision->bytes != bytes) observation.decision.reset();
   observation.table = control_.LastTable(collective, bytes);
@@ -78,7 +78,7 @@ Observation Observer::Collect(Collective collective, size_t bytes, int rank) con
 }
 
 AppliedChoice Judge(const Step& step, const Observation& observation, const NcclVersion& version) {
-  Ran ran;
+  ExecutedChoice ran;
   ran.combination = CombinationOf(observation, version);
   if (observation.probed && observation.probed->channels > 0) {
     ran.channels = observation.probed->channels;
@@ -87,7 +87,7 @@ AppliedChoice Judge(const Step& step, const Observation& observation, const Nccl
     ran.chunk_bytes = static_cast<size_t>(observation.decision->chunk_bytes);
   }
   AppliedChoice verdict;
-  if (!(ran == Ran{})) verdict.ran = ran;
+  if (!(ran == ExecutedChoice{})) verdict.ran = ran;
   verdict.applied = IsApplied(step, observation);
   return verdict;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Observes one call of a step, to learn what NCCL runs in all of them.
+// Observes one call of a step to find the choice that NCCL runs in all calls of the step.
 #ifndef NCCLTUNE_BENCH_NCCL_OBSERVATION_H_
 #define NCCLTUNE_BENCH_NCCL_OBSERVATION_H_
 
@@ -16,15 +16,16 @@
 namespace nccltune::bench {
 
 struct Observation {
-  std::optional<ProbedCall> probed;  // from the profiler; NCCL 2.28 and later, not in a graph
+  std::optional<ProbedCall> probed;  // from the profiler; unset before NCCL 2.28 and in a graph
   std::optional<nccltune_tuner_decision> decision;  // from our plugin
   std::optional<nccltune_tuner_table> table;        // NCCL's predictions; nullopt with 2.21
 };
 
-// Turns on profiler and plugin recording while at least one GPU of the process observes a call. The
-// ranks synchronize between the observed call and the timed ones, so no timed call is recorded.
-// Records left over from before are dropped: another GPU that still observes may have recorded the
-// barrier, and some NCCL versions report no event for some calls (2.32.3 for broadcasts).
+// Turns on the records of the profiler and the plugin while at least one GPU of the process
+// observes a call. The ranks synchronize between the observed call and the timed calls, so no timed
+// call is recorded. Older records are dropped first: another GPU that still observes may have
+// recorded the barrier. Also, some NCCL versions report no event for some calls (2.32.3 for
+// broadcasts).
 class Observer {
  public:
   explicit Observer(TunerControl& control) : control_(control) {}
@@ -41,7 +42,7 @@ class Observer {
     const CallProbe::Listening listening_;
   };
 
-  // Returns what was recorded about the call of `bytes` that `rank` has just completed or captured.
+  // Returns the records of the call of `bytes` that `rank` has just completed or captured.
   Observation Collect(Collective collective, size_t bytes, int rank) const;
 
  private:
@@ -51,15 +52,16 @@ class Observer {
 };
 
 struct AppliedChoice {
-  std::optional<Ran> ran;
+  std::optional<ExecutedChoice> ran;
   bool applied = true;
 };
 
-// Decides what ran. The profiler's record comes first, then the plugin's choice. If the plugin left
-// the choice to NCCL, it is what `version` picks from its own predictions.
+// Determines the choice that ran. The profiler's record is used first, then the plugin's decision.
+// If the plugin left the choice to NCCL, the result is what NCCL `version` picks from its own
+// predictions.
 AppliedChoice Judge(const Step& step, const Observation& observation, const NcclVersion& version);
 
-// Returns the predictions that NCCL passed to the plugin, and the combination it would pick.
+// Returns the predictions that NCCL passed to the plugin, and the combination that NCCL would pick.
 TableRow RowOf(const nccltune_tuner_table& table, const NcclVersion& version);
 
 }  // namespace nccltune::bench

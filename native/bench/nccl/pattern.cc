@@ -19,10 +19,10 @@ constexpr int kMaxFactors = 4;
 
 uint64_t RandomAt(int rank, size_t index) { return MixSeed(static_cast<uint64_t>(rank), index); }
 
-// The factors of mulsum are 1 and 2; see PremulScalar.
+// Returns the largest factor of a rank's data. The factors of mulsum are 1 and 2; see PremulScalar.
 double LargestWeight(const PatternKey& key) { return key.redop == Redop::kMulsum ? 2 : 1; }
 
-// How many ranks contribute a number other than the neutral one at an element.
+// Returns the number of ranks that contribute a number other than the neutral one to an element.
 int Contributors(const PatternKey& key) {
   if (key.redop == Redop::kProd) return std::min(key.ranks, kMaxFactors);
   // Leave room for at least two different numbers from each contributor.
@@ -105,7 +105,7 @@ double SmallestStep(const NumberFormat& format) {
   return std::ldexp(1.0, format.least_exponent - format.digits + 1);
 }
 
-// Whether an integer divided by the number of ranks is stored exactly.
+// Returns whether an integer divided by the number of ranks is stored exactly.
 bool AverageIsExact(const PatternKey& key) {
   const NumberFormat format = FormatOf(key.dtype);
   return !format.is_real || (std::has_single_bit(static_cast<unsigned>(key.ranks)) &&
@@ -144,9 +144,9 @@ Reduced ReductionOf(const PatternKey& key) {
     Encode(key.dtype, ReducedAt(key, i), reduced.bytes.data() + i * size);
   }
   if (key.redop == Redop::kAvg && !AverageIsExact(key)) {
-    // Rounding errors of half a unit in the last place: one for 1/ranks, one for each product and
-    // sum, one for our own reference. All terms have the same sign, so no error exceeds its share
-    // of the sum.
+    // Rounding errors of half a unit in the last place: one for 1/ranks, one for all products
+    // together, one for each sum, and one for our own reference. All terms have the same sign, so
+    // no partial sum exceeds the result.
     const NumberFormat format = FormatOf(key.dtype);
     const int roundings = Contributors(key) + 3;
     reduced.relative = roundings * std::ldexp(1.0, -format.digits) * 1.01;

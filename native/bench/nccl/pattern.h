@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data that the ranks send, and the expected results.
+// The data that the ranks send, and the results that they must receive.
 #ifndef NCCLTUNE_BENCH_NCCL_PATTERN_H_
 #define NCCLTUNE_BENCH_NCCL_PATTERN_H_
 
@@ -11,8 +11,8 @@
 
 namespace nccltune::bench {
 
-// The period of a rank's data in elements. It is prime: a piece that NCCL puts in the wrong place,
-// a multiple of 16 bytes off, then differs from the expected data.
+// The period of a rank's data in elements. The period is prime. So a piece that NCCL puts in the
+// wrong place, a multiple of 16 bytes away, differs from the expected data.
 inline constexpr size_t kPatternElements = 8191;
 
 using Bytes = std::vector<unsigned char>;
@@ -30,11 +30,13 @@ struct PatternKey {
 
 // Returns the kPatternElements elements of a rank.
 //
-// For collectives without a reduction the data is random bits. For reductions it is small integers
-// (powers of two for products), chosen so that every partial result in any order is exact. The
-// result then has the same bits whichever algorithm ran. Narrow types such as f8e5m2, which is
-// exact up to 8, leave no room for all ranks: at each element only some ranks contribute a number
-// other than the neutral one, and every rank contributes at some elements.
+// For collectives without a reduction the data is random bits. For reductions the data is small
+// integers (powers of two for products), chosen so that every partial result in any order is exact.
+// So the result has the same bits with every algorithm.
+//
+// Narrow types cannot hold the sum of all ranks exactly; f8e5m2 is exact only up to 8. With them,
+// only some ranks contribute a number other than the neutral one to each element. Every rank
+// contributes to some elements.
 Bytes PatternOf(const PatternKey& key, int rank);
 
 // Returns the factor that `mulsum` applies to this rank's data.
@@ -43,9 +45,9 @@ double PremulScalar(int rank);
 // The reduction of all ranks' patterns, with the tolerance for a result.
 struct Reduced {
   Bytes bytes;
-  // 0: the bits must be equal. Else the tolerance is `relative` times the number plus `absolute`.
-  // Only averages of floating-point numbers over a rank count that is no power of two need it,
-  // because NCCL multiplies by the rounded 1/ranks.
+  // 0: the bits must be equal. Otherwise the tolerance is `relative` times the number plus
+  // `absolute`. Only averages of floating-point numbers can need a tolerance, because NCCL
+  // multiplies by 1/ranks, which may be rounded.
   double relative = 0;
   double absolute = 0;
 };

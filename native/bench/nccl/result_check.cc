@@ -78,7 +78,7 @@ int64_t Reference::CountWrongElements(const Reduced& expected, const unsigned ch
     const double number = Decode(key_.dtype, a);
     const double error = std::fabs(Decode(key_.dtype, b) - number);
     const double allowed = expected.relative * std::fabs(number) + expected.absolute;
-    // Written so that a NaN counts as wrong.
+    // The condition is negated, so that a NaN counts as wrong.
     if (!(expected.relative > 0 && error <= allowed)) ++wrong;
   }
   return wrong;

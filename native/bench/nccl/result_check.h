@@ -20,8 +20,8 @@ class Reference {
   void Use(const PatternKey& key);
   const PatternKey& key() const { return key_; }
 
-  // Counts the wrong elements among the whole elements at `got`, which start at byte `offset` of
-  // the receive region. Elements that belong to no result part count as right.
+  // Counts the wrong elements in the bytes at `got`, which start at byte `offset` of the receive
+  // region. Incomplete elements are ignored. Elements that belong to no result part count as right.
   int64_t CountWrong(const std::vector<ResultPart>& parts, size_t offset, const unsigned char* got,
                      size_t bytes);
 
@@ -38,15 +38,16 @@ class Reference {
   std::map<int, Reduced> expected_;  // key: rank, or ResultPart::kReduced for the reduction
 };
 
-// A range of a result that is checked, in bytes. It holds whole elements.
+// A checked range of a result, in bytes. It holds whole elements.
 struct Window {
   size_t offset;
   size_t bytes;
 };
 
-// Returns the ranges to check, in order, without overlap. Up to 4 MiB it is everything. Larger
-// results get 64 windows of 64 KiB: one at each end, and the others at places that depend on
-// `seed`, one in each of 62 equal parts. Repeated checks so cover more of the result.
+// Returns the ranges to check, in order, without overlap. A result of up to 4 MiB is checked
+// completely. A larger result gets 64 windows of 64 KiB: one at each end, and one in each of 62
+// equal parts between the ends. `seed` decides the places in these parts, so repeated checks cover
+// more of the result.
 std::vector<Window> WindowsOf(size_t bytes, size_t element, uint64_t seed);
 
 inline constexpr size_t kMaxCheckedBytes = size_t{4} << 20U;

@@ -11,9 +11,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Failure = std::optional<StepError>;
 
-// Feed the load once in this many calls: each feed takes a microsecond.
+// Feed the load once in this many calls, because each feed takes a microsecond.
 constexpr int kCallsPerFeed = 8;
-// How long the load alone is timed, and for how many exchanges the traffic alone.
+// Time for which the load runs alone, and number of exchanges for which the traffic runs alone.
 constexpr double kAloneMicroseconds = 3000;
 constexpr uint64_t kAloneExchanges = 6;
 
@@ -21,7 +21,7 @@ double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// A captured graph, destroyed at the end of its scope: NCCL keeps resources for it, and calls
+// A captured graph, destroyed at the end of its scope. NCCL keeps resources for a graph, and calls
 // without a graph are slightly slower while one exists.
 class CapturedGraph {
  public:
@@ -37,7 +37,7 @@ class CapturedGraph {
   Failure Capture(const Calls& calls) {
     if (auto error = gpu_.BeginCapture()) return error;
     Failure error = calls();
-    // End the capture in any case, so that the stream is usable again.
+    // End the capture even after an error, so that the stream is usable again.
     Failure ending = gpu_.EndCapture(&graph_);
     return error ? error : ending;
   }
@@ -60,8 +60,8 @@ class Runner {
     if (step_.graph) return TimeGraph();
     Failure error = TimeCalls();
     if (error && step_.traffic_bytes > 0) {
-      // This rank may have begun exchanges that other ranks have not, and their number is not
-      // synchronized any more. So the error is fatal.
+      // This rank may have begun exchanges that other ranks have not begun. The number of exchanges
+      // is then not synchronized any more, so the error is fatal.
       uint64_t begun = 0;
       gpu_.traffic().Pause(&begun);
       error->fatal = true;
@@ -113,11 +113,11 @@ class Runner {
     return step_.traffic_bytes > 0 ? EndTraffic(traffic) : std::nullopt;
   }
 
-  // Measures the load alone and leaves it running.
+  // Times the load without the calls and leaves it running.
   Failure LoadAlone() {
     if (auto error = gpu_.Wait()) return error;
     if (auto error = gpu_.StartLoad()) return error;
-    // Wait until one kernel has ended, so that the load surely runs.
+    // Wait until one kernel has ended, so that the load certainly runs.
     while (gpu_.load_kernels() == 0) {
       if (auto error = gpu_.FeedLoad()) return error;
     }
@@ -132,8 +132,8 @@ class Runner {
     return std::nullopt;
   }
 
-  // Measures the traffic alone and leaves it running. If there is a load, it runs meanwhile:
-  // traffic without it is not needed.
+  // Times the traffic without the calls and leaves it running. If the step has a load, the load
+  // runs at the same time, because traffic without the load is not needed.
   Failure TrafficAlone() {
     if (auto error = gpu_.Wait()) return error;
     if (auto error = gpu_.StartTraffic(step_.traffic_bytes)) return error;
@@ -154,8 +154,8 @@ class Runner {
     return std::nullopt;
   }
 
-  // Stops the traffic after the calls of all ranks have ended, since those must all run during
-  // traffic.
+  // Stops the traffic after the calls of all ranks have ended, because all these calls must run
+  // during traffic.
   Failure EndTraffic(const Traffic::Progress& before) {
     outcome_->timing.traffic_us = PerExchange(before);
     if (auto error = gpu_.EnqueueBarrierAllReduce()) return error;
@@ -163,22 +163,22 @@ class Runner {
     return gpu_.StopTraffic();
   }
 
-  // Returns nullopt if no exchange ended since `before`.
+  // Returns the time of one exchange in us; nullopt if no exchange ended since `before`.
   std::optional<double> PerExchange(const Traffic::Progress& before) {
     const Traffic::Progress now = gpu_.traffic().progress();
     if (now.exchanges == before.exchanges) return std::nullopt;
     return (now.us - before.us) / static_cast<double>(now.exchanges - before.exchanges);
   }
 
-  // Returns nullopt if no kernel ended in that time.
+  // Returns the time of one kernel in us; nullopt if no kernel ended.
   static std::optional<double> PerKernel(double us, uint64_t kernels) {
     if (kernels == 0) return std::nullopt;
     return us / static_cast<double>(kernels);
   }
 
   Failure TimeGraph() {
-    // Run untimed calls outside of the capture first: the first call of a choice creates its
-    // connections.
+    // Run untimed calls outside of the capture first, because the first call of a choice creates
+    // its connections.
     if (auto error = Calls(std::max(step_.warmup, 1))) return error;
     if (auto error = gpu_.Wait()) return error;
     CapturedGraph graph(gpu_);

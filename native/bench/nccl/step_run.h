@@ -19,26 +19,29 @@ struct StepOutcome {
 
 // Runs a prepared step whose choice is set in all processes:
 //
-// 1. One untimed call that is observed; it also creates the connections of the choice. With a
-//    check, its result is the one that is compared on the host. Then the other warm-up calls.
-// 2. A barrier, and a wait for its end: all ranks then start within a few microseconds.
-// 3. Host clock, one leading call for small sizes (it absorbs the rest of that start difference),
-//    start event, the iterations, end event, and polling for the end.
+// 1. Run one untimed call that is observed. It also creates the connections of the choice. If the
+//    step has a check, the result of this call is compared on the host. Then run the other warm-up
+//    calls.
+// 2. Run a barrier and wait for its end. Then all ranks start within a few microseconds.
+// 3. Read the host clock. For small sizes, run one leading call, which absorbs the rest of that
+//    start difference. Record the start event, run the iterations, record the end event, and poll
+//    for the end.
 //
 // `event_us` is the time between the events divided by the iterations. `host_us` is the host time
-// divided by all calls in step 3; like nccl-tests, it includes the first launch and the polling.
+// divided by the number of all calls in part 3; like nccl-tests, it includes the first launch and
+// the polling.
 //
-// With a load, its kernels run from before 2. to the end of 3.; the time of one kernel alone is
-// measured first. Traffic works the same way, but continues until all ranks have reached the end of
-// 3.
+// With a load, the load kernels run from before part 2 to the end of part 3. The time of one kernel
+// alone is measured first. Traffic works the same way, but continues until all ranks have reached
+// the end of part 3.
 //
 // With a graph, the iterations are captured once and launched once untimed. After the barrier the
-// graph is launched once between the events, without a leading call. The check uses a graph of its
-// own at the end.
+// graph is launched once between the events, without a leading call. The check uses a separate
+// graph at the end.
 std::optional<StepError> RunStep(Gpu& gpu, const Step& step, Observer& observer,
                                  StepOutcome* outcome);
 
-// Runs one untimed call and returns what was observed.
+// Runs one untimed call and sets *observation to its records.
 std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
                                  Observation* observation);
 

@@ -13,8 +13,8 @@
 namespace nccltune::bench {
 namespace {
 
-// Both sides spin this long before they sleep: a step with small messages is shorter than the time
-// to wake a thread.
+// The caller and the threads spin this long before they sleep, because a step with small messages
+// is shorter than the time to wake a thread.
 constexpr std::chrono::microseconds kSpinTime{60};
 
 template <typename Condition>

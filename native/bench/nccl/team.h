@@ -17,15 +17,15 @@ class Team {
   using Task = std::function<void(size_t member)>;
 
   explicit Team(size_t members);
-  // A thread that is stuck in a task is detached. Everything the task uses must live as long as the
-  // task object.
+  // Detaches a thread that is stuck in a task. Everything that the task uses must live as long as
+  // the task object.
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
   // Runs task(0) to task(members - 1), each in its own thread. Returns true when all have returned.
-  // Returns false at the deadline, or kEndSoonLimit after EndSoon, if a task still runs; after that
-  // only WaitIdle may be called.
+  // Returns false if a task still runs at the deadline, or kEndSoonLimit after EndSoon. In that
+  // case, do not call Run again before WaitIdle has returned true.
   bool Run(Task task, Clock::time_point deadline);
 
   // Makes the current Run end soon. Called from any thread, also from a task.

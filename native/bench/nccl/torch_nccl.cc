@@ -45,8 +45,8 @@ for folder in folders:
         break
 )";
 
-// Returns what the program writes until it ends or the time is up. The process has been reaped when
-// this returns.
+// Returns what the process has written when it ends or the time is over. Kills the process if it
+// still runs, and reaps it.
 std::string OutputOf(pid_t process, int descriptor) {
   const Clock::time_point deadline = Clock::now() + kLongest;
   std::string output;
@@ -63,7 +63,7 @@ std::string OutputOf(pid_t process, int descriptor) {
     if (got <= 0) break;
     output.append(bytes.data(), static_cast<size_t>(got));
   }
-  kill(process, SIGKILL);  // harmless if it has ended: it was not reaped yet
+  kill(process, SIGKILL);  // harmless if the process has ended, because it is not reaped yet
   while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
   }
   return output;
@@ -95,7 +95,7 @@ std::string RunPython() {
 
 std::string FindTorchNccl() {
   const std::string output = RunPython();
-  // Start-up code of the Python installation may print too, so search for the mark.
+  // Search for the mark, because start-up code of the Python installation may print too.
   const size_t start = output.rfind(kMark);
   if (start == std::string::npos) return "";
   const size_t end = output.find('\n', start);

@@ -7,9 +7,9 @@
 namespace nccltune::bench {
 
 // Returns the path of the libnccl.so.2 that belongs to the PyTorch of the first `python3` on PATH.
-// It is empty if there is no such Python or PyTorch, or if that PyTorch uses the system's library.
-// It runs that Python for some tens of milliseconds (at most ten seconds) and imports no package of
-// it.
+// Returns an empty string if there is no such Python or PyTorch, or if that PyTorch uses the
+// system's library. Runs that Python for some tens of milliseconds (at most ten seconds) without
+// importing its packages.
 std::string FindTorchNccl();
 
 }  // namespace nccltune::bench

@@ -8,8 +8,8 @@ namespace {
 
 using Failure = std::optional<StepError>;
 
-// A library that interposes on NCCL, such as ours, passes on to NCCL the first messages of each
-// pair and allocation.
+// Number of warm-up exchanges. A library that interposes on NCCL, such as ours, passes the first
+// messages of each pair of ranks and each allocation on to NCCL.
 constexpr int kWarmUps = 6;
 constexpr unsigned kPollsPerErrorCheck = 16;
 

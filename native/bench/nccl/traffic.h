@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Traffic during the calls: each rank sends large messages to the next rank and receives from the
-// previous one, repeatedly, in a stream and on a communicator of its own.
+// Traffic during the calls: each rank repeatedly sends large messages to the next rank and receives
+// from the previous rank. Traffic has its own stream and its own communicator.
 #ifndef NCCLTUNE_BENCH_NCCL_TRAFFIC_H_
 #define NCCLTUNE_BENCH_NCCL_TRAFFIC_H_
 
@@ -20,16 +20,16 @@
 
 namespace nccltune::bench {
 
-// Called from the GPU's own thread, in its context, unless stated otherwise. Between Start and
-// Pause, a separate thread enqueues the exchanges: an ncclGroupEnd that waits for a peer must not
-// delay the timed calls, nor the other way round.
+// The functions are called from the GPU's own thread, in its CUDA context, unless stated otherwise.
+// Between Start and Pause, a separate thread enqueues the exchanges. So an ncclGroupEnd that waits
+// for a peer does not delay the timed calls, and the timed calls do not delay it.
 class Traffic {
  public:
   // Polling interval. It is long enough to leave the CPU to the threads that poll for the timed
   // calls.
   static constexpr std::chrono::microseconds kPollInterval{50};
 
-  // Setting `stop` ends every wait.
+  // Every wait ends when `stop` becomes true.
   Traffic(const CudaLibrary& cuda, const NcclLibrary& nccl, int rank, int ranks,
           const std::atomic<bool>& stop)
       : cuda_(cuda), nccl_(nccl), rank_(rank), ranks_(ranks), stop_(stop) {}
@@ -47,17 +47,17 @@ class Traffic {
   std::optional<StepError> WarmUp(size_t bytes);
 
   std::optional<StepError> Start(cu::Context context, size_t bytes);
-  // Number and total duration of the exchanges that ended since Start, without the first one.
+  // Number and total duration (us) of the exchanges that ended since Start, without the first one.
   struct Progress {
     uint64_t exchanges = 0;
     double us = 0;
   };
   Progress progress();
-  // The error that stopped the traffic, if there is one.
+  // Returns the error that stopped the traffic; nullopt if there is none.
   std::optional<StepError> failure();
 
-  // Stops beginning exchanges and returns in *begun how many began since Start. Other ranks may
-  // have begun more. Their exchanges complete only after this rank has run its part, see Finish.
+  // Begins no more exchanges and sets *begun to the number begun since Start. Other ranks may have
+  // begun more exchanges. Those complete only after this rank has run its part; see Finish.
   std::optional<StepError> Pause(uint64_t* begun);
   // Begins exchanges up to `most`, the largest number of all ranks, and waits for all of them.
   std::optional<StepError> Finish(uint64_t most);
@@ -65,12 +65,12 @@ class Traffic {
   std::optional<StepError> Close();
   // May be called from any thread.
   void Abort() noexcept;
-  // No exchange may be running.
+  // Must not be called while an exchange runs.
   void Release();
 
  private:
-  // Exchanges in the stream at once: enough that the next one is ready when one ends, and few to
-  // wait for at the end.
+  // Number of exchanges in the stream at once. It is large enough that the next exchange is ready
+  // when one ends, and small enough that the wait at the end is short.
   static constexpr uint64_t kEnqueued = 4;
 
   void Loop();
@@ -90,7 +90,8 @@ class Traffic {
   std::atomic<nccl::Comm> comm_ = nullptr;
   cu::Context context_ = nullptr;
   cu::Stream stream_ = nullptr;
-  // End events of the enqueued exchanges and of the one before them.
+  // End events of the enqueued exchanges and of the exchange before them, in a ring buffer. The
+  // duration of an exchange is the time since the previous end event.
   std::array<cu::Event, 2 * kEnqueued> events_ = {};
   cu::Pointer send_ = 0;
   cu::Pointer receive_ = 0;

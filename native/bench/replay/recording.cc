@@ -14,7 +14,8 @@ bool Fits(const std::optional<T>& recorded, T asked, int* known) {
   return *recorded == asked;
 }
 
-// Returns how many known properties of the series match the step, or -1 if one contradicts it.
+// Returns the number of known properties of the series that match the step, or -1 if a property
+// contradicts it.
 int Fitness(const CallKind& kind, const Step& step, const Choice& choice) {
   int known = 0;
   const bool fits = kind.collective == step.collective && kind.choice == choice &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The timings and predictions that a study has recorded at one scale.
+// The timings and predictions that a study has recorded at one scale (number of nodes and ranks).
 #ifndef NCCLTUNE_BENCH_REPLAY_RECORDING_H_
 #define NCCLTUNE_BENCH_REPLAY_RECORDING_H_
 
@@ -26,8 +26,8 @@ struct RecordedScale {
   auto operator<=>(const RecordedScale&) const = default;
 };
 
-// What distinguishes recorded calls apart from their size. Type, reduction or root may be unknown
-// in a recording; an unknown value matches any.
+// The properties of recorded calls, except their size. The data type, the reduction or the root may
+// be unknown in a recording; an unknown value matches any.
 struct CallKind {
   Collective collective = Collective::kAllReduce;
   std::optional<Dtype> dtype;
@@ -64,13 +64,14 @@ class Recording {
   }
   const std::vector<std::pair<CallKind, Series>>& series() const { return series_; }
 
-  // Returns the recorded timings of the step's call with that choice, from a series that covers its
-  // size. Among several, the one with the most known properties is used. Null if there is none.
+  // Returns recorded timings of the step's call with that choice, or null if there are none. The
+  // timings cover the step's size. Among several such series, the one with the most known
+  // properties is used.
   const Series* Find(const Step& step, const Choice& choice) const;
 
-  // Returns the recorded predictions. Between two recorded sizes they are interpolated linearly in
-  // log size and log cost, for combinations that both sizes have. Outside the recorded sizes there
-  // are none.
+  // Returns the recorded predictions for the call. Between two recorded sizes, costs are
+  // interpolated linearly in log size and log cost, for combinations that both sizes have. Returns
+  // nullopt outside the recorded sizes.
   std::optional<Costs> FindCosts(Collective collective, size_t bytes) const;
 
  private:

@@ -172,7 +172,7 @@ class RecordingReader {
     return result;
   }
 
-  // Completes missing numbers from platform.json. 0: unknown.
+  // Returns the scale. A missing number is taken from platform.json, or 0 if unknown there too.
   RecordedScale ScaleOf(std::optional<int64_t> nodes, std::optional<int64_t> ranks) const {
     if (!nodes) nodes = platform_nodes_;
     if (!ranks) ranks = platform_gpus_;

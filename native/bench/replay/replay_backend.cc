@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the replay backend runs steps. replay_open.cc opens it.
+// Runs steps from a recording. replay_open.cc opens the backend.
 #include "bench/replay/replay_backend.h"
 
 #include <chrono>
@@ -15,8 +15,9 @@
 namespace nccltune::bench {
 namespace {
 
-// The seed depends on every property of the step and on nothing else. So a repeated request gives
-// the same timings, and a continued one the timings that an uninterrupted one would give.
+// Returns the seed of the timing, which depends on every property of the step and on nothing else.
+// So a repeated request gives the same timings. A request that is continued after an interruption
+// gives the timings that an uninterrupted request would give.
 uint64_t SeedOf(const Step& step, const Choice& running) {
   uint64_t seed = MixSeed(step.seed, std::string_view("timing"));
   for (const uint64_t part :
@@ -62,7 +63,7 @@ StepResult ReplayBackend::Run(const Step& step) {
   }
   result.ran = timing->ran;
   if (running.choice.kind == Choice::Kind::kForced) {
-    Ran ran{running.choice.combination, std::nullopt, std::nullopt};
+    ExecutedChoice ran{running.choice.combination, std::nullopt, std::nullopt};
     if (running.choice.channels > 0) ran.channels = running.choice.channels;
     if (running.choice.chunk_bytes > 0) ran.chunk_bytes = running.choice.chunk_bytes;
     if (!ran.channels && timing->ran) ran.channels = timing->ran->channels;

@@ -27,9 +27,9 @@ struct ReplayOptions {
   double pace = 0;  // duration of a step, as a multiple of the recorded time
 };
 
-// Runs with any number of processes up to the recorded ranks; each stands for a share of the ranks.
-// The tuner plugin is loaded and called as NCCL would. Each process draws the same timing for what
-// the plugin decides, or for NCCL's default if it decides nothing.
+// Runs in any number of processes up to the number of recorded ranks. Each process simulates a part
+// of the ranks. The tuner plugin is loaded and called as NCCL would do it. Each process draws the
+// same timing for the plugin's decision, or for NCCL's default if the plugin decides nothing.
 class ReplayBackend : public Backend {
  public:
   explicit ReplayBackend(ReplayOptions options) : options_(std::move(options)) {}
@@ -53,7 +53,7 @@ class ReplayBackend : public Backend {
   std::optional<OpenError> CheckWorld(const World& world) const;
   void Describe(const World& world, const host::InitReport& report, BackendInfo* info) const;
   Running Decide(const Step& step);
-  // Returns an error if the processes would run different choices: NCCL would hang.
+  // Returns an error if the processes would run different choices, because NCCL would then hang.
   std::optional<StepError> Disagreement(const Step& step, const Choice& choice);
   void Wait(double microseconds);
 
@@ -70,7 +70,7 @@ class ReplayBackend : public Backend {
   bool aborted_ = false;
 };
 
-// The recorded ranks that a process stands for: [first, end).
+// The recorded ranks that one process simulates: [first, end).
 struct RankRange {
   int first = 0;
   int end = 0;

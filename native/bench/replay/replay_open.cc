@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the replay backend: reads the study, and loads the plugin as the recorded NCCL version
-// would.
+// Opens the replay backend: reads the study, and loads the tuner plugin in the same way as the
+// recorded NCCL version.
 #include <set>
 #include <utility>
 
@@ -14,7 +14,8 @@ std::optional<OpenError> ReplayBackend::Open(const World& world, ProcessExchange
   world_ = world;
   exchange_ = exchange;
   std::optional<OpenError> error = OpenAlone(world, info);
-  // Every process takes part, even after an error: otherwise the others would wait for it.
+  // Every process takes part in the exchange, even after an error. Otherwise the other processes
+  // would wait for it.
   std::vector<std::string> hashes;
   if (!exchange->AllGather(error ? "" : Hex64(recording_->content_hash()), &hashes)) {
     return OpenError{OpenError::Kind::kFailed, "interrupted", "", -1};

@@ -17,18 +17,18 @@ namespace nccltune::bench {
 
 struct Timing {
   double time_us = 0;
-  bool checked = false;    // the recording states a check without a wrong result
-  std::optional<Ran> ran;  // what ran, according to the recording
+  bool checked = false;  // true: according to the recording, the result was checked and right
+  std::optional<ExecutedChoice> ran;  // the choice that ran, according to the recording
 };
 
 class Series {
  public:
   void Add(size_t bytes, const Timing& timing) { sizes_[bytes].push_back(timing); }
 
-  // Draws a timing. At a recorded size, it is one of that size's timings, each equally likely.
-  // Between two recorded sizes, the medians are interpolated (log size, log time). The spread then
-  // comes from the nearer size: the median is multiplied by a drawn timing over that size's median.
-  // Returns nullopt outside the recorded sizes.
+  // Draws a timing. At a recorded size, each timing of that size is equally likely. Between two
+  // recorded sizes, the median is interpolated (log size, log time). Then it is multiplied by a
+  // random timing of the nearer size, divided by that size's median. Returns nullopt outside the
+  // recorded sizes.
   std::optional<Timing> Draw(size_t bytes, Random* random) const;
 
   bool Covers(size_t bytes) const;
@@ -40,7 +40,8 @@ class Series {
 // Returns the median time. `timings` must not be empty.
 double MedianTime(const std::vector<Timing>& timings);
 
-// Interpolates linearly in log size and log value, for `bytes` between the two sizes.
+// Returns the value at `bytes`, interpolated linearly in log size and log value. `bytes` must be
+// between the two sizes.
 double Between(size_t bytes, size_t low_bytes, double low, size_t high_bytes, double high);
 
 }  // namespace nccltune::bench

@@ -10,7 +10,7 @@ using json::Value;
 
 constexpr int64_t kNewestSchema = 1;
 
-// Like ReadInteger without the upper limit, for numbers of bytes and elements.
+// Reads a number of bytes or elements. Unlike ReadInteger, it has no upper limit.
 bool ReadSize(const Value& value, std::string_view key, int64_t low, std::optional<int64_t>* out) {
   const Value* member = value.Find(key);
   if (member == nullptr || member->IsNull()) return true;
@@ -37,8 +37,8 @@ bool ReadCombination(const Value& value, host::Combination* combination) {
   return true;
 }
 
-// Reads the choice. *tuned is set for a run under rules, which may differ from those of this
-// replay.
+// Reads the choice. Sets *tuned if the sample was measured under rules, because these may differ
+// from the rules of this replay.
 bool ReadChoice(const Value& sample, Choice* choice, bool* tuned) {
   const Value* member = sample.Find("choice");
   if (member == nullptr) return false;
@@ -59,10 +59,10 @@ bool ReadChoice(const Value& sample, Choice* choice, bool* tuned) {
   return true;
 }
 
-void ReadRan(const Value& sample, std::optional<Ran>* ran) {
+void ReadRan(const Value& sample, std::optional<ExecutedChoice>* ran) {
   const Value* member = sample.Find("ran");
   if (member == nullptr || member->AsObject() == nullptr) return;
-  Ran read;
+  ExecutedChoice read;
   std::optional<int64_t> channels;
   if (!ReadCombination(*member, &read.combination)) return;
   if (ReadInteger(*member, "channels", 1, &channels) && channels) {

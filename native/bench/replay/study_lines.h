@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parses lines of a study's files. model/sample.py and docs/reference/bench.md describe the
-// formats.
+// Parses lines of a study's files. src/nccltune/model/sample.py and docs/reference/bench.md
+// describe the formats.
 #ifndef NCCLTUNE_BENCH_REPLAY_STUDY_LINES_H_
 #define NCCLTUNE_BENCH_REPLAY_STUDY_LINES_H_
 
@@ -16,7 +16,8 @@
 
 namespace nccltune::bench {
 
-// kPassedOver: a valid line that the replay cannot use. kDamaged: not a valid line of such a file.
+// kTaken: the line was read. kPassedOver: the line is valid, but the replay cannot use it.
+// kDamaged: the line is not valid. kNewer: a newer version of nccltune wrote the line.
 enum class LineResult { kTaken, kPassedOver, kDamaged, kNewer };
 
 // A line of samples.jsonl.
@@ -31,7 +32,7 @@ struct Sample {
 
 LineResult ReadSample(const json::Value& value, Sample* sample);
 
-// A line of tables.jsonl: NCCL's predictions, in the form of the bench's answers to `table`.
+// A line of tables.jsonl: NCCL's predictions, in the same form as the bench's answers to `table`.
 struct TableLine {
   Collective collective = Collective::kAllReduce;
   size_t bytes = 0;
@@ -45,13 +46,13 @@ LineResult ReadTable(const json::Value& value, TableLine* table);
 // Returns the member if it is a string, else an empty string.
 std::string TextOf(const json::Value& value, std::string_view key);
 
-// Reads an integer in [low, kMaxCount]. Returns false if the member exists and is not such a
-// number.
+// Reads an optional integer in [low, kMaxCount]. Returns false if the member exists and is not such
+// an integer.
 inline constexpr int64_t kMaxCount = 1 << 24;
 bool ReadInteger(const json::Value& value, std::string_view key, int64_t low,
                  std::optional<int64_t>* out);
 
-// Whether a newer version of nccltune wrote the line.
+// Returns whether a newer version of nccltune wrote the line.
 bool IsNewer(const json::Value& value);
 
 }  // namespace nccltune::bench

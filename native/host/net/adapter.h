@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NetPlugin for one interface version. `Interface` provides the version number and the struct
-// types.
+// Implements NetPlugin for one interface version. The template parameter `Interface` provides the
+// version number and the struct types.
 #ifndef NCCLTUNE_HOST_NET_ADAPTER_H_
 #define NCCLTUNE_HOST_NET_ADAPTER_H_
 
@@ -22,7 +22,8 @@
 
 namespace nccltune::host::net {
 
-// The profiler callback, for interface v10 and later. It accepts the event and counts it.
+// The profiler callback that plugins of interface v10 and later get. It accepts the event and
+// counts it.
 abi::Result CountProfilerCall(void** event, int type, void* parent, int64_t plugin, void* data);
 
 template <typename Interface>
@@ -34,8 +35,8 @@ class Adapter final : public NetPlugin {
  public:
   Adapter(SharedLibrary library, const Net* net) : library_(std::move(library)), net_(net) {}
 
-  // Returns the first member that NCCL uses without a null check and that is null; null if all are
-  // set.
+  // Returns the name of the first null member that NCCL uses without a null check. Returns null if
+  // all these members are set.
   static const char* Missing(const Net& net) {
     if (net.name == nullptr) return "name";
     if (net.init == nullptr) return "init";
@@ -207,7 +208,7 @@ class Adapter final : public NetPlugin {
                     [[maybe_unused]] void* phandle, void** request) override {
     const CallScope call("irecv");
     if constexpr (kVersion < 9) {
-      // Optional completion exists since v9.
+      // Before v9 a receive cannot have optional completion.
       if (*request == OptionalCompletion()) *request = nullptr;
       if (bytes > INT_MAX) return abi::kInternalError;
       int size = static_cast<int>(bytes);

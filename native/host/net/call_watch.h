@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records which plugin function a thread is in, so that another thread can detect a call that never
-// returns.
+// Records the plugin function that each thread is currently in, so that another thread can detect a
+// call that never returns.
 #ifndef NCCLTUNE_HOST_NET_CALL_WATCH_H_
 #define NCCLTUNE_HOST_NET_CALL_WATCH_H_
 
@@ -14,7 +14,7 @@ struct CallSlot {
   std::atomic<uint64_t> calls{0};
 };
 
-// The slot of the calling thread; null: calls of this thread are not recorded.
+// The slot of the calling thread. If it is null, calls of this thread are not recorded.
 inline thread_local CallSlot* this_threads_slot = nullptr;
 
 class CallScope {

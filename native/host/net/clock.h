@@ -11,7 +11,7 @@ namespace nccltune::host::net {
 inline constexpr int64_t kMs = 1'000'000;
 inline constexpr int64_t kSecond = 1'000'000'000;
 
-// The time in nanoseconds of the monotonic clock, which all processes of a machine share.
+// Returns the time in nanoseconds of the monotonic clock, which all processes of a machine share.
 inline int64_t NowNs() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);

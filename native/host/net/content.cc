@@ -8,7 +8,7 @@
 namespace nccltune::host::net {
 namespace {
 
-// The finalizer of SplitMix64: every bit of the input changes half of the output.
+// The finalizer of SplitMix64: each bit of the input affects half of the bits of the output.
 uint64_t Mix(uint64_t value) {
   value += 0x9E3779B97F4A7C15U;
   value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9U;
@@ -16,7 +16,8 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 31U);
 }
 
-// Cheap, so that it does not limit the transfer, and different at every position.
+// Returns the eight bytes at position `index`. The function is cheap, so that it does not limit the
+// transfer. The bytes differ at every position.
 uint64_t WordAt(uint64_t key, uint64_t index) {
   const uint64_t word = key + index * 0x9E3779B97F4A7C15U;
   return word ^ (word >> 29U);
@@ -77,7 +78,7 @@ bool Content::Matches(uint64_t sequence, const void* data, uint64_t bytes) const
 std::optional<std::string> Content::Difference(uint64_t sequence, const void* data,
                                                uint64_t bytes) const {
   if (Matches(sequence, data, bytes)) return std::nullopt;
-  // Fewer bytes would match many messages by chance.
+  // Compare with other messages only if there are enough bytes; fewer would match by chance.
   if (bytes >= 8) {
     const uint64_t first = sequence < kNeighbours ? 0 : sequence - kNeighbours;
     for (uint64_t other = first; other <= sequence + kNeighbours; ++other) {

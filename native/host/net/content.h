@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of test messages. Both processes compute sizes and bytes from the same few numbers.
+// The content of test messages. Both processes compute the same sizes and bytes from a seed and the
+// options.
 #ifndef NCCLTUNE_HOST_NET_CONTENT_H_
 #define NCCLTUNE_HOST_NET_CONTENT_H_
 
@@ -11,8 +12,8 @@
 
 namespace nccltune::host::net {
 
-// Message sizes: the list in order, each size `repeat` times; or, with `range`, random sizes from
-// the first to the second entry.
+// Message sizes. Without `range`: the entries of the list in order, each `repeat` times. With
+// `range`: random sizes from the first to the second entry.
 struct Sizes {
   std::vector<uint64_t> list;
   bool range = false;
@@ -26,15 +27,15 @@ class Content {
  public:
   Content(const Sizes& sizes, uint64_t seed, int connection, bool forward);
 
-  // In a range, every order of magnitude is equally likely.
+  // Returns the size of message `sequence`. In a range, every order of magnitude is equally likely.
   uint64_t SizeOf(uint64_t sequence) const;
 
   void Fill(uint64_t sequence, void* data, uint64_t bytes) const;
 
   bool Matches(uint64_t sequence, const void* data, uint64_t bytes) const;
 
-  // Describes where the bytes differ from those of message `sequence`, and names the message they
-  // belong to, if one can be identified. Returns nullopt if they match.
+  // Describes where the bytes differ from those of message `sequence`, and names the message to
+  // which they belong, if it can be identified. Returns nullopt if the bytes match.
   std::optional<std::string> Difference(uint64_t sequence, const void* data, uint64_t bytes) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the plugin in one of the two processes, and its connections. It makes the calls of NCCL's
-// init and proxy service threads.
+// Owns the plugin in one of the two processes, and the connections of that process. It makes the
+// calls that NCCL's init and proxy service threads make.
 #ifndef NCCLTUNE_HOST_NET_ENDPOINT_H_
 #define NCCLTUNE_HOST_NET_ENDPOINT_H_
 
@@ -60,7 +60,7 @@ class PluginEndpoint {
   bool ListenOnce(void* context, Listener* listener);
   void ListenAll();
   bool TakeHandles();
-  // Make one call for each connection that is not complete. Return true if one is left.
+  // Make one call for each incomplete connection. Return true if a connection is still incomplete.
   bool ConnectOnce();
   bool AcceptOnce();
   void Repeat(int delay_ms, const std::vector<bool (PluginEndpoint::*)()>& steps);

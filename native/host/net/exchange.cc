@@ -38,7 +38,7 @@ int FittingWindow(const NetCheckOptions& options) {
   return static_cast<int>(std::clamp<uint64_t>(fitting, 1, static_cast<uint64_t>(options.window)));
 }
 
-// Returns the smallest value that is at least as large as `share` of all values.
+// Returns the smallest value that is at least as large as the fraction `share` of all values.
 double Quantile(const std::vector<double>& sorted, double share) {
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return sorted[std::max<size_t>(rank, 1) - 1];
@@ -57,7 +57,7 @@ json::Value Latency(uint64_t bytes, std::vector<double> us) {
 
 }  // namespace
 
-// Measures counters, wall time and CPU time from its construction on.
+// Measures counters, wall time and CPU time since its construction.
 class MessageExchange::Meter {
  public:
   explicit Meter(const MessageExchange& exchange)
@@ -159,7 +159,7 @@ bool MessageExchange::Pass(const std::vector<MessageEnd*>& ends) {
     idle_passes_ = 0;
     return true;
   }
-  // The first idle pass gives the time of the last progress.
+  // Store the time at the first pass without progress.
   if (idle_passes_ == 0) moved_at_ns_ = NowNs();
   if (++idle_passes_ % kPassesPerTimeCheck == 0 &&
       NowNs() - moved_at_ns_ > kSecond * options_.timeout_s) {
@@ -172,7 +172,7 @@ bool MessageExchange::Pass(const std::vector<MessageEnd*>& ends) {
                              ? "rank 1 is lost, and the plugin reports no error" + after
                              : what + after + " without progress");
   }
-  // NCCL's progress thread yields too.
+  // Yield, as NCCL's progress thread does.
   sched_yield();
   return true;
 }
@@ -238,9 +238,10 @@ void MessageExchange::EndAfter(bool sends, const std::string& totals) {
 }
 
 void MessageExchange::EndTogether() {
-  // The receiving ends have posted receives ahead, which must be completed. The number of messages
-  // is sent over the peer link, because some plugins never report sizes that could mark the end.
-  // The empty messages follow when no more receives will be posted.
+  // The receiving ends have posted receives for messages that will not be sent. These receives must
+  // be completed by empty messages. The number of messages is sent over the peer link, because some
+  // plugins never report sizes that could mark the end. The empty messages follow when no more
+  // receives will be posted.
   std::string totals;
   for (MessageEnd* const end : all_) {
     if (!end->sends()) continue;
@@ -308,7 +309,7 @@ void MessageExchange::Ping(MessageEnd* sends, MessageEnd* receives) {
 void MessageExchange::Idle() {
   const int64_t until = NowNs() + static_cast<int64_t>(1e9 * options_.seconds);
   const Meter meter(*this);
-  // Sleep in one piece: each wake-up of this program would add to the measured CPU time.
+  // Sleep as long as possible, because each wake-up would add to the measured CPU time.
   while (NowNs() < until && !process_.stopped()) {
     poll(nullptr, 0, static_cast<int>(std::clamp<int64_t>((until - NowNs()) / 1'000'000, 1, 1000)));
   }

@@ -19,7 +19,7 @@ struct TransferCount {
   uint64_t bytes = 0;
 };
 
-// What this process counted in the measured time.
+// The counters of this process in the measured time.
 struct Measured {
   TransferCount sent;
   TransferCount received;
@@ -35,12 +35,12 @@ class MessageExchange {
  public:
   MessageExchange(HostProcess* process, PluginEndpoint* endpoint);
 
-  // Outstanding requests for each connection; fewer than the option asks for if the memory limit
-  // does not allow them.
+  // Returns the number of outstanding requests for each connection. It is below the option `window`
+  // if the memory limit requires this.
   int window() const { return window_; }
 
-  // The three parts of a run: registering the buffers (service thread), the messages (progress
-  // thread), deregistering the buffers (service thread).
+  // The three parts of a run. Register and Deregister handle the buffers, in the service thread.
+  // Progress exchanges the messages, in the progress thread.
   void Register();
   void Progress();
   void Deregister();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first failure of this process, from any thread.
+// Stores the first failure of this process. Any thread may report a failure.
 #ifndef NCCLTUNE_HOST_NET_FIRST_FAILURE_H_
 #define NCCLTUNE_HOST_NET_FIRST_FAILURE_H_
 
@@ -15,7 +15,7 @@ namespace nccltune::host::net {
 
 class FirstFailure {
  public:
-  // Stores only the first text. Returns false, so that callers can return it.
+  // Stores the text if it is the first one. Returns false, so that callers can return the result.
   bool Fail(std::string text) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!failed_.load(std::memory_order_relaxed)) {
@@ -26,7 +26,7 @@ class FirstFailure {
     return false;
   }
 
-  // Takes over a failure of the other process if it is earlier.
+  // Replaces the stored failure with one of the other process if that one is earlier.
   void Adopt(std::string text, int64_t at_ns) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (failed_.load(std::memory_order_relaxed) && at_ns_ <= at_ns) return;
@@ -42,7 +42,7 @@ class FirstFailure {
     return text_;
   }
 
-  // Time of the failure on the monotonic clock, which all processes of a machine share.
+  // Returns the time of the failure on the monotonic clock, which all processes of a machine share.
   int64_t at_ns() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return at_ns_;

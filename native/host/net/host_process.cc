@@ -21,7 +21,7 @@ constexpr int kPollMs = 200;
 constexpr int kDisturbPollMs = 5;
 constexpr int kFailureExchangeMs = 2000;
 
-// A thread of Run, and how long it has been in its current plugin call.
+// A thread that Run started, and the time since which it has been in its current plugin call.
 struct Watched {
   CallSlot slot;
   std::thread thread;
@@ -72,7 +72,7 @@ void HostProcess::ReceiveFromPeer() {
     }
   }
   if (link_->Has(PeerMessage::kClosing)) peer_closing_.store(true, std::memory_order_release);
-  // If this test killed the peer, wait for the error that the plugin must report.
+  // If this test killed the peer, do not stop here, because the plugin must report the error.
   if (link_->ended() && !peer_disturbed()) stopped_.store(true, std::memory_order_release);
 }
 
@@ -158,7 +158,7 @@ bool HostProcess::RunWatched(const std::vector<std::function<void()>>& parts, bo
     ReceiveFromPeer();
     const int64_t now = NowNs();
     if (disturb) Disturb(now);
-    // A closed link is always readable, so Poll does not wait.
+    // A closed link is always readable, so Poll does not wait. Wait here instead.
     if (link_->ended() && running.load() > 0) poll(nullptr, 0, kDisturbPollMs);
     for (Watched& watched : threads) {
       const char* const name = watched.slot.name.load(std::memory_order_relaxed);
@@ -208,15 +208,16 @@ bool HostProcess::Barrier() {
 }
 
 int HostProcess::Finish() {
-  // No failure was recorded in either process, so the other one has exited unexpectedly.
+  // Neither process has recorded a failure, so the other process has exited unexpectedly.
   if (first_failure_.ok()) return kPeerVanished;
   const int64_t at_ns = first_failure_.at_ns();
   std::string failure(sizeof at_ns, '\0');
   std::memcpy(failure.data(), &at_ns, sizeof at_ns);
   Send(PeerMessage::kFailure, failure + first_failure_.text());
   if (rank_ == 0 && !peer_disturbed()) {
-    // An error here may be the consequence of an earlier one in the other process, which is then
-    // the one to report. The other process always answers, at least with this same failure.
+    // An error here may be caused by an earlier error in the other process, which must then be
+    // reported instead. The other process always answers, at least with the failure that was just
+    // sent.
     const int64_t until = NowNs() + kMs * kFailureExchangeMs;
     while (!peer_failed_ && !link_->ended() && NowNs() < until) {
       link_->Poll(kPollMs);

@@ -32,7 +32,7 @@ class Event {
  public:
   Event() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-  // Readable after Set, until Clear.
+  // Returns a descriptor that is readable after Set, until Clear.
   int fd() const { return event_.fd(); }
   void Set() const {
     const uint64_t one = 1;
@@ -48,7 +48,7 @@ class Event {
 };
 
 // An error that the plugin reported after its peer was killed, was stopped, or had closed its
-// connections. It is expected.
+// connections. Such an error is expected.
 struct PeerLossError {
   std::string call;
   std::string result;
@@ -69,45 +69,46 @@ class HostProcess {
   // process exits.
   bool Run(const std::vector<std::function<void()>>& parts);
 
-  // Like Run. Meanwhile rank 0 kills, stops or continues the other process if the options ask for
-  // it.
+  // Does the same as Run. Meanwhile rank 0 kills, stops or continues the other process if the
+  // options require this.
   bool RunDisturbed(const std::vector<std::function<void()>>& parts);
 
-  // Resets the state that ended the last round. Both processes have finished that round.
+  // Resets the state that ended the last round. Both processes must have finished that round.
   void StartRound();
 
-  // Waits until both processes have called it. Returns false if something failed in one of them.
+  // Waits until both processes have called Barrier. Returns false if something failed in one of
+  // them.
   bool Barrier();
   // Waits for a message of the other process. Returns false if something failed meanwhile.
   bool Await(PeerMessage type, std::string* text);
   bool Send(PeerMessage type, std::string_view text) { return link_->Send(type, text); }
 
-  // For threads of Run, without blocking: Post queues a message to the other process, Received
-  // returns a message from it.
+  // For threads of Run. Post queues a message to the other process. Received returns true and sets
+  // *text if a message of that type has arrived. Neither function blocks.
   void Post(PeerMessage type, std::string text);
   bool Received(PeerMessage type, std::string* text);
 
-  // Whether all threads must stop, because something failed or the other process is lost.
+  // Returns whether all threads must stop, because something failed or the other process is lost.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
   // Records a failure and stops all threads. Always returns false, so that callers can return it.
   bool Fail(std::string text);
-  // Handles an error that `call` of the plugin returned. It is a failure unless the loss of the
-  // other process explains it. Returns false.
+  // Handles an error that the plugin function `call` returned. The error is a failure unless the
+  // loss of the other process explains it. Returns false.
   bool PluginError(const std::string& where, const char* call, abi::Result result);
 
-  // Whether the other process has started to close its connections.
+  // Returns whether the other process has started to close its connections.
   bool peer_closing() const { return peer_closing_.load(std::memory_order_acquire); }
 
-  // Whether and when the other process was killed or stopped for good, and the error the plugin
-  // reported after that.
+  // Return whether and when the other process was killed or stopped for good, and the error that
+  // the plugin reported after that.
   bool peer_disturbed() const { return disturbed_at_ns_.load(std::memory_order_acquire) != 0; }
   int64_t disturbed_at_ns() const { return disturbed_at_ns_.load(std::memory_order_acquire); }
   const std::optional<PeerLossError>& loss() const { return loss_; }
   bool peer_ended() const { return link_->ended(); }
 
-  // Ends a failed run and returns the exit status. It sends the failure to the other process. Rank
-  // 0 waits for the other side's failure, since the earlier one is reported. It prints the failure
-  // if that is this process's task.
+  // Ends a failed run and returns the exit status. Sends the failure to the other process. Rank 0
+  // also waits for the failure of the other process, because the earlier of the two is reported.
+  // Prints the failure if this process is the one that reports.
   int Finish();
 
  private:
@@ -140,10 +141,10 @@ inline constexpr int kOk = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;
 inline constexpr int kCannotRun = 3;
-// A forked process that only saw the other one end. The parent, which waits for both, reports the
-// cause.
+// Exit status of a forked process that only saw the other process end. The parent waits for both
+// processes and reports the cause.
 inline constexpr int kPeerVanished = 10;
-// A forked process that completed. Not 0, because a plugin may call exit(0).
+// Exit status of a forked process that completed. It is not 0, because a plugin may call exit(0).
 inline constexpr int kRankSucceeded = 11;
 
 }  // namespace nccltune::host::net

@@ -1,5 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccltune-net-host: moves messages through any net plugin, with the calls that NCCL makes.
+//
+// The files of this folder:
+//   adapter            NetPlugin for one interface version
+//   call_watch         the plugin function that each thread is in
+//   clock              monotonic time
+//   content            sizes and bytes of the test messages
+//   endpoint           the plugin and the connections of one process
+//   exchange           the work of the progress thread, for each mode
+//   first_failure      the first failure of this process
+//   host_process       threads, control connection and failure of one process
+//   message_end        one end of a connection, with its buffers and requests
+//   net_plugin         a net plugin of any interface version
+//   options            the command line
+//   pace               a separate library that slows or resets TCP connections, for tests
+//   peer_link          the control connection between the two processes
+//   session            runs one process from opening the plugin to closing it
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,7 +61,7 @@ int ListSymbols(const NetCheckOptions& options) {
 }
 
 int RunRank(const NetCheckOptions& options, int rank, std::unique_ptr<PeerLink> link, pid_t peer) {
-  // Restore the default: a plugin must not depend on its host ignoring SIGPIPE.
+  // Restore the default, because a plugin must not depend on its host ignoring SIGPIPE.
   signal(SIGPIPE, SIG_DFL);
   plugin_log::SetEcho(options.log);
   HostProcess process(options, rank, std::move(link), peer);
@@ -75,15 +91,15 @@ std::string EndInWords(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// Whether rank 0 ended in a way that means it has reported the result.
+// Returns whether the exit status of rank 0 shows that rank 0 has reported the result.
 bool ReportedResult(int status) {
   if (!WIFEXITED(status)) return false;
   const int code = WEXITSTATUS(status);
   return code == kRankSucceeded || code == kFailed || code == kCannotRun;
 }
 
-// Starts both ranks and waits for them. If neither has reported an error, it names the rank
-// that ended unexpectedly as the cause.
+// Starts both ranks and waits for them. If neither rank has reported an error, it reports
+// the rank that ended unexpectedly as the cause.
 int RunBoth(const NetCheckOptions& options) {
   auto [first, second] = PeerLink::Pair();
   if (first == nullptr) {
@@ -120,7 +136,7 @@ int RunBoth(const NetCheckOptions& options) {
   if (reported && WEXITSTATUS(statuses[0]) != kRankSucceeded) return WEXITSTATUS(statuses[0]);
   const bool succeeded = WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == kRankSucceeded;
   if (reported && (succeeded || disturbed)) return kOk;
-  // Neither has reported an error, so one of them was ended by the plugin or a signal.
+  // Neither rank has reported an error, so the plugin or a signal ended one of them.
   const bool first_vanished =
       reported || (WIFEXITED(statuses[0]) && WEXITSTATUS(statuses[0]) == kPeerVanished);
   const int cause = first_vanished ? 1 : 0;
@@ -146,7 +162,7 @@ int RunOne(const NetCheckOptions& options) {
     return kCannotRun;
   }
   const int status = RunRank(options, options.rank, std::move(link), peer);
-  // The peer is still stopped, or the run failed before it was to continue.
+  // Kill the peer: it is still stopped, or the run failed before the peer was continued.
   if (peer != 0 && (status != kOk || options.continue_after_ms < 0)) kill(peer, SIGKILL);
   if (status == kPeerVanished) {
     std::fputs("error: the other process ended during the run\n", stderr);
@@ -172,7 +188,7 @@ int Main(const std::vector<std::string_view>& arguments) {
   const int status = options.fork ? RunBoth(options) : RunOne(options);
   std::fflush(stdout);
   std::fflush(stderr);
-  // Exit without destructors: a hanging call of the plugin may still run.
+  // Exit without destructors, because a hanging call of the plugin may still run.
   if (status != kOk) _exit(status);
   return status;
 }

@@ -8,15 +8,15 @@
 namespace nccltune::host::net {
 namespace {
 
-// Values that a plugin is unlikely to write: into `done` or a size, behind a message, and into a
-// buffer of a closed connection.
+// Values that a plugin is unlikely to write. kUnset marks `done` and the sizes, kAfterMessage the
+// bytes behind a message, kClosed the buffers of a closed connection.
 constexpr int kUnset = -0x5A5A5A5A;
 constexpr unsigned char kAfterMessage = 0xEE;
 constexpr unsigned char kClosed = 0xC3;
 constexpr int kPointerCuda = 2;
 constexpr uint64_t kAlignment = 64;
 
-// An invalid pointer in *request, where NCCL leaves the previous request.
+// Returns an invalid pointer for *request, where NCCL leaves the previous request.
 void* UnsetRequest() { return reinterpret_cast<void*>(uintptr_t{0xDEAD0}); }
 
 bool AllAre(unsigned char value, const unsigned char* begin, const unsigned char* end) {
@@ -126,7 +126,8 @@ void MessageEnd::Prepare(Slot* slot, uint64_t bytes) {
 bool MessageEnd::Post(bool* moved) {
   Slot& slot = slots_[free_.front()];
   NetPlugin& plugin = endpoint_.plugin();
-  // If the plugin gave no request, the slot is already prepared.
+  // Prepare the slot, unless an earlier attempt for the same message already prepared it and got no
+  // request.
   if (slot.data == nullptr || slot.sequence != posted_) Prepare(&slot, SizeOf(posted_));
   const bool optional = !sends() && options_.optional_completion;
   slot.request = optional ? OptionalCompletion() : UnsetRequest();
@@ -165,7 +166,7 @@ bool MessageEnd::TestOne(bool* moved) {
     if (result != abi::kSuccess) {
       return process_.PluginError(MessageName(slot.sequence), "test", result);
     }
-    // NCCL does not initialize the variable either.
+    // The plugin must always set `done`, because NCCL does not initialize it.
     if (done == kUnset) return FailMessage(slot.sequence, "test did not set done");
     if (done == 0) return true;
     if (std::any_of(sizes.begin() + 1, sizes.end(), [](int size) { return size != 0; })) {
@@ -179,7 +180,7 @@ bool MessageEnd::TestOne(bool* moved) {
   }
   if (!sends() && check_ && options_.optional_completion &&
       !content_.Matches(slot.sequence, slot.data, SizeOf(slot.sequence))) {
-    return true;  // NCCL's kernels poll the buffer too, until the data has arrived
+    return true;  // like NCCL's kernels, poll the buffer until the data has arrived
   }
   *moved = true;
   return Complete(place);

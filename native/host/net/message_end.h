@@ -43,8 +43,8 @@ class MessageEnd {
   bool finished() const { return completed_ >= limit_; }
   // Stops posting and returns how many requests were posted.
   uint64_t StopPosting();
-  // Appends a window of empty messages after `messages` messages. They complete the receives that
-  // the other side has posted ahead.
+  // Appends a window of empty messages after `messages` messages. The empty messages complete the
+  // receives that the other side has posted ahead.
   void EndAfter(uint64_t messages);
 
   bool sends() const { return connection_.sends; }
@@ -62,7 +62,7 @@ class MessageEnd {
   void MarkOutstanding();
   bool CheckMarks();
 
-  // Describes what this end waits for.
+  // Describes the requests for which this end waits.
   std::string Waiting() const;
 
  private:
@@ -74,7 +74,7 @@ class MessageEnd {
     uint64_t message_bytes = 0;  // size of the message when the request was posted
     uint64_t posted_bytes = 0;   // size passed to isend or irecv
     unsigned char* data = nullptr;
-    // `test` reported completion; with optional completion, the bytes may arrive later.
+    // `test` has reported completion. With optional completion, the bytes may arrive later.
     bool arrived = false;
     int phandle = 0;
   };

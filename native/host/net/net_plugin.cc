@@ -81,7 +81,7 @@ struct SupportedInterface {
   Make make;
 };
 
-// Newest first.
+// The supported interface versions, newest first.
 constexpr std::array kInterfaces = {
     SupportedInterface{12, &MakeAdapter<InterfaceV12>},
     SupportedInterface{11, &MakeAdapter<InterfaceV11>},

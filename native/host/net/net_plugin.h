@@ -17,14 +17,15 @@ inline constexpr size_t kHandleBytes = 128;  // NCCL_NET_HANDLE_MAXSIZE
 inline constexpr int kPointerHost = 1;       // NCCL_PTR_HOST
 inline constexpr int kMaxRecvs = 8;          // NCCL_PROXY_MAX_SUBS: number of sizes passed to test
 
-// The value of *request in irecv by which the plugin knows that NCCL needs no completion (v9 and
+// A value of *request in irecv. It means that NCCL needs no completion for the receive (v9 and
 // later).
 inline void* OptionalCompletion() { return reinterpret_cast<void*>(uintptr_t{1}); }
 
 // Returns "remote error" for 6; "result 9" for a number that NCCL does not have.
 std::string ResultName(int result);
 
-// The device properties of all versions. A property that the version does not have is 0 or -1.
+// The device properties of all interface versions. A property that a version does not have is 0 or
+// -1.
 struct NetProperties {
   std::string name;
   std::string pci_path;
@@ -49,16 +50,16 @@ struct NetProperties {
   bool operator==(const NetProperties&) const = default;
 };
 
-// Functions return NCCL's result code. They may be called from every thread from which NCCL calls
-// them.
+// The functions return NCCL's result code. They may be called from every thread from which NCCL
+// calls them.
 class NetPlugin {
  public:
-  // Opens the plugin with that interface version; 0 means the newest that both sides have. Returns
-  // null with *error if there is none.
+  // Opens the plugin with that interface version; 0 means the newest version that both the plugin
+  // and this program have. Returns null with *error if there is none.
   static std::unique_ptr<NetPlugin> Open(const std::string& path, int interface,
                                          std::string* error);
-  // Returns the interface versions that the file exports, newest first. Returns false with *error
-  // if it cannot be opened.
+  // Sets *versions to the interface versions that the file exports, newest first. Returns false
+  // with *error if the file cannot be opened.
   static bool Interfaces(const std::string& path, std::vector<int>* versions, std::string* error);
 
   virtual ~NetPlugin() = default;
@@ -68,12 +69,12 @@ class NetPlugin {
   virtual int version() const = 0;
   virtual const char* name() const = 0;
 
-  // From v11 on the plugin's init is called for each communicator; before, only while no other
-  // communicator exists.
+  // From v11 on, calls the plugin's init for each communicator. Before v11, calls it only if no
+  // other communicator exists.
   virtual abi::Result Init(uint64_t communicator, int traffic_class, void** context) = 0;
   virtual abi::Result Finalize(void* context) = 0;
   virtual abi::Result Devices(int* count) = 0;
-  // *fault states what is wrong with the properties; empty if nothing is.
+  // Sets *fault to an error in the properties; empty if there is none.
   virtual abi::Result GetProperties(int device, NetProperties* properties, std::string* fault) = 0;
   // Returns kInvalidUsage before v9, or if the plugin has no such function.
   virtual abi::Result MakeVirtualDevice(const std::vector<int>& members, int* device) = 0;
@@ -87,7 +88,7 @@ class NetPlugin {
   virtual abi::Result DeregMr(void* comm, void* mhandle) = 0;
   virtual abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
                             void* phandle, void** request) = 0;
-  // If `phandle` is null, NULL is passed for the array.
+  // If `phandle` is null, NULL is passed for the array of phandles.
   virtual abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
                             void* phandle, void** request) = 0;
   virtual abi::Result Test(void* request, int* done, int* sizes) = 0;

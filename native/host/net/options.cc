@@ -128,7 +128,7 @@ void AddSize(OptionTable& table, std::string_view name, uint64_t low, uint64_t h
   });
 }
 
-// Adds an option that takes one of two words.
+// Adds an option that takes one of two words, and sets *out to whether the word is `yes`.
 void AddEither(OptionTable& table, std::string_view name, std::string_view yes, std::string_view no,
                bool* out) {
   table.Value(name, [=](std::string_view text) -> std::string {
@@ -215,8 +215,8 @@ OptionTable TableFor(NetCheckOptions& options) {
   return table;
 }
 
-// Fills in defaults that depend on other options. Returns which options contradict each other;
-// empty if none do.
+// Sets defaults that depend on other options. Returns an error text if an option is missing or
+// options contradict each other, else an empty text.
 std::string Complete(NetCheckOptions& options, bool has_mode) {
   if (options.plugin.empty()) return "--plugin is missing";
   if (options.list_symbols) return {};

@@ -20,25 +20,25 @@ struct NetCheckOptions {
   bool list_symbols = false;
 
   std::string plugin;
-  int interface = 0;  // 0: the newest
+  int interface = 0;  // version of the net interface; 0: the newest
   int device = 0;
   std::vector<int> members;  // members of a virtual device to create; empty: use `device`
   int communicators = 1;
   int traffic_class = -1;
 
-  // How to reach the other process.
+  // Connection to the other process.
   bool fork = false;
   int rank = 0;
   std::string rendezvous;  // a port of 127.0.0.1, or the path of a socket; empty with --fork
 
   // The messages.
   int connections = 1;
-  bool both = true;  // both directions; else only from rank 0 to rank 1
+  bool both = true;  // true: both directions; false: only from rank 0 to rank 1
   Sizes sizes;
   std::string sizes_text;
   uint64_t messages = 200;  // transfer: for each connection and direction; pingpong: for each size
   int window = 8;
-  uint64_t slack = 4096;  // how much larger a receive may be than its message
+  uint64_t slack = 4096;  // bytes by which a receive may be larger than its message
   uint64_t slice = 1 << 20;
   double seconds = 5;
   double warmup_seconds = 1;
@@ -47,7 +47,7 @@ struct NetCheckOptions {
   uint64_t memory = uint64_t{2} << 30;  // limit for the buffers of one process
   int rounds = 1;
 
-  // How the plugin is called.
+  // Variations of the calls to the plugin.
   bool random_order = false;
   bool optional_completion = false;
   bool nulls = false;
@@ -59,7 +59,7 @@ struct NetCheckOptions {
   bool close_in_flight = false;
   int kill_after_ms = -1;
   int stop_after_ms = -1;
-  int continue_after_ms = -1;  // counted from the stop
+  int continue_after_ms = -1;  // time from the stop to the continuation
   int timeout_s = 60;
   bool log = false;
 };
@@ -67,12 +67,12 @@ struct NetCheckOptions {
 // Returns the number of unmeasured round trips before those of each size.
 inline uint64_t WarmUpTrips(const NetCheckOptions& options) { return 10 + options.messages / 10; }
 
-// Whether the rendezvous is a path of a Unix socket.
+// Returns whether the rendezvous is a path of a Unix socket.
 bool IsPath(std::string_view rendezvous);
 
 std::string_view ModeName(NetCheckMode mode);
 
-// Returns false with *error if the arguments are not valid.
+// Parses the command line. Returns false with *error if the arguments are not valid.
 bool ParseOptions(const std::vector<std::string_view>& arguments, NetCheckOptions* options,
                   std::string* error);
 

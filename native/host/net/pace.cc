@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnccltune-pace.so, for LD_PRELOAD, limits the rate of some of a process's outgoing TCP
-// connections, or resets them. It disturbs every transport in the same way. It is for tests and
-// benchmarks and is not installed.
+// libnccltune-pace.so is loaded with LD_PRELOAD. It limits the rate of some outgoing TCP
+// connections of a process, or resets them. It works on connect(), so it disturbs every transport
+// in the same way. It is for tests and benchmarks and is not installed.
 //
 //   PACE_PORTS=A-B                only connections to these ports (default: all)
-//   PACE_SKIP=N                   ignore the first N of them (default: 0)
-//   PACE_EVERY=N PACE_WHICH=K     number the others 0 to N-1 repeatedly; those with number K are
-//                                 selected (default: 8 and 0)
+//   PACE_SKIP=N                   ignore the first N of these connections (default: 0)
+//   PACE_EVERY=N PACE_WHICH=K     number the further connections 0 to N-1 repeatedly;
+//                                 those with number K are selected (default: 8 and 0)
 //   PACE_BYTES_PER_S=R            rate limit of a selected connection (default: none)
 //   PACE_OTHERS_BYTES_PER_S=R     rate limit of the other connections (default: none)
 //   PACE_RESET_MS=T               every T ms, reset the next open selected connection
 //                                 (default: never)
 //   PACE_LOG=1                    log each action to standard error
 //
-// A rate limit applies to what the connecting side sends (SO_MAX_PACING_RATE, which needs no
-// privilege).
+// A rate limit applies to the data that the connecting side sends (SO_MAX_PACING_RATE, which needs
+// no privilege).
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -61,9 +61,9 @@ struct Settings {
   }
 };
 
-// After a close, the kernel may reuse the descriptor number for another connection. The socket
-// cookie is unique.
-struct Chosen {
+// A connection selected with PACE_EVERY and PACE_WHICH. After a close, the kernel may reuse the
+// descriptor number for another connection, but the socket cookie is unique.
+struct PacedSocket {
   int fd;
   uint64_t cookie;
 };
@@ -74,7 +74,7 @@ struct State {
   std::atomic<uint64_t> count{0};
   std::mutex mutex;
   std::unordered_set<uint64_t> seen;
-  std::vector<Chosen> chosen;
+  std::vector<PacedSocket> chosen;
   size_t next_reset = 0;
   bool resetting = false;
 };
@@ -91,9 +91,9 @@ uint64_t Cookie(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &length) == 0 ? cookie : 0;
 }
 
-// Resets the next open connection. The mutex must be held.
+// Resets the next open connection among the selected ones. The mutex must be held.
 void ResetOne(State* state) {
-  std::erase_if(state->chosen, [](const Chosen& one) { return Cookie(one.fd) != one.cookie; });
+  std::erase_if(state->chosen, [](const PacedSocket& one) { return Cookie(one.fd) != one.cookie; });
   if (state->chosen.empty()) return;
   const size_t at = state->next_reset++ % state->chosen.size();
   const int fd = state->chosen[at].fd;
@@ -135,7 +135,8 @@ bool IsOurs(const Settings& settings, int fd, const sockaddr* address) {
   return port >= settings.first_port && port <= settings.last_port;
 }
 
-// Whether the call starts a new connection. A repeated call only retries or polls for the result.
+// Returns whether the call starts a new connection. A repeated call for a socket only retries or
+// polls for the result.
 bool IsNew(State* state, int fd) {
   const std::lock_guard<std::mutex> lock(state->mutex);
   return state->seen.insert(Cookie(fd)).second;

@@ -29,19 +29,19 @@ enum class PeerMessage : uint8_t {
   kReport,   // JSON
 };
 
-// Not thread-safe.
+// This class is not thread-safe.
 class PeerLink {
  public:
   // Creates a connected pair of links.
   static std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> Pair();
   // Connects the two processes at a port of 127.0.0.1 or at the path of a Unix socket, which works
-  // across network namespaces. One side listens, the other one retries until `timeout_ms` has
-  // passed. Returns null with *error if the other side does not appear.
+  // across network namespaces. One side listens. The other side retries until `timeout_ms` has
+  // passed. Returns null with *error if no connection was made.
   static std::unique_ptr<PeerLink> Connect(bool listens, const std::string& place, int timeout_ms,
                                            std::string* error);
 
-  // Returns the process id of the peer as this process sees it; 0 if it is unknown. Unix sockets
-  // only.
+  // Returns the process id of the peer as this process sees it; 0 if it is unknown. Works for
+  // Unix sockets only.
   pid_t peer_process() const;
 
   // Sends a message. Returns false if the peer has closed the link.
@@ -55,7 +55,7 @@ class PeerLink {
   std::optional<std::string> Take(PeerMessage type);
   bool Has(PeerMessage type) const;
 
-  // Whether the peer has closed the link and all its messages have been read.
+  // Returns whether the peer has closed the link and all its messages have been read.
   bool ended() const { return ended_; }
 
  private:

@@ -71,14 +71,14 @@ double Number(const json::Value* value) {
   return value != nullptr && value->ToNumber(&number) ? number : 0;
 }
 
-// Returns the rate of the received bytes; null if none were received.
+// Returns the rate of the received bytes in GB/s; null if none were received.
 json::Value GbPerS(const json::Value& report) {
   const double seconds = Number(report.Find("seconds"));
   const double bytes = Number(Member(report, "received", "bytes"));
   return seconds > 0 && bytes > 0 ? Rounded(1e-9 * bytes / seconds) : json::Value();
 }
 
-// Returns the CPU time of both processes for each GB that either of them received.
+// Returns the CPU seconds of both processes for each GB that either of them received.
 json::Value CpuSecondsPerGb(const json::Value& ours, const json::Value& theirs) {
   const double gb = 1e-9 * (Number(Member(ours, "received", "bytes")) +
                             Number(Member(theirs, "received", "bytes")));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one of the two processes from dlopen to dlclose, for the requested number of rounds.
+// Runs one of the two processes, from opening the plugin to closing it, for the requested number of
+// rounds.
 #ifndef NCCLTUNE_HOST_NET_SESSION_H_
 #define NCCLTUNE_HOST_NET_SESSION_H_
 
@@ -37,7 +38,8 @@ class Session {
   bool PrintReport();
 
   HostProcess& process_;
-  // Of the current round. They are kept after a failure, because the plugin may still use them.
+  // Objects of the current round. They are kept after a failure, because the plugin may still use
+  // them.
   std::unique_ptr<PluginEndpoint> endpoint_;
   std::unique_ptr<MessageExchange> exchange_;
   std::string cannot_open_;

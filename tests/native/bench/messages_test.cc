@@ -59,7 +59,7 @@ TEST(Messages, AStepKeepsEverything) {
 TEST(Messages, AResultKeepsEverything) {
   StepResult result;
   result.timings = {{2, 68.125, 70.5, 3, 100.0, 125.5}, {3, 1e-3, std::nullopt, std::nullopt}};
-  result.ran = Ran{{abi::kTree, -1}, std::nullopt, size_t{512}};
+  result.ran = ExecutedChoice{{abi::kTree, -1}, std::nullopt, size_t{512}};
   result.applied = false;
   result.error = StepError{ErrorKind::kMemory, "too \n large", 2, true};
   StepResult read;

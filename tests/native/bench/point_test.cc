@@ -23,8 +23,8 @@ StepResult Failed(ErrorKind kind, bool fatal) {
 TEST(Point, TheSlowestRankCountsAndAllAreKept) {
   std::vector<StepResult> results = {Timed({{1, 20, 25, 0}, {0, 10, 11, 0}}),
                                      Timed({{2, 15, 30, 0}})};
-  results[0].ran = Ran{{abi::kTree, abi::kLl}, 2, std::nullopt};
-  results[1].ran = Ran{{abi::kRing, abi::kLl}, 2, std::nullopt};
+  results[0].ran = ExecutedChoice{{abi::kTree, abi::kLl}, 2, std::nullopt};
+  results[1].ran = ExecutedChoice{{abi::kRing, abi::kLl}, 2, std::nullopt};
   const Point point = CombineResults(Step(), results, 3);
   EXPECT_EQ(point.time_us, 20);
   EXPECT_EQ(point.times_us, (std::vector<double>{10, 20, 15}));
@@ -114,7 +114,7 @@ TEST(Answer, APointIsWrittenAsDocumented) {
   step.round = 3;
   step.repeat = 1;
   Point point = CombineResults(step, {Timed({{0, 68.123456, 70.25, 0}, {1, 68, 70, 0}})}, 2);
-  point.ran = Ran{{abi::kTree, abi::kLl}, 1, std::nullopt};
+  point.ran = ExecutedChoice{{abi::kTree, abi::kLl}, 1, std::nullopt};
   EXPECT_EQ(json::Write(PointAnswer(json::Value(1), point, "nccl")),
             R"({"op":"point","id":1,"bytes":1024,"choice":"default","ran":{"algorithm":"tree",)"
             R"("protocol":"ll","channels":1},"applied":true,"round":3,"repeat":1,"iterations":20,)"
@@ -132,11 +132,11 @@ TEST(Answer, APointIsWrittenAsDocumented) {
 TEST(Answer, KnownPartsOfWhatRanAreWritten) {
   Point point = CombineResults(Step(), {Timed({{0, 1, {}, {}}})}, 1);
   const auto ran = [&point] { return json::Write(*PointAnswer({}, point, "nccl").Find("ran")); };
-  point.ran = Ran{};
+  point.ran = ExecutedChoice{};
   EXPECT_EQ(ran(), "null");
-  point.ran = Ran{{}, 4, std::nullopt};
+  point.ran = ExecutedChoice{{}, 4, std::nullopt};
   EXPECT_EQ(ran(), R"({"algorithm":null,"protocol":null,"channels":4})");
-  point.ran = Ran{{abi::kRing, abi::kSimple}, std::nullopt, 4096};
+  point.ran = ExecutedChoice{{abi::kRing, abi::kSimple}, std::nullopt, 4096};
   EXPECT_EQ(ran(),
             R"({"algorithm":"ring","protocol":"simple","channels":null,"chunk_bytes":4096})");
 }

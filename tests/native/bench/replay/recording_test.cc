@@ -73,7 +73,7 @@ TEST_F(RecordingTest, AStudyIsRead) {
   Random random(1);
   const std::optional<Timing> timing = recording->Find(step, ring)->Draw(1024, &random);
   EXPECT_TRUE(timing->checked);
-  EXPECT_EQ(timing->ran, (Ran{{abi::kRing, abi::kSimple}, 4, std::nullopt}));
+  EXPECT_EQ(timing->ran, (ExecutedChoice{{abi::kRing, abi::kSimple}, 4, std::nullopt}));
   ring.channels = -1;
   EXPECT_EQ(recording->Find(step, ring), nullptr) << "another number of channels is another choice";
   EXPECT_EQ(recording->combinations().at(Collective::kAllReduce),

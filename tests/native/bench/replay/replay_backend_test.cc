@@ -148,9 +148,9 @@ TEST_F(ReplayTest, ReportsWhatRan) {
   MustOpen();
   EXPECT_FALSE(backend_->Run(MakeStep(kDefaultChoice)).ran) << "the recording does not state it";
   EXPECT_EQ(backend_->Run(MakeStep(kTree)).ran,
-            (Ran{{abi::kTree, abi::kLl}, std::nullopt, std::nullopt}));
+            (ExecutedChoice{{abi::kTree, abi::kLl}, std::nullopt, std::nullopt}));
   EXPECT_EQ(backend_->Run(MakeStep(kTuned)).ran,
-            (Ran{{abi::kRing, abi::kSimple}, 8, std::nullopt}));
+            (ExecutedChoice{{abi::kRing, abi::kSimple}, 8, std::nullopt}));
   EXPECT_TRUE(backend_->Run(MakeStep(kRing8)).applied);
 }
 
