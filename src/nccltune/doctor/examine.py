@@ -17,8 +17,8 @@ from nccltune.doctor.language.format_value import format_value
 from nccltune.doctor.language.functions import version_of
 from nccltune.doctor.language.template import Template
 from nccltune.doctor.node_groups import NodeGroups
-from nccltune.doctor.result import Evidence, Examination, Fix, Judged, Node, RuleVerdict
-from nccltune.doctor.rule import DoctorRule, Of
+from nccltune.doctor.result import Evidence, Examination, Fix, Node, RuleResult, RuleVerdict
+from nccltune.doctor.rule import DoctorRule, RuleScope
 from nccltune.doctor.rulebase import RuleBase
 from nccltune.doctor.sources import link
 from nccltune.doctor.titles import node_title
@@ -51,7 +51,7 @@ def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examinat
     pool = Env(_pooled(values, base) if len(order) > 1 else {})
     judged = []
     for rule in base.rules:
-        if rule.text.scope is Of.NODE:
+        if rule.text.scope is RuleScope.NODE:
             asked: dict[Any, RuleAnswer] = {}
             answers = {}
             for name, env in envs.items():
@@ -322,7 +322,7 @@ def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str
     """Return the records of all nodes that rules about all nodes need, each with its `node`."""
     asked: set[str] = set()
     for rule in base.rules:
-        if rule.text.scope is not Of.NODE and rule.finding is not None:
+        if rule.text.scope is not RuleScope.NODE and rule.finding is not None:
             asked |= rule.needs
     pooled: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for node, facts in values.items():
@@ -335,7 +335,7 @@ def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str
 
 def _judged(
     rule: DoctorRule, answers: Mapping[str, RuleAnswer], nodes: Mapping[str, Facts]
-) -> Judged:
+) -> RuleResult:
     by_verdict: dict[RuleVerdict, list[str]] = defaultdict(list)
     evidence: dict[str, dict[str, None]] = defaultdict(dict)
     fixes: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -357,7 +357,7 @@ def _judged(
         RuleVerdict.NOT_APPLICABLE,
     )
     text = rule.text
-    return Judged(
+    return RuleResult(
         rule=rule.id,
         number=text.number,
         family=rule.family,

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from nccltune.doctor.facts import UnusedFile
-from nccltune.doctor.rule import Of
+from nccltune.doctor.rule import RuleScope
 from nccltune.model.finding import Severity
 
 SCHEMA_VERSION = 1
@@ -41,7 +41,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of one rule.
 
     `nodes` are the nodes of each verdict. `missing` are the missing facts if the verdict is
@@ -54,7 +54,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     title: str
     severity: Severity
-    scope: Of
+    scope: RuleScope
     verdict: RuleVerdict
     nodes: dict[RuleVerdict, tuple[str, ...]]
     evidence: tuple[Evidence, ...] = ()
@@ -90,9 +90,9 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     source: str
     nodes: tuple[Node, ...]
-    rules: tuple[Judged, ...]
+    rules: tuple[RuleResult, ...]
 
-    def of(self, verdict: RuleVerdict) -> tuple[Judged, ...]:
+    def of(self, verdict: RuleVerdict) -> tuple[RuleResult, ...]:
         """Return the rules with that verdict, highest severity first."""
         order = list(Severity)
         found = [judged for judged in self.rules if judged.verdict is verdict]

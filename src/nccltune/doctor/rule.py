@@ -16,7 +16,7 @@ from nccltune.model.finding import Severity
 from nccltune.model.names import nearest
 
 
-class Of(StrEnum):
+class RuleScope(StrEnum):
     """Scope of a rule: each node, pairs of nodes, or all nodes together."""
 
     NODE = "node"
@@ -69,7 +69,7 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     remedy: Remedy
     source: tuple[str, ...]
     number: int | None = None
-    scope: Of = Of.NODE
+    scope: RuleScope = RuleScope.NODE
     applies: str | None = None
     finding: str | None = None
     compare: Compare | None = None
@@ -118,7 +118,7 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Doct
     Raises InputError that names the wrong field.
     """
     _check(text)
-    pooled = text.scope is not Of.NODE and text.compare is None
+    pooled = text.scope is not RuleScope.NODE and text.compare is None
     scope = Scope(tables=tables, pooled=pooled)
     one = Scope(tables=tables)
     applies = _field("applies", text.applies, one if text.compare else scope)
@@ -161,7 +161,7 @@ def _check(text: RuleText) -> None:
         raise InputError(f"finding, compare or code: exactly one is needed, not {given or 'none'}")
     if text.finding is not None and not text.evidence:
         raise InputError("evidence: is empty; it states what was found")
-    if text.compare is not None and text.scope is not Of.CLUSTER:
+    if text.compare is not None and text.scope is not RuleScope.CLUSTER:
         raise InputError("compare: is for scope = 'cluster'")
     if text.code is not None and text.code not in CODE:
         raise InputError(

@@ -5,7 +5,7 @@ import shlex
 import textwrap
 
 import nccltune
-from nccltune.doctor.result import Examination, Fix, Judged, RuleVerdict, node_names
+from nccltune.doctor.result import Examination, Fix, RuleResult, RuleVerdict, node_names
 
 
 def fix_script(examined: Examination) -> str:
@@ -36,7 +36,7 @@ def fix_script(examined: Examination) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _nothing(judged: Judged) -> str:
+def _nothing(judged: RuleResult) -> str:
     return f"No line for this one: {judged.remedy}"
 
 

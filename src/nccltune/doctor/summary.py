@@ -5,7 +5,7 @@ import textwrap
 from collections import Counter
 
 from nccltune.doctor.facts import catalogue
-from nccltune.doctor.result import Examination, Judged, RuleVerdict, node_names
+from nccltune.doctor.result import Examination, RuleResult, RuleVerdict, node_names
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -44,7 +44,7 @@ def line_words(examined: Examination, most: int = 3) -> str:
     return f"ok {well} · {noun} {len(findings)}: {' · '.join(parts)}"
 
 
-def _in_short(judged: Judged) -> str:
+def _in_short(judged: RuleResult) -> str:
     """Return a finding in short: `GPU 1 is slow (its evidence and 2 more)`.
 
     If the evidence is complete without a title (`alone`), the title is omitted.
@@ -102,7 +102,7 @@ def unused_words(examined: Examination) -> list[str]:
     ]
 
 
-def what_would_tell(examined: Examination, most: int = 3) -> list[tuple[str, int]]:
+def deciding_sources(examined: Examination, most: int = 3) -> list[tuple[str, int]]:
     """Return what to read to decide the open rules, and how many rules it would decide.
 
     The most helpful source is first. A rule counts for the first source in the result that has one
