@@ -60,7 +60,7 @@ def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], st
     return (Replace(export, (right,)),), f"write {right}"
 
 
-def twice(view: View) -> Iterator[LaunchFinding]:
+def conflicting_values(view: View) -> Iterator[LaunchFinding]:
     """Find a variable with two values: which one wins depends on the launcher."""
     seen: dict[str, CommandVariable] = {}
     for variable in view.variables:
@@ -80,4 +80,4 @@ def twice(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-RULES = (twice, not_exported)
+RULES = (conflicting_values, not_exported)

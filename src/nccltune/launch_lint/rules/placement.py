@@ -190,7 +190,7 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     )
 
 
-def uneven(view: View) -> Iterator[LaunchFinding]:
+def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     """Find nodes with different numbers of processes: NCCL is as slow as the smallest node."""
     placement = view.prediction.placement
     if placement is None or len({node.processes for node in placement.nodes}) < 2:
@@ -366,7 +366,7 @@ RULES = (
     per_node_unsaid,
     too_many_gpus,
     idle_nodes,
-    uneven,
+    uneven_nodes,
     one_rank,
     total_unsaid,
     bound,

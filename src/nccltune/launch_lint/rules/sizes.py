@@ -98,7 +98,7 @@ def end_not_reached(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
 
 
 @of_sizes
-def many_steps(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+def missing_factor(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
     """Find a missing -f: the step is 1 MiB then."""
     if sizes.factor > 1 or program.value("i") is not None:
         return
@@ -113,7 +113,7 @@ def many_steps(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
 
 
 @of_sizes
-def too_small(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+def size_below_8(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
     """Find sizes below 8 bytes: counts are cut to whole elements on each rank and become 0."""
     if sizes.first >= 8:
         return
@@ -185,4 +185,4 @@ def short(size: int) -> str:
     return str(size)
 
 
-RULES = (unreadable, backwards, end_not_reached, many_steps, too_small, beyond_memory)
+RULES = (unreadable, backwards, end_not_reached, missing_factor, size_below_8, beyond_memory)
