@@ -17,7 +17,10 @@ from nccltune.model.names import nearest
 
 
 class RuleScope(StrEnum):
-    """Scope of a rule: each node, pairs of nodes, or all nodes together."""
+    """Scope of a rule: each node by itself, pairs of nodes, or all nodes together.
+
+    Rules with the scopes PAIR and CLUSTER are evaluated once, on the facts of all nodes.
+    """
 
     NODE = "node"
     PAIR = "pair"
@@ -39,7 +42,10 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fix of a finding in words. `commands` apply or confirm it, `cost` is its cost."""
+    """How to fix a finding, in words. `commands` apply or confirm the fix.
+
+    `cost` is the cost of the fix in words, such as a restart.
+    """
 
     text: str
     commands: tuple[str, ...] = ()
@@ -49,8 +55,9 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Compare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Comparison of `value` between the nodes that have the same `within`.
 
-    With `tolerance` the values are numbers. Then a node is an outlier if it is more than this share
-    below the median. `what` names the value in sentences.
+    Without `tolerance`, a node is an outlier if its value differs from the value of the majority.
+    With `tolerance` (0.1 is 10 %), a node is an outlier if its value is below the median by more
+    than `tolerance`. `what` names the value in sentences.
     """
 
     value: str
@@ -84,7 +91,7 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class DoctorRule(NamedTuple):
     """A compiled rule. It has exactly one of `finding`, `compare` and `code`.
 
-    `needs` are the facts that its expressions name.
+    `needs` names the facts that its expressions, texts or code function use.
     """
 
     text: RuleText
@@ -148,7 +155,7 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Doct
 
 
 def _check(text: RuleText) -> None:
-    """Check what the field types cannot express. Raises InputError."""
+    """Raise InputError if fields have the right types but wrong values or combinations."""
     if _ID.fullmatch(text.id) is None:
         raise InputError(f"id: {text.id!r} is not lower case words parted by dashes")
     for field in ("title", "check"):
