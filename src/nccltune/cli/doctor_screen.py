@@ -7,7 +7,7 @@ from nccltune.cli.output import hanging
 from nccltune.doctor.result import (
     Evidence,
     Examination,
-    Judged,
+    RuleResult,
     RuleVerdict,
     node_names,
     read_words,
@@ -16,10 +16,10 @@ from nccltune.doctor.rule import DoctorRule
 from nccltune.doctor.sources import link
 from nccltune.doctor.summary import (
     count_words,
+    deciding_sources,
     node_words,
     unused_words,
     verdict_words,
-    what_would_tell,
 )
 from nccltune.report.words import printable
 
@@ -48,7 +48,7 @@ def show(out: Console, examined: Examination, *, everything: bool) -> None:
         for node in examined.nodes:
             for problem in node.unread:
                 _line(out, ("unread", "dim"), f"{node.name}: {problem}", "dim")
-    told = what_would_tell(examined)
+    told = deciding_sources(examined)
     if told:
         out.print()
         asked = " · ".join(f"{read} ({number} rules)" for read, number in told)
@@ -64,7 +64,7 @@ def _show_unused(out: Console, lines: list[str], *, everything: bool) -> None:
         _line(out, "", f"and {len(lines) - len(shown)} more: --all")
 
 
-def _show_finding(out: Console, judged: Judged, *, many: bool, everything: bool) -> None:
+def _show_finding(out: Console, judged: RuleResult, *, many: bool, everything: bool) -> None:
     severity = judged.severity.value
     style = _STYLES[severity]
     number = f", {judged.number}" if judged.number is not None else ""
@@ -95,7 +95,7 @@ def _evidence_words(item: Evidence, *, many: bool) -> str:
     return f"{item.text}{where}{read}"
 
 
-def _show_other(out: Console, judged: Judged) -> None:
+def _show_other(out: Console, judged: RuleResult) -> None:
     verdict = judged.verdict.value.replace("_", " ")
     verdict = {"not applicable": "no matter"}.get(verdict, verdict)
     style = {"ok": "green", "cannot tell": "yellow"}.get(verdict, "dim")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that an expression cannot express: named functions over all nodes."""
+"""Functions for rules that the expression language cannot express.
+
+Each function reads the facts of all nodes.
+"""
 
 import statistics
 from collections import defaultdict
@@ -12,15 +15,18 @@ Values = Mapping[str, Any]
 """Values of one node's facts by name."""
 
 SLOW_PAIR = 0.85
-"""A pair is slow below this share of the median pair. Pairs of a healthy fabric are within 5 %."""
+"""A pair of nodes is slow if its bandwidth is below this share of the median of all pairs.
+
+In a healthy fabric the bandwidths of pairs differ by up to 5 %.
+"""
 
 
 class CodeFinding(NamedTuple):
-    """Result of such a function.
+    """Result of a function in this module.
 
-    `sentences` are the findings, each with the nodes that it is about. `missing` are the facts that
-    the function needs but does not have. If there is no sentence and `missing` is not empty, the
-    verdict is CANNOT_TELL.
+    `sentences` holds each finding as a sentence with the names of its nodes. `missing` names facts
+    that the function needs and that are unknown. If there is no sentence and `missing` is not
+    empty, the verdict is CANNOT_TELL.
     """
 
     sentences: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -37,8 +43,8 @@ class Code(NamedTuple):
 def slow_pairs(nodes: Mapping[str, Values]) -> CodeFinding:
     """Find pairs of nodes that are slower together than each node is with others.
 
-    Then the path between them is slow, not the nodes. The bandwidth of a pair is the best of its
-    runs of one collective at one size.
+    For such a pair the network path is slow, not a node. The bandwidth of a pair is the highest of
+    its runs with the same collective, size and number of ranks.
     """
     known = [values["tests"] for values in nodes.values() if values.get("tests") is not None]
     runs: dict[Any, dict[tuple[str, ...], float]] = defaultdict(dict)
@@ -52,7 +58,7 @@ def slow_pairs(nodes: Mapping[str, Values]) -> CodeFinding:
     sentences: list[tuple[str, tuple[str, ...]]] = []
     enough = False
     for pairs in runs.values():
-        # With fewer pairs, the nodes of a slow pair are not measured in enough other pairs.
+        # With fewer than 4 pairs, too few other pairs contain the nodes of a slow pair.
         if len(pairs) < 4:
             continue
         enough = True
@@ -78,10 +84,10 @@ def _slow(pairs: Mapping[tuple[str, ...], float]) -> list[tuple[str, tuple[str, 
 
 
 def split_shared_memory(nodes: Mapping[str, Values]) -> CodeFinding:
-    """Find containers of one host (one boot id) that do not share /dev/shm.
+    """Find containers on one host (same boot id) that do not share /dev/shm.
 
-    NCCL uses neither P2P nor shared memory between them (shmDev in its peer information,
-    transport/p2p.cc, NCCL 2.30).
+    Between such containers NCCL uses neither P2P nor shared memory (`shmDev` in transport/p2p.cc,
+    NCCL 2.30).
     """
     hosts: dict[str, list[tuple[str, str]]] = defaultdict(list)
     lacking = set()
@@ -103,13 +109,15 @@ def split_shared_memory(nodes: Mapping[str, Values]) -> CodeFinding:
 ASKED = ("gpus", "gpu.driver", "hcas", "node.modules")
 """Facts that a node's files should have if the files of other nodes have them."""
 MOST_KNOW = 0.9
+"""A missing fact (not `gpus`) is a finding if at least this share of the nodes has the fact."""
 
 
 def nodes_not_read(nodes: Mapping[str, Values]) -> CodeFinding:
     """Find nodes whose files have no facts, or lack facts that the other nodes have.
 
-    Their collection failed or was cut. A lack of `gpus` is a finding if one other node has it. A
-    lack of another fact is a finding if nearly all nodes (MOST_KNOW) have it.
+    The collection on such a node failed or stopped early. A missing `gpus` is a finding if at least
+    one other node has `gpus`. Another missing fact of ASKED is a finding if the share MOST_KNOW of
+    the nodes has that fact.
     """
     own = {name: values for name, values in nodes.items() if values.get("node.collected")}
     if len(own) < 2:
@@ -137,4 +145,4 @@ CODE: Mapping[str, Code] = MappingProxyType(
         "split_shared_memory": Code(split_shared_memory, ("node.boot_id", "node.shm_device")),
     }
 )
-"""All functions by the name that rule files use in `code`."""
+"""All functions, by the name that the field `code` of a rule names."""

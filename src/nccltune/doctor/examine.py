@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate rules on facts: each rule on each node, or on all nodes together.
 
-`ask` decides between finding, ok, not applicable and cannot tell. `_in_range` and `_applies` decide
-whether a rule applies. `_compared` compares nodes.
+A rule has one of three forms: an expression (`ask`), a comparison of nodes (`_compared`), or a
+Python function over all nodes (`_ask_all` calls it). The verdict CANNOT_TELL has four origins:
+
+- `ask`: a fact is missing that the expression needs
+- `_compared`: fewer than two nodes have the compared value
+- `_ask_all`: the Python function reports missing facts (module `code`)
+- `_asked`: the rule raises an error on the values
 """
 
 import statistics
@@ -17,8 +22,8 @@ from nccltune.doctor.language.format_value import format_value
 from nccltune.doctor.language.functions import version_of
 from nccltune.doctor.language.template import Template
 from nccltune.doctor.node_groups import NodeGroups
-from nccltune.doctor.result import Evidence, Examination, Fix, Judged, Node, RuleVerdict
-from nccltune.doctor.rule import DoctorRule, Of
+from nccltune.doctor.result import Evidence, Examination, Fix, Node, RuleResult, RuleVerdict
+from nccltune.doctor.rule import DoctorRule, RuleScope
 from nccltune.doctor.rulebase import RuleBase
 from nccltune.doctor.sources import link
 from nccltune.doctor.titles import node_title
@@ -29,9 +34,9 @@ _MAX_READ = 4
 
 
 class RuleAnswer(NamedTuple):
-    """Result of a rule on one node.
+    """Result of a rule on one node, or on all nodes together.
 
-    `evidence` are sentences, each with the nodes that it is about. No nodes means this node.
+    `evidence` holds sentences, each with the names of its nodes. No names means the evaluated node.
     """
 
     verdict: RuleVerdict
@@ -43,7 +48,10 @@ class RuleAnswer(NamedTuple):
 
 
 def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examination:
-    """Evaluate every rule on every node. `source` describes the origin of the facts."""
+    """Evaluate every rule, on every node or on all nodes together as the rule's scope requires.
+
+    `source` describes the origin of the facts, for the report.
+    """
     order = sorted(nodes)
     groups = NodeGroups(nodes)
     values = {name: {key: fact.value for key, fact in nodes[name].items()} for name in order}
@@ -51,7 +59,7 @@ def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examinat
     pool = Env(_pooled(values, base) if len(order) > 1 else {})
     judged = []
     for rule in base.rules:
-        if rule.text.scope is Of.NODE:
+        if rule.text.scope is RuleScope.NODE:
             asked: dict[Any, RuleAnswer] = {}
             answers = {}
             for name, env in envs.items():
@@ -103,7 +111,7 @@ def ask(rule: DoctorRule, env: Env) -> RuleAnswer:
 
 
 def _asked(ask_it: Callable[[], RuleAnswer]) -> RuleAnswer:
-    """Return the answer of a rule, or CANNOT_TELL if its expression fails on the values.
+    """Return the answer of a rule, or CANNOT_TELL if the rule raises an error on the values.
 
     Damaged files of one node must not hide the results of the other nodes.
     """
@@ -116,7 +124,7 @@ def _asked(ask_it: Callable[[], RuleAnswer]) -> RuleAnswer:
 def _applies(rule: DoctorRule, env: Env) -> Any:
     """Return whether a rule applies: True, False or UNKNOWN.
 
-    A rule applies if the NCCL version is in its range and its `applies` is true.
+    A rule applies if the NCCL version is in the rule's range and its `applies` expression is true.
     """
     ranged: Any = True
     if rule.text.nccl is not None:
@@ -167,7 +175,7 @@ def _filled(rule: DoctorRule, env: Env, members: Iterable[Any]) -> RuleAnswer:
 def _fill_once(
     lines: Sequence[Template], env: Env, into: dict[str, None], *, for_shell: bool
 ) -> None:
-    """Fill in lines for the current member. Equal lines are kept once."""
+    """Add lines to `into`, filled in for the current record in `env`. Equal lines are kept once."""
     for line in lines:
         into.setdefault(line.fill(env, for_shell=for_shell))
 
@@ -194,7 +202,7 @@ def _ask_all(
 
 
 class _Compared(NamedTuple):
-    """The compared values of a node, UNKNOWN if a fact is missing."""
+    """Values of one node for a comparison. A value is UNKNOWN if a fact is missing."""
 
     applies: Any
     group: Any
@@ -216,7 +224,11 @@ def _compared_of(rule: DoctorRule, env: Env) -> _Compared:
 
 
 def _compared(rule: DoctorRule, envs: Mapping[str, Env], node_groups: NodeGroups) -> RuleAnswer:
-    """Compare the nodes of each group, and find those that differ from the majority."""
+    """Compare the nodes of each group (equal `within`), and report the outliers.
+
+    If no group has two nodes with known values, the verdict is CANNOT_TELL. It is NOT_APPLICABLE if
+    the rule applies to fewer than two nodes and no fact is missing.
+    """
     assert rule.text.compare is not None
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
     missing: set[str] = set()
@@ -294,7 +306,7 @@ def _beside(value: Any, most: Any) -> str:
 def _far(
     what: str, members: Mapping[str, Any], tolerance: float
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the nodes that are more than `tolerance` (a share) below the median.
+    """Return a sentence for each node that is more than `tolerance` (0.1 is 10 %) below the median.
 
     Nodes above the median are no finding.
     """
@@ -319,15 +331,18 @@ def _whole(rule: DoctorRule, sentences: Iterable[tuple[str, tuple[str, ...]]]) -
 
 
 def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str, Any]:
-    """Return the records of all nodes that rules about all nodes need, each with its `node`."""
+    """Return the records of all nodes, by fact. Expressions of rules about all nodes read them.
+
+    Each record gets the name of its node as `node`.
+    """
     asked: set[str] = set()
     for rule in base.rules:
-        if rule.text.scope is not Of.NODE and rule.finding is not None:
+        if rule.text.scope is not RuleScope.NODE and rule.finding is not None:
             asked |= rule.needs
     pooled: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for node, facts in values.items():
         for name in asked & facts.keys():
-            # A fact without records (the version of NCCL) belongs to one node and cannot be pooled.
+            # A fact without records, such as nccl.version, has no place for the node's name.
             if catalogue()[name].type is FactType.RECORDS:
                 pooled[name] += [record | {"node": node} for record in facts[name]]
     return dict(pooled)
@@ -335,7 +350,7 @@ def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str
 
 def _judged(
     rule: DoctorRule, answers: Mapping[str, RuleAnswer], nodes: Mapping[str, Facts]
-) -> Judged:
+) -> RuleResult:
     by_verdict: dict[RuleVerdict, list[str]] = defaultdict(list)
     evidence: dict[str, dict[str, None]] = defaultdict(dict)
     fixes: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -357,7 +372,7 @@ def _judged(
         RuleVerdict.NOT_APPLICABLE,
     )
     text = rule.text
-    return Judged(
+    return RuleResult(
         rule=rule.id,
         number=text.number,
         family=rule.family,
@@ -386,13 +401,13 @@ def _judged(
 
 
 def _read(rule: DoctorRule, named: Iterable[str], nodes: Mapping[str, Facts]) -> tuple[str, ...]:
-    """Return where the facts of a sentence were read, for its first node."""
+    """Return where the rule's facts were read on the first node in `named`."""
     first = next(iter(named), None)
     if first is None or first not in nodes:
         return ()
     facts = nodes[first]
     assert rule.finding or rule.compare or rule.code
     asked = rule.finding or rule.compare
-    # Omit settings: each setting's record has its own place.
+    # Omit `settings`: each of its records has its own source in `where`.
     names = sorted((asked.needs if asked is not None else rule.needs) - {"settings"})
     return tuple(dict.fromkeys(facts[name].source for name in names if name in facts))[:_MAX_READ]

@@ -17,7 +17,7 @@ Key = tuple[bytes | None, ...]
 
 
 class NodeGroups:
-    """Digests of the facts of each node, short enough to compare."""
+    """Groups of nodes with equal facts. Facts are compared by their digests (16 bytes)."""
 
     def __init__(self, nodes: Mapping[str, Facts]) -> None:
         encode = msgspec.msgpack.Encoder().encode

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result of an examination as data. The terminal, JSON and HTML reports are made from it."""
+"""Result of an examination as data, for the terminal, JSON and HTML reports."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from nccltune.doctor.facts import UnusedFile
-from nccltune.doctor.rule import Of
+from nccltune.doctor.rule import RuleScope
 from nccltune.model.finding import Severity
 
 SCHEMA_VERSION = 1
@@ -41,12 +41,12 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of one rule.
 
-    `nodes` are the nodes of each verdict. `missing` are the missing facts if the verdict is
-    CANNOT_TELL. `remedy`, `commands` and `fix` are filled in for a finding. If `alone` is true, the
-    sentences of evidence need no title before them.
+    `nodes` has the names of nodes by their verdict. `missing` names the missing facts if the
+    verdict is CANNOT_TELL. `remedy`, `commands` and `fix` are filled in for a finding. If `alone`
+    is true, the evidence is complete without the title.
     """
 
     rule: str
@@ -54,7 +54,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     title: str
     severity: Severity
-    scope: Of
+    scope: RuleScope
     verdict: RuleVerdict
     nodes: dict[RuleVerdict, tuple[str, ...]]
     evidence: tuple[Evidence, ...] = ()
@@ -73,7 +73,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """An examined node.
 
-    `title` describes it. `facts` is the number of facts. `unread` lists what could not be read.
+    `title` describes the node. `facts` is the number of facts. `unread` lists unreadable inputs.
     `unused` lists the files of which nothing was used.
     """
 
@@ -90,9 +90,9 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     source: str
     nodes: tuple[Node, ...]
-    rules: tuple[Judged, ...]
+    rules: tuple[RuleResult, ...]
 
-    def of(self, verdict: RuleVerdict) -> tuple[Judged, ...]:
+    def of(self, verdict: RuleVerdict) -> tuple[RuleResult, ...]:
         """Return the rules with that verdict, highest severity first."""
         order = list(Severity)
         found = [judged for judged in self.rules if judged.verdict is verdict]
@@ -105,15 +105,17 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_words(read: Sequence[str], most: int = 48) -> str:
-    """Return the places where something was read as text. Long commands are cut."""
+    """Return the sources in `read` as one text. A source of over `most` characters is cut."""
     return "; ".join(
         source if len(source) <= most else f"{source[: most - 3].rstrip()}..." for source in read
     )
 
 
 def node_names(names: Sequence[str], most: int = 6) -> str:
-    """Return names as text, with ranges of numbers: `n[001-004,007]`. Names after the first `most`
-    parts are counted."""
+    """Return names as text, with ranges of numbers: `n[001-004,007]`.
+
+    A range is one part. After `most` parts, only the number of the other parts follows.
+    """
     parts = _folded(sorted(set(names), key=_natural))
     shown = ", ".join(parts[:most])
     more = len(parts) - most
@@ -127,8 +129,8 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 
 def _folded(names: Sequence[str]) -> list[str]:
-    """Return names with ranges in brackets, as Slurm prints them, for names that differ in their
-    last number."""
+    """Return names in Slurm's notation: names that differ only in their last number become one
+    name with ranges in brackets."""
     groups: dict[tuple[str, int], list[int]] = {}
     order: list[tuple[str, int] | str] = []
     for name in names:

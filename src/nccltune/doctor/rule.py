@@ -16,8 +16,11 @@ from nccltune.model.finding import Severity
 from nccltune.model.names import nearest
 
 
-class Of(StrEnum):
-    """Scope of a rule: each node, pairs of nodes, or all nodes together."""
+class RuleScope(StrEnum):
+    """Scope of a rule: each node by itself, pairs of nodes, or all nodes together.
+
+    Rules with the scopes PAIR and CLUSTER are evaluated once, on the facts of all nodes.
+    """
 
     NODE = "node"
     PAIR = "pair"
@@ -39,7 +42,10 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fix of a finding in words. `commands` apply or confirm it, `cost` is its cost."""
+    """How to fix a finding, in words. `commands` apply or confirm the fix.
+
+    `cost` is the cost of the fix in words, such as a restart.
+    """
 
     text: str
     commands: tuple[str, ...] = ()
@@ -49,8 +55,9 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Compare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Comparison of `value` between the nodes that have the same `within`.
 
-    With `tolerance` the values are numbers. Then a node is an outlier if it is more than this share
-    below the median. `what` names the value in sentences.
+    Without `tolerance`, a node is an outlier if its value differs from the value of the majority.
+    With `tolerance` (0.1 is 10 %), a node is an outlier if its value is below the median by more
+    than `tolerance`. `what` names the value in sentences.
     """
 
     value: str
@@ -69,7 +76,7 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     remedy: Remedy
     source: tuple[str, ...]
     number: int | None = None
-    scope: Of = Of.NODE
+    scope: RuleScope = RuleScope.NODE
     applies: str | None = None
     finding: str | None = None
     compare: Compare | None = None
@@ -84,7 +91,7 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class DoctorRule(NamedTuple):
     """A compiled rule. It has exactly one of `finding`, `compare` and `code`.
 
-    `needs` are the facts that its expressions name.
+    `needs` names the facts that its expressions, texts or code function use.
     """
 
     text: RuleText
@@ -118,7 +125,7 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Doct
     Raises InputError that names the wrong field.
     """
     _check(text)
-    pooled = text.scope is not Of.NODE and text.compare is None
+    pooled = text.scope is not RuleScope.NODE and text.compare is None
     scope = Scope(tables=tables, pooled=pooled)
     one = Scope(tables=tables)
     applies = _field("applies", text.applies, one if text.compare else scope)
@@ -148,7 +155,7 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Doct
 
 
 def _check(text: RuleText) -> None:
-    """Check what the field types cannot express. Raises InputError."""
+    """Raise InputError if fields have the right types but wrong values or combinations."""
     if _ID.fullmatch(text.id) is None:
         raise InputError(f"id: {text.id!r} is not lower case words parted by dashes")
     for field in ("title", "check"):
@@ -161,7 +168,7 @@ def _check(text: RuleText) -> None:
         raise InputError(f"finding, compare or code: exactly one is needed, not {given or 'none'}")
     if text.finding is not None and not text.evidence:
         raise InputError("evidence: is empty; it states what was found")
-    if text.compare is not None and text.scope is not Of.CLUSTER:
+    if text.compare is not None and text.scope is not RuleScope.CLUSTER:
         raise InputError("compare: is for scope = 'cluster'")
     if text.code is not None and text.code not in CODE:
         raise InputError(

@@ -65,7 +65,8 @@ def read_rules(texts: Mapping[str, str]) -> RuleBase:
 
 
 class _Shell(msgspec.Struct, forbid_unknown_fields=True):
-    """A file whose rules are not yet converted, so that an error can name the rule."""
+    """A file of rules. The rules are still dicts and are converted one by one, so that an error can
+    name its rule."""
 
     family: str
     title: str

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the shell script that would fix what was found. It is printed and never run."""
+"""Make a shell script that fixes the findings. nccltune prints the script and never runs it."""
 
 import shlex
 import textwrap
 
 import nccltune
-from nccltune.doctor.result import Examination, Fix, Judged, RuleVerdict, node_names
+from nccltune.doctor.result import Examination, Fix, RuleResult, RuleVerdict, node_names
 
 
 def fix_script(examined: Examination) -> str:
     """Return the script: shell lines for findings that a script can fix, comments for the others.
 
-    For several nodes, the lines are guarded by the host names, so that the same script may run on
-    all nodes.
+    For several nodes, the lines of a fix run only on the hosts of the finding. So the same script
+    may be run on all nodes.
     """
     lines = [
         "#!/bin/sh",
@@ -36,7 +36,7 @@ def fix_script(examined: Examination) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _nothing(judged: Judged) -> str:
+def _nothing(judged: RuleResult) -> str:
     return f"No line for this one: {judged.remedy}"
 
 
@@ -61,5 +61,5 @@ def _comment(words: str) -> list[str]:
 
 
 def _one_line(words: str) -> str:
-    """Return foreign text for a comment. Line breaks are replaced, because they would end it."""
+    """Return text for a shell comment. A line break would end the comment and becomes `?`."""
     return "".join(char if char.isprintable() else "?" for char in words)

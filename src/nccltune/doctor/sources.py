@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make links of the sources of rules. `NVIDIA/nccl#1202` and `docs:env` are short forms."""
+"""Add web addresses to the sources that rules name.
+
+`NVIDIA/nccl#1202` and `docs:env` are short forms of such sources.
+"""
 
 import re
 

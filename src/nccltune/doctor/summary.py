@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Summarise an examination: its verdict, and the files that would decide open rules."""
+"""Summarise an examination: its findings, and the sources that would decide open rules.
+
+An open rule has the verdict CANNOT_TELL, because facts are missing. A source is a file or command.
+"""
 
 import textwrap
 from collections import Counter
 
 from nccltune.doctor.facts import catalogue
-from nccltune.doctor.result import Examination, Judged, RuleVerdict, node_names
+from nccltune.doctor.result import Examination, RuleResult, RuleVerdict, node_names
 from nccltune.model.finding import Severity
 from nccltune.model.scale import count
 
@@ -13,7 +16,7 @@ _LONGEST = 160
 
 
 def verdict_words(examined: Examination) -> str:
-    """Return `2 findings: 1 error, 1 warning`, or that nothing was found."""
+    """Return `2 findings: 1 error, 1 warning`, or words for an examination without findings."""
     findings = examined.of(RuleVerdict.FINDING)
     if not findings:
         if not examined.of(RuleVerdict.OK):
@@ -29,12 +32,11 @@ def verdict_words(examined: Examination) -> str:
 
 
 def line_words(examined: Examination, most: int = 3) -> str:
-    """Return a summary in one line: the number of rules that are ok, and the `most` gravest
-    findings."""
+    """Return one line: the number of rules that are ok, and the `most` most severe findings."""
     findings = examined.of(RuleVerdict.FINDING)
     well = len(examined.of(RuleVerdict.OK))
     if not findings:
-        # Without findings, also report the open rules, so that the line does not look too good.
+        # Without findings, the number of open rules shows how much was not checked.
         open_ = f" · cannot tell {len(examined.of(RuleVerdict.CANNOT_TELL))}"
         return f"ok {well} · nothing found{open_}" if well else "nothing could be checked"
     noun = "finding" if len(findings) == 1 else "findings"
@@ -44,7 +46,7 @@ def line_words(examined: Examination, most: int = 3) -> str:
     return f"ok {well} · {noun} {len(findings)}: {' · '.join(parts)}"
 
 
-def _in_short(judged: Judged) -> str:
+def _in_short(judged: RuleResult) -> str:
     """Return a finding in short: `GPU 1 is slow (its evidence and 2 more)`.
 
     If the evidence is complete without a title (`alone`), the title is omitted.
@@ -71,8 +73,7 @@ def count_words(examined: Examination) -> str:
 
 
 def node_words(examined: Examination) -> str:
-    """Return the node's name and title. For several nodes, return how many there are of each
-    kind."""
+    """Return the node's name and title. For several nodes, return the number of nodes per title."""
     if len(examined.nodes) == 1:
         (node,) = examined.nodes
         return f"{node.name} · {node.title}" if node.title else node.name
@@ -87,8 +88,8 @@ def node_words(examined: Examination) -> str:
 def unused_words(examined: Examination) -> list[str]:
     """Return a line for each file of which nothing was used, with the reason.
 
-    The same file of several nodes is one line. The user must not assume that these files were
-    examined.
+    Files with the same name on several nodes share one line. Without these lines, users would
+    assume that the files were examined.
     """
     nodes: dict[tuple[str, str], list[str]] = {}
     many = len(examined.nodes) > 1
@@ -102,11 +103,12 @@ def unused_words(examined: Examination) -> list[str]:
     ]
 
 
-def what_would_tell(examined: Examination, most: int = 3) -> list[tuple[str, int]]:
-    """Return what to read to decide the open rules, and how many rules it would decide.
+def deciding_sources(examined: Examination, most: int = 3) -> list[tuple[str, int]]:
+    """Return the sources (files, commands) that have most of the missing facts of open rules.
 
-    The most helpful source is first. A rule counts for the first source in the result that has one
-    of its missing facts.
+    The most helpful source is first. The number beside a source counts missing facts: a rule with
+    two missing facts in that source counts twice. A rule counts only for the first source in the
+    result that has one of its missing facts.
     """
     rules = {judged.rule: set(judged.missing) for judged in examined.of(RuleVerdict.CANNOT_TELL)}
     found: list[tuple[str, int]] = []
@@ -126,7 +128,10 @@ def what_would_tell(examined: Examination, most: int = 3) -> list[tuple[str, int
 
 
 def _read(fact: str) -> str:
-    """Return where a fact is read. `fact` is its name, or its name and a field of its records."""
+    """Return the sources of a fact, or "" if no such fact is declared.
+
+    `fact` is the name of a fact, or the name and a field of its records.
+    """
     known = catalogue().get(fact) or catalogue().get(fact.rpartition(".")[0])
     if known is None:
         return ""

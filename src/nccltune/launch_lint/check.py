@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check a command with every rule, for every launcher that it may be for."""
+"""Check a command with every rule, for every launcher that the command may be for."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,21 +22,21 @@ from nccltune.model.finding import Severity
 
 _ORDER = list(Severity)
 _ROUNDS = 24
-"""The most fixes that are applied, one after another."""
+"""Maximum number of fixes that are applied to a command, one after another."""
 
 
 class FlavorFinding(NamedTuple):
-    """A finding, and the launchers that it is true for."""
+    """A finding, and the launchers for which the finding is true."""
 
     finding: LaunchFinding
     flavors: tuple[Flavor, ...]
 
 
 class LaunchCheck(NamedTuple):
-    """What a command starts, by launcher, and what is wrong with it.
+    """Predictions for a command, each with its launchers, and the findings.
 
-    `fixed` is the command with every error and warning fixed; None where that needs more than an
-    edit of this line.
+    `fixed` is the command without errors and warnings. It is None if no fix is needed, or if edits
+    of this line cannot fix every error and warning.
     """
 
     command: LaunchCommand
@@ -53,11 +53,11 @@ class LaunchCheck(NamedTuple):
 
 
 def check(line: Line, site: LaunchContext, wanted: Sequence[Flavor] = ()) -> LaunchCheck:
-    """Return what a command starts and what is wrong with it.
+    """Return the predictions and findings for a command.
 
-    `wanted` are the launchers to check for; none means every launcher that the command may be for.
-    Raises InputError where the command has no launcher and no program of nccl-tests, has several
-    programs, or cannot be for `wanted`.
+    `wanted` are the launchers to check for. If `wanted` is empty, every launcher is checked that
+    the command may be for. Raises InputError if the command has neither a launcher nor a
+    program of nccl-tests, has several programs, or cannot be for `wanted`.
 
     >>> (line,) = split("mpirun -np 8 allreduce_perf -b 8 -e 8G -f 2")
     >>> checked = check(line, LaunchContext(nodes=1))
@@ -117,10 +117,9 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
 def _fixed(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext, wanted: Sequence[Flavor] = ()
 ) -> str | None:
-    """Return the command with the edits of its findings; None if it still has errors or warnings.
+    """Return the command after all fixes, or None if errors or warnings remain.
 
-    Edits are applied one finding after another, because the fix of one fault can hide or show
-    another.
+    After each fix the command is checked again, because a fix can add or remove findings.
     """
     for _ in range(_ROUNDS):
         changed = None

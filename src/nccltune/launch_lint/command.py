@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A parsed launcher command: the input of rules, and what `fix` rewrites."""
+"""A parsed launch command. Rules read it, and `fix.py` changes it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,7 +12,10 @@ from nccltune.launch_lint.words import Word
 
 
 class Option(NamedTuple):
-    """An option of the launcher; `meaning` is that of `options.py`, None where it is unknown."""
+    """An option of the launcher. `meaning` is from the tables in `options.py`.
+
+    `meaning` is None if the launcher does not know the option.
+    """
 
     words: tuple[Word, ...]
     name: str
@@ -21,15 +24,16 @@ class Option(NamedTuple):
 
     @property
     def value(self) -> str:
-        """Return its first value; empty without one."""
+        """Return the option's first value, or "" if it has none."""
         return self.values[0] if self.values else ""
 
 
 class LaunchCommand(NamedTuple):
     """A command with a launcher, in parts.
 
-    `lead` are the words before the launcher (`VAR=x`, `sudo`), `end` is the `--` between options
-    and program if there is one, and `tail` a pipe or redirection at the end.
+    - `lead`: the words before the launcher (`VAR=x`, `sudo`)
+    - `end`: the word `--` between options and program, if the command has it
+    - `tail`: a pipe or redirection at the end
     """
 
     lead: tuple[Word, ...]
@@ -44,18 +48,18 @@ class LaunchCommand(NamedTuple):
         return [option for option in self.options if option.meaning == meaning]
 
     def last(self, meaning: str) -> Option | None:
-        """Return the last option with this meaning, which counts; None without one."""
+        """Return the last option with this meaning, which overrides earlier ones, or None."""
         found = self.all(meaning)
         return found[-1] if found else None
 
     @property
     def launchers(self) -> tuple[Word, ...]:
-        """Return the launcher's word; empty if the program is started without a launcher."""
+        """Return the launcher's word, or no word if the program is started without a launcher."""
         return (self.launcher,) if self.launcher.text else ()
 
     @property
     def text(self) -> str:
-        """Return the command as a line of shell."""
+        """Return the command as a shell line."""
         words = [*self.lead, *self.launchers]
         for option in self.options:
             words += option.words
@@ -66,8 +70,9 @@ class LaunchCommand(NamedTuple):
 class CommandVariable(NamedTuple):
     """A variable that the command sets.
 
-    `option` sets it; None if it is set before the launcher, or by the script, and thus for the
-    launcher only. `value` None passes the value of the launcher's environment.
+    `option` is the launcher's option that sets the variable for all processes. It is None if the
+    variable is set before the launcher or by the script: then only the launcher gets the variable.
+    `value` is None if the option passes on the value of the launcher's environment.
     """
 
     name: str
@@ -83,13 +88,15 @@ class Host(NamedTuple):
 
 
 class LaunchContext(NamedTuple):
-    """What the command does not specify: from options, the script around it, or the manifest.
+    """Nodes and settings that are not part of the command itself.
 
-    - `nodes`: None if unknown.
-    - `slots`: processes that a node takes; None for its number of GPUs.
+    They come from options of nccltune, the script around the command, or the manifest.
+
+    - `nodes`: number of nodes, None if unknown.
+    - `slots`: slots of a node. None means one for each GPU.
     - `inherited`: options of the allocation (`#SBATCH`).
     - `exported`: variables that are set for the launcher.
-    - `gpu_memory`: bytes of one GPU.
+    - `gpu_memory`: memory of one GPU in bytes, None if unknown.
     """
 
     nodes: int | None = None
@@ -102,10 +109,11 @@ class LaunchContext(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What a launcher does with a command: it starts `placement`, or `fails`, or it is `unknown`.
+    """Prediction of what a launcher does with a command.
 
-    `fails` and `unknown` are reasons in words. `hosts` are all hosts that it can use. `assumed` is
-    a sentence about what was assumed.
+    One of three is set: `placement` (the processes that start), `fails` (why the launcher fails) or
+    `unknown` (why there is no prediction). `hosts` are all hosts that the launcher can use.
+    `assumed` is a sentence that states an assumption about the hosts.
     """
 
     placement: Placement | None
@@ -127,7 +135,7 @@ class View(NamedTuple):
 
     @property
     def gpus_per_process(self) -> int | None:
-        """Return the GPUs that a process uses; None if unknown."""
+        """Return the number of GPUs that a process uses, or None if unknown."""
         if self.flavor.launcher is Launcher.TORCHRUN:
             return 1
         return self.program.gpus if self.program is not None else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finding of a rule, and the edits of a command that fix it."""
+"""A finding of a rule, and the edits of the command that fix the finding."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from nccltune.model.finding import Severity
 
 
 class Replace(NamedTuple):
-    """Replace an option by other words; no words drop it."""
+    """Replace an option by `words`. If there are no words, the option is removed."""
 
     option: Option
     words: tuple[str, ...]
@@ -21,16 +21,19 @@ class AppendOption(NamedTuple):
 
 
 class SetArgument(NamedTuple):
-    """Set an argument of the program, by its letter; None drops it."""
+    """Set an argument of the program to `value`. If `value` is None, the argument is removed.
+
+    `flag` is the letter of the argument.
+    """
 
     flag: str
     value: str | None
 
 
 class SetLead(NamedTuple):
-    """Change a variable before the launcher to `text` (NAME=VALUE); None drops it.
+    """Change a variable before the launcher to `text` (NAME=VALUE).
 
-    With `add` a missing variable is added.
+    If `text` is None, the variable is removed. With `add`, a missing variable is added.
     """
 
     name: str
@@ -39,7 +42,7 @@ class SetLead(NamedTuple):
 
 
 class ReplaceArgument(NamedTuple):
-    """Replace `length` words of the program, from place `first` on."""
+    """Replace `length` words of the program, from index `first` on, by `words`."""
 
     first: int
     length: int
@@ -47,7 +50,7 @@ class ReplaceArgument(NamedTuple):
 
 
 class ReplaceLead(NamedTuple):
-    """Replace one of the words before the launcher."""
+    """Replace one word before the launcher by `words`."""
 
     word: str
     words: tuple[str, ...]
@@ -57,7 +60,10 @@ Edit = Replace | AppendOption | SetArgument | SetLead | ReplaceArgument | Replac
 
 
 class LaunchFinding(NamedTuple):
-    """One problem of a command. `fix` is how to fix it in words; `edits` do so, by `fix.py`."""
+    """One problem of a command.
+
+    `fix` describes in words how to fix the problem. `edits` are the same fix for `apply_edits`.
+    """
 
     severity: Severity
     id: str

@@ -21,7 +21,7 @@ _SETS_VARIABLE = ("-e", "--env")
 
 
 def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
-    """Return `command` with `edits`; the first edit of an option wins."""
+    """Return `command` with `edits` applied. If two edits change one option, the first wins."""
     done: set[int] = set()
     replaced: dict[int, tuple[str, ...]] = {}
     options: list[Option | None] = list(command.options)
@@ -90,7 +90,7 @@ def _set_lead(lead: list[Word], edit: SetLead) -> list[Word]:
 
 
 def _assignment(text: str) -> Word:
-    """Return NAME=VALUE with the name outside of the quotes, as a shell needs it."""
+    """Return NAME=VALUE with quotes around VALUE only. A shell needs the name unquoted."""
     name, _, value = text.partition("=")
     return Word(text, f"{name}={quoted(value).raw if value else ''}")
 

@@ -24,10 +24,10 @@ def hosts_of(
     per_node: int | None,
     gpus: int,
 ) -> tuple[tuple[Host, ...], str | None]:
-    """Return the hosts in order, and a sentence on what was assumed (None: nothing).
+    """Return the hosts in order, and a sentence that states an assumption, or None.
 
-    `total` and `per_node` are the numbers of processes (None: not given), `gpus` those of a
-    process.
+    `total` and `per_node` are the numbers of processes, None if not given. `gpus` is the number of
+    GPUs per process.
     """
     if flavor.launcher is Launcher.SLURM:
         return _slurm(command, site, total, per_node, gpus)
@@ -52,15 +52,15 @@ def _nodes_for(total: int | None, per_node: int | None, gpus: int, site: LaunchC
     if total is None:
         return 1
     if per_node is not None and per_node > 0:
-        # `-N 8 -n 2`, fewer in all than on a node: the author probably means 2 nodes.
+        # `-N 8 -n 2` has fewer processes in total than per node. The author probably means 2 nodes.
         return total if 1 < total < per_node else max(1, -(-total // per_node))
     return max(1, -(-total * gpus // site.gpus_per_node))
 
 
 def _merged(named: list[str], default: int | None = None) -> tuple[Host, ...]:
-    """Return the hosts of `a:8,b:8`; a host named twice gets the sum of its slots.
+    """Return the hosts of a list such as `a:8,b:8`. Slots of a host that is named twice are added.
 
-    `default` is the number of slots of a host without one.
+    `default` is the number of slots of a host for which the list has no number.
     """
     found: dict[str, int | None] = {}
     for part in named:
@@ -123,7 +123,7 @@ def _slurm(
 
 
 def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> LaunchContext:
-    """Return the context with the GPUs of a node that srun or its allocation asks for."""
+    """Return `site` with the GPUs per node that the options of srun or its allocation request."""
     if flavor.launcher is not Launcher.SLURM:
         return site
     options = (*site.inherited, *command.options)

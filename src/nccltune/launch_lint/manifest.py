@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find commands in Kubernetes manifests, their pods, and fields that do not exist."""
+"""Find launch commands in Kubernetes manifests, and faults in their fields and pods."""
 
 import re
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ def is_manifest(text: str) -> bool:
 
 
 def documents_of(text: str, where: str) -> list[dict[str, Any]]:
-    """Return the mappings among the documents of a YAML file. Raises InputError for other text.
+    """Return the documents of a YAML file that are mappings.
 
-    `where` is the file's name, for messages.
+    `where` is the file's name, for messages. Raises InputError if the text is not YAML.
     """
     return [one for one in load_documents(text, where) if isinstance(one, dict)]
 
 
 def judge_manifests(documents: list[dict[str, Any]]) -> list[LaunchFinding]:
-    """Return findings on what a cluster would refuse or ignore."""
+    """Return findings for fields that a cluster would refuse or ignore, and for faults of pods."""
     found = []
     for document in documents:
         try:
@@ -52,8 +52,8 @@ def from_manifests(
 ) -> list[FoundCommand]:
     """Return the commands of the containers in manifests.
 
-    Raises InputError where none has a launcher or a program of nccl-tests. `where` is the file's
-    name.
+    `where` is the file's name. Raises InputError if no container starts a launcher or a program of
+    nccl-tests.
 
     >>> container = {"command": ["mpirun", "-np", "8", "all_reduce_perf"]}
     >>> pod = {"kind": "Pod", "spec": {"containers": [container]}}
@@ -77,7 +77,7 @@ def from_manifests(
 
 
 def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
-    """Return the context with the nodes, slots and GPUs of the workers of a manifest."""
+    """Return `site` with the numbers of nodes, slots and GPUs that a manifest gives its workers."""
     spec = document.get("spec")
     if not isinstance(spec, dict):
         return site
@@ -99,7 +99,7 @@ def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
         whole = [size for size in sizes if isinstance(size, int) and size > 0]
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
     if document.get("kind") == "PyTorchJob":
-        # The operator sets these variables, which torchrun reads in place of its options.
+        # The operator of PyTorchJob sets these variables. torchrun reads them instead of options.
         set_by_operator = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
         site = site._replace(exported=(*site.exported, *((name, "") for name in set_by_operator)))
     gpus = [gpus_of(container) for container in _containers(document)]

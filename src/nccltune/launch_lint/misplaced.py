@@ -13,7 +13,7 @@ _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=")
 
 
 class Misplaced(NamedTuple):
-    """An option of the launcher among the program's words: `length` words from place `at` on."""
+    """An option of the launcher among the program's words: `length` words from index `at` on."""
 
     at: int
     length: int

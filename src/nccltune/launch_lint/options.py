@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the launchers: how many words each takes, and its meaning for a placement.
+"""Options of the launchers.
 
-An entry is `name:words=meaning`; an option without a meaning is only known. Sources: the help texts
-and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, srun 23.11, and torchrun of PyTorch
-2.9. Each option of hydra was tried with Intel MPI 2021.18.
+A table entry is `name:words=meaning`. `words` is the number of words after the option (0 if not
+given). Options of different launchers with equal effect have the same `meaning`. An option without
+a meaning is valid, but no rule uses it.
+
+Sources: the help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, srun 23.11,
+and torchrun of PyTorch 2.9. Each option of hydra was tried with Intel MPI 2021.18.
 """
 
 from typing import NamedTuple
@@ -12,7 +15,7 @@ from nccltune.launch.flavor import Flavor, Launcher
 
 
 class Spec(NamedTuple):
-    """How many words follow an option, and its meaning (a name that rules ask for)."""
+    """Number of words that follow an option, and the option's meaning, which rules look up."""
 
     words: int
     meaning: str
@@ -117,7 +120,7 @@ TABLES: dict[Flavor, dict[str, Spec]] = {
     TORCHRUN: _TORCHRUN,
     LOCAL: {},
 }
-"""Options that a launcher takes, without their dashes. torchrun's are written with `-` for `_`."""
+"""Options of each launcher, without leading dashes. Names of torchrun have `-` instead of `_`."""
 
 LAUNCHER_TABLES = (_OPENMPI, _HYDRA, _SLURM, _ONLY_5, _ONLY_INTEL)
 """Options of the launchers that start nccl-tests."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predict where a launcher puts processes, as mpirun, hydra and srun were observed to do.
+"""Predict how many processes a launcher starts on each host.
 
 Every case here was tried with Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2 and Intel MPI
 2021.18.1.
@@ -21,9 +21,9 @@ MAX_PROCESSES = 1 << 20
 
 
 class PlacementOptions(NamedTuple):
-    """The numbers of processes that options set; None if not set.
+    """Numbers of processes that options set, None for a number that is not set.
 
-    `unknown` is a reason why they cannot be known.
+    `unknown` is the reason why the numbers cannot be known, or None.
     """
 
     total: int | None = None
@@ -36,7 +36,9 @@ class PlacementOptions(NamedTuple):
 def predict(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext, gpus: int | None
 ) -> Prediction:
-    """Return what `flavor` starts for a command. `gpus` are those of a process (None: unknown).
+    """Return what the launcher `flavor` does with a command.
+
+    `gpus` is the number of GPUs per process, or None if unknown.
 
     >>> from nccltune.launch_lint.read import read
     >>> from nccltune.launch_lint.words import split
@@ -125,12 +127,12 @@ def placement_options(
 
 
 def torchrun(command: LaunchCommand, site: LaunchContext) -> Prediction:
-    """Return the processes of a torchrun that is started on each of `--nnodes` nodes.
+    """Return the prediction for a torchrun command that is run on each of `--nnodes` nodes.
 
-    The default of torchrun is 1 node and 1 process.
+    The default of torchrun is 1 node and 1 process per node.
     """
     number = command.last("nodes")
-    # MIN:MAX of an elastic job: it starts with as many as there are.
+    # An elastic job has `--nnodes=MIN:MAX`. Assume that MAX nodes are available.
     nodes = number.value.rpartition(":")[2] if number is not None else "1"
     per_node = command.last("per_node")
     each = per_node.value if per_node is not None else "1"
@@ -168,7 +170,7 @@ def openmpi(ask: PlacementOptions, slots: Sequence[int], is_4: bool) -> list[int
     if total > all_slots and not ask.oversubscribe:
         return not_enough(total, all_slots)
     if total > all_slots:
-        # Beyond the slots every host gets the same number; the first hosts get the rest.
+        # Processes beyond the slots are divided equally. The first hosts get the remainder.
         share, rest = divmod(total - all_slots, len(slots))
         return [own + share + (at < rest) for at, own in enumerate(slots)]
     return _dealt(total, slots) if ask.by_node else _filled(total, slots)
@@ -185,7 +187,8 @@ def _openmpi_per_node(
         return f"{total} processes are more than {per_node} on each of {count(len(slots), 'node')}"
     counts, left = [], total
     for own in slots:
-        # Open MPI 4 needs the whole share free on each node that it uses; 5 uses what is free.
+        # Open MPI 4 needs `per_node` slots on each node that it uses. Open MPI 5 uses fewer slots
+        # where a node has fewer.
         if left and is_4 and own < per_node and not ask.oversubscribe:
             return not_enough(per_node, own, " on a node")
         take = min(left, per_node if ask.oversubscribe else min(per_node, own))
@@ -218,17 +221,18 @@ def _dealt(total: int, slots: Sequence[int]) -> list[int]:
 
 
 def slots_count(command: LaunchCommand) -> bool:
-    """Return whether Intel MPI takes numbers of processes from its file of hosts.
+    """Return whether Intel MPI reads numbers of processes from the host file of the command.
 
-    It does for -machinefile, and not for -f and -hostfile.
+    Intel MPI reads such numbers from a -machinefile, but not from the file of -f or -hostfile.
     """
     return any(option.name in ("machinefile", "machine") for option in command.all("hostfile"))
 
 
 def hydra(ask: PlacementOptions, slots: Sequence[int]) -> list[int] | str:
-    """Return the processes of each host, or an error where no host takes any.
+    """Return the processes of each host, or an error if no host takes a process.
 
-    hydra deals blocks of processes in round-robin order, and starts again with the first host.
+    hydra gives one block of processes to each host, in the order of the hosts. After the last host
+    hydra continues with the first host.
     """
     blocks = [ask.per_node] * len(slots) if ask.per_node is not None else list(slots)
     if not sum(blocks):
@@ -244,7 +248,7 @@ def slurm(ask: PlacementOptions, nodes: int) -> list[int]:
     total = ask.total
     if total is None:
         return [1 if ask.per_node is None else ask.per_node] * nodes
-    # If the total is above --ntasks-per-node times the nodes, srun (22.05) warns and ignores that
-    # option.
+    # If the total is above --ntasks-per-node times the nodes, srun (22.05) warns and ignores
+    # --ntasks-per-node.
     share, rest = divmod(total, nodes)
     return [share + (at < rest) for at in range(nodes)]

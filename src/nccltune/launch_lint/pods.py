@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find what the pods of a manifest lack: GPUs, shared memory, names, locked memory."""
+"""Find pods of a manifest without the GPUs, shared memory, names or locked memory they need."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,19 +17,19 @@ _MPI_LAUNCHERS = ("mpirun", "mpiexec", "prterun", "orterun")
 
 
 def mapping(value: Any) -> dict[Any, Any]:
-    """Return `value` if it is a mapping, else an empty one."""
+    """Return `value` if it is a mapping, else an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def at(value: Any, *names: str) -> Any:
-    """Return the value at a path of names in nested mappings; None if it is missing."""
+    """Return the value at a path of names in nested mappings, or None if a name is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 class PodSpec(NamedTuple):
-    """A pod's `spec` with its role in the job (`Worker`, `launcher`) and how many there are."""
+    """A pod's `spec`, its role in the job (`Worker`, `launcher`) and the number of such pods."""
 
     role: str
     spec: dict[Any, Any]
@@ -37,25 +37,25 @@ class PodSpec(NamedTuple):
 
     @property
     def containers(self) -> list[dict[Any, Any]]:
-        """Return its containers, without init containers."""
+        """Return the pod's containers, without init containers."""
         found = self.spec.get("containers")
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     @property
     def words(self) -> list[str]:
-        """Return the words of all commands. Scripts are split at blanks."""
+        """Return the words of all containers' commands. Scripts are split at blanks."""
         return [
             word for one in self.containers for part in command_of(one) for word in part.split()
         ]
 
     @property
     def gpus(self) -> int:
-        """Return the number of GPUs in the limits of its containers."""
+        """Return the sum of the GPU limits of the pod's containers."""
         return sum(gpus_of(container) for container in self.containers)
 
     @property
     def starts_mpi(self) -> bool:
-        """Return whether a container starts processes in other pods."""
+        """Return whether a container calls an MPI launcher to start processes in other pods."""
         return any(word.rpartition("/")[2].startswith(_MPI_LAUNCHERS) for word in self.words)
 
 
@@ -69,7 +69,7 @@ def command_of(container: dict[Any, Any]) -> list[str]:
 
 
 def is_gpu(resource: Any) -> bool:
-    """Return whether a resource name is of GPUs: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
+    """Return whether a resource name means GPUs: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
     name = str(resource)
     return name.endswith("/gpu") or name.startswith(("nvidia.com/", "gpu.nvidia.com/"))
 
@@ -81,7 +81,7 @@ def gpus_of(container: dict[Any, Any]) -> int:
 
 
 def pods_of(document: dict[str, Any]) -> list[PodSpec]:
-    """Return the pods of a workload; none for kinds that are not known."""
+    """Return the pods of a workload, or no pods for an unknown kind of document."""
     kind, spec = document.get("kind"), mapping(document.get("spec"))
     if kind == "Pod":
         return [PodSpec("Pod", spec)]
@@ -112,7 +112,7 @@ def _count(value: Any) -> int:
 
 
 def judge_pods(document: dict[str, Any]) -> Iterator[LaunchFinding]:
-    """Yield what the pods of one document lack."""
+    """Yield findings for what the pods of one document lack."""
     pods = pods_of(document)
     for pod in pods:
         yield from _gpus(document, pod, pods)
@@ -173,7 +173,10 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
 
 
 def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
-    """Return whether the pod may get GPUs in another way: claims, a runtime, all devices."""
+    """Return whether the pod may get GPUs without a number in its limits.
+
+    Such ways are resource claims, privileged containers and NVIDIA_VISIBLE_DEVICES.
+    """
     if at(pod.spec, "resourceClaims"):
         return True
     for container in pod.containers:
@@ -188,7 +191,7 @@ def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
 
 
 def variables_of(container: dict[Any, Any]) -> list[tuple[str, str]]:
-    """Return the variables of a container with a value in the manifest."""
+    """Return the environment variables of a container that have a literal value."""
     environment = container.get("env")
     return [
         (str(one["name"]), str(one["value"]))

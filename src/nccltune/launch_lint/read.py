@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a command: where the launcher's options end, and which launcher it can be."""
+"""Split a command into launcher, options and program, and find the possible launchers."""
 
 import difflib
 import re
@@ -51,7 +51,7 @@ _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 
 
 def no_launcher() -> InputError:
-    """Return the error for a text without a launcher and a program of nccl-tests."""
+    """Return the error for a text with neither a launcher nor a program of nccl-tests."""
     return InputError(
         "there is no launcher in this command",
         hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of nccl-tests;"
@@ -60,7 +60,7 @@ def no_launcher() -> InputError:
 
 
 def joined(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Return the words with `python -m torch.distributed.run` as the one word `torchrun`."""
+    """Return the words. `python -m torch.distributed.run` is joined to one word, `torchrun`."""
     result: list[Word] = []
     at = 0
     while at < len(words):
@@ -81,7 +81,7 @@ def joined(words: Sequence[Word]) -> tuple[Word, ...]:
 
 
 def launcher_at(words: Sequence[Word]) -> int | None:
-    """Return the place of the launcher among the words; None without one before the program."""
+    """Return the index of the launcher in `words`, or None if no launcher precedes the program."""
     for at, word in enumerate(words):
         if is_launcher(word.text):
             return at
@@ -96,7 +96,10 @@ def is_launcher(word: str) -> bool:
 
 
 def program_at(words: Sequence[Word]) -> int | None:
-    """Return the place of an nccl-tests binary that a line starts without a launcher; else None."""
+    """Return the index of an nccl-tests binary that is started without a launcher, or None.
+
+    Variables (NAME=VALUE) and wrappers such as `sudo` or `numactl` may precede the binary.
+    """
     is_wrapped = False
     for at, word in enumerate(words):
         name, sign, _ = word.text.partition("=")
@@ -112,16 +115,16 @@ def program_at(words: Sequence[Word]) -> int | None:
 
 
 def starts_something(words: Sequence[Word]) -> bool:
-    """Return whether a line of a script starts a job: a launcher, or a program of nccl-tests."""
+    """Return whether a line of a script starts a launcher or a program of nccl-tests."""
     words = joined(words)
     return launcher_at(words) is not None or program_at(words) is not None
 
 
 def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchCommand]:
-    """Return the command as each launcher that it may be for reads it.
+    """Return the parsed command for each launcher that the line may be for.
 
-    `wanted` limits the launchers. Raises InputError where the line has no launcher and no program
-    of nccl-tests, has several programs (`:`), or cannot be for `wanted`.
+    `wanted` limits the launchers. Raises InputError if the line has neither a launcher nor a
+    program of nccl-tests, has several programs (`:`), or cannot be for `wanted`.
     """
     line = Line(joined(line.words), line.tail)
     at = launcher_at(line.words)
@@ -151,10 +154,11 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
     fewest = min(by_family.values())
     kept = [flavor for flavor in found if by_family[flavor.launcher] == fewest]
     if len(by_family) > 1 and fewest and len({flavor.launcher for flavor in kept}) > 1:
-        # Every launcher lacks some option of the line: take the most usual one, so that its rules
-        # report the options that it lacks.
+        # No launcher knows every option of the line. Keep only the first launcher, the most common
+        # one, and let rules report the options that it does not know.
         kept = [flavor for flavor in kept if flavor.launcher is kept[0].launcher]
-    # A line that only one version takes is for that version; `only_one_version` reports it.
+    # If versions of a launcher differ in the options that they know, keep those that know the most.
+    # The rule `only_one_version` reports this.
     least = {
         family: min(faults[f] for f in kept if f.launcher is family)
         for family in by_family
@@ -162,7 +166,7 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, LaunchComman
     }
     kept = [flavor for flavor in kept if faults[flavor] == least[flavor.launcher]]
     if HYDRA in kept:
-        # A hydra without a sign of Intel's (a path, a variable, an option) is MPICH's.
+        # Without a sign of Intel MPI (a path, a variable, an option), assume MPICH's hydra.
         kept = [flavor for flavor in kept if flavor != INTEL]
     return {flavor: found[flavor] for flavor in kept}
 
@@ -186,7 +190,7 @@ def _flavors(launcher: str, wanted: Sequence[Flavor], *, intels: bool) -> tuple[
 
 def _faults(command: LaunchCommand, flavor: Flavor) -> int:
     unknown = sum(option.meaning is None for option in command.options)
-    # MPICH reads -N as -n, which is never intended: such a line is for Open MPI.
+    # MPICH reads -N as -n, which no user intends. A line with -N is for Open MPI.
     return unknown + int(
         flavor.launcher is Launcher.HYDRA and any(o.name == "N" for o in command.options)
     )
@@ -225,7 +229,8 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
     name, sign, value = word.text.lstrip("-").partition("=")
     table = TABLES[flavor]
     spec = table.get(name)
-    # srun would read -ppn as the partition `pn`, which is never intended.
+    # srun would read -ppn as -p with the partition `pn`, which no user intends. So an option that
+    # another launcher knows is not split.
     foreign = any(name in other for other in TABLES.values())
     if spec is None and not foreign and flavor == SLURM and (match := _GLUED.fullmatch(word.text)):
         glued = table.get(match[1])
@@ -245,16 +250,16 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
         # hydra also takes NAME=VALUE in one word.
         count = 1 if "=" in (words[at + 1].text if at + 1 < len(words) else "=") else 2
     if meaning == "mca" and "=" in (words[at + 1].text if at + 1 < len(words) else ""):
-        # `--mca NAME=VALUE` is wrong, and its author does not mean the next word as its value.
+        # `--mca NAME=VALUE` is wrong (two words are needed). The next word is not meant as a value.
         count = 1
     taken = words[at : at + 1 + count]
     return Option(tuple(taken), name, tuple(w.text for w in taken[1:]), meaning), at + len(taken)
 
 
 def nearest_option(name: str, flavor: Flavor) -> str | None:
-    """Return the launcher's option that is nearest to a name; None if none is near.
+    """Return the launcher's option with the most similar name, or None if none is similar.
 
-    Names of fewer than four letters are not compared, because they resemble too many others.
+    Names of fewer than four letters are not compared: they resemble too many other names.
     """
     plain = name.lower().replace("_", "-")
     long = [known for known in TABLES[flavor] if len(known) > _SHORT]
@@ -268,9 +273,10 @@ def nearest_option(name: str, flavor: Flavor) -> str | None:
 
 
 def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:
-    """Return how many words an unknown option takes.
+    """Return how many words follow an option that the launcher does not know.
 
-    It takes as many as with another launcher, else as many as the option with the nearest name.
+    This is the number for the same option of another launcher, else for the option with the most
+    similar name. Otherwise one following word counts, if it looks like a value.
     """
     following = words[at + 1].text if at + 1 < len(words) else "-"
     for table in TABLES.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find commands in a line, a script or an argument list, and judge the output of a test."""
+"""Find launch commands in a line, a script or an argument list, and check outputs of tests."""
 
 import contextlib
 import re
@@ -22,7 +22,7 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
 class FoundCommand(NamedTuple):
-    """A command and its context."""
+    """A launch command, and what the text around it states about nodes, options and variables."""
 
     line: Line
     site: LaunchContext
@@ -31,7 +31,7 @@ class FoundCommand(NamedTuple):
 def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
     """Return the commands in a shell text that start a job.
 
-    Raises InputError where there is none, and for a quote without its end.
+    Raises InputError if no command starts a job, or if a quote is not closed.
 
     >>> (found,) = from_text("export NCCL_DEBUG=INFO\\nsrun -n 8 all_reduce_perf", LaunchContext())
     >>> found.site.exported
@@ -71,9 +71,9 @@ def from_text(text: str, site: LaunchContext) -> list[FoundCommand]:
 
 
 def _inner(words: tuple[Word, ...], site: LaunchContext) -> tuple[str, LaunchContext] | None:
-    """Return the script of `bash -c TEXT` or `sbatch --wrap TEXT`, and its context.
+    """Return the script in `bash -c TEXT` or `sbatch --wrap TEXT`, and the script's context.
 
-    None for other lines. The context has the options of sbatch.
+    The context has the options of sbatch. Return None for other lines.
     """
     names = [word.text.rpartition("/")[2] for word in words]
     if names[0] == "sbatch":
@@ -96,7 +96,10 @@ def _sbatch_words(text: str) -> Iterator[Word]:
 
 
 def _allocated(site: LaunchContext) -> LaunchContext:
-    """Return the context with the nodes, slots and GPUs of `#SBATCH`, for an mpirun in a script."""
+    """Return `site` with the nodes, slots and GPUs of its inherited options (`#SBATCH`).
+
+    An mpirun in the script uses these numbers.
+    """
     by_meaning = {option.meaning: option.value for option in site.inherited}
 
     def number(meaning: str) -> int | None:
@@ -114,9 +117,9 @@ def _allocated(site: LaunchContext) -> LaunchContext:
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text, at most `MAX_BYTES`.
+    """Return the text in the first `MAX_BYTES` of a file.
 
-    Raises InputError where the file cannot be read or is binary.
+    Raises InputError if the file cannot be read or is binary.
     """
     try:
         with path.open("rb") as file:
@@ -129,7 +132,7 @@ def read_text(path: Path) -> str:
 
 
 def is_output(text: str) -> bool:
-    """Return whether a text is output of nccl-tests."""
+    """Return whether a text is an output of nccl-tests."""
     return any(
         (part := header_part(_bare(line))) is not None and part[0] == "parameters"
         for line in text.splitlines()
@@ -137,15 +140,15 @@ def is_output(text: str) -> bool:
 
 
 def _bare(line: str) -> str:
-    """Return a line from its `#` on, without the prefix of a launcher."""
+    """Return a line from its first `#` on. Launchers print a prefix before it."""
     at = line.find("#")
     return line[at:] if at >= 0 else line
 
 
 def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) -> list[FoundCommand]:
-    """Return the commands of an argument list, or of the script that it gives to a shell.
+    """Return the commands in an argument list, or in the script of `bash -c SCRIPT`.
 
-    Without a command it raises InputError; with `strict` False it returns an empty list.
+    If there is no command, raises InputError if `strict`, else returns an empty list.
     """
     if words and words[0].rpartition("/")[2] in _SHELLS:
         scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if _is_c(word)]
@@ -168,9 +171,9 @@ def _is_c(word: str) -> bool:
 
 
 def judge_output(text: str) -> list[LaunchFinding]:
-    """Return findings on how a test was started, by its output.
+    """Return findings on how a test was started, from the test's output.
 
-    Several tables, each with rank 0, are of processes without a common MPI job.
+    Several tables that each have only rank 0 come from processes that did not join one MPI job.
     """
     tables = done = before_end = 0
     ranks: list[int] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a prediction as a sentence."""
+"""Describe a prediction in a sentence."""
 
 from nccltune.launch.placement import NodePlacement
 from nccltune.launch_lint.command import Prediction

@@ -19,7 +19,10 @@ _WORDS = {
 
 
 def translated(name: str, values: tuple[str, ...], flavor: Flavor) -> tuple[str, ...]:
-    """Return the words with the same meaning for `flavor`; empty if it has none."""
+    """Return the words of the option of `flavor` with the same meaning, or no words.
+
+    `name` and `values` are an option of any launcher.
+    """
     launcher = flavor.launcher
     value = values[0] if values else ""
     meaning = next((table[name].meaning for table in TABLES.values() if name in table), "")

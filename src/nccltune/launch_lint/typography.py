@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find dashes and quotes that a word processor or a web page has replaced."""
+"""Find typographic dashes and quotes, which word processors and web pages insert."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ def plain(line: Line) -> Line:
 def _plain(word: Word) -> Word:
     if not word.text or word.text[0] not in _DASHES:
         return word
-    # A word processor makes one long dash of two hyphens.
+    # A word processor replaces two hyphens by one long dash. So a long name had two hyphens.
     rest = word.text.lstrip(_DASHES + "-")
     hyphens = "--" if len(rest.partition("=")[0]) > 2 else "-"
     return Word(hyphens + rest, hyphens + word.raw.lstrip(_DASHES + "-"))

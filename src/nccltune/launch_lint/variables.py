@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables that NCCL reads and the values that each takes: `variables.csv`.
+"""The variables that NCCL reads and the values that each takes, from `variables.csv`.
 
-Names and value ranges are those of NCCL 2.3 to 2.30 (its source, release by release, and its
-documentation of environment variables). `since` is the first release with the variable (empty:
-2.3 or older), `last` the last one (empty: still read), `instead` what does its work today.
+Names and value ranges are from the source and documentation of NCCL 2.3 to 2.30. The columns are:
+
+- `since`: first release that reads the variable, empty for 2.3 or older
+- `last`: last release that reads the variable, empty if 2.30 still reads it
+- `instead`: the variable that replaces it
 """
 
 import csv
@@ -21,7 +23,7 @@ _OTHERS = listed("""
 TESTS_ FASTRAK_ GPUVIZ_ SHARP_ IBEXT_ UCX_ INSPECTOR_ PROFILE_ PROFILER_ RCCL_ TCPX_
 GPUDIRECTTCPX_ SPECTRUM_ NVRX_ RAIL_ GRPC_ FT_ GIN_ RMA_ SYM_ PLUGIN_ PARAM_
 """)
-"""Prefixes of variables that plugins, nccl-tests and NCCL's newest features read."""
+"""Prefixes (after `NCCL_`) of variables that plugins, nccl-tests and NCCL's new features read."""
 _OTHER_NAMES = frozenset(
     listed("""
 VERSION HOME ROOT ROOT_DIR DIR LIB LIB_DIR LIBRARY LIBRARIES INCLUDE INCLUDE_DIR PATH
@@ -30,11 +32,11 @@ TRACE_BUFFER_SIZE TUNER_CONFIG_PATH TUNER_CONFIG TIMEOUT TEST TESTS TESTS_HOME T
 TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY BIN
 """)
 )
-"""Names that others than NCCL read: PyTorch's old ones, build systems, containers, scripts."""
+"""Names (after `NCCL_`) of variables that older PyTorch, build systems or scripts read."""
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
 _CLOSE = 0.84
 _SHORT, _LONG = 4, 6
-"""The least letters of a name in which one letter, and in which two, may be wrong."""
+"""Minimum length of a name in which one letter may be wrong, and in which two may be wrong."""
 
 
 class NcclVariable(NamedTuple):
@@ -50,7 +52,7 @@ class NcclVariable(NamedTuple):
 
 @functools.cache
 def table() -> dict[str, NcclVariable]:
-    """Return every variable of NCCL by its name."""
+    """Return all variables of NCCL, by name."""
     text = files("nccltune.launch_lint").joinpath("variables.csv").read_text(encoding="utf-8")
     return {
         row["name"]: NcclVariable(
@@ -72,9 +74,9 @@ def is_foreign(name: str) -> bool:
 
 
 def nearest_variable(name: str) -> str | None:
-    """Return the variable that a misspelt name means; None if none is near.
+    """Return the variable that a misspelt name means, or None if no variable is similar.
 
-    Spelling, the order of the words in a name, and missing or additional words are compared.
+    The name may have wrong letters, words in another order, or a missing word.
 
     >>> nearest_variable("NCCL_IFNAME_SOCKET")
     'NCCL_SOCKET_IFNAME'
@@ -109,7 +111,7 @@ CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_DEVICE_MAX_CONN
 LD_LIBRARY_PATH DYLD_LIBRARY_PATH LD_PRELOAD UCX_NET_DEVICES FI_PROVIDER FI_EFA_USE_DEVICE_RDMA
 OMP_NUM_THREADS
 """)
-"""Variables of other software in launch commands: a misspelt one has no effect either."""
+"""Variables of other software that launch commands often set. Misspellings are reported too."""
 
 
 def _nearest_other(name: str) -> str | None:
@@ -119,7 +121,7 @@ def _nearest_other(name: str) -> str | None:
 
 
 def _rest(name: str) -> str | None:
-    """Return what follows the prefix, which may be misspelt itself; None for other variables."""
+    """Return a name without the prefix `NCCL_`, which may be misspelt, or None for other names."""
     upper = name.upper().replace("-", "_")
     if upper.startswith(PREFIX):
         return upper.removeprefix(PREFIX)
@@ -131,9 +133,9 @@ def _rest(name: str) -> str | None:
 
 
 def _by_tokens(tokens: set[str], known: dict[str, str]) -> str | None:
-    """Return the variable for a name with missing, additional or cut words; None without one.
+    """Return the variable for a name with a missing, shortened or lengthened word, or None.
 
-    `IFNAME` is `SOCKET_IFNAME`, `PROTOCOL` is `PROTO`.
+    `IFNAME` means `SOCKET_IFNAME`, `PROTOCOL` means `PROTO`.
     """
     for word, full in known.items():
         own = set(word.split("_"))
@@ -175,7 +177,7 @@ _PREFERRED = {
     "NCHANNELS": "NCCL_MIN_NCHANNELS",
     "CHANNELS": "NCCL_MIN_NCHANNELS",
 }
-"""The variable for a short name that fits several; the name's words are in alphabetical order."""
+"""Variables for short names that fit several. Words of a short name are in alphabetical order."""
 
 
 def _current() -> list[str]:
@@ -183,9 +185,9 @@ def _current() -> list[str]:
 
 
 def fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
-    """Return what is wrong with a value, and a right value (None: leave the variable out).
+    """Return what is wrong with a value, and a right value, or None if NCCL accepts the value.
 
-    The whole result is None if NCCL accepts the value.
+    The right value is None if the variable should be left out.
     """
     if not value or "$" in value or "{" in value:
         return None
@@ -240,7 +242,7 @@ def _number_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] 
         low, _, high = limits.partition("..")
         if not int(low) <= number <= int(high):
             near = low if number < int(low) else high
-            # -1 and -2 are NCCL's own values for `not set`.
+            # -1 and -2 are NCCL's own defaults and mean "not set".
             if number in (-2, -1):
                 return None
             return f"NCCL takes {low} to {high}", near
@@ -332,8 +334,10 @@ def _list_fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | 
 
 
 def enabled(variable: NcclVariable, value: str, collective: str) -> frozenset[str]:
-    """Return the algorithms or protocols (lower case) that a value leaves for a collective
-    (`all_reduce`)."""
+    """Return the algorithms or protocols (lower case) that a value allows for a collective.
+
+    `collective` is a name such as `all_reduce`.
+    """
     everything = frozenset(word.lower() for word in variable.values)
     left = everything
     for entry in value.lower().split(";"):

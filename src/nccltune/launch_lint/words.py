@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split a shell text into commands and words, each with its original form."""
+"""Split a shell text into commands and words. Each word keeps the form in which it was written."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -11,12 +11,12 @@ _OPERATORS = frozenset("|&;<>")
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Return the words of a list that is written as text."""
+    """Return the words of a text that lists them, separated by blanks."""
     return tuple(text.split())
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that a text of ASCII digits is; None for any other text."""
+    """Return the value of a text of ASCII digits, or None for any other text."""
     return int(text) if text.isascii() and text.isdigit() else None
 
 
@@ -31,7 +31,7 @@ class Word(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The words of one command. `tail` is the pipe or redirection after them."""
+    """The words of one command. `tail` is the pipe or redirection after the words."""
 
     words: tuple[Word, ...]
     tail: str
@@ -45,7 +45,7 @@ def quoted(text: str) -> Word:
 def split(text: str) -> list[Line]:
     """Return the commands of a shell text, in order.
 
-    Raises InputError for a quote without its end.
+    Raises InputError if a quote is not closed.
 
     >>> [[word.text for word in line.words] for line in split("export A=1; mpirun 'a b'")]
     [['export', 'A=1'], ['mpirun', 'a b']]
@@ -146,7 +146,10 @@ def _unended(text: str, at: int) -> InputError:
 
 
 def expanded(words: Iterable[Word], values: Mapping[str, str]) -> tuple[Word, ...]:
-    """Return the words with `$NAME` and `${NAME}` replaced by `values`, except in single quotes."""
+    """Return the words with `$NAME` and `${NAME}` replaced by `values`.
+
+    Words that begin with a single quote are not changed.
+    """
     result = []
     for word in words:
         text = word.text

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from nccltune.doctor.result import Judged
+from nccltune.doctor.result import RuleResult
 from nccltune.model.finding import FindingKind
 from nccltune.model.sample import SCHEMA_VERSION
 
@@ -295,7 +295,7 @@ class Checks(msgspec.Struct, frozen=True):
     verdict: str
     looked_at: str
     many: bool
-    findings: list[Judged]
+    findings: list[RuleResult]
 
 
 class Report(msgspec.Struct, frozen=True):

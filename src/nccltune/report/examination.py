@@ -5,8 +5,8 @@ import re
 from typing import NamedTuple
 
 import nccltune
-from nccltune.doctor.result import Examination, Judged, RuleVerdict, node_names, read_words
-from nccltune.doctor.summary import count_words, node_words, verdict_words, what_would_tell
+from nccltune.doctor.result import Examination, RuleResult, RuleVerdict, node_names, read_words
+from nccltune.doctor.summary import count_words, deciding_sources, node_words, verdict_words
 from nccltune.report.data import Checks
 from nccltune.report.templates import Filters, asset, environment
 
@@ -29,7 +29,7 @@ class Others(NamedTuple):
     """The rules of one verdict other than a finding."""
 
     title: str
-    rules: tuple[Judged, ...]
+    rules: tuple[RuleResult, ...]
 
 
 def render(examined: Examination) -> str:
@@ -47,7 +47,7 @@ def render(examined: Examination) -> str:
             looked_at=node_words(examined),
             findings=findings,
             others=[Others(title, examined.of(kind)) for kind, title in _TITLES.items()],
-            would_tell=what_would_tell(examined, 5),
+            would_tell=deciding_sources(examined, 5),
             unread=[
                 (node.name, words)
                 for node in examined.nodes

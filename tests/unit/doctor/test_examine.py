@@ -6,7 +6,7 @@ import pytest
 from nccltune.doctor.examine import MISFIT, examine
 from nccltune.doctor.result import RuleVerdict, node_names
 from nccltune.doctor.rulebase import RuleBase, read_rules, rule_base
-from nccltune.doctor.summary import node_words, verdict_words, what_would_tell
+from nccltune.doctor.summary import deciding_sources, node_words, verdict_words
 from tests.unit.doctor.rule_cases import facts_of
 from tests.unit.doctor.test_rule_files import GOOD
 
@@ -101,9 +101,9 @@ def test_summaries_of_nothing_found_and_nothing_known() -> None:
 
 def test_missing_sources_are_sorted_by_rules_and_a_log_counts_once() -> None:
     found = examine({"a": facts_of("a", {})}, rule_base(), "")
-    sources = what_would_tell(found)
+    sources = deciding_sources(found)
     assert len(sources) == 3
     assert [number for _, number in sources] == sorted((n for _, n in sources), reverse=True)
-    reads = [read for read, _ in what_would_tell(found, 40)]
+    reads = [read for read, _ in deciding_sources(found, 40)]
     assert reads.count("NCCL_DEBUG=INFO log") == 1
     assert len(reads) == len(set(reads))

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the state of nodes, and make facts of it.
 
+An item is one input of a node: a file, a group of files, or the output of a tool. Each item has a
+name, such as `lspci`.
+
 catalogue.py  list of the files, tools and variables that are read on a node
 gather.py     read the running node
 folder.py     read folders that were collected on other nodes

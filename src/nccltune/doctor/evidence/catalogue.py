@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """List of everything that is read on a node.
 
-Both the collection on the running node and the shell script are made from this list.
+`gather` reads the running node by this list. The shell script for other nodes is made from the same
+list.
 """
 
 from typing import NamedTuple
@@ -18,8 +19,10 @@ many GPUs.
 
 
 class Values(NamedTuple):
-    """A group of small files with one value each. `patterns` match files, `links` match symbolic
-    links, which are listed with their targets."""
+    """A group of small files, each with one value.
+
+    `patterns` match the files. `links` match symbolic links, which are listed with their targets.
+    """
 
     name: str
     patterns: tuple[str, ...]
@@ -36,8 +39,8 @@ class Text(NamedTuple):
 class ToolCommand(NamedTuple):
     """A tool to run.
 
-    `fine` are the exit codes that mean success. A `slow` tool runs only when its output is kept as
-    a file: the doctor reads the same data of the running node elsewhere.
+    `fine` lists the exit codes that mean success. A `slow` tool runs only when its output is
+    written to a file. On the running node, rules get the same data from other items.
     """
 
     name: str
@@ -51,7 +54,7 @@ _PCI = "/sys/bus/pci/devices/*/"
 _NET = "/sys/class/net/*/"
 _RDMA = "/sys/class/infiniband/*/"
 PCI_CLASSES = ("0x02", "0x03", "0x0604", "0x0680")
-"""Classes that rules use: network, display and 3D, PCI bridges, other bridges (NVSwitch)."""
+"""PCI classes that rules use: network, display and 3D, PCI bridges, other bridges (NVSwitch)."""
 
 PCI = Values(
     "pci",
@@ -190,7 +193,7 @@ COMMANDS = (
     # for each device.
     ToolCommand("lspci", ("lspci", "-D", "-nn", "-vvv"), GPU_S, slow=True),
     ToolCommand("dmesg", ("dmesg",)),
-    # Only for people who look at the files.
+    # For people who read the collected files. Rules use sysfs.
     ToolCommand("addresses", ("ip", "-o", "addr"), slow=True),
     ToolCommand("ibv_devinfo", ("ibv_devinfo", "-v")),
     ToolCommand("virt", ("systemd-detect-virt", "--vm"), fine=(0, 1)),

@@ -21,7 +21,7 @@ from nccltune.doctor.facts import Facts
 from nccltune.formats.text.lines import visible
 from nccltune.model.errors import InputError
 
-# The order matters: names of devices need GPUs and NICs, paths need both, topology needs settings.
+# The order matters: some functions read facts that an earlier function added.
 _MAKERS: tuple[Callable[[NodeEvidence, Facts], None], ...] = (
     add_node,
     add_gpus,
@@ -37,7 +37,10 @@ _MAKERS: tuple[Callable[[NodeEvidence, Facts], None], ...] = (
 
 
 def facts_of(evidence: NodeEvidence) -> Facts:
-    """Return the facts of a node's items. `unread` lists what could not be read, and why."""
+    """Return the facts of a node, made from its items.
+
+    `unread` of the result lists the inputs that could not be read, each with the reason.
+    """
     facts = Facts(evidence.host)
     for maker in _MAKERS:
         maker(evidence, facts)
@@ -62,7 +65,7 @@ def collect(
     If `root` is not `/`, files below it are read instead of the node's own files, and tools run
     only through `runner`. After `stop` is set, nothing more is read and no tool is left running.
 
-    Raises InputError if one of `files` cannot be read, or if no file of them has a known kind.
+    Raises InputError if one of `files` cannot be read, or if none of `files` has a known kind.
     """
     evidence = gather(root, environment=environment, runner=runner, stop=stop)
     for path in files:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of the cloud that a machine runs in, from its DMI strings and from saved metadata.
 
-Nothing here queries a metadata service. Saved answers that are read:
+This module queries no metadata service. It reads these saved answers:
 `gcloud compute instances describe NAME --format=json`, GCP's metadata (`?recursive=true`), AWS's
 instance identity document or `describe-instance-topology` and `describe-instance-types`, Azure's
 `/metadata/instance`.

@@ -11,10 +11,10 @@ from nccltune.doctor.facts.gpu import GPUS
 from nccltune.doctor.facts.node import KERNEL_LOG, NODE_COLLECTED
 from nccltune.doctor.facts.results import FAILURES, KERNEL_FAILURES, KernelFailure, StatedFailure
 
-# Outputs of programs, and of tools that may print an error instead of their result.
+# Tools that print a table. A tool that fails may print an error instead.
 _TABLES = ("nvlink", "topo", *(f"p2p-{kind}" for kind in "rwnap"))
 _TABLE_BYTES = 1024
-"""Upper bound in bytes for the output of a tool that failed: it is shorter than a table."""
+"""An output of a tool in _TABLES of at least this many bytes is a table and states no failure."""
 _ITEMS = (
     *("test", "output", "log", "diagnostics"),
     *("nvidia-smi", "nvidia-smi-q", "nvidia-smi-sm", "nvidia-smi-fabric", *_TABLES),
@@ -37,7 +37,7 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
         rows = evidence.parse(raw, wrong_rows) if raw.name == "test" else ()
         for one in (*rows, *evidence.parse(raw, parse_failures)):
             records.append(_record(one, raw.place(one.line)))
-    # Several queries of a tool that is not installed count as one problem.
+    # Each query reports the same problem if nvidia-smi is not installed. `fromkeys` keeps one.
     kernel = [one for one in records if one.kind == "xid"]
     records = [one for one in records if one.kind != "xid"]
     told = "\n".join(

@@ -69,7 +69,7 @@ def _states(evidence: NodeEvidence) -> tuple[list[NodeGpu] | None, str | None, s
     raws = [raw for name in _QUERIES for raw in evidence.all(name)]
     for raw in raws:
         query = evidence.parse(raw, parse_gpu_query)
-        # On the running node the tool's exit code has already reported the problem.
+        # On the running node `gather` has already reported the exit code of nvidia-smi.
         if query.problem is not None and not evidence.live:
             evidence.problems.append(f"{raw.source}: {query.problem}")
         driver = query.driver or driver
@@ -122,7 +122,7 @@ def _driver(evidence: NodeEvidence, facts: Facts, version: str | None, source: s
     kernel = re.match(r"(\d{1,3})\.(\d{1,3})", release)
     is_open = facts.value(GPU_OPEN_DRIVER)
     if is_open is not None and kernel is not None:
-        # The open modules export dma-buf since kernel 5.12. The closed modules never do.
+        # NVIDIA's open kernel modules export dma-buf since Linux 5.12, the closed modules never.
         fit = (int(kernel[1]), int(kernel[2])) >= _NEW_ENOUGH
         facts.add(GPU_DMABUF, bool(is_open) and fit, "kind of driver and kernel release")
 
@@ -216,7 +216,7 @@ def _fabric(evidence: NodeEvidence, facts: Facts, states: list[NodeGpu] | None) 
     elif devices is not None and any("nvidia-nvswitch" in path for path in devices[0].values):
         facts.add(NODE_FABRIC, "nvswitch", evidence.where(devices[1], "/dev/nvidia-nvswitch*"))
     elif any(state.fabric_state == "completed" for state in states or []):
-        # A VM or container can have the GPUs of such a node but not see its NVSwitches.
+        # A VM or container can have the GPUs of an NVSwitch node but not see its NVSwitches.
         facts.add(NODE_FABRIC, "nvswitch", "nvidia-smi (fabric.state)")
     elif devices is not None and states is not None:
         facts.add(NODE_FABRIC, "none", evidence.where(devices[1], "/dev/nvidia-nvswitch*"))

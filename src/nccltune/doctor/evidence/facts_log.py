@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of NCCL's own output: its log, its diagnostics, outputs of nccl-tests."""
+"""Facts of NCCL's log, of NCCL's diagnostics and of outputs of nccl-tests."""
 
 import io
 import re
@@ -152,7 +152,7 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
 
 
 def _forced(log: NcclLines | None, name: str) -> str | None:
-    """Return the only algorithm that NCCL was allowed to use, from its log or the file name."""
+    """Return the only algorithm that NCCL was allowed to use, from NCCL's log or the file name."""
     for setting in log.settings if log is not None else ():
         if setting.name == "NCCL_ALGO":
             try:
@@ -174,7 +174,8 @@ def _busbw(sample: Sample) -> float:
 
 def _samples(evidence: NodeEvidence, text: str, name: str) -> list[Sample]:
     report = FileReport(name=name, asked=False)
-    # The algorithm and protocol of a measurement do not matter here, so none is refused for them.
+    # With `started_here`, the reader does not look for the algorithm and protocol of a table. Facts
+    # do not need them, and no table is refused for a contradiction.
     options = ReadOptions(study="doctor", choice=DEFAULT, started_here=True)
     context = Context(name=name, options=options, report=report)
     found: list[Sample] = []

@@ -151,7 +151,7 @@ def _hcas(evidence: NodeEvidence, facts: Facts) -> None:
             record = _record(tree, name, int(port), nics.get(name))
             extra = told.get((name, int(port)))
             if extra is not None:
-                # The MTU of sysfs is derived from that of the interface.
+                # Prefer the MTU of a tool. `_record` only estimates it from the interface's MTU.
                 mtu = record.mtu if extra.mtu is None else extra.mtu
                 record = msgspec.structs.replace(record.filled(extra), mtu=mtu)
             records.append(record)
@@ -165,7 +165,10 @@ def _hcas(evidence: NodeEvidence, facts: Facts) -> None:
 def _told_ports(
     evidence: NodeEvidence,
 ) -> tuple[dict[tuple[str | None, int | None], RdmaPortState], str]:
-    """Return the ports that tools list, by device and number, and the source of the first."""
+    """Return the RDMA ports that tools list, by (device, port number), and their source.
+
+    The source is the output of the first tool that lists a port.
+    """
     found: dict[tuple[str | None, int | None], RdmaPortState] = {}
     source = ""
     for name in ("ibv_devinfo", "ibstat", "ibstatus", "rdma-link"):
@@ -269,9 +272,9 @@ def _counters(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:
-    """Return counters with the value of the last reading and of the reading before it.
+    """Return each counter with its last value and the value before that (None if read once).
 
-    Counters that were always 0 are omitted. Most counters are 0, and they carry no information.
+    Counters for which neither value is positive are omitted, because most counters are 0.
     """
     last: dict[Any, int] = {}
     before: dict[Any, int] = {}
@@ -304,7 +307,7 @@ _COUNTER = re.compile(
 
 
 def _tree_counters(text: str) -> dict[tuple[str, int, str], int]:
-    # Half of a node's evidence is zeros in this text, so no tree of all values is built.
+    # About half of a node's evidence is in this text, so a tree of all values would be slow.
     return {
         (match["hca"], int(match["port"]), match["name"]): int(match["value"])
         for match in _COUNTER.finditer(text)
@@ -327,7 +330,7 @@ def _verbs(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _measured(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add what other tools measured: RDMA bandwidth, pings between rails."""
+    """Add measurements of other tools: RDMA bandwidth, and pings between the NICs of a node."""
     raws = evidence.all("perftest")
     tests = [run for raw in raws for run in evidence.parse(raw, parse_perftest).records]
     if tests:

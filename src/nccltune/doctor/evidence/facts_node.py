@@ -98,7 +98,7 @@ def _system(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(KERNEL_HUGE_PAGES, sum(pages), evidence.where(raw, "/sys/kernel/mm/hugepages"))
     elif meminfo is not None and meminfo[0] is not None:
         facts.add(KERNEL_HUGE_PAGES, meminfo[0], meminfo[1].source)
-    # The folder exists only if a peer memory client was registered at some time.
+    # The folder memory_peers exists only if a peer memory client was registered at some time.
     if any(path.startswith("/sys/") for path in tree.values):
         found = [path.split("/")[5] for path in tree.values if "/memory_peers/" in path]
         facts.add(
@@ -109,7 +109,7 @@ def _system(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _container(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add whether this is a container, from the files of its runtime or from its cgroup."""
+    """Add whether the files were read in a container, from files of the runtime or the cgroup."""
     devices = evidence.tree("devices")
     marks = [
         path
@@ -121,7 +121,8 @@ def _container(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(NODE_CONTAINER, True, evidence.where(devices[1], marks[0]))
     elif cgroup is not None:
         root = evidence.parsed("mounts", parse_root_type)
-        # A container with cgroup v2 and its own cgroup namespace sees only `0::/`.
+        # A container with cgroup v2 and its own cgroup namespace sees only `0::/`. Then the type of
+        # the root file system decides.
         layered = root is not None and root[0] in ("overlay", "fuse.fuse-overlayfs", "aufs")
         named = _CONTAINER.search(cgroup[0]) is not None
         place = root[1].place() if root is not None and layered and not named else None
@@ -129,11 +130,11 @@ def _container(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _virtual(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add whether this is a virtual machine, from systemd or the CPU's hypervisor flag."""
+    """Add whether the node is a virtual machine, from systemd or the CPU's hypervisor flag."""
     cpus = evidence.parsed("cpuinfo", parse_cpus)
     virt = evidence.text("virt")
     detected = virt[0].strip() if virt is not None else ""
-    # If a hypervisor hides its CPU flag, systemd still finds it by its name.
+    # If a hypervisor hides its CPU flag, systemd still detects the hypervisor by its name.
     if virt is not None and detected and detected != "none":
         facts.add(NODE_VIRTUAL, True, virt[1].place())
     elif cpus is not None and cpus[0].virtual is not None:
@@ -143,7 +144,7 @@ def _virtual(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _process(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add the CPUs of this process, and whether it may call set_mempolicy.
+    """Add the CPUs of this process, and whether this process may call set_mempolicy.
 
     Call this after NODE_CONTAINER was added.
     """
@@ -260,7 +261,7 @@ def _shared_memory(evidence: NodeEvidence, facts: Facts) -> None:
             facts.add(SHM_BYTES, space.size, df[1].place(space.line))
             facts.add(SHM_FREE_BYTES, space.free, df[1].place(space.line))
         elif len(df[0].splitlines()) > 1:
-            # df printed the file system that contains the folder: nothing is mounted at the folder.
+            # df printed the file system of a parent folder: nothing is mounted at /dev/shm.
             facts.add(SHM_BYTES, 0, df[1].place())
             facts.add(SHM_FREE_BYTES, 0, df[1].place())
     device = evidence.text("shm-device")
@@ -280,8 +281,8 @@ def _services(evidence: NodeEvidence, facts: Facts) -> None:
             facts.add(NODE_SERVICES, shown, raw.place())
     devices = evidence.tree("devices")
     if runs is None and devices is not None and not facts.value(NODE_CONTAINER):
-        # Same test as sd_booted(3). In a container, the logind of the host may control shared
-        # memory.
+        # sd_booted(3) makes the same test. In a container the test is not valid, because the logind
+        # of the host may control shared memory.
         runs = "/run/systemd/system" in devices[0].values
     listed = evidence.parsed("logind", parse_listed)
     if runs is False:

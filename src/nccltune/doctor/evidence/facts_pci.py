@@ -70,9 +70,9 @@ def _is_efa(devices: dict[str, PciDevice]) -> bool:
 
 
 def _lspci(evidence: NodeEvidence) -> tuple[list[PciDevice], str] | None:
-    """Return the records and source of lspci's output or of PCI configuration space.
+    """Return the PCI devices from lspci or from PCI configuration space, and the source.
 
-    The first one that was read with root rights is used. If there is none, the first one is used.
+    An output that was read with root rights is preferred, then the output of lspci.
     """
     found = []
     for name in ("lspci", "pci-config"):
@@ -106,10 +106,10 @@ def _hex(sysfs: str | None, lspci: str | None) -> str | None:
 
 
 def _acs(device: PciDevice | None) -> dict[str, Any]:
-    """Return the fields of ACS.
+    """Return the fields of ACS (PCI Access Control Services).
 
-    The result is empty (unknown) if the output was read without rights or is not verbose enough.
-    Without the ACS capability the flags are false.
+    The result is empty (unknown) if lspci was run without root rights or without -vvv. For a device
+    without the ACS capability, the flags are false.
     """
     if device is None or device.denied or (device.acs is None and not device.verbose):
         return {}

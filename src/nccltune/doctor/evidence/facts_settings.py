@@ -68,7 +68,8 @@ def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _setting(name: str, value: str, kind: str, where: str) -> SettingRecord:
-    # What NCCL logged was in force. `add_settings` decides for the environment and nccl.conf.
+    # A setting in NCCL's log was in force. For the environment and nccl.conf, `add_settings` sets
+    # `in_force` later.
     value, in_force = kept_value(name, value), kind == "log"
     return SettingRecord(name=name, value=value, kind=kind, where=where, in_force=in_force)
 
@@ -160,7 +161,7 @@ def _libraries(evidence: NodeEvidence, facts: Facts) -> None:
         [NcclLibrary(path=path, version=version) for path, version in versions.items()],
         source,
     )
-    # The version in a log is that of the job itself. `facts_log` adds it first, and it is kept.
+    # Keep the version from a log, which `add_logs` added before: it is the job's own.
     first = next((version for version in versions.values() if version), None)
     if first is not None and "nccl.version" not in facts:
         facts.add(NCCL_VERSION, first, next(path for path, v in versions.items() if v == first))

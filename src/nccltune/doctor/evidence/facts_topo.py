@@ -179,7 +179,10 @@ def _graph(text: str) -> Graphs | str:
 
 
 def _ends(facts: Facts, graphs: Graphs, topology: Topology, raw: Raw) -> None:
-    """Add the GPU and NIC at both ends of each channel, with their path and the GPU's best path."""
+    """Add the GPU and NIC at both ends of each channel.
+
+    Each end has the kind of path between the two, and the NIC with the GPU's shortest path.
+    """
     nets = {
         net.index: net.name for pci in _all(topology) for net in pci.nets if net.index is not None
     }

@@ -16,7 +16,7 @@ _MOST_VALUES = 50_000
 _EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
-class Unread(Exception):  # noqa: N818  # a reason, not a failure: most files are not on most nodes
+class Unread(Exception):  # noqa: N818  # not an error: most nodes lack most files
     """Reason why a file could not be read. The message is empty if the file does not exist."""
 
 
@@ -37,8 +37,8 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
         if not stat.S_ISREG(state.st_mode):
             raise Unread("is no regular file")
         parts, size = [], 0
-        # Files of /proc report size 0. os.read allocates its whole buffer first, so reads are
-        # limited.
+        # os.read allocates the requested size first, so pieces are small. Files of /proc report
+        # size 0 and may be longer.
         piece = min(max(state.st_size + 1, 1 << 14), 1 << 20)
         while size <= most and (data := os.read(handle, min(piece, most + 1 - size))):
             parts.append(data)
@@ -55,7 +55,8 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
 def read_values(root: Path, item: Values) -> tuple[str, list[str]]:
     """Return the text of an item's values and links, and the problems.
 
-    Files that do not exist are no problem, and neither are files for which the kernel has no value.
+    A problem is a file that exists but cannot be read. A file for which the kernel has no value
+    (EINVAL) is not a problem.
     """
     wanted = _devices(root) if item.name == PCI.name else None
     values: list[tuple[str, str]] = []
@@ -86,7 +87,7 @@ def _value(root: Path, path: str) -> str:
 
 
 def below(root: Path, path: str) -> Path:
-    """Return the place of a node's `path` if the node's root folder is `root`."""
+    """Return where this process finds `path` of a node whose root folder is `root`."""
     return Path(f"{root}{path}" if root != Path("/") else path)
 
 
@@ -111,8 +112,8 @@ def _matching(
 def matching(root: Path, pattern: str) -> list[str]:
     """Return the paths of the node that match a pattern, sorted.
 
-    Links to folders are followed, because sysfs consists of them. Path.glob follows them only since
-    Python 3.13.
+    Links to folders are followed, because sysfs consists of such links. Path.glob follows links
+    only since Python 3.13.
     """
     base = "" if root == Path("/") else str(root)
     found = glob.glob(glob.escape(base) + pattern)  # noqa: PTH207
@@ -120,7 +121,7 @@ def matching(root: Path, pattern: str) -> list[str]:
 
 
 def _devices(root: Path) -> frozenset[str]:
-    """Return the PCI devices of the classes that rules use. A server has hundreds of others."""
+    """Return the bus ids of PCI devices in PCI_CLASSES. A server has hundreds of other devices."""
     found = set()
     for path in _matching(root, ("/sys/bus/pci/devices/*/class",), None):
         try:

@@ -29,10 +29,10 @@ _TEXT_BYTES = bytes(byte for byte in range(256) if byte >= 32 or byte in b"\t\n\
 
 
 def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[NodeEvidence]:
-    """Return the nodes of a folder. The files of a node are read when it is first used.
+    """Return the nodes of a folder. The files of a node are read when the node is first used.
 
-    `layout` finds the node of each file. Files that belong to no node (logs, job files beside the
-    nodes' folders) form one more node with the name of the folder.
+    The module `layout` finds the node of each file. Files that belong to no node form one more node
+    with the name of the folder. Examples are logs and job files beside the nodes' folders.
 
     Raises InputError if the folder does not exist, is empty, or holds too many nodes.
     """
@@ -65,7 +65,10 @@ def _node(root: Path, node: NodeFiles, cache: Cache) -> NodeEvidence:
 
 
 def _kind_of(path: Path) -> str:
-    """Return the item that a file's content identifies, "" for none or an unreadable file."""
+    """Return the item that a file's content or name identifies.
+
+    Return "" if the file is not recognised or cannot be read.
+    """
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return ""
@@ -86,9 +89,9 @@ def _put_files(evidence: NodeEvidence, root: Path, names: Sequence[str]) -> None
 
 
 def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = False) -> None:
-    """Add a file as the items that its content or name identifies.
+    """Add a file to `evidence`, as the items that the file's content or name identifies.
 
-    A file that cannot be read, or whose kind is not recognised, is refused.
+    A file that cannot be read, or whose kind is not recognised, is listed in `evidence.refused`.
 
     Raises InputError if a file that the user named (`asked`) cannot be read.
     """
@@ -116,7 +119,10 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
 
 
 def _parts(kinds: FileItems, data: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each item. Empty lines before a part keep the line numbers of the file."""
+    """Yield the bytes of each item in a file.
+
+    Empty lines are added before each item, so that line numbers in the item are those of the file.
+    """
     if not kinds.starts:
         yield from (data for _ in kinds.items)
         return
@@ -132,7 +138,7 @@ _UNKNOWN = "its kind is not recognised"
 def _check_text(data: bytes) -> None:
     start = data[:_HEAD_BYTES]
     try:
-        # Nearly all files have no control character and need no closer check.
+        # Fast path: nearly all files consist of printable ASCII and need no closer check.
         if start.translate(None, _TEXT_BYTES):
             check_text(start)
     except InputError as error:

@@ -55,7 +55,7 @@ def gather(
 ) -> NodeEvidence:
     """Read everything of a running node that needs no root rights.
 
-    `thorough` also runs the slow tools. Their output is useful for a person, but not for rules.
+    `thorough` also runs the slow tools. People can read their output, but rules do not need it.
 
     If `root` is not `/`, tools run only through a given `runner`. `problems` of the result lists
     what could not be read, and what was not yet read when `stop` was set.
@@ -72,7 +72,7 @@ def gather(
         tools.start()
     _read_jobs(_jobs(root, environment), evidence, stop or threading.Event())
     if runner is not None:
-        # run_all has its own time limits.
+        # This join ends, because run_all limits the time of each tool.
         tools.join()
         for name, output in sorted(outputs.items()):
             _put_output(evidence, name, output)
@@ -129,7 +129,7 @@ def _text_job(root: Path, name: str, path: str) -> _Job:
 
 
 def plain(name: str, data: bytes) -> bytes:
-    """Return an item with secrets removed, so that it may leave the node or be displayed."""
+    """Return the data of the item `name` without secrets, so that it can be stored or displayed."""
     text = data.decode(errors="replace")
     if name == "cmdline":
         text = redacting.plain_cmdline(text)
@@ -149,7 +149,7 @@ def plain(name: str, data: bytes) -> bytes:
 
 
 def _configs(root: Path) -> tuple[bytes, list[str]]:
-    """Return the fields of access control and read requests as lspci prints them."""
+    """Return ACS and read request sizes from PCI configuration space, in lspci's format."""
     out = []
     for path in matching(root, "/sys/bus/pci/devices/*/config"):
         folder = path.removesuffix("/config")
@@ -168,7 +168,7 @@ def _configs(root: Path) -> tuple[bytes, list[str]]:
 
 
 def _first_cpu(text: str) -> str:
-    """Return /proc/cpuinfo of one processor, and the `physical id` lines of all."""
+    """Return /proc/cpuinfo of the first processor, and the `physical id` lines of all."""
     first = text.partition("\n\n")[0]
     packages = sorted({line for line in text.split("\n") if line.startswith("physical id")})
     return "\n".join([first, *packages]) + "\n"
@@ -264,7 +264,8 @@ def commands_for(root: Path) -> list[ToolCommand]:
         commands += [
             ToolCommand(f"ethtool{option} {name}", ("ethtool", option, name)) for option in ETHTOOL
         ]
-    # Not `is-active`: it reports the state in its exit code as well, so 3 and 4 would be results.
+    # `systemctl show` succeeds for every state of a service. The exit code of `is-active` depends
+    # on the state.
     commands.append(
         ToolCommand(
             "services",
@@ -282,7 +283,7 @@ def commands_for(root: Path) -> list[ToolCommand]:
 
 
 def _interfaces(root: Path) -> list[str]:
-    """Return the interfaces that have a device."""
+    """Return at most 64 network interfaces that have a device (virtual ones have none)."""
     try:
         folder = below(root, "/sys/class/net")
         return sorted(path.name for path in folder.iterdir() if (path / "device").exists())[:64]
@@ -297,8 +298,7 @@ def _put_output(evidence: NodeEvidence, name: str, output: Output) -> None:
         return
     head, _, interface = name.partition(" ")
     if head in ("ethtool-i", "ethtool-S"):
-        # The output of both options for all interfaces forms one item, with the interface's name
-        # before each.
+        # All ethtool outputs form one item. A line with the interface's name precedes each output.
         before = evidence.get("ethtool")
         data = (before.data if before else b"") + f"== {interface}\n".encode()
         whole = Raw("ethtool", "ethtool", data + plain("ethtool", output.data), is_file=False)

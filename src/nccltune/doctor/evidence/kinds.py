@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognise the kind of a file by its content and its name.
 
-The content decides if it has the mark of an item, whatever the file's name is. The name decides if
-the file is empty, or if the item of that name has no mark.
+A mark is a regular expression that matches the output of one tool or the content of one file. If a
+mark matches, the content decides. If no mark matches or the file is empty, the file name decides.
 """
 
 import re
@@ -16,10 +16,10 @@ from nccltune.formats.text.lines import encoding_of
 HEAD_BYTES = 1 << 14
 MOST_PARTED = 1 << 20
 INDEX = "collected"
-"""Item that lists what was read when, and what could not be read."""
+"""Item with the notes of the collector: the inputs that were read, and those that were not."""
 OUTPUT = "output"
-"""Output of a program, launcher or tool. Only stated failures are read from it."""
-# Names that people and other tools use, in addition to our own.
+"""Output of a program, launcher or tool. Only lines that state a failure are used."""
+# Other names that people and tools give to the file of an item.
 ALIASES = {
     "lspci-vvv": "lspci",
     "lsmod": "modules",
@@ -65,7 +65,7 @@ KNOWN = frozenset(
         *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
         *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
         *("topology", "graph", "given-topology", "given-graph"),
-        # Written by nccltune 0.2 and older. No rule needs them.
+        # Items that nccltune 0.2 and older wrote. No rule needs these items.
         *("if_inet", "if_inet6"),
         *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
         *("diagnostics", "rail-pings", "perftest", INDEX),
@@ -84,7 +84,7 @@ def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] |
 
 # The first matching mark decides. Marks that also match in other tools' outputs come later.
 _MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
-    # Comments are one atomic group. Otherwise the regular expression backtracks over every split.
+    # _XML matches all XML comments as one atomic group. Otherwise the match could take forever.
     ("topology", _mark(_XML + rb"<system\b", re.S)),
     ("graph", _mark(_XML + rb"<graphs\b", re.S)),
     ("nvidia-smi-q", _mark(rb"<nvidia_smi_log|=NVSMI LOG=")),
@@ -161,7 +161,8 @@ _TOOLS = frozenset(
     }
 )
 """Tools whose outputs people often write into one file."""
-# These marks count only if the name matches. GPUs without NVLink print no link line.
+# Marks that count only if the file name is that of the item, because they also match other files.
+# For GPUs without NVLink, `nvidia-smi nvlink -s` prints the GPU line only.
 _HINTED = {
     "dmesg": _mark(rb"^(?:<\d+>)?\[ *\d+\.\d+\] |^\S* ?kernel: "),
     "nvlink": _mark(rb"^\s+Link \d{1,3}: |^GPU \d{1,4}: "),
@@ -179,7 +180,7 @@ _SAME_MARK = {
     "virtual-topology": "topology",
     "given-graph": "graph",
 }
-"""Items with the mark of another item. The file name distinguishes them."""
+"""Items that have the same mark as another item. Only the file name distinguishes the two."""
 _TREES = (
     (b"/sys/bus/pci/", "pci"),
     (b"/sys/kernel/iommu_groups", "iommu"),
@@ -196,7 +197,7 @@ _TREE_ITEMS = frozenset(item for _, item in _TREES) | {"counters"}
 _LISTED = frozenset({"profiles", "logind", "libraries", "plugins"})
 _SETTINGS = frozenset({"env", "etc-nccl-conf", "user-nccl-conf", "named-nccl-conf"})
 _OFTEN_EMPTY = _TREE_ITEMS | _LISTED | _SETTINGS | {"packages", "cmdline", "modules", "dmesg"}
-"""Items for which an empty file means that the node has none of it."""
+"""Items whose file may be empty. An empty file means that the node has no such entry."""
 _COUNTER = re.compile(rb"^/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters/", re.M)
 _JOB = re.compile(
     rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|\A#!\s*/\S*(?:sh|env bash)\b"
@@ -216,8 +217,8 @@ _DIAGNOSTICS = b"NCCL DIAG "
 class FileItems(NamedTuple):
     """Items in a file.
 
-    `sure` is true if the content has their mark. `starts` has the offset in bytes of each item, in
-    a file that holds outputs of several tools one after the other.
+    `sure` is false if only the file name identifies the item. `starts` has the offset in bytes of
+    each item if the file holds the outputs of several tools one after the other.
     """
 
     items: tuple[str, ...]
@@ -226,7 +227,7 @@ class FileItems(NamedTuple):
 
 
 def kinds_of(name: str, data: bytes) -> FileItems:
-    """Return the items in a file, none if neither content nor name identifies it.
+    """Return the items in a file, or no item if neither content nor name identifies one.
 
     One file can hold several items: a test under NCCL_DEBUG=INFO prints its table, a log and NCCL's
     diagnostics.
@@ -234,7 +235,7 @@ def kinds_of(name: str, data: bytes) -> FileItems:
     data = _plain(data)
     hint, end = _hint(name)
     head = data[:HEAD_BYTES]
-    # Nearly all files have the right name, and then one match is enough.
+    # Fast path: nearly all files are named after their item, so try the mark of that item first.
     mark = _HINTED.get(hint) or _BY_ITEM.get(_SAME_MARK.get(hint, hint))
     if mark is not None and mark(head):
         return FileItems((hint,), sure=True)
@@ -294,8 +295,10 @@ def _by_content(head: bytes, hint: str) -> str:
 
 
 def _parts(data: bytes) -> list[tuple[int, str]]:
-    """Return offset and item of each tool's output in a file of
-    `nvidia-smi; ibstat; lsmod >node1.txt`."""
+    """Return the offset in bytes and the item of each tool's output in one file.
+
+    `(nvidia-smi; ibstat; lsmod) >node1.txt` writes such a file.
+    """
     found = []
     for item, mark in _MARKS:
         match = mark(data) if item in _TOOLS else None
@@ -313,7 +316,7 @@ def _is_settings(head: bytes) -> bool:
 
 
 def _is_other(hint: str, head: bytes) -> bool:
-    """Return whether a file named `hint` cannot be that item, because it lacks the item's form."""
+    """Return whether the content of a file that is named `hint` cannot be the item `hint`."""
     if hint in _TREE_ITEMS:
         return _PATH_LINE.search(head) is None
     if hint in _SETTINGS:

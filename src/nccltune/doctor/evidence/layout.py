@@ -21,7 +21,8 @@ _DEEPEST = 4
 _FEW_READINGS = 3
 _READING = re.compile(r"\d{1,3}")
 _SIGN = re.compile(r"[-._]")
-# Several files of these items do not mean several nodes.
+# A node may have several files of each of these items, so such files do not show the number of
+# nodes.
 _MANY = frozenset(
     {"log", "test", "job", "output", "diagnostics", "counters", "ethtool", "perftest"}
 )
@@ -30,7 +31,7 @@ _MANY = frozenset(
 class NodeFiles(NamedTuple):
     """Files of one node, as paths below the folder.
 
-    `is_own` is true if they are in the node's own folder, or if their names contain the node's
+    `is_own` is true if the files are in the node's own folder, or if their names contain the node's
     name.
     """
 
@@ -42,7 +43,7 @@ class NodeFiles(NamedTuple):
 def nodes_in(root: Path, kind_of: Callable[[Path], str]) -> list[NodeFiles]:
     """Return the nodes of a folder. Files that belong to no node come first.
 
-    `kind_of` returns the item of a file whose name does not identify it.
+    `kind_of` returns the item of a file whose name does not identify an item.
     """
     folders, files = listed(root)
     found = _beside(root, files, kind_of) if files else []
@@ -105,7 +106,7 @@ def _are_alike(path: Path, folders: Iterable[str]) -> bool:
     for one in folders:
         below, files = listed(path / one)
         names = {*files, *(below if not files else ())}
-        # A folder that only holds several folders is not part of a node.
+        # A folder that only holds several folders is a rack of nodes, not a part of one node.
         if names & seen or (not files and len(below) > 1):
             return True
         seen |= names
@@ -129,9 +130,9 @@ def _beside(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> lis
 
 
 def _keys(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> dict[str, str]:
-    """Return the node's name for each file name that contains one.
+    """Return the node's name for each file name that contains a node's name.
 
-    The result is empty if no item has files of two nodes.
+    The result is empty if no item has files of two nodes: then all files are of one node.
     """
     by_item: dict[str, dict[str, str]] = defaultdict(dict)
     others = []
@@ -158,8 +159,9 @@ def _keys(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> dict[
 
 
 def _finder(nodes: set[str]) -> Callable[[str], str]:
-    """Return a function that finds the longest node name in a file name, "" for none."""
-    # Parts of the file name are looked up in the set, because there may be thousands of nodes.
+    """Return a function that returns the longest node name in a file name, or ""."""
+    # Look up parts of the file name in the set. A search for each node name would be slow, because
+    # there may be thousands of nodes.
     most = max((len(_SIGN.split(node)) for node in nodes), default=0)
 
     def node_in(stem: str) -> str:
@@ -184,7 +186,7 @@ def _stem(file: str) -> str:
 
 
 def _named(nodes: list[NodeFiles]) -> list[NodeFiles]:
-    """Return nodes with the last part of their path as name, where that part is unique."""
+    """Shorten each node's name from its path to the last part of the path, if that is unique."""
     times: dict[str, int] = defaultdict(int)
     for node in nodes:
         times[node.name.rpartition("/")[2]] += 1

@@ -15,15 +15,16 @@ from nccltune.doctor.evidence.folder import read_folder
 from nccltune.doctor.facts import Fact, Facts, UnusedFile
 
 NODES_PER_PROCESS = 100
-"""Minimum nodes per process. With fewer nodes a process costs more to start than it saves."""
+"""Minimum number of nodes per process. With fewer nodes, starting a process costs more time than
+the process saves."""
 _MOST_PROCESSES = 8
 
 
 class _NodeBatch(NamedTuple):
     """Result of one process.
 
-    `values` are the encoded values, each once. `nodes` holds the name, the unread and unused
-    inputs, and the facts as (name, index into `values`, source).
+    `values` holds each distinct value once, encoded. `nodes` holds the name of a node, its unread
+    and unused inputs, and its facts as (name, index into `values`, source).
     """
 
     values: list[bytes]
@@ -53,7 +54,7 @@ def _count(path: Path) -> int:
 
 
 def _in_processes(path: Path, processes: int) -> list[_NodeBatch] | None:
-    """Return what each process read, or None if this system cannot start processes."""
+    """Return the result of each process, or None if this system cannot start processes."""
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
@@ -68,7 +69,7 @@ def _in_processes(path: Path, processes: int) -> list[_NodeBatch] | None:
 
 
 def _in_process(path: Path, at: int, of: int) -> _NodeBatch:
-    """Read a part in its own process.
+    """Read one part of the nodes in a process of its own.
 
     The garbage collector is off. The objects have no cycles, and the search for cycles would take a
     tenth of the time.
@@ -78,7 +79,7 @@ def _in_process(path: Path, at: int, of: int) -> _NodeBatch:
 
 
 def _read_part(path: Path, at: int, of: int) -> _NodeBatch:
-    """Read every `of`-th node, starting with number `at`."""
+    """Read every `of`-th node of the folder, starting with node number `at` (from 0)."""
     encode = msgspec.msgpack.Encoder().encode
     numbers: dict[bytes, int] = {}
     nodes = []

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PCI devices of a node from sysfs: the bridges above each, and the path between two devices."""
+"""PCI devices of a node from sysfs.
+
+Each device has the list of bridges above it. `path_kind` compares the lists of two devices.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,8 +13,8 @@ from nccltune.formats.topology.cpu_list import cpus_of
 
 ROOT = "/sys/bus/pci/devices/"
 NVIDIA = "0x10de"
-# Vendors and devices that do RDMA with any driver: Mellanox, EFA. Devices of irdma, bnxt_re and
-# others are known only by their driver.
+# Vendor and device ids of NICs that always support RDMA: Mellanox, EFA. Whether a NIC of irdma,
+# bnxt_re and others supports RDMA is known only from its driver.
 _RDMA_VENDORS = frozenset({"0x15b3"})
 _EFA = ("0x1d0f", "0xefa")
 
@@ -39,7 +42,7 @@ class PciNode(NamedTuple):
 
     @property
     def does_rdma(self) -> bool:
-        """Whether the device does RDMA with any driver."""
+        """Whether the device is known to support RDMA, from its vendor and device ids."""
         is_efa = self.vendor == _EFA[0] and self.device.startswith(_EFA[1])
         return (self.kind == "nic" and self.vendor in _RDMA_VENDORS) or is_efa
 
@@ -121,7 +124,8 @@ def path_kind(a: PciNode, b: PciNode) -> str:
             break
         shared += 1
     if shared and a.root == b.root:
-        # A switch has one upstream port, and one downstream port for each device.
+        # Below one switch, each device has its own downstream port. So two devices of one switch
+        # differ in one bridge.
         hops = max(len(a.above), len(b.above)) - shared
         return "PIX" if hops <= 1 else "PXB"
     if a.root and a.root == b.root:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find plugins and NCCL libraries of a running node where NCCL would find them.
+"""Find plugins and NCCL libraries on a running node, in the folders that NCCL searches.
 
-How NCCL searches for a plugin (plugin/plugin_open.cc, NCCL 2.27 to 2.30): it tries the value of the
-setting as a path or name, then `libnccl-KIND-VALUE.so`. Without a setting it tries
-`libnccl-KIND.so`.
+NCCL tries the value of the setting `NCCL_KIND_PLUGIN` as a path or name, then
+`libnccl-KIND-VALUE.so`. If the setting has no value, NCCL tries `libnccl-KIND.so`
+(plugin/plugin_open.cc, NCCL 2.27 to 2.30).
 """
 
 import mmap
@@ -49,14 +49,16 @@ _MOST_LIBRARY = 2 << 30
 
 
 def library_folders(environment: Mapping[str, str]) -> list[str]:
-    """Return the folders of the library search, in order."""
+    """Return the folders that the dynamic linker searches, in order."""
     given = [part for part in environment.get("LD_LIBRARY_PATH", "").split(":") if part]
     return list(dict.fromkeys([*given, *FOLDERS]))
 
 
 def libraries_text(root: Path, environment: Mapping[str, str]) -> bytes:
-    """Return the libraries found, as `PATH -> TARGET`, and NCCL's version, as
-    `PATH:NCCL version 2.28.9`."""
+    """Return a line `PATH -> TARGET` for each library that was found.
+
+    NCCL libraries also have a line `PATH:NCCL version 2.28.9`.
+    """
     folders = [*library_folders(environment), *KNOWN]
     folders += [f"{path}/nvidia/nccl/lib" for path in sys.path if path and root == Path("/")]
     paths = [f"{folder}/{name}" for folder in folders for name in LIBRARIES]
@@ -101,9 +103,9 @@ def _version(path: Path, real: Path) -> str | None:
 
 
 def plugins_text(root: Path, environment: Mapping[str, str]) -> tuple[bytes, list[str]]:
-    """Return the plugins that NCCL would load, and problems.
+    """Return the plugins that NCCL would load or that are in KNOWN, and the problems.
 
-    The text has the format that `parsers/symbols.py` reads.
+    The plugins are listed in the format that `parsers/symbols.py` reads.
     """
     settings = _settings(root, environment)
     out: list[str] = []

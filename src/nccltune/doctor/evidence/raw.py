@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw text of a node, as tools and the kernel printed it, by the name of its item.
+"""Raw text of a node by item, as tools and the kernel printed it.
 
-A running node and a folder of collected files have the same form, so that all other code reads
-both.
+An item is one input of a node, such as `lspci`. The items of a running node and of a folder of
+collected files have the same form, so the same code makes facts of either.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ class Raw(NamedTuple):
 
     - `source`: file or command that messages name
     - `real`: path on the node of which a collected file is a copy
-    - `is_file`: messages can name lines of it
-    - `is_given`: the user gave the file, so it is reported if nothing of it was used
-    - `is_sure`: its content identifies the item, not only its name
+    - `is_file`: the text is that of a file, so messages can name its lines
+    - `is_given`: the user gave the file, so it is reported if nothing in it was used
+    - `is_sure`: the content of the file identifies the item, not only the file name
     """
 
     name: str
@@ -39,8 +39,8 @@ class Raw(NamedTuple):
 
 
 class Cache:
-    """Results of parsers by their input. Many files are the same on all nodes, and each is parsed
-    once."""
+    """Results of parsers by their input. Many files are the same on all nodes, and equal files are
+    parsed once."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Callable[..., Any], int, int], Any] = {}
@@ -57,11 +57,12 @@ class Cache:
 
 
 class NodeEvidence:
-    """All items of one node. `load` adds them when an item is first used.
+    """All items of one node. `load` adds the items and is called when an item is first used.
 
-    - `real`: path on the node that an item is a copy of, by item name
-    - `is_node`: false for files beside the nodes' folders
-    - `refused`: files of which nothing can be used
+    - `live`: the items were read on this running node
+    - `real`: path of the original file on the node, by item name
+    - `is_node`: false for files beside the nodes' folders, which belong to no node
+    - `refused`: files of which nothing can be used, with reasons
     - `has_index`: a collector wrote the files
     """
 
@@ -93,7 +94,7 @@ class NodeEvidence:
         return self._problems
 
     def refuse(self, file: str, why: str) -> None:
-        """Record a file of which nothing can be used. It is also a problem."""
+        """Record a file of which nothing can be used. The file is also added to `problems`."""
         self.refused.append(UnusedFile(file=file, why=why))
         self._problems.append(f"{file}: {why}")
 
@@ -113,7 +114,8 @@ class NodeEvidence:
             for raw in raws:
                 if not (raw.is_file and raw.is_given) or raw.source in used:
                     continue
-                # A collector reads several sources of the same fact, and one of them is enough.
+                # A collector writes several sources of the same fact, and one source is used. So an
+                # unused file is normal, except if parsing such a file gave no result.
                 if self.has_index and (raw.is_sure or not self._was_parsed(raw)):
                     continue
                 one = UnusedFile(file=raw.source, why=self._why(name, raw))
@@ -138,8 +140,8 @@ class NodeEvidence:
         return f"nothing in it was understood (its name suggests {name}): {first}"
 
     def _loaded(self) -> None:
-        # Loading is lazy: several processes read a folder of many nodes, and each skips the others'
-        # nodes.
+        # Loading is lazy: each of several processes uses only some nodes of a folder, and does not
+        # read the files of the others.
         if self._load is not None:
             load, self._load = self._load, None
             load(self)
@@ -149,7 +151,7 @@ class NodeEvidence:
         self._items.setdefault(raw.name, []).append(raw)
 
     def replace(self, raw: Raw) -> None:
-        """Replace all items of that name."""
+        """Replace all items that have the name of `raw`."""
         self._items[raw.name] = [raw]
 
     def all(self, name: str) -> list[Raw]:
@@ -170,14 +172,17 @@ class NodeEvidence:
         return list(self._items)
 
     def parsed(self, name: str, parser: Callable[[str], Record]) -> tuple[Record, Raw] | None:
-        """Return the result of a parser for the last item of that name, and the item."""
+        """Return the result of a parser for the last item of that name, and the item's Raw.
+
+        Return None if there is no such item.
+        """
         raw = self.get(name)
         return None if raw is None else (self.parse(raw, parser), raw)
 
     def parse(self, raw: Raw, parser: Callable[[str], Record]) -> Record:
         """Return the result of a parser for an item.
 
-        Lines that it could not parse are added to `problems` once.
+        The number of lines that the parser did not understand is added to `problems` once.
         """
         known = self._records.get((parser, id(raw)))
         if known is not None:
@@ -199,11 +204,11 @@ class NodeEvidence:
         return live if self.live else raw.place(line)
 
     def tree(self, name: str) -> tuple[Tree, Raw] | None:
-        """Return an item of paths and values, and the item."""
+        """Return the item `name`, parsed as a tree of paths and values, and the item's Raw."""
         return self.parsed(name, parse_tree)
 
     def text(self, name: str) -> tuple[str, Raw] | None:
-        """Return an item's text, and the item."""
+        """Return the text of the item `name`, and the item's Raw."""
         found = self.parsed(name, _same)
         if found is not None and found[0].strip():
             raw = found[1]
@@ -212,13 +217,14 @@ class NodeEvidence:
         return found
 
 
-# Texts with a format of their own. A file name alone does not prove that a text has it.
+# Items with a known format that `text` returns unparsed. If only the file name identifies such an
+# item, the text may have another format and does not count as used.
 _MARKED_TEXTS = frozenset({"df-shm", "cgroup", "ldconfig", "nvidia-version"})
 _COUNTS = frozenset({"unread", "left_out", "line", "peers_line"})
 
 
 def _holds(record: object) -> bool:
-    """Return whether a parser found anything. A plain text does not count."""
+    """Return whether a parser's result has any data. Unparsed text does not count as data."""
     if isinstance(record, str) or record is None:
         return False
     if isinstance(record, tuple) and hasattr(record, "_asdict"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove serial numbers, hardware addresses and secrets from raw text before it leaves a node.
 
-Host names, IP addresses, GIDs and paths are kept, because rules need them and users must recognise
-them. `docs/reference/collecting.md` lists what is removed and what is kept.
+Host names, IP addresses, GIDs and paths are kept, because rules need these and users must recognise
+their nodes. `docs/reference/collecting.md` lists all text that is removed or kept.
 """
 
 import re
@@ -80,7 +80,7 @@ def kept_name(name: str) -> bool:
 def kept_value(name: str, value: str) -> str:
     """Return a setting's value, or GONE if it is a secret."""
     if SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
-        # A list of folders may be long, but it is no secret.
+        # A long list of folders matches _SECRET_VALUE but is not a secret.
         is_path = name.endswith(("PATH", "PRELOAD", "FILE", "PLUGIN", "DIR"))
         if SECRET_NAME.search(name) or not is_path or "://" in value or "BEGIN" in value:
             return GONE
@@ -92,7 +92,7 @@ def plain_cmdline(text: str) -> str:
     words = []
     for word in text.split():
         if word == "--":
-            # The rest is for the init program and may contain anything.
+            # Words after `--` are for the init program and may contain secrets.
             break
         name, sign, _ = word.partition("=")
         words.append(word if not sign or _CMDLINE.match(name) else f"{name}={GONE}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the shell script that collects what the doctor reads, from the same catalogue."""
+"""Make the shell script that collects the files of a node, from the list in `catalogue`."""
 
 import shlex
 from importlib.resources import files
@@ -34,8 +34,7 @@ _PLAIN = ("nvidia-smi", "nvlink", "ibv_devinfo", "lspci", "addresses")
 
 
 def collect_script() -> str:
-    """Return a POSIX shell script that writes the same files of a node as
-    `nccltune doctor --collect`."""
+    """Return a POSIX shell script that writes the same files as `nccltune doctor --collect`."""
     text = files("nccltune.doctor.evidence").joinpath("collect.sh.in").read_text(encoding="utf-8")
     device = "/sys/bus/pci/devices/*"
     filled = {

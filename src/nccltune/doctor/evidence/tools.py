@@ -2,7 +2,7 @@
 """Run many tools in parallel, each with a time limit and a limit of output size.
 
 A tool that does not end is killed with all its child processes. A tool that cannot be killed,
-because it waits in the driver, is abandoned: nothing here waits for it.
+because it waits in the driver, is abandoned.
 """
 
 import os
@@ -25,7 +25,7 @@ _TICK_S = 0.05
 
 
 class Output(NamedTuple):
-    """Output of a tool. `problem` is the reason why it cannot be trusted, None if it can."""
+    """Output of a tool. `problem` is the reason why the output is not valid, or None."""
 
     data: bytes
     problem: str | None
@@ -60,7 +60,7 @@ def run_all(
     After `stop` is set, running tools are killed and no tool is started.
     """
     environment = dict(os.environ if environment is None else environment)
-    # Tools translate their output to the locale, including numbers.
+    # Parsers need the words and number formats of the C locale.
     environment.update(LC_ALL="C", LANG="C")
     done: dict[str, Output] = {}
     running: list[_Running] = []
@@ -125,7 +125,8 @@ def _has_ended(one: _Running) -> bool:
         one.problem = f"did not end within {one.command.deadline_s:g} s and was stopped"
     if one.problem is not None:
         return True
-    # A child process may keep the pipes open. The tool's own output has arrived by then.
+    # A child process of the tool may keep the pipes open. One tick after the tool has ended, all of
+    # the tool's own output has arrived.
     return one.ended is not None and (not one.open or now >= one.ended + _TICK_S)
 
 

@@ -15,7 +15,7 @@ from nccltune.model.errors import InputError
 def collect_to(folder: Path, *, host: str | None = None) -> Path:
     """Read this node and write its files into `folder`/HOST. No root rights are needed.
 
-    Returns the node's folder. Raises InputError if it cannot be written.
+    Returns the node's folder. Raises InputError if that folder cannot be written.
     """
     evidence = gather(thorough=True)
     return write_evidence(evidence, folder, host=host)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed facts of a node. Rules use them by name, code uses the constants that declare them.
+"""Typed facts of a node. Rules name a fact; code uses the constant that declares the fact.
 
 declaration.py  declare a fact
 catalogue.py    list all declared facts

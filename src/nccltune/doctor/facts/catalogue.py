@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All declared facts: the ones that rules can name, and that the reference page lists."""
+"""All declared facts. Rules can name these facts, and the reference page lists them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

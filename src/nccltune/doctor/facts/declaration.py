@@ -18,8 +18,10 @@ R = TypeVar("R", bound="FactRecord")
 
 
 class FactType(StrEnum):
-    """Types of a fact in the rule language. Fields of records have the same types, without map and
-    records."""
+    """Types of a fact in the rule language.
+
+    Fields of records have the same types, except MAP and RECORDS.
+    """
 
     BOOL = "bool"
     INT = "int"

@@ -89,7 +89,7 @@ class Facts(Mapping[str, Fact]):
             _checked(name)(value)
         except msgspec.ValidationError as error:
             if str(error).startswith("Expected `int` "):
-                # No counter or size is so large, so the file is damaged. That is no error of the
+                # No real counter or size is so large. The file is damaged, which is no error of the
                 # caller.
                 self.unread.append(f"{source}: {name}: a number beyond 64 bits")
                 return

@@ -7,7 +7,7 @@ from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
 
 class NodeGpu(FactRecord):
-    """One entry of `gpus`."""
+    """One record of the fact `gpus`."""
 
     index: Annotated[int | None, "NVML's number"] = None
     name: Annotated[str | None, "NVIDIA H200"] = None
@@ -93,7 +93,7 @@ GPU_P2P = records(
 
 
 class GpuCopy(FactRecord):
-    """One entry of `gpu.copies`."""
+    """One record of the fact `gpu.copies`."""
 
     a: Annotated[int | None, "GPU that reads or writes (the row)"] = None
     b: Annotated[int | None, "GPU it reads from or writes to (the column)"] = None
@@ -110,7 +110,7 @@ GPU_COPIES = records(
 
 
 class GpuPath(FactRecord):
-    """One entry of `gpu.paths`."""
+    """One record of the fact `gpu.paths`."""
 
     a: Annotated[int | None, "GPU"] = None
     b: Annotated[int | None, "GPU"] = None
@@ -127,7 +127,7 @@ GPU_PATHS = records(
 
 
 class NicPath(FactRecord):
-    """One entry of `gpu.nic_paths`."""
+    """One record of the fact `gpu.nic_paths`."""
 
     gpu: Annotated[int | None, "GPU"] = None
     nic: Annotated[str | None, "mlx5_0, or the interface without RDMA"] = None
@@ -149,7 +149,7 @@ IMEX_CHANNELS = fact(
 
 
 class ImexMember(FactRecord):
-    """One entry of `imex.nodes`."""
+    """One record of the fact `imex.nodes`."""
 
     node: Annotated[str | None, "address"] = None
     status: Annotated[str | None, "READY, UNAVAILABLE, ..."] = None

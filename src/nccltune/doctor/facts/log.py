@@ -7,7 +7,7 @@ from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
 
 class LogMessage(FactRecord):
-    """One entry of `log.lines` and `log.warnings`."""
+    """One record of the facts `log.lines` and `log.warnings`."""
 
     text: Annotated[
         str | None, ("the message, from 'NCCL WARN' or 'NCCL INFO' on without these words")
@@ -33,7 +33,7 @@ LOG_WARNINGS = records(
 
 
 class LogTransport(FactRecord):
-    """One entry of `log.vias`."""
+    """One record of the fact `log.vias`."""
 
     direction: Annotated[str | None, "send, receive"] = None
     via: Annotated[str | None, "NET/IB/0/GDRDMA, P2P/IPC, SHM/direct/direct"] = None
@@ -98,7 +98,7 @@ LOG_NVLS_CHANNELS = fact(
 
 
 class LogGraph(FactRecord):
-    """One entry of `log.graphs`."""
+    """One record of the fact `log.graphs`."""
 
     pattern: Annotated[int | None, "4 is ring; see the reference of graph files"] = None
     channels: Annotated[int | None, "channels"] = None

@@ -7,7 +7,7 @@ from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
 
 class NodeNic(FactRecord):
-    """One entry of `nics`."""
+    """One record of the fact `nics`."""
 
     name: Annotated[str | None, "eth0"] = None
     driver: Annotated[str | None, ("mlx5_core, gve, virtio_net, ena, bridge, bonding, veth")] = None
@@ -30,7 +30,7 @@ NICS = records(
 
 
 class NicCounter(FactRecord):
-    """One entry of `nic_counters`."""
+    """One record of the fact `nic_counters`."""
 
     nic: Annotated[str | None, "interface"] = None
     counter: Annotated[str | None, "its name"] = None
@@ -51,7 +51,7 @@ NIC_COUNTERS = records(
 
 
 class RdmaPortState(FactRecord):
-    """One entry of `hcas`."""
+    """One record of the fact `hcas`."""
 
     name: Annotated[str | None, "mlx5_0"] = None
     port: Annotated[int | None, "port"] = None
@@ -79,7 +79,7 @@ HCAS = records(
 
 
 class RdmaErrorCount(FactRecord):
-    """One entry of `hca_errors`."""
+    """One record of the fact `hca_errors`."""
 
     hca: Annotated[str | None, "mlx5_0"] = None
     port: Annotated[int | None, "port"] = None
@@ -91,7 +91,7 @@ class RdmaErrorCount(FactRecord):
 
 
 class RdmaCounterReading(RdmaErrorCount):
-    """One entry of `hca_counters`."""
+    """One record of the fact `hca_counters`."""
 
     earlier: Annotated[
         int | None, ("at the reading before it; absent where there is one reading")
@@ -118,7 +118,7 @@ HCA_ERRORS = records(
 
 
 class GidEntry(FactRecord):
-    """One entry of `gids`."""
+    """One record of the fact `gids`."""
 
     hca: Annotated[str | None, "mlx5_0"] = None
     port: Annotated[int | None, "port"] = None
@@ -158,7 +158,7 @@ RDMA_DEV = fact(
 
 
 class RdmaTest(FactRecord):
-    """One entry of `rdma.tests`."""
+    """One record of the fact `rdma.tests`."""
 
     hca: Annotated[str | None, "mlx5_0"] = None
     peer: Annotated[str | None, "host, or host:device"] = None
@@ -175,7 +175,7 @@ RDMA_TESTS = records(
 
 
 class RailReach(FactRecord):
-    """One entry of `rdma.rail_pings`."""
+    """One record of the fact `rdma.rail_pings`."""
 
     from_rail: Annotated[int | None, "number of the NIC here"] = None
     to_rail: Annotated[int | None, "number of the NIC there"] = None

@@ -118,7 +118,7 @@ CPU_GOVERNORS = fact(
 
 
 class IdleState(FactRecord):
-    """One entry of `cpu.idle_states`."""
+    """One record of the fact `cpu.idle_states`."""
 
     name: Annotated[str | None, "C1, C6, ..."] = None
     latency_us: Annotated[int | None, "time to wake"] = None
@@ -152,7 +152,7 @@ KERNEL_NUMA_BALANCING = fact(
 
 
 class KernelLine(FactRecord):
-    """One entry of `kernel.log`."""
+    """One record of the fact `kernel.log`."""
 
     text: Annotated[str | None, "the line without its time"] = None
     count: Annotated[int | None, "how often it was seen"] = None
@@ -176,7 +176,7 @@ KERNEL_HUGE_PAGES = fact(
 
 
 class IommuGroup(FactRecord):
-    """One entry of `kernel.iommu_groups`."""
+    """One record of the fact `kernel.iommu_groups`."""
 
     group: Annotated[str | None, "its number"] = None
     type: Annotated[str | None, "identity, DMA, DMA-FQ, auto, blocked"] = None

@@ -7,7 +7,7 @@ from nccltune.doctor.facts.declaration import FactRecord, records
 
 
 class HostBridge(FactRecord):
-    """One entry of `vm_host.bridges`."""
+    """One record of the fact `vm_host.bridges`."""
 
     bus_id: Annotated[str | None, "bus id"] = None
     acs_source_validation: Annotated[
@@ -20,7 +20,7 @@ class HostBridge(FactRecord):
 
 
 class PciBridge(HostBridge):
-    """One entry of `pci.bridges`."""
+    """One record of the fact `pci.bridges`."""
 
     vendor: Annotated[str | None, "0x1000"] = None
     device: Annotated[str | None, "0xc010"] = None
@@ -35,7 +35,7 @@ PCI_BRIDGES = records(
 
 
 class PciLink(FactRecord):
-    """One entry of `pci.links`."""
+    """One record of the fact `pci.links`."""
 
     bus_id: Annotated[str | None, "bus id"] = None
     kind: Annotated[str | None, "gpu, nic, bridge"] = None

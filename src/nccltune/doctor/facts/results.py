@@ -7,7 +7,7 @@ from nccltune.doctor.facts.declaration import FactRecord, records
 
 
 class NcclTest(FactRecord):
-    """One entry of `tests`."""
+    """One record of the fact `tests`."""
 
     file: Annotated[str | None, "where it stood"] = None
     collective: Annotated[str | None, ("all_reduce, all_gather, reduce_scatter, sendrecv, ...")] = (
@@ -37,7 +37,7 @@ TESTS = records(
 
 
 class RasCheck(FactRecord):
-    """One entry of `ras.checks`."""
+    """One record of the fact `ras.checks`."""
 
     name: Annotated[str | None, "NCCL environment, GPU inventory, ..."] = None
     status: Annotated[str | None, "OK, INFO, FAIL"] = None
@@ -53,7 +53,7 @@ RAS_CHECKS = records(
 
 
 class StatedFailure(FactRecord):
-    """One entry of `failures`."""
+    """One record of the fact `failures`."""
 
     kind: Annotated[
         str | None,
@@ -79,7 +79,7 @@ FAILURES = records(
 
 
 class KernelFailure(FactRecord):
-    """One entry of `kernel.failures`."""
+    """One record of the fact `kernel.failures`."""
 
     kind: Annotated[
         str | None, ("gpu_lost, xid_fault, xid_program, driver, pcie, memory, machine, nic, hung")

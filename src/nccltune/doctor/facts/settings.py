@@ -7,7 +7,7 @@ from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
 
 class SettingRecord(FactRecord):
-    """One entry of `settings`."""
+    """One record of the fact `settings`."""
 
     name: Annotated[str | None, "NCCL_ALGO"] = None
     value: Annotated[str | None, "as it stands there"] = None
@@ -44,7 +44,7 @@ SETTINGS = records(
 
 
 class PluginFile(FactRecord):
-    """One entry of `plugins`."""
+    """One record of the fact `plugins`."""
 
     path: Annotated[str | None, "the file"] = None
     kind: Annotated[str | None, "net, tuner, profiler, env: as what it would be loaded"] = None
@@ -71,7 +71,7 @@ NCCL_VERSION = fact(
 
 
 class NcclLibrary(FactRecord):
-    """One entry of `nccl.libraries`."""
+    """One record of the fact `nccl.libraries`."""
 
     path: Annotated[str | None, "the file"] = None
     version: Annotated[str | None, "2.28.9"] = None

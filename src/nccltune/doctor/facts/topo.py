@@ -7,7 +7,7 @@ from nccltune.doctor.facts.declaration import FactRecord, fact, records
 
 
 class TopologyDevice(FactRecord):
-    """One entry of `topo.devices`."""
+    """One record of the fact `topo.devices`."""
 
     bus_id: Annotated[str | None, "bus id"] = None
     kind: Annotated[str | None, "gpu, nic, bridge, nvswitch, other"] = None
@@ -30,7 +30,7 @@ TOPO_DEVICES = records(
 
 
 class TopologyGpu(FactRecord):
-    """One entry of `topo.gpus`."""
+    """One record of the fact `topo.gpus`."""
 
     index: Annotated[int | None, "dev"] = None
     bus_id: Annotated[str | None, "bus id"] = None
@@ -63,7 +63,7 @@ TOPO_MISSING_DEVICES = fact(
 
 
 class ChannelEnd(FactRecord):
-    """One entry of `graph.ends`."""
+    """One record of the fact `graph.ends`."""
 
     channel: Annotated[int | None, "its number"] = None
     gpu: Annotated[int | None, "GPU"] = None

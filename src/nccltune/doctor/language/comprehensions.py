@@ -20,13 +20,16 @@ _SURE, _UNSURE, _LOST, _STOPPED = range(4)
 
 - _SURE: every filter was decided.
 - _UNSURE: a filter was UNKNOWN for some members.
-- _LOST: the list is UNKNOWN or too long.
+- _LOST: a list is UNKNOWN, or the limit STEPS is exceeded.
 - _STOPPED: the visitor stopped the loops.
 """
 
 
 def collecting(loops: Sequence[Loop], element: Run) -> Run:
-    """Return a list comprehension. Its result is Unsure if a filter was UNKNOWN for a member."""
+    """Return a compiled list comprehension.
+
+    The list is Unsure if it may lack members, because a filter was UNKNOWN.
+    """
 
     def run(env: Env) -> Any:
         found: list[Any] = []
@@ -44,7 +47,7 @@ def collecting(loops: Sequence[Loop], element: Run) -> Run:
 
 
 def deciding(loops: Sequence[Loop], element: Run, ends: bool) -> Run:
-    """Return `any` of `element` (stops at True) or `all` (stops at False) in Kleene's logic.
+    """Return a compiled `any` (stops at True) or `all` (stops at False) in Kleene's logic.
 
     `ends` is the value that stops the loops.
     """

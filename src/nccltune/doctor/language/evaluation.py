@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Define UNKNOWN, the third truth value, and the environment that an expression is evaluated in.
 
-`doctor.examine.ask` decides when a rule has the verdict "cannot tell".
+A rule whose expression is UNKNOWN has the verdict "cannot tell". Four functions of `doctor.examine`
+return this verdict: `ask`, `_compared`, `_ask_all` and `_asked`. That module's docstring has the
+reason of each.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +11,10 @@ from typing import Any, Final
 
 
 class _Unknown:
-    """Type of UNKNOWN. It has no truth value, so that a missing test for it raises TypeError."""
+    """Type of UNKNOWN, which has no truth value.
+
+    So code that forgets to test for UNKNOWN raises TypeError.
+    """
 
     def __bool__(self) -> bool:
         raise TypeError("unknown is neither true nor false")
@@ -22,14 +27,14 @@ UNKNOWN: Final = _Unknown()
 
 
 class Unsure(list[Any]):
-    """A list that may lack members, because a filter was UNKNOWN for some."""
+    """A list that may lack members, because a filter was UNKNOWN for some members."""
 
 
 STEPS: Final = 1_000_000
-"""Limit of members that all loops of one expression may visit. A real node needs some hundreds."""
+"""Maximum number of list members that all loops of one rule may visit. Real nodes need hundreds."""
 
 TOO_MANY: Final = "(more records than a rule looks at)"
-"""Entry among the missing facts if an expression exceeds STEPS."""
+"""Entry among the missing facts of a rule whose loops exceed STEPS."""
 
 
 class Env:
@@ -53,7 +58,10 @@ Run = Callable[[Env], Any]
 
 
 def truth(value: Any) -> Any:
-    """Return True, False or UNKNOWN. A list is true if it has members."""
+    """Return True, False or UNKNOWN.
+
+    A list is true if it has members. An empty Unsure is UNKNOWN.
+    """
     if value is True or value is False or value is UNKNOWN:
         return value
     if isinstance(value, Unsure) and not value:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compile conditions: a subset of Python's expressions over facts.
 
-These are allowed:
+An expression may contain:
 
 - facts by name and record fields
 - numbers and texts
@@ -59,9 +59,9 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
 class ValueType(NamedTuple):
     """Type of an expression's value, as far as the compiler needs it.
 
-    `record` names a fact if the value is one of its records. `records` names a fact if the members
-    of the value are its records. `many` is true for the records of a fact and for list
-    comprehensions.
+    `record` is the name of a fact if the value is one record of that fact. `records` is the name of
+    a fact if the value is a list of records of that fact. `many` is true for the records of a fact
+    and for list comprehensions: each member is a separate finding.
     """
 
     record: str = ""
@@ -70,8 +70,7 @@ class ValueType(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """A compiled expression. `needs` are the facts that it names, `kind` is the type of its
-    value."""
+    """A compiled expression. `needs` names the facts in the expression. `kind` is its type."""
 
     run: Run
     needs: frozenset[str]
@@ -99,7 +98,8 @@ def compile_expression(text: str, scope: Scope | None = None) -> Compiled:
         raise InputError(f"an expression of more than {_MAX_CHARACTERS} characters")
     try:
         with warnings.catch_warnings():
-            # An unknown escape in a text is an error in the pattern. Python only warns about it.
+            # An unknown escape in a text is a mistake in a pattern. Python only warns about it, so
+            # warnings are made errors.
             warnings.simplefilter("error")
             tree = ast.parse(text.strip(), mode="eval")
     except (

@@ -19,9 +19,10 @@ _VERSION = re.compile(r"\d+(?:\.\d+)*")
 class Function(NamedTuple):
     """A function of the language.
 
-    `make` compiles a call from its arguments and from the arguments that are constants (None for
-    others). It raises ValueError if they are wrong. `keeps_kind` is true if the result has the type
-    of the first argument.
+    `make(arguments, constants)` compiles a call. `constants` holds the value of each argument that
+    is a constant, and None for other arguments. `make` raises ValueError if the arguments are
+    wrong. `keeps_kind` is true if the result has the type of the first argument. `needs` names the
+    facts that the function reads.
     """
 
     make: Callable[[Sequence[Run], Sequence[Any]], Run]
@@ -32,7 +33,10 @@ class Function(NamedTuple):
 
 
 def _plain(function: Callable[..., Any], least: int, most: int) -> Callable[..., Run]:
-    """Return the compiler of a function of values. A call is UNKNOWN if one argument is UNKNOWN."""
+    """Return `make` for a Python function with `least` to `most` arguments.
+
+    A call is UNKNOWN if one argument is UNKNOWN.
+    """
 
     def make(arguments: Sequence[Run], _constants: Sequence[Any]) -> Run:
         _count(arguments, least, most)
@@ -52,7 +56,7 @@ def _count(arguments: Sequence[Run], least: int, most: int) -> None:
 
 
 def _every(ends: bool) -> Callable[..., Run]:
-    """Return the compiler of `any` (stops at True) or `all` (stops at False) in Kleene's logic.
+    """Return `make` for `any` (stops at True) or `all` (stops at False) in Kleene's logic.
 
     `ends` is the value that stops the function.
     """
@@ -80,7 +84,7 @@ def _every(ends: bool) -> Callable[..., Run]:
 
 
 def _of_numbers(function: Callable[[list[Any]], Any]) -> Callable[..., Run]:
-    """Return the compiler of a function of a list.
+    """Return `make` for a function of one list.
 
     A call is UNKNOWN if the list or a member is UNKNOWN, or if `function` raises ValueError (min
     and max of an empty list).
@@ -289,4 +293,4 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         ),
     }
 )
-"""All functions by name."""
+"""All functions of the language, by name."""

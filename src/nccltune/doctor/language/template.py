@@ -22,7 +22,7 @@ class Template(NamedTuple):
     def fill(self, env: Env, *, for_shell: bool = False) -> str:
         """Return the text with the values of its expressions.
 
-        `for_shell` quotes the values for a shell, because they come from foreign files.
+        `for_shell` quotes the values for a shell, because facts may come from foreign files.
         """
         filled = []
         for part in self.parts:

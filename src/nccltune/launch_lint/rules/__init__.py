@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for launch commands. Each checks a command as one launcher reads it.
+"""Rules for launch commands. Each rule checks a command as one launcher reads the command.
 
-options.py      options that the launcher lacks, or that have no effect on NCCL
+options.py      options that the launcher does not know, or that have no effect on NCCL
 launchers.py    values of options; launchers inside launchers and containers
 misplaced.py    options on the wrong side of the program
 arguments.py    arguments of nccl-tests that it refuses, ignores or misreads
@@ -9,7 +9,7 @@ torchrun.py     torchrun: processes, GPUs, rendezvous
 slurm.py        Slurm: unused GPUs, environment that is not exported
 placement.py    too few or too many processes, wrong nodes, missing GPUs or cores
 variables.py    variables and values that NCCL does not know
-environment.py  variables that only one node sees, or that are set twice
+environment.py  variables that only one node sees, or that have two values
 settings.py     NCCL settings that contradict each other
 sizes.py        sizes that will not be measured
 shape.py        the shape of a rule
@@ -43,4 +43,4 @@ RULES: tuple[Rule, ...] = (
     *settings.RULES,
     *sizes.RULES,
 )
-"""Fixes are applied in this order: first of what makes a command unreadable."""
+"""All rules. Fixes are applied in this order: faults that make a command unreadable come first."""

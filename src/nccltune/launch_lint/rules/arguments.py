@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of nccl-tests that it refuses, ignores or reads as something else."""
+"""Find arguments that nccl-tests refuses, ignores or misreads."""
 
 import difflib
 import re
@@ -62,7 +62,7 @@ _RANGES = {
     "c": (0, None),
     "T": (0, None),
 }
-"""Values that each option takes (nccl-tests 2.19.6); None: no upper limit."""
+"""Lowest and highest value of each option (nccl-tests 2.19.6). None means no upper limit."""
 _UNITS = re.compile(r"[kKmMgG]i?[bB]?")
 _NUMERIC = "tgbeifnmwNpIKcrzyTGCaRxDVSMu"
 """Options whose value is a number or a size."""
@@ -113,7 +113,7 @@ def one_hyphen(view: View, program: Program) -> Iterator[LaunchFinding]:
 
 @of_program
 def unknown(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find options that nccl-tests lacks: it prints its usage and exits with status 0."""
+    """Find unknown options: nccl-tests then prints its usage and exits with status 0."""
     words = view.command.program
     for at, word in program.unknown:
         known = len(word) > 1 and word[1] != "-" and word[1] in LETTERS
@@ -155,7 +155,7 @@ def _is_option(word: str) -> bool:
 
 
 def _near_long(word: str, name: str) -> str | None:
-    """Return the long option that a misspelt one means."""
+    """Return the long option that a misspelt long option means, or None."""
     if not word.startswith("--"):
         return None
     plain = name.replace("-", "_")
@@ -167,7 +167,7 @@ def _near_long(word: str, name: str) -> str | None:
 
 @of_program
 def without_value(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `-b -e 8G`: -b takes the next word, whatever it is."""
+    """Find `-b -e 8G`: -b takes any next word as its value."""
     for argument in program.arguments:
         if argument.flag not in _NUMERIC or argument.length != 2:
             continue
@@ -184,7 +184,7 @@ def without_value(view: View, program: Program) -> Iterator[LaunchFinding]:
 
 @of_program
 def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find words that belong to no option: nccl-tests never reads them."""
+    """Find words that belong to no option: nccl-tests ignores such words."""
     words = view.command.program
     for at, word in program.ignored:
         if "$" in word or any(at - 1 == other for other, _ in program.unknown):
@@ -214,7 +214,7 @@ def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
 
 @of_program
 def not_whole(_: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find numbers with other characters: nccl-tests reads the digits in front only."""
+    """Find numbers with other characters: nccl-tests reads only the leading digits."""
     for flag in _WHOLE:
         value = program.value(flag)
         if value is None or "$" in value or flag == "i" or _is_flag(value):
@@ -243,7 +243,7 @@ def _is_flag(value: str) -> bool:
 
 @of_program
 def out_of_range(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `-n 0`, `-g 0`, `-R 3`: numbers that nccl-tests does not check, or replaces."""
+    """Find numbers out of range (`-n 0`, `-R 3`): nccl-tests accepts or silently replaces them."""
     for flag, (low, high) in _RANGES.items():
         value = program.value(flag)
         if value is None or not re.fullmatch(r"[+-]?\d+", value):
@@ -278,7 +278,7 @@ def out_of_range(view: View, program: Program) -> Iterator[LaunchFinding]:
 
 
 def _gpus(view: View) -> int:
-    """Return the GPUs of each process with which a node's processes use all of its GPUs."""
+    """Return how many GPUs each process must use, so that a node's processes use all its GPUs."""
     placement = view.prediction.placement
     most = max((node.processes for node in placement.nodes), default=1) if placement else 1
     return max(1, view.site.gpus_per_node // max(1, most))
@@ -296,7 +296,7 @@ def _word(flag: str, given: str, known: Sequence[str], meant: dict[str, str]) ->
 
 @of_program
 def names(_: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `-d bf16`, `-o average`: for a name that it lacks nccl-tests measures its default."""
+    """Find `-d bf16`, `-o average`: for an unknown name nccl-tests measures its default."""
     for flag, what, known, meant, default in (
         ("d", "type", _TYPES, _TYPE_MEANT, "float"),
         ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
@@ -364,7 +364,7 @@ def _single(program: Program) -> bool:
 
 @of_program
 def device_implementation(_: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find -D without -R 2: it needs symmetric memory."""
+    """Find -D without -R 2: -D needs symmetric memory."""
     if program.number("D", 0) <= 0 or program.number("R", 0) == 2:
         return
     yield LaunchFinding(
@@ -378,7 +378,7 @@ def device_implementation(_: View, program: Program) -> Iterator[LaunchFinding]:
 
 @of_program
 def unchecked(_: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `-c 0`, which checks no result: a wrong result can be fast."""
+    """Find `-c 0`, which checks no result. Then a fast but wrong result is not noticed."""
     if program.value("c") == "0":
         yield LaunchFinding(
             Severity.WARNING,
@@ -391,7 +391,7 @@ def unchecked(_: View, program: Program) -> Iterator[LaunchFinding]:
 
 @of_program
 def json_name(_: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find -J with a name that does not end in `.json`: it is ignored without a message."""
+    """Find -J with a name that does not end in `.json`: nccl-tests silently ignores such a -J."""
     value = program.value("J")
     if value is not None and not value.endswith(".json") and "$" not in value:
         yield LaunchFinding(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find variables that only one node sees, or that are set twice."""
+"""Find variables that only one node sees, or that have two values."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,11 @@ _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI
 
 
 def not_exported(view: View) -> Iterator[LaunchFinding]:
-    """Find `VAR=x mpirun`: Open MPI passes its own variables and those of -x to other nodes."""
+    """Find `VAR=x mpirun`: the launcher does not pass VAR to other nodes.
+
+    Open MPI passes only its own variables and those of -x. hydra and srun pass all variables,
+    unless an option limits them.
+    """
     if len(view.prediction.hosts) < 2:
         return
     launcher = view.flavor.launcher
@@ -60,7 +64,7 @@ def _export(view: View, variable: CommandVariable) -> tuple[tuple[Edit, ...], st
     return (Replace(export, (right,)),), f"write {right}"
 
 
-def twice(view: View) -> Iterator[LaunchFinding]:
+def conflicting_values(view: View) -> Iterator[LaunchFinding]:
     """Find a variable with two values: which one wins depends on the launcher."""
     seen: dict[str, CommandVariable] = {}
     for variable in view.variables:
@@ -80,4 +84,4 @@ def twice(view: View) -> Iterator[LaunchFinding]:
         )
 
 
-RULES = (twice, not_exported)
+RULES = (conflicting_values, not_exported)

@@ -42,11 +42,14 @@ prte_if_exclude btl_base_warn_component_unused
 _MPI_TYPE = re.compile(r"pmix(_v\d+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
 _SHARED_MEMORY = ("--ipc", "--shm-size")
 _CLOSE = 0.93
-"""The similarity (difflib) from which on an unknown name is a misspelt one."""
+"""An unknown name with at least this similarity (difflib) to a known name is a misspelling."""
 
 
 def without_value(view: View) -> Iterator[LaunchFinding]:
-    """Find `-np -H a,b`, `--hostfile all_reduce_perf`: an option takes any next word."""
+    """Find `-np -H a,b` and `--hostfile all_reduce_perf`.
+
+    An option without its value takes the next word as its value.
+    """
     for option in view.command.options:
         taken = swallowed_at(option, view)
         if taken is None:
@@ -62,7 +65,7 @@ def without_value(view: View) -> Iterator[LaunchFinding]:
 
 
 def swallowed_at(option: Option, view: View) -> int | None:
-    """Return the place of a value that is another option or the program; None where none is."""
+    """Return the index of a value that is another option or the program, or None."""
     for place, value in enumerate(option.values):
         name = value.lstrip("-")
         if is_nccl_test(value) or (value.startswith("-") and name in TABLES[view.flavor]):
@@ -71,7 +74,7 @@ def swallowed_at(option: Option, view: View) -> int | None:
 
 
 def numbers(view: View) -> Iterator[LaunchFinding]:
-    """Find `-np 8x`: values that are no number of processes."""
+    """Find values such as `-np 8x` that are not a number of processes."""
     for option in view.command.options:
         if option.meaning not in ("total", "per_node") or swallowed_at(option, view) is not None:
             continue
@@ -161,7 +164,7 @@ def _value(option: Option, known: Sequence[str], given: str, default: str | None
 
 
 def mca(view: View) -> Iterator[LaunchFinding]:
-    """Find `--mca btl_tcp_if_inclde eth0`: Open MPI accepts and ignores names that it lacks."""
+    """Find `--mca btl_tcp_if_inclde eth0`: Open MPI accepts and ignores unknown names."""
     for option in view.command.all("mca"):
         word, name = option.words[0].text, option.value
         if "=" in name:
@@ -188,7 +191,7 @@ def mca(view: View) -> Iterator[LaunchFinding]:
 
 
 def as_root(view: View) -> Iterator[LaunchFinding]:
-    """Find `sudo mpirun`, and mpirun in a container: Open MPI does not start for root."""
+    """Find `sudo mpirun`, and mpirun in a container: Open MPI refuses to run as root."""
     command = view.command
     if view.flavor.launcher is not Launcher.OPENMPI or command.last("root"):
         return
@@ -221,7 +224,7 @@ def _engine(names: list[str]) -> int | None:
 
 
 def container(view: View) -> Iterator[LaunchFinding]:
-    """Find `docker run` without GPUs, or with its default of 64 MiB of shared memory."""
+    """Find `docker run` without GPUs, or with Docker's default of 64 MiB of shared memory."""
     lead = [word.text for word in view.command.lead]
     names = [PurePosixPath(word).name for word in lead]
     if _engine(names) is None:
@@ -281,7 +284,7 @@ def nested(view: View) -> Iterator[LaunchFinding]:
 
 
 def mpi_type(view: View) -> Iterator[LaunchFinding]:
-    """Find `srun --mpi=pmx`, and --mpi=none, with which the processes do not find each other."""
+    """Find `srun --mpi=pmx` and `--mpi=none`. With none, the processes do not find each other."""
     option = view.command.last("mpi")
     if view.flavor.launcher is not Launcher.SLURM or option is None or "$" in option.value:
         return

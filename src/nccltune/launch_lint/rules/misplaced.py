@@ -66,7 +66,10 @@ def _without_launcher(one: Misplaced, text: str) -> LaunchFinding:
 
 @of_program
 def iterations_for_processes(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `mpirun -H a:8,b:8 all_reduce_perf -n 16 -N 8`: both are nccl-tests' own options."""
+    """Find `mpirun -H a:8,b:8 all_reduce_perf -n 16 -N 8`.
+
+    After the program, -n and -N are options of nccl-tests (iterations and cycles).
+    """
     command = view.command
     if view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
         return
@@ -99,7 +102,10 @@ _SINGLE = ("total", "per_node", "map_by", "bind_to", "hostfile", "nodes", "root"
 
 
 def _before(one: Misplaced, view: View) -> Edit | None:
-    """Return the edit that gives the option to the launcher; None if it has such an option."""
+    """Return the edit that gives the option to the launcher.
+
+    Return None if the launcher already has the option, or has no option with this meaning.
+    """
     known = one.name in TABLES[view.flavor]
     written = view.command.program[one.at].text.partition("=")[0]
     words = (written, *one.values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find options that the launcher lacks, or that have no effect on NCCL."""
+"""Find options that the launcher does not know, or that have no effect on NCCL."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 def unknown(view: View) -> Iterator[LaunchFinding]:
     """Find `-x` with hydra, `-ppn` with Open MPI: the launcher refuses the line."""
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
-        return  # An option took the program as its value, so the next words are its arguments.
+        return  # An option took the program as its value, so words after it are no options.
     for option in view.command.options:
         if option.meaning is not None:
             continue
@@ -61,7 +61,7 @@ def deprecated(view: View) -> Iterator[LaunchFinding]:
 
 
 def only_one_version(view: View) -> Iterator[LaunchFinding]:
-    """Find options of one version of Open MPI: `--output tag` is of 5, and 4 refuses it."""
+    """Find options that only one version of Open MPI knows: version 4 refuses `--output tag`."""
     if view.flavor.launcher is not Launcher.OPENMPI:
         return
     other = OPENMPI_4 if view.flavor == OPENMPI_5 else OPENMPI_5
@@ -76,7 +76,7 @@ def only_one_version(view: View) -> Iterator[LaunchFinding]:
 
 @of_program
 def total_and_iterations(_: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `-n` after the binary, where it is not the number of processes."""
+    """Find `-n` after the binary, where -n is the number of iterations, not of processes."""
     if program.value("n") is None:
         return
     yield LaunchFinding(
@@ -120,7 +120,7 @@ def no_effect(view: View) -> Iterator[LaunchFinding]:
 
 
 def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
-    """Find options that this launcher reads as something else."""
+    """Find options that have another meaning for this launcher than the user intends."""
     launcher = view.flavor.launcher
     for option in view.command.options:
         if launcher is Launcher.HYDRA and option.name == "N":
@@ -153,7 +153,7 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
     if last.meaning != "env" or "=" in last.value or view.flavor.launcher is Launcher.HYDRA:
         return
     before = [word.text for word in words[: view.program.at]]
-    # `NAME = VALUE` and `NAME =VALUE` too.
+    # `-x NAME = VALUE` and `-x NAME =VALUE` are handled too.
     length = 2 if before[0] == "=" and len(before) > 1 else 1
     value = before[length - 1].removeprefix("=")
     edits: tuple[Edit, ...] = (
@@ -170,7 +170,7 @@ def swallowed(view: View) -> Iterator[LaunchFinding]:
 
 
 def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
-    """Find `-H a:8, b:8`: hosts are one word."""
+    """Find `-H a:8, b:8`: the list of hosts must be one word."""
     assert view.program is not None
     rest = [word.text for word in view.command.program[: view.program.at]]
     if not option.value.endswith(",") and not all(re.fullmatch(r"[\w.-]+:\d+,?", w) for w in rest):
@@ -186,7 +186,7 @@ def _split_hosts(option: Option, view: View) -> Iterator[LaunchFinding]:
 
 
 def no_program(view: View) -> Iterator[LaunchFinding]:
-    """Find a command without a program, or with one that is not of nccl-tests."""
+    """Find a command without a program, or with a program that is not of nccl-tests."""
     if any(is_nccl_test(value) for o in view.command.options for value in o.values):
         return
     if not view.command.program:

@@ -12,7 +12,7 @@ from nccltune.model.scale import count
 
 
 def total_below_per_node(view: View) -> Iterator[LaunchFinding]:
-    """Find `-N 8 -n 2` on two nodes: both processes start on the first one."""
+    """Find `-N 8 -n 2` on two nodes: both processes start on the first node."""
     ask = _ask(view)
     if ask.total is None or ask.per_node is None or not 0 < ask.total < ask.per_node:
         return
@@ -104,7 +104,7 @@ def per_node_forgotten(view: View) -> Iterator[LaunchFinding]:
 
 
 def per_node_unsaid(view: View) -> Iterator[LaunchFinding]:
-    """Find `srun -N 2 -n 16`: a site that counts cores fills the first node."""
+    """Find `srun -N 2 -n 16`: on clusters that allocate cores, srun fills the first node first."""
     ask, nodes = _ask(view), len(view.prediction.hosts)
     if view.flavor.launcher is not Launcher.SLURM or ask.total is None or ask.per_node is not None:
         return
@@ -167,7 +167,7 @@ def too_many_gpus(view: View) -> Iterator[LaunchFinding]:
 
 
 def idle_nodes(view: View) -> Iterator[LaunchFinding]:
-    """Find a node that is named and gets no process."""
+    """Find nodes that the command names but that get no process."""
     placement, hosts = view.prediction.placement, view.prediction.hosts
     if placement is None or not placement.nodes or len(placement.nodes) >= len(hosts):
         return
@@ -190,7 +190,7 @@ def idle_nodes(view: View) -> Iterator[LaunchFinding]:
     )
 
 
-def uneven(view: View) -> Iterator[LaunchFinding]:
+def uneven_nodes(view: View) -> Iterator[LaunchFinding]:
     """Find nodes with different numbers of processes: NCCL is as slow as the smallest node."""
     placement = view.prediction.placement
     if placement is None or len({node.processes for node in placement.nodes}) < 2:
@@ -316,7 +316,10 @@ def bound(view: View) -> Iterator[LaunchFinding]:
 
 
 def intel_pinning(view: View) -> Iterator[LaunchFinding]:
-    """Find Intel MPI without I_MPI_PIN: it pins by cores, and accepts -bind-to without effect."""
+    """Find Intel MPI without I_MPI_PIN.
+
+    Then Intel MPI gives each process a share of the cores. It accepts -bind-to without effect.
+    """
     if not view.flavor.is_intel or any(v.name == "I_MPI_PIN" for v in view.variables):
         return
     words = ("-genv", "I_MPI_PIN", "off")
@@ -366,7 +369,7 @@ RULES = (
     per_node_unsaid,
     too_many_gpus,
     idle_nodes,
-    uneven,
+    uneven_nodes,
     one_rank,
     total_unsaid,
     bound,

@@ -109,7 +109,7 @@ _PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool]
 
 
 def contradictions(view: View) -> Iterator[LaunchFinding]:
-    """Find two settings of which one makes the other void."""
+    """Find two settings that contradict each other, or one that makes another ineffective."""
     values = _values(view)
     for first, is_first, second, is_second, why in _PAIRS:
         if is_first(values) and is_second(values):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of a rule, and of a rule that needs the program of the command."""
+"""The type of a rule, and a decorator for rules that need the program of the command."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from nccltune.launch_lint.command import View
 from nccltune.launch_lint.finding import LaunchFinding
 
 Rule = Callable[[View], Iterator[LaunchFinding]]
-"""Yield what is wrong with a command as one launcher reads it."""
+"""Function that yields the findings for a command as one launcher reads the command."""
 
 
 def of_program(rule: Callable[[View, Program], Iterator[LaunchFinding]]) -> Rule:

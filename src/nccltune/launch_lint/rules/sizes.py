@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes that the command names and that will not be measured."""
+"""Find sizes that the command names but nccl-tests will not measure."""
 
 import functools
 import re
@@ -13,11 +13,11 @@ from nccltune.model.finding import Severity
 from nccltune.model.sizes import format_bytes
 
 _SHOWN = 6
-"""The most sizes that a message lists."""
+"""Maximum number of sizes that a message lists."""
 
 
 def of_sizes(rule: Callable[[Program, Sizes], Iterator[LaunchFinding]]) -> Rule:
-    """Return a rule that finds nothing where the sizes of the program are unknown."""
+    """Return a rule that finds nothing if the sizes of the program are unknown."""
 
     @of_program
     @functools.wraps(rule)
@@ -47,7 +47,7 @@ def unreadable(_: View, program: Program) -> Iterator[LaunchFinding]:
 
 
 def _readable(value: str) -> str | None:
-    """Return the size that is meant by a unit that nccl-tests lacks."""
+    """Return a size with a unit that nccl-tests does not know (B, T) in bytes or G, or None."""
     match = re.fullmatch(r"(\d+)\s*([bBtT])([iI]?[bB])?", value)
     if match is None:
         return None
@@ -98,8 +98,8 @@ def end_not_reached(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
 
 
 @of_sizes
-def many_steps(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
-    """Find a missing -f: the step is 1 MiB then."""
+def missing_factor(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+    """Find a missing -f that leads to over 1000 sizes: without -f the step is 1 MiB."""
     if sizes.factor > 1 or program.value("i") is not None:
         return
     if sizes.number > 1000 and not _no_factor(program):
@@ -113,8 +113,8 @@ def many_steps(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
 
 
 @of_sizes
-def too_small(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
-    """Find sizes below 8 bytes: counts are cut to whole elements on each rank and become 0."""
+def size_below_8(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
+    """Find sizes below 8 bytes: rounded down to whole elements per rank, the size becomes 0."""
     if sizes.first >= 8:
         return
     yield LaunchFinding(
@@ -128,9 +128,9 @@ def too_small(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
 
 @of_program
 def beyond_memory(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find -e beyond the GPU's memory: nccl-tests cuts it.
+    """Find -e beyond the GPU's memory: nccl-tests lowers the largest size.
 
-    It needs 3 buffers with checks, 2 without, and leaves 1 GiB free.
+    nccl-tests needs 3 buffers of the largest size (2 with -c 0) and leaves 1 GiB of memory free.
     """
     sizes, memory = program.sizes, view.site.gpu_memory
     if sizes is None or memory is None:
@@ -151,7 +151,7 @@ def beyond_memory(view: View, program: Program) -> Iterator[LaunchFinding]:
 
 
 def _no_factor(program: Program) -> bool:
-    """Return whether the factor is wrong, which another rule reports."""
+    """Return whether the value of -f is wrong. Rules in `arguments.py` report such a value."""
     value = program.value("f")
     if value is None:
         return False
@@ -185,4 +185,4 @@ def short(size: int) -> str:
     return str(size)
 
 
-RULES = (unreadable, backwards, end_not_reached, many_steps, too_small, beyond_memory)
+RULES = (unreadable, backwards, end_not_reached, missing_factor, size_below_8, beyond_memory)

@@ -22,7 +22,7 @@ from nccltune.model.scale import count
 
 
 def _option(view: View, meaning: str) -> Option | None:
-    """Return the command's own option, else that of the allocation."""
+    """Return the option of the command, else the option of the allocation (`#SBATCH`), or None."""
     own = view.command.last(meaning)
     if own is not None:
         return own
@@ -144,7 +144,7 @@ def tasks_unsaid(view: View) -> Iterator[LaunchFinding]:
 
 
 def task_gpus(view: View) -> Iterator[LaunchFinding]:
-    """Find `--gpus-per-task=1 ... -g 8`: a task sees its own GPUs only."""
+    """Find `--gpus-per-task=1 ... -g 8`: each task sees only its own GPUs."""
     program, placement = view.program, view.prediction.placement
     if view.flavor.launcher is not Launcher.SLURM or program is None or placement is None:
         return
@@ -198,7 +198,7 @@ def _seen(view: View) -> tuple[int, Option] | None:
     if bound is not None and (
         match := re.fullmatch(r"(?:verbose,)?(?:single|per_task):(\d+)", bound.value)
     ):
-        # `single:N` gives N tasks one GPU.
+        # With `single:N`, N tasks share one GPU.
         return (1 if "single" in bound.value else int(match[1])), bound
     return None
 

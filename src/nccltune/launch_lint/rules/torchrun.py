@@ -22,10 +22,10 @@ _PORT = 29500
 
 
 def of_torchrun(rule: Callable[[View, LaunchCommand], Iterator[LaunchFinding]]) -> Rule:
-    """Return a rule that checks the torchrun of a line: its launcher, or one that mpirun starts.
+    """Return a rule that checks torchrun as the launcher, or as the program of another launcher.
 
-    A torchrun that another launcher starts on each node gets no edits, because `fix.py` changes the
-    outer launcher's options only.
+    Findings for a torchrun that another launcher starts have no edits: `fix.py` can change only the
+    options of the outer launcher.
     """
 
     @functools.wraps(rule)
@@ -45,13 +45,13 @@ def of_torchrun(rule: Callable[[View, LaunchCommand], Iterator[LaunchFinding]]) 
 
 
 def _is_set(view: View, *names: str) -> bool:
-    """Return whether one of these variables is set, which torchrun reads in place of an option."""
+    """Return whether one of the variables is set. torchrun reads such variables like options."""
     return any(variable.name in names for variable in view.variables)
 
 
 @of_torchrun
 def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
-    """Find `--nproc-per-node=16` on 8 GPUs, and a missing number, which is 1 process."""
+    """Find `--nproc-per-node=16` on 8 GPUs, or no `--nproc-per-node`, which means 1 process."""
     option = command.last("per_node")
     have = view.site.gpus_per_node
     if option is None:
@@ -91,7 +91,7 @@ def processes(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
 
 @of_torchrun
 def rendezvous(view: View, command: LaunchCommand) -> Iterator[LaunchFinding]:
-    """Find nodes that wait for each other at different addresses, or with one rank."""
+    """Find nodes that wait for each other at different addresses, or that have no valid rank."""
     nodes = command.last("nodes")
     number = nodes.value.rpartition(":")[2] if nodes is not None else "1"
     several = "$" in number or (number.isdigit() and int(number) > 1)
@@ -213,7 +213,7 @@ _ONLY_TORCHRUN = frozenset(["nproc-per-node", "nnodes", "rdzv-endpoint", "rdzv-b
 
 
 def _behind(command: LaunchCommand) -> list[str]:
-    """Return the options of torchrun after the script."""
+    """Return the options of torchrun that stand after the script."""
     return [
         word.text
         for word in command.program[1:]
@@ -223,7 +223,7 @@ def _behind(command: LaunchCommand) -> list[str]:
 
 
 def _moved(command: LaunchCommand, first: str) -> tuple[Edit, ...]:
-    """Return the edits that give torchrun's options behind the script to torchrun."""
+    """Return the edits that move torchrun's options from after the script to before it."""
     edits: list[Edit] = []
     words = command.program
     for at, word in enumerate(words):

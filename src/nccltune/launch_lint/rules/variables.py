@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find variables that NCCL does not have, and values that it does not accept."""
+"""Find variables that NCCL does not know, and values that NCCL does not accept."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _SUPPORTED = {
 }
 """Algorithms of each collective (NCCL `src/graph/tuning.cc`)."""
 _ANY_PROTOCOL = {"tree", "ring"}
-"""Algorithms that have other protocols than Simple."""
+"""Algorithms that also work with other protocols than Simple."""
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}(/\d+)?|[0-9a-fA-F]*:[0-9a-fA-F:]+(/\d+)?")
 _RDMA = re.compile(r"(mlx[45]|bnxt_re|irdma|efa|hns|qedr|cxgb4|hfi1|rocep|rxe)_?\w*")
 _ETHERNET = re.compile(r"(eth|eno|ens|enp|em|bond|lo|docker|br|wlan)\d\w*|lo|ib\d+")
@@ -39,7 +39,10 @@ _BRIDGES = ("docker", "virbr", "cni", "veth", "br-", "flannel", "cali", "lxc")
 def edits_of(
     variable: CommandVariable, name: str | None, value: str | None = None
 ) -> tuple[Edit, ...]:
-    """Return the edits that rename a variable or change its value; name None drops it."""
+    """Return the edits that rename a variable or change its value.
+
+    If `name` is None, the edits remove the variable. If `value` is None, the value is kept.
+    """
     option = variable.option
     value = variable.value if value is None else value
     text = name if value is None else f"{name}={value}"
@@ -65,7 +68,7 @@ def edits_of(
 
 
 def names(view: View) -> Iterator[LaunchFinding]:
-    """Find `NCCL_ALG`, `NCCL_SOCKET_IFNAMES`: NCCL never reads a variable that it does not have."""
+    """Find `NCCL_ALG`, `NCCL_SOCKET_IFNAMES`: NCCL ignores variables that it does not know."""
     for variable in view.variables:
         if not variable.name or variable.name in table() or _is_joined(variable):
             continue
@@ -115,7 +118,8 @@ def removed(view: View) -> Iterator[LaunchFinding]:
 
 
 _RECENT = 20
-"""A minor release. A variable that a later one still read is not reported: users may run that."""
+"""Minor version of NCCL 2.20. A variable that newer releases still read is not reported, because
+users may run such a release."""
 
 
 def values(view: View) -> Iterator[LaunchFinding]:
@@ -166,7 +170,7 @@ def _is_joined(variable: CommandVariable) -> bool:
 
 
 def interfaces(view: View) -> Iterator[LaunchFinding]:
-    """Find interfaces that reach no other node, and names of no interface."""
+    """Find interfaces that reach no other node, and values that are not names of interfaces."""
     for variable in view.variables:
         if variable.name not in ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"):
             continue
@@ -211,13 +215,13 @@ def _interface_fault(names: list[str], view: View) -> str | None:
 
 
 def nodes_of(view: View) -> int:
-    """Return how many nodes the command uses, as far as that is known."""
+    """Return how many nodes the command uses, or 0 if that is unknown."""
     placement = view.prediction.placement
     return max(len(view.prediction.hosts), len(placement.nodes) if placement is not None else 0)
 
 
 def devices(view: View) -> Iterator[LaunchFinding]:
-    """Find values of `NCCL_IB_HCA` that are no RDMA devices, or prefixes of several."""
+    """Find values of `NCCL_IB_HCA` that name no RDMA device, or that match several by prefix."""
     for variable in view.variables:
         value = variable.value or ""
         if variable.name != "NCCL_IB_HCA" or not value or "$" in value:
@@ -254,7 +258,7 @@ def devices(view: View) -> Iterator[LaunchFinding]:
 
 
 def networks(view: View) -> Iterator[LaunchFinding]:
-    """Find values of `NCCL_NET` that are no network: it takes Socket, IB, or a plugin's name."""
+    """Find wrong values of `NCCL_NET`. It takes Socket, IB, or the name of a plugin's network."""
     meant = {
         **dict.fromkeys(("sockets", "soket", "tcp", "ethernet", "eth", "ip", "tcpip"), "Socket"),
         **dict.fromkeys(("infiniband", "verbs", "roce", "rdma", "ibverbs", "ib_verbs"), "IB"),
@@ -304,7 +308,7 @@ def left_over(view: View) -> Iterator[LaunchFinding]:
         if variable is None or not holds or variable.value != "1":
             continue
         if any(given[one].value != "0" for one in other if one in given):
-            continue  # The contradiction is reported instead.
+            continue  # The rule `contradictions` reports this pair.
         yield LaunchFinding(
             Severity.WARNING,
             "setting-left-over",
@@ -358,7 +362,7 @@ def no_algorithm(view: View, program: Program) -> Iterator[LaunchFinding]:
 
 
 def visible_devices(view: View) -> Iterator[LaunchFinding]:
-    """Find `CUDA_VISIBLE_DEVICES=0` with 8 ranks on a node."""
+    """Find wrong values of CUDA_VISIBLE_DEVICES, such as one GPU for 8 processes on a node."""
     given = [v for v in view.variables if v.name == "CUDA_VISIBLE_DEVICES"]
     placement = view.prediction.placement
     if not given or given[-1].value is None or placement is None or not placement.nodes:

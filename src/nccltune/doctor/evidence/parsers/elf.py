@@ -23,7 +23,7 @@ class _Layout(NamedTuple):
     head: str
     section: str
     symbol: str
-    # Indices of the name and the defining section in a symbol.
+    # Indices into an unpacked symbol: its name, and the section that defines the symbol.
     name: int
     defined: int
 

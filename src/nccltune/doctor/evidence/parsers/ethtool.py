@@ -2,7 +2,7 @@
 """Parse `ethtool -i` and `ethtool -S` of several interfaces in one text.
 
 ethtool does not print the interface. The collector therefore writes a line `== NAME` before each
-output. Without such a line the caller gives the name.
+output. If the text has no such line, the caller passes the interface's name.
 """
 
 import re
@@ -19,14 +19,14 @@ _WANTED = re.compile(
     r"discard|drop|pause|ecn|cnp|out_of_buffer|pfc|\bcrc\b|allowance_exceeded|link_down",
     re.IGNORECASE,
 )
-# There are many counters per queue, and their sum is a separate counter.
+# Counters of a single queue are ignored, because a separate counter has the sum of all queues.
 _PER_QUEUE = re.compile(r"(?:^|_)(?:rx|tx|queue|q|ch)_?\d|\[\d|\d+_(?:rx|tx)|^(?:rx|tx)\d")
 
 
 class Ethtool(NamedTuple):
-    """Interfaces by name, and their counters of loss and congestion by interface and name.
+    """Interfaces by name, and counters of loss and congestion by (interface, counter).
 
-    `unread` counts unknown lines.
+    `unread` is the number of lines that were not recognised.
     """
 
     interfaces: dict[str, NodeNic]

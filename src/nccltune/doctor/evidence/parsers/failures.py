@@ -213,12 +213,16 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 # Lines that only mention a failure: comments, echoed code, log calls.
 _QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
 _INFO = "NCCL INFO"
-# Lines that contain a word of the table but state success.
+# Lines that contain a word of _WORDS but state success.
 _ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
 
 
 class FailureLine(NamedTuple):
-    """A line that states a failure, with the first line number and the count of similar lines."""
+    """A line that states a failure.
+
+    `line` is the number of the first such line in the text. `times` is the number of lines that are
+    equal to `text` except for numbers.
+    """
 
     kind: str
     text: str
@@ -227,7 +231,7 @@ class FailureLine(NamedTuple):
 
 
 def states_failure(data: bytes) -> bool:
-    """Return whether a text contains a word of a failure."""
+    """Return whether a text contains one of the words in _WORDS."""
     return any(word in data for word in _BYTES)
 
 
@@ -239,8 +243,8 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
     at: dict[int, str] = {}
     for word, kind in _KIND.items():
         for start in _starts(text, word):
-            # A line may match several words. The kind that is first in the table is used: it is the
-            # cause.
+            # If a line matches several words, use the kind that is listed first in _WORDS. The
+            # kinds are ordered from causes to effects.
             if start not in at or _RANKS[kind] < _RANKS[at[start]]:
                 at[start] = kind
     found: dict[tuple[str, str], FailureLine] = {}
@@ -261,8 +265,8 @@ def parse_failures(text: str) -> tuple[FailureLine, ...]:
     return tuple(found.values())
 
 
-# A row of nccl-tests: size, elements, further columns, then time, algbw, busbw and wrong elements,
-# out of place and in place.
+# A row of an nccl-tests table. The columns are size, elements, further columns, and two groups of
+# time, algbw, busbw and wrong elements: first out of place, then in place.
 _FIGURES = r"[\d.]+(?:e[+-]?\d+)?\s+[\d.]+(?:e[+-]?\d+)?\s+[\d.]+(?:e[+-]?\d+)?\s+"
 _ROW = re.compile(
     rf"^(?:[^\n#]{{0,80}}?\s)?(?P<bytes>\d{{1,15}})\s+\d+\s+[a-z]\w*\s[^\n]{{0,40}}?{_FIGURES}"

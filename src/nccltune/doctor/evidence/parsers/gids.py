@@ -20,7 +20,7 @@ def is_gid(text: str) -> bool:
 
 
 def gid_entry(hca: str, port: int, index: int, gid: str, kind: str | None) -> GidEntry:
-    """Return a GID. `kind` is the kernel's name of its type: RoCE v1, RoCE v2."""
+    """Return a GID. `kind` is the kernel's name of the GID's type: RoCE v1, RoCE v2."""
     # fe80::/10 is valid only on its own link.
     link_local = int(gid[:4], 16) & 0xFFC0 == 0xFE80
     return GidEntry(hca=hca, port=port, index=index, gid=gid, type=kind, link_local=link_local)

@@ -2,8 +2,8 @@
 """Parse the query outputs of `nvidia-smi` for GPUs into one record type.
 
 The formats are `--query-gpu=... --format=csv`, `-q -x` (XML) and `-q` (text), of drivers 450 to
-580. `gpu_table.py` parses the table and the list. The XML is searched for elements and never passed
-to an XML parser. So a hostile file cannot attack a parser.
+580. `gpu_table.py` parses the table and the list. Elements of the XML are found by string search,
+without an XML parser that a hostile file could attack.
 """
 
 import re
@@ -24,7 +24,7 @@ _BITS = {
 }
 _MOST_GPUS = 256
 _NO_VALUE = frozenset({"", "N/A", "[N/A]", "[Not Supported]", "Not Supported", "[Unknown Error]"})
-# Compute capability by architecture, for formats that do not print it.
+# Compute capability by architecture, for formats that do not print the compute capability.
 _BY_ARCHITECTURE = {"Volta": 70, "Turing": 75, "Ada Lovelace": 89, "Ada": 89, "Hopper": 90}
 _BY_NAME = (
     (re.compile(r"\b(?:A100|A800|A30)\b"), 80),
@@ -58,7 +58,10 @@ fail."""
 
 
 def parse_gpu_query(text: str) -> GpuQuery:
-    """Parse any of the formats. Several CSV tables in one text are merged by GPU index."""
+    """Parse any output of nvidia-smi that describes GPUs.
+
+    Several CSV tables in one text are merged by GPU index.
+    """
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return _xml(text)
     if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:", text, re.M):
@@ -70,7 +73,7 @@ def parse_gpu_query(text: str) -> GpuQuery:
 def _of_rows(
     rows: dict[int, dict[str, str]], unread: int = 0, problem: str | None = None
 ) -> GpuQuery:
-    """Return the GPUs of a table, by index and by the CSV names of their fields."""
+    """Return the GPUs of a table. `rows` has the fields of each GPU index, by CSV name."""
     drivers = (_value(row.get("driver_version")) for row in rows.values())
     driver = next((one for one in drivers if one is not None), None)
     gpus = [_made(index, row.get) for index, row in sorted(rows.items())]
@@ -125,7 +128,7 @@ def _slowdowns(mask: str | None) -> list[str] | None:
     if mask is None:
         return None
     if "," in mask or not mask[:1].isdigit():
-        # The other formats already have names.
+        # The XML and text formats name the reasons, so there is no mask.
         return [name for name in mask.split(",") if name in _BITS.values()]
     bits = whole(mask)
     return None if bits is None else [name for bit, name in _BITS.items() if bits & bit]
@@ -142,7 +145,7 @@ def _csv(text: str) -> GpuQuery:
             header, count = names, 0
         elif header and len(cells) == len(header) and not _is_failure(line):
             row = dict(zip(header, cells, strict=True))
-            # Without an index column the GPUs are in their order.
+            # A table without an index column lists the GPUs in the order of their indices.
             index = row.get("index", str(count))
             count += 1
             if not index.isdecimal() or len(index) > 5:
@@ -173,7 +176,7 @@ _FIELDS = frozenset(
         *("temperature.memory", "compute_mode", "clocks_event_reasons.hw_slowdown"),
     }
 )
-"""Names of columns. Users query some of these, in any order."""
+"""Known column names. A line that has only these names, in any order, is the header of a table."""
 
 
 def _is_failure(line: str) -> bool:
@@ -257,7 +260,7 @@ def _volatile(block: str) -> str | None:
     part = _section(block, "volatile")
     counts = [whole(_element(part, name)) for name in (*_ECC, "dram_uncorrectable")]
     if all(count is None for count in counts):
-        # Older GPUs have one sum for both kinds of memory.
+        # Older GPUs report one sum for DRAM and SRAM.
         return _element(_section(part, "double_bit"), "total")
     return str(sum(count or 0 for count in counts))
 

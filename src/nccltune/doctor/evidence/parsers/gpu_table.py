@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the tables of `nvidia-smi` and `nvidia-smi -L` (drivers 390 to 580)."""
+"""Parse the table of `nvidia-smi` and the list of `nvidia-smi -L` (drivers 390 to 580)."""
 
 import re
 
@@ -21,7 +21,7 @@ _LISTED = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>\S.*?) \(UUID: ")
 def parse_gpu_table(text: str) -> dict[int, dict[str, str]]:
     """Return fields by GPU index. Fields have the names of `nvidia-smi --query-gpu`.
 
-    The result is empty if the text is no such table or list.
+    The result is empty if the text has neither the table nor the list.
     """
     found: dict[int, dict[str, str]] = {}
     driver = _DRIVER.search(text)

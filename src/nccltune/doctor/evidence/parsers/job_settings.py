@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find settings in job files: shell and batch scripts, mpirun and srun lines, Kubernetes manifests.
 
-Here each setting in the file counts, with its line number. The effect of a launcher on a line is
-the subject of the linter (`launch/lint`).
+Each setting is returned with its line number, whether or not a launcher passes it to the program.
+The package `launch_lint` checks what launchers pass.
 """
 
 import re

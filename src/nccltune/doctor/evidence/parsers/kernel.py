@@ -37,7 +37,7 @@ class Cpus(NamedTuple):
 def parse_cpus(text: str) -> Cpus:
     """Parse `/proc/cpuinfo` or English `lscpu`.
 
-    `/proc/cpuinfo` may be complete, or its first processor and all `physical id` lines.
+    The text of `/proc/cpuinfo` may be cut to the first processor and all `physical id` lines.
     """
     if re.search(r"^(?:processor|vendor_id|CPU implementer)\s*:", text, re.M):
         return _cpuinfo(text)
@@ -136,18 +136,18 @@ def parse_df(text: str, mount: str) -> Space | None:
             size, free = whole(words[-5]), whole(words[-3])
             if size is None or free is None or size < 0:
                 continue
-            # A larger value cannot be the size of a file system.
+            # No file system has 2^63 bytes or more, so a larger value is damaged.
             if max(size, abs(free)) * unit < 1 << 63:
                 return Space(size * unit, free * unit, number)
     return None
 
 
 def parse_huge_pages(text: str) -> int | None:
-    """Return the number of huge pages, or None if the text does not have it.
+    """Return the number of huge pages, or None if the text has no such number.
 
-    It is the sum of the `nr_hugepages` lines of all sizes
-    (`.../hugepages-1048576kB/nr_hugepages:4`). If there are none, it is `HugePages_Total` of
-    `/proc/meminfo`.
+    The number is the sum of the `nr_hugepages` lines of all sizes
+    (`.../hugepages-1048576kB/nr_hugepages:4`). If the text has no such line, the number is
+    `HugePages_Total` of `/proc/meminfo`.
     """
     sizes = re.findall(r"hugepages-\d+kB/nr_hugepages:(\d{1,12})\s*$", text, re.M)
     if sizes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the kernel's log (formats of `dmesg`, `journalctl -k`): different lines that rules may use.
+"""Parse a kernel log (`dmesg`, `journalctl -k`). Only lines that rules may use are kept.
 
 Addresses and numbers are kept: rules read Xids, bus ids and speeds from the text.
 """
@@ -52,16 +52,16 @@ WORDS = (
     "blocked for more",
 )
 """Patterns of lines to keep, as extended regular expressions that ignore case."""
-# Applied to lower-case lines: that is four times as fast as a pattern that ignores case.
+# Lines are first converted to lower case. A pattern that ignores case would be four times slower.
 _WANTED = re.compile("|".join(WORDS))
 MOST = 2000
 
 
 class KernelLog(NamedTuple):
-    """Different lines, at most MOST.
+    """The different lines of a kernel log that match WORDS, at most MOST.
 
-    `left_out` counts the other matching lines. `denied` is true if the kernel refused to show its
-    log.
+    `left_out` is the number of matching lines beyond MOST. `denied` is true if the kernel refused
+    to show its log.
     """
 
     lines: list[KernelLine]
@@ -129,7 +129,8 @@ _FAILURES = (
 )
 
 
-# A line without any of these words has no kind. Nearly all lines have none of them.
+# A line without any of these words states no failure. A search for these words is faster than
+# _FAILURES, and nearly all lines have none of them.
 _LIKELY = (
     *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
     *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
@@ -138,7 +139,7 @@ _LIKELY = (
 
 
 def failure_kinds(lines: Sequence[str]) -> list[str | None]:
-    """Return the kind of failure that each line of the kernel's log states, None for no failure."""
+    """Return the kind of failure that each line of the kernel's log states, or None."""
     together = "\n".join(lines)
     likely = [word for word in _LIKELY if word in together]
     return [_failure_kind(line) if any(word in line for word in likely) else None for line in lines]
@@ -149,12 +150,12 @@ def _failure_kind(line: str) -> str | None:
 
 
 def plain_line(line: str) -> str:
-    """Return a line without time, host and process."""
+    """Return a line of the kernel's log without time, host and process."""
     rest = line[_STAMP.match(line).end() :]  # type: ignore[union-attr]  # matches the empty text
     match = _JOURNAL.match(rest)
     return (rest[match.end() :] if match else rest).strip()
 
 
 def wanted(line: str) -> bool:
-    """Return whether a rule may use a line like this one."""
+    """Return whether a line matches WORDS. Rules use no other lines."""
     return _WANTED.search(line.lower()) is not None

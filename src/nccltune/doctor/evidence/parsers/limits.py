@@ -21,7 +21,10 @@ _NAMES = {
 
 
 class Limit(NamedTuple):
-    """A soft limit in KiB (of open files: their number), -1 for unlimited, and its line number."""
+    """A soft limit, and its line number in the text.
+
+    `value` is in KiB for memory, a count for open files, and -1 for unlimited.
+    """
 
     value: int
     line: int

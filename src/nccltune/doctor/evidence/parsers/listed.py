@@ -19,7 +19,7 @@ class ListedLine(NamedTuple):
 
 
 def parse_listed(text: str) -> list[ListedLine]:
-    """Parse such a text. Lines of another form are ignored."""
+    """Return the lines of the form `PATH:NUMBER:LINE`. Other lines are ignored."""
     found = []
     for _, line in lines_of(text):
         match = _LINE.match(line)

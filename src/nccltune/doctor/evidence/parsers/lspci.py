@@ -31,7 +31,7 @@ _BRIDGE, _NVIDIA = "0604", "10de"
 class PciDevice(NamedTuple):
     """A PCI device. None marks a field that the output does not have.
 
-    `acs` is the line of ACSCtl. Speeds are in GT/s per lane.
+    `acs` is the text after `ACSCtl:`. Speeds are in GT/s per lane.
     """
 
     bus_id: str
@@ -62,7 +62,7 @@ class PciDevice(NamedTuple):
 
 
 def parse_lspci(text: str) -> Parsed[PciDevice]:
-    """Return the bridges, GPUs and NICs in an output of `lspci`."""
+    """Return the bridges (also NVSwitches), display devices and NICs in an output of `lspci`."""
     devices, unread = [], 0
     for block in _START.split(text):
         device = _device(block.rstrip())
@@ -75,7 +75,7 @@ def parse_lspci(text: str) -> Parsed[PciDevice]:
 
 @lru_cache(maxsize=8192)
 def _device(block: str) -> PciDevice | None:
-    """Return the device of a block, None if the block is no device.
+    """Return the device that a block of lines describes, or None if it describes no device.
 
     The result is cached, because most blocks are the same on all nodes of a cluster.
     """
@@ -123,8 +123,10 @@ def _identity(rest: str) -> tuple[str | None, str | None, str | None]:
 
 
 def _line(block: str, label: str, most: int = 160) -> str | None:
-    """Return the text after a label: the rest of its line, or `most` characters if `most` is over
-    160."""
+    """Return at most `most` characters after a label.
+
+    The text ends at the end of the line. If `most` is over 160, the text may span several lines.
+    """
     at = block.find(label)
     if at < 0:
         return None

@@ -29,9 +29,10 @@ _WRITER = re.compile(r"(?P<writer>[^\s:]+:\d+:\d+) ")
 # Matches a channel of a graph: ` 0 : GPU/0-60 GPU/0-70`.
 _ROW = re.compile(r" ?\d+ : ")
 _POINTER = re.compile(r"0x[0-9a-f]{9,}")
-# Messages for each rank, channel or path. There are thousands, and no rule uses them.
+# Messages that are not parsed. NCCL prints thousands of them, one for each rank, channel or path,
+# and no rule uses them.
 _UNREAD = ("Ring ", "Tree ", "Trees ", "Connected ", "+ ", "GPU/", "NET/0", "CPU/", "  ")
-# Messages that are not kept for the rules that read messages as text.
+# Messages that are not kept as text, because no rule searches their text.
 _NOISE = (
     *_UNREAD,
     "Channel ",
@@ -70,7 +71,8 @@ class NcclLines(NamedTuple):
 
 class _State:
     def __init__(self) -> None:
-        # First line and count of each message, warnings and others.
+        # First line number and count of each message. The key True holds warnings, False the
+        # other messages.
         self.noted: dict[bool, dict[str, tuple[int, int]]] = {True: {}, False: {}}
         self.vias: dict[tuple[str, str], int] = {}
         self.graphs: list[LogGraph] = []
@@ -148,8 +150,8 @@ def _take(state: _State, number: int, times: int, text: str) -> None:
 def _channels(state: _State, lines: list[str]) -> None:
     """Set `state.channels` by the number of ranks of the communicator.
 
-    The line of the channels does not name the communicator. It belongs to the one that the same
-    thread last logged.
+    A line with channel counts does not name its communicator. The line belongs to the communicator
+    that the same thread logged last.
     """
     ranks_of: dict[str, int] = {}
     for line in lines:
@@ -168,7 +170,7 @@ def _channels(state: _State, lines: list[str]) -> None:
 
 
 def _name(nic: Nic) -> str:
-    """Return `mlx5_0:1`, or only the name of an interface without a port."""
+    """Return the name and port of a NIC (`mlx5_0:1`), or only its name if there is no port."""
     return nic.name if nic.port is None else f"{nic.name}:{nic.port}"
 
 

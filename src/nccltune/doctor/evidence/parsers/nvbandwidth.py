@@ -25,10 +25,10 @@ _MOST_PAIRS = 4096
 
 
 class Copies(NamedTuple):
-    """Rates in GB/s by GPU, host to device and device to host.
+    """Rates in GB/s by GPU: host to device (`h2d`) and device to host (`d2h`).
 
-    Rates of the copy engine are preferred to those of SM copies. `peers` are copies between GPUs by
-    the copy engine, `peers_line` is the number of the first line with one.
+    Rates of copies by the copy engine are preferred to those of copies by SMs. `peers` are copies
+    between GPUs by the copy engine. `peers_line` is the number of the first line with such a copy.
     """
 
     h2d: dict[int, float]
@@ -38,9 +38,9 @@ class Copies(NamedTuple):
 
 
 def parse_nvbandwidth(text: str) -> Copies:
-    """Parse an output.
+    """Parse an output of nvbandwidth.
 
-    Several rows mean host memory of several NUMA nodes; the highest rate of a GPU is used.
+    A table of host copies may have a row for each NUMA node. The highest rate of a GPU is used.
     """
     found: dict[str, dict[int, float]] = {}
     peers: dict[tuple[int | None, int | None, str], GpuCopy] = {}
@@ -83,13 +83,13 @@ def parse_nvbandwidth(text: str) -> Copies:
 
 
 def _peer_row(kind: str, row: str, columns: list[int], cells: list[str]) -> Iterator[GpuCopy]:
-    """Yield the copies of one row. Its GPU reads from the GPU of the column, or writes to it.
+    """Yield the copies of one row. The row's GPU reads from, or writes to, the column's GPU.
 
-    The code of nvbandwidth 0.2 to 0.8 does this (testcases_ce.cpp). The arrows above its tables
-    point the other way.
+    This follows the code of nvbandwidth 0.2 to 0.8 (testcases_ce.cpp). The arrows that nvbandwidth
+    prints above its tables point the other way.
 
-    N/A means that two GPUs cannot access each other. A GPU with itself is N/A, or 0.00 in
-    nvbandwidth's README.
+    N/A means that two GPUs cannot access each other. The cell of a GPU with itself is N/A, or 0.00
+    in nvbandwidth's README.
     """
     for column, cell in zip(columns, cells, strict=True):
         rate = real(cell)

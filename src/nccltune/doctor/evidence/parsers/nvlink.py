@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse `nvidia-smi nvlink -s`: links of each GPU, active with a rate or inactive (drivers
-396-580)."""
+"""Parse `nvidia-smi nvlink -s` (drivers 396 to 580).
+
+The output lists the NVLinks of each GPU, each with its rate or as inactive.
+"""
 
 import re
 from typing import NamedTuple

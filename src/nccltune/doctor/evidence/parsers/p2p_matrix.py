@@ -12,9 +12,9 @@ _LEGEND = re.compile(r"^Legend:")
 
 
 def parse_p2p_matrix(text: str) -> Parsed[PeerStatus]:
-    """Parse one matrix. The columns are those of the header, in its order.
+    """Parse one matrix. The header gives the order of the columns.
 
-    The text does not state its kind (read, write, ...), so records have none.
+    The text does not state its kind (read, write, ...), so the records have no `kind`.
     """
     columns: list[int] = []
     pairs: list[PeerStatus] = []

@@ -92,7 +92,7 @@ def _extended(data: bytes, wanted: int) -> int | None:
 def render_pci_config(
     place: str, class_code: str, vendor: str, device: str, config: PciConfig
 ) -> str:
-    """Return the fields in the format of `lspci -Dnn -vvv`, so that one parser reads both."""
+    """Return the fields in the format of `lspci -Dnn -vvv`, so that `parse_lspci` reads them."""
     lines = [f"{place} Device [{class_code}]: Device [{vendor}:{device}]"]
     if not config.complete:
         return "\n".join([*lines, "\tCapabilities: <access denied>", ""])

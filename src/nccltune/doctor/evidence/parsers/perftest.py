@@ -17,9 +17,10 @@ _GIGABITS = {"Gb/sec": 1.0, "MB/sec": 8 * 1.048576 / 1000, "MiB/sec": 8 * 1.0485
 
 
 def parse_perftest(text: str) -> Parsed[RdmaTest]:
-    """Parse one output, or several one after the other.
+    """Parse one output of perftest, or several outputs one after the other.
 
-    A test is recorded with its largest size. A line `== PEER` before it names the peer.
+    Of each test, the row with the largest size is kept. A line `== PEER` before a test names its
+    peer.
     """
     runs: list[RdmaTest] = []
     hca, peer, unit, gpu = "", None, 0.0, False

@@ -15,7 +15,7 @@ _RESULT = re.compile(r"(?P<sent>\d{1,9}) packets transmitted, (?P<got>\d{1,9}) (
 
 
 def parse_rail_pings(text: str) -> Parsed[RailReach]:
-    """Parse such a text. A pair without any result was not reached."""
+    """Parse pings between NICs. A pair of NICs without a result is not reached."""
     found: list[RailReach] = []
     unread = 0
     for _, line in lines_of(text):

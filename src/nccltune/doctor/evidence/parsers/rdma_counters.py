@@ -35,7 +35,7 @@ _TRAFFIC = re.compile(
 
 
 class RdmaCounters(NamedTuple):
-    """Counters of errors or congestion by device, port and name. `unread` counts unknown lines."""
+    """Counters of errors or congestion by (device, port, name). `unread` counts unknown lines."""
 
     counters: dict[tuple[str, int, str], int]
     unread: int
@@ -48,10 +48,10 @@ def wanted_counter(name: str) -> bool:
 
 
 def parse_rdma_counters(text: str, hca: str = "") -> RdmaCounters:
-    """Parse either output.
+    """Parse an output of `rdma statistic` or `perfquery`.
 
-    perfquery does not print the device. A line `== DEVICE PORT` before its output names it, or else
-    `hca`.
+    perfquery does not print the device. A line `== DEVICE PORT` before the output names the device.
+    Without such a line, `hca` is the device.
     """
     found: dict[tuple[str, int, str], int] = {}
     port, unread = 1, 0

@@ -24,7 +24,10 @@ _PHYSICAL = re.compile(r"[^A-Za-z]")
 
 
 class RdmaPorts(NamedTuple):
-    """Ports of an output, and the line of the first one. `unread` counts unknown lines."""
+    """Ports of an output. `line` is the line number of the first port.
+
+    `unread` counts unknown lines.
+    """
 
     ports: list[RdmaPortState]
     line: int
@@ -45,7 +48,7 @@ def phys_name(text: str) -> str | None:
 
 
 def parse_rdma_ports(text: str) -> RdmaPorts:
-    """Parse any of these outputs, or several one after the other."""
+    """Parse outputs of `ibstat`, `ibstatus`, `ibv_devinfo` and `rdma link` in one text."""
     ports: list[RdmaPortState] = []
     device, firmware, first, unread = "", None, 0, 0
     in_port = False

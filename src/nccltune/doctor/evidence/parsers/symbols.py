@@ -16,7 +16,7 @@ _UNDEFINED = re.compile(r"^\s*U |\bUND\b")
 
 
 def parse_plugins(text: str) -> Parsed[PluginFile]:
-    """Parse such a text. `unread` counts lines before the first plugin."""
+    """Parse a list of plugins. `unread` counts the lines before the first plugin."""
     found: list[PluginFile] = []
     symbols: set[str] = set()
     unread = 0

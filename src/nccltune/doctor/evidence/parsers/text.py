@@ -16,7 +16,8 @@ _INT = re.compile(r"[+-]?\d{1,18}")
 _FLOAT = re.compile(r"[+-]?\d{1,15}(?:\.\d{0,15})?(?:[eE][+-]?\d{1,2})?")
 LONGEST_LINE = 4096
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
-# In UTF-8 these bytes are never part of another character.
+# Control characters except tab and LF. In UTF-8 these bytes are never part of another character, so
+# they can be removed from undecoded text.
 _CONTROLS = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n")
 
 
@@ -64,7 +65,7 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
 
 
 def whole(text: str | None) -> int | None:
-    """Return the integer at the start of `text` (`16x`, `1980 MHz`), None if there is none.
+    """Return the integer at the start of `text` (`16x`, `1980 MHz`), or None.
 
     A hexadecimal number (`0x1f`) must be the whole text.
     """
@@ -81,7 +82,7 @@ def whole(text: str | None) -> int | None:
 
 
 def real(text: str | None) -> float | None:
-    """Return the decimal number at the start of `text` (`26.562 GB/s`), None if there is none."""
+    """Return the decimal number at the start of `text` (`26.562 GB/s`), or None."""
     if text is None:
         return None
     match = _FLOAT.match(text.strip())
@@ -91,8 +92,8 @@ def real(text: str | None) -> float | None:
 def bus_id(text: str) -> str | None:
     """Return a PCI address in the format dddd:bb:dd.f, in lower case.
 
-    Returns None if `text` does not start with one. nvidia-smi prints eight digits of the domain.
-    lspci prints no domain if there is only one.
+    Returns None if `text` does not start with a PCI address. nvidia-smi prints eight digits of the
+    domain. lspci prints no domain if the machine has only one.
     """
     match = _BUS_ID.match(text.strip())
     if match is None:

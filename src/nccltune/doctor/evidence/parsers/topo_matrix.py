@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse `nvidia-smi topo -m`: paths between GPUs and NICs (drivers 384 to 580).
 
-Names of NICs are those of the legend (`NIC0: mlx5_0`). Older drivers print them as column names.
+Names of NICs are those of the legend (`NIC0: mlx5_0`). Older drivers print these names as column
+names.
 """
 
 import re
@@ -22,7 +23,10 @@ _GPU = re.compile(r"^GPU(\d{1,4})$")
 
 
 class Cell(NamedTuple):
-    """Path from `a` to `b`. GPUs have their names in the header, NICs their device names."""
+    """Path from device `a` to device `b`. The names are `GPU0` or `mlx5_0`.
+
+    `kind` is NVL for NVLink, else the word of nvidia-smi (PIX, SYS). `links` counts the NVLinks.
+    """
 
     a: str
     b: str
@@ -33,8 +37,8 @@ class Cell(NamedTuple):
 class TopoMatrix(NamedTuple):
     """Cells of all pairs of different devices.
 
-    `cpus` has the CPU affinity by GPU, if it is printed. `unread` counts rows that could not be
-    parsed.
+    `cpus` has the CPU affinity by GPU, if the output has that column. `unread` counts rows that
+    could not be parsed.
     """
 
     cells: tuple[Cell, ...]
@@ -44,7 +48,7 @@ class TopoMatrix(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def gpu_number(name: str) -> int | None:
-    """Return 3 for `GPU3`, None for a NIC."""
+    """Return the number of a GPU from its name (3 for `GPU3`), or None for a NIC."""
     match = _GPU.match(name)
     return int(match[1]) if match else None
 

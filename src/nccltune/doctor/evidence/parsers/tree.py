@@ -20,14 +20,17 @@ _BUS_PART = re.compile(
 
 
 class Value(NamedTuple):
-    """Content of a file (several lines are joined by LF), and its line in the collected text."""
+    """Content of a file, or target of a link, and its line number in the collected text.
+
+    Several lines of a file are joined by LF.
+    """
 
     text: str
     line: int
 
 
 class Tree(NamedTuple):
-    """Values and links by their full paths, in the order of the text. `unread` counts bad lines."""
+    """Values and links by full path, in the order of the text. `unread` counts unknown lines."""
 
     values: dict[str, Value]
     links: dict[str, Value]
@@ -39,7 +42,7 @@ class Tree(NamedTuple):
         return None if found is None else found.text
 
     def children(self, folder: str) -> dict[str, dict[str, str]]:
-        """Return values below `folder`, by the name of its entry and the rest of the path."""
+        """Return the values below `folder`: by name of an entry, then by path below that entry."""
         start = folder.rstrip("/") + "/"
         found: dict[str, dict[str, str]] = {}
         for path, value in self.values.items():
@@ -49,16 +52,16 @@ class Tree(NamedTuple):
         return found
 
     def link(self, path: str) -> str | None:
-        """Return the last part of a link's target: the name of a driver, a group, a device."""
+        """Return the last part of a link's target, such as the name of a driver, or None."""
         found = self.links.get(path)
         return None if found is None else found.text.rstrip("/").rpartition("/")[2]
 
 
 def parse_tree(text: str) -> Tree:
-    """Parse such a text.
+    """Parse values and links.
 
-    A bus id in a path also contains colons. The value starts after the first colon that is not part
-    of a bus id.
+    A bus id in a path contains colons. The value starts after the first colon that is not part of a
+    bus id.
     """
     values: dict[str, Value] = {}
     links: dict[str, Value] = {}
@@ -105,7 +108,7 @@ def _put(values: dict[str, Value], path: str, value: str, number: int) -> None:
 
 
 def render_tree(values: Iterable[tuple[str, str]], links: Iterable[tuple[str, str]]) -> str:
-    """Return the text of values and links."""
+    """Return values and links as the text that `parse_tree` reads."""
     out = [f"{path}:{line}" for path, value in values for line in value.split("\n")]
     out += [f"{path} -> {target}" for path, target in links]
     return "".join(f"{line}\n" for line in out)
