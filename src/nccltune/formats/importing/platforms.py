@@ -48,7 +48,7 @@ class File:
 
     @property
     def seconds(self) -> float:
-        """Return a lower bound of the time that its runs took, in seconds."""
+        """Return a lower bound of the time that the runs of the file took, in seconds."""
         return sum(START_S + run.seconds for run in self.runs)
 
 

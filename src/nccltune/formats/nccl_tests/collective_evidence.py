@@ -78,9 +78,9 @@ def find_collective(
 ) -> Collective | str:
     """Return the collective, or the reason why it is unknown.
 
-    The evidence, the strongest first: the user's option, the program's own header, the columns if
-    they allow only one, NCCL's log, the file name. `factor` is bus bandwidth divided by algorithm
-    bandwidth; None if too few digits are printed.
+    The evidence is used in this order: the user's option, the header that the program prints, the
+    columns if they allow only one collective, NCCL's log, the file name. `factor` is bus bandwidth
+    divided by algorithm bandwidth; None if too few digits are printed.
     """
     one_rank = ranks == 1
     told = options.collective or named

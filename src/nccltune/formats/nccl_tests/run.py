@@ -42,7 +42,8 @@ _BUS = re.compile(
 _REDUCED = re.compile(r"# Reducing maxBytes to (?P<max>\d+) due to memory limitation")
 MAX_RANKS = 1 << 20
 _LEAST_OF_2_KIB = 12
-"""Least number of lines of the device list in 2 KiB, for the longest names of host and GPU."""
+"""Number of device lines that always fit into 2 KiB, even with the longest names of host and
+GPU."""
 
 
 class TableDevice(NamedTuple):

@@ -106,7 +106,8 @@ class SourceReader:
             self._watch_copies(number)
 
     def end_run(self, why: str) -> None:
-        """End the current run and its table; `why` is the reason if a row was incomplete."""
+        """End the current run and its table. If a row is incomplete, report it with the reason
+        `why`."""
         self._drop_cut(why)
         if self.table is not None:
             self.finished.append(self.table)
@@ -180,9 +181,9 @@ class SourceReader:
             self._refresh()
 
     def _watch_copies(self, number: int) -> None:
-        """Detect one-rank copies: several processes that each ran alone.
+        """Detect one-rank copies: several processes that each ran the test alone.
 
-        nccl-tests that was built without MPI, but started with it, runs like this.
+        This happens if nccl-tests was built without MPI, but is started with MPI's launcher.
         """
         devices = self.run.devices
         if any(device.rank for device in devices):
