@@ -20,9 +20,9 @@ from nccltune.report.words import (
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup
 
 NAMED = 3
-"""Limit of the collectives that the verdict names."""
+"""The largest number of collectives that the verdict names."""
 PLACES = 2
-"""Limit of the places that a caveat names."""
+"""The largest number of places that a caveat names."""
 _NOTES = {
     FindingKind.WRONG_RESULTS: "wrong results: their timings are left out",
     FindingKind.SUSPECT_RUN: "a run is not what it claims to be",
