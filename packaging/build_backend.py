@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scikit-build-core's hooks, with an error at once where there is no compiler.
+"""Build hooks of scikit-build-core that fail at once if there is no C++ compiler.
 
-Without this check pip downloads and builds for a minute before CMake finds that it has none.
+Without this check, pip downloads and builds for a minute before CMake reports the missing compiler.
 """
 
 import os
@@ -27,19 +27,22 @@ def _check_compiler(config_settings: dict[str, Any] | None) -> None:
     words = f"{config_settings or ''} {os.environ.get('CMAKE_ARGS', '')}"
     if os.environ.get("NCCLTUNE_NATIVE") == "off" or any(name in words for name in chosen):
         return
-    # CXX may hold options of the compiler.
+    # CXX may hold compiler options after the name of the compiler.
     named = os.environ.get("CXX", "").split()[:1]
     if not any(shutil.which(name) for name in named or COMPILERS):
         sys.exit(_MESSAGE)
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
-    """Return what a wheel needs to be built; exit where that cannot work."""
+    """Return the requirements for building a wheel. Exit with an error if there is no compiler."""
     _check_compiler(config_settings)
     return _hooks.get_requires_for_build_wheel(config_settings)
 
 
 def get_requires_for_build_editable(config_settings: dict[str, Any] | None = None) -> list[str]:
-    """Return what an editable installation needs to be built; exit where that cannot work."""
+    """Return the requirements for building an editable installation.
+
+    Exit with an error if there is no compiler.
+    """
     _check_compiler(config_settings)
     return _hooks.get_requires_for_build_editable(config_settings)

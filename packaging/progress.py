@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run commands side by side, and show each second how far they are.
+"""Run commands in parallel, and show their progress each second.
 
     python packaging/progress.py LOG LABEL COMMAND [LABEL COMMAND ...]
 
-Each command is a line of shell. What they print goes to LOG.1, LOG.2 and so on. Where
-one fails, the others are ended, the end of what it printed follows, and its exit status is ours.
+Each command is a line of shell. The output of the commands goes to LOG.1, LOG.2 and so on. If a
+command fails, the others are stopped, and the end of its output is printed. The exit status is then
+that of the failed command.
 """
 
 import os
@@ -16,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# What ninja prints before each step.
+# The step counter that ninja prints: `[12/345] `.
 _STEP = re.compile(rb"\[(\d+)/(\d+)\] ")
 _DOING = re.compile(rb"^\s*(Collecting|Downloading|Installing|Building|Successfully) ?(\S*)", re.M)
 
@@ -30,7 +31,7 @@ class Running:
     process: subprocess.Popen[bytes]
 
     def state(self) -> str:
-        """Return how far the command is, in a few words."""
+        """Return the progress of the command in a few words."""
         if self.process.poll() is not None:
             return f"{self.label}: " + ("done" if self.process.returncode == 0 else "failed")
         printed = self.log.read_bytes()
@@ -46,7 +47,7 @@ class Running:
 
 
 def start(log: str, number: int, label: str, command: str) -> Running:
-    """Start `command`, whose output goes to a file."""
+    """Start `command`; its output goes to the file `log`.`number`."""
     path = Path(f"{log}.{number}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as output:
@@ -61,7 +62,7 @@ def start(log: str, number: int, label: str, command: str) -> Running:
 
 
 def stop(commands: list[Running]) -> None:
-    """End what still runs, with all that it has started."""
+    """Stop the commands that still run, and their child processes."""
     for command in commands:
         if command.process.poll() is None:
             os.killpg(command.process.pid, signal.SIGTERM)
@@ -69,7 +70,7 @@ def stop(commands: list[Running]) -> None:
 
 
 def follow(commands: list[Running]) -> int:
-    """Show how far the commands are until all have ended or one has failed."""
+    """Show the progress until all commands have ended or one has failed; return the exit status."""
     began = time.monotonic()
     terminal = sys.stderr.isatty()
     while True:
@@ -97,7 +98,7 @@ def follow(commands: list[Running]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run pairs of a label and a command."""
+    """Run the commands of `arguments`: the path of the log, then a label and a command for each."""
     log, *pairs = arguments
     commands = [
         start(log, number, label, command)

@@ -17,9 +17,10 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 
 def build(architecture: str) -> Path:
-    """Build the wheel for `architecture` and return it.
+    """Build the wheel for `architecture` and return its path.
 
-    Its tag is a promise, which tests/packaging checks with auditwheel and with a reader of its own.
+    The tag manylinux_2_28 promises that the wheel runs with glibc 2.28. The tests in
+    tests/packaging check this with auditwheel and with a reader of ELF files.
     """
     folder = ROOT / "build" / "wheels" / architecture
     shutil.rmtree(folder / "built", ignore_errors=True)
@@ -53,7 +54,7 @@ def _run(command: list[str], **environment: str) -> None:
 
 
 def main(architectures: list[str]) -> int:
-    """Build the wheels for `architectures`, or for all."""
+    """Build the wheels for `architectures`, or for all architectures if the list is empty."""
     unknown = set(architectures) - set(ARCHITECTURES)
     if unknown:
         print(f"error: unknown architecture {unknown.pop()!r}", file=sys.stderr)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check names, words and package maps of the whole tree: `python packaging/checks`.
+"""Check names, words and module lists of the whole tree: `python packaging/checks`.
 
-Prints a line for each complaint, `path:line: complaint`, and exits with 1 if there is one.
+A module list is the part of a package's docstring that lists its modules. Prints a line `path:line:
+complaint` for each complaint. Exits with 1 if there is a complaint.
 """
 
 import subprocess
@@ -16,7 +17,7 @@ from word_check import WordList, find_names, find_words, read_words
 ROOT = Path(__file__).parents[2]
 PROSE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples", "src", "native")
 PROSE += ("tests", "benchmarks", "packaging")
-SKIPPED = ("benchmarks/results", "tests/data")  # records of measurements, and foreign files
+SKIPPED = ("benchmarks/results", "tests/data")  # recorded measurements, and files of other programs
 NAMED = ("src", "native", "tests/native")
 Complaint = tuple[str, int, str]
 
@@ -48,7 +49,7 @@ def _tracked(folders: Iterable[str]) -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "--", *folders], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    # A file in conflict is listed once for each side.
+    # Git lists a file with a merge conflict several times, once for each version.
     paths = (Path(line) for line in dict.fromkeys(listed.stdout.splitlines()))
     return [path for path in paths if not _below(path, SKIPPED) and (ROOT / path).is_file()]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find public classes of one name in several files."""
+"""Find public classes that have the same name in several files."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-# At the start of a line: a class of a namespace, not one inside another class.
+# Matches only at the start of a line, so nested classes, which are indented, are not found.
 _CPP_CLASS = re.compile(
     r"^(?:class|struct|enum class|enum|union)\s+(?:alignas\([^)]*\)\s+)?(\w+)\b[^;{]*\{",
     re.MULTILINE,
@@ -26,7 +26,10 @@ def public_classes(path: Path) -> Iterator[str]:
 
 
 def find_homonyms(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Yield a file and the complaint for each class that another file has under the same name."""
+    """Yield a complaint for each class name that several files define.
+
+    Each complaint comes with the first of these files, and names the other files.
+    """
     places: dict[str, list[Path]] = defaultdict(list)
     for path in paths:
         for name in dict.fromkeys(public_classes(path)):

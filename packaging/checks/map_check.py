@@ -10,8 +10,10 @@ _ENTRY = re.compile(r"^(\w+(?:/|\.py)) +\S", re.MULTILINE)
 
 
 def find_gaps(package: Path) -> Iterator[str]:
-    """Yield a complaint for each module or subpackage that the map of `package` misses, and for
-    each entry that is no module."""
+    """Yield complaints about the module list in the docstring of `package`.
+
+    A complaint names a module or subpackage that is not listed, or an entry that does not exist.
+    """
     docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8")))
     listed = {match[1] for match in _ENTRY.finditer(docstring or "")}
     expected = set()

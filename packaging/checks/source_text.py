@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extract the prose of a file: all of a document, comments and strings of code."""
+"""Extract the prose of a file: the text of a document, or the comments and strings of code."""
 
 import ast
 import io
@@ -30,14 +30,17 @@ class Passage(NamedTuple):
 
 
 def passages(path: Path) -> Iterator[Passage]:
-    """Yield the prose of a file by its suffix; nothing for other kinds of files."""
+    """Yield the prose of a file.
+
+    The suffix of the file selects the parser. A file with an unknown suffix has no prose.
+    """
     read = _READERS.get(path.suffix)
     if read is not None:
         yield from read(path.read_text(encoding="utf-8"))
 
 
 def _of_markdown(text: str) -> Iterator[Passage]:
-    """Yield paragraphs without code; a phrase may go over the end of a line."""
+    """Yield whole paragraphs without code, because a phrase may continue on the next line."""
     fenced = False
     block: list[str] = []
     start = 1
@@ -55,7 +58,7 @@ def _of_markdown(text: str) -> Iterator[Passage]:
 
 
 def _of_python(text: str) -> Iterator[Passage]:
-    """Yield comments, one passage for each block of them, and strings."""
+    """Yield each block of adjacent comment lines, and each string that contains a blank."""
     comments: list[str] = []
     start = last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -77,7 +80,7 @@ def _of_python(text: str) -> Iterator[Passage]:
 
 
 def _of_cpp(text: str) -> Iterator[Passage]:
-    """Yield comments, one passage for each block of lines, and strings."""
+    """Yield each block of adjacent comment lines, and each string that contains a blank."""
     comments: list[str] = []
     start = last = 0
     for match in _CPP.finditer(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the words of words.toml in documents, comments and strings, and bare words as names."""
+"""Find the phrases and the names that words.toml forbids."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ _CPP_CLASS = re.compile(r"^\s*(?:class|struct|enum class|enum)\s+(\w+)[^;]*\{", 
 
 
 class Phrase(NamedTuple):
-    """What is not written, what to write instead, and where it is meant."""
+    """A forbidden phrase, the words to write instead, and longer phrases in which it is allowed."""
 
     pattern: re.Pattern[str]
     instead: str
@@ -23,7 +23,7 @@ class Phrase(NamedTuple):
 
 
 class WordList(NamedTuple):
-    """The file words.toml. `exempt` are paths by the name of a check."""
+    """The content of words.toml. `exempt` maps the name of a check to the paths that it skips."""
 
     phrases: list[Phrase]
     bare_names: frozenset[str]
@@ -35,7 +35,7 @@ def read_words(path: Path = WORDS) -> WordList:
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     phrases = []
     for item in data["phrase"]:
-        # Between two words of a phrase may be the end of a line.
+        # A line may end between two words of a phrase.
         words = item["pattern"].replace(" ", r"\s+")
         allow = "|".join(text.replace(" ", r"\s+") for text in item.get("allow", []))
         allowed = re.compile(allow, re.IGNORECASE) if allow else None
@@ -46,7 +46,7 @@ def read_words(path: Path = WORDS) -> WordList:
 
 
 def find_words(path: Path, words: WordList) -> Iterator[tuple[int, str]]:
-    """Yield the line and the complaint for each phrase in the prose of a file."""
+    """Yield the line and the complaint for each forbidden phrase in the prose of a file."""
     for start, text in passages(path):
         for phrase in words.phrases:
             kept = list(phrase.allowed.finditer(text)) if phrase.allowed else []
@@ -59,8 +59,10 @@ def find_words(path: Path, words: WordList) -> Iterator[tuple[int, str]]:
 
 
 def find_names(path: Path, bare: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield the line and the complaint for each module, class or function whose name is nothing
-    but one of the words `bare`."""
+    """Yield a line and a complaint for each module, class or function with a forbidden name.
+
+    A name is forbidden if it is one of the words `bare`, and not if it only contains such a word.
+    """
     bare = frozenset(bare)
     if path.stem.strip("_").lower() in bare:
         yield 1, f"file {path.name}: the name must state its subject, not {path.stem!r}"

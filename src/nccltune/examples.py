@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the recorded studies are: inside the installed package, or in the source tree."""
+"""Find the recorded studies, which are in the installed package or in the source tree."""
 
 from pathlib import Path
 
@@ -9,12 +9,13 @@ from nccltune.model.names import nearest
 from nccltune.study.files import Study
 
 DEMO = "h200x4-as-4-nodes"
-"""The recording that the demo uses."""
+"""The name of the recorded study that `nccltune demo` uses."""
 
 
 def examples() -> dict[str, Path]:
-    """Recorded studies by name."""
-    # An editable install has the sources and the installed files on the package's path.
+    """Return the folders of the recorded studies, by name."""
+    # In an editable installation, the path of the package has two folders: the sources and the
+    # installed files.
     places = [Path(place) / "examples" for place in nccltune.__path__]
     places.append(Path(nccltune.__file__).parents[2] / "examples")
     return {
@@ -27,7 +28,7 @@ def examples() -> dict[str, Path]:
 def example(name: str) -> Path:
     """Return the folder of one recorded study.
 
-    Raises InputError for another name, PlatformError where no recording is installed.
+    Raises InputError if no recording has this name, and PlatformError if no recording is installed.
     """
     found = examples()
     if not found:
@@ -40,7 +41,7 @@ def example(name: str) -> Path:
 def recording(text: str) -> Path:
     """Return the folder of a study by its path, or of an installed recording by its name.
 
-    Raises StudyError with the nearest recording where there is neither.
+    Raises StudyError if `text` is neither of them; a hint then names the nearest recording.
     """
     path = Path(text)
     try:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports for people: one structure of plain data, rendered as a page or in a terminal.
 
-build.py        from analysis, tuning and proof to the report's data
+build.py        make the report's data from analysis, tuning and proof
 data.py         the report as plain data
 facts.py        header: platform, date, number of timings, noise
 charts.py       columns of the two charts
 verdict.py      the verdict in a few sentences
 proof.py        the report of a proof
-proven.py       proof of each rule, by collective and scale
+proven.py       proven gain for each collective and scale
 alike.py        group equal findings of many files
 words.py        format numbers and ranges
 templates.py    the files of the pages

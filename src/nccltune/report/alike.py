@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Group equal findings about many files, so that they do not hide the others."""
+"""Group equal findings about many files, so that they do not hide other findings."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _CHOICE = re.compile(
 
 
 class AlikeFindings(msgspec.Struct, frozen=True):
-    """The finding that is shown, and the equal findings about other files."""
+    """The finding that is shown (`first`), and equal findings about other files."""
 
     first: Finding
     others: list[Finding]

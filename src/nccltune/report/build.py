@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an analysis and its tuning to the report's data."""
+"""Make the report's data from an analysis and its tuning."""
 
 from collections.abc import Sequence
 
@@ -38,13 +38,13 @@ CHECK_FIRST = (
     "Look for left-over NCCL_* settings in the environment, /etc/nccl.conf and the job file.",
     "Check CPU and NUMA binding of the ranks, and that nothing else uses the GPUs or the network.",
 )
-"""What to check if even the best choice is slow, most likely cause first."""
+"""Steps to check if even the best choice is slow, the most likely cause first."""
 RULES_NOTE = (
     "A sure rule beats NCCL's default over its whole range of sizes, beyond noise and by at least "
     "{gain}. A single size in it may gain less."
 )
 NOT_TUNED = frozenset({FindingKind.NOT_A_TUNING_PROBLEM, FindingKind.BELOW_EXPECTED})
-"""The kinds of findings that no choice improves."""
+"""Kinds of findings that no choice of algorithm and protocol improves."""
 
 
 def build(
@@ -59,8 +59,8 @@ def build(
 ) -> Report:
     """Return the report of one study.
 
-    `sources` names the files that the timings were read from, one on each line. `proof` is of the
-    configuration that the rules of `tuning` were written to.
+    `sources` names the files that the timings were read from. `proof` is the proof of the
+    configuration that has the rules of `tuning`.
 
     >>> from nccltune.analyze import analyze, sort_samples
     >>> from nccltune.examples import example
@@ -127,7 +127,8 @@ def build(
 def _labels(conditions: Sequence[Condition]) -> list[str]:
     """Return the shortest labels that distinguish the conditions.
 
-    A label is the collective, or more of the title.
+    A label is the name of the collective. If such labels are not all different, they get more of
+    the title.
     """
     for name in (_short, _without_scale, lambda condition: condition.title, _full):
         labels = [name(condition) for condition in conditions]
@@ -315,7 +316,7 @@ def _finding(
     where = titles.get(finding.where) if finding.where else None
     text = finding.sentence.removeprefix(f"{finding.where}: ")
     if finding.kind is FindingKind.NOT_A_TUNING_PROBLEM:
-        # The heading has this text already, and `check_first` lists the steps.
+        # Remove the text that is also in the heading and in `check_first`.
         text = text.removesuffix(NOT_TUNING).strip()
     return FindingRow(
         number=number,

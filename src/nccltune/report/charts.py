@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves as columns, for the two charts."""
+"""Convert curves to the columns of the two charts."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def series(curve: Curve) -> Series:
 
 
 def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Series:
-    """Return the curve that the rules give: at every size the point of the choice they select."""
+    """Return the curve expected with the rules: each size has the choice that they select."""
     by_choice = {curve.choice: {p.bytes: p for p in curve.points} for curve in item.curves}
     sizes = sorted({point.bytes for curve in item.curves for point in curve.points})
     cells: list[tuple[int, CurvePoint | None]] = []
@@ -58,7 +58,7 @@ def _columns(
 
 
 def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> ChoiceMap:
-    """Return all choices at all sizes relative to the fastest, and the choices of the rules."""
+    """Return the time of every choice relative to the fastest, and the choices of the rules."""
     curves = [curve for curve in item.curves if curve.choice != TUNED_RUN]
     times = [{point.bytes: point.time_us for point in curve.points} for curve in curves]
     sizes = sorted({size for row in times for size in row})
@@ -97,6 +97,6 @@ def saturation_text(item: ConditionAnalysis) -> str | None:
 def _rounded(value: float) -> float:
     """Return a value with six significant digits.
 
-    Timings have fewer, and the page is half as large.
+    No timing is more precise, and the shorter numbers halve the size of the page.
     """
     return float(f"{value:.6g}")

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as plain data: the output of `--json`, and the input of the page and the terminal.
 
-Times are microseconds, bandwidth is GB/s (1e9 bytes a second), sizes are bytes as NCCL's tuner
-counts them, noise and shares are fractions, gains are old time over new time. Missing is None.
+- Times are in microseconds, bandwidth is in GB/s (1e9 bytes a second).
+- Sizes are bytes as NCCL's tuner counts them.
+- Noise and shares are fractions.
+- A gain is the old time divided by the new time.
+- A missing value is None.
 """
 
 from typing import Literal
@@ -54,8 +57,8 @@ class ChoiceMap(msgspec.Struct, frozen=True):
     """The time of every choice relative to the best time at each size.
 
     `relative[row][column]` is for `choices[row]` at `bytes[column]`; None if it was not measured.
-    `path[column]` is the row that the rules use, or the default's row without a rule; None if that
-    row was not measured.
+    `path[column]` is the row of the choice that the rules select; without a rule, of the default.
+    None if that choice was not measured.
     """
 
     bytes: list[int]
@@ -65,7 +68,11 @@ class ChoiceMap(msgspec.Struct, frozen=True):
 
 
 class NoiseRow(msgspec.Struct, frozen=True):
-    """The distance of two medians of the same choice. `words` describe how it was measured."""
+    """The noise: by which fraction two medians of the same choice differ.
+
+    `typical` is the median over sizes, `high` the 90th percentile. `words` describe how the noise
+    was measured. If `known` is False, the noise is assumed.
+    """
 
     typical: float
     high: float
@@ -74,7 +81,10 @@ class NoiseRow(msgspec.Struct, frozen=True):
 
 
 class SizeRow(msgspec.Struct, frozen=True):
-    """The effect of the rules at one measured size. `choice` None keeps the default."""
+    """The effect of the rules at one measured size.
+
+    If `choice` is None, the size keeps the default.
+    """
 
     bytes: int
     choice: str | None
@@ -92,10 +102,10 @@ class SizeRow(msgspec.Struct, frozen=True):
 class RuleRow(msgspec.Struct, frozen=True):
     """A rule with its evidence.
 
-    `first_bytes` and `last_bytes` are the outermost measured sizes in it.
-
-    - `gain` and its interval are for the whole range, `least` and `most` for a single size.
-    - `channels` and `default_channels` are the largest numbers at any size. A channel uses one SM.
+    - `first_bytes` and `last_bytes`: the smallest and the largest measured size in the range.
+    - `gain` and its interval: for the whole range.
+    - `least` and `most`: the smallest and the largest gain of a single size.
+    - `channels` and `default_channels`: the largest numbers at any size. A channel uses one SM.
     - `written`: the rule is in the configuration.
     - `decided_by`: the runs that would decide a rule that is not sure.
     """
@@ -132,7 +142,7 @@ class LeftRow(msgspec.Struct, frozen=True):
 class GroupRow(msgspec.Struct, frozen=True):
     """The decisions of one collective at one scale.
 
-    `outcome` describes them. `label` is the shortest text that distinguishes the groups.
+    `outcome` summarises the decisions. `label` is the shortest text that distinguishes the groups.
     `proven_gain` is None if no proof confirmed a rule.
     """
 
@@ -158,11 +168,11 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class ConditionRow(msgspec.Struct, frozen=True):
-    """One condition with its curves.
+    """One condition with its curves. Timings of one condition differ only in size and choice.
 
-    `group` is the id of its decisions; None for a collective that NCCL's tuner does not handle.
-    `label` is the shortest text that distinguishes the conditions of this report. `bus_factor` is
-    bus over algorithm bandwidth.
+    `group` is the id of the group with the decisions. None for a collective that NCCL's tuner does
+    not handle. `label` is the shortest text that distinguishes the conditions of this report.
+    `bus_factor` is bus bandwidth divided by algorithm bandwidth.
     """
 
     id: str
@@ -189,7 +199,7 @@ class ConditionRow(msgspec.Struct, frozen=True):
 
 
 class FindingRow(msgspec.Struct, frozen=True):
-    """A finding. `conditions` are the ids of the conditions that show it.
+    """A finding. `conditions` are the ids of the conditions that show the finding.
 
     `heading` is the name of its kind. `more` are the sentences of equal findings about other files.
     """
@@ -210,8 +220,8 @@ class FindingRow(msgspec.Struct, frozen=True):
 class ProofSizeRow(msgspec.Struct, frozen=True):
     """One size of the proof.
 
-    `choice` None means no rule, so that tuned runs the same choice as the default. `between` is
-    True if the size was not measured for the rule search. `words` is the verdict as text.
+    `choice` is None if there is no rule; then tuned runs the same choice as the default. `between`
+    is True if the size was not measured for the rule search. `words` is the verdict as text.
     """
 
     bytes: int
@@ -262,7 +272,7 @@ class ProofGroupRow(msgspec.Struct, frozen=True):
 
 
 class ProofReport(msgspec.Struct, frozen=True):
-    """Default against tuned, interleaved in one run.
+    """The result of a proof: timings of default and tuned, interleaved in one run.
 
     `sentence` is the outcome, `how` the method, and `remark` a caveat.
     """
@@ -277,10 +287,11 @@ class ProofReport(msgspec.Struct, frozen=True):
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True):
-    """Commands to copy.
+    """Commands that the user can copy.
 
-    `reproduce` measures again, into a new study; `reproduce_note` is a remark about it. `rebuild`
-    makes rules and report from the same samples. `deploy` is None if there is nothing to deploy.
+    `reproduce` measures again, into a new study; `reproduce_note` is a remark about this command.
+    `rebuild` makes rules and report from the same samples. `deploy` is None if there is nothing to
+    deploy.
     """
 
     reproduce: str
@@ -301,10 +312,11 @@ class Checks(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """The whole report, in reading order.
 
-    - `tone`: the colour of the verdict: there is a gain, NCCL's default is right, or it is unknown.
+    - `tone`: `gain`, `right` (NCCL's default is right) or `unknown`. It sets the colour of the
+      verdict.
     - `replay`: the recording that the timings come from.
     - `sources`: the files read.
-    - `remarks`: how it was measured.
+    - `remarks`: how the timings were measured.
     - `rules_note`: the requirements for a rule.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor's examination as one HTML file that opens without a network."""
+"""Render the doctor's findings as one HTML file that opens without a network."""
 
 import re
 from typing import NamedTuple
@@ -25,8 +25,11 @@ class SourceLink(NamedTuple):
     address: str
 
 
-class Others(NamedTuple):
-    """The rules of one verdict other than a finding."""
+class VerdictGroup(NamedTuple):
+    """The doctor's rules that have the same verdict.
+
+    Rules with a finding are not in such a group.
+    """
 
     title: str
     rules: tuple[RuleResult, ...]
@@ -46,7 +49,7 @@ def render(examined: Examination) -> str:
             tone="right" if not findings else "bad" if examined.is_wrong else "unknown",
             looked_at=node_words(examined),
             findings=findings,
-            others=[Others(title, examined.of(kind)) for kind, title in _TITLES.items()],
+            others=[VerdictGroup(title, examined.of(kind)) for kind, title in _TITLES.items()],
             would_tell=deciding_sources(examined, 5),
             unread=[
                 (node.name, words)
@@ -64,7 +67,7 @@ def render(examined: Examination) -> str:
 
 
 def checks_of(examined: Examination, nodes: int = 1) -> Checks:
-    """Return the doctor's part of a study's report: the findings and the counts of other rules.
+    """Return the doctor's part of a study's report: its findings, and counts of the other rules.
 
     `nodes` is the number of nodes that the study measured on.
     """
@@ -96,4 +99,4 @@ def source_parts(text: str) -> SourceLink:
 
 
 FILTERS: Filters = {"names": node_names, "places": read_words, "source": source_parts}
-"""The filters that the template of findings uses."""
+"""The filters that the template of findings (`examination_findings.html.j2`) uses."""

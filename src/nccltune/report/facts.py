@@ -54,7 +54,10 @@ def _timings(analysis: Analysis) -> str:
 
 
 def _noise_facts(noises: Sequence[Noise]) -> list[HeaderFact]:
-    """Return the noise floor over all conditions; the measured one if any condition has it."""
+    """Return the noise floor over all conditions.
+
+    If any condition has measured noise, conditions with assumed noise are ignored.
+    """
     if not noises:
         return []
     known = [noise for noise in noises if noise.known]

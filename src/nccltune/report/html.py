@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one HTML file that opens without a network."""
+"""Render the report as one HTML file that opens without a network."""
 
 import base64
 import gzip
@@ -29,14 +29,14 @@ _BARE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 class GlanceCell(msgspec.Struct, frozen=True):
-    """One size in the strip of a collective. `css` is its CSS class."""
+    """One cell of the table below the verdict: a size of a collective. `css` is its CSS class."""
 
     css: str
     title: str
 
 
 class GlanceRow(msgspec.Struct, frozen=True):
-    """One line of the table below the verdict. `kind` is "proven", "expected" or empty."""
+    """One line of the table below the verdict. `kind` is `proven`, `expected` or empty."""
 
     title: str
     condition: str | None
@@ -91,7 +91,7 @@ def render(report: Report) -> str:
 def ordered_conditions(report: Report) -> list[ConditionRow]:
     """Return the conditions in the order of the tabs. The first tab is open at the start.
 
-    Conditions with rules come first, the largest gain first, as in the verdict.
+    Conditions with rules come first. They are sorted by gain, the largest first.
     """
     gains = {group.id: _gain(group) or 1.0 for group in report.groups if group.rules}
     return sorted(report.conditions, key=lambda item: -gains.get(item.group or "", 0.0))
@@ -105,7 +105,7 @@ def _gain(group: GroupRow) -> float | None:
 
 
 def _ends(rows: Sequence[RuleRow | ProofRuleRow | LeftRow]) -> list[int]:
-    """Return both ends of every range of a table."""
+    """Return both ends of the ranges of all rows."""
     return [end for row in rows for end in (row.min_bytes, row.max_bytes)]
 
 
@@ -120,20 +120,26 @@ def typeset(text: str) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """Return the pieces of `text`.
+    """Return the pieces of `text`, split at hyphenated names.
 
-    Every second piece is a hyphenated name, which must not be broken.
+    Every second piece is such a name. The page must not break it over two lines.
     """
     return _NAMES.split(text)
 
 
 def embedded_json(report: Report) -> str:
-    """Return the data as JSON that cannot end the script element around it."""
+    """Return the report as JSON for a script element.
+
+    Special characters are escaped, so the JSON cannot end the element.
+    """
     return msgspec.json.encode(report).decode().translate(_BARE)
 
 
 def packed_plotly() -> str:
-    """Return plotly.js from the plotly package as base64 of gzip, a third of its size."""
+    """Return plotly.js from the plotly package as base64 of gzip.
+
+    This has a third of the original size.
+    """
     source = importlib.resources.files("plotly").joinpath("package_data", "plotly.min.js")
     return base64.b64encode(gzip.compress(source.read_bytes(), 9, mtime=0)).decode("ascii")
 
@@ -181,7 +187,7 @@ def _cells(group: GroupRow, sizes: list[int]) -> list[GlanceCell]:
 
 
 def _shade(gain: float | None) -> str:
-    """Return the CSS class of a gain: up to 1.1x, up to 1.25x, or more (or unknown)."""
+    """Return the CSS class of a gain: g1 up to 1.1x, g2 up to 1.25x, else g3 (also if unknown)."""
     if gain is None:
         return "g3"
     return f"g{1 + sum(gain > step for step in (1.1, 1.25))}"

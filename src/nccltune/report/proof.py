@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a proof to the rows and sentences of the report and the terminal."""
+"""Make the rows and sentences of a proof for the page and the terminal."""
 
 from nccltune.prove.result import Dropped, Proof, ProvenSize, RuleProof
 from nccltune.report import words
@@ -67,7 +67,7 @@ def sentence(proof: Proof) -> str:
 
 
 def _how(proof: Proof) -> str:
-    """Return how it was measured: `61 sizes, 24 of them new, in 4 to 12 rounds`."""
+    """Return the extent of the measurement: `61 sizes, 24 of them new, in 4 to 12 rounds`."""
     sizes = [size for group in proof.groups for size in group.sizes if size.rounds]
     between = sum(size.between for size in sizes)
     rounds = sorted({size.rounds for size in sizes}) or [0]

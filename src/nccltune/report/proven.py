@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look up the proof of the rules that a report shows, by collective and scale."""
+"""Compute the proven gain of the rules of each collective and scale."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from nccltune.tune.result import TunedGroup
 
 
 class ProvenGain(NamedTuple):
-    """The rules of one group that hold.
+    """The proven gain of the rules of one group that hold in the proof.
 
-    `gain` is the geometric mean of their proven gains, weighted by their share of the size axis.
-    `sizes` are the proven sizes in bytes that such a rule covers. `measured` are all sizes of the
-    proof. Both are in ascending order.
+    `gain` is the geometric mean of the gains of these rules. The weight of a rule is the number of
+    octaves (doublings) that its sizes span. `sizes` are the proven sizes in bytes that such a rule
+    covers. `measured` are all sizes of the proof. Both lists are in ascending order.
     """
 
     gain: float
@@ -27,8 +27,7 @@ class ProvenGain(NamedTuple):
 def proven_gains(proof: Proof | None, groups: Sequence[TunedGroup]) -> list[ProvenGain | None]:
     """Return the proven gain of every group, in the order of `groups`.
 
-    It is None for a group whose written rules were not all measured, and for a group without a rule
-    that holds.
+    The gain is None if a written rule of the group was not measured, or if no rule holds.
     """
     if proof is None:
         return [None] * len(groups)
@@ -82,8 +81,8 @@ def _covered(item: RuleProof, sizes: Sequence[ProvenSize]) -> list[int]:
 
 
 def _octaves(sizes: Sequence[int]) -> float:
-    """Return how many octaves of the size axis `sizes` span.
+    """Return the number of octaves (doublings) from the smallest to the largest size.
 
-    A single size counts as a fraction of an octave, so every rule has a weight.
+    The result is at least 0.1, so that a rule with a single size has a weight.
     """
     return max(0.1, math.log2(max(1, *sizes) / max(1, min(sizes))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the pages (`page/`), and the environment of their templates."""
+"""Read the files of the pages (`page/`), and make the environment of their templates."""
 
 import importlib.resources
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ def asset(name: str) -> str:
 
 
 def environment(filters: Filters) -> "Environment":
-    """Return the environment of templates: HTML is escaped, an undefined name is an error."""
+    """Return the environment of templates. HTML is escaped, and an undefined name is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     made = Environment(

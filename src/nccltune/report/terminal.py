@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report for a terminal: condensed, in the order of the page."""
+"""Render the report for a terminal: shorter than the page, in the same order."""
 
 import textwrap
 from collections.abc import Callable
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MAX_WIDTH = 120
-"""The widest line. Longer lines are hard to read, even on a wide terminal."""
+"""The widest line in columns. Longer lines are hard to read, even on a wide terminal."""
 NARROW = 66
-"""Below this many columns a table row takes two lines."""
+"""A terminal with fewer columns gets two lines for each row of a table."""
 INDENT = 11
 _ASCII = str.maketrans(
     {"·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "...", "’": "'", "“": '"', "”": '"'}
@@ -76,7 +76,7 @@ def proof_tables(proof: ProofReport, console: "Console", *, brief: bool = False)
 
 
 class _Page:
-    """Writes wrapped, coloured lines; without UTF-8 in plain ASCII."""
+    """A writer of wrapped, coloured lines. It writes plain ASCII if the console has no UTF-8."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
@@ -85,7 +85,7 @@ class _Page:
         self._ascii = not console.encoding.lower().replace("-", "").startswith("utf")
 
     def line(self, *parts: "str | tuple[str, str]") -> None:
-        """Print one line of parts, each plain or with a style. It is never wrapped."""
+        """Print one line of parts, each plain or with a style. The line is never wrapped."""
         from rich.text import Text
 
         text = Text(no_wrap=True)
@@ -140,7 +140,7 @@ def _sizes(page: _Page, report: Report) -> None:
     shown = [group for group in report.groups if group.rules and group.proven_gain is None]
     for group in shown:
         page.heading(group.label)
-        rows = telling_sizes(group)
+        rows = informative_sizes(group)
         form = words.size_form(row.bytes for row in rows)
         _size_heads(page, "tuned, expected")
         for row in rows:
@@ -205,11 +205,11 @@ def _size(page: _Page, row: SizeRow, form: Callable[[int], str]) -> None:
     )
 
 
-def telling_sizes(group: GroupRow) -> list[SizeRow]:
+def informative_sizes(group: GroupRow) -> list[SizeRow]:
     """Return the most informative sizes of a group.
 
-    For each rule these are the first size, the last size and the one with the largest gain, and the
-    sizes without a rule on both sides.
+    For each rule these are the first size, the last size, the size with the largest gain, and the
+    next size without a rule on each side.
     """
     kept = set()
     for rule in group.rules:
@@ -232,7 +232,7 @@ def _proof(page: _Page, proof: ProofReport, *, brief: bool = False) -> None:
         page.wrapped(proof.remark, label="note", indent=INDENT, style="yellow")
     alike = False
     for group in proof.groups:
-        rows = telling_proof(group)
+        rows = informative_proof(group)
         form = words.size_form(row.bytes for row in rows)
         if rows:
             page.heading(group.label)
@@ -240,7 +240,7 @@ def _proof(page: _Page, proof: ProofReport, *, brief: bool = False) -> None:
         for row in rows:
             _proof_size(page, form(row.bytes), row)
         alike |= len({form(row.bytes) for row in rows}) < len(rows)
-    if any(telling_proof(group) for group in proof.groups):
+    if any(informative_proof(group) for group in proof.groups):
         page.blank()
         _gain_note(page)
     if alike:
@@ -252,12 +252,12 @@ def _proof(page: _Page, proof: ProofReport, *, brief: bool = False) -> None:
         _proof_rule(page, rule)
 
 
-def telling_proof(group: ProofGroupRow) -> list[ProofSizeRow]:
+def informative_proof(group: ProofGroupRow) -> list[ProofSizeRow]:
     """Return the most informative sizes of a proof.
 
-    For each run of sizes with one choice these are the first, the last and the one with the largest
-    gain, and the sizes without a rule on both sides. Sizes that are slower, not decided or not what
-    the default ran are always included.
+    For each range of adjacent sizes whose rule has the same choice, these are the first size, the
+    last size, the size with the largest gain, and the next size on each side. Sizes that are
+    slower, not decided or not what the default ran are always included.
     """
     rows = group.sizes
     if not any(row.choice for row in rows):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict in a few sentences, and its caveats."""
+"""State the verdict of a report in a few sentences, and its caveats."""
 
 from collections.abc import Sequence
 
@@ -20,9 +20,9 @@ from nccltune.report.words import (
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup
 
 NAMED = 3
-"""The most collectives that the verdict names."""
+"""The largest number of collectives that the verdict names."""
 PLACES = 2
-"""The most places that a note names."""
+"""The largest number of places that a caveat names."""
 _NOTES = {
     FindingKind.WRONG_RESULTS: "wrong results: their timings are left out",
     FindingKind.SUSPECT_RUN: "a run is not what it claims to be",
@@ -31,17 +31,18 @@ _NOTES = {
     FindingKind.BELOW_EXPECTED: "slower than the platform should be, check it first",
     FindingKind.NOT_A_TUNING_PROBLEM: "not a tuning problem",
 }
-"""Findings that make the verdict less reliable, worst first."""
+"""The caveat of each kind of finding that makes the verdict less reliable, worst first."""
 _PLACED = frozenset({FindingKind.BELOW_EXPECTED, FindingKind.NOT_A_TUNING_PROBLEM})
-"""Kinds whose note names the place, because there may be gains elsewhere."""
+"""Kinds whose caveat names the place, because other places may still have gains."""
 
 
 def verdict(
     analysis: Analysis, groups: Sequence[TunedGroup], proof: Proof | None = None
 ) -> tuple[str, Tone]:
-    """Return the verdict and its tone: the proven result of all groups, else the expected one.
+    """Return the verdict and its tone.
 
-    `proof` is of the configuration that the rules of `groups` were written to.
+    The verdict states the proven gains if there are any, else the expected gains. `proof` is the
+    proof of the configuration that has the rules of `groups`.
     """
     if not analysis.samples:
         return "Nothing was measured yet.", "unknown"
@@ -84,7 +85,10 @@ def group_summary(analysis: Analysis, group: TunedGroup, proven: ProvenGain | No
 
 
 def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
-    """Return the caveats of the verdict, worst first. Each links to the first such finding."""
+    """Return the caveats of the verdict, worst first.
+
+    Each links to the first finding of its kind.
+    """
     found = []
     for kind, words in _NOTES.items():
         alike = [(n, item) for n, item in enumerate(findings, 1) if item.first.kind is kind]
@@ -224,7 +228,8 @@ def _rest(analysis: Analysis, groups: Sequence[TunedGroup]) -> list[str]:
 def _right(analysis: Analysis, group: TunedGroup) -> bool:
     """Return whether the timings show that the default is right at every size that keeps it.
 
-    The default was measured there, the noise is known, and no bad crossover includes the size.
+    This is so if every rule is written, the noise is known, the default was measured at these
+    sizes, and no bad crossover includes such a size.
     """
     if len(written(group)) != len(group.rules):
         return False
@@ -267,7 +272,10 @@ def _places(findings: Sequence[Finding]) -> str:
 
 
 def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
-    """Return the collective, with scale and registration if the report has several of them."""
+    """Return the name of the collective.
+
+    Add scale and registration if the groups differ in them.
+    """
     parts = []
     if len({other.scale for other in groups}) > 1:
         parts.append(str(group.scale))
@@ -277,5 +285,5 @@ def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:
 
 
 def _first(parts: list[str], whole: int) -> list[str]:
-    """Return the first parts, and the number of the others out of `whole`."""
+    """Return `parts`. If `whole` exceeds NAMED, return NAMED parts and the number of others."""
     return parts if whole <= NAMED else [*parts[:NAMED], f"{whole - NAMED} more"]

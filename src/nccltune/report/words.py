@@ -34,7 +34,7 @@ GAIN_NOTE = (
 )
 """Printed below every table that shows two times and their gain."""
 EDGE_NOTE = "Two rows of one size are the last byte of one range and the first of the next."
-"""Printed below a table in which two different sizes have the same text."""
+"""Printed below a table in which two different sizes are printed as the same text."""
 
 _WORD = re.compile(r"(?!(?:nccltune|mpirun|srun|torchrun|kubectl)\b)[a-z]+(?=[ ,:]|$)")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -47,8 +47,8 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|B|KiB|MiB|GiB|TiB|us|µs|ms|s|GB/s)(?!\w))"
 def significant(value: float, digits: int = 3) -> str:
     """Return a plain decimal with `digits` significant digits and trailing zeros.
 
-    For example `0.470`, `91.7` and `745`. Numbers with more digits before the point keep them all:
-    `12,345`.
+    For example `0.470`, `91.7` and `745`. Numbers with more digits before the point keep all these
+    digits: `12,345`.
     """
     if value == 0:
         return "0"
@@ -75,16 +75,13 @@ def rate_text(gb_per_s: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Return a percentage such as `1.1 %`.
-
-    It has two digits, because no share is known more exactly.
-    """
+    """Return a percentage such as `1.1 %` or `25 %`. More digits would not be reliable."""
     percent = 100 * share
     return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
 
 
 def gain_text(gain: float) -> str:
-    """Return a gain with two decimals, as everywhere: `1.30x`."""
+    """Return a gain with two decimals: `1.30x`."""
     return f"{gain:.2f}x"
 
 
@@ -117,8 +114,8 @@ def sms_text(channels: int | None, default: int | None) -> str:
 def size_form(sizes: Iterable[int]) -> Callable[[int], str]:
     """Return the function that formats all sizes of one column or list.
 
-    It writes plain sizes if each is a whole number of its unit (`32 KiB`), else three significant
-    digits for each (`1.11 KiB`, `32.0 KiB`, `240 KiB`).
+    If every size is a whole number of its unit, sizes are plain (`32 KiB`). Else all sizes have
+    three significant digits (`1.11 KiB`, `32.0 KiB`, `240 KiB`).
     """
     return format_bytes if all(map(_is_whole, sizes)) else _three_digits
 
@@ -212,7 +209,7 @@ def unbroken(text: str) -> str:
 def printable(text: str) -> str:
     """Return `text` without control characters.
 
-    So a name in a file cannot control the terminal.
+    A name in a file then cannot control the terminal.
     """
     return "".join(
         " " if char in "\n\r\t" else char

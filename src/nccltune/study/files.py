@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A study: the folder that holds everything measured and decided for one platform.
 
-platform.json    what it was measured on
-topology.xml     a node's hardware, where somebody gave it (or topo.xml; topo.txt: nvidia-smi's)
+platform.json    the platform that was measured
+topology.xml     the hardware of a node, if imported (also topo.xml, or nvidia-smi's topo.txt)
 samples.jsonl    every timing, append only
-imports.jsonl    what was read from where, and what could not be read
-sweep.jsonl      points of a sweep that gave no timing, and why; sweep.json is how it ended
-sendrecv.json    from which size on copy engines pay; sendrecv.conf: what to set
-try.jsonl        processes of trials of settings; try.json: the last verdict; try.conf: what is kept
-findings.json    what `analyze` found
-tuning.json      the rules with their evidence; tuner.conf is what NCCL's plugin reads
-proof.json       the rules proven by `verify`; verify.jsonl: its points that gave no timing
-doctor.json      what the doctor found of the platform
-deployed.json    a stock program without and with the rules, by NCCL's own log
-report.html      what a person reads
+imports.jsonl    the files that were imported, and the number of their unreadable lines
+sweep.jsonl      points of a sweep without a timing, with reasons; sweep.json: how the sweep ended
+sendrecv.json    the size from which copy engines are faster; sendrecv.conf: the settings
+try.jsonl        processes of A/B tests; try.json: the last verdict; try.conf: the settings to keep
+findings.json    the findings of `analyze`
+tuning.json      the rules with their evidence; tuner.conf: the rules for the tuner plugin
+proof.json       the rules proven by `verify`; verify.jsonl: points of `verify` without a timing
+doctor.json      the doctor's findings about the platform
+deployed.json    whether a stock program runs with the rules, by NCCL's own log
+report.html      the report as a page
 """
 
 import fcntl
@@ -35,11 +35,13 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _WRITE_BYTES = 1 << 20
 TOPOLOGY_FILES = ("topology.xml", "topo.xml", "topo.txt")
-"""The names that a node's hardware may have in a study. The first that exists is read."""
+"""Names of the file with a node's hardware. The first that exists in a study is read."""
 
 
 class Study:
-    """A study folder. `open` checks that it is one. Files are read when a method asks for them.
+    """A study folder. `open` checks that the folder is a study.
+
+    A file is read only when a method needs it.
 
     >>> from nccltune.examples import example
     >>> study = Study.open(example("h200x4-as-4-nodes"))
@@ -56,8 +58,8 @@ class Study:
     def open(cls, path: Path) -> "Study":
         """Return an existing study.
 
-        Raises StudyError where `path` is missing, is a file, or is a folder without
-        `samples.jsonl` and `platform.json`.
+        Raises StudyError if `path` is missing, is a file, or is a folder without `samples.jsonl`
+        and `platform.json`.
         """
         study = cls(path)
         if path.is_file():
@@ -82,9 +84,9 @@ class Study:
 
     @classmethod
     def create(cls, path: Path) -> "Study":
-        """Open the study at `path`, or make its folder; an existing study is not changed.
+        """Return the study at `path`. If its folder is missing, create it.
 
-        Raises StudyError where the folder cannot be made.
+        Raises StudyError if the folder cannot be created.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -148,9 +150,9 @@ class Study:
         return next((path for path in paths if path.is_file()), None)
 
     def platform(self) -> Platform:
-        """Return what the study was measured on; only its name where it was not recorded.
+        """Return the platform that was measured. If it was not recorded, only its name is set.
 
-        Raises StudyError where `platform.json` is damaged or of a newer nccltune.
+        Raises StudyError if `platform.json` is damaged or was written by a newer nccltune.
         """
         if not self.platform_path.is_file():
             return Platform(name=self.name)
@@ -163,10 +165,10 @@ class Study:
     def append_lines(self, path: Path, items: Iterable[Any], *, to_disk: bool = True) -> int:
         """Append `items` to a JSON Lines file of this study in whole lines; return their number.
 
-        Once this returns, the lines survive the end of this process. With `to_disk` they survive a
-        crash of the machine too. An unfinished last line, left by an interruption, is repaired
-        first, so that the new lines stay readable. A file lock serialises writers. Raises
-        UnwritableError where the file cannot be written; earlier lines are then unchanged.
+        After the return, the lines survive the end of this process. With `to_disk` they also
+        survive a crash of the machine. If an interruption left an incomplete last line, this line
+        is repaired first. A file lock serialises writers. Raises UnwritableError if the file cannot
+        be written; earlier lines are then unchanged.
         """
         encoder = msgspec.json.Encoder()
         written = 0
@@ -196,13 +198,17 @@ class Study:
         return written
 
     def imports(self, kind: type[T]) -> list[T]:
-        """Return what was imported so far, as `kind`. Raises StudyError as `read_lines` does."""
+        """Return the lines of `imports.jsonl` as `kind`; empty without the file.
+
+        Raises StudyError as `read_lines` does.
+        """
         return list(self.read_lines(self.imports_path, kind)) if self.imports_path.is_file() else []
 
     def read_json(self, path: Path, kind: type[T]) -> T:
-        """Return a JSON file of this study as `kind`.
+        """Return the content of a JSON file of this study as `kind`.
 
-        Raises StudyError where it cannot be read, is damaged, or is of a newer nccltune.
+        Raises StudyError if the file cannot be read, is damaged, or was written by a newer
+        nccltune.
         """
         try:
             raw = path.read_bytes()
@@ -215,19 +221,25 @@ class Study:
             raise StudyError(f"is damaged: {error}", where=str(path)) from error
 
     def write_json(self, path: Path, value: object) -> None:
-        """Write a JSON file of this study whole or not at all. Raises as `write_whole` does."""
+        """Replace a JSON file of this study atomically.
+
+        Raises UnwritableError as `write_whole` does.
+        """
         self.write_text(path, msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
 
     def write_text(self, path: Path, text: str) -> None:
-        """Write a text file of this study whole or not at all. Raises as `write_whole` does."""
+        """Replace a text file of this study atomically.
+
+        Raises UnwritableError as `write_whole` does.
+        """
         write_whole(path, text)
 
     def read_lines(self, path: Path, kind: type[T]) -> Iterator[T]:
         """Yield each line of a JSON Lines file of this study as `kind`.
 
-        A last line that an interruption cut short is left out. Raises StudyError where the file
-        cannot be read, and, with the number of the line, for a line elsewhere that is damaged or
-        of a newer nccltune.
+        If an interruption cut the last line short, this line is left out. Raises StudyError if the
+        file cannot be read. Also raises it, with the line number, if any other line is damaged or
+        was written by a newer nccltune.
         """
         decoder = msgspec.json.Decoder(kind)
         try:
@@ -257,9 +269,10 @@ class Study:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write `text` to `path` so that it holds the old or the new content, never a part.
+    """Replace the content of the file `path` with `text` atomically.
 
-    Raises UnwritableError where the file cannot be written; the old content is then unchanged.
+    The file has the old or the new content, never a part. Raises UnwritableError if the file cannot
+    be written; the old content is then unchanged.
     """
     temporary: str | None = None
     try:
@@ -289,9 +302,10 @@ def _umask() -> int:
 
 
 def _end_torn_line(path: Path, handle: int) -> None:
-    """Repair a last line without newline: end it where it is whole JSON, else cut it off.
+    """Repair a last line without a newline.
 
-    An interruption so loses at most one line.
+    If the line is valid JSON, the newline is added; else the line is removed. So an interruption
+    loses at most one line.
     """
     size = os.fstat(handle).st_size
     with path.open("rb") as file:
@@ -325,7 +339,10 @@ class _Versioned(msgspec.Struct):
 
 
 def _check_schema(raw: bytes, where: str) -> None:
-    """Raise StudyError for a file of a newer nccltune, so that it is not reported as damaged."""
+    """Raise StudyError if a newer nccltune wrote the file.
+
+    Without this check, such a file would be reported as damaged.
+    """
     try:
         version = msgspec.json.decode(raw, type=_Versioned).schema_version
     except _UNREADABLE:

@@ -11,9 +11,9 @@ from nccltune.study.files import Study
 
 @contextlib.contextmanager
 def locked(study: Study) -> Iterator[None]:
-    """Hold a study for one measurement.
+    """Lock a study for one measurement, until the context ends.
 
-    Raises StudyError while another measurement holds it, and where the lock file cannot be written.
+    Raises StudyError if another measurement has the lock, or if the lock file cannot be written.
 
     >>> import tempfile
     >>> from pathlib import Path

@@ -10,7 +10,7 @@ from nccltune.model.rule import Rule
 from nccltune.prove.result import Dropped, Proof
 from nccltune.report.data import ProofGroupRow, ProofReport, ProofSizeRow
 from nccltune.report.proof import build_proof, sentence
-from nccltune.report.terminal import proof_tables, telling_proof
+from nccltune.report.terminal import informative_proof, proof_tables
 from tests.unit.prove.proofs import K, M, Machine, drive, plan_for, rule
 
 
@@ -83,9 +83,9 @@ def test_selected_sizes_are_ends_best_neighbours_and_problems() -> None:
     rows[6] = msgspec.structs.replace(rows[6], gain=1.5)
     rows[14] = msgspec.structs.replace(rows[14], verdict="not alike")
     group = ProofGroupRow("all-reduce", 0.01, 0.01, rows)
-    assert [item.bytes for item in telling_proof(group)] == [3, 4, 7, 10, 11, 15]
+    assert [item.bytes for item in informative_proof(group)] == [3, 4, 7, 10, 11, 15]
     alone = ProofGroupRow("all-gather", 0.01, 0.01, [row(1, None, "left alone")])
-    assert telling_proof(alone) == []
+    assert informative_proof(alone) == []
 
 
 def test_sizes_on_both_sides_of_an_edge_have_the_form_of_the_column() -> None:

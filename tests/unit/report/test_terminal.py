@@ -9,7 +9,7 @@ from nccltune.analyze.result import Analysis
 from nccltune.model.platform import Platform
 from nccltune.report.build import build
 from nccltune.report.data import Report
-from nccltune.report.terminal import proof_tables, render, telling_sizes
+from nccltune.report.terminal import informative_sizes, proof_tables, render
 from tests.unit.report.fixture import (
     COMMANDS,
     SIZES,
@@ -82,13 +82,13 @@ def test_a_replay_says_so_right_under_the_verdict() -> None:
 
 def test_the_size_table_shows_the_ends_and_the_best_of_each_rule_and_its_neighbours() -> None:
     group = report().groups[0]
-    assert [row.bytes for row in telling_sizes(group)] == SIZES[:4]
+    assert [row.bytes for row in informative_sizes(group)] == SIZES[:4]
     longer = msgspec.structs.replace(
         group,
         rules=[msgspec.structs.replace(group.rules[0], first_bytes=SIZES[1], last_bytes=SIZES[4])],
     )
     # First, best (16 KiB too) and last size of the rule, and the one before it.
-    assert [row.bytes for row in telling_sizes(longer)] == [SIZES[0], SIZES[1], SIZES[4]]
+    assert [row.bytes for row in informative_sizes(longer)] == [SIZES[0], SIZES[1], SIZES[4]]
 
 
 def proven_report() -> Report:
@@ -141,7 +141,7 @@ def test_an_unsure_rule_says_what_would_decide_it_and_that_it_is_not_written() -
 def test_a_rule_without_measured_sizes_is_no_error() -> None:
     group = report().groups[0]
     rules = [msgspec.structs.replace(group.rules[0], first_bytes=3, last_bytes=5)]
-    assert telling_sizes(msgspec.structs.replace(group, rules=rules)) == []
+    assert informative_sizes(msgspec.structs.replace(group, rules=rules)) == []
 
 
 def test_an_empty_report_is_no_error() -> None:

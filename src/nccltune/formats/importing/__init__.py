@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import any mix of files into a study.
 
-importer.py       the import: each run once, one platform, all or nothing
+A *run* is one start of a measuring program, such as nccl-tests.
+
+importer.py       import files: each run once, runs of one platform, all or nothing
 inputs.py         find files, folders and standard input, and give each file to its reader
 detect.py         detect the kind of a file by its content
 known_runs.py     find runs that the study already holds
 platforms.py      sort the files of an import by platform
 run_times.py      when runs took place, and which runs were close together
-suspect.py        doubts that a study's imports leave
+suspect.py        doubts about the runs that a study imported
 spool.py          keep samples on disk until they are written
 writer.py         write an import completely or not at all
 hardware.py       hardware files among the inputs

@@ -36,7 +36,10 @@ def is_matrix(data: bytes) -> bool:
 
 
 def kept(data: bytes) -> tuple[str, bytes]:
-    """Return the file's name in a study, and its content without the hash of the host name."""
+    """Return the name under which a study keeps the file, and the content to keep.
+
+    The hash of the host name is removed from the content.
+    """
     if is_matrix(data):
         return MATRIX_NAME, data
     return XML_NAME, _HOST_HASH.sub(b"", data)

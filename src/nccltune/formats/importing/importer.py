@@ -31,7 +31,7 @@ from nccltune.model.platform import Platform
 from nccltune.study.files import Study
 
 _TIMED = frozenset({FileKind.NCCL_TESTS_TEXT, FileKind.NCCL_TESTS_JSON})
-"""Kinds of files that a run writes from its start to its end, so that the file's time dates it."""
+"""Kinds of files that a run writes until it ends. The time of such a file is the end of the run."""
 
 
 class ImportState(StrEnum):
@@ -56,8 +56,8 @@ class Imported(msgspec.Struct):
     """The result of an import.
 
     `samples` is the number of samples added. `platform` is the platform that was written; None if
-    none was. `studies` are the folders that were written, several after a split. `taken_back` is
-    the number of samples of an earlier, interrupted import that were removed.
+    no platform was written. `studies` are the folders that were written, several after a split.
+    `taken_back` is the number of samples of an earlier, interrupted import that were removed.
     """
 
     study: str
@@ -69,7 +69,7 @@ class Imported(msgspec.Struct):
 
 
 def describe_options(options: ReadOptions) -> str:
-    """Return the options of a reading in one line; equal options give equal lines."""
+    """Return the reading options as one line. Equal options give equal lines."""
     told = {
         "choice": choice_label(options.choice) if options.choice is not None else None,
         "collective": options.collective,
@@ -95,11 +95,12 @@ def import_files(
     """Import the files `found` into the study at `path`; return what was done.
 
     The study is created if there is something to write. All files are read first; then everything
-    is written, or nothing. A run that the study already holds is not written again, whatever file
-    it is in.
+    is written, or nothing. A run that the study already holds is not written again, even if it is
+    in another file.
 
     - `in_rounds`: the user states that the k-th runs of all choices ran close together.
-    - `split`: write runs of other platforms to studies beside `path`. Without it they are an error.
+    - `split`: write runs of other platforms to studies beside `path`. Without `split`, such runs
+      are an error.
     - `progress`: called with the current file (None before the first) and the bytes read of it.
     - `dry_run`: write nothing.
 
@@ -139,7 +140,11 @@ def _read_all(
     progress: Callable[[FileReport | None, int], None] | None,
     result: Imported,
 ) -> list[File]:
-    """Read every file to its end; return those that may hold something new, in order."""
+    """Read every file to its end; return the files that may hold new runs, in order.
+
+    Files of hardware are also returned. Files that were imported before with the same options are
+    left out.
+    """
     done = _done(homes)
     current: list[FileReport | None] = [None]
     files = []
@@ -173,8 +178,8 @@ def _read_all(
 def _counts(record: ImportRecord) -> bool:
     """Return whether a file that nccltune 0.1 imported must not be read again with other options.
 
-    Its record lists no runs, so that duplicates cannot be detected. If its scale is known, its
-    samples are already used in comparisons.
+    The record of such a file lists no runs, so duplicates of its samples could not be found. If its
+    scale was unknown, it may be read again: no comparison uses samples without a scale.
     """
     return record.runs is None and record.samples > 0 and "scale_unknown" not in record.flags
 
@@ -209,7 +214,8 @@ def _leave_out_known(homes: list[Study], files: list[File]) -> None:
         known.add_records(study.imports(ImportRecord))
         if bring_samples and study.samples_path.is_file():
             known.add_samples(study.samples(), study.name)
-    # Files without samples (their choice is unknown) come last: they may repeat runs of the others.
+    # Files without samples come last, because they may repeat runs of the other files. Such files
+    # have no samples because their choice is unknown.
     for file in sorted(files, key=lambda file: not any(run.samples for run in file.runs)):
         name, new, unknown = file.report.name, [], []
         for run in file.runs:
@@ -231,7 +237,11 @@ def _leave_out_known(homes: list[Study], files: list[File]) -> None:
 
 
 def _forget_rows(report: FileReport) -> None:
-    """Remove from a report what concerns rows that were imported from another file."""
+    """Remove flags and unreadable lines from the report of a file that gives no new run.
+
+    The flags for duplicates stay. The rows of the file were imported from another file, and the
+    report of that file has the other flags.
+    """
     report.flags = [flag for flag in report.flags if flag.kind is FlagKind.DUPLICATE]
     report.unreadable, report.first_unreadable, report.reasons = 0, [], {}
 
@@ -280,7 +290,7 @@ def _write(
 
 
 def _count(part: StudyPart, in_rounds: bool, result: Imported) -> None:
-    """Add what would be written to a study to `result`, without writing."""
+    """Add to `result` the samples that would be written to a study. Write nothing."""
     study = Study(part.path)
     become, _ = _resolve(study, part, in_rounds)
     for file in part.files:
@@ -293,7 +303,10 @@ def _count(part: StudyPart, in_rounds: bool, result: Imported) -> None:
 def _resolve(
     study: Study, part: StudyPart, in_rounds: bool
 ) -> tuple[dict[RunFound, Resolved], dict[RunFound, RunTime]]:
-    """Return the id, time and round that each run gets in this study, and the times of the runs."""
+    """Return the id, time and round that each run gets in this study, and the times of the runs.
+
+    A round is a set of timings that were taken close together in time.
+    """
     before = [run for record in study.imports(ImportRecord) for run in record.runs or ()]
     timed = [
         FileRuns(file.report.name, part.of(file), file.modified)
@@ -347,7 +360,7 @@ def _record(run: RunFound, become: Resolved, time: RunTime | None, file: File) -
 
 
 def _keep_topology(writer: StudyWriter, data: bytes, report: FileReport) -> None:
-    """Write a node's hardware file to the study. A study keeps one: an existing file stays."""
+    """Write a node's hardware file to the study. If the study has one already, that one stays."""
     name, content = kept(data)
     study = writer.study
     before = study.topology_path
@@ -363,19 +376,21 @@ def _keep_topology(writer: StudyWriter, data: bytes, report: FileReport) -> None
 def _done(homes: list[Study]) -> dict[str, list[tuple[str, bool]]]:
     """Return the files imported so far, by hash.
 
-    Each entry has the options of the import, and whether other options must not be applied later.
+    Each entry has the options of the import, and the result of `_counts`: whether the file must not
+    be read again with other options.
     """
     done: dict[str, list[tuple[str, bool]]] = {}
     for study in homes:
         for record in study.imports(ImportRecord):
-            # A file without samples is read again, because its name may be evidence now.
+            # A file without samples is read again. The user may have renamed it, and its name is
+            # evidence for the choice.
             if record.samples or record.kind is FileKind.TOPOLOGY:
                 done.setdefault(record.file_hash, []).append((record.options, _counts(record)))
     return done
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest existing folder at or above `path`, where the spool can be written."""
+    """Return the nearest existing folder at or above `path`, for the spool."""
     folder = path.absolute()
     while not folder.is_dir():
         folder = folder.parent

@@ -91,7 +91,7 @@ class Reading:
         self._context = context
 
     def content(self) -> bytes:
-        """Return the unchanged content of the file. Raises OSError."""
+        """Return the unchanged content of the file. Raises OSError if it cannot be read."""
         assert self._file is not None
         self._file.seek(0)
         return self._file.read()
@@ -99,8 +99,8 @@ class Reading:
     def batches(self) -> Iterator[RunSamples]:
         """Yield the samples in batches of bounded size.
 
-        If the file turns out to be invalid as a whole, the iteration ends early and `report.error`
-        is set. The samples that it gave before must then not be used.
+        If the file is found to be invalid as a whole, the iteration ends early and `report.error`
+        is set. The caller must then discard the samples that it already has.
         """
         if self._reader is None or self._file is None:
             return
@@ -131,10 +131,11 @@ _KNOWN = (
 
 
 def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) -> list[InputFile]:
-    """Return the files of `inputs` in order; a folder gives its sorted files, `-` standard input.
+    """Return the input files in order.
 
-    Hidden files, repeated files and files below `leave_out` (the study that is written) are left
-    out. Raises InputError if a name does not exist.
+    A folder in `inputs` stands for its sorted files, and `-` for standard input. Hidden files,
+    repeated files and files below `leave_out` (the study that is written) are left out. Raises
+    InputError if a name does not exist.
     """
     found: list[InputFile] = []
     seen: set[Path | None] = set()
@@ -254,7 +255,7 @@ def _digest(file: BinaryIO) -> tuple[int, str]:
 
 @contextmanager
 def _opened(item: InputFile, spool: Path | None) -> Iterator[BinaryIO]:
-    """Open the file, as a copy if it is not seekable."""
+    """Open a file. If the file is not seekable, open a copy of it."""
     if item.path is None:
         with _spooled(sys.stdin.buffer, spool) as copy:
             yield copy
@@ -280,7 +281,7 @@ def _spooled(file: BinaryIO, spool: Path | None) -> Iterator[BinaryIO]:
 
 
 def _logs(found: list[InputFile]) -> dict[tuple[str, int], NcclLog]:
-    """Return the NCCL logs in files of their own (`NCCL_DEBUG_FILE`), by host and process id."""
+    """Return the NCCL logs that are separate files (`NCCL_DEBUG_FILE`), by host and process id."""
     logs: dict[tuple[str, int], NcclLog] = {}
     if len(found) < 2:
         return logs
@@ -293,5 +294,5 @@ def _logs(found: list[InputFile]) -> dict[tuple[str, int], NcclLog]:
                     file.seek(0)
                     logs.update(read_process_logs(file))
         except (InputError, OSError):
-            continue  # reported when this file itself is read
+            continue  # the error is reported when this file is read as an input
     return logs

@@ -15,7 +15,8 @@ from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample
 
 _KEY_DIGITS = 12
-"""Hex digits of three rows, by which runs are indexed. Fewer rows do not distinguish two runs."""
+"""Number of hex digits by which runs are indexed: the hashes of the first three rows of a run.
+Fewer rows do not distinguish two runs."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _MOST_TEXT = 16 << 20
 
@@ -38,8 +39,9 @@ class _Prints(NamedTuple):
 class Duplicate(NamedTuple):
     """A run that the study already holds.
 
-    `skip` is the number of its samples in the study; with `whole`, all of them are there. `file` is
-    the file they were imported from. `choice` is the label in the study if it is a different one.
+    `skip` is the number of its samples that the study holds. `whole` means that the study holds all
+    of them. `file` is the file from which they were imported. `choice` is the label in the study;
+    None if the label is the same.
     """
 
     skip: int
@@ -49,7 +51,7 @@ class Duplicate(NamedTuple):
 
 
 class KnownRuns:
-    """The known runs, by their id and by their rows."""
+    """An index of the known runs by their id and by their rows."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[_Part, _Held]] = {}
@@ -98,14 +100,15 @@ class KnownRuns:
     def find(self, run: RunFound) -> Duplicate | None:
         """Return the known part of a run, or None for a new run.
 
-        If a part of the run is known, `run` gets the id of that part.
+        If a part of the run is known, `run.process` is set to the id of that part.
         """
         alike = self._prints.get(run.prints[:_KEY_DIGITS], ()) if run.telling else ()
         same_run = next((item for item in alike if _one_run(item, run)), None)
         if same_run is not None:
             run.process = same_run.process
         elif any(item.process == run.process for item in alike):
-            # The same rows on another platform: the facts make the id different.
+            # A run on another platform has the same rows. With the platform facts, the two ids
+            # differ.
             run.process = text_id(f"{run.process} {run.facts}")
         held = self._held.get(run.process)
         if held is None:
@@ -121,10 +124,11 @@ class KnownRuns:
         return Duplicate(run.samples, whole=True, file=same.file, choice=other)
 
     def _other_part(self, run: RunFound, held: dict[_Part, _Held]) -> Duplicate | None:
-        """Return the duplicate of a run whose id is known with another collective or scale only.
+        """Return the duplicate of a run whose id is known only with another collective or scale.
 
-        None if the run counts as new: a bench process has parts of several scales. The rows of a
-        table have one scale, and may be read again if that scale was unknown before.
+        Return None if the run is new. A process of nccltune's bench (`run.source` is None) measures
+        several scales, so each scale is new. A table has one scale. It is new only if the
+        collective or scale was unknown in all earlier imports.
         """
         if run.source is None or all(None in part for part in held):
             return None
@@ -136,7 +140,8 @@ class KnownRuns:
 def _one_run(known: _Prints, run: RunFound) -> bool:
     """Return whether two sets of rows are of one run.
 
-    Their common rows are the same, and neither process ids nor platform facts show two runs.
+    This is so if one set is the start of the other, and neither the process ids nor the platform
+    facts differ.
     """
     if not (known.rows.startswith(run.prints) or run.prints.startswith(known.rows)):
         return False
@@ -147,7 +152,7 @@ def _one_run(known: _Prints, run: RunFound) -> bool:
 
 
 def normal_text_id(content: bytes) -> str:
-    """Return an id of a file's text that formatting does not change.
+    """Return an id of a file's text that does not change if only the formatting changes.
 
     Launcher prefixes, colours, line ends, blank lines, and blanks at both ends of a line are
     ignored.
@@ -160,7 +165,8 @@ def normal_text_id(content: bytes) -> str:
 def next_rounds(samples: Iterable[Sample]) -> tuple[dict[RunKey, int], int]:
     """Return the first free round of each choice, and the first round that is free for all choices.
 
-    Only samples with real rounds (`source.in_rounds`) count.
+    A round is a set of timings that were taken close together in time. Only samples whose rounds
+    were measured (`source.in_rounds`) count.
     """
     found: dict[RunKey, int] = {}
     for sample in samples:

@@ -32,7 +32,10 @@ _MOST_LINES = 12
 
 
 class File:
-    """A file that was read: its new runs and, for each run, how many samples the study has."""
+    """A file that was read, with its new runs.
+
+    `skip` is the number of samples of each run that the study already has.
+    """
 
     def __init__(self, report: FileReport, runs: list[RunFound], path: Path | None) -> None:
         self.report = report
@@ -45,12 +48,12 @@ class File:
 
     @property
     def seconds(self) -> float:
-        """Return a lower bound of the time that its runs took, in seconds."""
+        """Return a lower bound of the time that the runs of the file took, in seconds."""
         return sum(START_S + run.seconds for run in self.runs)
 
 
 class StudyPart:
-    """The part of an import that is written to one study: files, and which of their runs."""
+    """The part of an import that is written to one study: some runs of some files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,10 +73,10 @@ class StudyPart:
 
 
 def by_platform(study: Study, files: list[File], *, split: bool) -> list[StudyPart]:
-    """Return the part of each study.
+    """Return the parts of an import, one for each study that is written.
 
-    Raises InputError, without `split`, if the runs of the files, or the files and the study, show
-    different platforms, and StudyError if a study is damaged.
+    Without `split`, raises InputError if the runs and the study are not all of one platform. Raises
+    StudyError if a study is damaged.
     """
     for file in files:
         _add_platform_beside(file)
@@ -101,7 +104,10 @@ def _subject(run: RunFound) -> Subject:
 def _one(
     groups: PlatformGroups, study: Study, runs: list[tuple[File, RunFound]]
 ) -> dict[RunFound, int]:
-    """Put all runs into group 0. Raises InputError, with the differences, if they do not fit."""
+    """Put all runs into group 0.
+
+    Raises InputError, with the differences, if the platforms of the runs differ.
+    """
     seeded = bool(groups.members)
     against: dict[Difference, tuple[list[str], list[str]]] = {}
     clashing = PlatformGroups()
@@ -144,9 +150,9 @@ def _refuse(
 def _split(
     groups: PlatformGroups, study: Study, runs: list[tuple[File, RunFound]]
 ) -> dict[RunFound, int]:
-    """Put each run into the group that it fits, or into a new one.
+    """Put each run into the group that it fits, or into a new group.
 
-    A run that fits several groups, because it shows few facts, is put into a group of its own.
+    A run that shows few facts may fit several groups. Such runs are put into separate groups.
     """
     beside = studies_beside(study.path)
     for place, other in enumerate(beside, 1):
@@ -169,7 +175,8 @@ def _split(
         apart.add(place)
     if study.platform_path.exists() or study.samples_path.exists() or beside:
         return places
-    # A new study: the platform of the first file goes to the study itself.
+    # In a new study, the runs of the first file's platform go to the study itself. Other platforms
+    # go to studies beside it.
     order = {place: at for at, place in enumerate(dict.fromkeys(places[run] for _, run in runs))}
     return {run: order[place] for run, place in places.items()}
 
@@ -192,7 +199,7 @@ def _beside(path: Path, number: int) -> Path:
 
 
 def _seed(groups: PlatformGroups, place: int, study: Study) -> None:
-    """Put the platform facts that a study shows into a group."""
+    """Put the platform facts of an existing study into a group."""
     runs_known = False
     if study.platform_path.is_file():
         platform = study.platform()
@@ -216,7 +223,7 @@ def _seed(groups: PlatformGroups, place: int, study: Study) -> None:
 
 
 def _add_platform_beside(file: File) -> None:
-    """Add to the runs of a samples file what the platform.json in its folder shows."""
+    """Add the facts of platform.json to the runs of a samples file in the same folder."""
     if file.report.kind is not FileKind.SAMPLES or file.path is None:
         return
     path = file.path.parent / PLATFORM

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read NVIDIA's raw CSV of measurements, the input of its `optimize_config.py`.
 
-Columns are found by name and may have any order. Reading is strict: a file with one invalid cell is
-refused. The error has the line, the column and the nearest valid word.
+Columns are found by name and may have any order. Reading is strict: one invalid cell makes the
+whole file an error. The error names the line, the column and the nearest valid word.
 """
 
 from collections.abc import Iterator
@@ -64,7 +64,10 @@ def header_of(line: str) -> list[str] | None:
 
 
 def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
-    """Read measurements; see `context.Reader`. Raises InputError at the first problem."""
+    """Yield the measurements in batches (see `context.Reader`).
+
+    Raises InputError at the first problem.
+    """
     context.report.kind = FileKind.RAW_CSV
     reader: _Rows | None = None
     name = context.report.name
@@ -125,7 +128,7 @@ def _need(name: str) -> str:
 
 
 class _Rows:
-    """A parser of rows, by the columns of the header."""
+    """A parser of rows. The header gives the position of each column."""
 
     def __init__(self, columns: dict[str, int], context: Context) -> None:
         self.columns = columns
@@ -262,7 +265,7 @@ class _Rows:
         algorithm_bandwidth = sample.bytes / (sample.time_us * 1e3)
         factor = sample.collective.bus_factor(sample.ranks) if sample.ranks else 1.0
         for expected in (algorithm_bandwidth, algorithm_bandwidth * factor):
-            # The column is written with at least two decimals.
+            # The addition of 0.01 allows for rounding: the column has at least two decimals.
             if abs(bandwidth - expected) <= _BANDWIDTH_SLACK * expected + 0.01:
                 return
         self.report.flag(

@@ -3,11 +3,12 @@
 
 Evidence, the best first:
 
-1. time stamps in a run's own lines;
-2. the time of its file, if the files are at least as far apart as the run time in their tables;
+1. time stamps in the lines of a run;
+2. the modification time of its file, if the times of the files are far enough apart: at least by
+   the run time that the tables show;
 3. the order of runs in one file.
 
-Contradictory times are no evidence: then the runs get no time.
+If times contradict each other, the runs get no time.
 """
 
 from collections import Counter
@@ -18,14 +19,15 @@ from itertools import pairwise
 from nccltune.formats.reading.runs import RunFound, RunKey, RunRecord
 
 START_S = 2.0
-"""Least seconds of an nccl-tests process outside its table: CUDA and NCCL have to start."""
+"""Lower bound of the seconds that an nccl-tests process runs outside its table, to start CUDA and
+NCCL."""
 
 
 class FileRuns:
     """The runs of one file in their order.
 
-    `modified` is the time of the file in seconds since 1970. It is None if the file has none
-    (standard input) or if its time does not date its runs.
+    `modified` is the time of the file in seconds since 1970. None if the file has no time (standard
+    input), or if its time is not that of its runs.
     """
 
     def __init__(self, name: str, runs: Sequence[RunFound], modified: float | None) -> None:
@@ -35,12 +37,15 @@ class FileRuns:
 
     @property
     def seconds(self) -> float:
-        """Return a lower bound of the time that its runs took, in seconds."""
+        """Return a lower bound of the time that the runs took, in seconds."""
         return sum(START_S + run.seconds for run in self.runs)
 
 
 class RunTime:
-    """The known time of a run: seconds since 1970 (`at`) by `clock`, or a round by order."""
+    """The time of a run: `at` in seconds since 1970, measured by `clock` (`utc` or `local`).
+
+    Both are None if the time is unknown.
+    """
 
     def __init__(self) -> None:
         self.at: float | None = None
@@ -60,8 +65,8 @@ def run_times(
 ) -> dict[RunFound, RunTime]:
     """Return when the runs of `files` took place, as far as there is evidence.
 
-    `before` are the runs that the study already holds. All times of a study are of one clock,
-    because stamps without a time zone cannot be compared with times in UTC.
+    `before` are the runs that the study already holds. All times of a study are of one clock (`utc`
+    or `local`), because stamps without a time zone cannot be compared with times in UTC.
     """
     found = {run: RunTime() for file in files for run in file.runs}
     clocks = {record.clock for record in before if record.clock is not None}
@@ -82,7 +87,7 @@ def _clock(
     local: Mapping[RunFound, float],
     by_file: Mapping[RunFound, float],
 ) -> str | None:
-    """Return the clock that has a time for most runs; prefer stamps to times of files."""
+    """Return the clock that has a time for most runs. Stamps are preferred to times of files."""
     if not runs or not (utc or local or by_file):
         return None
     if len(utc) == len(runs) or not local:
@@ -93,8 +98,8 @@ def _clock(
 def _file_times(files: Sequence[FileRuns], before: Sequence[RunRecord]) -> dict[RunFound, float]:
     """Return the times of runs by the times of their files.
 
-    Return nothing if any two files are closer together than the run time of the later one. A copy
-    or a checkout causes that.
+    Return an empty result if two files are closer together than the run time of the later file.
+    Then the files were probably copied or checked out, and their times mean nothing.
     """
     dated = [
         (file.modified, file.seconds)
@@ -120,8 +125,8 @@ def _file_times(files: Sequence[FileRuns], before: Sequence[RunRecord]) -> dict[
 def rounds_by_order(runs: Sequence[RunFound]) -> list[int] | None:
     """Return the round of each run of one file, if the file repeats its choices in cycles.
 
-    An example of such a cycle is default, tree, default, tree. None if there is no cycle, so that
-    the order is no evidence of rounds.
+    A round is one cycle: default, tree, default, tree has two rounds. Return None if there is no
+    cycle; then the order is no evidence of rounds.
     """
     keys = [run.key for run in runs]
     rounds = [0] * len(keys)
@@ -136,7 +141,10 @@ def rounds_by_order(runs: Sequence[RunFound]) -> list[int] | None:
 
 
 def _cycle(choices: Sequence[str]) -> int | None:
-    """Return after how many runs the same choices, in any order, repeat; None if they do not."""
+    """Return the number of runs after which the same choices repeat, in any order.
+
+    Return None if the choices do not repeat.
+    """
     count = len(choices)
     for length in range(2, count // 2 + 1):
         first = Counter(choices[:length])
@@ -148,10 +156,10 @@ def _cycle(choices: Sequence[str]) -> int | None:
 
 
 def stated_rounds(runs: Iterable[RunFound], next_round: dict[RunKey, int]) -> dict[RunFound, int]:
-    """Return the round of each run if the k-th runs of all choices ran close together.
+    """Return the round of each run: the next free round of its choice.
 
-    The user states that they did. `next_round` is the first free round of each choice; it is
-    advanced here.
+    The user states that the k-th runs of all choices ran close together. `next_round` has the first
+    free round of each choice; it is advanced here.
     """
     rounds = {}
     for run in runs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read nccltune's own `samples.jsonl`, of this or another study."""
+"""Read `samples.jsonl`, nccltune's own format, of this or another study."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -19,10 +19,11 @@ BENCH = "nccltune-bench"
 
 
 def read_samples(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
-    """Read samples; see `context.Reader`.
+    """Yield the samples in batches (see `context.Reader`).
 
-    A sample keeps everything but the names of its study and source file. Samples of nccltune 0.1
-    have no process id: they get one here.
+    A sample keeps its values, except the name of its study and the hash of its source file. The
+    user's options replace an unknown number of nodes or ranks. Samples of nccltune 0.1 have no
+    process id and get one here.
     """
     report, options = context.report, context.options
     report.kind = FileKind.SAMPLES
@@ -105,7 +106,7 @@ class _Runs:
             first = (sample.collective.value, sample.bytes, sample.time_us, sample.at)
             self._file = text_id(str(first))
         old = source.process is None
-        # Without a process id, each part that may have been a process of its own counts as one.
+        # Samples without a process id are split into parts. Each part may have been one process.
         part = _old_process(sample) if old else ()
         key = (source, sample.collective, sample.nodes, sample.ranks, part)
         found = self._found.get(key)
@@ -128,7 +129,11 @@ class _Runs:
 
 
 def facts_of_source(source: Source) -> PlatformFacts:
-    """Return the platform facts in a sample. The bench hashes host names in another way."""
+    """Return the platform facts in the source of a sample.
+
+    A host hash of nccltune's bench gets the prefix `bench`, because the bench hashes host names in
+    another way.
+    """
     host = source.host_hash
     if host is not None and source.tool.startswith(BENCH):
         host = f"bench {host}"
@@ -136,9 +141,9 @@ def facts_of_source(source: Source) -> PlatformFacts:
 
 
 def _old_process(sample: Sample) -> tuple[object, ...]:
-    """Return a key of the process of a sample of nccltune 0.1.
+    """Return a key that identifies the process of a sample of nccltune 0.1.
 
-    Its bench ran all choices in one process. With other tools a process ran one choice, and
+    The bench of 0.1 ran all choices in one process. With other tools a process ran one choice, and
     `sweep --with nccl-tests` started one process per round.
     """
     source = sample.source

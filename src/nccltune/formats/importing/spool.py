@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep samples on disk, by run, between reading and writing.
+"""Keep samples on disk, by run, until they are written to the study.
 
 The process, time and round of a run are known only after every file was read. All samples of a run
-have the same source. So its encoded text is replaced, which is faster than decoding the samples.
+have the same encoded source. Replacing that text is faster than decoding the samples.
 """
 
 import tempfile
@@ -22,9 +22,9 @@ _CHUNK = 256 << 10
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to the samples of a run before they are written.
 
-    The first `skip` samples are not written, because the study has them. `round` is set for runs
-    whose rounds are real. `shift` is added to the rounds of the samples. With `keep_times`, a
-    sample keeps its own time if it has one; `at` is the time of the others.
+    The first `skip` samples are not written, because the study has them. `round` replaces the round
+    of all samples, if it is not None. `shift` is added to the rounds of the samples. With
+    `keep_times`, a sample keeps its own time if it has one; other samples get the time `at`.
     """
 
     study: str
@@ -61,7 +61,7 @@ class Spool:
         self._end += len(lines)
 
     def lines(self, run: RunFound, become: Resolved) -> Iterator[bytes]:
-        """Yield the samples of a run as they are written to the study: chunks of whole lines."""
+        """Yield the encoded samples of a run, changed as `become` states, in whole lines."""
         number: dict[tuple[object, ...], int] = {}
         skip = become.skip
         for lines in self._chunks(run):
@@ -118,7 +118,8 @@ class Spool:
                     run.source, process=become.process, in_rounds=become.round is not None
                 )
             if become.round is not None:
-                # Several passes of one process become repeats in its round.
+                # If a process measured a point several times, the timings become repeats in one
+                # round.
                 point = (sample.bytes, sample.dtype, sample.redop, sample.root, sample.in_place)
                 key = (*point, sample.choice)
                 round_, repeat = become.round, number.get(key, 0)

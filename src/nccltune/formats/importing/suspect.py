@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report the doubts that a study's imports leave."""
+"""Report doubts about the runs that a study imported."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -21,8 +21,8 @@ from nccltune.study.files import Study
 def suspect_sentences(study: Study) -> list[str]:
     """Return one sentence per kind of doubtful run.
 
-    It names the first file with such runs, and the number of other files. Raises StudyError if the
-    study is damaged.
+    Each sentence names the first file with such runs, and the number of other files. Raises
+    StudyError if the study is damaged.
     """
     files: dict[str, list[str]] = {}
     for record in study.imports(ImportRecord):
@@ -45,11 +45,11 @@ class _Run(NamedTuple):
 
 
 def platform_doubts(study: Study) -> list[str]:
-    """Return a sentence for each fact that the runs of one choice show and those of another do not.
+    """Return a sentence for each fact that is known for the runs of some choices only.
 
-    Such runs may be of another platform. A fact that no run shows causes no doubt, and neither does
-    a fact that runs of every choice show. Facts with the same files and choices share a sentence.
-    Raises StudyError if the study is damaged.
+    The runs without the fact may be of another platform. A fact that no run shows causes no doubt,
+    and neither does a fact that runs of every choice show. Facts with the same files and choices
+    share a sentence. Raises StudyError if the study is damaged.
     """
     groups: dict[tuple[object, ...], list[_Run]] = {}
     for record in study.imports(ImportRecord):
@@ -75,7 +75,10 @@ def _run(file: str, run: RunRecord) -> _Run:
 
 
 def _measured(study: Study) -> list[_Run]:
-    """Return the platform that a bench recorded, as a run without choices: it covers them all."""
+    """Return the platform that nccltune's bench recorded, as one run; empty if none was recorded.
+
+    The run has no choices, because the recorded facts hold for all choices.
+    """
     if not study.platform_path.is_file():
         return []
     platform = study.platform()
@@ -91,11 +94,11 @@ def _doubt(
 ) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
     """Return the files that show a fact, the files that do not, and the choices of the latter.
 
-    Return None for no doubt. Three facts have an exception:
+    Return None if there is no doubt. Three facts have an exception:
 
-    - Settings cause a doubt only if the runs that show them have any.
-    - The network and the NICs cause none within one node.
-    - The driver causes none if the hosts are known to be the same.
+    - Settings cause a doubt only if a run that shows its settings has at least one.
+    - The network and the NICs cause no doubt on one node.
+    - The driver causes no doubt if the hosts are known to be the same.
     """
     if one_node and fact in ("network", "nics"):
         return None

@@ -91,15 +91,19 @@ class StudyWriter:
         self.study.write_text(self._mark, msgspec.json.encode(mark).decode() + "\n")
 
     def add_samples(self, chunks: Iterable[bytes]) -> None:
-        """Append samples; `chunks` consist of whole lines. Raises StudyError if they cannot be
-        written."""
+        """Append samples; `chunks` consist of whole lines.
+
+        Raises StudyError if they cannot be written.
+        """
         path = self.study.samples_path
         self.study.append_lines(path, (msgspec.Raw(chunk.removesuffix(b"\n")) for chunk in chunks))
         self._end = path.stat().st_size
 
     def write_new(self, path: Path, text: str) -> None:
-        """Write a file that the study does not have yet. Raises UnwritableError if it cannot be
-        written."""
+        """Write a file that the study does not have yet.
+
+        Raises UnwritableError if it cannot be written.
+        """
         self._new_files.append(path)
         self.study.write_text(path, text)
 
@@ -127,7 +131,10 @@ class StudyWriter:
 
 
 def _cut(path: Path, start: int, end: int | None) -> None:
-    """Remove the bytes from `start` to `end` from a file; keep what others appended after them."""
+    """Remove the bytes from `start` to `end` from a file; None as `end` is the end of the file.
+
+    Bytes after `end` are kept, because another process appended them.
+    """
     with path.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         to = start

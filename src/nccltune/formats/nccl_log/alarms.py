@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find signs of a broken platform in an NCCL log, for which NCCL itself prints no error.
 
-Each alarm is a fact of the log, with what to check. None is a guess about the cause. Source: NCCL
-2.18 to 2.30 (`graph/search.cc`, `graph/paths.cc`, `transport/nvls.cc`, `init.cc`).
+Each alarm states a fact of the log and what to check. No alarm guesses a cause. Source: NCCL 2.18
+to 2.30 (`graph/search.cc`, `graph/paths.cc`, `transport/nvls.cc`, `init.cc`).
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +16,8 @@ from nccltune.formats.nccl_log.run import RunLog
 from nccltune.model.scale import count
 
 _SLOWEST_PCI = 1.0
-"""PCI Gen1 x4, in GB/s. A slower link belongs to a virtual or hidden switch, not to a card."""
+"""Bandwidth of PCI Gen1 x4 in GB/s. A slower link belongs to a virtual or hidden switch, not to a
+card."""
 
 
 class AlarmKind(StrEnum):
@@ -35,10 +36,10 @@ class AlarmKind(StrEnum):
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """One sign of a broken platform.
 
-    - `sentence`: what the log shows.
+    - `sentence`: the fact that the log shows.
     - `look_at`: what to check first.
-    - `chosen`: a setting requested it, so it is no failure.
-    - `line`: the line of the log (from 1), if one line shows it.
+    - `chosen`: a setting of the user causes this state, so it is no failure.
+    - `line`: the number of the log line (from 1), if one line shows the fact.
     """
 
     kind: AlarmKind
@@ -63,7 +64,8 @@ def alarms(log: RunLog) -> list[Alarm]:
 
 
 def _fallback(log: RunLog) -> Iterator[Alarm]:
-    # To 2.26 NCCL logs a warning, since then a line of GRAPH. The graph shows it in all versions.
+    # NCCL up to 2.26 logs a fallback as a warning, later versions as a GRAPH line. In all versions
+    # the logged graph shows the fallback.
     patterns = {item.pattern: item.line for item in log.fallbacks}
     for graph in log.graphs:
         if graph.fell_back:
@@ -113,7 +115,8 @@ def _no_nvls(log: RunLog) -> Iterator[Alarm]:
         return
     switch = any(link.target.startswith("NVS/") for s in log.systems.values() for link in s.links)
     if log.multicast is None and not (switch and _set(log, "NCCL_NVLS_ENABLE")):
-        # The line is missing if NVLS is switched off, or if the log has no INIT lines.
+        # NCCL prints no line about multicast if NVLS is switched off. A log without INIT lines has
+        # no such line either.
         return
     if log.multicast is None:
         yield Alarm(

@@ -10,7 +10,7 @@ Sources of the line formats:
   `diagnostics/p2p.cc`, `ras/diagnostics*.cc`) and its user guide. That copy is NVIDIA's 2.31.2. The
   available copy of NVIDIA's repository ends at 2.30.7 and has no diagnostics.
 - 2.32: format strings of libnccl.so of 2.32.3 (PyPI nvidia-nccl-cu13), and the user guide's section
-  on the network check. Of the tables of the Paths check only the strings are known.
+  on the network check. Only the format strings of the tables of the Paths check are known.
 - Not verified with the output of a real run, because none was available. A line with another format
   is kept as text with its tag and check, so that new checks are shown.
 
@@ -61,8 +61,8 @@ class DiagnosticLine(msgspec.Struct, frozen=True, kw_only=True):
 class P2pFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU that could not write to or read from another GPU.
 
-    It has the devices as nvidia-smi counts them, the path between them, how the memory was shared,
-    and NCCL's advice.
+    `source_device` and `target_device` are the GPU numbers of nvidia-smi, and `path` is NCCL's path
+    type between them. `handle` is how the memory was shared. `advice` is NCCL's.
     """
 
     what: str
@@ -111,7 +111,7 @@ class DiagnosticsReader:
         match = _LINE.search(strip_prefix(line)[1])
         if match is None:
             return False
-        # int() refuses a number of thousands of digits. NCCL prints no such number.
+        # int() raises ValueError for a number of thousands of digits. NCCL prints no such number.
         with contextlib.suppress(ValueError):
             self._take((match["host"] or "", match["pid"] or ""), match["text"].rstrip())
         return True

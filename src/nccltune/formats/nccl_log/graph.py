@@ -4,8 +4,9 @@
 NCCL logs them with `NCCL_DEBUG_SUBSYS=GRAPH`; the channel counts need INIT.
 
 Source: `graph/topo.cc`, `graph/search.cc`, `graph/paths.cc` and `init.cc` of 2.18.3, 2.23.4, 2.27.3
-and 2.30.7, Meta's copy of 2.31, and the strings of libnccl.so of 2.32.3. To 2.22 a node is
-`GPU/41000`, since 2.23 `GPU/0-41000` (host, bus id). To 2.29 a channel names GPUs by rank.
+and 2.30.7, Meta's copy of 2.31, and the strings of libnccl.so of 2.32.3. Up to 2.22 the name of a
+node is `GPU/41000`, since 2.23 `GPU/0-41000` (host, bus id). Up to 2.29 a channel names its GPUs by
+rank.
 """
 
 import re
@@ -13,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-# 2.18 has the first six. 2.30 added GIN, RMA, DEV and CXB.
+# NCCL 2.18 has the first six types of nodes. 2.30 added GIN, RMA, DEV and CXB.
 _NODE = r"(?:GPU|PCI|NVS|CPU|NIC|NET|GIN|RMA|DEV|CXB)/[0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)?"
 _SYSTEM = re.compile(r"=== System : maxBw (?P<most>[\d.]+) totalBw (?P<total>[\d.]+) ===")
 _ROOT = re.compile(r"(?P<node>CPU/[0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)?) \(")
@@ -29,13 +30,14 @@ _GRAPH = re.compile(
     r"type (?P<type_intra>\w{2,4})/(?P<type_inter>\w{2,4})(?:, sameChannels (?P<same>\d{1,9}))?"
 )
 _ORDER = re.compile(rf" *(?P<channel>\d+) :(?P<nodes>(?: (?:{_NODE}|NET/-\d+))+) *$")
-# To 2.18 without the number of collnet channels.
+# NCCL up to 2.18 does not print the number of collnet channels.
 _CHANNELS = re.compile(
     r"(?P<coll>\d{1,5}) coll channels,(?: (?P<collnet>\d{1,5}) collnet channels,)?"
     r"(?: (?P<nvls>\d{1,5}) nvls channels,)?"
     r"(?: (?P<p2p>\d{1,5}) p2p channels, (?P<peer>\d{1,5}) p2p channels per peer)?"
 )
-# To 2.26 a warning, since 2.27 a line of GRAPH, which is not logged by default.
+# The fallback is a warning up to 2.26. Since 2.27 it is a GRAPH line, which is not logged by
+# default.
 _FALLBACK = re.compile(r"Could not find a path for pattern (?P<pattern>\d+), falling back to simpl")
 PATTERNS = {
     1: "balanced tree",
@@ -52,7 +54,7 @@ class TreeLink(msgspec.Struct, frozen=True, kw_only=True):
     """A link in the hardware tree: from `source` to its child `target`.
 
     `kind` is the link type (NVL, PCI, SYS, NET, ...). `gb_per_s` is the bandwidth that NCCL
-    assumes. `about` is the text in parentheses after the target, for a GPU its rank.
+    assumes. `about` is the text in parentheses after the target; for a GPU this is its rank.
     """
 
     source: str
@@ -65,8 +67,8 @@ class TreeLink(msgspec.Struct, frozen=True, kw_only=True):
 class System(msgspec.Struct, frozen=True, kw_only=True):
     """The hardware of a node as NCCL sees it.
 
-    It has the highest bandwidth of one link of a GPU and of all its links together (both GB/s), and
-    the links of the hardware tree.
+    `most_gb_per_s` is the highest bandwidth of one link of a GPU. `total_gb_per_s` is the highest
+    bandwidth of all links of a GPU together. `links` are the links of the hardware tree.
     """
 
     most_gb_per_s: float
@@ -91,8 +93,8 @@ class LoggedPath(msgspec.Struct, frozen=True, kw_only=True):
 class LoggedGraph(msgspec.Struct, frozen=True, kw_only=True):
     """A result of NCCL's graph search.
 
-    Bandwidths are those of one channel. `orders` are the logged channels: the GPUs in order (to
-    2.29 the ranks). An order that leaves the node starts and ends with a NIC.
+    Bandwidths are those of one channel. `orders` has one entry for each logged channel: its GPUs in
+    order (up to 2.29 their ranks). The order of a channel between nodes starts and ends with a NIC.
     """
 
     pattern: int
@@ -107,14 +109,14 @@ class LoggedGraph(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return `ring`, `balanced tree`, ...; for an unknown pattern its number."""
+        """Return the name of the pattern, such as `ring`; for an unknown pattern its number."""
         return PATTERNS.get(self.pattern, f"pattern {self.pattern}")
 
     @property
     def fell_back(self) -> bool:
-        """Return whether it is the graph that NCCL uses if its search found none.
+        """Return whether NCCL uses this graph because its search found none.
 
-        That graph has one channel in the order of ranks, with 0.1 GB/s over SYS
+        Such a graph has one channel in the order of ranks, with 0.1 GB/s over SYS
         (`ncclTopoCompute`, 2.18 to 2.30).
         """
         lone = self.channels == 1 and self.type_intra == "SYS"
@@ -122,7 +124,10 @@ class LoggedGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelCounts(msgspec.Struct, frozen=True):
-    """The numbers of channels of a communicator; None if this version does not print the number."""
+    """The numbers of channels of a communicator.
+
+    None: this NCCL version does not print the number.
+    """
 
     coll: int
     nvls: int | None = None
@@ -144,7 +149,10 @@ class GraphFallback(msgspec.Struct, frozen=True):
 
 
 class GraphOrder(msgspec.Struct, frozen=True):
-    """The nodes of one channel of the graph that the same writer logged before."""
+    """The nodes of one channel.
+
+    The channel belongs to the last graph that the same thread logged.
+    """
 
     nodes: tuple[str, ...]
 
@@ -152,7 +160,8 @@ class GraphOrder(msgspec.Struct, frozen=True):
 class TreeLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the printed hardware tree of a node.
 
-    It is the start with the two bandwidths, a root, a link with its indent, or the end.
+    `part` is the kind of the line: the start with the two bandwidths, a root, a link with its
+    indent, or the end.
     """
 
     part: Literal["start", "root", "link", "end"]
@@ -251,7 +260,7 @@ def read_tree_line(message: str) -> TreeLine | None:
 
 
 class TreeReader:
-    """A parser that builds one hardware tree from the tree lines of one writer."""
+    """A parser that builds one hardware tree from the tree lines of one thread."""
 
     def __init__(self) -> None:
         self._start: TreeLine | None = None

@@ -15,14 +15,15 @@ LOG_LINE = re.compile(
 )
 _MARK = " NCCL "
 _WINDOW = 1024
-"""Characters before the mark that are searched: a stamp, a host, numbers and a few words."""
+"""Number of characters before ` NCCL ` that are searched: a stamp, a host, numbers and a few
+words."""
 _MARKS = 16
 
 
 def find_log_line(text: str) -> re.Match[str] | None:
     """Return the match of a log line in `text`, which may have other text before it; else None.
 
-    The message follows the match. Only the text near the mark is searched, because the search time
+    The message follows the match. Only the text near ` NCCL ` is searched, because the search time
     is quadratic in the length.
     """
     at, tries = text.find(_MARK), 0
@@ -35,7 +36,11 @@ def find_log_line(text: str) -> re.Match[str] | None:
 
 
 def log_lines(file: BinaryIO) -> Iterator[tuple[int, str, re.Match[str]]]:
-    """Yield the log lines of a file: number, line with its launcher prefix, match without it."""
+    """Yield the log lines of a file.
+
+    Each item has the line number, the line with its launcher prefix, and the match in the line
+    without that prefix.
+    """
     for first, lines in line_blocks(file):
         for number, line in enumerate(lines, first):
             if _MARK in line and (match := find_log_line(strip_prefix(line)[1])) is not None:

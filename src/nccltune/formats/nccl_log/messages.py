@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse one message of NCCL's log into a typed value. Only this package knows NCCL's line formats.
 
-`read_message` parses a message once. Views (`run_settings`, `run`, the doctor's) use its result.
-Source of the formats: NCCL 2.18 to 2.32 (`debug.cc`, `enqueue.cc`, `graph/tuning.cc`,
-`plugin/tuner*`). `graph` and `transports` name their own sources.
+`read_message` parses a message once. Other modules (`run_settings`, `run`, the doctor's
+`nccl_lines`) are views, which collect the parsed messages. Source of the formats: NCCL 2.18 to 2.32
+(`debug.cc`, `enqueue.cc`, `graph/tuning.cc`, `plugin/tuner*`). `graph` and `transports` name their
+own sources.
 """
 
 import re
@@ -40,18 +41,19 @@ from nccltune.model.choice import (
 from nccltune.model.errors import InputError
 
 LONGEST = 4096
-"""Characters of a message that are parsed, because the search time is quadratic in the length. NCCL
-truncates its lines at 1,024 characters (`debug.cc`, 2.18 to 2.30)."""
+"""Number of characters of a message that are parsed. The search time is quadratic in the length.
+NCCL truncates its lines at 1,024 characters (`debug.cc`, 2.18 to 2.30)."""
 
 _REMEMBERED = 2048
-"""Messages in the cache: enough for the start of a communicator, at most 8 MiB of text."""
+"""Number of messages in the cache: enough for the start of a communicator, at most 8 MiB of
+text."""
 
 Bypass = Literal["symmetric kernel", "copy engine"]
 RanChoice = Choice | Bypass
 
 
 class Version(msgspec.Struct, frozen=True):
-    """The version in `NCCL version 2.28.9+cuda13.0`: its three numbers."""
+    """The three numbers of NCCL's version: `2.28.9` in `NCCL version 2.28.9+cuda13.0`."""
 
     text: str
 
@@ -63,7 +65,10 @@ class Driver(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """The network in `Using network IB`. Names of plugins may have blanks: AWS Libfabric."""
+    """The network in `Using network IB`.
+
+    The name of a plugin may have blanks, as in `AWS Libfabric`.
+    """
 
     name: str
 
@@ -75,7 +80,7 @@ class TunerPlugin(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting. In `NCCL_ALGO set by environment to ring.` the `source` is `environment`."""
+    """A setting and its source: `environment` in `NCCL_ALGO set by environment to ring.`."""
 
     name: str
     value: str
@@ -97,8 +102,8 @@ class Communicator(msgspec.Struct, frozen=True):
 class RanCall(msgspec.Struct, frozen=True):
     """The choice that ran for a call of `size` bytes.
 
-    With `per_rank`, the size is per rank for all-gather and reduce-scatter. Otherwise it is over
-    all ranks. `function` is None if NCCL does not name the collective.
+    If `per_rank` is set, the size of all-gather and reduce-scatter is per rank. Otherwise all sizes
+    are over all ranks. `function` is None if NCCL does not name the collective.
     """
 
     function: str | None
@@ -131,17 +136,20 @@ Message = (
 
 VERSION_LINE = re.compile(r"NCCL version (?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})")
 _NETWORK = re.compile(r"Using network (?P<name>\S{1,80}(?: \S{1,80}){0,8})")
-# 2.20 to 2.22 name no collective. 2.20 to 2.23 count bytes over all ranks, and print numbers.
+# NCCL 2.20 to 2.23 prints algorithm and protocol as numbers, and counts bytes over all ranks. 2.20
+# to 2.22 does not name the collective.
 _CHOICE_BY_NUMBER = re.compile(
     r"(?:(?P<func>\w+): )?(?P<bytes>\d{1,20}) Bytes -> Algo (?P<algo>\d{1,9}) "
     r"proto (?P<proto>\d{1,9}) time "
 )
-# Since 2.24: names. Bytes are count x type size, so per rank for all-gather and reduce-scatter.
+# NCCL 2.24 and later prints names. Bytes are count x type size, so they are per rank for all-gather
+# and reduce-scatter.
 _CHOICE_BY_NAME = re.compile(
     r"(?P<func>\w+): (?P<bytes>\d{1,20}) Bytes -> Algo (?P<algo>\w+) proto (?P<proto>\w+)"
     r"(?: channel\{Lo\.\.Hi\}=\{(?P<lo>\d{1,9})\.\.(?P<hi>\d{1,9})\})?"
 )
-# Since 2.27 (symmetric kernels) and 2.29 (copy engine). NCCL does not call the tuner for them.
+# Calls that run a symmetric kernel (since 2.27) or use the copy engine (since 2.29). NCCL does not
+# call the tuner for these calls.
 _BYPASSED = re.compile(
     r"(?P<func>\w+) \[(?P<path>Symmetric|Copy Engine|Hierarchical CE)\]: "
     r"(?P<bytes>\d{1,20}) Bytes -> "
@@ -186,7 +194,10 @@ _BY_FIRST: dict[str, tuple[_Reader, ...]] = {
 
 
 def read_message(message: str) -> Message | None:
-    """Parse a message, the text after `NCCL INFO`; return None if no view uses it."""
+    """Parse a message, the text after `NCCL INFO`.
+
+    Return None for a message that nccltune does not use.
+    """
     message = message[:LONGEST]
     try:
         if "Bytes ->" in message:
@@ -198,7 +209,7 @@ def read_message(message: str) -> Message | None:
                 return found
         return _read_start(message)
     except ValueError:
-        # int() refuses a number of thousands of digits. NCCL prints no such number.
+        # int() raises ValueError for a number of thousands of digits. NCCL prints no such number.
         return None
 
 
@@ -207,7 +218,7 @@ read_repeated_message = lru_cache(maxsize=_REMEMBERED)(read_message)
 
 
 def _read_start(message: str) -> Message | None:
-    """Parse a line of NCCL's start; other words may precede what it states."""
+    """Parse a line that NCCL logs at its start. The parsed text may follow other words."""
     if (match := _DRIVER.match(message)) is not None:
         return Driver(match["version"])
     if "rank" in message:

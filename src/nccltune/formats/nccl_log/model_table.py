@@ -43,7 +43,7 @@ def usable(lines: Iterable[str]) -> dict[Collective, list[Choice]]:
 
 
 def _algorithm(name: str) -> Algorithm | None:
-    """Return an algorithm; None for an unknown one of a newer NCCL."""
+    """Return the algorithm with this name; None if only a newer NCCL knows the name."""
     try:
         return parse_algorithm(name)
     except InputError:

@@ -60,7 +60,7 @@ class Fallback(msgspec.Struct, frozen=True):
 
 
 class _OpenLines:
-    """The incomplete items of one writer that span several lines."""
+    """The unfinished hardware tree and graph of one writer. Each spans several lines of the log."""
 
     def __init__(self) -> None:
         self.tree = TreeReader()
@@ -69,11 +69,11 @@ class _OpenLines:
 
 
 class RunLog:
-    """The facts collected from one run. Call `read` for each log or `take` for each line, then
-    `finish`.
+    """The facts collected from one run.
 
-    `plain` gets the same lines, and collects ranks, nodes and settings. Without it, the caller sets
-    `nodes`. `named` are the settings that NCCL read, including those whose value must not be kept.
+    Call `read` for each log or `take` for each line, then `finish`. `plain` gets the same lines,
+    and collects ranks, nodes and settings. Without `plain`, the caller sets `nodes`. `named` are
+    the settings that NCCL read, including those whose value must not be kept.
     """
 
     def __init__(self, plain: NcclLog | None = None) -> None:
@@ -102,7 +102,10 @@ class RunLog:
             self.take((match["host"], match["pid"], match["tid"]), message, number)
 
     def take(self, writer: Writer, message: Message | None, number: int = 0) -> None:
-        """Process line `number` of a writer, which states `message` (None: no view uses it)."""
+        """Process line `number` of a writer.
+
+        `message` is the parsed line. None is a line that nccltune does not use.
+        """
         self.lines += 1
         if self.plain is not None:
             self.plain.take(message)
@@ -135,7 +138,7 @@ class RunLog:
                 self.paths.setdefault((host, path.source, path.target), path)
 
     def finish(self) -> None:
-        """End the log. Incomplete graphs are kept with the lines that they have."""
+        """Finish after the last line. Graphs without all of their lines are kept incomplete."""
         for lines in self._open.values():
             self._end_graph(lines)
         if self.plain is not None:
@@ -143,7 +146,10 @@ class RunLog:
 
     @property
     def transports(self) -> dict[str, int]:
-        """Return the number of connections of each kind (see `via`), the most frequent first."""
+        """Return the number of connections of each kind (see `via`), the most frequent first.
+
+        A network connection is logged by both ends, and counted only once.
+        """
         counts: Counter[str] = Counter()
         for item in self.connections:
             if item.way != "receive":
@@ -160,7 +166,10 @@ class RunLog:
 
     @property
     def gdr_receive(self) -> bool | None:
-        """Return whether all connections that receive from the network use GPUDirect RDMA."""
+        """Return whether all connections that receive from the network use GPUDirect RDMA.
+
+        None if no connection receives from the network.
+        """
         return _all_gdr(item for item in self.connections if item.way == "receive")
 
     def _lines_of(self, writer: Writer) -> _OpenLines:

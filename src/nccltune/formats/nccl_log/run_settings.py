@@ -37,7 +37,8 @@ _MAX_HOSTS = 64
 
 
 _TAKEN = frozenset({RanCall, Setting, Communicator, Nics, Driver, Version, TunerPlugin, Network})
-"""Messages that are used. Most are not, and one lookup is faster than a test for each class."""
+"""The types of messages that are used here. Most messages have other types, and one lookup is
+faster than a test for each type."""
 
 
 class NcclLog:
@@ -67,7 +68,7 @@ class NcclLog:
         self.take(read_message(message))
 
     def take(self, message: Message | None) -> None:
-        """Process a line that states `message` (None: no view uses it)."""
+        """Process a line with the parsed `message`. None is a line that nccltune does not use."""
         self.lines += 1
         if type(message) not in _TAKEN:
             return
@@ -100,7 +101,8 @@ class NcclLog:
     def merge(self, other: "NcclLog", name: str) -> None:
         """Add the facts of another process, called `name`, of the same run.
 
-        Known facts are kept. Different values of a setting that forces a choice are a `conflict`.
+        Facts that are already known are kept. If the processes have different values of a setting
+        that forces a choice, `conflict` describes the difference.
         """
         self.lines += other.lines
         self.conflict = self.conflict or other.conflict
@@ -141,14 +143,18 @@ class NcclLog:
 
     @property
     def started(self) -> bool:
-        """Return whether the log has the lines of NCCL's start, which name every setting read."""
+        """Return whether the log has the lines of NCCL's start.
+
+        They name every setting that NCCL read.
+        """
         return bool(self.settings) or self.ranks is not None
 
     @property
     def would_tell(self) -> bool:
         """Return whether a forced choice would be visible.
 
-        That is so if the log has the lines of NCCL's start, or the whole environment is known.
+        This is so if the log has the lines of NCCL's start or choice lines, or if the whole
+        environment is known.
         """
         known = self.whole_environment or bool(self.settings)
         return known or self.ranks is not None or self.has_choices
@@ -170,10 +176,10 @@ class NcclLog:
         }
 
     def points(self, ranks: int | None) -> dict[tuple[Collective, int], RanChoice | None]:
-        """Return what ran, by collective and bytes (over all ranks), if the log names both.
+        """Return the choice that ran for each collective and size in bytes (over all ranks).
 
-        The value is None if the log names several choices. Per-rank sizes are multiplied by
-        `ranks`.
+        Log lines that do not name the collective are left out. The value is None if the log names
+        several choices. Per-rank sizes are multiplied by `ranks`.
         """
         known = {item.value: item for item in Collective}
         found: dict[tuple[Collective, int], RanChoice | None] = {}
@@ -187,9 +193,9 @@ class NcclLog:
         return found
 
     def ran(self, collective: Collective, size: int, ranks: int | None) -> RanChoice | None:
-        """Return what ran for a call of `size` bytes (over all ranks).
+        """Return the choice that ran for a call of `size` bytes (over all ranks).
 
-        None if the log does not show it, or names several choices for it.
+        None if the log does not show the choice, or names several choices for this size.
         """
         if not self.has_choices:
             return None
@@ -240,7 +246,8 @@ def _note(
         and isinstance(ran, Choice)
         and before.without_channels() == ran.without_channels()
     )
-    # Two different choices for one size: it is unknown which of them a table row measured.
+    # The log names two choices for one size. It is unknown which of them a row of the table
+    # measured.
     points[key] = ran if same else None
 
 
@@ -250,11 +257,11 @@ def _plain(value: str) -> str:
 
 
 class Forced(NamedTuple):
-    """What `NCCL_ALGO` and `NCCL_PROTO` leave NCCL to choose from, for one collective.
+    """The choices that `NCCL_ALGO` and `NCCL_PROTO` leave to NCCL for one collective.
 
     - `choice`: set if one algorithm and one protocol are left.
-    - `partly`: one of the settings leaves exactly one, the other leaves several.
-    - `restricted`: the settings only exclude some.
+    - `partly`: only the algorithm or only the protocol is forced; several of the other are left.
+    - `restricted`: nothing is forced, but some algorithms or protocols are excluded.
     - `algorithms` and `protocols`: those that are left (None: all).
     """
 
@@ -282,7 +289,7 @@ def forced(algorithms: str | None, protocols: str | None, collective: Collective
     if algo is not None and one_algo:
         if proto is not None and one_proto:
             choice = Choice(parse_algorithm(algo[0]), parse_protocol(proto[0]))
-        # The other algorithms have only the simple protocol (all versions to 2.32).
+        # Algorithms other than tree and ring have only the simple protocol (all versions to 2.32).
         elif algo[0] not in ("tree", "ring"):
             choice = Choice(parse_algorithm(algo[0]), PROTOCOLS[2])
     partly = choice is None and (one_algo or one_proto)
@@ -293,7 +300,7 @@ def forced(algorithms: str | None, protocols: str | None, collective: Collective
 def _allowed(
     setting: str | None, collective: Collective, names: tuple[str, ...]
 ) -> list[str] | None:
-    """Return the names that a setting allows for a collective; None if it does not concern it."""
+    """Return the names that a setting allows for a collective; None if it allows all names."""
     if setting is None:
         return None
     allowed: list[str] | None = None

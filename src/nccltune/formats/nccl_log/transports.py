@@ -13,8 +13,8 @@ import re
 import msgspec
 
 VIA = r"via (?P<via>NET/[^/]+/\S+|\S+)"
-"""A part of patterns: the transport of a connection. Names of plugins may have blanks, as in
-`NET/AWS Libfabric/0`."""
+"""A regular expression for the transport of a connection, for use in other expressions. Names of
+plugins may have blanks, as in `NET/AWS Libfabric/0`."""
 _CONNECTION = re.compile(
     r"Channel (?P<channel>\d+)(?:/(?P<index>\d+))? : (?P<source>\d+)\[\w+\] -> (?P<target>\d+)"
     rf"\[\w+\] (?:\[(?P<way>send|receive)\] )?{VIA}"
@@ -26,7 +26,7 @@ _COLLNET = re.compile(
 _NET = re.compile(r"(?P<name>[^/]+)/(?P<device>\d+)(?:\((?P<proxy>\d+)\))?(?P<rest>(?:/.*|\(.*)?)$")
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using ?(?P<interface>[^\s:]+):")
 _NICS = re.compile(r"NET/(?P<network>\w+) ?: Using(?P<rest> .*)")
-# Since 2.30 with rail and plane: mlx5_0:1:0:1/IB, mlx5_0:1::1/IB.
+# Since 2.30 a device is printed with its rail and plane: mlx5_0:1:0:1/IB, mlx5_0:1::1/IB.
 _IB_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s:]+):(?P<port>\d+)(?::\d*)?(?::\d+)?/(?P<link>\w+)")
 _SOCKET_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s:]+):")
 _NVLS = re.compile(r"NVLS multicast support is (?P<not>not )?available on dev (?P<device>\d+)")
@@ -77,13 +77,16 @@ class Nics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bootstrap(msgspec.Struct, frozen=True):
-    """The interface over which ranks connect at the start. Its address is not kept."""
+    """The interface over which ranks connect at the start.
+
+    The address of the interface is not kept.
+    """
 
     interface: str
 
 
 class Multicast(msgspec.Struct, frozen=True):
-    """Whether NVLink SHARP is available. NCCL does not log it if NCCL_NVLS_ENABLE is 0."""
+    """Whether NVLink SHARP is available. NCCL prints no such line if NCCL_NVLS_ENABLE is 0."""
 
     available: bool
 
@@ -138,7 +141,8 @@ def read_nics(message: str) -> Nics | None:
         Nic(network=network, name=item["name"], port=int(item["port"]), link=item["link"])
         for item in _IB_DEVICE.finditer(listed)
     )
-    # Without IB ports it lists interfaces with addresses: Socket, and plugins like FastSocket.
+    # A network without IB ports lists its interfaces with their addresses. Examples are Socket and
+    # plugins such as FastSocket.
     return Nics(
         network=network,
         nics=ports

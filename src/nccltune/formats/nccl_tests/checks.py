@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a table is consistent: bus bandwidth with size and time, the average with the rows."""
+"""Check that the numbers of a table agree: bus bandwidth with size and time, average with rows."""
 
 from nccltune.formats.nccl_tests.columns import FlatRow
 from nccltune.formats.reading.file_report import FileReport, FlagKind
 from nccltune.model.collective import Collective
 
 OTHER_BANDWIDTH = frozenset({Collective.ALLTOALLV})
-"""Collectives whose printed bandwidth does not belong to the printed size."""
+"""Collectives whose printed bandwidth is not computed from the printed size."""
 _FIRST_TIME = 7
-# A bandwidth has 6 characters: two decimals below 1000 GB/s, one or none above.
+# A smaller difference is always rounding: bandwidths below 1000 GB/s are printed with two decimals,
+# larger ones with one or none.
 _QUICK = 0.0049
 
 
 class BandwidthCheck:
     """A check of the printed bus bandwidth of a table against size and time.
 
-    If `collective` is None, or there are fewer than two ranks, it only sums up the rows.
+    If `collective` is None, or there are fewer than two ranks, only the average is checked.
     """
 
     def __init__(self, collective: Collective | None, ranks: int | None, cpu_time: bool) -> None:
@@ -84,9 +85,10 @@ class BandwidthCheck:
 
 
 def bus_factor_of(rows: list[FlatRow]) -> float | None:
-    """Return printed bus bandwidth over size / time, from the row with the most printed digits.
+    """Return the printed bus bandwidth divided by size / time.
 
-    None if that row has fewer than three digits.
+    The row with the largest bandwidth is used, because it has the most printed digits. None if that
+    row has fewer than three digits.
     """
     row = max(rows, key=lambda row: row[_FIRST_TIME + 1])
     time_us, printed = row[_FIRST_TIME], row[_FIRST_TIME + 1]
@@ -94,15 +96,15 @@ def bus_factor_of(rows: list[FlatRow]) -> float | None:
 
 
 def _half(printed: float) -> float:
-    """Return half of the last digit of a printed bandwidth."""
+    """Return half a unit of the last printed digit of a bandwidth: its largest rounding error."""
     if printed < 1000:
         return 0.005
-    # Of a value with more than six characters one digit is printed (2.17.3 and later).
+    # A value that needs more than six characters is printed with one digit (2.17.3 and later).
     return 0.05 if printed < 1e4 else 0.5 if printed < 999_999 else 0.5 * printed
 
 
 def _slack(time_us: float, printed: float) -> float:
-    """Return how much the rounding of time and bandwidth can change the bandwidth."""
+    """Return by how much rounding can change a bandwidth that is computed from size and time."""
     # Times are rounded to 0.01 us below 100 us, and to 0.05 % or better above. From 10 s on they
     # have two digits.
     rough = 0.005 / time_us if time_us < 100 else 5.1e-4 if time_us < 1e7 else 0.06

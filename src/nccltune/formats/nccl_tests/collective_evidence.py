@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the collective that a table measures: from the user, program, columns, log or a name."""
+"""Find the collective that a table measures.
+
+The evidence is the user's option, the program, the columns, NCCL's log, and the file name.
+"""
 
 from typing import NamedTuple
 
@@ -39,7 +42,8 @@ def possible_collectives(shape: Shape) -> set[Collective]:
     """Return the collectives that print such a row if there are several ranks.
 
     `size` is count x type size; if the count is per rank, also times the number of ranks.
-    All-to-all-v follows no rule, but every version that has it (2.19.0) also prints its name.
+    All-to-all-v follows no such rule, so it is left out. Every version that has it (2.19.0) prints
+    its name.
     """
     width = DTYPE_BYTES.get(shape.dtype)
     found: set[Collective] = set()
@@ -74,9 +78,9 @@ def find_collective(
 ) -> Collective | str:
     """Return the collective, or the reason why it is unknown.
 
-    The evidence, the strongest first: the user's option, the program's own header, the columns if
-    they allow only one, NCCL's log, the file name. `factor` is bus bandwidth over algorithm
-    bandwidth; None if too few digits are printed.
+    The evidence is used in this order: the user's option, the header that the program prints, the
+    columns if they allow only one collective, NCCL's log, the file name. `factor` is bus bandwidth
+    divided by algorithm bandwidth; None if too few digits are printed.
     """
     one_rank = ranks == 1
     told = options.collective or named
@@ -102,7 +106,7 @@ def _narrowed(
 ) -> set[Collective]:
     """Return those of `possible` whose bus bandwidth is `factor` times the algorithm bandwidth.
 
-    If none fits, return all of them; the mismatch is flagged later.
+    If no collective fits, return all of `possible`; the mismatch is flagged later.
     """
     if factor is None or ranks == 1:
         return possible

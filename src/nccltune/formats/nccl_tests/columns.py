@@ -39,7 +39,7 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 
 
 class Timing(NamedTuple):
-    """One placement of a row.
+    """The timing of a row for one placement: out of place or in place.
 
     - `time_us`: microseconds; CPU time if the header has `cputime`.
     - `algbw`, `busbw`: GB/s.
@@ -78,7 +78,7 @@ class BadRowError(ValueError):
 
 
 class TableColumns:
-    """The columns of a table. `in_place` has, for each group of columns, whether it is in place."""
+    """The columns of a table. `in_place` has a value for each group of columns."""
 
     def __init__(self, labels: list[str], placements: list[str]) -> None:
         """Make the columns from the labels of the header and the group labels above it.
@@ -114,15 +114,18 @@ class TableColumns:
         self.edges: list[int] = []
 
     def place(self, header: str) -> None:
-        """Record where each column ends in `header`: its values end there, too."""
+        """Record where each column ends in `header`.
+
+        The values of a column end at the same position.
+        """
         self.edges = [match.end() for match in re.finditer(r"\S+", header.replace("#", " ", 1))]
-        # The label of the wrong column is "#wrong": only the first `#` was replaced.
+        # Only the first `#` was replaced, because `#` is also part of the label `#wrong`.
 
     def fast(self, keep: Callable[[FlatRow], None]) -> Callable[[str, int], bool] | None:
         """Return a fast reader of complete, ordinary rows; None for layouts that need `row`.
 
-        The reader calls `keep` with a flat row and returns whether the line was a row. Other lines
-        need `row`.
+        The reader calls `keep` with a flat row and returns True. For any other line it returns
+        False; then the caller must use `row`.
         """
         if self.cpu_time or len(self.groups) != 2:
             return None
@@ -212,7 +215,10 @@ class TableColumns:
         return left, token[len(names) :]
 
     def _blank_redop(self, token: list[str]) -> bool:
-        """Return whether the missing word may be the reduction: the word in its place is none."""
+        """Return whether the missing word of a row may be the reduction.
+
+        This is so if the word at the position of the reduction is no name of a reduction.
+        """
         return "redop" in self.left and token[self.left.index("redop")] not in REDOPS
 
     def _timing(self, value: dict[str, str]) -> Timing:
@@ -233,7 +239,7 @@ class TableColumns:
         return Timing(time_us, algbw, busbw, int(number))
 
     def cuts(self, line: str) -> list[int]:
-        """Return the positions in `line` where a column may end, for a row with other output."""
+        """Return the positions in `line` where a column may end, to split off other output."""
         return [edge for edge in self.edges if edge <= len(line)]
 
 
@@ -288,10 +294,10 @@ def labels_of(line: str) -> list[str] | None:
 
 
 def units_fault(layout: TableColumns, line: str) -> str | None:
-    """Return what is wrong with a units line, or None.
+    """Return the error in a units line; None if the line is correct.
 
-    Columns without a unit have no word there. So words are matched in the order of the columns that
-    have a unit.
+    A column without a unit has no word in the line. So words are matched in the order of the
+    columns that have a unit.
     """
     words = [word for word in line.split() if word.startswith("(")]
     expected = [

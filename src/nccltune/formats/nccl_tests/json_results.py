@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the JSON that nccl-tests writes with `-J`: versions 1 to 3 (2.17.3 to 2.19.6).
 
-The file may be truncated. Its peculiarities:
+The file may be truncated. Its format has some peculiarities:
 
 - misspelt keys (2.17.3 to 2.17.8), booleans as strings, "nan", a padded root
 - the collective is only in `args[0]`
@@ -37,7 +37,7 @@ _BATCH = 256
 
 
 def read_json(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
-    """Read an nccl-tests JSON file; see `context.Reader`."""
+    """Yield the samples of an nccl-tests JSON file in batches (see `context.Reader`)."""
     context.report.kind = FileKind.NCCL_TESTS_JSON
     reader = _JsonReader(context)
     stream = JsonStream(file, frozenset({"results"}), context.progress)
@@ -127,7 +127,7 @@ class _JsonReader:
             calls = once + _count(value.get("warmup_iters"))
             run.calls = calls * run.aggregated * max(1, run.graph)
         run.parameters = f"{each} {once}"
-        # `_add_device` expands each entry to the ranks of its process.
+        # `_add_device` adds all ranks of a process to the list, so each entry is one rank.
         run.ranks_per_process = 1
         devices = value.get("devices")
         for entry in devices if isinstance(devices, list) else []:
@@ -173,7 +173,7 @@ class _JsonReader:
         if self.table is not None and printed is not None:
             self.table.average = (printed, line)
 
-    # The spelling of 2.17.3 to 2.17.8.
+    # nccl-tests 2.17.3 to 2.17.8 misspell the key.
     _take_average_bus_bandwidith = _take_average_bus_bandwidth
 
     def _take_errors(self, value: object, line: int) -> None:
@@ -301,7 +301,8 @@ def _timing(body: dict[str, Any], size: int) -> list[object]:
     if wrong is not None and not 0 <= wrong < inf:
         raise BadResultError(f"{wrong:g} wrong elements cannot be")
     if "cpu_time" in body:
-        # -C: the time is CPU time, but the bandwidth (here with 6 decimals) is that of the call.
+        # With -C the time is CPU time. The bandwidth (here with 6 decimals) gives the time of the
+        # call.
         time_us = size / (algbw * 1e3) if algbw >= 1e-3 else 0.0
     return [time_us, busbw, None if wrong is None else int(wrong)]
 

@@ -10,7 +10,7 @@ from nccltune.formats.nccl_tests.run import TableDevice
 from nccltune.formats.text.stamps import stamp_of
 
 ProcessKey = tuple[str, int]
-"""Host name without its domain, process id."""
+"""A process: its host name without the domain, and its process id."""
 _MOST = 65_536
 _MOST_OF_FILE = 4096
 _START = ("set by environment", "NCCL version", "Bootstrap")
@@ -43,7 +43,10 @@ class RunLogs:
         return self.rest.lines + sum(log.lines for log in self.processes.values())
 
     def merged(self, devices: Iterable[TableDevice]) -> NcclLog:
-        """Return the merged logs of the processes of `devices`, or of all if none has a log."""
+        """Return the merged logs of the processes of `devices`.
+
+        If none of these processes has a log, return the merged logs of all processes.
+        """
         keys = dict.fromkeys(process_key(item.host, item.pid) for item in sorted(devices))
         mine = {key: self.processes[key] for key in keys if key in self.processes}
         merged = NcclLog()
@@ -56,9 +59,10 @@ class RunLogs:
 class FileLogs:
     """The log lines of one text, assigned to its runs.
 
-    NCCL's lines follow the header of their run. Lines before the header (settings, by a process
-    that starts NCCL first) belong to the run that follows. A process takes part in one run. If the
-    device list has its id, that decides; otherwise the position of the line decides.
+    NCCL's lines follow the header of their run. A process that starts NCCL before the header prints
+    settings earlier; such lines belong to the run that follows. Each process belongs to one run. If
+    a device list has its id, the process belongs to that run; otherwise the position of the line
+    decides.
     """
 
     def __init__(self) -> None:
@@ -70,7 +74,10 @@ class FileLogs:
         self._hosts: dict[int, dict[str, None]] = {}
 
     def begin_run(self, *, again: bool) -> RunLogs:
-        """Return the logs of the run whose header starts now. `again`: an earlier run has ended."""
+        """Return the logs of the run whose header starts now.
+
+        `again` means that an earlier run of the text has ended.
+        """
         if again:
             self.current, self._next = self._next, RunLogs()
             self.over = False
@@ -79,7 +86,7 @@ class FileLogs:
         return self.current
 
     def end_table(self) -> None:
-        """Note that the table of the current run has its footer."""
+        """Record that the footer of the current run's table was read."""
         if not self.over:
             self.over = True
             self._heard = frozenset(self.current.processes)
@@ -104,7 +111,8 @@ class FileLogs:
         if key in self._next.processes:
             return self._next.of(key)
         mine = key in current or key in self._devices
-        # Containers use the same process ids for each run: a second start is another run.
+        # Containers use the same process ids for each run. So a second start of a process is
+        # another run.
         restarted = key in self._heard and any(word in message for word in _START)
         return (self._next if restarted or not mine else self.current).of(key)
 

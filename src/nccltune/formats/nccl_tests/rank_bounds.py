@@ -23,14 +23,16 @@ _LIMITS = {
 _COUNT_PER_RANK = frozenset(_LIMITS) - {Collective.ALLREDUCE}
 _FIRST_TIME = 7
 _LEAST_BUSBW = 1.0
-"""A lower bandwidth is printed with at most two digits, which is too rough."""
+"""Least bus bandwidth in GB/s that is used. A lower one is printed with at most two digits, which
+is too rough."""
 _CLOSE = 1e-6
 
 
 class RankBounds(NamedTuple):
-    """The smallest and the largest number of ranks that all rows allow; `most` None: no limit.
+    """The smallest and the largest number of ranks that all rows allow.
 
-    `rows_disagree` means that no number of ranks fits all rows.
+    `most` is None without an upper limit. `rows_disagree` means that no number of ranks fits all
+    rows.
     """
 
     least: int
@@ -75,7 +77,7 @@ def rank_bounds(rows: list[FlatRow], collective: Collective) -> RankBounds | Non
             least = (busbw - off_busbw) * (time_us - off_time) * 1e3 / size / limit
             most = (busbw + off_busbw) * (time_us + off_time) * 1e3 / size / limit
             used = True
-            # A ratio of the limit or more contradicts every number of ranks.
+            # A ratio at or above the limit fits no number of ranks.
             low = max(low, 1 / (1 - least) if least < 1 else inf)
             if most < 1:
                 high = min(high, 1 / (1 - most))
@@ -102,7 +104,10 @@ def _by_count(rows: list[FlatRow]) -> RankBounds | None:
 
 
 def _half_digit_of_time(time_us: float) -> float:
-    """Return half of the last digit of a printed time, as before 2.17.3 (later: more digits)."""
+    """Return half a unit of the last printed digit of a time, as versions before 2.17.3 print it.
+
+    Later versions print more digits, so the value is an upper limit for them.
+    """
     if time_us <= 100:
         return 0.00505
     if time_us <= 10_000:

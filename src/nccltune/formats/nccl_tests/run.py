@@ -42,7 +42,8 @@ _BUS = re.compile(
 _REDUCED = re.compile(r"# Reducing maxBytes to (?P<max>\d+) due to memory limitation")
 MAX_RANKS = 1 << 20
 _LEAST_OF_2_KIB = 12
-"""Least number of lines of the device list in 2 KiB, for the longest names of host and GPU."""
+"""Number of device lines that always fit into 2 KiB, even with the longest names of host and
+GPU."""
 
 
 class TableDevice(NamedTuple):
@@ -73,7 +74,7 @@ _PARTS = (
 
 
 def header_part(line: str) -> tuple[str, re.Match[str]] | None:
-    """Return which part of a run's header a comment line is, and its match; else None."""
+    """Return the name of the header part that a comment line is, and its match; else None."""
     for part, pattern in _PARTS:
         if (match := pattern.match(line)) is not None:
             return part, match
@@ -81,7 +82,7 @@ def header_part(line: str) -> tuple[str, re.Match[str]] | None:
 
 
 class NcclTestsRun:
-    """One start of an nccl-tests program, as far as its output shows it."""
+    """The facts of one start of an nccl-tests program, as far as its output shows them."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -144,7 +145,10 @@ class NcclTestsRun:
 
     @property
     def group(self) -> list[TableDevice]:
-        """Return the devices of rank 0's group. Other groups run beside it (`NCCL_TESTS_SPLIT`)."""
+        """Return the devices of rank 0's group.
+
+        With `NCCL_TESTS_SPLIT`, other groups run at the same time.
+        """
         if not self.devices:
             return []
         first = min(self.devices).group
@@ -152,10 +156,10 @@ class NcclTestsRun:
 
     @property
     def list_complete(self) -> bool:
-        """Return whether the device list has every process, so that it gives ranks and hosts.
+        """Return whether the device list has every process. Then it gives the ranks and hosts.
 
-        A process prints at most 2 KiB of its part, about 25 GPUs. Users also shorten the list: to
-        its last line, or in the middle.
+        A process prints at most 2 KiB of its devices, about 25 GPUs. Users also shorten the list:
+        they keep only the last line, or cut out the middle.
         """
         if not self.devices or self.abridged:
             return False
@@ -267,7 +271,7 @@ class ScaleFound(NamedTuple):
 
 
 class ScaleEvidence(NamedTuple):
-    """The evidence of how many nodes and ranks a table has. None: no evidence.
+    """The evidence of how many nodes and ranks a table has. A value of None is no evidence.
 
     - `listed`, `listed_hosts`: ranks and hosts of a complete device list.
     - `last_rank`: the highest rank of an incomplete list.
@@ -290,7 +294,7 @@ class ScaleEvidence(NamedTuple):
 def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleFound:
     """Return nodes and ranks, and add flags for doubts to `report`.
 
-    Sources of the ranks, the first that is known:
+    The number of ranks is from the first of these sources that has it:
 
     1. a complete device list;
     2. NCCL's log;
@@ -351,7 +355,10 @@ def _without_cut_list(evidence: ScaleEvidence) -> ScaleEvidence:
 
 
 def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | None:
-    """Return the ranks if neither a complete list nor a log has them; None if unknown."""
+    """Return the number of ranks from weaker evidence; None if it is unknown.
+
+    This is used if neither a complete device list nor NCCL's log has the number.
+    """
     bounds, last = evidence.bounds, evidence.last_rank
     claims = [
         ("the last line of the device list", None if last is None else last + 1),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the nccl-tests output of one process: its run, its table, and rows that were cut in two."""
+"""Read the nccl-tests output of one process: its run, its table, and rows cut by other output."""
 
 import re
 from collections.abc import Callable
@@ -40,9 +40,9 @@ _CUT = "cut in two by other output, and its rest is unknown"
 class SourceReader:
     """A reader of the lines of one process, without launcher prefixes.
 
-    - `begin`: called at the start of each run's header with the run, and with whether an earlier
-      run of this process has ended. It returns the logs of the run.
-    - `fast`: reads ordinary rows of the current table. None if each line needs all checks.
+    - `begin`: a function that returns the logs of a run. It is called at the start of each run's
+      header, with the run and with whether an earlier run of this process has ended.
+    - `fast`: a reader of ordinary rows of the current table. None if each line needs all checks.
     - `finished`: tables that get no more rows or log lines.
     """
 
@@ -87,14 +87,15 @@ class SourceReader:
             self._header(*found, number)
 
     def _start(self, part: str) -> None:
-        """Note a part of a run's header. The first part begins the run."""
+        """Record a part of a run's header. The first part begins the run."""
         if not self.run.seen:
             self._logs = self._begin(self.run, self._again)
         self.run.seen.add(part)
 
     def _header(self, part: str, match: re.Match[str], number: int) -> None:
         seen = self.run.seen
-        # Processes that were started without MPI print their headers mixed with each other.
+        # A start line begins a new run only after a device or a table, because processes that were
+        # started without MPI print their headers mixed with each other.
         begun = part in _START and bool(seen & {"device", "table"})
         begun = begun or (part == "device" and "table" in seen)
         if begun:
@@ -105,7 +106,8 @@ class SourceReader:
             self._watch_copies(number)
 
     def end_run(self, why: str) -> None:
-        """End the current run and its table; `why` is the reason if a row was incomplete."""
+        """End the current run and its table. If a row is incomplete, report it with the reason
+        `why`."""
         self._drop_cut(why)
         if self.table is not None:
             self.finished.append(self.table)
@@ -138,7 +140,8 @@ class SourceReader:
 
     def _units(self, body: str, text: str, number: int) -> None:
         if self.table is None or not self._accepts:
-            # After unknown labels, a row must not be matched with another layout by its shape.
+            # If a line of labels was invalid, the layout must not be guessed from the shape of a
+            # row.
             self._unlabelled = not self._labelled and is_units_line(body)
             return
         fault = units_fault(self.table.layout, body)
@@ -178,7 +181,10 @@ class SourceReader:
             self._refresh()
 
     def _watch_copies(self, number: int) -> None:
-        """Detect several processes that each run alone: built without MPI, but started with it."""
+        """Detect one-rank copies: several processes that each ran the test alone.
+
+        This happens if nccl-tests was built without MPI, but is started with MPI's launcher.
+        """
         devices = self.run.devices
         if any(device.rank for device in devices):
             return
@@ -254,10 +260,10 @@ class SourceReader:
         self._refresh()
 
     def _boundary(self, text: str, start: int, host: str, hosts: set[str]) -> int | None:
-        """Return where the piece of a row ends whose last characters touch a host name.
+        """Return the end of a piece of a row that touches a host name; None if it is unknown.
 
-        A known host decides. Otherwise it is the only place where a column can end; None if there
-        is not exactly one.
+        If the host name is known, the piece ends before it. Otherwise the piece ends at the only
+        position where a column can end.
         """
         if not host or host in hosts:
             return start
@@ -275,7 +281,8 @@ class SourceReader:
     def _rejoin(self, text: str, number: int) -> bool:
         """Join a cut row with this line; return whether the line belongs to a row.
 
-        They are joined only if together they are a consistent row, and the line alone is not.
+        The cut row and the line are joined only if together they are a consistent row, and the line
+        alone is not.
         """
         joined = self._sound(self._cut + text, self._cut_line)
         alone = self._sound(text, number)
@@ -306,7 +313,8 @@ class SourceReader:
             return None
         for timing in row.timings:
             told = timing.algbw * timing.time_us * 1e3
-            # Before 2.9 all-gather and reduce-scatter printed (n-1)/n of it. -C prints CPU times.
+            # Before 2.9 the printed algbw of all-gather and reduce-scatter is (n-1)/n of size /
+            # time. With -C the times are CPU times, so they are not compared.
             most = row.size * 1.06 + 0.006 * timing.time_us * 1e3
             least = row.size * 0.47 - 0.006 * timing.time_us * 1e3
             if not self.table.layout.cpu_time and not least <= told <= most:

@@ -30,9 +30,10 @@ _WRONG_DELTA = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 
 
 class _Point:
-    """The rows of one size, type, operation and root.
+    """The label and the passes of all rows of one size, type, operation and root.
 
-    It has their label, and the number of passes (`-N` cycles) so far for each placement.
+    `ran` is the choice in NCCL's log. `passes` counts the passes (`-N` cycles) so far for each
+    placement. `counted` is the number of passes that are already in the report.
     """
 
     __slots__ = ("choice", "counted", "passes", "ran")
@@ -47,8 +48,8 @@ class _Point:
 class TableReader:
     """A table that is being read.
 
-    Rows are collected with `keep` or `add`, and become samples in `emit`. That happens as late as
-    bounded memory allows, because log lines after a row can still show what ran.
+    Rows are collected with `keep` or `add`, and become samples in `emit`. `emit` is called as late
+    as bounded memory allows, because log lines after a row can still show which choice ran.
     """
 
     def __init__(
@@ -108,8 +109,8 @@ class TableReader:
             wrong = None if ranks is None else int(timing.delta > limit * (ranks - 1))
         if not self.layout.cpu_time:
             return timing.time_us, timing.busbw, wrong
-        # -C prints the CPU time, but the bandwidth of the call. From three digits of it the time
-        # can be computed.
+        # -C prints the CPU time, and the bandwidth of the call. A bandwidth with three digits gives
+        # the time of the call.
         exact = timing.algbw >= 1.0 and self.run.collective not in OTHER_BANDWIDTH
         return row.size / (timing.algbw * 1e3) if exact else 0.0, timing.busbw, wrong
 
@@ -131,7 +132,7 @@ class TableReader:
             yield RunSamples(self.found, samples)
 
     def _note_rows(self, rows: list[FlatRow]) -> None:
-        """Note what identifies the run of the rows, and a lower bound of its time."""
+        """Add the rows to the hashes that identify the run, and their times to its run time."""
         found, columns = self.found, range(7, len(rows[0]), 3)
         total = sum(row[column] or 0.0 for row in rows for column in columns)
         found.seconds += total * self.run.calls * 1e-6
@@ -150,7 +151,8 @@ class TableReader:
         yield from self.emit()
         self._note_platform()
         if self.found.rows and not self.found.samples:
-            # Rows of an unknown choice may be those of a known run.
+            # Rows of an unknown choice give no samples. The run is still yielded, because it may be
+            # a duplicate of a known run.
             yield RunSamples(self.found, [])
         any_rows = self._empty or (self._check is not None and self._check.any_rows)
         if not self.footer and not self.copies and any_rows:
@@ -164,7 +166,7 @@ class TableReader:
             self._check.compare(*self.average, self._context.report)
 
     def _note_platform(self) -> None:
-        """Note the platform facts of the header and the log, which may continue after the rows."""
+        """Record the platform facts of header and log. The log may continue after the rows."""
         found, run = self.found, self.run
         if self._logs is not None and self._logs.lines != self._log_lines:
             self._log = self._joined_log()
@@ -176,7 +178,10 @@ class TableReader:
         found.facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
 
     def _prepare(self, rows: list[FlatRow]) -> BandwidthCheck:
-        """Find collective, scale and choice of the table, once, when its first rows are emitted."""
+        """Find collective, scale and choice of the table.
+
+        This is called once, when the first rows are emitted.
+        """
         run, context = self.run, self._context
         report, options = context.report, context.options
         log = self._log = self._joined_log()
@@ -277,7 +282,7 @@ class TableReader:
     def _point(self, collective: Collective, head: tuple[object, ...]) -> _Point | None:
         """Return label and passes of the rows that start with `head` (size to root).
 
-        None if it is unknown what ran.
+        None if it is unknown which choice ran.
         """
         size = head[0]
         assert isinstance(size, int)
@@ -367,7 +372,7 @@ class TableReader:
         line: int,
         wrong_lines: list[int],
     ) -> None:
-        """Count in the report what the rows gave."""
+        """Count the samples and the rows without a label in the report."""
         report, scale = self._context.report, self._scale
         for head, point in points.items():
             if point is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the text output of nccl-tests, mixed with the output of launchers and NCCL.
 
-Formats: nccl-tests 2.0 to 2.20 (`src/common.cu`, `src/util.cu`). They are described in
-docs/reference/file-formats.md.
+Formats: nccl-tests 2.0 to 2.20 (`src/common.cu`, `src/util.cu`). docs/reference/file-formats.md
+describes these formats.
 """
 
 import re
@@ -54,7 +54,7 @@ _MAX_HOSTS = 65536
 
 
 def read_text(file: BinaryIO, context: Context) -> Iterator[RunSamples]:
-    """Read nccl-tests output; see `context.Reader`."""
+    """Yield the samples of nccl-tests output in batches (see `context.Reader`)."""
     reader = _TextReader(context)
     for number, lines in line_blocks(file, too_long=reader.too_long, progress=context.progress):
         reader.block(number, lines)
@@ -86,12 +86,12 @@ class _TextReader:
         self.sources = {"": self.plain}
 
     def begin(self, run: NcclTestsRun, again: bool) -> RunLogs:
-        """Begin a run: give it the settings of its command line; return its part of the log."""
+        """Begin a run: set the settings of its command line; return the logs of its processes."""
         run.command = self.commands.begin_run(again=again)
         return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:
-        """Process lines; the first one has this number."""
+        """Process `lines`. The first line has the number `number`."""
         fast = self.plain.fast
         for at, line in enumerate(lines, number):
             if fast is not None and fast(line, at):
@@ -160,7 +160,10 @@ class _TextReader:
     def log_line(
         self, source: SourceReader, text: str, match: re.Match[str], number: int
     ) -> NcclLog:
-        """Process an NCCL log line, which may follow a piece of a row; return the log it is in."""
+        """Process an NCCL log line, which may follow a piece of a row.
+
+        Return the log to which the line was added.
+        """
         self.log_lines += 1
         self.report.ignored += 1
         message = text[match.end() :]
@@ -179,12 +182,15 @@ class _TextReader:
         return log
 
     def note_time(self, stamps: Stamps, line: str, end: int) -> None:
-        """Record when a run began, by a stamp before `end` in one of its first lines."""
+        """Record when a run began, by a time stamp before `end` in one of its first lines."""
         if end > 0 and stamps.open:
             stamps.add(stamp_of(line, end, latest=self.context.modified))
 
     def note_host(self, host: str) -> None:
-        """Record a host name, to separate it from text before it. It is never stored."""
+        """Record a host name, to separate it from text before it.
+
+        Host names are never written to a study.
+        """
         if len(self.hosts) < _MAX_HOSTS:
             self.hosts.add(host)
 
@@ -202,7 +208,7 @@ class _TextReader:
         self.report.cannot_read(number, text, "a line of more than 1 MiB")
 
     def drain(self) -> Iterator[RunSamples]:
-        """Yield samples of the tables that are complete, and of those that are large."""
+        """Yield the samples of complete tables, and of tables with many rows so far."""
         for source in self.sources.values():
             while source.finished:
                 yield from source.finished.pop(0).finish()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules that all readers share.
 
-context.py           what a reader gets: the file, the user's options, the report to fill
-file_report.py       what a reader reports: counts, flags, unreadable lines
+context.py           the input of a reader: the file, the user's options, the report to fill
+file_report.py       the report of a reader: counts, flags, unreadable lines
 runs.py              runs: starts of a measuring program, the unit of replication
 platform_facts.py    the platform facts that a run shows; whether two runs are of one platform
 collective_names.py  the collective in the name of a file or a program

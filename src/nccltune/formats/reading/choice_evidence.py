@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the choice that a table was made with, from all evidence.
+"""Find the choice (algorithm and protocol) that a table measured, from all evidence.
 
 The evidence, the strongest first: NCCL's log of the run, the command line, `--choice`, the file
 name. If two pieces of evidence contradict each other, the table gets no label and is not read.
@@ -32,10 +32,10 @@ _HINT = "give --choice, or log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,T
 
 
 class Label(NamedTuple):
-    """The choice that a table was made with.
+    """The choice that a table measured.
 
-    If `choice` is None, each row needs a choice line of NCCL's log. `problem` is the reason that
-    there is no choice. With `refused`, no row gets a label at all.
+    If `choice` is None, each row needs a choice line of NCCL's log; `problem` is the reason. If
+    `refused` is set, no row of the table gets a label.
     """
 
     choice: AnyChoice | None
@@ -62,7 +62,7 @@ class _Claim(NamedTuple):
 
     @property
     def one(self) -> bool:
-        """Return whether one algorithm or one protocol is left: then NCCL did not choose freely."""
+        """Return whether one algorithm or one protocol is left. Then NCCL did not choose freely."""
         return any(
             some is not None and len(some) == 1 for some in (self.algorithms, self.protocols)
         )
@@ -143,7 +143,7 @@ def _of_settings(
         choice = limits.choice
         return [_Claim(said, frozenset({choice.algorithm}), frozenset({choice.protocol}), choice)]
     if limits.algorithms is None and limits.protocols is None:
-        # The words are unknown to NCCL, or they concern another collective.
+        # NCCL does not know the words, or they concern another collective.
         return [] if any(":" in word for word in words) else [_Claim(said, vague=True)]
     return [_Claim(said, limits.algorithms, limits.protocols)]
 
@@ -251,9 +251,9 @@ def label_of_row(
 ) -> tuple[AnyChoice | None, Choice | None]:
     """Return the label of one row, and the choice that ran (None if it is unknown).
 
-    `label` is the label of the table (None: only a part was forced). `ran` is what the log shows
-    for the row. If another choice ran than the forced one, the row gets the choice that ran.
-    Channels are returned but not compared, because NCCL uses fewer for small messages.
+    `label` is the label of the table; None if the evidence does not name a whole choice. `ran` is
+    the choice in the log for this row. If it is not the forced choice, the row gets the choice that
+    ran. Channels are returned but not compared, because NCCL uses fewer for small messages.
     """
     forced_one = isinstance(label, Choice)
     if isinstance(ran, str):

@@ -31,8 +31,8 @@ _MOST_CHARACTERS = 1 << 16
 class CommandFound(NamedTuple):
     """The settings of a run in a command line, the number of that line, and the number of ranks.
 
-    `unknown` means that nothing is known of this run: the settings were in force for an earlier run
-    of the file, or have a value that the text does not show.
+    `unknown` means that the settings of this run are unknown. Either they were in force for an
+    earlier run of the file, or their value is a shell variable.
     """
 
     algorithms: str | None

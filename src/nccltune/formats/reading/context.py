@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every reader gets: the file, the user's options, and the report to fill."""
+"""The input of every reader: the file, the user's options, and the report to fill."""
 
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol
@@ -16,11 +16,11 @@ Progress = Callable[[int], None]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's options for the inputs. None: the inputs themselves decide.
+    """The user's options for the inputs. If an option is None, the inputs decide.
 
     - `choice` and `collective` apply to every table.
-    - `started_here`: nccltune started the program itself. Then `choice` is what it requested, and
-      it is not compared with other evidence.
+    - `started_here`: nccltune started the program itself. Then `choice` is the choice that nccltune
+      requested, and is not compared with other evidence.
     - `per_iteration`: make a sample of each iteration in an nccl-tests JSON file, instead of one
       sample of their mean.
     """
@@ -37,8 +37,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Context(msgspec.Struct, kw_only=True):
     """The context of one file that is read.
 
-    - `name`: the file's path below the folder that the user named. It is evidence for the choice
-      and the collective.
+    - `name`: the file's path below the folder that the user named. The name is evidence for the
+      choice and the collective.
     - `logs`: NCCL logs that were read from files of their own, by (host, process id).
     - `modified`: the time of the file in seconds since 1970.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the choice in a file name, if every word of the name is known.
 
-A wrong label is worse than none. So `fat_tree_simple`, `not-tree_ll` and `tree_vs_ring` give no
-choice, and not the default either.
+A wrong label is worse than no label. So `fat_tree_simple`, `not-tree_ll` and `tree_vs_ring` give no
+choice. They are not taken as the default either.
 """
 
 import re
@@ -146,7 +146,10 @@ def _joined(words: list[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _pieces(word: str) -> list[str] | None:
-    """Split a word into its words of a choice (`ringsimple`); None if a part of it is unknown."""
+    """Return the words of a choice in a compound word such as `ringsimple`; empty without any.
+
+    Return None if a part of the word is unknown.
+    """
     if word in _CHOICE_WORDS or word in ("collnet", "direct", "chain"):
         return [word]
     if re.fullmatch(r"(?:tree|ring|nvls|pat|simple|default|tuned)\d{1,3}", word):
@@ -155,7 +158,8 @@ def _pieces(word: str) -> list[str] | None:
         return []
     if len(word) > _LONGEST_WORD:
         return None
-    # `ways[end]` is a split of the first `end` letters. One-letter pieces would match any word.
+    # `ways[end]` is a split of the first `end` letters. Other words of one or two letters are not
+    # used, because they occur inside almost any word.
     known = [*_CHOICE_WORDS, *(other for other in _OTHER_WORDS if len(other) > 2)]
     ways: list[list[str] | None] = [[], *([None] * len(word))]
     for end in range(1, len(word) + 1):

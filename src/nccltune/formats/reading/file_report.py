@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of reading a file: what was read, what could not be read, what is suspicious."""
+"""The report of reading a file: counts of what was read, unreadable lines, and flags for doubts."""
 
 from enum import StrEnum
 from pathlib import PurePath
@@ -35,7 +35,7 @@ class FileKind(StrEnum):
 
 
 class FlagKind(StrEnum):
-    """The kind of a remark: a doubt about a run, or something that the user must know about it."""
+    """The kind of a flag: a doubt about a run, or a fact that the user must know about the run."""
 
     ONE_RANK = "one_rank"
     ONE_RANK_COPIES = "one_rank_copies"
@@ -93,7 +93,8 @@ DOUBTFUL = frozenset(
 
 
 _EACH = frozenset({FlagKind.NOTE, FlagKind.COLLAPSED, FlagKind.DIAGNOSED})
-"""Kinds of which each different sentence is a flag of its own."""
+"""Kinds of flags that are kept once for each different sentence. A flag of any other kind is kept
+once."""
 
 
 class Flag(msgspec.Struct):
@@ -124,7 +125,7 @@ class FileReport(msgspec.Struct, kw_only=True):
     - `asked`: the user named the file itself, not a folder above it.
     - `rows`: result rows that were understood. A row can give two samples: out of place and in
       place.
-    - `rows_size_0`: those of size 0, which give no sample.
+    - `rows_size_0`: rows of size 0, which give no sample.
     - `unreadable`: number of unreadable lines. The first few are in `first_unreadable`.
     - `ignored`: number of lines without a result, such as log lines.
     - `error`: the reason that the file was refused as a whole.
@@ -164,7 +165,7 @@ class FileReport(msgspec.Struct, kw_only=True):
     def flag(
         self, kind: FlagKind, sentence: str, line: int = 0, doubtful: bool | None = None
     ) -> None:
-        """Add a flag. If the report has it already, count it."""
+        """Add a flag. If the report has the flag already, increase its count."""
         for flag in self.flags:
             if flag.kind is kind and (kind not in _EACH or flag.sentence == sentence):
                 flag.count += 1
@@ -227,9 +228,9 @@ class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One line of `imports.jsonl`: a file that was read into a study.
 
     - `file`: its name without folders.
-    - `options`: the options of the reading.
+    - `options`: the options that the file was read with.
     - `flags`: the kinds of flags, with their count.
-    - `doubtful`: those kinds that put the numbers in doubt.
+    - `doubtful`: the kinds of flags that put the numbers in doubt.
     - `runs`: the program starts that the file shows (None in studies of nccltune 0.1).
     """
 

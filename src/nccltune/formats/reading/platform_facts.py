@@ -2,7 +2,7 @@
 """The platform facts that a run shows, and whether two runs are of one platform.
 
 If both runs show a fact and it differs, the runs are of two platforms. A fact that only one run
-shows is no difference. If it matters, `formats.importing.suspect` reports it as a doubt.
+shows is no difference. If such a fact matters, `formats.importing.suspect` reports a doubt.
 """
 
 import re
@@ -36,9 +36,9 @@ IRRELEVANT_SETTINGS = (
 )
 """Prefixes of settings that do not make a platform different.
 
-They are of logs and dumps, settings that a sweep changes between runs (`NCCL_ALGO`, `NCCL_PROTO`,
-the tuner), addresses, and variables that are no NCCL settings. An example of the last is
-NCCL_VERSION, which CUDA's images set to the version that they contain.
+These are settings of logs and dumps, settings that a sweep changes between runs (`NCCL_ALGO`,
+`NCCL_PROTO`, the tuner), addresses, and variables that NCCL does not read. An example of the last
+is NCCL_VERSION, which CUDA's images set to the version that they contain.
 """
 # Names that are created for each start of a container or pod do not identify a machine: Docker's
 # ids, pods of a Deployment or Job, workers of the MPI Operator and of a JobSet.
@@ -57,8 +57,8 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     - `driver`: the CUDA version of the driver.
     - `nics`: one text for each list of NICs that a host logged.
     - `hosts`: hashes of all host names.
-    - `first_host`: the hash of rank 0's host name, with the tool's name before another kind of
-      hash.
+    - `first_host`: the hash of rank 0's host name. nccltune's bench hashes in another way; its
+      hashes start with `bench` and a blank.
     - `ranks_per_host`: the number of ranks on each host.
     - `gpus`: the PCI bus numbers of the GPUs.
     - `gpus_per_process`: the number of GPUs of one process.
@@ -83,7 +83,7 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 
 
 class Subject(NamedTuple):
-    """The facts of a run with its scale and collective. `free`: NCCL chose freely."""
+    """The facts of a run with its scale and collective. `free` means that no choice was forced."""
 
     facts: PlatformFacts
     nodes: int | None = None
@@ -160,7 +160,10 @@ def facts_of_platform(platform: Platform, *, measured: bool) -> PlatformFacts:
 
 
 def differences(one: Subject, other: Subject) -> list[Difference]:
-    """Return the facts that both runs show and that differ, the plainest facts first."""
+    """Return the facts that both runs show and that differ.
+
+    GPU, versions and network come first.
+    """
     a, b = one.facts, other.facts
     found = _different(a, b, _PLAIN)
     same_scale = None not in (one.nodes, one.ranks) and (one.nodes, one.ranks) == (
@@ -180,7 +183,10 @@ def differences(one: Subject, other: Subject) -> list[Difference]:
 
 
 def _different(a: PlatformFacts, b: PlatformFacts, facts: dict[str, str]) -> list[Difference]:
-    """Return those of `facts` (names in messages by field) that both show and that differ."""
+    """Return the differences in those facts that both runs show.
+
+    `facts` has the field of each fact to compare, and its name in messages.
+    """
     return [
         Difference(words, str(first), str(second))
         for name, words in facts.items()
@@ -204,7 +210,7 @@ def missing_facts(subject: Subject) -> set[str]:
 
 
 def _other_hosts(a: PlatformFacts, b: PlatformFacts, same_scale: bool) -> bool:
-    """Return whether the hosts cannot be of one set of machines.
+    """Return whether the hosts show two different sets of machines.
 
     A run at a smaller scale may use some of the hosts of a larger one.
     """
@@ -257,7 +263,7 @@ def _yes(value: bool) -> str:
 
 
 class PlatformGroups:
-    """Runs grouped by platform. Runs of one group have no fact that differs.
+    """Runs grouped by platform. The facts of the runs in one group do not differ.
 
     `members[group]` has the different subjects of a group, each with the names of its files.
     """
@@ -292,6 +298,6 @@ def joined(texts: Sequence[str], most: int = 3) -> str:
 
 
 def common(values: Iterable[str]) -> str | None:
-    """Return the value if all values are equal; None otherwise, or if there is none."""
+    """Return the value if all values are equal. Return None if they differ or there are none."""
     found = set(values)
     return found.pop() if len(found) == 1 else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs: starts of a measuring program, as far as an imported file shows them.
 
-A run is the unit of replication: its rows share everything that its process had in common. Two
-files with the same rows hold the same run, also if names, line ends or prefixes differ.
+A run is the unit of replication: its timings come from one process, so they are not independent.
+Two files with the same rows hold the same run, even if names, line ends or prefixes differ.
 """
 
 import hashlib
@@ -18,14 +18,15 @@ from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample, Source
 
 _ROW_PRINT = 4
-"""Hex digits in the hash of a row."""
+"""Number of hex digits that are kept of the hash of a row."""
 ROWS_KEPT = 64
 """Number of first rows of a run whose hashes are kept to identify it."""
 _LEAST_ROWS = 3
 _LEAST_DIGITS = 6.0
-"""Decimal digits from which two runs do not print the same times by chance."""
+"""Least number of varying decimal digits in the times of a run. With as many digits, two runs do
+not print the same times by chance."""
 _COMMON_DIGITS = 2.5
-"""Leading digits of a time that repeated runs have in common."""
+"""Number of leading digits of a time that repeated runs have in common."""
 DEFAULT_ITERATIONS, DEFAULT_WARMUP = 20, 5
 """Defaults of nccl-tests, for files without a header that states them."""
 
@@ -44,8 +45,8 @@ class RunKey(NamedTuple):
 class RunFound:
     """A run that is being read.
 
-    `samples` is the number of its samples so far. `source` is the source of all its samples; its
-    process id is set later. It is None for samples that have a process id of their own. `seconds`
+    `samples` is the number of its samples so far. `source` is the source of all its samples, whose
+    process id is set later. `source` is None if the samples have their own process ids. `seconds`
     is a lower bound of its run time, from its tables.
     """
 
@@ -84,12 +85,12 @@ class RunFound:
 
     @property
     def choice(self) -> str:
-        """Return the label of most of its samples."""
+        """Return the choice label that most of the samples have."""
         return max(self.choices, key=lambda label: self.choices[label], default="")
 
     @property
     def key(self) -> RunKey:
-        """Return the conditions that it measured."""
+        """Return the conditions that the run measured."""
         return RunKey(
             self.collective, self.nodes, self.ranks, self.registered, self.graph, self.choice
         )
@@ -100,7 +101,7 @@ class RunFound:
         self.choices[label] = self.choices.get(label, 0) + number
 
     def record(self) -> "RunRecord":
-        """Return its entry in `imports.jsonl`, without times."""
+        """Return the entry of the run in `imports.jsonl`, without times."""
         return RunRecord(
             process=self.process,
             samples=self.samples,
@@ -117,8 +118,8 @@ class RunFound:
     def name(self, text_hash: str) -> None:
         """Give the run its id.
 
-        `text_hash` identifies the file. It is part of the id if the rows alone could be those of
-        another run.
+        `text_hash` identifies the file. `text_hash` is part of the id if another run could have the
+        same rows.
         """
         if not self.process:
             text = self.pids if self.telling else text_hash
@@ -138,10 +139,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `prints`: hashes of its first rows, 4 hex digits each. Empty if another run could have the
       same rows by chance.
     - `pids`: a hash of the process ids in its header. Runs with different `pids` are different.
-    - `at`: when it ran. `clock` is `utc` or `local`; times of the two cannot be compared.
+    - `at`: when it ran. `clock` is `utc` or `local`; times of the two clocks cannot be compared.
     - `modified`: the time of its file, in seconds since 1970.
-    - `seconds`: a lower bound of the time that the runs of that file took. Times of files that are
-      imported later are checked with this and `modified`.
+    - `seconds`: a lower bound of the time that the runs of that file took. `seconds` and `modified`
+      are used to check the times of files that are imported later.
     """
 
     process: str
@@ -166,9 +167,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def printed_time(time_us: float, width: int = 7) -> float:
-    """Return a time as nccl-tests prints it (`getFloatStr`, 2.17.3 and later).
+    """Return a time rounded as nccl-tests prints it (`getFloatStr`, 2.17.3 and later).
 
-    So the rows of its JSON output and of its text output compare equal.
+    With this rounding, rows of the JSON output and of the text output are equal.
     """
     for digits in (2, 1, 0):
         text = f"{time_us:.{digits}f}"

@@ -12,11 +12,11 @@ from typing import BinaryIO, NamedTuple
 from nccltune.formats.text.lines import CHUNK_BYTES, encoding_of
 
 MAX_ITEM_BYTES = 32 << 20
-"""Size limit in bytes. For a larger member or element, `Item.raw` is None."""
+"""Limit of a member or list element in bytes. For a larger one, `Item.raw` is None."""
 _SHALLOW = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\],]', re.DOTALL)
 _DEEP = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
-# The rest of a string, as far as it is in the buffer. The pattern is possessive (no backtracking),
-# so that its time is linear.
+# The rest of a string, up to its end or the end of the buffer. The pattern is possessive (no
+# backtracking), so that its time is linear.
 _STRING_PART = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _KEY = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
@@ -35,9 +35,9 @@ class Item(NamedTuple):
 class JsonStream:
     """An iterator over the members of the JSON object in `file`.
 
-    Members whose key is in `lists` are given element by element. A truncated file gives its
-    complete items. After the iteration, `complete` is True if the object was closed. `progress` is
-    called with the number of bytes read so far.
+    If the key of a member is in `lists`, the elements of the member are yielded one by one. A
+    truncated file yields its complete items. After the iteration, `complete` is True if the object
+    was closed. `progress` is called with the number of bytes read so far.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class JsonStream:
                 string_at = part.end() if part is not None else string_at
                 if self._buffer[string_at : string_at + 1] != b'"':
                     if len(self._buffer) - at > MAX_ITEM_BYTES:
-                        return  # a string without an end, larger than an item may be
+                        return  # the string has no end and is larger than MAX_ITEM_BYTES
                     continue
                 at, string_at = string_at + 1, None
             at -= self._trim(at)
@@ -88,7 +88,8 @@ class JsonStream:
                     break
                 at = match.end()
                 yield from self._token(token, match.start(), at)
-        # The file is truncated right after a closing bracket: the item that it closes is complete.
+        # If the file is truncated right after a closing bracket, the item that the bracket closes
+        # is complete.
         whole = self._depth == self._item_depth and self._buffer.rstrip().endswith((b"}", b"]"))
         if not self.complete and at == len(self._buffer) and whole:
             yield from self._item(at)
@@ -130,7 +131,8 @@ class JsonStream:
     def _trim(self, at: int) -> int:
         """Drop the bytes before the current item from the buffer; return how many were dropped.
 
-        If the current item is larger than MAX_ITEM_BYTES, its scanned bytes are dropped, too.
+        If the current item is larger than MAX_ITEM_BYTES, the scanned bytes of the item are also
+        dropped.
         """
         keep = min(self._start, at)
         if at - self._start > MAX_ITEM_BYTES:

@@ -8,11 +8,13 @@ from typing import BinaryIO
 from nccltune.model.errors import InputError
 
 MAX_LINE_BYTES = 1 << 20
-"""Line length limit. A longer line is counted as unreadable and never held in memory as a whole."""
+"""Limit of a line in bytes. A longer line is counted as unreadable and never held in memory as a
+whole."""
 CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 12
 _FOREIGN = 16
-"""Invalid UTF-8 bytes from which a file may be binary. Fewer do not show that it is."""
+"""Least number of bytes that are invalid UTF-8 in a file that may be binary. Fewer such bytes prove
+nothing."""
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),

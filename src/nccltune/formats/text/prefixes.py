@@ -27,7 +27,7 @@ _MOST = 5
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
-# Prefixes that only a launcher writes: removed before any text.
+# Prefixes that only a launcher writes. They are removed before any text.
 _SURE = re.compile(
     r"[ \t]*(?:\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4} ?)?"  # ctime of --timestamp-output
     r"(?:\[(?P<tag>[^\]\s]{1,128})\](?:\[[^\]\s]{0,128}\])?)?"
@@ -39,7 +39,8 @@ _SURE = re.compile(
     rf"|\d{{4}}-\d\d-\d\dT{_TIME}{_ZONE}(?: (?:stdout|stderr) [FP](?= |$))?(?: |$)"
 )
 _LABEL = r"[A-Za-z0-9](?:[\w.-]{0,252}[A-Za-z0-9])?"
-# Prefixes that may also be part of the text: removed only before a line of nccl-tests or NCCL.
+# Prefixes that may also be part of the text. They are removed only before a line of nccl-tests or
+# NCCL.
 _PLAIN = re.compile(
     rf"(?:\w{{3}} [ \d]?\d {_TIME}|\d{{4}}-\d\d-\d\d {_TIME}|{_TIME}|\d{{1,12}}\.\d{{3,9}}|"
     rf"\[\d{{4}}-\d\d-\d\d[T ]{_TIME}{_ZONE}\]|\[{_TIME}\])(?:: | - | )"
@@ -96,7 +97,8 @@ def strip_prefix(line: str) -> tuple[str, str]:
 def _plain_prefix(line: str) -> tuple[str, str] | None:
     """Split off a prefix of plain words if a line of nccl-tests or NCCL follows.
 
-    Return the source (empty: the prefix names none) and the rest; None if there is no such prefix.
+    Return the source process and the rest; None if there is no such prefix. The source is empty if
+    the prefix names no process.
     """
     if line[:1] in "# \t" and not line.lstrip(" \t")[:1].isalpha():
         return None

@@ -17,7 +17,7 @@ def keep_setting(name: str, value: str) -> str | None:
     """Return the form in which a setting may be stored, or None if it must not be stored.
 
     Only `NCCL_*` settings are stored. A setting that names a host, or whose name or value looks
-    like a secret, is not stored. Of a path only the file name is stored.
+    like a secret, is not stored. If the value is a path, only the file name is stored.
     """
     if not _PLAIN_NAME.fullmatch(name) or name in _IDENTITY or SECRET_NAME.search(name):
         return None

@@ -55,8 +55,9 @@ def stamp_of(
 ) -> tuple[float, bool] | None:
     """Return the stamp before `end` in `line`: seconds since 1970, and whether it names its zone.
 
-    A stamp without a zone is read as if it were UTC. A stamp without a year gets the last year in
-    which it is not after `latest` (seconds since 1970; default: now). Return None without a stamp.
+    A stamp without a zone is read as if it were UTC. If a stamp has no year, its year is the last
+    one in which the stamp is not after `latest` (seconds since 1970; default: now). Return None
+    without a stamp.
     """
     head = line[: min(_WIDTH, len(line) if end is None else end)]
     if (match := _ISO.search(head)) is not None:

@@ -11,7 +11,8 @@ from nccltune.model.errors import InputError
 
 MAX_CHARACTERS = 4 << 20
 MAX_NODES = 100_000
-"""Limit for scalars, lists and mappings, with aliases expanded. Manifests have a few hundred."""
+"""Limit for scalars, lists and mappings, with aliases expanded. A Kubernetes manifest has a few
+hundred."""
 
 
 def load_documents(text: str, where: str) -> list[Any]:

@@ -49,7 +49,7 @@ class GraphGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True):
-    """One channel in order: the NIC from which data enters, the GPUs, the NIC by which it leaves.
+    """One channel: the NIC where data enters, the GPUs in order, the NIC where data leaves.
 
     `net_in` and `net_out` are None within one node. An NVLS channel has only its head GPU.
     """
@@ -77,7 +77,10 @@ class ChannelGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Graphs(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph file. `source` is its name. `unread` describes what was skipped."""
+    """The content of a graph file.
+
+    `source` is the file name. `unread` describes the skipped elements.
+    """
 
     source: str
     version: str | None
@@ -198,7 +201,10 @@ def _real(element: Element, name: str, source: str) -> float:
 
 
 def _device(element: Element, source: str) -> int:
-    """Return `dev`, hexadecimal with or without 0x: NCCL reads it with `strtol` and base 16."""
+    """Return the hexadecimal attribute `dev`.
+
+    A prefix 0x is optional, because NCCL uses `strtol`.
+    """
     text = _needed(element, "dev", source)
     digits = text.strip().removeprefix("0x")
     if not 0 < len(digits) <= 16 or not all(char in "0123456789abcdefABCDEF" for char in digits):

@@ -82,7 +82,7 @@ def _dialect(root: Element, seen: set[str]) -> Dialect:
 
 
 class _Reader:
-    """A converter of elements to structs. It records what it skips."""
+    """A converter of elements to structs. It records the elements and attributes that it skips."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -96,7 +96,7 @@ class _Reader:
         self._counts[what] += 1
 
     def unread(self) -> tuple[str, ...]:
-        """Return descriptions of what was skipped, at most MAX_UNREAD."""
+        """Return descriptions of the skipped items, at most MAX_UNREAD."""
         said = [
             f"line {line}: {what}"
             + (f" (and {self._counts[what] - 1} more)" if self._counts[what] > 1 else "")
@@ -117,7 +117,7 @@ class _Reader:
     def is_one_of(
         self, child: Element, names: tuple[str, ...] | frozenset[str], parent: Element
     ) -> bool:
-        """Return whether `child` is read; record it if it is not."""
+        """Return whether the name of `child` is in `names`. If not, record `child` as skipped."""
         if child.name in names:
             return True
         self.skip(f"element <{child.name[:40]}> in <{parent.name}>", child.line)

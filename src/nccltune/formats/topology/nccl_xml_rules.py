@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check well-formed XML for what NCCL's own parser refuses (`graph/xml.cc`, 2.19 to 2.31).
+"""Check well-formed XML for content that NCCL's own parser refuses (`graph/xml.cc`, 2.19 to 2.31).
 
-That parser accepts no XML declaration, and no tab or line end between attributes. Its limits are
-fixed.
+NCCL's parser accepts no XML declaration, and no tab or line end between attributes. It has fixed
+limits.
 """
 
 import re
@@ -11,13 +11,14 @@ from typing import NamedTuple, Protocol
 from nccltune.formats.topology.xml_tree import blank_comments
 
 MAX_VALUE = 253
-"""`MAX_STR_LEN` is 255; the last character read and the end of the string take two of them."""
+"""Limit of a value in characters. `MAX_STR_LEN` is 255, and two characters are used for the last
+character read and the end of the string."""
 MAX_ATTRIBUTES = 16
 MAX_CHILDREN = 640
 MAX_TOPOLOGY_ELEMENTS = 255
 MAX_GRAPH_ELEMENTS = 65535
-"""One less than `NCCL_TOPO_XML_MAX_NODES` and `NCCL_GRAPH_XML_MAX_NODES`, because NCCL's parser
-needs one place for the end."""
+"""Limits of elements in a file: one less than `NCCL_TOPO_XML_MAX_NODES` and
+`NCCL_GRAPH_XML_MAX_NODES`, because NCCL's parser needs one place for the end."""
 
 _TAG = re.compile(r"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
 _VALUE = re.compile(r"""("[^"]*"|'[^']*')""")
@@ -48,11 +49,14 @@ class ReportRefusal(Protocol):
     """A function that records a refusal at an offset in the text."""
 
     def __call__(self, at: int, kind: str, message: str, hint: str, *, fatal: bool = True) -> None:
-        """Record it, if it is the first of its kind."""
+        """Record a refusal if it is the first of its kind."""
 
 
 def refusals(text: str) -> list[Refusal]:
-    """Return the refusals in a text, in the order of the file; of each kind only the first."""
+    """Return the refusals in a text, in the order of the file.
+
+    Only the first of each kind is returned.
+    """
     text = blank_comments(text)
     found: dict[str, Refusal] = {}
 
@@ -111,7 +115,7 @@ def refusals(text: str) -> list[Refusal]:
 
 
 def _check_tag(tag: str, start: int, add: ReportRefusal) -> None:
-    """Check one tag: white space, lengths, number of attributes."""
+    """Check the white space, the lengths and the number of attributes of one tag."""
     place = start
     count = 0
     if re.match(r"</\S+\s", tag):

@@ -25,11 +25,15 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*:\s*(\S+)\s*")
 _TRAILING = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _MOST_LINKS = 18
-"""NVLinks of one GPU, up to Blackwell. A higher total of a row is possible only with NVSwitches."""
+"""Number of NVLinks of one GPU, up to Blackwell. Only with NVSwitches can the cells of a row add up
+to more."""
 
 
 class SmiDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the matrix: the device's name (for a NIC from the legend) and its other columns."""
+    """A row of the matrix: the device's name and its other columns.
+
+    The name of a NIC is from the legend.
+    """
 
     name: str
     is_gpu: bool
@@ -92,7 +96,7 @@ def nic_names(lines: Iterable[str]) -> dict[str, str]:
 
 
 def looks_like_matrix(text: str) -> bool:
-    """Return whether a text may be such a matrix: it has a header that begins with GPU0."""
+    """Return whether a text may be such a matrix: one of its first 50 lines begins with GPU0."""
     return any(_ESCAPE.sub("", line).split()[:1] == ["GPU0"] for line in text.splitlines()[:50])
 
 
@@ -149,7 +153,8 @@ def read_row(
     With tabs, empty columns keep their positions. Raises InputError if the row is truncated or has
     unknown words.
     """
-    # Pasted text may have kept only some of its tabs.
+    # Pasted text may have kept only some of its tabs. If no tab follows the first cell, cells are
+    # separated by any white space.
     by_tabs = len(line.partition("\t")[0].split()) == 1
     words = line.split("\t") if by_tabs else line.split()
     words = [word.strip() for word in words]
@@ -189,8 +194,8 @@ def _device(
 def smi_topology(matrix: SmiMatrix, *, sm: int | None = None) -> Topology:
     """Return the tree that a matrix implies: which devices share a switch, and which share a CPU.
 
-    The matrix has no bus ids (invented here), no link speeds and no NIC speeds; `unread` lists
-    that. `sm` is the compute capability of the GPUs, if it is known.
+    The matrix has no bus ids, so they are invented. It also has no link speeds and no NIC speeds.
+    `unread` states this. `sm` is the compute capability of the GPUs, if it is known.
     """
     return _Tree(matrix, sm).topology()
 
@@ -205,7 +210,11 @@ class _Tree:
         self.uneven: list[str] = []
 
     def distance(self, one: int, other: int) -> int:
-        """Return the PCIe distance of two devices. An NVLink cell hides it; then it is derived."""
+        """Return the PCIe distance of two devices.
+
+        A cell with an NVLink does not show this distance. The distance is then derived from other
+        cells.
+        """
         cells = (self.matrix.cells[one][other], self.matrix.cells[other][one])
         known = [_DISTANCES[cell] for cell in cells if cell in _DISTANCES]
         if known:
@@ -213,7 +222,7 @@ class _Tree:
         return self._behind_nvlink(one, other)
 
     def _behind_nvlink(self, one: int, other: int) -> int:
-        """Return the distance of two GPUs with NVLink, from a third device or the NUMA nodes."""
+        """Derive the distance of two GPUs with NVLink from a third device or the NUMA nodes."""
         bound = _DISTANCES["SYS"]
         for third in range(len(self.matrix.devices)):
             pair = [self.matrix.cells[third][place] for place in (one, other)]

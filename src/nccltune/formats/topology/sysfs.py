@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the PCI tree of the running machine from sysfs, as NCCL builds it (`graph/xml.cc`, 2.30).
 
-It needs neither root nor a driver. A switch is one device with the name of its upstream port: NCCL
-skips the downstream port between the switch and a device. Speeds and widths are the smaller of
-what the device and its port support. NVLink and compute capability are not in sysfs.
+Neither root rights nor a driver are needed. A switch is one device with the name of its upstream
+port: NCCL skips the downstream port between the switch and a device. Speeds and widths are the
+smaller of the values of the device and of its port. NVLink and compute capability are not in sysfs.
 """
 
 import re
@@ -80,7 +80,7 @@ class _Machine:
         return classes is not None and (_text(path / "class") or "").startswith(classes)
 
     def _place(self, path: Path) -> None:
-        """Add a device to its switch, that switch to the one above, and so on up to a CPU."""
+        """Add a device to its switch, this switch to the one above, and so on up to a CPU."""
         name = path.name
         if name in self.paths:
             return
@@ -153,7 +153,7 @@ class _Machine:
             # NCCL attaches a NIC that is not a PCI device (virtio) to the first CPU.
             self.other_nets.append(net)
             return
-        # The functions of a card are ports of one device, as in NCCL.
+        # Like NCCL, treat the PCI functions of a card as ports of one device.
         name = path.name[:-1] + "0"
         target = name if (path.parent / name).exists() else path.name
         self.nets.setdefault(target, []).append(net)
@@ -226,7 +226,7 @@ def _smaller(*paths: Path) -> int | None:
 
 
 def _slower(device: Path, port: Path) -> str | None:
-    """Return a link speed as NCCL does: the port's if it is slower, else the device's, unparsed."""
+    """Return the link speed as text: the port's if it is slower, else the device's, as in NCCL."""
     mine, above = _text(device), _text(port)
     return above if above is not None and _speed(above) < _speed(mine) else mine or above
 

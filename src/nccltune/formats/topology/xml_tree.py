@@ -2,7 +2,7 @@
 """Parse small XML files of any origin into a tree: no DTD, no entities, bounded size.
 
 NCCL reads and writes XML with its own parser (`graph/xml.cc`), which supports only elements,
-attributes and comments. This module reads the files that it writes, and a little more.
+attributes and comments. This module reads the files that NCCL writes, and a little more.
 """
 
 import re
@@ -24,7 +24,7 @@ _LONG_MAX = (1 << 63) - 1
 
 @dataclass(slots=True)
 class Element:
-    """An element. `line` is where its tag begins; `text` is True if it contains words."""
+    """An element. `line` is the line where its tag begins; `text` is True if it contains words."""
 
     name: str
     attributes: dict[str, str]
@@ -38,7 +38,7 @@ class Element:
 
 
 class _Builder:
-    """The handlers of expat: they build the tree and stop at the limits."""
+    """The handlers of the expat parser: they build the tree and stop at the limits."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -46,7 +46,7 @@ class _Builder:
         self.declared = False
         self._open: list[Element] = []
         self._count = 0
-        # Expat gets a str, which it takes as UTF-8, whatever encoding the file declares.
+        # Expat gets a str. It reads a str as UTF-8, whatever encoding the file declares.
         parser = xml.parsers.expat.ParserCreate()
         parser.buffer_text = True
         parser.XmlDeclHandler = self._declaration
@@ -99,7 +99,7 @@ class _Builder:
 
 @dataclass(slots=True)
 class Document:
-    """A file's root, and whether it began with `<?xml ...?>`, which NCCL's parser refuses."""
+    """The root, and whether the file began with `<?xml ...?>`, which NCCL's parser refuses."""
 
     root: Element
     declared: bool
@@ -179,7 +179,10 @@ def _text_of(data: bytes, source: str) -> str:
 
 
 class Integer:
-    """A number as NCCL reads it: `strtol(text, NULL, 0)`. `clean`: the text is one number."""
+    """An integer as NCCL reads it: `strtol(text, NULL, 0)`.
+
+    `clean` is True if the text is one integer and nothing else.
+    """
 
     __slots__ = ("clean", "value")
 
@@ -191,7 +194,7 @@ class Integer:
             return
         sign, digits = found.groups()
         base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10
-        # No long has 64 digits; converting more only takes time.
+        # A C long has fewer than 64 digits. Converting more digits would only take time.
         if len(digits) > 64:
             self.value, self.clean = _LONG_MAX, False
         else:
@@ -203,7 +206,7 @@ class Integer:
 
 
 def float_of(text: str) -> float | None:
-    """Return the number at the start of `text`, as `strtof`; None if there is none."""
+    """Return the number at the start of `text`, as `strtof` does; None if there is none."""
     found = _FLOAT.match(text)
     return float(found.group()) if found is not None else None
 

@@ -3,11 +3,12 @@
 
     colltype,minBytes,maxBytes,algo,proto,channels,nNodes,nRanks[,numPipeOps[,regBuff[,chunkBytes]]]
 
-The format is that of `plugins/tuner/example` in NCCL 2.30, plus the column `chunkBytes`, which is
-ours. NVIDIA's reader stops after the tenth column, so it reads such a row without the chunk size.
+The format is that of `plugins/tuner/example` in NCCL 2.30, plus the column `chunkBytes`, which
+nccltune adds. NVIDIA's reader stops after the tenth column, so it reads such a row without the
+chunk size.
 
 NVIDIA's reader silently changes invalid cells: an unknown collective becomes allreduce, NVLS
-becomes ring, 1K becomes 1. Here and in our plugin such a cell is a problem.
+becomes ring, 1K becomes 1. This reader and our plugin report such a cell as a problem.
 """
 
 import re
@@ -51,7 +52,8 @@ MAX_LINE = 255
 _LONGEST_READ = 1 << 14
 MAX_BYTES = 32 << 20
 MAX_RULES = 1 << 18
-"""Limits of a file in bytes and in rules, as in our plugin: they bound a communicator's memory."""
+"""Limits of a file in bytes and in rules. They are those of our plugin, where they bound the memory
+of a communicator."""
 
 MAX_CHUNK = 1 << 30
 """Our plugin's limit for a chunk size in bytes."""
@@ -87,7 +89,8 @@ class RuleFile(msgspec.Struct, frozen=True):
     """The content of a configuration file.
 
     `rules` are in file order. `header` holds the `key=value` pairs of our comment header.
-    `problems` are lines that give no rule. `notes` are lines that work but need attention.
+    `problems` are lines that give no rule. `notes` are about lines that are read but need
+    attention.
     """
 
     rules: list[FileRule]
@@ -113,7 +116,8 @@ def read_rules(path: Path, *, strict: bool = False) -> RuleFile:
 def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False) -> RuleFile:
     """Parse the content of a configuration file; `name` is the file name for errors.
 
-    Raises InputError as `read_rules` does.
+    Raises InputError if the content is too large or no text, and with `strict` at the first
+    problem.
     """
     if isinstance(data, str):
         data = data.encode()
@@ -129,7 +133,8 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
     found = RuleFile([], {}, [], [])
     for number, raw in enumerate(text.split("\n"), 1):
         if len(raw) > _LONGEST_READ:
-            # No row or header is this long, and its cells alone could take gigabytes of memory.
+            # No valid row or header is this long. Splitting such a line into cells could take
+            # gigabytes of memory.
             message = f"a line of {len(raw)} characters is not read"
             found.problems.append(Problem(number, message, "a row has 8 to 11 short columns"))
             if strict:

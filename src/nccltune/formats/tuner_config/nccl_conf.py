@@ -25,7 +25,7 @@ def render_conf(settings: Mapping[str, str], comments: Iterable[str] = ()) -> st
 
 
 def conf_lines(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the number (from 1), name and value of each line that sets something."""
+    """Yield the line number (from 1), name and value of each setting."""
     for number, line in enumerate(text.split("\n"), 1):
         name, sign, value = line.partition("=")
         if sign and not line.startswith("#"):
@@ -33,7 +33,10 @@ def conf_lines(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def first_settings(text: str) -> dict[str, str]:
-    """Return the settings of a configuration file's text; the first line of a name counts."""
+    """Return the settings of a configuration file's text.
+
+    If a name is set twice, the first line counts.
+    """
     settings: dict[str, str] = {}
     for _, name, value in conf_lines(text):
         settings.setdefault(name, value)

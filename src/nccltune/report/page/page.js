@@ -7,11 +7,11 @@
   const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
   const DASHES = { ll: "dot", ll128: "dash", simple: "solid" };
   const PAPER = { width: 680, height: 240, row: 21 };
-  // The least width of a cell of the choice map in which its number can be read.
+  // Minimum width in pixels of a cell of the choice map, so that its number can be read.
   const CELL = { screen: 26, paper: 22 };
   const state = { condition: null, metric: "busbw", shown: new Map(), finding: null, paper: false };
 
-  // ---- words: as report/words.py writes them ----
+  // ---- text of numbers, in the format of report/words.py ----
   const significant = (value) => {
     if (value === 0) return "0";
     const rounded = Number(value.toPrecision(3));
@@ -31,7 +31,7 @@
   const rangeText = (low, high) => low === high ? sizeText(low) : `${sizeText(low)} – ${sizeText(high)}`;
   const percentText = (share) => `${100 * share >= 9.95 ? (100 * share).toFixed(0) : Number((100 * share).toPrecision(2))} %`;
 
-  // ---- colours come from the style sheet, so that there is one palette ----
+  // ---- colours: taken from the style sheet, so that there is only one palette ----
   const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
   const font = () => ({ family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("muted") });
   function look(series) {
@@ -45,7 +45,7 @@
   const isShown = (series) => {
     const key = series.label;
     if (state.shown.has(key)) return state.shown.get(key);
-    // Without a default there is nothing strong to look at first, so every choice is on.
+    // Lines of choices are hidden at first. Without a default line, they are shown.
     return series.role !== "choice" || !state.condition.series.some((other) => other.role === "default");
   };
 
@@ -101,7 +101,8 @@
         connectgaps: false,
       });
     }
-    // The default is drawn last: where nothing is tuned it lies on the wider tuned line.
+    // The default is drawn last, because without a rule it has the same points as the wider tuned
+    // line.
     const rank = (trace) => (trace.name === "default" ? 2 : trace.meta.series === "tuned, expected" ? 1 : 0);
     lines.sort((a, b) => rank(a) - rank(b));
     return [...bands, ...lineRate(condition), ...lines];
@@ -120,7 +121,8 @@
     }];
   }
 
-  // Powers of two only, as many as have room for their label: measured sizes may lie anywhere.
+  // Ticks are only at powers of two, because measured sizes may be any numbers. There are as many
+  // ticks as their labels have room for.
   const LABEL = 60;
   const isPower = (bytes) => Number.isInteger(Math.log2(bytes));
   function sizeTicks(low, high, sizes, width) {
@@ -160,7 +162,8 @@
     return value >= 1e6 ? `${value / 1e6} s` : value >= 1e3 ? `${value / 1e3} ms` : `${value} µs`;
   };
 
-  // Marks lie in lanes above the plot, so that overlapping ranges stay apart.
+  // The marks of findings are placed in several rows (lanes) above the plot, so that overlapping
+  // ranges do not collide.
   function lanes(marks, spread) {
     const ends = [];
     return marks.map((mark) => {
@@ -229,8 +232,8 @@
   }
 
   // ---- the choice map ----
-  // On a phone, on paper and with many sizes the map is cut into several, one below the other, so
-  // that the number in every cell can be read.
+  // On a phone, on paper and with many sizes, the map is split into several maps below each other.
+  // So the number in every cell can be read.
   function drawMaps(first = byId("map-chart"), more = byId("map-more")) {
     const sizes = state.condition.map.bytes.length;
     const width = state.paper ? PAPER.width : first.clientWidth;
@@ -253,7 +256,7 @@
     const map = { bytes: part(condition.map.bytes), choices: condition.map.choices,
       relative: condition.map.relative.map(part), path: part(condition.map.path) };
     const left = MAP_LEFT;
-    // All parts have cells of one width.
+    // The cells of all parts have the same width.
     const cell = (width - left - 12) / length;
     const row = state.paper ? PAPER.row : Math.max(28, Math.min(40, 460 / map.choices.length));
     const height = row * map.choices.length + 40;
@@ -281,7 +284,7 @@
     for (const item of document.querySelectorAll("[data-path]")) item.hidden = !tuned;
     for (const item of document.querySelectorAll("[data-blank]")) item.hidden = !condition.map.relative.flat().includes(null);
     if (tuned) {
-      // Below the numbers, and from edge to edge.
+      // The path is drawn below the numbers of the cells, from edge to edge of the map.
       const way = map.path.map((row) => (row === null ? null : row + 0.36));
       const path = { type: "scatter", mode: "lines", hoverinfo: "skip", connectgaps: false,
         x: [-0.5, ...columns, columns.length - 0.5], y: [way[0], ...way, way[way.length - 1]] };
@@ -302,7 +305,7 @@
     }, { displayModeBar: false, responsive: true });
   }
 
-  // ---- legend, marks and words around the charts ----
+  // ---- legend, marks and text around the charts ----
   function lineSample(series) {
     const style = look(series);
     const dash = { dot: "2 3", dash: "6 4", solid: "" }[style.dash];
@@ -393,7 +396,7 @@
     button.setAttribute("aria-pressed", String(theme === "dark"));
   }
 
-  // Paper has no tabs: it shows the charts of every collective, one after the other.
+  // A printed page has no tabs, so it shows the charts of every condition, one after the other.
   function printing(on) {
     if (on === state.paper || !state.condition) return;
     const paper = byId("paper");
@@ -444,7 +447,8 @@
       await navigator.clipboard.writeText(source.textContent);
       done = true;
     } catch {
-      // No clipboard API (file://, an old browser, no permission): the selection still can.
+      // Without the clipboard API (file://, an old browser, no permission), copying the selection
+      // still works.
       window.getSelection().selectAllChildren(source);
       done = document.execCommand("copy");
     }
@@ -511,7 +515,8 @@
     window.addEventListener("beforeprint", () => printing(true));
     window.addEventListener("afterprint", () => printing(false));
     window.matchMedia("print").addEventListener("change", (event) => printing(event.matches));
-    // Tick density and cell numbers depend on the width; Plotly itself only stretches.
+    // The charts are redrawn when the width changes: ticks and cell numbers depend on it, and
+    // Plotly only stretches a chart.
     let width = window.innerWidth;
     window.addEventListener("resize", () => {
       if (window.innerWidth !== width && !state.paper) { width = window.innerWidth; draw(); }
