@@ -46,7 +46,7 @@ class TableChange(msgspec.Struct, frozen=True):
     after: float | None
 
 
-class Decided(msgspec.Struct, frozen=True):
+class TunerAnswer(msgspec.Struct, frozen=True):
     """What the plugin decided; None leaves that part to NCCL."""
 
     algorithm: Algorithm | None
@@ -85,7 +85,7 @@ class PluginDecision(msgspec.Struct, frozen=True):
     pipe_ops: int
     registered: bool
     costs: Literal["nominal", "given"]
-    decided: Decided | Literal["default"] | None
+    decided: TunerAnswer | Literal["default"] | None
     selected: AlgorithmProtocol | None
     channels_requested: int
     table_changed: list[TableChange]
