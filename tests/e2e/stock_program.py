@@ -15,7 +15,7 @@ from pathlib import Path
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.native import PluginHost
-from nccltune.native.records import Decided
+from nccltune.native.records import TunerAnswer
 from tests.unit.formats.maker import Made, Point
 
 SIZES = [1 << power for power in range(10, 21, 2)]
@@ -32,7 +32,7 @@ def decide(plugin: str | None) -> tuple[list[str], dict[int, tuple[str, str]]]:
         for size in SIZES:
             decided = host.decide(Collective.ALLREDUCE, size).decided
             ran[size] = NCCLS_OWN
-            if isinstance(decided, Decided) and decided.algorithm and decided.protocol:
+            if isinstance(decided, TunerAnswer) and decided.algorithm and decided.protocol:
                 ran[size] = decided.algorithm.name, decided.protocol.name
     return ["TUNER/Plugin: Using nccltune (v5)", *lines], ran
 

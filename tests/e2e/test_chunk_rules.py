@@ -12,7 +12,7 @@ from nccltune.model.collective import Collective
 from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
-from nccltune.native import Decided, PluginHost, tuner_path
+from nccltune.native import PluginHost, TunerAnswer, tuner_path
 from nccltune.study.files import Study
 from nccltune.tune.explain import check_decisions
 from nccltune.tune.result import Tuning
@@ -118,7 +118,7 @@ def test_what_nccl_cuts_still_counts_as_decided(tmp_path: Path) -> None:
         environment={"NCCLTUNE_CONFIG": str(config), "NCCL_TUNER_CONFIG_FILE": None},
     ) as host:
         decision = host.decide(Collective.ALLREDUCE, 64 * K)
-        assert isinstance(decision.decided, Decided)
+        assert isinstance(decision.decided, TunerAnswer)
         assert decision.decided.chunk_bytes == 32 * K
         assert [warning.code for warning in decision.warnings] == ["chunk_cut"]
         # NCCL's own is another: the share of a channel does not change the answer.

@@ -16,8 +16,8 @@ from nccltune.model.errors import InputError, LaunchError, PlatformError
 from nccltune.model.scale import Scale
 from nccltune.native import (
     AlgorithmProtocol,
-    Decided,
     PluginHost,
+    TunerAnswer,
     host_path,
     tuner_path,
 )
@@ -79,10 +79,10 @@ def test_our_plugin_follows_its_file_under_every_version(
         assert host.init.constants_changed == []
         assert any(str(conf) in line.text for line in host.init.log)
         inside = host.decide(Collective.ALLREDUCE, 65536)
-        assert inside.decided == Decided(Algorithm.TREE, Protocol.LL, 8, None)
+        assert inside.decided == TunerAnswer(Algorithm.TREE, Protocol.LL, 8, None)
         assert inside.selected == AlgorithmProtocol(Algorithm.TREE, Protocol.LL)
         next_rule = host.decide(Collective.ALLREDUCE, 65537)
-        assert next_rule.decided == Decided(Algorithm.RING, Protocol.SIMPLE, None, None)
+        assert next_rule.decided == TunerAnswer(Algorithm.RING, Protocol.SIMPLE, None, None)
         for collective, size in (
             (Collective.ALLREDUCE, 1023),
             (Collective.ALLREDUCE, 1048577),

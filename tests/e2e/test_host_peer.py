@@ -23,7 +23,7 @@ from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
-from nccltune.native import Decided, PluginHost, tuner_path
+from nccltune.native import PluginHost, TunerAnswer, tuner_path
 from nccltune.native.plugin_host import Costs
 
 pytestmark = pytest.mark.peer
@@ -106,7 +106,7 @@ def test_inside_the_rules_both_decide_alike(hosts: Hosts) -> None:
                 conditions = {"pipe_ops": pipe_ops, "registered": registered}
                 mine = ours.decide(rule.collective, size, **conditions)
                 theirs = peer.decide(rule.collective, size, **conditions)
-                assert isinstance(mine.decided, Decided)
+                assert isinstance(mine.decided, TunerAnswer)
                 assert mine.decided.choice == wanted.choice, (rule, size)
                 assert theirs.decided == mine.decided, (rule, size)
                 assert theirs.selected == mine.selected, (rule, size)
@@ -128,7 +128,7 @@ def test_an_entry_that_cannot_run_is_passed_over_by_both(hosts: Hosts) -> None:
         theirs = peer.decide(Collective.ALLREDUCE, size, costs=without_ll128)
         assert mine.decided == "default"
         assert mine.selected == theirs.selected
-        assert theirs.decided == Decided(None, None, 1, None)
+        assert theirs.decided == TunerAnswer(None, None, 1, None)
 
 
 def test_outside_of_the_rules_the_peer_sets_one_channel(hosts: Hosts) -> None:
@@ -143,7 +143,7 @@ def test_outside_of_the_rules_the_peer_sets_one_channel(hosts: Hosts) -> None:
     assert len(outside) >= 15
     for collective, size in outside:
         assert ours.decide(collective, size).decided == "default"
-        assert peer.decide(collective, size).decided == Decided(None, None, 1, None)
+        assert peer.decide(collective, size).decided == TunerAnswer(None, None, 1, None)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -152,8 +152,10 @@ def test_default_channels_are_one_channel_to_the_peer(tmp_path: Path, version: s
     rule = Rule(Collective.ALLREDUCE, 1 * KIB, 1 * MIB, Choice(TREE, LL128), 4, 32)
     with both(written((rule,), tmp_path), version) as (ours, peer):
         for size in sizes(rule):
-            assert ours.decide(rule.collective, size).decided == Decided(TREE, LL128, None, None)
-            assert peer.decide(rule.collective, size).decided == Decided(TREE, LL128, 1, None)
+            assert ours.decide(rule.collective, size).decided == TunerAnswer(
+                TREE, LL128, None, None
+            )
+            assert peer.decide(rule.collective, size).decided == TunerAnswer(TREE, LL128, 1, None)
 
 
 def test_the_peer_edits_the_cost_model_and_ours_does_not(hosts: Hosts) -> None:
@@ -177,6 +179,6 @@ def test_the_file_of_a_recorded_study_is_read_alike(tmp_path: Path) -> None:
         with both(conf, "2.28.9", scale) as (ours, peer):
             for size in sizes(rule):
                 mine = ours.decide(rule.collective, size)
-                assert isinstance(mine.decided, Decided)
+                assert isinstance(mine.decided, TunerAnswer)
                 assert mine.decided.choice == rule.choice
                 assert peer.decide(rule.collective, size).selected == mine.selected

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a job with the launcher of a site and follow it to its end.
+"""Start a job with a launcher (mpirun, hydra, Slurm, Kubernetes) and follow it to its end.
 
 job.py         a job: the keys of a job file
 flavor.py      launchers and their versions
@@ -8,13 +8,13 @@ allocation.py  nodes that a queue gave to this shell
 placement.py   processes and GPUs of each node
 program.py     arguments of nccl-tests: GPUs, sizes
 options.py     meaning of nccl-tests' and nccltune-bench's arguments
-render/        from a job to a command, script or manifest
+render/        render a job as a command, script or manifest
 run.py         start, follow and end a command
 batch.py       submit, watch and cancel a Slurm job
 kubernetes/    create, watch and delete a Kubernetes job
-follow.py      parse the output while it grows
-process.py     the signal behind an interruption
-judge.py       how a run ended, by its output
-state.py       how a run ended, by its launcher
-keep.py        the folder of a run, and its samples in a study
+follow.py      parse the output of a running job
+process.py     the signal that caused an interruption
+judge.py       decide from the output how a run ended
+state.py       the ways in which a run can end
+keep.py        store a run and its samples in a study
 """

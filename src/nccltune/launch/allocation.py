@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the allocation that a queue gave to this shell from its variables: nodes, hosts."""
+"""Read the nodes that a batch queue allocated to this shell from its environment variables."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -21,20 +21,20 @@ _HOSTS_KNOWN = (
     "HYDRA_HOST_FILE",
     "I_MPI_HYDRA_HOST_FILE",
 )
-"""Variables from which an mpirun reads its nodes."""
+"""Environment variables from which mpirun or mpiexec reads its hosts."""
 
 
 class Allocated(NamedTuple):
-    """How many nodes Slurm allocated, and the variable that holds the number."""
+    """The number of nodes that Slurm allocated. `words` states the number and its source."""
 
     nodes: int
     words: str
 
 
 def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated | None:
-    """Return the nodes of the Slurm job that this shell is in.
+    """Return the number of nodes of the Slurm job that this shell belongs to.
 
-    None outside of a job, and for another launcher than Slurm's.
+    None outside of a Slurm job, or if `launcher` is not Slurm.
     """
     nodes = environment.get(NODES, "")
     if launcher is not Launcher.SLURM or JOB not in environment or not nodes.isdecimal():
@@ -45,7 +45,10 @@ def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated |
 def knows_hosts(
     flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
 ) -> bool:
-    """Return whether the launcher is given its nodes: by the job, or by a queue's variables."""
+    """Return whether the launcher knows the hosts on which to start.
+
+    Only an mpirun on several nodes needs host names: from the job or from a batch queue.
+    """
     mpirun = flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA)
     return not mpirun or nodes < 2 or bool(hosts) or any(map(environment.get, _HOSTS_KNOWN))
 
@@ -53,7 +56,7 @@ def knows_hosts(
 def check_hosts(
     flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
 ) -> None:
-    """Raise InputError where an mpirun should start on several nodes and no host is named."""
+    """Raise InputError if an mpirun must start on several nodes but no host is named."""
     if not knows_hosts(flavor, nodes, hosts, environment):
         raise InputError(
             f"{flavor.words} is to start on {nodes} nodes, and none is named",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job in Slurm's queue: submitted, watched, followed through its output file, cancelled."""
+"""Submit a job to Slurm's queue, watch it, follow its output file and cancel it."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from nccltune.native.child import run_tool, start
 POLL_S = 2.0
 _COMMAND_LIMIT_S = 60
 _UNKNOWN_LIMIT = 15
-"""After so many questions in a row without an answer the job counts as lost."""
+"""Number of failed status queries in a row after which the job counts as lost."""
 _CANCEL_LIMIT_S = 30.0
 _OVER = {
     "COMPLETED": "",
@@ -36,7 +36,7 @@ _WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED")
 
 
 class SlurmStatus(NamedTuple):
-    """The state of a job in Slurm, and the reason if it waits."""
+    """The state of a job in Slurm, and Slurm's reason if the job waits."""
 
     state: str
     reason: str = ""
@@ -45,8 +45,9 @@ class SlurmStatus(NamedTuple):
 class SlurmBatchJob:
     """One job in Slurm's queue.
 
-    `output` is the file that the job writes, whose content goes to `follower`. `on_change` gets a
-    sentence with the job's number, and one at every change of state. `environment` has the PATH.
+    `output` is the file that the job writes; its content is passed to `follower`. `on_change` is
+    called with a sentence when the job is submitted and when its state changes. Slurm's commands
+    run with `environment`.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class SlurmBatchJob:
         self._read = 0
 
     def run(self, words: Sequence[str], start_within_s: float | None = None) -> RunEnd:
-        """Submit the job by `words`, follow it to its end and return how it ended.
+        """Submit the job with the command `words`, follow it to its end and return how it ended.
 
         A job that has not started after `start_within_s` seconds is cancelled. KeyboardInterrupt
-        cancels the job, and the result states it. Raises LaunchError where Slurm refuses the job or
-        does not answer, and PlatformError where sbatch cannot be started.
+        cancels the job; the returned state is then STOPPED. Raises LaunchError if Slurm refuses the
+        job or does not answer, and PlatformError if sbatch cannot be started.
         """
         try:
             self._submit(words)
@@ -91,7 +92,8 @@ class SlurmBatchJob:
         try:
             out, errors = process.communicate(timeout=_COMMAND_LIMIT_S)
         except KeyboardInterrupt:
-            # sbatch may have submitted the job already. Wait for its number, to cancel it.
+            # sbatch may have submitted the job already. Wait for the job's number, to cancel the
+            # job.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 out, _ = process.communicate(timeout=_COMMAND_LIMIT_S)
                 self.number = _number_of(out)
@@ -139,20 +141,20 @@ class SlurmBatchJob:
             time.sleep(self._poll_s)
 
     def status(self) -> SlurmStatus | None:
-        """Return the state from the queue, else from the accounting; None if neither has it."""
+        """Return the job's state from squeue or else sacct; None if neither knows the job."""
         number = self.number.partition(";")[0]
-        # The queue forgets a job some minutes after its end.
+        # squeue forgets a job some minutes after its end.
         text = self._ask(["squeue", "-h", "-t", "all", "-j", number, "-o", "%T|%r"])
         text = text or self._ask(["sacct", "-n", "-P", "-X", "-j", number, "-o", "State"])
         if not text:
             return None
         state, _, reason = text.splitlines()[0].partition("|")
-        # `CANCELLED by 1000`, `COMPLETED+`.
+        # Keep the first word: sacct prints `CANCELLED by 1000` or `COMPLETED+`.
         state = re.split(r"[ +]", state.strip(), maxsplit=1)[0]
         return SlurmStatus(state, "" if reason == "None" else reason)
 
     def _over(self, status: SlurmStatus) -> RunEnd:
-        # A network file system may show the last output after Slurm reports the end of the job.
+        # On a network file system, the last output may become visible after the end of the job.
         time.sleep(min(self._poll_s, 1.0))
         self._follow()
         if status.state == "COMPLETED":
@@ -168,7 +170,7 @@ class SlurmBatchJob:
         )
 
     def _cancel(self) -> str:
-        """Cancel the job and wait until it has ended; return the result as a sentence."""
+        """Cancel the job and wait until it has ended. Return the result as a sentence."""
         number = self.number.partition(";")[0]
         with contextlib.suppress(KeyboardInterrupt):
             asked = self._ask(["scancel", number])
@@ -188,13 +190,16 @@ class SlurmBatchJob:
                 self._follower.feed(data)
 
     def _ask(self, command: list[str]) -> str | None:
-        """Return the output of a Slurm command; None where it fails."""
+        """Return the output of a Slurm command; None if the command fails."""
         done = run_tool(command, _COMMAND_LIMIT_S, self._environment)
         return _plain(done.out) if done is not None and done.status == 0 else None
 
 
 def _number_of(out: bytes) -> str:
-    """Return the number that `sbatch --parsable` prints: `123` or `123;cluster`; else nothing."""
+    """Return the job number that `sbatch --parsable` printed, or an empty text.
+
+    The number has the form `123` or `123;cluster`.
+    """
     last = _plain(out).splitlines()[-1:]
     return last[0] if last and re.fullmatch(r"\d+(;\S+)?", last[0]) else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the installed launchers and their versions, by `--version`."""
+"""Find the installed launchers, and their versions from the output of `--version`."""
 
 import os
 import re
@@ -30,23 +30,23 @@ _MPI_LIKED = ("pmix", "pmi2")
 
 
 class InstalledLauncher(NamedTuple):
-    """An installed launcher. `program` is the name by which it is called."""
+    """An installed launcher. `program` is its command; None for no launcher."""
 
     flavor: Flavor
     program: str | None = None
 
     def render_context(self, *, in_allocation: bool, conversation: bool = False) -> RenderContext:
-        """Return where and how this launcher starts a job from this shell."""
-        # For Slurm the renderer picks srun or sbatch.
+        """Return the render context of this launcher for a job started from this shell."""
+        # For Slurm the renderer chooses between srun and sbatch.
         own = None if self.flavor.launcher is Launcher.SLURM else self.program
         return RenderContext(own, os.geteuid() == 0, in_allocation, conversation)
 
 
 def find(launcher: Launcher, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return this launcher with its version. Raises PlatformError where it is not installed.
+    """Return the launcher with its version. Raises PlatformError if it is not installed.
 
-    `Launcher.LOCAL` is always installed. The version of Kubernetes is not asked for, because no
-    command depends on it.
+    `Launcher.LOCAL` is always installed. The version of Kubernetes is not read, because no command
+    depends on it.
 
     >>> find(Launcher.LOCAL).flavor.words
     'local'
@@ -63,9 +63,10 @@ def find(launcher: Launcher, environment: Mapping[str, str] = os.environ) -> Ins
 
 
 def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return this launcher, in this version if one is given.
+    """Return the wanted launcher.
 
-    Raises PlatformError where it is not installed or has another version.
+    Raises PlatformError if it is not installed, or if `wanted` has a version and another one is
+    installed.
     """
     found = find(wanted.launcher, environment)
     if found.flavor.version[: len(wanted.version)] != wanted.version:
@@ -74,16 +75,19 @@ def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> 
 
 
 def installed_version(program: str, environment: Mapping[str, str] = os.environ) -> Flavor | None:
-    """Return launcher and version by a program's `--version`; None if missing or unknown."""
+    """Return the launcher and version that `PROGRAM --version` prints.
+
+    None if the program is not installed, or if it is not a known launcher.
+    """
     text = _output_of([program, "--version"], environment)
     return flavor_of(text) if text is not None else None
 
 
 def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return the launcher for a job that names none. Raises PlatformError where none is installed.
+    """Return the first installed launcher for a job that names none.
 
-    For a job without hosts Slurm's comes first, then, for a single process, no launcher. An mpirun
-    comes last.
+    The order is Slurm, no launcher, Open MPI, hydra. A job with hosts skips the first two. "No
+    launcher" is possible only for a single process. Raises PlatformError if none is installed.
     """
     order = [Launcher.OPENMPI, Launcher.HYDRA]
     if not job.hosts:
@@ -102,9 +106,10 @@ def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLa
 
 
 def slurm_mpi(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the value for `srun --mpi=`; None where srun knows neither PMIx nor PMI2.
+    """Return the value for `srun --mpi=`; None if srun supports neither PMIx nor PMI2.
 
-    SLURM_MPI_TYPE, srun's own variable for it, comes first, then PMIx, then PMI2.
+    The value of SLURM_MPI_TYPE, which is srun's own variable, is preferred. Then come PMIx and
+    PMI2.
     """
     if chosen := environment.get("SLURM_MPI_TYPE"):
         return chosen
@@ -118,5 +123,5 @@ def _output_of(command: list[str], environment: Mapping[str, str]) -> str | None
     if path is None:
         return None
     done = run_tool([path, *command[1:]], _LIMIT_S, environment)
-    # srun prints its list to standard error.
+    # `srun --mpi=list` prints to standard error.
     return done and (done.out + b"\n" + done.errors).decode(errors="replace")

@@ -20,22 +20,22 @@ class Launcher(enum.Enum):
 
 
 class Flavor(NamedTuple):
-    """A launcher with its version; empty if unknown."""
+    """A launcher and its version. The version is empty if it is unknown."""
 
     launcher: Launcher
     version: tuple[int, ...] = ()
 
     @property
     def is_intel(self) -> bool:
-        """Return whether this hydra is Intel MPI's.
+        """Return whether the launcher is the hydra of Intel MPI.
 
-        Intel's versions are years (2021.18); those of MPICH are 4 and 5.
+        Versions of Intel MPI are years (2021.18); those of MPICH are 4 and 5.
         """
         return self.launcher is Launcher.HYDRA and self.version[:1] >= (_FIRST_YEAR,)
 
     @property
     def words(self) -> str:
-        """Return its name with the version: `Open MPI 5.0.11`, `hydra`, `Intel MPI 2021.18.1`."""
+        """Return the name and version: `Open MPI 5.0.11`, `hydra`, `Intel MPI 2021.18.1`."""
         name = {Launcher.OPENMPI: "Open MPI", Launcher.SLURM: "Slurm"}.get(
             self.launcher, self.launcher.value
         )
@@ -54,7 +54,7 @@ _VERSION_LINES = (
 
 
 def flavor_of(version_text: str) -> Flavor | None:
-    """Return the launcher by its `--version`; None for an unknown one."""
+    """Return the launcher and version in the output of `--version`; None for an unknown program."""
     for launcher, pattern in _VERSION_LINES:
         if match := pattern.search(version_text):
             return Flavor(launcher, tuple(int(part) for part in match[1].split(".")))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the output of a job while it grows: the table, the processes, and the last lines.
+"""Parse the output of a running job: rows of nccl-tests' table, its processes, and last lines.
 
-Prefixes that launchers put before a line are removed.
+A launcher may put a prefix with the rank before each line. These prefixes are removed.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.launch.placement import Placement
 
-# The whole row must match: text of a launcher may follow a row that was cut.
+# Match the whole line: a launcher's message may follow a row that was cut off.
 _ROW = re.compile(
     r"\s*\d+\s+\d+(?:\s+[a-z]\w*){1,2}(?:\s+(?:[-+]?[\d.]+(?:e[-+]?\d+)?|N/A|nan|inf)){4,}"
     r"(?:\s+\d+-\d+-\d+ [\d:]+)?\s*$"
@@ -21,8 +21,8 @@ _HEADER = re.compile(r"\s*#\s+(?:size\s+count\s+type|\(B\)\s+\(elements\))")
 _DEVICE = re.compile(
     r"\s*#\s+Rank\s+(?P<rank>\d+) (?:Group\s+\d+ )?Pid\s+(?P<pid>\d+) on\s+(?P<host>\S+) device"
 )
-# Messages about the lost daemon of a node, of Open MPI 4.1 and 5.0, MPICH's hydra 4.0, Intel MPI
-# 2021 and srun 22.05.
+# Messages of launchers about a lost node: Open MPI 4.1 and 5.0, MPICH's hydra 4.0, Intel MPI 2021
+# and srun 22.05.
 _LOST = re.compile(
     r"unable to reliably start one or more daemons|daemon failed to report back after being spawned"
     r"|lost communication with a remote daemon|daemon has unexpectedly failed"
@@ -35,16 +35,17 @@ _LONGEST_LINE = 1 << 16
 
 
 class Participants(NamedTuple):
-    """The ranks and the processes on each host, by the list of devices in nccl-tests' output."""
+    """The number of ranks, and of processes on each host, from the device list of nccl-tests."""
 
     ranks: int
     processes: dict[str, int]
 
 
 class Follower:
-    """A parser of output that comes in pieces of any size.
+    """A parser of a job's output, which may arrive in pieces of any size.
 
-    `on_line` gets the rows of the table and their header. `rows` is the number of rows so far.
+    `on_line` is called with each header and row of the table. If several processes print a table,
+    it gets only the first process's. `rows` counts the rows of all processes so far.
 
     >>> follower = Follower()
     >>> follower.feed(b"#  Rank  0 Group  0 Pid  41 on  node1 device  0 [0000:1b:00] H200\\n")
@@ -64,11 +65,12 @@ class Follower:
 
     @property
     def last_words(self) -> list[str]:
-        """Return the last lines that are neither table nor comment: the program's, the launcher's.
+        """Return the last lines that are neither table nor comment.
 
-        The two are kept apart, because the launcher's lines about a failure would push out those of
-        the program with its reason. If a node was lost, the launcher's lines are left out: they
-        only guess.
+        First come the program's lines, then the launcher's. Each of the two has its own list. In a
+        common list, the launcher's lines about a failure would displace the program's lines, which
+        have the reason. If a node was lost while the program ran, the launcher's lines are left
+        out, because they only guess the reason.
         """
         if self._lost is not None and self._tables:
             return list(self._last)
@@ -76,9 +78,10 @@ class Follower:
 
     @property
     def seen(self) -> Participants | None:
-        """Return the ranks and processes that took part; None where no line shows them.
+        """Return the ranks and processes that took part; None if no device list was printed.
 
-        Processes without a common MPI job print a table each. Then only the first table counts.
+        Processes without a common MPI job print a device list each. Then only the first list
+        counts.
         """
         if not self._tables:
             return None
@@ -90,7 +93,7 @@ class Follower:
 
     @property
     def lost(self) -> str | None:
-        """Return a sentence about a node that the launcher reports as lost; None without one."""
+        """Return a sentence about a node that the launcher lost; None if it reports none."""
         if self._lost is None:
             return None
         if not self._tables:
@@ -103,11 +106,11 @@ class Follower:
 
     @property
     def alone(self) -> int:
-        """Return the number of lists of devices. More than one: the processes had no common job."""
+        """Return the number of device lists. Processes without a common MPI job print several."""
         return len(self._tables)
 
     def feed(self, data: bytes) -> None:
-        """Parse more output."""
+        """Parse the next piece of output."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._line(line)
@@ -115,7 +118,7 @@ class Follower:
             self._rest = self._rest[-_LONGEST_LINE:]
 
     def finish(self) -> None:
-        """End the output. A last line without newline may be cut, so it is not a row."""
+        """Process the end of the output. A last line without a newline is never a row."""
         if self._rest.strip():
             self._remember(*strip_prefix(self._rest.decode(errors="replace")))
         self._rest = b""
@@ -145,7 +148,7 @@ class Follower:
 def placement_differences(promised: Placement, follower: Follower) -> list[str]:
     """Return sentences on ranks and processes that differ from `promised`.
 
-    Empty if nothing differs, or if the output does not show them.
+    The list is empty if nothing differs, or if the output has no device list.
     """
     seen = follower.seen
     if seen is None:

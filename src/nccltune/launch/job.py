@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job: the program to run and where. `render` makes each launcher's command from it."""
+"""A job: the program to run and where. `render` turns a job into the command of a launcher."""
 
 import re
 import tomllib
@@ -21,8 +21,8 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Slurm.
 
-    `mpi` is the value of `srun --mpi=`; None takes the best one that srun has. `gpus` is false for
-    a site without a generic resource for GPUs. `options` are further options of sbatch.
+    `mpi` is the value of `srun --mpi=`; with None, `slurm_mpi` chooses it. `gpus` is False at a
+    site where Slurm does not manage GPUs as a resource. `options` are further options of sbatch.
     """
 
     partition: str | None = None
@@ -37,12 +37,12 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Kubernetes.
 
-    - `context`: a cluster of kubectl's configuration.
+    - `context`: the name of a context in kubectl's configuration.
     - `resources`: limits of a worker besides its GPUs, such as `rdma/ib = 1`.
     - `shm`: the size of a worker's /dev/shm.
-    - `ssh_secret`: the secret with the key for the nodes of a JobSet.
-    - `ssh_path`: where the MPI Operator mounts the key that it makes: `.ssh` in the home of the
-      image's user.
+    - `ssh_secret`: the secret with the SSH key pair for the pods of a JobSet.
+    - `ssh_path`: the folder where the MPI Operator mounts the SSH key that it makes. It is `.ssh`
+      in the home of the image's user.
     """
 
     kind: Literal["MPIJob", "JobSet"] = "MPIJob"
@@ -61,10 +61,10 @@ class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A test to run, and where.
 
-    `program` is a binary with its arguments, without the number of GPUs of a process, which follows
-    from `processes`. `interface`, `hcas` and `nvls` set NCCL_SOCKET_IFNAME, NCCL_IB_HCA and
-    NCCL_NVLS_ENABLE. `inherit` names variables whose values the processes get from the launcher's
-    environment; the values are on no command line.
+    `program` is a binary with its arguments. The number of GPUs of a process is not among them,
+    because it follows from `processes`. `interface`, `hcas` and `nvls` set NCCL_SOCKET_IFNAME,
+    NCCL_IB_HCA and NCCL_NVLS_ENABLE. `inherit` names variables whose values the processes get from
+    the launcher's environment. These values appear on no command line.
     """
 
     program: list[str]
@@ -88,17 +88,17 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def gpus_per_process(self) -> int:
-        """Return the number of GPUs of each process."""
+        """Return the number of GPUs that each process drives."""
         return 1 if self.processes == "per-gpu" else self.gpus_per_node
 
     @property
     def placement(self) -> Placement:
-        """Return the processes of each node."""
+        """Return the placement of the processes on the nodes."""
         return block(self.nodes, self.processes_per_node, self.gpus_per_process, self.hosts)
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the variables that every process gets, by name."""
+        """Return the environment variables that every process gets, by name."""
         found = dict(self.environment)
         if self.interface is not None:
             found["NCCL_SOCKET_IFNAME"] = self.interface
@@ -110,16 +110,16 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def words(self) -> list[str]:
-        """Return the program with its arguments and the GPUs of a process."""
+        """Return the program with its arguments and the option for the GPUs of a process."""
         binary = PurePosixPath(self.program[0]).name
         flag = "--gpus-per-process" if binary == BENCH else "-g"
         return [*self.program, flag, str(self.gpus_per_process)]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the plain values of a TOML file.
+    """Return the content of a TOML file as plain Python values.
 
-    Raises InputError where the file cannot be read, or is not TOML in UTF-8.
+    Raises InputError if the file cannot be read, or is not TOML in UTF-8.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -135,10 +135,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def job_from(raw: object, where: str) -> Job:
-    """Return the job with these plain values, as a job file has them.
+    """Return a job from plain values, as read from a job file.
 
-    `where` is the source of the values, for messages. Raises InputError for an unknown key, a value
-    of a wrong type, and values that contradict each other.
+    `where` names the source of the values in messages. Raises InputError for an unknown key, a
+    value of a wrong type, and values that contradict each other.
 
     >>> job_from({"program": ["all_reduce_perf"], "nodes": 2}, "job.toml").placement.ranks
     16
@@ -156,7 +156,7 @@ _TABLES = {"": Job, "slurm": SlurmOptions, "kubernetes": KubernetesOptions}
 
 
 def _invalid(message: str, where: str) -> InputError:
-    """Return the error for a key or a value that a job does not take."""
+    """Return the error for an unknown key or a value of a wrong type."""
     every = "docs/reference/job-files.md has every key"
     unknown = _UNKNOWN_KEY.fullmatch(message)
     table = _TABLES.get(unknown[2] or "") if unknown is not None else None
@@ -173,7 +173,7 @@ def _invalid(message: str, where: str) -> InputError:
 def check(job: Job, where: str) -> None:
     """Raise InputError for values that are not valid or contradict each other.
 
-    `where` is the source of the job.
+    `where` names the source of the job in messages.
     """
     if not job.program or not job.program[0]:
         raise InputError("program names no binary", where=where)

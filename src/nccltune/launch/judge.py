@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide by its output how a run ended: the launcher's exit status alone may be wrong."""
+"""Decide from its output how a run ended, because a launcher's exit status may be wrong."""
 
 from pathlib import PurePath
 
@@ -11,10 +11,10 @@ from nccltune.launch.state import RunEnd, RunState
 
 
 def end_by_output(end: RunEnd, job: Job, follower: Follower, imported: Imported | None) -> RunEnd:
-    """Return how a run ended, by its output and the launcher's `end`.
+    """Return how a run ended, judged by the launcher's `end` and by the output.
 
-    Open MPI 5.0.11 ends with status 0 when a node is lost, and nccl-tests does for an option that
-    it does not have. `imported` is None if the output had no table.
+    A status of 0 may be wrong: Open MPI 5.0.11 ends with 0 when a node is lost, and nccl-tests ends
+    with 0 after an unknown option. `imported` is None if the output had no table.
     """
     if end.state is RunState.FAILED and follower.lost is not None:
         return end._replace(why=f"{follower.lost}; {end.why}")

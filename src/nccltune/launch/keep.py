@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep a run: its folder, and the samples of its tables in a study."""
+"""Store a run in a study: its files in a folder of its own, and its timings as samples."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ OUTPUT = "output.txt"
 def new_folder(study: Path, now: datetime) -> Path:
     """Make the folder `launch/TIME` in a study and return it.
 
-    Raises StudyError where it cannot be made.
+    Raises StudyError if the folder cannot be made.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as study:
@@ -46,7 +46,7 @@ def new_folder(study: Path, now: datetime) -> Path:
 def write_job(folder: Path, job: Job, rendered: Rendered) -> None:
     """Write the job and the files rendered from it into the folder of a run.
 
-    Values of inherited variables are in none of them. Raises OSError where one cannot be written.
+    No file contains the values of inherited variables. Raises OSError if a file cannot be written.
     """
     (folder / "job.json").write_bytes(msgspec.json.format(msgspec.json.encode(job), indent=2))
     (folder / "command.txt").write_text(rendered.command + "\n", encoding="utf-8")
@@ -55,15 +55,15 @@ def write_job(folder: Path, job: Job, rendered: Rendered) -> None:
 
 
 def command_in(rendered: Rendered, folder: Path) -> list[str]:
-    """Return the words of the command, with the paths of its files in `folder`."""
+    """Return the words of the command. Names of rendered files become paths in `folder`."""
     return [str(folder / word) if word in rendered.files else word for word in rendered.words]
 
 
 def import_output(study: Path, output: Path, choice: AnyChoice | None) -> Imported:
     """Import the tables of `output` into the study, as `nccltune import` does.
 
-    `choice` is the choice that ran, if it is known. Raises InputError where `output` cannot be
-    read, StudyError where the study is damaged, and UnwritableError where it cannot be written.
+    `choice` is the choice that ran, if it is known. Raises InputError if `output` cannot be read,
+    StudyError if the study is damaged, and UnwritableError if the study cannot be written.
     """
     return import_files(
         study,
@@ -74,7 +74,7 @@ def import_output(study: Path, output: Path, choice: AnyChoice | None) -> Import
 
 
 def samples_of(study: Path, imported: Imported) -> list[Sample]:
-    """Return the samples of these files. Raises StudyError where `samples.jsonl` is damaged."""
+    """Return the samples of the imported files. Raises StudyError if `samples.jsonl` is damaged."""
     hashes = {
         item.report.file_hash
         for item in imported.files

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meaning of each argument of nccl-tests and of nccltune-bench."""
+"""Look up the meaning of each argument of nccl-tests and of nccltune-bench."""
 
 from nccltune.launch.job import Job
 from nccltune.launch.program import Program, read_program
@@ -27,7 +27,7 @@ _FLAGS = {
     "J": "a JSON file beside the table; its name must end in .json",
     "I": "times each call, and prints the least, most and 99th percentile",
 }
-"""Arguments of nccl-tests by their letter (`program.py`)."""
+"""The meaning of nccl-tests' arguments, by the letter of the option."""
 _BENCH = {
     "--gpus-per-process": "GPUs that each process drives",
     "--rendezvous": "HOST:PORT where the processes meet: rank 0 listens there",
@@ -37,11 +37,11 @@ _UNKNOWN = "as the job has it"
 
 
 def meanings(job: Job) -> list[tuple[str, str]]:
-    """Return each argument of the program with its meaning; unknown ones without."""
+    """Return each argument of the program with its meaning. Unknown ones get a general text."""
     words = job.words
     program = read_program(words)
     found = _others(words) if program is None else _nccl_tests(words, program)
-    # The job itself adds the last argument, the GPUs of a process.
+    # `Job.words` ends with the number of GPUs of a process, which the job itself adds.
     shown, meaning = found.pop()
     return [*found, (shown, f"{meaning}; it follows from processes = {job.processes!r}")]
 
@@ -58,7 +58,7 @@ def _nccl_tests(words: list[str], program: Program) -> list[tuple[str, str]]:
 
 
 def _others(words: list[str]) -> list[tuple[str, str]]:
-    """Return each option of a program that is not nccl-tests', with its words and meaning."""
+    """Return each option of a program other than nccl-tests, with its values and its meaning."""
     options: list[list[str]] = []
     for word in words[1:]:
         if word.startswith("-") or not options:
@@ -70,7 +70,7 @@ def _others(words: list[str]) -> list[tuple[str, str]]:
 
 
 def variable_meanings(job: Job) -> list[tuple[str, str]]:
-    """Return the variables of a job with their effect on NCCL."""
+    """Return each variable of a job with its effect on NCCL."""
     known = {
         "NCCL_SOCKET_IFNAME": "the network interfaces that NCCL meets over, by the start of a name",
         "NCCL_IB_HCA": "the InfiniBand or RoCE adapters that NCCL uses, by the start of a name",

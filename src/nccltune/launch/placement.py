@@ -1,41 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of processes on each node, and of GPUs of each process."""
+"""The number of processes on each node, and the number of GPUs of each process."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class NodePlacement(NamedTuple):
-    """The processes of one node; `host` is None where the launcher picks the node."""
+    """The processes of one node. `host` is None if the launcher picks the node."""
 
     host: str | None
     processes: int
 
 
 class Placement(NamedTuple):
-    """All processes of a job, in the order of their ranks; nodes without any are left out."""
+    """The processes of a job on each node, in the order of their ranks. Empty nodes are omitted."""
 
     nodes: tuple[NodePlacement, ...]
     gpus_per_process: int
 
     @property
     def processes(self) -> int:
-        """Return the number of all processes."""
+        """Return the number of processes on all nodes."""
         return sum(node.processes for node in self.nodes)
 
     @property
     def ranks(self) -> int:
-        """Return the number of NCCL's ranks, which is that of GPUs."""
+        """Return the number of NCCL ranks, which equals the number of GPUs."""
         return self.processes * self.gpus_per_process
 
     @property
     def most_gpus(self) -> int:
-        """Return the number of GPUs that the node with the most processes needs."""
+        """Return the number of GPUs needed on the node with the most processes."""
         return max((node.processes for node in self.nodes), default=0) * self.gpus_per_process
 
 
 def block(nodes: int, per_node: int, gpus_per_process: int, hosts: Sequence[str] = ()) -> Placement:
-    """Return a placement with `per_node` processes on each of `nodes` nodes, node after node.
+    """Return a placement with `per_node` processes on each of `nodes` nodes.
+
+    The ranks of a node are consecutive.
 
     >>> block(2, 8, 1).ranks
     16

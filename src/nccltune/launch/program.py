@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read arguments of nccl-tests as its getopt does: GPUs, and the sizes that will be measured."""
+"""Read the arguments of nccl-tests as its getopt does: GPUs, and the sizes to be measured."""
 
 import difflib
 import re
@@ -48,7 +48,7 @@ _LONG = {
     "help": "h",
 }
 LETTERS = frozenset("tgbeifnmwNpIKcodrzyTGCaRxDVJSMu")
-"""Options with a value (nccl-tests 2.19.6); `-h` has none."""
+"""Options of nccl-tests 2.19.6 that take a value. The only other option, `-h`, takes none."""
 LONG_NAMES = frozenset(_LONG)
 _FAMILIES = [
     "all_reduce",
@@ -74,7 +74,10 @@ DEFAULT_STEP = 1 << 20
 
 
 class Argument(NamedTuple):
-    """One option of the program: its letter and value. It takes `length` words from `at` on."""
+    """One option of the program: its letter and value.
+
+    The option takes `length` words, from index `at` on.
+    """
 
     flag: str
     value: str
@@ -85,8 +88,8 @@ class Argument(NamedTuple):
 class Program(NamedTuple):
     """An nccl-tests binary with its arguments.
 
-    `unknown` are the words that it refuses, `ignored` those that it never reads, each with its
-    place. `at` is the place of the binary among the words.
+    `at` is the index of the binary in the words of the command. `unknown` are the words that
+    nccl-tests refuses, and `ignored` are the words that it never reads, each with its index.
     """
 
     binary: str
@@ -102,29 +105,35 @@ class Program(NamedTuple):
         return match[1] if match is not None else ""
 
     def value(self, flag: str) -> str | None:
-        """Return the last value of an option, which is the one that counts; None without one."""
+        """Return the value of an option; None without one. Of repeated options the last counts."""
         return next((a.value for a in reversed(self.arguments) if a.flag == flag), None)
 
     def number(self, flag: str, default: int) -> int:
-        """Return a whole number as C's strtol reads it: the digits in front, 0 without any."""
+        """Return the value of an option as C's strtol reads it; `default` if the option is missing.
+
+        strtol reads the leading digits, and gives 0 without any.
+        """
         value = self.value(flag)
         return default if value is None else _strtol(value)
 
     @property
     def gpus(self) -> int | None:
-        """Return the GPUs of a process: threads times GPUs of a thread; None if unknown."""
+        """Return the GPUs of a process: threads times GPUs of a thread.
+
+        None if one of the two is a shell variable.
+        """
         if any("$" in (self.value(flag) or "") for flag in "tg"):
             return None
         return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
 
     def size(self, flag: str) -> int | None:
-        """Return the value of `b` or `e` in bytes; None where it is no size."""
+        """Return the value of the option `b` or `e` in bytes; None if it is not a valid size."""
         value = self.value(flag)
         return DEFAULT_BYTES if value is None else parse_size(value)
 
     @property
     def sizes(self) -> "Sizes | None":
-        """Return the sizes that will be measured; None if they are unknown."""
+        """Return the sizes that will be measured; None if an option has no valid value."""
         first, last, factor = self.size("b"), self.size("e"), self.number("f", 1)
         step = DEFAULT_STEP
         if (given := self.value("i")) is not None:
@@ -138,7 +147,10 @@ class Program(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The sizes from `first` to `last` in bytes, by a factor, or by steps if the factor is 1."""
+    """The sizes from `first` to `last` in bytes.
+
+    Each size is `factor` times the one before. If `factor` is 1, each size is `step` bytes larger.
+    """
 
     first: int
     last: int
@@ -147,7 +159,7 @@ class Sizes(NamedTuple):
 
     @property
     def end(self) -> int | None:
-        """Return the last size that is measured; None if there is no size at all."""
+        """Return the last size that is measured; None if no size is measured."""
         if self.first > self.last:
             return None
         if self.factor == 1:
@@ -165,7 +177,7 @@ class Sizes(NamedTuple):
         return sum(1 for _ in self.each())
 
     def each(self) -> Iterator[int]:
-        """Yield each size."""
+        """Yield each size that is measured, in bytes."""
         size = self.first
         while size <= self.last:
             yield size
@@ -175,9 +187,9 @@ class Sizes(NamedTuple):
 
 
 def parse_size(text: str) -> int | None:
-    """Return a size in bytes as nccl-tests reads it; None where it refuses the text.
+    """Return a size in bytes as nccl-tests reads it; None if nccl-tests refuses the text.
 
-    Of a unit it reads the first letter alone: `8GB` is 8 GiB, `8B` is refused.
+    nccl-tests reads only the first letter of a unit: `8GB` is 8 GiB, `8B` is refused.
 
     >>> parse_size("8GB"), parse_size("8B")
     (8589934592, None)
@@ -198,14 +210,14 @@ def _strtol(text: str) -> int:
 
 
 def is_nccl_test(word: str) -> bool:
-    """Return whether a word names a binary of nccl-tests."""
+    """Return whether a word is the name or path of an nccl-tests binary."""
     return _BINARY.fullmatch(PurePosixPath(word).name) is not None
 
 
 def nearest_nccl_test(word: str) -> str | None:
-    """Return the nccl-tests binary that a misspelt name means.
+    """Return the nccl-tests binary that a misspelt name means; None for any other word.
 
-    `allreduce_perf` is `all_reduce_perf`; the folder of the word is kept.
+    `allreduce_perf` gives `all_reduce_perf`. The folder of the word is kept.
     """
     path = PurePosixPath(word)
     if _BINARY.fullmatch(path.name):
@@ -214,7 +226,7 @@ def nearest_nccl_test(word: str) -> str | None:
     if not found:
         name, found, rest = path.name.lower().replace("-", "_").partition("perf")
     if not found:
-        # `all_reduce_pref`: letters of the ending itself.
+        # The ending itself is misspelt, as in `all_reduce_pref`.
         whole = {f"{squeezed}perf": family for squeezed, family in _SQUEEZED.items()}
         squeezed = name.replace("_", "")
         close = [one for one in whole if distance(squeezed, one, 1) <= 1]
@@ -232,9 +244,9 @@ def nearest_nccl_test(word: str) -> str | None:
 
 
 def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
-    """Return the place of a word such as `all_reduce`, and the binary that it means.
+    """Return the index of a word such as `all_reduce`, and the binary that it means.
 
-    Options of nccl-tests must follow it. None if there is no such word.
+    The options -b and -e of nccl-tests must follow the word. None if there is no such word.
     """
     for at, word in enumerate(words):
         name = PurePosixPath(word).name
@@ -247,7 +259,8 @@ def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
 def read_program(words: Sequence[str], skip: Set[int] = frozenset()) -> Program | None:
     """Return the nccl-tests binary among `words` with its arguments; None without one.
 
-    It may follow other words, such as `numactl ...`. Words at the places `skip` are not read.
+    Other words, such as `numactl ...`, may come before it. Words at the indexes in `skip` are not
+    read.
 
     >>> read_program(["all_reduce_perf", "-b", "8", "-g", "4"]).gpus
     4
@@ -287,7 +300,7 @@ def _take(
             unknown.append((at, word))
             return at + 1
     else:
-        # getopt skips words that are no option, and nccl-tests never reads them.
+        # getopt skips words that are not options, and nccl-tests never reads them.
         ignored.append((at, word))
         return at + 1
     if letter == "h":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a rendered command, follow it and end it.
+"""Start a rendered command, follow its output and end it.
 
-The launcher is asked to end its job before anything is killed. No process of the job is left on
-this machine.
+To end a job, its launcher is asked first. Then all processes of the job that are left on this
+machine are killed.
 """
 
 import contextlib
@@ -21,10 +21,12 @@ from nccltune.launch.state import RunEnd, RunState
 from nccltune.native.child import Child, start
 
 GRACE_S = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
-"""The signals that ask the launcher to end its job, and the seconds to wait after each."""
+"""Signals that ask the launcher to end its job, and the seconds to wait after each signal."""
 MARK = "_NCCLTUNE_RUN"
-"""The variable that marks the processes of a run on this machine. It does not begin with NCCLTUNE_:
-unknown settings of that prefix cause a warning."""
+"""The environment variable that marks the processes of a run on this machine.
+
+Its name does not begin with NCCLTUNE_, because unknown settings with that prefix cause a warning.
+"""
 _STEP_S = 0.1
 _LAST_OUTPUT_S = 2.0
 _KILL_LIMIT_S = 10.0
@@ -36,11 +38,11 @@ def run(
     follower: Follower,
     environment: Mapping[str, str] = os.environ,
 ) -> RunEnd:
-    """Run `words` to their end and return how they ended.
+    """Run the command `words` to its end and return how it ended.
 
-    Standard output and standard error go to `output` and to `follower` as they come.
-    KeyboardInterrupt ends the job, and the result states it. Raises PlatformError where the command
-    cannot be started, and OSError where `output` cannot be written.
+    Standard output and standard error are passed to `output` and `follower` as they arrive.
+    KeyboardInterrupt ends the job; the returned state is then STOPPED. Raises PlatformError if the
+    command cannot be started, and OSError if `output` cannot be written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +76,7 @@ def _end_by_status(status: int, name: str) -> RunEnd:
 
 
 class _Job:
-    """A running launcher and the destination of its output."""
+    """A running launcher. Its output goes to the file `kept` and to `follower`."""
 
     def __init__(self, process: Child, kept: IO[bytes], follower: Follower) -> None:
         assert process.stdout is not None
@@ -85,13 +87,13 @@ class _Job:
         os.set_blocking(self._pipe.fileno(), False)
 
     def follow(self, limit_s: float | None) -> bool:
-        """Take the output for at most `limit_s` seconds; return whether the launcher has ended."""
+        """Process output for at most `limit_s` seconds; return whether the launcher has ended."""
         until = None if limit_s is None else time.monotonic() + limit_s
         gone_at: float | None = None
         while until is None or time.monotonic() < until:
             more = self._take()
             if more is None:
-                # Every process that could write to the pipe has closed it.
+                # End of the output: every process that could write to the pipe has closed it.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_STEP_S)
                     return True
@@ -104,7 +106,7 @@ class _Job:
         return self._process.poll() is not None
 
     def _take(self) -> bool | None:
-        """Take the output that has come; return whether there was any, None at its end."""
+        """Process the output that has arrived; return whether there was any. None at its end."""
         try:
             data = os.read(self._pipe.fileno(), 1 << 16)
         except BlockingIOError:
@@ -117,7 +119,7 @@ class _Job:
         return True
 
     def end(self) -> None:
-        """Ask the launcher to end, by each signal of `GRACE_S`. Ctrl-C skips to the next one."""
+        """Send the launcher each signal of `GRACE_S` until it ends. Ctrl-C skips to the next."""
         for number, patience_s in GRACE_S:
             self._process.send_signal(number)
             with contextlib.suppress(KeyboardInterrupt):
@@ -125,7 +127,7 @@ class _Job:
                     return
 
     def kill(self, mark: str) -> None:
-        """Kill what is left of the job on this machine, and collect the launcher."""
+        """Kill the processes of the job that are left on this machine, and reap the launcher."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -137,8 +139,8 @@ class _Job:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill the processes of this machine with the mark of a run until none is left."""
-    # The time is limited: a process that waits inside a driver cannot die before that returns.
+    """Kill the processes on this machine that carry the mark of a run, until none is left."""
+    # Limit the time: a process that waits inside a driver cannot die before the driver returns.
     until = time.monotonic() + _KILL_LIMIT_S
     while (left := list(marked(mark))) and time.monotonic() < until:
         for pid in left:
@@ -148,7 +150,7 @@ def kill_marked(mark: str) -> None:
 
 
 def marked(mark: str) -> Iterator[int]:
-    """Yield the process ids of this machine that inherited the mark of a run."""
+    """Yield the ids of processes on this machine that carry the mark of a run."""
     wanted = f"{MARK}={mark}".encode()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
@@ -157,6 +159,6 @@ def marked(mark: str) -> Iterator[int]:
             variables = (folder / "environ").read_bytes()
         except OSError:
             continue
-        # A zombie has no variables, so it is not found.
+        # A zombie has no environment, so it does not match.
         if wanted in variables.split(b"\0"):
             yield int(folder.name)

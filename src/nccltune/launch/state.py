@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run ended."""
+"""The ways in which a run can end."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class RunState(StrEnum):
-    """How a run ended, as far as it is known."""
+    """How a run ended. PENDING: it did not start in time. LOST: its state is unknown."""
 
     DONE = "done"
     FAILED = "failed"
@@ -16,7 +16,7 @@ class RunState(StrEnum):
 
 
 class RunEnd(NamedTuple):
-    """The state of a run, its reason in words, and the signal with which a user stopped it."""
+    """The state of a run, its reason in words, and the signal if a user stopped the run."""
 
     state: RunState
     why: str = ""

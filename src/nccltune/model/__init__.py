@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of nccltune. Imports nothing of ours outside this folder.
+"""The data types that all packages of nccltune share. They import no other package of it.
 
-collective.py  collectives: names, bytes that a tuner sees, bus bandwidth
-choice.py      what NCCL may run for one call
-chunks.py      what NCCL does with a tuner's chunk size
+collective.py  collectives: names, sizes as NCCL's tuner counts them, bus bandwidth
+choice.py      algorithm, protocol, channels and chunk size of a call
+chunks.py      limits of a tuner's chunk size
 scale.py       nodes and ranks of a communicator
 sizes.py       message sizes as nccl-tests writes them
-sample.py      one timing
-rule.py        a range of sizes and its choice
+sample.py      one measured time
+rule.py        the choice for a range of sizes
 finding.py     a property of a curve, as data and as a sentence
 platform.py    the machine that was measured
 topology.py    a node's hardware as its files describe it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A choice: what NCCL may run for one call. Keeping NCCL's own choice is one, too."""
+"""A choice: the algorithm, protocol, channels and chunk size of a call, or NCCL's own choice."""
 
 from enum import StrEnum
 from typing import Literal
@@ -23,7 +23,7 @@ class Algorithm(StrEnum):
 
     @property
     def nccl_id(self) -> int:
-        """Return its `NCCL_ALGO_*` value."""
+        """Return the algorithm's `NCCL_ALGO_*` value."""
         return ALGORITHMS.index(self)
 
 
@@ -36,7 +36,7 @@ class Protocol(StrEnum):
 
     @property
     def nccl_id(self) -> int:
-        """Return its `NCCL_PROTO_*` value."""
+        """Return the protocol's `NCCL_PROTO_*` value."""
         return PROTOCOLS.index(self)
 
 
@@ -47,7 +47,7 @@ MAX_CHANNELS = 64
 
 
 class Choice(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Algorithm, protocol and, where they are chosen too, channels and chunk size in bytes.
+    """An algorithm and a protocol, with an optional number of channels and chunk size in bytes.
 
     `None` leaves channels or chunk size to NCCL.
     """
@@ -68,14 +68,14 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return "/".join(parts)
 
     def without_channels(self) -> "Choice":
-        """Return the same algorithm and protocol with channels and chunk size left to NCCL."""
+        """Return the same algorithm and protocol, with channels and chunk size left to NCCL."""
         return Choice(self.algorithm, self.protocol)
 
 
 DEFAULT: Literal["default"] = "default"
-"""NCCL's own choice, whatever it is."""
+"""The choice that NCCL makes without a tuner's rules."""
 TUNED_RUN: Literal["tuned"] = "tuned"
-"""A run with the rules loaded: what `verify` measures beside the default."""
+"""A run with the tuner's rules loaded. `nccltune verify` compares such runs with the default."""
 AnyChoice = Choice | Literal["default", "tuned"]
 
 
@@ -87,9 +87,9 @@ def choice_label(choice: AnyChoice) -> str:
 def parse_choice(text: str) -> AnyChoice:
     """Read `default`, `tuned`, `tree/ll`, `ring/simple/8` or `ring/simple/8/131072`.
 
-    The parts are algorithm, protocol, channels and chunk size in bytes. Names are NCCL's in any
-    case (`Tree/LL128`, `NVLSTree`). Raises InputError, with the nearest valid word, for anything
-    else.
+    The parts are algorithm, protocol, channels and chunk size in bytes. Names are those of NCCL, in
+    upper or lower case (`Tree/LL128`, `NVLSTree`). Raises InputError, with the nearest valid word,
+    for any other text.
 
     >>> parse_choice("NVLSTree/Simple/8").label
     'nvls_tree/simple/8'
@@ -110,7 +110,7 @@ def parse_choice(text: str) -> AnyChoice:
 
 
 def parse_algorithm(text: str) -> Algorithm:
-    """Return an algorithm by any of NCCL's spellings (`NVLSTree`, `nvls_tree`, `NVLS_TREE`).
+    """Return the algorithm for any of NCCL's spellings (`NVLSTree`, `nvls_tree`, `NVLS_TREE`).
 
     Raises InputError, with the nearest name, for any other word.
     """
@@ -122,7 +122,7 @@ def parse_algorithm(text: str) -> Algorithm:
 
 
 def parse_protocol(text: str) -> Protocol:
-    """Return a protocol by NCCL's name in any case.
+    """Return the protocol for NCCL's name of it, in upper or lower case.
 
     Raises InputError, with the nearest name, for any other word.
     """

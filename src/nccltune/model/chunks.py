@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NCCL (2.30 and later) does with a chunk size from a tuner; `calcCollChunking` in 2.30.7."""
+"""The limits of a chunk size from a tuner, as in `calcCollChunking` of NCCL 2.30.7.
+
+NCCL asks for chunk sizes since 2.30.
+"""
 
 import re
 
@@ -7,7 +10,7 @@ from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import Collective
 
 CHUNKS_SINCE = (2, 30)
-"""The first NCCL that asks a tuner for chunk sizes (interface v6)."""
+"""The first NCCL version that asks a tuner for chunk sizes (tuner interface v6)."""
 _GRAIN = {Protocol.LL: 16, Protocol.LL128: 1920, Protocol.SIMPLE: 512}
 _LL, _LL128, _SIMPLE = 32 << 10, (4800 << 10) // 8 // 16 * 15, 512 << 10
 _RING_SLOTS = 4
@@ -16,23 +19,23 @@ _ONE_SLOT = frozenset({Collective.BROADCAST, Collective.REDUCE})
 
 
 def before_chunks(version: str) -> bool:
-    """Return whether this NCCL (`2.28.9`) never asks a tuner for a chunk size.
+    """Return whether an NCCL version (`2.28.9`) never asks a tuner for a chunk size.
 
-    False for a text that is no version.
+    False for a text that is not a version.
     """
     match = re.match(r"(\d+)\.(\d+)", version)
     return match is not None and (int(match[1]), int(match[2])) < CHUNKS_SINCE
 
 
 def chunk_grain(choice: Choice) -> int:
-    """Return the bytes of which a chunk is a multiple. NCCL rounds a smaller chunk to 0."""
+    """Return the bytes of which every chunk is a multiple. NCCL rounds a smaller chunk to 0."""
     return _GRAIN[choice.protocol]
 
 
 def largest_chunk(collective: Collective, choice: Choice) -> int | None:
-    """Return the bytes to which NCCL cuts a chunk with its default buffer sizes.
+    """Return the largest chunk in bytes, with NCCL's default buffer sizes. NCCL cuts larger chunks.
 
-    None where NCCL checks against another buffer than the one that the algorithm uses.
+    None if NCCL checks the chunk against another buffer than the one that the algorithm uses.
     """
     if choice.algorithm not in _CUT:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives: names, what NCCL's tuner sees of them, and their bus bandwidth.
+"""Collectives: their names, their sizes as NCCL's tuner counts them, and their bus bandwidth.
 
 Factors and sizes are those of nccl-tests (doc/PERFORMANCE.md and the `*_perf` sources, 2.19.6).
 """
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Collective(StrEnum):
-    """An operation that nccl-tests measures; the first five are those a tuner is asked about."""
+    """An operation that nccl-tests measures. NCCL asks a tuner about the first five only."""
 
     BROADCAST = "broadcast"
     REDUCE = "reduce"
@@ -24,12 +24,12 @@ class Collective(StrEnum):
 
     @property
     def tuned(self) -> bool:
-        """Return whether NCCL asks a tuner plugin about it."""
+        """Return whether NCCL asks a tuner plugin about this collective."""
         return self in TUNED
 
     @property
     def nccl_id(self) -> int:
-        """Return its `ncclFunc_t` value (tuner interfaces v2 to v7).
+        """Return the collective's `ncclFunc_t` value (tuner interfaces v2 to v7).
 
         Raises ValueError for a collective that is not `tuned`.
         """
@@ -37,18 +37,18 @@ class Collective(StrEnum):
 
     @property
     def prose(self) -> str:
-        """Return its name in prose: `all-reduce`."""
+        """Return the collective's name in prose: `all-reduce`."""
         return _TITLE.get(self, self.value)
 
     @property
     def nccl_tests_name(self) -> str:
-        """Return its name in nccl-tests: `all_reduce` of `all_reduce_perf`."""
+        """Return the collective's name in nccl-tests: `all_reduce` of `all_reduce_perf`."""
         return _NCCL_TESTS.get(self, self.value)
 
     def bus_factor(self, ranks: int) -> float:
-        """Return bus bandwidth over algorithm bandwidth for `ranks` ranks.
+        """Return the ratio of bus bandwidth to algorithm bandwidth for `ranks` ranks.
 
-        It is 0 for one rank where the factor of nccl-tests is 0 there.
+        As in nccl-tests, it is 0 for a single rank if its formula contains `ranks - 1`.
         """
         if self is Collective.ALLREDUCE:
             return 2 * (ranks - 1) / ranks
@@ -57,9 +57,9 @@ class Collective(StrEnum):
         return 1.0
 
     def busbw_gb_per_s(self, size: int, time_us: float, ranks: int) -> float:
-        """Return the bus bandwidth in GB/s (1e9) of `size` bytes in `time_us`.
+        """Return the bus bandwidth in GB/s (1e9 bytes/s) of `size` bytes in `time_us` microseconds.
 
-        `size` is counted as NCCL's tuner does.
+        `size` is counted as NCCL's tuner counts it.
 
         >>> round(Collective.ALLREDUCE.busbw_gb_per_s(1 << 30, 4000.0, 8), 1)
         469.8
@@ -74,7 +74,7 @@ TUNED: tuple[Collective, ...] = (
     Collective.REDUCESCATTER,
     Collective.ALLREDUCE,
 )
-"""In the order of `ncclFunc_t`, so that an index is the value NCCL passes."""
+"""Collectives in the order of `ncclFunc_t`. Their index is the value that NCCL passes."""
 
 _SCATTERED = frozenset(
     {
@@ -84,7 +84,8 @@ _SCATTERED = frozenset(
         Collective.ALLTOALLV,
         Collective.GATHER,
         Collective.SCATTER,
-        # nccl-tests prints the total over ranks as the size and divides without the rank's own.
+        # nccl-tests prints the sum over the ranks as the size. Its bus bandwidth leaves out the
+        # part that a rank already has.
         Collective.HYPERCUBE,
     }
 )

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every error that nccltune raises on purpose.
 
-    NccltuneError            exit code 70: our bug; subclasses have others
+    NccltuneError            exit code 70: a bug of nccltune; each subclass has its own code
     +-- InputError           2   a file, an option or a value is wrong
     +-- StudyError           2   a study folder is missing, damaged or of another kind
-    |   +-- UnwritableError  2   a file of it cannot be written
+    |   +-- UnwritableError  2   a file of the study cannot be written
     +-- PlatformError        3   this machine cannot do it (no GPU, no library, no plugin)
     +-- LaunchError          4   the job that was started failed
 
-Exit code 1 is no error: a check found something.
+Exit code 1 is not an error: a check found a problem.
 """
 
 
 class NccltuneError(Exception):
-    """An error with the place it happened and the way out.
+    """An error, with the place where it happened and a hint.
 
-    `where` names the place (`FILE`, `FILE:LINE` or an option), `hint` one thing to do.
+    `where` names the place (`FILE`, `FILE:LINE` or an option). `hint` names one action that may
+    help.
     """
 
     exit_code = 70
@@ -31,13 +32,13 @@ class NccltuneError(Exception):
 
 
 class InputError(NccltuneError):
-    """What the user gave is wrong: a file's content, an option, a value."""
+    """The user's input is wrong: a file's content, an option or a value."""
 
     exit_code = 2
 
 
 class StudyError(NccltuneError):
-    """A study folder is missing, damaged, or not what the verb needs."""
+    """A study folder is missing, damaged, or not one that the command can use."""
 
     exit_code = 2
 
@@ -47,12 +48,12 @@ class UnwritableError(StudyError):
 
 
 class PlatformError(NccltuneError):
-    """This machine cannot run it: a GPU, a library or a program is missing."""
+    """This machine cannot run a command: a GPU, a library or a program is missing."""
 
     exit_code = 3
 
 
 class LaunchError(NccltuneError):
-    """A job that was started failed, or a plugin took its process down."""
+    """A job that was started failed, or a plugin ended its process."""
 
     exit_code = 4

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finding: a property of a curve, as data and as one sentence."""
+"""A finding: a property of a curve of bandwidth over size, as data and as one sentence."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ from nccltune.model.scale import Scale
 
 
 class Severity(StrEnum):
-    """How bad a finding is: an error breaks, a warning costs or misleads, a note is information."""
+    """How serious a problem is. A note is only information."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """What was found."""
+    """The kind of a finding."""
 
     DIP = "dip"
     PLATEAU = "plateau"
@@ -36,11 +36,13 @@ class FindingKind(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`min_bytes` to `max_bytes` is where it shows; `evidence` holds the numbers of the sentence.
+    """A property of a curve of bandwidth over message size.
 
-    `where` is the title of the condition whose curve shows it (`all-reduce, 4 nodes, 4 ranks, in
-    place`), which the sentence begins with; None if it is not about one curve.
-    `tuning` is whether another choice fixes it: True, False, or None where that is not known.
+    `min_bytes` to `max_bytes` are the sizes at which the property shows. `evidence` holds the
+    numbers in the sentence. `where` is the title of the curve's condition (`all-reduce, 4 nodes, 4
+    ranks, in place`), with which the sentence begins; None if the finding is not about one curve.
+    `better` is a choice with more bandwidth. `tuning` is whether another choice fixes the problem;
+    None if that is not known.
     """
 
     kind: FindingKind

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints for words that are nearly right."""
+"""Hints for misspelt words."""
 
 import difflib
 from collections.abc import Iterable
 
 _SHORT_LIST = 20
-"""Words that a hint lists in full; of more it lists the nearest."""
+"""The most words that a hint lists in full. Of a longer list it names only the nearest words."""
 _NEAR = 8
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return a hint: the nearest valid word if one is near, and the valid words.
+    """Return a hint: the nearest valid word if one is similar, and the valid words.
 
-    Of a long list only those that resemble the word are named.
+    Of a long list only words that resemble `word` are named, or the first ones if none does.
     """
     words = [str(item) for item in valid]
     plain = word.strip().lower()
@@ -33,9 +33,10 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 def distance(first: str, second: str, limit: int) -> int:
-    """Return how many letters are added, left out, changed or swapped with a neighbour.
+    """Return the edit distance of two words: letters added, left out, changed or swapped.
 
-    `limit` + 1 stands for every larger distance.
+    Only neighbouring letters count as swapped. The result is `limit` + 1 for every distance above
+    `limit`.
     """
     if abs(len(first) - len(second)) > limit:
         return limit + 1

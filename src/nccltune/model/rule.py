@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rule: for one collective, a range of sizes and a scale, the choice to make."""
+"""A rule: the choice for one collective, a range of sizes and a scale."""
 
 import msgspec
 
@@ -8,9 +8,9 @@ from nccltune.model.collective import Collective
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One line of a tuner configuration; None matches anything (`-1` in the file).
+    """One line of a tuner configuration. None matches every value (`-1` in the file).
 
-    The range is inclusive at both ends and counts bytes as NCCL's tuner does.
+    The range of sizes includes both ends. Sizes are in bytes, counted as NCCL's tuner counts them.
     """
 
     collective: Collective
@@ -33,8 +33,8 @@ class Rule(msgspec.Struct, frozen=True):
     ) -> bool:
         """Return whether a call of `size` bytes meets every condition of this rule.
 
-        Of a configuration the first rule that matches applies, as NVIDIA documents it for its
-        example plugin.
+        If several rules of a configuration match, the first one applies. NVIDIA documents this
+        order for its example plugin.
         """
         return (
             self.collective is collective

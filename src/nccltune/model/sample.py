@@ -16,14 +16,14 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Purpose(StrEnum):
-    """What a sample was measured for. Analysis and rule search use `TUNE` alone."""
+    """The purpose of a sample. Analysis and rule search use samples of purpose `TUNE` only."""
 
     TUNE = "tune"
-    """To find rules: of a sweep, or imported."""
+    """To find rules. Samples of a sweep and imported samples have this purpose."""
     VERIFY = "verify"
-    """To prove rules. They must not be judged by the timings that led to them."""
+    """To prove rules. Rules must not be judged by the timings from which they were found."""
     AB = "ab"
-    """To compare settings: its default is not the platform's alone, its rounds are its own."""
+    """To compare settings. Such samples may have settings that the platform does not have."""
 
 
 _OLD_PURPOSES = {" verify": Purpose.VERIFY, " try": Purpose.AB}
@@ -31,15 +31,19 @@ _OLD_SUFFIXES = tuple(_OLD_PURPOSES)
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a sample comes from.
+    """The origin of a sample.
 
-    `tool` and `version` name what measured; `file_hash` is the first 16 hex digits of the SHA-256
-    of the file it was read from; `host_hash` stands for the host name, which is never stored.
-    `process` names one start of the program that measured: timings of one process share its offset
-    and are not independent of each other. None in studies of nccltune 0.1.
-    `in_rounds` states that processes with the same `round` ran close together in time. Without it
-    only timings of the same process share their rounds.
-    `purpose` is read from a suffix of `tool` in files of nccltune 0.2 and earlier.
+    `tool` and `version` name the program that measured. `file_hash` is the first 16 hex digits of
+    the SHA-256 of the file that the sample was read from. `host_hash` is a hash of the host name,
+    which is never stored.
+
+    `process` identifies one start of the program that measured. Timings of one process share an
+    offset, so they are not independent. It is None in studies of nccltune 0.1.
+
+    `in_rounds` states that processes with the same `round` ran close together in time. If it is
+    False, `round` can be compared only within one process.
+
+    In files of nccltune 0.2 and earlier, `purpose` is read from a suffix of `tool`.
     """
 
     tool: str
@@ -52,7 +56,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     purpose: Purpose = Purpose.TUNE
 
     def __post_init__(self) -> None:
-        """Read the old form."""
+        """Move the suffix of `tool` in files of nccltune 0.2 and earlier to `purpose`."""
         if not self.tool.endswith(_OLD_SUFFIXES):
             return
         for suffix, purpose in _OLD_PURPOSES.items():
@@ -62,18 +66,22 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One line of `samples.jsonl`; a field that is absent is at its default.
+    """One line of `samples.jsonl`. A field that is absent has its default value.
 
-    `bytes` is the size as NCCL's tuner counts it (all-gather and reduce-scatter: the sum over
-    ranks). `time_us` is microseconds of one call, the mean over `iterations` calls, of the slowest
-    rank where the tool knows it. `round` counts passes over all choices, `repeat` timings of the
-    same choice within a round. `wrong` counts wrong elements; None means that nobody checked.
-    `ran` is what NCCL reports that it ran. `settings` were in force beside those of the platform
-    (None: unset); only samples of purpose `ab` have them. `at` is an ISO 8601 time: when the timing
-    was taken, or, for an imported file, when its process ran as far as there is evidence of that.
+    `bytes` is the size as NCCL's tuner counts it: for all-gather and reduce-scatter the sum over
+    the ranks. `time_us` is the mean time of a call in microseconds over `iterations` calls. It is
+    that of the slowest rank, if the tool measures every rank. `round` numbers the passes over all
+    choices. `repeat` numbers the timings of one choice within a round. `wrong` is the number of
+    wrong elements; None if the results were not checked.
+
+    `ran` is the choice that NCCL reports to have run. `settings` are environment variables that
+    differ from those of the platform (None: unset); only samples of purpose `ab` have them. `at` is
+    the ISO 8601 time of the timing. For an imported file it is the time at which its process ran,
+    if known.
     """
 
-    # A factory, so that it is written even at its default: readers of later versions look for it.
+    # `omit_defaults` leaves out a plain default, but not the value of a factory. Later versions
+    # need this field in every line.
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     study: str
     collective: Collective

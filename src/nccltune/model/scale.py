@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scale: how many nodes and ranks a communicator spans."""
+"""A scale: the number of nodes and ranks of a communicator."""
 
 import msgspec
 
 
 class Scale(msgspec.Struct, frozen=True, order=True):
-    """Nodes and ranks of a communicator; one rank drives one GPU."""
+    """The number of nodes and ranks of a communicator. One rank drives one GPU."""
 
     nodes: int
     ranks: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Message sizes: read and written as nccl-tests does (binary suffixes K, M, G, T)."""
+"""Read and write message sizes as nccl-tests does (binary suffixes K, M, G, T)."""
 
 import re
 
@@ -8,7 +8,7 @@ from nccltune.model.errors import InputError
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B)?\s*", re.IGNORECASE)
 _FACTOR = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 MAX_BYTES = (1 << 63) - 1
-"""The largest size any interface of NCCL can carry (a signed 64-bit count in nccl-tests)."""
+"""The largest size that an interface of NCCL can carry (nccl-tests has a signed 64-bit count)."""
 
 
 def parse_bytes(text: str) -> int:
@@ -39,9 +39,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Return the first and the last size of `64K-8M` in bytes, both inclusive; one size twice.
+    """Return the first and last size of a range such as `64K-8M` in bytes, both inclusive.
 
-    Raises InputError where a size cannot be read or the first is the larger one.
+    A single size is returned twice. Raises InputError if a size cannot be read or the first size is
+    larger than the last.
     """
     first, dash, last = text.partition("-")
     low = parse_bytes(first)
@@ -52,11 +53,11 @@ def parse_range(text: str) -> tuple[int, int]:
 
 
 def format_bytes(size: int) -> str:
-    """Return a size for people: three significant digits, binary units (`64 KiB`, `1.5 MiB`)."""
+    """Return a size as readable text: three digits, binary units (`64 KiB`, `1.5 MiB`)."""
     for factor, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= factor:
             value = size / factor
-            # 1023.9 KiB would print as 1024 KiB with three digits; %g keeps short forms short.
+            # With `.3g`, 1023.9 would become 1.02e+03.
             digits = f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"
             return f"{digits} {unit}"
     return f"{size} B"

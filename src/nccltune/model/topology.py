@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's hardware as its files describe it: what is attached to what. No judgement, no bandwidth.
+"""A node's hardware as its files describe it: devices and connections, without bandwidths.
 
-NCCL's topology XML gives the shape (`graph/xml.cc`, NCCL 2.30); other readers fill the same one. A
-value that the source does not give is None, and a text is kept as it stood there, because what is
-wrong with it is what `nccltune lint` looks for.
+The structure is that of NCCL's topology XML (`graph/xml.cc`, NCCL 2.30). Readers of other formats
+fill the same structure. A value that the source does not have is None. Texts are kept unchanged,
+because `nccltune lint` looks for errors in them.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Dialect(StrEnum):
-    """Whose file it was; `smi` is `nvidia-smi topo -m`, `sysfs` the running machine."""
+    """The format of the source: `smi` is `nvidia-smi topo -m`, `sysfs` the running machine."""
 
     NCCL = "nccl"
     RCCL = "rccl"
@@ -22,7 +22,7 @@ class Dialect(StrEnum):
 
 
 class NvLink(msgspec.Struct, frozen=True, kw_only=True):
-    """`count` links of a GPU to `target`: a bus id, or NCCL's name of a hidden switch."""
+    """`count` NVLinks of a GPU to `target`: a bus id, or NCCL's name of a hidden NVSwitch."""
 
     target: str
     count: int
@@ -30,17 +30,18 @@ class NvLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class C2c(msgspec.Struct, frozen=True, kw_only=True):
-    """NVLink-C2C to the CPU: `count` links of `mb_per_s` each."""
+    """NVLink-C2C from a GPU to its CPU: `count` links of `mb_per_s` each."""
 
     mb_per_s: int
     count: int
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU; `index` is NVML's, `sm` its compute capability (90 is 9.0), `gdr` GPUDirect RDMA.
+    """A GPU.
 
-    `detected`: `sm` and `nvlinks` are not the file's but what detection should find,
-    `assumed` that they may be others.
+    `index` is its NVML index, `sm` its compute capability (90 is 9.0), and `gdr` whether it
+    supports GPUDirect RDMA. `detected` means that `sm` and `nvlinks` are not from the file: they
+    are the values that NCCL should detect. `assumed` means that these values may be wrong.
     """
 
     index: int | None = None
@@ -55,8 +56,11 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of a NIC; `mbit_per_s` is its speed, `gdr` is whether it reads and writes
-    GPUs. `assumed` names where the speed is from, if not from the file."""
+    """A port of a NIC.
+
+    `mbit_per_s` is its speed. `gdr` is whether the NIC can read and write GPU memory. `assumed`
+    names the source of the speed if it is not from the file.
+    """
 
     name: str | None = None
     index: int | None = None
@@ -73,9 +77,10 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pci(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCI device or bridge; `speed` ("16.0 GT/s PCIe") and `width` are of its upstream link.
+    """A PCI device or bridge. `speed` ("16.0 GT/s PCIe") and `width` describe its upstream link.
 
-    `switch_links` are bus ids of switches that this one reaches without the CPU (`pcilink`).
+    `switch_links` are the bus ids of switches that this switch reaches without the CPU (`pcilink`
+    in the XML).
     """
 
     bus_id: str
@@ -91,11 +96,11 @@ class Pci(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple["Pci", ...] = ()
     switch_links: tuple[str, ...] = ()
     line: int | None = None
-    """The line of the source, for messages."""
+    """The line in the source, for messages."""
 
 
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A NUMA node (a root of the tree); `nets` are NICs that are no PCI devices."""
+    """A NUMA node, which is a root of the tree. `nets` are NICs that are not PCI devices."""
 
     numa: int | None = None
     affinity: str | None = None
@@ -110,8 +115,12 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `source` is the file's name, or where it was read; `unread` what was skipped,
-    `assumed` what was added that the file leaves to detection."""
+    """The hardware of one node.
+
+    `source` is the file's name, or the place from which the hardware was read. `unread` lists parts
+    of the source that were skipped. `assumed` lists data that was added because the file leaves it
+    to detection.
+    """
 
     source: str
     dialect: Dialect

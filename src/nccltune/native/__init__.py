@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native parts: where they are installed, and what any tuner plugin decides.
+"""Find the compiled parts of nccltune, start child processes, and talk to them.
 
 locate.py         where the compiled parts are installed
 child.py          start child processes, wait for them and end them
-line_process.py   a child that answers lines with lines
+line_process.py   a child process that reads and answers single lines
 plugin_host.py    ask any tuner plugin for its decisions
 records.py        answers of the plugin host
 net_processes.py  processes that use the network plugin
@@ -22,25 +22,25 @@ from nccltune.native.records import (
     AlgorithmProtocol,
     Caution,
     ConstantChange,
-    Decided,
     HostInit,
     PluginDecision,
     PluginFailure,
     PluginLogLine,
     TableChange,
+    TunerAnswer,
 )
 
 __all__ = [
     "AlgorithmProtocol",
     "Caution",
     "ConstantChange",
-    "Decided",
     "HostInit",
     "PluginDecision",
     "PluginFailure",
     "PluginHost",
     "PluginLogLine",
     "TableChange",
+    "TunerAnswer",
     "bench_path",
     "host_path",
     "net_path",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start child processes: `start` for one that is followed, `run_tool` for one that is awaited.
+"""Start child processes: `start` returns a running one, `run_tool` waits for its end.
 
 Every process that nccltune starts is started here.
 """
@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 from nccltune.model.errors import PlatformError
 
 Stream = int | IO[bytes]
-"""A standard stream of a child: a file, or what `subprocess` names PIPE, DEVNULL, STDOUT."""
+"""A standard stream of a child: a file, or PIPE, DEVNULL or STDOUT of `subprocess`."""
 
 _FIRST_STEP_S = 0.0005
 _LONGEST_STEP_S = 0.05
@@ -31,17 +31,16 @@ _libc = ctypes.CDLL(None)
 class Child(subprocess.Popen[bytes]):
     """A `Popen` whose `poll` and `wait` may be interrupted by a signal handler that raises.
 
-    In `Popen` itself such an exception, for example of Ctrl-C, can leave a lock taken, and the next
-    waiter then waits forever (seen with Python 3.11: between the lock's `acquire` and the `try`
-    after it).
+    In `Popen` itself such an exception, for example KeyboardInterrupt, can leave an internal lock
+    acquired. The next caller of `wait` then waits forever. This was seen with Python 3.11.
     """
 
     def poll(self) -> int | None:
-        """Return the exit status as in `Popen.returncode`; None while the child runs."""
+        """Return the exit status, as in `Popen.returncode`; None while the child runs."""
         return self._status(os.WNOHANG)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status once the child has ended.
+        """Wait for the end of the child and return its exit status.
 
         Raises subprocess.TimeoutExpired after `timeout` seconds; None waits without limit.
         """
@@ -62,12 +61,12 @@ class Child(subprocess.Popen[bytes]):
     def _status(self, how: int) -> int | None:
         if self.returncode is not None:
             return self.returncode
-        # WNOWAIT: the child is collected after `returncode` is set, so that an interruption in
+        # With WNOWAIT the child stays a zombie until `returncode` is set, so an interruption in
         # between does not lose the status.
         try:
             ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | how)
         except ChildProcessError:
-            # Another part of this process has collected the child, or SIGCHLD is ignored. Popen
+            # Another part of this process has reaped the child, or SIGCHLD is ignored. Popen
             # reports 0 in that case, too.
             self.returncode = 0
             return self.returncode
@@ -98,11 +97,12 @@ def start(
     own_session: bool = True,
     before_exec: Callable[[], None] | None = None,
 ) -> Child:
-    """Start a command; `environment` None is that of this process.
+    """Start a command and return the child process.
 
-    With `own_session` Ctrl-C does not reach the child: the caller decides how it ends.
-    `before_exec` is called in the child. If a signal handler raises during the start, no child is
-    left running. Raises PlatformError where the command cannot be started.
+    With None for `environment` the child gets that of this process. With `own_session` Ctrl-C does
+    not reach the child, so the caller decides how the child ends. `before_exec` is called in the
+    child before the command runs. If a signal handler raises during the start, no child is left
+    running. Raises PlatformError if the command cannot be started.
 
     >>> start(["echo", "ready"]).communicate()
     (b'ready\\n', b'')
@@ -137,11 +137,11 @@ def end_with_parent() -> None:
 
 @contextlib.contextmanager
 def _deferred_interruptions() -> Iterator[None]:
-    """Handle SIGINT and SIGTERM after the block.
+    """Defer the handling of SIGINT and SIGTERM to the end of the block.
 
     Python runs hooks around a fork (`logging` has some) and discards what a signal handler raises
-    in them: 8 of 471 interruptions were lost with Python 3.11. In other threads the block runs
-    unchanged, because only the main thread handles signals.
+    in a hook. Without this function, 8 of 471 interruptions were lost with Python 3.11. Only the
+    main thread handles signals, so in other threads nothing is deferred.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -166,10 +166,10 @@ def _deferred_interruptions() -> Iterator[None]:
 def run_tool(
     words: Sequence[str], limit_s: float, environment: Mapping[str, str] | None = None
 ) -> ToolOutput | None:
-    """Run a tool to its end and return what it printed.
+    """Run a tool to its end and return its exit status and output.
 
-    None where it cannot be started, or takes longer than `limit_s` seconds; it is then killed with
-    every process that it started.
+    None if the tool cannot be started or runs longer than `limit_s` seconds. In the second case the
+    tool is killed with every process that it started.
 
     >>> run_tool(["echo", "ready"], limit_s=10.0)
     ToolOutput(status=0, out=b'ready\\n', errors=b'')
@@ -183,7 +183,7 @@ def run_tool(
     except BaseException as reason:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        # A process that waits inside a driver cannot be killed; it is left behind.
+        # A process that waits inside a driver cannot be killed. It is left running.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.communicate(timeout=1)
         if isinstance(reason, subprocess.TimeoutExpired):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child process that answers lines with lines, with time limits."""
+"""A child process that reads and answers single lines, with time limits."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from nccltune.native.child import Child, start
 
 _KEPT_BYTES = 64 * 1024
 _LAST_WORDS_S = 12.0
-"""How long others may hold standard error open after the first process closed its output."""
+"""Seconds that other processes may keep standard error open after the first closed its output."""
 _KILL_LIMIT_S = 10.0
 _LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
@@ -23,7 +23,7 @@ _LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 class ProcessEnded(Exception):  # noqa: N818 - it may have ended well
     """The process ended instead of answering.
 
-    `status` is as in `Popen.returncode`, `stderr` the last 64 KiB of standard error.
+    `status` has the meaning of `Popen.returncode`. `stderr` is the last 64 KiB of standard error.
     """
 
     def __init__(self, status: int, stderr: str) -> None:
@@ -33,16 +33,16 @@ class ProcessEnded(Exception):  # noqa: N818 - it may have ended well
 
 
 class NoAnswer(Exception):  # noqa: N818 - a plain fact for the caller to judge
-    """The process was killed: it gave no answer in time, or more than 64 MiB without a newline."""
+    """The process was killed: no answer in time, or more than 64 MiB without a newline."""
 
 
 class LineProcess:
-    """A started process with its pipes. Standard error is kept (its last 64 KiB), not shown.
+    """A child process and its pipes. The last 64 KiB of standard error are kept, not shown.
 
-    `others` are further processes of the same job. Only the first process answers; the others share
-    its standard error, and end with it. With `apart` signals of the terminal do not reach any of
-    them: this process then decides what Ctrl-C does. Raises PlatformError where one cannot be
-    started; none is left running then.
+    `others` are the commands of further processes of the same job. Only the first process answers.
+    The others share its standard error and end with it. With `apart` no process gets the signals of
+    the terminal, so this process decides what Ctrl-C does. If a process cannot be started, the
+    others are killed and PlatformError is raised.
 
     >>> with LineProcess(["cat"], {}) as process:
     ...     process.send(b"ready")
@@ -100,11 +100,11 @@ class LineProcess:
 
     @property
     def stderr(self) -> str:
-        """Return the last 64 KiB of standard error, without blanks at its ends."""
+        """Return the last 64 KiB of standard error, without white space at both ends."""
         return self._errors.decode(errors="replace").strip()
 
     def send(self, line: bytes) -> None:
-        """Write `line` and a newline. If the process has ended, `receive` reports it."""
+        """Write `line` and a newline. If the process has ended, the next `receive` raises."""
         with contextlib.suppress(BrokenPipeError):
             self._stdin.write(line + b"\n")
             self._stdin.flush()
@@ -121,7 +121,7 @@ class LineProcess:
             if open_pipes == 0:
                 raise ProcessEnded(self._wait(deadline), self.stderr)
             if self._output_closed():
-                # Others may still write to the shared standard error, but not for long.
+                # Other processes may still write to the shared standard error, but not for long.
                 deadline = min(deadline, time.monotonic() + _LAST_WORDS_S)
             left = deadline - time.monotonic()
             if left <= 0 or len(self._answers) > _LONGEST_ANSWER_BYTES:
@@ -135,7 +135,7 @@ class LineProcess:
         return line
 
     def receive_all(self, limit_s: float) -> list[bytes]:
-        """Return the next line, and every further one that can be read without waiting.
+        """Return the next line, and every further line that can be read without waiting.
 
         Raises as `receive` does.
         """
@@ -169,7 +169,7 @@ class LineProcess:
     def finish(self, limit_s: float) -> int | None:
         """Close standard input and return the exit status; None if the job had to be killed.
 
-        The processes have `limit_s` seconds to end.
+        The processes are killed if they have not ended after `limit_s` seconds.
         """
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
@@ -186,7 +186,7 @@ class LineProcess:
         return status
 
     def kill(self) -> None:
-        """Kill all processes of the job and collect them."""
+        """Kill all processes of the job and reap them."""
         for process in self._all:
             process.kill()
         for process in self._all:
@@ -214,7 +214,7 @@ class LineProcess:
 def ending(status: int) -> str:
     """Return how a process ended, in words.
 
-    `status` is as in `Popen.returncode`.
+    `status` has the meaning of `Popen.returncode`.
 
     >>> ending(3), ending(-11)
     ('ended with status 3', 'was killed by SIGSEGV')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the installed native parts."""
+"""Find the installed compiled parts."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import nccltune
 from nccltune.model.errors import PlatformError
 
 ENVIRONMENT_VARIABLE = "NCCLTUNE_NATIVE_DIR"
-"""A folder with `lib/` and `bin/` to be used in place of the installed one."""
+"""Environment variable with a folder (`lib/` and `bin/`) to use instead of the installed parts."""
 TUNER = Path("lib", "libnccl-tuner-nccltune.so")
 NET = Path("lib", "libnccl-net-nccltune.so")
 SENDRECV = Path("lib", "libnccltune-sendrecv.so")
@@ -17,17 +17,17 @@ BENCH = Path("bin", "nccltune-bench")
 
 
 def tuner_path() -> Path:
-    """Return the absolute path of our tuner plugin.
+    """Return the absolute path of nccltune's tuner plugin.
 
-    Raises PlatformError where it is not installed.
+    Raises PlatformError if it is not installed.
     """
     return _find(TUNER, "the tuner plugin")
 
 
 def net_path() -> Path:
-    """Return the absolute path of our network plugin.
+    """Return the absolute path of nccltune's network plugin.
 
-    Raises PlatformError where it is not installed.
+    Raises PlatformError if it is not installed.
     """
     return _find(NET, "the network plugin")
 
@@ -35,7 +35,7 @@ def net_path() -> Path:
 def sendrecv_path() -> Path:
     """Return the absolute path of the send/recv library, which is preloaded before NCCL.
 
-    Raises PlatformError where it is not installed.
+    Raises PlatformError if it is not installed.
     """
     return _find(SENDRECV, "the library for sends and receives")
 
@@ -43,7 +43,7 @@ def sendrecv_path() -> Path:
 def host_path() -> Path:
     """Return the absolute path of the program that loads a tuner plugin as NCCL does.
 
-    Raises PlatformError where it is not installed.
+    Raises PlatformError if it is not installed.
     """
     return _find(HOST, "the plugin host")
 
@@ -51,7 +51,7 @@ def host_path() -> Path:
 def bench_path() -> Path:
     """Return the absolute path of the program that times collectives.
 
-    Raises PlatformError where it is not installed.
+    Raises PlatformError if it is not installed.
     """
     return _find(BENCH, "the bench")
 
@@ -68,8 +68,8 @@ def _find(part: Path, what: str) -> Path:
             hint=f"{ENVIRONMENT_VARIABLE} names a folder that must hold {part}; unset it to use "
             "the installed one",
         )
-    # An editable installation has the sources and the built parts in different folders, both of
-    # which are in the package's path.
+    # In an editable installation, the sources and the built parts are in different folders. The
+    # package's path has both folders.
     folders = [Path(folder).absolute() / "native" for folder in nccltune.__path__]
     for folder in folders:
         if (folder / part).is_file():

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find processes with the network plugin, and read the counters of their connections.
+"""Find processes that use the network plugin, and read the counters of their connections.
 
-Only processes that `/proc` shows are found. These are the processes of this user; for root, of all
-users. In a container they are those inside; on a host, those of its containers too.
+The plugin keeps the counters of each connection in shared memory, called a page. Only processes
+that `/proc` shows are found: those of this user, or for root those of all users. In a container,
+only the container's processes are found. On a host, those of its containers are found too.
 """
 
 import os
@@ -19,11 +20,11 @@ PROC = Path("/proc")
 _LINK = f"/memfd:{NAME} (deleted)"
 _LIBRARIES = ("libnccl-net-nccltune.so", "nccltune-net/libnccl-net.so")
 _TRIES = 50
-"""Attempts to read a page whose addresses the plugin is writing. A write takes microseconds."""
+"""Attempts to read a page while the plugin writes addresses to it. A write takes microseconds."""
 
 
 class NetProcess(msgspec.Struct, frozen=True):
-    """A process with the plugin. `problems` are sentences on pages that could not be read."""
+    """A process that uses the plugin. `problems` are sentences on pages that could not be read."""
 
     pid: int
     command: str
@@ -36,7 +37,7 @@ _Reading = tuple[float, NetConnection]
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """One reading of a process. `connections` are by device and inode of their memory."""
+    """One reading of a process. The keys of `connections` are device and inode of the page."""
 
     pid: int
     command: str
@@ -47,7 +48,7 @@ class _Read(msgspec.Struct, frozen=True):
 class NetWatch:
     """Repeated readings of processes, with rates between two readings.
 
-    `pids` are the processes to read; without any, every process that uses the plugin is read.
+    `pids` are the processes to read. If it is empty, every process that uses the plugin is read.
     """
 
     def __init__(self, pids: Iterable[int] = (), proc: Path = PROC) -> None:
@@ -59,9 +60,9 @@ class NetWatch:
     def read(self) -> list[NetProcess]:
         """Return the processes and their connections now, with rates since the last reading.
 
-        A process of `pids` that was read before and has ended since is left out. Raises InputError
-        for one of `pids` that never existed or has not loaded the plugin, and PlatformError for one
-        that this user may not read.
+        A process of `pids` that has ended since an earlier reading is left out. Raises InputError
+        for a process of `pids` that never existed or has not loaded the plugin. Raises
+        PlatformError for a process that this user may not read.
         """
         found = self._wanted() if self._pids else self._all()
         before, self._before = self._before, {}
@@ -115,7 +116,7 @@ class NetWatch:
             try:
                 process = _read_process(folder, int(folder.name))
             except OSError:
-                # A process of another user, or one that has ended.
+                # The process belongs to another user, or has ended.
                 continue
             if process.connections or process.problems:
                 found.append(process)
@@ -147,7 +148,7 @@ def _read_process(folder: Path, pid: int) -> _Read:
 
 
 def _read_connection(path: Path, own: int, into: _Read) -> None:
-    # O_NONBLOCK: the descriptor may by now be another file, whose open could block.
+    # O_NONBLOCK: the descriptor may by now belong to another file, which could block on open.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if str(Path(f"/proc/self/fd/{fd}").readlink()) != _LINK:
@@ -156,16 +157,16 @@ def _read_connection(path: Path, own: int, into: _Read) -> None:
         page = _read_page(fd)
     finally:
         os.close(fd)
-    # A fork inherits its parent's pages. They are shown with the process that made them only.
+    # A forked process inherits the pages of its parent. Only the process that made a page counts.
     if page is not None and page.pid == own:
         into.connections[status.st_dev, status.st_ino] = (time.monotonic(), page.connection)
 
 
 def _read_page(fd: int) -> Page | None:
-    """Return a consistent reading of a page; None while the plugin is making it.
+    """Return a consistent reading of a page; None while the plugin is still creating the page.
 
-    The page is read and not mapped: if its owner truncated a mapping, SIGBUS would end this
-    process. Raises PlatformError as `decode` does.
+    The page is read, not mapped. If its owner truncated the memory, access to a mapping would end
+    this process with SIGBUS. Raises PlatformError as `decode` does.
     """
     page = None
     for _ in range(_TRIES):
@@ -178,7 +179,7 @@ def _read_page(fd: int) -> Page | None:
 
 
 def _own_number(folder: Path) -> int:
-    """Return the process id in the process's own namespace, which in a container differs."""
+    """Return the process id in the process's own namespace, such as that of its container."""
     for line in (folder / "status").read_text("utf-8", "replace").splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-1])
@@ -186,7 +187,7 @@ def _own_number(folder: Path) -> int:
 
 
 def _is_dead(folder: Path) -> bool:
-    """Return whether the process is a zombie: it has ended and is not collected."""
+    """Return whether the process is a zombie: it has ended, but its parent has not reaped it."""
     return "\nState:\tZ" in (folder / "status").read_text("utf-8", "replace")
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decode the shared memory in which the network plugin counts a connection.
+"""Decode the shared memory (page) in which the network plugin counts a connection.
 
-Its layout is documented in `native/net/stats_page.h`. Any program can make memory with this name,
-so no value in it is trusted.
+A connection consists of flows: TCP connections for chunks of large messages, and one express flow
+for small messages. The layout is documented in `native/net/stats_page.h`. Any program can make
+memory with this name, so no value in it is trusted.
 """
 
 import struct
@@ -13,11 +14,11 @@ import msgspec
 from nccltune.model.errors import PlatformError
 
 NAME = "nccltune-net-stats"
-"""The name of the memory in `/proc/PID/fd`."""
+"""The name of the shared memory, as in the links of `/proc/PID/fd`."""
 MAGIC = b"ncclstat"
 LAYOUT = 1
 LARGEST = 1 << 20
-"""The most bytes that are read of one page. 64 flows and the express flow take 17,088."""
+"""The most bytes that are read of a page. A page with 64 flows and the express flow has 17,088."""
 
 _HEAD = struct.Struct("=8s8Q")
 _COUNTERS_AT = 320
@@ -28,10 +29,10 @@ _FLOW = struct.Struct("=2Q64s64s12Q")
 
 
 class NetFlow(msgspec.Struct, frozen=True):
-    """One TCP connection.
+    """A flow: one TCP connection of a connection of NCCL.
 
-    `bytes` are those delivered (at a sender) or read (at a receiver). A field is None if this end
-    does not know it.
+    `bytes` are the bytes delivered (at the sender) or read (at the receiver). A field is None if
+    this end does not know its value.
     """
 
     express: bool
@@ -41,17 +42,17 @@ class NetFlow(msgspec.Struct, frozen=True):
     bytes: int
     share: float | None
     bytes_per_s: float | None
-    """Between two readings."""
+    """The rate between two readings."""
     busy_bytes_per_s: int | None
-    """The rate while the flow has data to send."""
+    """The rate during the time in which the flow had data to send."""
     undelivered_bytes: int | None
     min_rtt_us: float | None
     retransmits: int
     chunks: int
     taken_over: int | None
-    """Chunks that another flow was to send before."""
+    """Chunks that were first assigned to another flow."""
     duplicates: int | None
-    """Chunks that had arrived already."""
+    """Received chunks that had arrived before."""
     deaths: int
     dials: int | None
 
@@ -76,7 +77,7 @@ class NetConnection(msgspec.Struct, frozen=True):
     messages: int
     outstanding: int
     kinds: RequestCounts | None
-    """None at the receiving end, which does not know them."""
+    """None at the receiver, which does not know how requests were sent."""
     chunks: int
     sent_twice: int
     sent_again: int
@@ -87,7 +88,7 @@ class NetConnection(msgspec.Struct, frozen=True):
     uncopied_bytes: int | None
     """Bytes sent without a copy (MSG_ZEROCOPY)."""
     zero_copy_drops: int | None
-    """Flows that gave up MSG_ZEROCOPY and copy since."""
+    """Flows that stopped using MSG_ZEROCOPY and copy since then."""
     plugin: str
     """The plugin's version."""
     flows: list[NetFlow]
@@ -96,8 +97,8 @@ class NetConnection(msgspec.Struct, frozen=True):
 class Page(NamedTuple):
     """One reading of a page.
 
-    `pid` is that of the process that made it, in its own namespace. `sequences` has a number for
-    each flow, which is odd while the plugin writes the flow's addresses (a seqlock).
+    `pid` is the id of the process that made the page, in its own namespace. `sequences` has a
+    number for each flow, which is odd while the plugin writes the flow's addresses (a seqlock).
     """
 
     connection: NetConnection
@@ -105,12 +106,12 @@ class Page(NamedTuple):
     sequences: tuple[int, ...]
 
     def whole(self, later: "Page") -> bool:
-        """Return whether no address was written between this reading and a `later` one."""
+        """Return whether the plugin wrote no address between this reading and a `later` one."""
         return self.sequences == later.sequences and not any(n % 2 for n in self.sequences)
 
 
 def decode(data: bytes, now_ns: int) -> Page | None:
-    """Return the page in `data`; None while the plugin is making it.
+    """Return the page in `data`; None while the plugin is still creating the page.
 
     `now_ns` is the time of CLOCK_MONOTONIC. Raises PlatformError for a page that is damaged or has
     another layout.
@@ -146,7 +147,7 @@ def decode(data: bytes, now_ns: int) -> Page | None:
         bytes=total,
         bytes_per_s=None,
         messages=messages,
-        # The two counters are not read at one instant: a request may end in between.
+        # The two counters are not read at the same instant, so a request may end in between.
         outstanding=max(requests - messages, 0),
         kinds=RequestCounts(eager, max(requests - eager, 0)) if sends else None,
         chunks=chunks,
@@ -167,13 +168,14 @@ def decode(data: bytes, now_ns: int) -> Page | None:
 def with_rates(now: NetConnection, before: NetConnection, seconds: float) -> NetConnection:
     """Return `now` with rates in bytes/s since the reading `before`, `seconds` ago.
 
-    Both must have the same number of flows.
+    Both readings must have the same number of flows.
     """
     flows = [
         msgspec.structs.replace(flow, bytes_per_s=max(flow.bytes - old.bytes, 0) / seconds)
         for flow, old in zip(now.flows, before.flows, strict=True)
     ]
-    # Sum the flows' bytes: a message may take longer than the time between two readings.
+    # Sum over the flows. `bytes` of the connection grows only when a message ends, and a message
+    # may last longer than the time between two readings.
     rate = sum(flow.bytes_per_s or 0.0 for flow in flows)
     return msgspec.structs.replace(now, bytes_per_s=rate, flows=flows)
 

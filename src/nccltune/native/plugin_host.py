@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask any tuner plugin for its decisions, in a process of its own."""
+"""Ask a tuner plugin for its decisions. The plugin runs in a process of its own."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from nccltune.native.locate import host_path
 from nccltune.native.records import HostInit, PluginDecision
 
 Costs = Mapping[tuple[Algorithm, Protocol], float]
-"""NCCL's predictions in us; a combination left out is one that NCCL cannot run."""
+"""NCCL's predicted times in us. NCCL cannot run a combination that is missing."""
 Feature = Literal["nvls", "collnet", "ll128"]
 TIMEOUT_S = 10.0
 _T = TypeVar("_T")
@@ -29,10 +29,10 @@ class PluginHost:
     """A tuner plugin, loaded as `nccl_version` loads it for a communicator of `scale`.
 
     Use it in a `with` statement. Entering starts the host program, loads the plugin and calls its
-    init; leaving calls its finalize. `environment` changes variables of this process for the
-    plugin, which reads NCCL_TUNER_CONFIG_FILE and others from there; None unsets a variable.
-    `without` names what the platform lacks; it has an effect only on calls without costs. A call
-    that takes longer than `timeout_s` seconds ends the process.
+    init; leaving calls its finalize. The plugin gets the variables of this process, changed by
+    `environment`; None unsets a variable. One of them is NCCL_TUNER_CONFIG_FILE. `without` names
+    features that the platform lacks; it has an effect only on calls without costs. A call that
+    takes longer than `timeout_s` seconds ends the process.
 
     Entering raises PlatformError if the host is not installed or the plugin cannot be loaded, and
     InputError for an NCCL version or a scale at which NCCL asks no tuner. Entering, leaving and
@@ -78,7 +78,7 @@ class PluginHost:
 
     @property
     def init(self) -> HostInit:
-        """Return the result of loading and init: interface, log, edited constants, warnings."""
+        """Return the result of loading the plugin and calling its init."""
         assert self._init is not None, "the host is used outside of its with statement"
         return self._init
 
@@ -124,12 +124,13 @@ class PluginHost:
         chunk_bytes: int | None = None,
         log: bool = False,
     ) -> PluginDecision:
-        """Return the plugin's decision on one call of `size` bytes, counted as NCCL's tuner does.
+        """Return the plugin's decision on one call of `size` bytes, counted as NCCL's tuner counts.
 
-        Without `costs` (us) every combination that NCCL has for this collective and scale gets the
-        same nominal cost, and what NCCL itself would pick is unknown. With `log` the result has all
-        log lines of the plugin, else its warnings only. `chunk_bytes` is the chunk size that NCCL
-        would use by itself, where it asks for one (since 2.30); by default the largest that it has.
+        `costs` are NCCL's predicted times in us. Without them, every combination that NCCL has for
+        this collective and scale gets the same nominal cost, and the choice of NCCL itself is
+        unknown. `chunk_bytes` is the chunk size that NCCL would use by itself, for versions that
+        ask for one (since 2.30). Its default is NCCL's largest chunk. With `log` the result has all
+        log lines of the plugin, otherwise only its warnings.
 
         Raises InputError for a call that NCCL does not make, LaunchError if the plugin crashes,
         hangs or ends the process, and NccltuneError if the answer cannot be decoded.

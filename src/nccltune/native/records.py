@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of the plugin host. docs/reference/plugin-host.md describes every field."""
+"""The answers of the plugin host. docs/reference/plugin-host.md explains every field."""
 
 from typing import Literal
 
@@ -10,35 +10,38 @@ from nccltune.model.collective import Collective
 
 
 class PluginLogLine(msgspec.Struct, frozen=True):
-    """A line that the plugin gave to NCCL's logger; the level is NCCL's (`INFO`, `WARN`)."""
+    """A line that the plugin passed to NCCL's logger. `level` is NCCL's (`INFO`, `WARN`)."""
 
     level: str
     text: str
 
 
 class Caution(msgspec.Struct, frozen=True):
-    """A problem that NCCL itself does not report. `code` does not change between releases."""
+    """A problem that NCCL itself does not report. `code` is the same in all releases."""
 
     code: str
     text: str
 
 
 class PluginFailure(msgspec.Struct, frozen=True):
-    """The reason why NCCL would stop; docs/reference/plugin-host.md lists the kinds."""
+    """The reason why NCCL would stop. docs/reference/plugin-host.md lists the values of `kind`."""
 
     kind: str
     text: str
 
 
 class AlgorithmProtocol(msgspec.Struct, frozen=True):
-    """An algorithm with a protocol: an entry of NCCL's cost table."""
+    """An algorithm with a protocol, which is an entry of NCCL's cost table."""
 
     algorithm: Algorithm
     protocol: Protocol
 
 
 class TableChange(msgspec.Struct, frozen=True):
-    """An entry that the plugin changed: costs in us, -1 for not usable, None for not finite."""
+    """An entry of the cost table that the plugin changed. Costs are in us.
+
+    A cost of -1 means that NCCL cannot use the entry. None stands for a number that is not finite.
+    """
 
     algorithm: Algorithm
     protocol: Protocol
@@ -46,8 +49,8 @@ class TableChange(msgspec.Struct, frozen=True):
     after: float | None
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """What the plugin decided; None leaves that part to NCCL."""
+class TunerAnswer(msgspec.Struct, frozen=True):
+    """The decision of a tuner plugin. None leaves that part to NCCL."""
 
     algorithm: Algorithm | None
     protocol: Protocol | None
@@ -75,9 +78,9 @@ class Decided(msgspec.Struct, frozen=True):
 class PluginDecision(msgspec.Struct, frozen=True):
     """The result of one call of getCollInfo, as the emulated NCCL version uses it.
 
-    `decided` is `default` if the plugin left everything to NCCL, and None if NCCL fails the call,
-    for which `error` gives the reason. `selected` is what NCCL runs, None where its own
-    predictions were not given and would decide.
+    `decided` is `default` if the plugin left everything to NCCL. It is None if NCCL fails the call;
+    `error` then gives the reason. `selected` is what NCCL runs. It is None if NCCL's own
+    predictions would decide and were not given.
     """
 
     collective: Collective
@@ -85,7 +88,7 @@ class PluginDecision(msgspec.Struct, frozen=True):
     pipe_ops: int
     registered: bool
     costs: Literal["nominal", "given"]
-    decided: Decided | Literal["default"] | None
+    decided: TunerAnswer | Literal["default"] | None
     selected: AlgorithmProtocol | None
     channels_requested: int
     table_changed: list[TableChange]
@@ -103,7 +106,7 @@ class PluginDecision(msgspec.Struct, frozen=True):
 
 
 class ConstantChange(msgspec.Struct, frozen=True):
-    """A constant of NCCL's cost model that the plugin edited in init, by NCCL's name."""
+    """A constant of NCCL's cost model that the plugin changed in init. `name` is NCCL's name."""
 
     name: str
     before: float | None
@@ -111,7 +114,10 @@ class ConstantChange(msgspec.Struct, frozen=True):
 
 
 class HostInit(msgspec.Struct, frozen=True):
-    """The result of loading and init: `interface` is the version that this NCCL uses."""
+    """The result of loading a plugin and of its init.
+
+    `interface` is the version of the tuner interface that the emulated NCCL uses.
+    """
 
     ok: bool
     schema_version: int

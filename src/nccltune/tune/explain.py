@@ -11,7 +11,7 @@ from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
-from nccltune.native import Decided, PluginDecision, PluginHost, PluginLogLine, tuner_path
+from nccltune.native import PluginDecision, PluginHost, PluginLogLine, TunerAnswer, tuner_path
 from nccltune.tune.result import Tuning, most_channels
 
 NEWEST_KNOWN = "2.32.3"
@@ -183,7 +183,7 @@ def _differs_by_cut(got: PluginDecision, expected: Choice | None) -> bool:
 
     NCCL did so too when the choice was measured.
     """
-    choice = got.decided.choice if isinstance(got.decided, Decided) else None
+    choice = got.decided.choice if isinstance(got.decided, TunerAnswer) else None
     if choice is None or expected is None:
         return False
     chunk, wanted = choice.chunk_bytes, expected.chunk_bytes
@@ -252,5 +252,5 @@ def _range(low: int, high: int, decision: PluginDecision) -> DecidedRange:
     words = [warning.text for warning in decision.warnings]
     if decision.error is not None:
         words.append(decision.error.text)
-    channels = decision.decided.channels if isinstance(decision.decided, Decided) else None
+    channels = decision.decided.channels if isinstance(decision.decided, TunerAnswer) else None
     return DecidedRange(low, high, decision.label, words, channels)

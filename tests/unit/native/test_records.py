@@ -4,7 +4,7 @@ import pytest
 
 from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import Collective
-from nccltune.native import AlgorithmProtocol, Decided, PluginDecision, TableChange
+from nccltune.native import AlgorithmProtocol, PluginDecision, TableChange, TunerAnswer
 
 ANSWER = {
     "op": "decide",
@@ -32,7 +32,7 @@ def decision(**changes: object) -> PluginDecision:
 def test_a_decision_is_read_whole() -> None:
     read = decision()
     assert read.collective is Collective.ALLREDUCE
-    assert isinstance(read.decided, Decided)
+    assert isinstance(read.decided, TunerAnswer)
     assert read.decided.choice == Choice(Algorithm.TREE, Protocol.LL, 4)
     assert read.selected == AlgorithmProtocol(Algorithm.TREE, Protocol.LL)
     assert read.table_changed == [TableChange(Algorithm.TREE, Protocol.LL, 12.5, None)]
@@ -58,7 +58,7 @@ def test_labels(decided: str | tuple[object, ...] | None, label: str) -> None:
 
 
 def test_a_decision_without_algorithm_is_no_choice() -> None:
-    assert Decided(None, None, 1, None).choice is None
+    assert TunerAnswer(None, None, 1, None).choice is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep what explains a failed job, before its pods are deleted."""
+"""Save the pods, events and worker logs of a failed job before its pods are deleted."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ _WORKERS_LINES = 1000
 
 
 def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) -> None:
-    """Write `pods.json`, `events.txt` and the log of each worker to `folder`, as far as possible.
+    """Write `pods.json`, `events.txt` and the log of each worker to `folder`.
 
-    `born` is the job's creationTimestamp; events of an earlier job of that name are left out.
-    Raises PlatformError where kubectl cannot be started, and OSError where a file cannot be
-    written.
+    Data that cannot be read is left out. `born` is the job's creationTimestamp. It excludes events
+    of an earlier job with the same name. Raises PlatformError if kubectl cannot be started, and
+    OSError if a file cannot be written.
     """
     listed, _ = kubectl.read("get", "pods", "-l", f"{kind.job_label}={job}")
     if listed is not None:
@@ -42,5 +42,5 @@ def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) 
 
 
 def _is_of(job: str, name: str) -> bool:
-    """Return whether `name` is the job or made by its controller, and not another job `NAME-2`."""
+    """Return whether `name` is the job or an object made for it. `JOB-2` is another job."""
     return name == job or name.startswith((f"{job}-launcher", f"{job}-worker"))

@@ -14,9 +14,12 @@ from nccltune.native.child import start
 
 KUBECTL = "kubectl"
 EXEC_FAILED = "command terminated with exit code"
-"""The beginning of the last line of a failed `kubectl exec`, whatever the command printed."""
+"""The start of the last line that a failed `kubectl exec` prints."""
 REQUEST_LIMIT_S = 20
-"""Seconds for one request. A call may make several, as it asks the server for its resources."""
+"""Seconds for one request.
+
+One call of kubectl may make several requests: it also asks the server which resources it has.
+"""
 _CALL_LIMIT_S = 3 * REQUEST_LIMIT_S
 _OPERATORS = {
     "MPIJob": "install the MPI Operator (github.com/kubeflow/mpi-operator, 0.5 or later), or take "
@@ -27,7 +30,7 @@ _OPERATORS = {
 
 
 class KubectlResult(NamedTuple):
-    """The exit status and the output of a call; status None where it did not end in time."""
+    """The exit status and output of a call of kubectl. `status` is None if the call timed out."""
 
     status: int | None
     out: bytes = b""
@@ -37,7 +40,7 @@ class KubectlResult(NamedTuple):
 class Kubectl:
     """Calls of kubectl for one cluster and namespace.
 
-    `context` and `namespace` None are those of the user's configuration.
+    With None for `context` or `namespace`, that of the user's configuration is used.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class Kubectl:
         self._base = base_words(context, namespace)
 
     def inside(self, namespace: str) -> "Kubectl":
-        """Return the same cluster and user, in this namespace."""
+        """Return a Kubectl for the same cluster and user, with another namespace."""
         return Kubectl(self._context, namespace, self.environment)
 
     def words(self, *arguments: str) -> tuple[str, ...]:
@@ -59,7 +62,7 @@ class Kubectl:
         return (*self._base, *arguments)
 
     def ask(self, *arguments: str) -> KubectlResult:
-        """Call kubectl and wait. Raises PlatformError where kubectl cannot be started."""
+        """Call kubectl and return its result. Raises PlatformError if kubectl cannot be started."""
         return self._call(*arguments, f"--request-timeout={REQUEST_LIMIT_S}s")
 
     def write(self, pod: str, path: str, data: bytes) -> KubectlResult:
@@ -68,11 +71,12 @@ class Kubectl:
         return self._call(*words, data=data)
 
     def take(self, pod: str, pattern: str) -> KubectlResult:
-        """Return the content of the files that match a shell's pattern, and remove them.
+        """Return the content of the files that match a shell pattern, and remove the files.
 
-        The files are in the first container of a pod. No match is no error. Raises as `ask` does.
+        The files are in the first container of a pod. It is no error if no file matches. Raises as
+        `ask` does.
         """
-        # `$0` is not quoted, so that the shell expands the pattern.
+        # Leave `$0` without quotes, so that the shell expands the pattern.
         script = "cat $0 2>/dev/null; rm -f $0"
         return self._call("exec", pod, "--", "sh", "-c", script, pattern)
 
@@ -92,9 +96,10 @@ class Kubectl:
         return KubectlResult(process.returncode, out, errors.decode(errors="replace").strip())
 
     def read(self, *arguments: str) -> tuple[dict[str, Any] | None, str]:
-        """Return the JSON of `get`, or None and the reason, which is empty for a missing object.
+        """Return the JSON that `kubectl get` prints, and an empty text.
 
-        Raises as `ask` does.
+        If the JSON cannot be read, return None and the reason. If the object does not exist, return
+        None and an empty text. Raises as `ask` does.
         """
         answer = self.ask(*arguments, "-o", "json", "--ignore-not-found")
         if answer.status != 0:
@@ -108,7 +113,7 @@ class Kubectl:
 
 
 def base_words(context: str | None = None, namespace: str | None = None) -> tuple[str, ...]:
-    """Return `kubectl` with the options for cluster and namespace."""
+    """Return the start of a command: `kubectl` with the options for cluster and namespace."""
     words = [KUBECTL]
     if context is not None:
         words += ["--context", context]
@@ -118,7 +123,7 @@ def base_words(context: str | None = None, namespace: str | None = None) -> tupl
 
 
 def refusal(kind: str, errors: str) -> NccltuneError:
-    """Return the error for a refused `create` of a job of this kind, with a hint."""
+    """Return the error for a job of this kind that the cluster refused to create, with a hint."""
     last = _last(errors)
     if re.search(r"no matches for kind|could not find the requested resource", errors):
         return PlatformError(f"the cluster knows no {kind}", hint=_OPERATORS[kind])
@@ -143,6 +148,6 @@ def refusal(kind: str, errors: str) -> NccltuneError:
 
 
 def _last(errors: str) -> str:
-    """Return the last line that is not empty: earlier lines are retries and warnings."""
+    """Return the last line that is not empty. Earlier lines are retries and warnings."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ").strip() if lines else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow the log of a pod over connections that break: no line twice, and none left out."""
+"""Follow the log of a pod. If the connection breaks, no line is lost and none is repeated."""
 
 import contextlib
 import os
@@ -14,12 +14,13 @@ from nccltune.native.child import Child, start
 
 _AGAIN_S = 2.0
 _TRIES = 3
-# A line with --timestamps: the runtime's time in ns comes first, of equal length on a node.
+# With --timestamps each line begins with its time in ns. Times of one node have equal length, so
+# they are compared as text.
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\S*) ?(.*)", re.DOTALL)
 
 
 class PodLog:
-    """The log of one container. Its lines go to `output` and to `follower`."""
+    """The log of one container. Its lines go to the file `output` and to `follower`."""
 
     def __init__(
         self, kubectl: Kubectl, pod: str, container: str, output: Path, follower: Follower
@@ -34,9 +35,9 @@ class PodLog:
         self._again_at = 0.0
 
     def take(self) -> bool:
-        """Take the lines that have come; return whether there were any.
+        """Process the lines that have arrived; return whether there were any.
 
-        A broken connection is opened again. Raises PlatformError where kubectl cannot be started.
+        A broken connection is opened again. Raises PlatformError if kubectl cannot be started.
         """
         if self._process is None:
             if time.monotonic() < self._again_at:
@@ -61,9 +62,9 @@ class PodLog:
         return True
 
     def finish(self) -> bool:
-        """Take the rest of the log; return whether it could be read to its end.
+        """Process the rest of the log; return whether it was read to its end.
 
-        Raises PlatformError where kubectl cannot be started.
+        Raises PlatformError if kubectl cannot be started.
         """
         self.close()
         for attempt in range(_TRIES):
@@ -78,7 +79,7 @@ class PodLog:
         return False
 
     def close(self) -> None:
-        """End the connection. The next one reads an unfinished line again."""
+        """End the connection. The next connection reads an unfinished line again."""
         self._rest = b""
         if self._process is None:
             return
@@ -92,7 +93,7 @@ class PodLog:
     def _since(self) -> tuple[str, ...]:
         if not self._last:
             return self._words
-        # The time is rounded to seconds, so that known lines come again; `_line` drops them.
+        # kubectl rounds the time to seconds, so some known lines come again. `_line` drops them.
         return (*self._words, f"--since-time={self._last.decode()}")
 
     def _feed(self, data: bytes) -> None:
@@ -102,7 +103,7 @@ class PodLog:
 
     def _line(self, line: bytes, end: bytes) -> None:
         match = _STAMPED.fullmatch(line)
-        # A line without a time is a message of Kubernetes about the log.
+        # A line without a time is a message of Kubernetes about the log, not output of the program.
         if match is None or match[1] <= self._last:
             return
         self._last = match[1]

@@ -27,18 +27,24 @@ POLL_S = 2.0
 _STEP_S = 0.1
 _CREATE_LIMIT_S = 90
 _UNKNOWN_LIMIT = 15
-"""After so many questions in a row without an answer the job counts as lost."""
+"""Number of failed status queries in a row after which the job counts as lost."""
 _TAKEN_UP_S = 3.0
-"""A running controller has seen a new job by then; until then a wait for it is not reported."""
+"""Seconds in which a running controller notices a new job.
+
+A job that no controller has noticed is reported only after this time.
+"""
 LOST_LIMIT_S = 60.0
-"""How long a job that lost a node may take to end by itself."""
+"""Seconds in which a job that lost a node may end by itself."""
 DELETE_LIMIT_S = 60.0
 SILENT_LIMIT_S = 5.0
-"""How long to wait for pods on a node that does not answer: they cannot end before it does."""
+"""Seconds to wait for the deletion of pods whose node does not answer.
+
+Such pods end only when the node answers again.
+"""
 
 
 class Created(NamedTuple):
-    """The created job in the cluster. Another job may later get its name, but not its uid."""
+    """The identity of a created job. A later job may get the same name, but not the same uid."""
 
     name: str
     namespace: str
@@ -49,8 +55,8 @@ class Created(NamedTuple):
 class ClusterJob:
     """One MPIJob or JobSet.
 
-    `on_change` gets a sentence at every change of state. The launcher's log goes to `output`, and
-    what explains a failure into the folder of `output`.
+    `on_change` is called with a sentence at every change of state. The launcher's log is written to
+    `output`. If the job fails, its pods, events and worker logs are saved in the same folder.
     """
 
     def __init__(
@@ -80,13 +86,14 @@ class ClusterJob:
         self._unread = ""
 
     def run(self, words: Sequence[str], start_within_s: float | None = None) -> RunEnd:
-        """Create the job by `words`, follow it to its end and return how it ended.
+        """Create the job with the command `words`, follow it to its end and return how it ended.
 
-        However it ends, it is deleted with its pods, also if it has not started after
-        `start_within_s` seconds. KeyboardInterrupt deletes it, and the result states it. Raises
-        InputError, LaunchError or PlatformError where the cluster refuses it, LaunchError where
-        kubectl does not answer, PlatformError where kubectl cannot be started or a JobSet's secret
-        is missing, and OSError where `output` cannot be written.
+        At the end the job and its pods are always deleted. A job that has not started after
+        `start_within_s` seconds is deleted too. KeyboardInterrupt deletes the job; the returned
+        state is then STOPPED. Raises InputError, LaunchError or PlatformError if the cluster
+        refuses the job, and LaunchError if kubectl does not answer. Raises PlatformError if kubectl
+        cannot be started or the secret of a JobSet is missing, and OSError if `output` cannot be
+        written.
         """
         self._output.touch()
         self._prepare()
@@ -105,10 +112,10 @@ class ClusterJob:
         return end
 
     def hold(self, words: Sequence[str], start_within_s: float | None = None) -> list[Pod]:
-        """Create the job, wait until all of its pods run, and return them. `release` deletes it.
+        """Create the job, wait until all of its pods run, and return the pods.
 
-        Raises as `run` does, and LaunchError where it ended, was lost or did not start in time. The
-        job is then deleted.
+        `release` deletes the job later. Raises as `run` does, and LaunchError if the job ended, was
+        lost or did not start in time. After an error the job is deleted.
         """
         try:
             self._prepare()
@@ -123,12 +130,12 @@ class ClusterJob:
         raise LaunchError(f"the pods are {end.state.value}: {why}")
 
     def release(self) -> str:
-        """Delete a job that `hold` created; return a sentence on what remains, or nothing."""
+        """Delete a job that `hold` created. Return a sentence on what remains, or an empty text."""
         return self._delete()
 
     @property
     def kubectl(self) -> Kubectl:
-        """Return the calls of kubectl for the namespace of the job."""
+        """Return the Kubectl for the namespace of the job."""
         return self._kubectl
 
     def _prepare(self) -> None:
@@ -150,7 +157,7 @@ class ClusterJob:
         try:
             out, errors = process.communicate(timeout=_CREATE_LIMIT_S)
         except KeyboardInterrupt:
-            # kubectl may have created the job already. Wait for its name, to delete it.
+            # kubectl may have created the job already. Wait for the job's name, to delete the job.
             self._take_name(_rest_of(process, _CREATE_LIMIT_S))
             raise
         except subprocess.TimeoutExpired:
@@ -175,11 +182,11 @@ class ClusterJob:
 
     @property
     def title(self) -> str:
-        """Return kind and name: `MPIJob nccl-test`."""
+        """Return the kind and name of the job: `MPIJob nccl-test`."""
         return f"{self._job.kubernetes.kind} {self._job.name}"
 
     def _watch(self, start_within_s: float | None, *, held: bool = False) -> RunEnd | None:
-        """Return how the job ended; None with `held` as soon as all of its pods run."""
+        """Return how the job ended. With `held`, return None as soon as all of its pods run."""
         begun = time.monotonic()
         before = ""
         lost_since: float | None = None
@@ -220,8 +227,10 @@ class ClusterJob:
             self._take_log(self._poll_s)
 
     def _ask(self) -> tuple[dict[str, Any] | None, list[Pod] | None]:
-        """Return the job and its pods; None for what is missing or unreadable (`_unread` has the
-        reason)."""
+        """Return the job and its pods. Each is None if it cannot be read or does not exist.
+
+        `_unread` is the reason. It is empty if the job does not exist.
+        """
         assert self._created is not None
         job, self._unread = self._kubectl.read("get", self._kind.resource, self._created.name)
         if job is None or job["metadata"]["uid"] != self._created.uid:
@@ -256,7 +265,7 @@ class ClusterJob:
     def _with_troubles(self, end: RunEnd) -> RunEnd:
         if end.state is RunState.DONE:
             return end
-        # The workers of a failed job may be deleted already; use the troubles seen before.
+        # The workers of a failed job may be deleted already. Use the troubles recorded earlier.
         known = [f"{name} {why}" for name, why in self._troubles.items()]
         return end._replace(why="; ".join([end.why, *(one for one in known if one not in end.why)]))
 
@@ -268,7 +277,7 @@ class ClusterJob:
         )
 
     def _clear(self, end: RunEnd) -> str:
-        """Collect the logs, delete the job and its pods; return a sentence on what remains."""
+        """Save the logs, delete the job and its pods, and return a sentence on what remains."""
         if self._created is None:
             return ""
         remains = []
@@ -285,7 +294,7 @@ class ClusterJob:
         return "; ".join(filter(None, remains))
 
     def _delete(self) -> str:
-        """Delete the job and wait until its pods are gone; return a sentence on what remains."""
+        """Delete the job, wait until its pods are gone, and return a sentence on what remains."""
         if self._created is None:
             return ""
         resource, (name, namespace, uid, _) = self._kind.resource, self._created
@@ -310,7 +319,7 @@ class ClusterJob:
 
 
 def _rest_of(process: Child, limit_s: float) -> bytes:
-    """Return the output of a process, which is killed after `limit_s` seconds."""
+    """Return the output of a process. Kill the process after `limit_s` seconds."""
     try:
         return process.communicate(timeout=limit_s)[0]
     except subprocess.TimeoutExpired:

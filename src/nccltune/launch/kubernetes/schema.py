@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of an MPIJob and a JobSet, so that a wrong one is found before a cluster sees it.
+"""The fields of an MPIJob and a JobSet, to find a wrong field before a cluster sees the manifest.
 
 Source: the API of MPI Operator 0.7 (kubeflow.org/v2beta1) and JobSet 0.12
-(jobset.x-k8s.io/v1alpha2). Of a pod only its containers are checked; the cluster checks the rest
-when the pod is created.
+(jobset.x-k8s.io/v1alpha2). In the description of a pod only the containers are checked. The cluster
+checks the rest when it creates the pod.
 """
 
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
-    """A struct that takes its own fields only, in Kubernetes' spelling (`camelCase`)."""
+    """A struct that accepts only its own fields, spelled as in Kubernetes (`camelCase`)."""
 
 
 class _Container(msgspec.Struct, kw_only=True):
@@ -65,7 +65,7 @@ class _Replicas(msgspec.Struct, forbid_unknown_fields=True, rename="pascal", kw_
 
 
 class MpiJobSpec(_Fields):
-    """`spec` of an MPIJob."""
+    """The field `spec` of an MPIJob."""
 
     mpi_replica_specs: _Replicas
     slots_per_worker: _Count | None = None
@@ -104,7 +104,7 @@ class _Coordinator(_Fields):
 
 
 class _JobSpec(msgspec.Struct, rename="camel", kw_only=True):
-    """The fields of a batch/v1 Job that are read here; the cluster checks the others."""
+    """The fields of a batch/v1 Job that are checked here. The cluster checks the others."""
 
     template: _PodTemplate
     parallelism: _Count | None = None
@@ -126,7 +126,7 @@ class _ReplicatedJob(_Fields):
 
 
 class JobSetSpec(_Fields):
-    """`spec` of a JobSet."""
+    """The field `spec` of a JobSet."""
 
     replicated_jobs: Annotated[list[_ReplicatedJob], msgspec.Meta(min_length=1)]
     network: _Network | None = None
@@ -149,7 +149,7 @@ SPECS = {
 def check_manifest(document: dict[str, Any]) -> None:
     """Raise InputError with the place of the first wrong field of an MPIJob or a JobSet.
 
-    Documents of other kinds are not checked.
+    Manifests of other kinds are not checked.
     """
     kind = document.get("kind")
     if kind not in SPECS:

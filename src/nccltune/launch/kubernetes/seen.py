@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Summarise what a cluster reports of a job and its pods. Pure: no requests."""
+"""Summarise the state of a job and its pods from the JSON of kubectl. No request is made here."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,10 @@ from nccltune.launch.state import RunEnd, RunState
 
 
 class JobKind(NamedTuple):
-    """The resource of one kind of job, the labels of its pods, and its conditions."""
+    """One kind of job: its resource name, the labels of its pods, and its condition for success.
+
+    `nobody` is the message for a job that no controller has noticed.
+    """
 
     resource: str
     job_label: str
@@ -19,7 +22,7 @@ class JobKind(NamedTuple):
 
 
 KINDS = {
-    # MPI Operator 0.4 and later.
+    # The labels of MPI Operator 0.4 and later.
     "MPIJob": JobKind(
         "mpijobs.kubeflow.org",
         "training.kubeflow.org/job-name",
@@ -36,7 +39,7 @@ KINDS = {
     ),
 }
 LAUNCHER = "launcher"
-# Steps of a normal start, not reasons to wait.
+# Reasons that Kubernetes gives for waiting during a normal start. They are no trouble.
 _NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -44,8 +47,9 @@ class Pod(NamedTuple):
     """A pod.
 
     - `born`: its creationTimestamp.
-    - `started`: its container has run; `running`: it still runs.
-    - `trouble`: what is wrong with the pod; empty while all is well.
+    - `started`: its container runs or has run.
+    - `running`: its container runs now.
+    - `trouble`: the reason why the pod does not run or is removed; empty if all is well.
     - `ended`: how its container ended, in words.
     - `silent`: its node does not answer any more.
     """
@@ -63,7 +67,10 @@ class Pod(NamedTuple):
 
 
 class JobSnapshot(NamedTuple):
-    """A job at one moment: its end (None while it runs), the reason why it waits, and lost pods."""
+    """The state of a job at one moment.
+
+    `end` is None while the job runs, `reason` is why it waits, and `lost` describes lost pods.
+    """
 
     end: RunEnd | None
     started: bool
@@ -72,12 +79,12 @@ class JobSnapshot(NamedTuple):
 
 
 def pods_of(listed: Mapping[str, Any], kind: JobKind) -> list[Pod]:
-    """Return the pods of the JSON of `kubectl get pods`."""
+    """Return the pods in the JSON of `kubectl get pods`."""
     return [_pod(item, kind) for item in listed.get("items") or []]
 
 
 def launcher_of(pods: Iterable[Pod]) -> Pod | None:
-    """Return the newest pod of the launcher; None before it is created."""
+    """Return the newest launcher pod; None if there is none yet."""
     found = sorted((pod for pod in pods if pod.role == LAUNCHER), key=lambda pod: pod.born)
     return found[-1] if found else None
 
@@ -85,7 +92,10 @@ def launcher_of(pods: Iterable[Pod]) -> Pod | None:
 def snapshot_of(
     kind: JobKind, job: Mapping[str, Any], pods: list[Pod], workers: int
 ) -> JobSnapshot:
-    """Return the state of a job by its conditions and pods. `workers` is their wanted number."""
+    """Return the state of a job from its conditions and pods.
+
+    `workers` is the number of workers that the job should have.
+    """
     conditions = _true_conditions(job)
     launcher = launcher_of(pods)
     started = launcher is not None and launcher.started
@@ -110,7 +120,7 @@ def snapshot_of(
 
 
 def _lost(pods: list[Pod], workers: int) -> tuple[str, ...]:
-    """Return sentences on pods that a running job lost, so that it may never end."""
+    """Return sentences on pods that a running job lost. Such a job may never end."""
     found = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble]
     there = sum(pod.role != LAUNCHER for pod in pods)
     if there < workers:
@@ -121,7 +131,7 @@ def _lost(pods: list[Pod], workers: int) -> tuple[str, ...]:
 def _why(condition: Mapping[str, Any], launcher: Pod | None, pods: list[Pod]) -> str:
     """Return the reason of a failure.
 
-    The end of the program comes first, because it explains more than the controller's message.
+    The end of the launcher's program comes first. It explains more than the controller's message.
     """
     reasons = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble and pod.role != LAUNCHER]
     if launcher is not None and (launcher.ended or launcher.trouble):
@@ -163,9 +173,10 @@ def _pod(raw: Mapping[str, Any], kind: JobKind) -> Pod:
 
 
 def _silent(status: Mapping[str, Any]) -> bool:
-    """Return whether the cluster marked the pod as not ready because its node does not answer.
+    """Return whether the cluster marked the pod as not ready.
 
-    Its container is then still reported as running.
+    A running pod is marked so if its node does not answer. Its container is then still reported as
+    running.
     """
     conditions = status.get("conditions") or []
     return any(one.get("type") == "Ready" and one.get("status") == "False" for one in conditions)
@@ -178,7 +189,7 @@ def _trouble(
     node: str,
     ended: str,
 ) -> str:
-    """Return what keeps a pod from running, or removed it; empty while all is well."""
+    """Return why a pod does not run or is being removed; an empty text if all is well."""
     conditions = {one.get("type"): one for one in status.get("conditions") or []}
     on = f" (node {node})" if node else ""
     target = conditions.get("DisruptionTarget") or {}
@@ -205,7 +216,8 @@ def _exit_text(terminated: Mapping[str, Any]) -> str:
     code, reason = terminated.get("exitCode"), terminated.get("reason")
     if code == 0:
         return ""
-    # `Error` is the program's own exit. Any other reason is the node's, such as OOMKilled.
+    # The reason `Error` means that the program itself exited. Other reasons, such as OOMKilled, are
+    # from the node.
     if not reason or reason == "Error":
         return f"ended with status {code}"
     message = _short(terminated.get("message") or "")
@@ -213,5 +225,5 @@ def _exit_text(terminated: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return the first sentence: the scheduler's further ones are about preemption."""
+    """Return the first sentence. Further sentences of the scheduler are about preemption."""
     return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]

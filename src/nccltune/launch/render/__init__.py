@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a job and a launcher to the exact command, script or manifests. Pure: nothing is started.
+"""Render a job as the exact command, script or manifests of a launcher. Nothing is started.
 
 rendered.py    the result of a renderer
 local.py       no launcher
@@ -26,7 +26,7 @@ def render(job: Job, flavor: Flavor, context: RenderContext = RenderContext()) -
     >>> render(job, Flavor(Launcher.LOCAL)).command
     'all_reduce_perf -b 8 -g 4'
     """
-    # The imports are lazy: a command needs the file of one launcher only.
+    # Import lazily: a call needs the module of one launcher only.
     if flavor.launcher is Launcher.LOCAL:
         from nccltune.launch.render.local import render_local
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hydra, the process manager of MPICH and Intel MPI: an mpiexec line.
+"""Render an mpiexec line for hydra, the process manager of MPICH and Intel MPI.
 
-Its long options have one dash, it has no -x and no -N, and root needs no permission. Intel MPI
-(tested with 2021.18) accepts -bind-to without an effect; its setting is I_MPI_PIN.
+Long options of hydra have one dash. It has no options -x and -N, and root needs no permission.
+Intel MPI (tested with 2021.18) accepts -bind-to but ignores it; its own setting is I_MPI_PIN.
 """
 
 from nccltune.launch.flavor import Flavor, Launcher
@@ -13,11 +13,11 @@ from nccltune.model.scale import count
 _PIN = "I_MPI_PIN"
 USUAL_MPICH = Flavor(Launcher.HYDRA, (4,))
 USUAL_INTEL = Flavor(Launcher.HYDRA, (2021,))
-"""The versions to assume where only the name is known, as in an image."""
+"""Versions to assume, here and in `USUAL_MPICH`, if only the name of the MPI is known."""
 
 
 def render_hydra(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
-    """Return the mpiexec line."""
+    """Return the mpiexec line that starts the job."""
     parts = [CommandPart((context.program or "mpiexec.hydra",), flavor.words)]
     if job.hosts:
         hosts = ",".join(job.hosts[: job.nodes])
@@ -30,7 +30,7 @@ def render_hydra(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
 def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[CommandPart]:
     """Return the options between mpiexec and the program, without the hosts.
 
-    hydra passes its whole environment to every process, so `inherit` needs no option.
+    hydra passes its whole environment to every process, so `job.inherit` needs no option.
     """
     total, per_node = job.placement.processes, job.processes_per_node
     parts = [
@@ -56,7 +56,10 @@ def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[CommandPart]:
 
 
 def _unbound(job: Job, flavor: Flavor) -> list[CommandPart]:
-    """Return the options against binding; for an unknown hydra those of MPICH and Intel MPI."""
+    """Return the options that switch off the binding of processes to cores.
+
+    If the version is unknown, the options of MPICH and of Intel MPI are both returned.
+    """
     parts = []
     if not flavor.is_intel:
         parts.append(

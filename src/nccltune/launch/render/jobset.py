@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A JobSet, for a cluster without the MPI Operator: pods with sshd, and one that runs mpirun."""
+"""Render a JobSet for a cluster without the MPI Operator.
+
+The worker pods run sshd; the launcher pod runs mpirun.
+"""
 
 import shlex
 from typing import Any
@@ -14,10 +17,11 @@ from nccltune.model.scale import count
 
 KEYS = "/etc/nccl-ssh"
 WAIT_S = 600
-# Open MPI 4 cuts a host's name at the first dot by default, and a pod has no shorter one.
+# By default Open MPI 4 cuts a host's name at the first dot, but the short name of a pod is not
+# known to DNS.
 _WHOLE_NAMES = "OMPI_MCA_orte_keep_fqdn_hostnames"
 
-# The files of a secret are readable by all users, and ssh refuses such a key: copy it.
+# All users can read the files of a secret, and ssh refuses a key with such permissions. So copy it.
 _PREPARE = f"""\
 mkdir -p /root/.ssh /run/sshd
 install -m 600 {KEYS}/id /root/.ssh/id
@@ -28,7 +32,7 @@ UserKnownHostsFile /dev/null\\n  LogLevel ERROR\\n' > /root/.ssh/config
 
 
 def mpirun_of(job: Job, *, tagged: bool) -> list[CommandPart]:
-    """Return the launcher's command."""
+    """Return the mpirun command of the launcher pod."""
     slots = job.processes_per_node
     hosts = ",".join(f"{host}:{slots}" for host in _hosts(job))
     return [
@@ -45,9 +49,9 @@ def mpirun_of(job: Job, *, tagged: bool) -> list[CommandPart]:
 
 
 def wait_for_workers(job: Job) -> str:
-    """Return the lines of shell that wait until every worker answers.
+    """Return the shell lines that wait until every worker accepts ssh.
 
-    ssh must not read the standard input, which is for the program.
+    ssh must not read the standard input, because the program reads it.
     """
     return (
         f"for host in {' '.join(_hosts(job))}; do\n"
@@ -63,10 +67,10 @@ def _hosts(job: Job) -> list[str]:
 
 
 def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
-    """Return the manifest and the meanings of its parts.
+    """Return the manifest of a JobSet and the meanings of its parts.
 
-    With `held` the launcher's pod waits for conversations. Raises InputError for another MPI than
-    Open MPI.
+    With `held` the launcher pod does not start the program but waits for commands. Raises
+    InputError for another MPI than Open MPI.
     """
     options = job.kubernetes
     if options.mpi != "OpenMPI":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes: an MPIJob of the MPI Operator, or a JobSet, as YAML."""
+"""Render a job as YAML for Kubernetes: an MPIJob of the MPI Operator, or a JobSet."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ MANIFEST = "job.yaml"
 HOSTFILE = "/etc/mpi/hostfile"
 SSH_PORT = 222
 ROOTS_SSH = "/root/.ssh"
-"""Where the MPI Operator mounts its key by default."""
+"""The folder in which the MPI Operator mounts its SSH key by default."""
 ALIVE = "/tmp/nccltune-alive"  # noqa: S108 - in a container
 HOLD_S = 300
-"""Held pods end this long after the last conversation, so that their GPUs are free again."""
-# Process 1 of a container gets a signal only if it has a handler for it, hence the trap.
+"""A held pod ends and frees its GPUs if `ALIVE` has not been touched for this many seconds."""
+# Process 1 of a container ignores every signal for which it has no handler. Hence the trap.
 HOLD = f"""\
 trap 'exit 0' TERM
 touch {ALIVE}
@@ -31,9 +31,9 @@ while [ $(($(date +%s) - $(stat -c %Y {ALIVE}))) -lt {HOLD_S} ]; do sleep 2 & wa
 def render_kubernetes(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
     """Return the manifest and the command that creates the job on a cluster.
 
-    The pods of a conversation are held: the launcher's pod waits until `inner` is run in it. Raises
-    InputError for a job without an image, for one that inherits variables, and for a JobSet with
-    another MPI than Open MPI.
+    With `context.conversation` the pods are held: the launcher pod waits, and `inner` gives the
+    command to run in it later. Raises InputError for a job that has no image or inherits variables,
+    and for a JobSet with another MPI than Open MPI.
     """
     if job.kubernetes.image is None:
         raise InputError(
@@ -61,7 +61,7 @@ def as_yaml(manifest: dict[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """A dumper that writes scripts as YAML blocks, which are readable."""
+        """A dumper that writes texts of several lines as YAML blocks, which are readable."""
 
     def text_of(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
         style = "|" if "\n" in text else None
@@ -73,7 +73,7 @@ def as_yaml(manifest: dict[str, Any]) -> str:
 
 
 def metadata(job: Job) -> dict[str, Any]:
-    """Return the metadata of a job: its name, and its namespace if it has one."""
+    """Return the metadata of a job: its name, and its namespace if one is set."""
     found = {"name": job.name}
     if job.kubernetes.namespace is not None:
         found["namespace"] = job.kubernetes.namespace
@@ -101,9 +101,10 @@ def worker_pod(job: Job, name: str) -> dict[str, Any]:
 
 
 def inner(job: Job, context: RenderContext) -> tuple[str, list[CommandPart]]:
-    """Return what starts a conversation, or a program, in the held launcher's pod.
+    """Return shell lines, and the command to run after them in the held launcher pod.
 
-    These are the lines of shell that come first, and the launcher's command.
+    The shell lines wait for the workers of a JobSet; for an MPIJob they are empty. With
+    `context.conversation` the output of the command has no rank prefixes.
     """
     tagged = not context.conversation
     if job.kubernetes.kind == "MPIJob":
@@ -114,7 +115,10 @@ def inner(job: Job, context: RenderContext) -> tuple[str, list[CommandPart]]:
 
 
 def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
-    """Return the manifest of an MPIJob (MPI Operator 0.5 and later, v2beta1) and its meanings."""
+    """Return the manifest of an MPIJob and the meanings of its parts.
+
+    Its format is v2beta1, of MPI Operator 0.5 and later.
+    """
     options = job.kubernetes
     parts = [CommandPart(("sh", "-c", HOLD), "waits for conversations")] if held else _launcher(job)
     command = list(words_of(parts))
@@ -169,10 +173,10 @@ def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]
 
 
 def _launcher(job: Job, *, tagged: bool = True) -> list[CommandPart]:
-    """Return the command of the launcher's pod, by the MPI that the image has."""
+    """Return the command of the launcher pod, for the MPI that the image has."""
     if job.kubernetes.mpi == "OpenMPI":
         hostfile = CommandPart(("--hostfile", HOSTFILE), "the operator writes the workers there")
-        # The image's version is unknown, so only options that 4 and 5 both have are used.
+        # The version of Open MPI in the image is unknown. Use only options that both 4 and 5 have.
         flavor = Flavor(Launcher.OPENMPI)
         options = mpirun_parts(job, flavor, where=[hostfile], tagged=tagged)
         parts = [CommandPart(("mpirun",), "the image's Open MPI"), ROOT, *options]

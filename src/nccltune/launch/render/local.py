@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No launcher: one process on this machine, which drives all GPUs of the job."""
+"""Render a job without a launcher: one process on this machine drives all GPUs of the job."""
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
@@ -8,7 +8,7 @@ from nccltune.model.errors import InputError
 
 
 def render_local(job: Job) -> Rendered:
-    """Return the program itself. Raises InputError for a job of several processes."""
+    """Return the program as the command. Raises InputError for a job of several processes."""
     total = job.placement.processes
     if total > 1:
         raise InputError(

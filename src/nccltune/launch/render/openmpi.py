@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open MPI 4 and 5: an mpirun line. Options that both versions have are preferred."""
+"""Render an mpirun line for Open MPI 4 and 5. Options that both versions have are preferred."""
 
 from nccltune.launch.flavor import Flavor
 from nccltune.launch.job import Job
@@ -10,7 +10,7 @@ ROOT = CommandPart(("--allow-run-as-root",), "root starts it, which mpirun refus
 
 
 def render_openmpi(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
-    """Return the mpirun line."""
+    """Return the mpirun line that starts the job."""
     parts = [CommandPart((context.program or "mpirun",), flavor.words)]
     if context.as_root:
         parts.append(ROOT)
@@ -22,7 +22,7 @@ def render_openmpi(job: Job, flavor: Flavor, context: RenderContext) -> Rendered
 def mpirun_parts(
     job: Job, flavor: Flavor, *, where: list[CommandPart], tagged: bool
 ) -> list[CommandPart]:
-    """Return the options between mpirun and the program, without the one for root.
+    """Return the options between mpirun and the program, without `--allow-run-as-root`.
 
     `where` are the options that name the hosts.
     """
@@ -49,7 +49,7 @@ def mpirun_parts(
     for name in job.inherit:
         parts.append(CommandPart(("-x", name), f"every process gets the {name} that mpirun has"))
     if tagged:
-        # Open MPI 5 accepts the option of 4 with a warning that it is deprecated.
+        # Open MPI 5 accepts --tag-output, but warns that it is deprecated.
         words = ("--output", "tag") if flavor.version[:1] >= (5,) else ("--tag-output",)
         parts.append(
             CommandPart(words, "puts [job,rank] before each line, so that it is known who spoke")

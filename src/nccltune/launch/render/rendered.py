@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a renderer, and its inputs besides the job."""
+"""The result of a renderer, and the context that it gets with a job."""
 
 import shlex
 from collections.abc import Iterable
@@ -15,9 +15,10 @@ class RenderContext(NamedTuple):
     """Where and how a job is started.
 
     - `program`: the launcher's name or path; None for its usual name.
-    - `as_root`: root starts it.
-    - `in_allocation`: Slurm has allocated the nodes already.
-    - `conversation`: the standard input goes to rank 0, and no line of output is tagged.
+    - `as_root`: root starts the launcher.
+    - `in_allocation`: Slurm has already allocated the nodes.
+    - `conversation`: the program on rank 0 reads commands from standard input. Output lines get no
+      rank prefix.
     """
 
     program: str | None = None
@@ -27,7 +28,7 @@ class RenderContext(NamedTuple):
 
 
 class CommandPart(NamedTuple):
-    """Words of a command that belong together, and their meaning."""
+    """Words of a command that belong together, such as an option and its value; their meaning."""
 
     words: tuple[str, ...]
     meaning: str
@@ -36,9 +37,9 @@ class CommandPart(NamedTuple):
 class Rendered(NamedTuple):
     """The command that starts a job.
 
-    `words` is the command, `files` are the files that it reads, by name. `parts` are the options of
-    the launcher with their meanings, whether in the command or in a file. `placement` is what the
-    command should start.
+    `words` is the command. `files` maps the names of the files that it reads to their content.
+    `parts` are the launcher's options with their meanings, whether in the command or in a file.
+    `placement` is where the processes should run.
     """
 
     flavor: Flavor
@@ -49,7 +50,7 @@ class Rendered(NamedTuple):
 
     @property
     def command(self) -> str:
-        """Return the command quoted for a shell; a long one has a line for each option."""
+        """Return the command quoted for a shell. A long command has one line for each part."""
         return shell_lines(self.parts, self.words)
 
     @property
@@ -68,7 +69,7 @@ def words_of(parts: Iterable[CommandPart]) -> tuple[str, ...]:
 def shell_lines(parts: Iterable[CommandPart], words: tuple[str, ...]) -> str:
     """Return `words` quoted for a shell.
 
-    Each part has its own line if one line is too short and `words` are those of `parts`.
+    Each part has its own line if the command is longer than one line and consists of `parts`.
     """
     line = shlex.join(words)
     parts = tuple(parts)

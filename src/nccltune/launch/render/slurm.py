@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm: a script for sbatch, or an srun line if the nodes are allocated already."""
+"""Render a script for sbatch, or an srun line if Slurm has already allocated the nodes."""
 
 import shlex
 
@@ -24,7 +24,10 @@ ONCE = CommandPart(
 
 
 def render_slurm(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
-    """Return a script with its sbatch line; an srun line in an allocation or for a conversation."""
+    """Return an sbatch script and the command that submits it, or an srun line.
+
+    An srun line is returned in an allocation, and for a conversation with rank 0.
+    """
     step = _step(job, context)
     program = CommandPart(tuple(job.words), "the program")
     if context.in_allocation or context.conversation:
@@ -53,9 +56,10 @@ def render_slurm(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
 
 
 def _exports(job: Job) -> list[CommandPart]:
-    """Return the exports of the script, one for each variable.
+    """Return the `export` lines of the script, one for each variable.
 
-    `--export=` would end a value at its first comma, and lists of HCAs have commas.
+    srun's own option `--export=NAME=VALUE` ends a value at its first comma, and lists of HCAs have
+    commas.
     """
     return [
         CommandPart(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a file of any kind that describes a node's hardware."""
+"""Read a topology or graph file of any supported format."""
 
 import re
 from pathlib import Path
@@ -17,9 +17,9 @@ _HOW = "NCCL writes one: NCCL_TOPO_DUMP_FILE=topo.xml; or nvidia-smi topo -m > t
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file, but at most one byte more than the limit.
+    """Return the content of a file, cut after `MAX_BYTES` + 1 bytes.
 
-    Raises InputError.
+    The extra byte shows that the file is too long. Raises InputError if the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -29,10 +29,10 @@ def read_file(path: Path) -> bytes:
 
 
 def load(data: bytes, source: str) -> Topology | Graphs:
-    """Return a topology or NCCL's graphs.
+    """Return the topology or the NCCL graphs in `data`.
 
-    A topology is the XML of NCCL, RCCL or FlagCX, or the matrix of `nvidia-smi`. Raises InputError
-    if the data is none of these.
+    A topology is the XML of NCCL, RCCL or FlagCX, or the matrix of `nvidia-smi topo -m`. Raises
+    InputError for other data.
     """
     head = data[:_HEAD].decode("utf-8", errors="replace")
     if looks_like_matrix(head):
@@ -43,7 +43,9 @@ def load(data: bytes, source: str) -> Topology | Graphs:
 
 
 def load_topology(path: Path) -> Topology:
-    """Return the topology in a file or in a study folder. Raises InputError.
+    """Return the topology in a file or in a study folder.
+
+    Raises InputError if there is none or it cannot be read.
 
     >>> from nccltune.examples import example
     >>> topology = load_topology(example("h200x4-1-node"))

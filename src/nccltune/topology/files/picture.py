@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a machine as one self-contained SVG that follows dark mode."""
+"""Draw a machine as one self-contained SVG that follows dark mode."""
 
 from html import escape
 from itertools import pairwise
@@ -13,7 +13,7 @@ from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind
 _HEAD = 108.0
 _NO_LIMIT = 5000.0
 _MOST_MARKS = 4
-"""Most crossing arcs that are labelled one by one. For more, the legend shows the range."""
+"""The most NVLink arcs that get a label each. For more arcs, the legend shows the range of GB/s."""
 _STYLE = """\
 .nt-topo{--ink:#17202b;--soft:#5b6776;--paper:#ffffff;--box:#f3f5f8;--line:#c3cad4;
 --gpu:#dff3e2;--gpu-line:#2f8f4e;--nic:#fdebd3;--nic-line:#c77414;--cpu:#e6e4fb;--cpu-line:#6557c9;
@@ -47,7 +47,7 @@ _LEGEND = (
 def svg(graph: LinkGraph, *, title: str, detected: bool = False) -> str:
     """Return the picture of a graph: CPUs, switches, GPUs and NICs with each link's GB/s.
 
-    Tooltips show how each bandwidth was derived. `detected` is that of `headline`.
+    Tooltips show how each bandwidth was derived. `detected` is passed to `headline`.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology
@@ -92,7 +92,7 @@ def _number(value: float) -> str:
 
 
 def _stroke(link: Link) -> str:
-    """Return the class and width of a line. The width grows with bandwidth, from 1 to 7."""
+    """Return the CSS class and width of a line. The width grows with bandwidth, from 1 to 7."""
     width = 1.0 if link.gb_per_s >= _NO_LIMIT else min(7.0, max(1.0, 1 + log2(link.gb_per_s / 3)))
     guess = "" if link.sure else " guess"
     return f'class="{_CLASSES.get(link.kind, "pci")}{guess}" stroke-width="{width:.1f}"'
@@ -115,7 +115,7 @@ def _mark(x: float, y: float, link: Link, *, anchor: str = "start", kind: str = 
 
 
 def _tree_lines(box: Box, lines: list[str]) -> None:
-    """Draw the links from a box to its children: one bus with a branch for each child."""
+    """Draw the links from a box to its children: a common line with a branch for each child."""
     top = box.y + box.height
     middle = top + 20
     for child in box.children:
@@ -125,7 +125,7 @@ def _tree_lines(box: Box, lines: list[str]) -> None:
             lines.append(_mark(child.centre + 6, child.y - 8, child.link))
         for above, below in pairwise(child.stack):
             if below.link is not None:
-                # The links of a column run along its left side.
+                # The links to the boxes of a column run along the column's left side.
                 side = child.x - GAP / 2
                 path = (
                     f"M{child.centre:.1f} {child.y - 22:.1f}H{side:.1f}"
@@ -202,7 +202,7 @@ def _last(name: str) -> str:
 
 
 def _between_cpus(picture: Picture, links: list[Link], lines: list[str]) -> None:
-    """Draw one line between two CPUs, or a rail above more than two."""
+    """Draw one line between two CPUs, or a common line above more than two CPUs."""
     if not links:
         return
     cpus = [root for root in picture.roots if root.vertex.kind is NodeKind.CPU]
@@ -232,7 +232,7 @@ def _c2c(one: Box, other: Box, link: Link, lines: list[str]) -> None:
 
 
 def _nvs(picture: Picture, links: list[Link], floor: float, lines: list[str]) -> float:
-    """Draw the NVSwitches as NCCL models them: one bar below all GPUs."""
+    """Draw all NVSwitches as one bar below the GPUs, because NCCL treats them as one switch."""
     joined = []
     for link in links:
         name = link.source if _last(link.target) == "NVS" else link.target
@@ -256,7 +256,7 @@ def _nvs(picture: Picture, links: list[Link], floor: float, lines: list[str]) ->
 
 
 def _arcs(picture: Picture, links: list[Link], floor: float, lines: list[str]) -> float:
-    """Draw NVLinks between GPUs as arcs below them."""
+    """Draw NVLinks between GPUs as arcs below the GPUs. Return the y of the lowest point."""
     lowest = floor
     for link in links:
         ends = [picture.boxes.get(name) for name in (link.source, link.target)]

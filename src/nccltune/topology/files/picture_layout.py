@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of a machine's picture: CPUs at the top, GPUs and NICs in one row."""
+"""Compute the layout of a machine's picture: CPUs at the top, GPUs and NICs in one row."""
 
 from dataclasses import dataclass, field
 
@@ -15,12 +15,12 @@ GAP = 14.0
 LEVEL = 96.0
 MARGIN = 28.0
 STACK_FROM = 3
-"""From this number on, the NICs of one switch are drawn as a column."""
+"""If one switch has at least this number of NICs, they are drawn as a column."""
 
 
 @dataclass(slots=True)
 class Box:
-    """A drawn vertex. `ports` are the links to a NIC's ports, which have no box of their own."""
+    """A drawn vertex. `ports` are the links to the ports of a NIC. Ports have no boxes."""
 
     vertex: Vertex
     link: Link | None
@@ -30,13 +30,13 @@ class Box:
     y: float = 0.0
     children: list["Box"] = field(default_factory=list)
     stack: list["Box"] = field(default_factory=list)
-    """The boxes of a column; this box is the first."""
+    """The boxes of a column, of which this box is the first; empty without a column."""
     ports: list[Link] = field(default_factory=list)
     depth: int = 0
 
     @property
     def centre(self) -> float:
-        """Return the x coordinate of the middle."""
+        """Return the x coordinate of the box's middle."""
         return self.x + self.width / 2
 
     @property
@@ -64,7 +64,7 @@ class Picture:
 
 
 def place(trees: tuple[Branch, ...], top: float) -> Picture:
-    """Lay out trees side by side, from `top` downwards."""
+    """Return the boxes of trees with positions. Trees are side by side, from `top` downwards."""
     boxes: dict[str, Box] = {}
     roots = [_box(tree, 0, boxes) for tree in trees]
     deepest = max((box.depth for box in boxes.values() if box.is_leaf), default=1)

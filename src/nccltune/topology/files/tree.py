@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph of one or more nodes as trees: a CPU, the switches below it, GPUs and NICs."""
+"""Turn a graph of links into trees: a CPU, the switches below it, then GPUs and NICs."""
 
 from collections import Counter, defaultdict
 from typing import NamedTuple
@@ -20,14 +20,14 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeLayout(NamedTuple):
-    """One tree for each CPU, and the links outside the trees, in one direction each."""
+    """One tree for each CPU. `across` are the links outside the trees, each in one direction."""
 
     trees: tuple[Branch, ...]
     across: tuple[Link, ...]
 
 
 def layout(graph: LinkGraph) -> TreeLayout:
-    """Return the trees of a graph."""
+    """Return the trees of a graph, and its links that are in no tree."""
     vertices = {vertex.name: vertex for vertex in graph.vertices}
     leaving: dict[str, list[Link]] = defaultdict(list)
     for link in graph.links:
@@ -42,7 +42,7 @@ def layout(graph: LinkGraph) -> TreeLayout:
             for down in leaving[name]
             if down.kind in kinds and down.target not in seen and not _is_up(down, vertices)
         ]
-        # NICs last; the other children keep the order of the file.
+        # NICs come last. The other children keep the order of the file.
         children.sort(key=lambda child: child.vertex.kind is NodeKind.NIC)
         return Branch(vertex=vertices[name], link=link, children=tuple(children))
 
@@ -63,14 +63,15 @@ def layout(graph: LinkGraph) -> TreeLayout:
 
 
 def _is_up(link: Link, vertices: dict[str, Vertex]) -> bool:
-    """Return whether a link leads to a CPU. A CPU is a root and never a child."""
+    """Return whether a link leads to a CPU. A CPU is a root, so it is no child."""
     return vertices[link.target].kind is NodeKind.CPU
 
 
 def headline(graph: LinkGraph, *, detected: bool = False) -> str:
     """Return a summary: `8 GPUs (sm90) · NVLink through NVSwitches · 8 NIC ports · 2 CPUs`.
 
-    `detected` is True if the file leaves NVLink to detection, so that its absence means nothing.
+    `detected` is True if the file has no information about NVLink, because NCCL detects it. A graph
+    without NVLink then does not mean that the machine has none.
     """
     kinds = Counter(vertex.kind for vertex in graph.vertices)
     sms = sorted({v.sm for v in graph.vertices if v.kind is NodeKind.GPU and v.sm is not None})
@@ -93,5 +94,5 @@ def _is_assumed(link: Link) -> bool:
 
 
 def nvlink_name(link: Link) -> str:
-    """Return the common name of a link between GPUs. RCCL books AMD's xGMI as NVLink."""
+    """Return the common name of a link between GPUs. RCCL models AMD's xGMI as NVLink."""
     return "xGMI" if " for gfx" in link.how else "NVLink"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology file for a virtual machine, from known facts about the host's PCI tree."""
+"""Make a topology file for a virtual machine from known facts about the host's PCI tree."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ SPEEDS = {
     1: "2.5 GT/s PCIe", 2: "5.0 GT/s PCIe", 3: "8.0 GT/s PCIe",
     4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe",
 }  # fmt: skip
-"""Link speeds by PCIe generation, in the spelling of NCCL's table."""
+"""Link speeds by PCIe generation, spelled as in NCCL's table."""
 _BUS_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _SLOWEST_SWITCH_GB_PER_S = 3.0
 
@@ -30,7 +30,7 @@ class Pcie(msgspec.Struct, frozen=True):
 def parse_pcie(text: str) -> Pcie:
     """Return the link in a text such as `5`, `gen5` or `5x16`.
 
-    Raises InputError.
+    Raises InputError for any other text.
     """
     found = re.fullmatch(r"(?:gen)?([1-6])(?:\s*x\s*(1|2|4|8|12|16|32))?", text.strip().lower())
     if found is None:
@@ -39,9 +39,10 @@ def parse_pcie(text: str) -> Pcie:
 
 
 def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
-    """Return a name (None if it is missing) and a bus id for each entry of a list.
+    """Return the name and bus id of each entry of a list; the name is None if it is missing.
 
-    A list is `0000:05:00.0,mlx5_0=0000:06:00.0`. Raises InputError.
+    A list is `0000:05:00.0,mlx5_0=0000:06:00.0`. Raises InputError for a text that is not a bus id,
+    and for a repeated bus id.
     """
     found: list[tuple[str | None, str]] = []
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -62,8 +63,8 @@ def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
 def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
     """Return a topology with GPUs and NICs spread evenly over switches, and switches over CPUs.
 
-    Bus ids are placeholders; `with_bus_ids` replaces them. Raises InputError if the numbers do not
-    divide evenly.
+    Bus ids are placeholders until `with_bus_ids` replaces them. Raises InputError if the numbers do
+    not divide evenly.
     """
     for what, number, over, whom in (
         ("switches", switches, cpus, "CPUs"), ("GPUs", gpus, switches, "switches"),
@@ -98,7 +99,7 @@ def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
 
 
 def _share(number: int, parts: int, place: int) -> range:
-    """Return the indexes, in order, that one of `parts` equal groups has out of `number`."""
+    """Divide `number` indexes into `parts` equal groups and return the group `place`."""
     return range(number * place // parts, number * (place + 1) // parts)
 
 
@@ -107,10 +108,10 @@ def with_bus_ids(
     gpus: Sequence[tuple[str | None, str]],
     nics: Sequence[tuple[str | None, str]],
 ) -> tuple[Topology, list[str]]:
-    """Return the tree with real bus ids, and the names of NICs removed because they have none.
+    """Return the topology with real bus ids, and the names of the NICs that were removed.
 
-    GPUs are matched by index (`nvidia-smi` and NCCL number them by bus id), NICs by name or else by
-    order. Raises InputError if a GPU has no bus id.
+    A NIC that gets no bus id is removed. GPUs are matched by index (`nvidia-smi` and NCCL number
+    them by bus id), NICs by name or else by order. Raises InputError if a GPU has no bus id.
     """
     by_gpu = _by_number(_indices(topology), gpus, "GPU")
     names = [net.name or "" for net in _nets(topology)]
@@ -156,11 +157,11 @@ def _by_number(
 
 
 def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
-    """Return the tree with a speed and a width for every link.
+    """Return the topology with a speed and a width for every link.
 
-    Values of the file are kept if NCCL understands them; `pcie` replaces the others. Switches at
-    2.5 GT/s x1 belong to a virtual machine and get `pcie` too. Raises InputError if `pcie` is
-    needed and None.
+    Values of the file are kept if NCCL understands them; `pcie` replaces the others. A switch at
+    2.5 GT/s x1 is one of the virtual machine, so it gets `pcie` too. Raises InputError if a link
+    needs `pcie` and `pcie` is None.
     """
 
     def changed(device: Pci) -> Pci:
@@ -189,14 +190,15 @@ def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
 
 
 def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topology:
-    """Return the tree with the kind and affinity of every CPU.
+    """Return the topology with the kind and affinity of every CPU.
 
-    The kind is that of `machine` if the tree has none and does not contradict it. NCCL adds the
-    kind only to CPUs above a rank's own GPUs. If ranks differ in it, each counts the other's CPU as
-    one more CPU. With a NIC that is no PCI device, no rank starts then (2.28.9, "internal error").
+    The kind is architecture, vendor, family and model. It is that of `machine` if the tree has none
+    and does not contradict it. A NUMA node that the machine does not have gets the affinity of all
+    CPUs. With `made_up` the affinity in the tree is ignored, because it belongs to another machine.
 
-    A NUMA node that the machine does not have gets the affinity of all CPUs. With `made_up` the
-    affinity in the tree is ignored, because it belongs to another machine.
+    The file must have the kind, because NCCL adds it only to CPUs above a rank's own GPUs. If ranks
+    see different kinds, each counts the CPU of the other rank as an additional CPU. With a NIC that
+    is not a PCI device, no rank starts then (2.28.9, "internal error").
     """
     if not machine.cpus:
         return topology
@@ -222,7 +224,7 @@ def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topolo
 
 
 def lacks_kind(cpu: Cpu) -> bool:
-    """Return whether `ncclTopoAddCpu` misses an attribute of the CPU's kind (NCCL 2.28.9)."""
+    """Return whether the CPU lacks an attribute that `ncclTopoAddCpu` reads (NCCL 2.28.9)."""
     if cpu.arch != "x86_64":
         return cpu.arch is None
     numbers = cpu.family is None or cpu.model is None
@@ -230,7 +232,7 @@ def lacks_kind(cpu: Cpu) -> bool:
 
 
 def _class(device: Pci) -> str:
-    """Return a device's class. NCCL needs one for a device that is not in sysfs."""
+    """Return a device's PCI class. NCCL needs a class for a device that is not in sysfs."""
     if device.class_code is not None:
         return device.class_code
     if device.gpu is not None:
@@ -261,6 +263,6 @@ def _indices(topology: Topology) -> list[int]:
 
 
 def _nets(topology: Topology) -> list[Net]:
-    """Return the first port of each NIC, by number."""
+    """Return the first port of each NIC, ordered by the port's index."""
     nets = [device.nets[0] for device in _walk(topology) if device.nets]
     return sorted(nets, key=lambda net: net.index if net.index is not None else 1 << 30)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flows of a collective, and the link that limits it.
+"""Model the flows of a collective, and find the link that limits it.
+
+A *ceiling* is the bandwidth that the links allow if nothing else limits the collective.
 
 expect.py       expected bandwidth of a collective, and its limiting link
 flows.py        amounts that each channel sends over each link
 loads.py        load that flows put on the links
 solve.py        max-min fair shares
-ceiling.py      from loads to the ceiling
+ceiling.py      the ceiling, computed from loads
 settings.py     settings that change flows
 calibration.py  cost of each kind of flow (calibration.json)
 derive.py       calibration from measurements

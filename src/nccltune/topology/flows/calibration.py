@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of a byte of each kind of flow on a link; every figure has a source.
+"""The cost of each kind of flow on a link. Every figure has a source.
 
-An efficiency is the share of a link's bandwidth, as NCCL books it, that a kind of flow reaches
-alone. Two figures are costs instead: GB/s of the other direction for each GB/s read. The defaults
-are in calibration.json. A calibration file of a user needs only the figures that it changes.
+A figure is a measured or documented number with a name. Most figures are efficiencies: the share of
+the bandwidth that NCCL assumes for a link which one kind of flow alone reaches. Two figures are
+costs instead: GB/s of the opposite direction for each GB/s read. The defaults are in
+calibration.json. A user's calibration file needs only the figures that it changes.
 """
 
 import functools
@@ -22,14 +23,14 @@ from nccltune.topology.nccl_model.flow_kind import FlowKind
 Share = Annotated[float, msgspec.Meta(gt=0, le=2)]
 
 COSTS = ("read_request", "read_beside_peer_writes")
-"""The figures that are costs and not efficiencies."""
+"""The figures that are costs, not efficiencies."""
 
 
 class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
     """A figure with its source.
 
-    `value` is above 1 only where NCCL books a link too low. `samples` is the number of timings
-    behind it; 0 if it was not measured with nccltune.
+    `value` is above 1 only if NCCL assumes too little bandwidth for a link. `samples` is the number
+    of timings behind it; 0 if it was not measured with nccltune.
     """
 
     value: Share
@@ -38,7 +39,7 @@ class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures by name. `name` identifies the calibration."""
+    """A set of figures by name. `name` identifies the calibration."""
 
     schema_version: int = SCHEMA_VERSION
     name: str
@@ -49,7 +50,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         return self.values[name].value
 
     def cost(self, flow: FlowKind, link: LinkKind, *, through_intel: bool = False) -> float:
-        """Return GB/s of a link for each GB/s of a flow."""
+        """Return the GB/s of a link that each GB/s of a flow uses up."""
         return 1.0 / self._efficiency(flow, link, through_intel)
 
     def _efficiency(self, flow: FlowKind, link: LinkKind, through_intel: bool) -> float:
@@ -78,19 +79,19 @@ def _figure_of(flow: FlowKind, link: LinkKind) -> str | None:
 
 
 def figure_of(flow: FlowKind, link: Link) -> str:
-    """Return the name of the figure for a flow on a link; the flow's own name if there is none."""
+    """Return the name of the figure for a flow on a link; the flow's own name without one."""
     return _figure_of(flow, link.kind) or flow.value
 
 
 @functools.cache
 def defaults() -> Calibration:
-    """Return the figures that ship with nccltune."""
+    """Return the default figures, which are part of nccltune."""
     data = resources.files("nccltune.topology.flows").joinpath("calibration.json").read_bytes()
     return msgspec.json.decode(data, type=Calibration)
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Return the defaults, with the figures of a calibration file applied.
+    """Return the default figures, with those of a calibration file in place of some.
 
     Raises InputError if the file cannot be read or names an unknown figure.
     """

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From flows to the ceiling of a collective: the full link and its loads."""
+"""Compute the ceiling of a collective from its flows: its bandwidth and the link that is full.
+
+A role is a group of nodes with the same traffic (`flows.py`).
+"""
 
 from collections import defaultdict
 
@@ -16,13 +19,16 @@ from nccltune.topology.nccl_model.routes import NodeRoutes
 
 _DIGITS = 9
 _Place = tuple[int, str]
-"""The number of a role and the name of a link."""
+"""A link of a role: the number of the role and the name of the link."""
 Channels = list[dict[_Place, dict[FlowKind, float]]]
-"""For each channel, by link and kind: GB/s of the link for each GB/s of the channel's rate."""
+"""For each channel: load by link and kind of flow, in GB/s for each GB/s of the channel's rate."""
 
 
 class FullLink(msgspec.Struct, frozen=True, kw_only=True):
-    """The load of a link at the ceiling: GB/s by kind of flow, in the node called `role`."""
+    """The load of a link at the ceiling, in the nodes of a role.
+
+    `by_kind` is the load in GB/s by kind of flow. `role` describes the nodes.
+    """
 
     link: Link
     role: str
@@ -30,15 +36,15 @@ class FullLink(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def used(self) -> float:
-        """Return the load as a share of the bandwidth, where 1 is full."""
+        """Return the load divided by the bandwidth; 1 is full."""
         return sum(self.by_kind.values()) / self.link.gb_per_s if self.link.gb_per_s else 1.0
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """The bandwidth that the links allow.
 
-    `channel_rates` are max-min fair. NCCL gives every channel the same share of the bytes, so the
-    slowest channel determines `busbw_gb_per_s`.
+    `channel_rates` are max-min fair rates in GB/s. NCCL gives every channel the same share of the
+    bytes, so the slowest channel determines `busbw_gb_per_s`.
     """
 
     busbw_gb_per_s: float
@@ -47,7 +53,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     channel_rates: tuple[float, ...]
     bottleneck: FullLink
     links: tuple[FullLink, ...]
-    """All links with a load, fullest first."""
+    """All links with a load, the fullest first."""
 
 
 def ceiling(
@@ -55,8 +61,9 @@ def ceiling(
 ) -> Ceiling:
     """Return the ceiling of `flows`.
 
-    `pattern` is that of the tree search; 3 (plain tree) costs bandwidth. The nodes of a role are
-    equal, so one of each is solved. Channels with the same loads form one demand.
+    `pattern` is the pattern of the tree search. Pattern 3, a plain tree, lowers the ceiling. All
+    nodes of a role are equal, so one node stands for all of them. Channels with the same loads form
+    one demand.
     """
     by_name = {link.name: link for link in node.links}
     loads: Channels = [{} for _ in range(flows.channels)]
@@ -106,7 +113,7 @@ def _algorithm_efficiency(algorithm: Algorithm, pattern: int, calibration: Calib
 def _full_links(
     flows: Flows, loads: Channels, by_name: dict[str, Link], pace: float
 ) -> dict[str, FullLink]:
-    """Return every link's load by kind if all channels run at `pace` GB/s."""
+    """Return every link's load by kind of flow if all channels run at `pace` GB/s."""
     totals: dict[_Place, dict[FlowKind, float]] = defaultdict(lambda: defaultdict(float))
     for channel in loads:
         for place, kinds in channel.items():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Efficiencies from measurements: the figures with which the model predicts what was measured.
+"""Derive calibration figures from measurements, so that the model predicts the measurements.
 
-A ceiling is a maximum, so the best of several measurements counts: a link that carried a load once
-can carry it. Each measurement changes one figure, that of the kind which fills most of the
-bottleneck. The other figures are unchanged.
+A ceiling is a maximum, so the best of several measurements counts. A link that carried a load once
+can carry it again. Each measurement changes one figure. For a ring it is the figure of the kind of
+flow with the largest load on the bottleneck; for tree and NVLS it is the algorithm's own figure.
 """
 
 from collections import defaultdict
@@ -22,14 +22,13 @@ from nccltune.topology.hardware.bandwidth import Version
 from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 LEAST_BYTES = 64 << 20
-"""Below this size latency matters too, so a bandwidth is no evidence about links."""
+"""Below this size latency also limits a collective, so its bandwidth is no evidence about links."""
 _CREDIBLE = (0.5, 1.2)
-"""A figure outside this range is no efficiency: the limit was something else, or no link of the
-file."""
+"""The credible range of an efficiency. A value outside of it means that another limit applied."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """The best bus bandwidth of a collective with one algorithm at a scale, protocol Simple.
+    """The best bus bandwidth of one collective, algorithm and scale, with protocol Simple.
 
     `samples` is the number of timings at `bytes`.
     """
@@ -51,7 +50,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Derived(msgspec.Struct, frozen=True, kw_only=True):
-    """`calibration` with the derived figures.
+    """A calibration with derived figures.
 
     `used` maps each derived figure to its observation. `left` lists the unused observations, each
     with the reason.
@@ -65,7 +64,7 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
 def observations(samples: Iterable[Sample]) -> list[Observation]:
     """Return the best bus bandwidth at large sizes for each collective, algorithm and scale.
 
-    Samples with wrong results and samples of proofs are left out.
+    Samples with wrong results and samples of `nccltune verify` are left out.
     """
     times: dict[tuple[Collective, Algorithm, int, int], dict[int, list[float]]] = defaultdict(
         lambda: defaultdict(list)
@@ -117,9 +116,9 @@ def derive(
 ) -> Derived:
     """Return `base`, renamed to `name`, with the figures that follow from `found`.
 
-    Rings come first, because they depend on links alone. Then come trees and NVLS, whose own
-    efficiency explains the remaining difference. Fewer nodes come first, because they have fewer
-    kinds of flows. Raises InputError as `expect` does.
+    Observations of rings come first, because a ring depends on links alone. Then come trees and
+    NVLS, whose own efficiency explains the remaining difference. Within each group, fewer nodes
+    come first, because they have fewer kinds of flows. Raises InputError as `expect` does.
     """
     result = base
     used: dict[str, Observation] = {}
@@ -179,7 +178,7 @@ def _figure(algorithm: Algorithm, answer: Expected, used: Mapping[str, Observati
 
 
 def _value(figure: str, answer: Expected, measured: float, base: Calibration) -> float | None:
-    """Return the value with which the model predicts `measured`; None if no value does."""
+    """Return the value of a figure with which the model predicts `measured`; None without one."""
     if figure in ("tree", "plain_tree", "nvls"):
         return base[figure] * measured / answer.busbw_gb_per_s
     ratio = measured / answer.busbw_gb_per_s

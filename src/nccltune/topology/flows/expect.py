@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bandwidth that a collective should reach on a platform, and the link that limits it."""
+"""Predict the bandwidth that a collective should reach on a platform, and the limiting link."""
 
 import functools
 from collections.abc import Mapping
@@ -27,26 +27,25 @@ from nccltune.topology.nccl_model.search import Searched, SearchResult, search
 from nccltune.topology.nccl_model.settings import PathSettings
 
 _SHOWN = 0.02
-"""A kind of flow below this share of a link is not shown."""
+"""A kind of flow with a smaller share of a link's bandwidth is not shown."""
 _NEAR = 0.05
-"""Links within this share of the bottleneck's load. If they were narrower, they would be the
-limit."""
+"""Difference in load (1 is full) from the bottleneck, up to which a link may be the real limit."""
 _LOADED = 0.1
-"""From this load on, a link whose bandwidth is only an upper bound makes the ceiling unsure."""
+"""Load (1 is full) above which a link with only an upper bound makes the ceiling unsure."""
 MOST_NODES = 1 << 20
 _KEPT = 32
-"""Number of cached searches. A search takes a second, and what-if, doctor and reports repeat it."""
+"""Number of cached searches. A search takes a second; what-if, doctor and reports repeat it."""
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """The ceiling at large sizes: the bandwidth that the links allow if nothing else limits it.
 
-    - `load_by_kind`: GB/s of the bottleneck link by kind of flow. The sum is `used` of
+    - `load_by_kind`: GB/s of the bottleneck link by kind of flow. The sum is `used` times
       `capacity_gb_per_s`.
-    - `nccl_busbw_gb_per_s`: what NCCL's own cost model books. That model has no kinds of flows
-      and no host memory.
+    - `nccl_busbw_gb_per_s`: the bandwidth in NCCL's own cost model. That model has no kinds of
+      flows and no host memory.
     - `alternatives`: the ceilings of the algorithms that NCCL does not choose.
-    - `flows_gb_per_s`: the largest load of each kind on any link of the node.
+    - `flows_gb_per_s`: the largest load of each kind of flow on any link of the node.
     - `host_memory_gb_per_s`: the traffic through host memory, written and read.
     - `calibrated_by`: the calibration figure with most weight for the bottleneck.
     - `plain_tree`: whether trees are plain, so that the figure `plain_tree` applies to them.
@@ -167,7 +166,7 @@ def _search(
     several: bool,
     cross_nic: int,
 ) -> Searched:
-    """Return the cached search result. It depends on one node and on whether there are several."""
+    """Return the cached search result. It is the same for all numbers of nodes above one."""
     node = _node_routes(topology, settings, version)
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
@@ -184,9 +183,9 @@ def _check(collective: Collective, nodes: int) -> None:
 
 
 def _check_nvlink(topology: Topology, gpus: int) -> None:
-    """Raise InputError if there are several GPUs and NVLink between them is unknown.
+    """Raise InputError if there are several GPUs and the NVLinks between them are unknown.
 
-    PCIe and NVLink differ by a factor of ten.
+    A guess would be wrong by up to a factor of ten, the ratio of NVLink to PCIe.
     """
     if gpus > 1 and leaves_nvlink_out(topology):
         raise InputError(
@@ -199,7 +198,7 @@ def _check_nvlink(topology: Topology, gpus: int) -> None:
 
 
 def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
-    """Raise InputError if a used link has no bandwidth, because its real bandwidth is unknown."""
+    """Raise InputError if a link with a load has a bandwidth of 0: the real one is unknown."""
     for one in found.links:
         if one.link.gb_per_s > 0:
             continue
@@ -230,8 +229,8 @@ def _taken(
 ) -> Algorithm:
     """Return the algorithm that NCCL uses for large sizes.
 
-    This is the algorithm that is set. If none is set, it is NVLS where it is faster, else the one
-    with the highest booked bandwidth.
+    It is the algorithm in NCCL_ALGO, if it is available. Otherwise NCCL's cost model chooses ring
+    or tree (`booked`), and NVLS replaces the chosen one if the ceiling of NVLS is higher.
     """
     if chosen.algorithm is not None and chosen.algorithm in ceilings:
         return chosen.algorithm
@@ -316,7 +315,7 @@ def _flows(found: Ceiling) -> dict[FlowKind, float]:
 
 
 def _host_memory(found: Ceiling) -> float:
-    """Return the traffic through host memory in GB/s, of the node with the most."""
+    """Return the traffic through host memory in GB/s, in the node where it is largest."""
     by_role: dict[str, float] = {}
     for full in found.links:
         if full.link.kind is LinkKind.MEMORY:
@@ -326,7 +325,7 @@ def _host_memory(found: Ceiling) -> float:
 
 
 def sentence(collective: Collective, found: Ceiling) -> str:
-    """Return one sentence with the ceiling and its reason."""
+    """Return a sentence with the ceiling and the link that limits it."""
     full = found.bottleneck
     state = (
         "full" if full.used > 0.995 else f"{full.used:.0%} full, all that {found.algorithm} gets"
@@ -338,7 +337,7 @@ def sentence(collective: Collective, found: Ceiling) -> str:
 
 
 def load_words(full: FullLink) -> str:
-    """Return the load of a link by kind, largest first.
+    """Return the load of a link in GB/s by kind of flow, largest first, as text.
 
     For example `GPU writes GPU 21.5, read requests 2.47`.
     """

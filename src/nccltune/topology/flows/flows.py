@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flows of a collective: the amount each channel sends over each link, for every role of node.
+"""The flows of a collective: how much each channel sends over each link of a node.
 
 Amounts are GB/s for each GB/s of bus bandwidth that a channel contributes. They hold for large
 sizes, where only bandwidth counts. All nodes have the same hardware. Nodes with the same traffic
@@ -32,9 +32,9 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class Flows(msgspec.Struct, frozen=True):
-    """A collective with one algorithm, in the nodes of each role.
+    """The flows of a collective with one algorithm, for the nodes of each role.
 
-    `channels` is the number of channels, which have equal shares.
+    `channels` is the number of channels. Each channel carries the same share of the bytes.
     """
 
     algorithm: Algorithm
@@ -47,8 +47,8 @@ def algorithms(
 ) -> list[Algorithm]:
     """Return the algorithms that NCCL may use and this model knows.
 
-    Ring for all five collectives, tree for all-reduce, and NVLS for all-reduce within one node of
-    Hopper or later GPUs with NVSwitches (since NCCL 2.17).
+    Ring is for all five collectives and tree for all-reduce. NVLS is for all-reduce within one node
+    with NVSwitches and more than two GPUs of Hopper or later (since NCCL 2.17).
     """
     found = [Algorithm.RING]
     if collective is Collective.ALLREDUCE:
@@ -84,7 +84,7 @@ def flows(
 def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> Flows:
     """Return the flows of a ring. Each hop carries the bus bandwidth, for all five collectives.
 
-    In broadcast and reduce one hop carries nothing; this does not change the maximum over the hops.
+    In broadcast and reduce one hop carries nothing. The maximum over the hops is the same.
     """
     rings = [found.rings[number % found.channels] for number in range(channels)]
     if nodes == 1:
@@ -98,7 +98,8 @@ def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> F
     swaps = found.cross_nic == 2 and channels % 2 == 0
     if not swaps:
         return Flows(Algorithm.RING, channels, (Role("node", nodes, _through(node, rings)),))
-    # With crossed NICs every second node swaps its channels in pairs (`connect.cc`).
+    # If channels use different NICs in and out, every second node swaps its channels in pairs
+    # (`connect.cc`).
     swapped = [rings[number ^ 1] for number in range(channels)]
     roles = [Role("even node", (nodes + 1) // 2, _through(node, rings))]
     roles.append(Role("odd node", nodes // 2, _through(node, swapped)))
@@ -106,7 +107,7 @@ def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> F
 
 
 def _through(node: NodeRoutes, rings: Sequence[Ring]) -> tuple[FlowLoad, ...]:
-    """Return the flows from the NIC in, through all GPUs, to the NIC out."""
+    """Return the flows of rings from the first NIC, through all GPUs, to the last NIC."""
     parts: list[FlowLoad] = []
     for number, ring in enumerate(rings):
         assert ring.net_in is not None
@@ -119,7 +120,10 @@ def _through(node: NodeRoutes, rings: Sequence[Ring]) -> tuple[FlowLoad, ...]:
 
 
 class _Ends(NamedTuple):
-    """Chain positions of the GPUs that connect to the parent, first and second child node."""
+    """Positions, in the chain of a node's GPUs, of those that connect to other nodes.
+
+    `parent` connects to the parent node, `first` and `second` to the two child nodes.
+    """
 
     parent: int
     first: int
@@ -127,15 +131,16 @@ class _Ends(NamedTuple):
 
 
 def _ends(pattern: Pattern) -> _Ends:
-    """Return the positions that `ncclTopoPreset` uses (`connect.cc`)."""
+    """Return the positions of `_Ends` for a pattern, as in `ncclTopoPreset` (`connect.cc`)."""
     first = 0 if pattern is Pattern.TREE else 1
     return _Ends(0, first, 1 if pattern is Pattern.SPLIT_TREE else 0)
 
 
 def _tree(node: NodeRoutes, found: SearchResult, nodes: int, channels: int, factor: float) -> Flows:
-    """Return the flows of a tree: reduce up, broadcast down. Edges carry the buffer once each way.
+    """Return the flows of a tree, which reduces upwards and broadcasts downwards.
 
-    The first half of the channels uses one tree of nodes, the second half the other tree.
+    Each edge carries the buffer once in each direction. The first half of the channels uses one
+    tree of nodes, the second half the other tree.
     """
     amount = 1.0 / factor
     rings = [found.rings[number % found.channels] for number in range(channels)]
@@ -168,7 +173,7 @@ def _edges(
 ) -> list[FlowLoad]:
     """Return a node's flows to other nodes in one channel, in both directions.
 
-    The first GPU of the chain uses the channel's first NIC, other GPUs the second
+    The first GPU of the chain uses the channel's first NIC. Other GPUs use the second NIC
     (`ncclTopoGetNetDev`).
     """
     parts: list[FlowLoad] = []
@@ -186,8 +191,8 @@ def _edges(
 def _nvls(node: NodeRoutes, ranks: int, channels: int) -> Flows:
     """Return the flows of NVLS, where the NVSwitches reduce and multicast.
 
-    Every GPU sends its whole buffer, and then the reduced part that it owns. It receives that part
-    and then the whole buffer (`all_reduce.h`, NVLS).
+    Every GPU sends its whole buffer, and later the reduced part that it owns. It receives that
+    part, and later the whole buffer (`all_reduce.h`, NVLS).
     """
     amount = (1.0 + 1.0 / ranks) / (2 * (ranks - 1) / ranks)
     parts = tuple(

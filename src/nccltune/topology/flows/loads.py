@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load that flows put on the links of a node: efficiencies, requests, interference.
+"""The load that flows put on the links of a node, in GB/s.
 
-The data of a read goes in one direction and its requests in the other. Requests cost little, unless
-writes of a peer GPU go in the same direction. PCIe lets no read request pass a posted write, and
+A flow loads a link by more than its own rate if the link's efficiency for it is below 1. The data
+of a read goes in one direction and its requests go in the other. Requests cost little, unless peer
+GPUs write in the same direction as the requests. PCIe lets no read request pass a posted write, and
 peers write in bursts at the full rate of the link. A NIC has a limited number of outstanding
-requests, so each waiting request costs it bandwidth. Writes of a NIC arrive at the network's rate
-and leave gaps.
+requests, so each waiting request lowers its bandwidth. Writes of a NIC cause no such wait: they
+arrive at the network's rate and leave gaps.
 """
 
 from collections import defaultdict
@@ -19,7 +20,7 @@ from nccltune.topology.nccl_model.routes import Leg, twins
 
 
 class FlowLoad(NamedTuple):
-    """A leg of a channel with its amount: GB/s for each GB/s of the channel's rate."""
+    """A leg (section of a route) of a channel, with GB/s for each GB/s of the channel's rate."""
 
     channel: int
     leg: Leg
@@ -27,7 +28,7 @@ class FlowLoad(NamedTuple):
 
 
 Loads = list[dict[str, dict[FlowKind, float]]]
-"""For each channel, by link name and kind: GB/s of the link for each GB/s of the channel's rate."""
+"""For each channel: load by link name and kind of flow, in GB/s for each GB/s of its rate."""
 
 _PEER_WRITES = (FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET)
 
@@ -35,7 +36,7 @@ _PEER_WRITES = (FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET)
 def loads_of(
     parts: Iterable[FlowLoad], channels: int, links: Sequence[Link], calibration: Calibration
 ) -> Loads:
-    """Return the loads of `parts` for `channels` channels that run at the same rate."""
+    """Return the loads of `parts` on the links, if all `channels` channels run at the same rate."""
     parts = list(parts)
     twin = twins(links)
     found: list[dict[int, dict[FlowKind, float]]] = [
@@ -75,9 +76,9 @@ def _add_waiting_requests(
     peer_writes: dict[int, float],
     calibration: Calibration,
 ) -> None:
-    """Raise the cost of read requests that wait behind writes of peers.
+    """Raise the cost of a NIC's read requests that wait behind writes of peer GPUs.
 
-    The full cost applies where at least as many bytes are written as read.
+    The full cost applies if at least as many bytes are written by peers as are read.
     """
     extra = calibration["read_beside_peer_writes"] - calibration["read_request"]
     for part in parts:

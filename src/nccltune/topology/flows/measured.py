@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ceilings of each collective and scale of a study, from its topology."""
+"""Compute the ceiling of each collective and scale in a study, from the study's topology."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 
 class TopologyExpectations(NamedTuple):
-    """The ceilings, and sentences on why other collectives and scales have none."""
+    """The ceilings, and sentences with the reasons why other collectives and scales have none."""
 
     expectations: list[Expectation]
     silent: list[str]
@@ -29,11 +29,11 @@ def expectations(
     asked: Iterable[tuple[Collective, Scale]],
     calibration: Calibration | None = None,
 ) -> TopologyExpectations:
-    """Return the ceiling of every collective and scale with the settings of the platform.
+    """Return the ceiling of every collective and scale, with the settings of the platform.
 
-    `calibration` None is the default efficiencies. Emulated nodes have no expectation, because the
-    file does not describe them. Left out are scales whose nodes have different numbers of ranks,
-    and collectives that consist of send and receive.
+    With None for `calibration` the default efficiencies apply. Collectives that consist of send and
+    receive are left out, and scales whose nodes have different numbers of ranks. If the nodes were
+    emulated the result is empty, because the topology does not describe such nodes.
     """
     found: list[Expectation] = []
     silent: dict[str, None] = {}

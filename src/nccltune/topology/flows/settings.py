@@ -25,12 +25,12 @@ READ = (
     "NCCL_MIN_NCHANNELS",
     "NCCL_MAX_NCHANNELS",
 )
-"""The names that are read here. Other settings change no flow."""
+"""The settings that are read here. No other setting changes a flow."""
 _ALGORITHMS = (Algorithm.RING, Algorithm.TREE, Algorithm.NVLS)
 
 
 class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that change flows; None is NCCL's default.
+    """The settings that change flows. None is NCCL's default.
 
     `nics` is the value of `NCCL_IB_HCA`.
     """
@@ -45,9 +45,9 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flow_settings(environment: Mapping[str, str]) -> FlowSettings:
-    """Return the flow settings in `environment`; other names are ignored.
+    """Return the flow settings in `environment`. Other names are ignored.
 
-    Raises InputError for a value that is not a whole number.
+    Raises InputError for a value that is not a whole number, and for an unknown NCCL_CROSS_NIC.
     """
     nvls = _whole(environment, "NCCL_NVLS_ENABLE")
     cross_nic = _whole(environment, "NCCL_CROSS_NIC")
@@ -75,10 +75,10 @@ def _whole(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def _algorithm(text: str | None) -> Algorithm | None:
-    """Return the single algorithm that `NCCL_ALGO` names, if the flow model knows it; else None.
+    """Return the algorithm that `NCCL_ALGO` names, if the flow model knows it; else None.
 
-    None also stands for a list of algorithms and for a list by collective (`allreduce:tree`, NCCL
-    2.24). NCCL chooses in these cases.
+    None is also the result for a list of algorithms and for a list by collective (`allreduce:tree`,
+    NCCL 2.24), because NCCL then makes a choice.
     """
     named = (text or "").strip().lower()
     return Algorithm(named) if named in _ALGORITHMS else None

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Max-min fair shares of links: the rate of each demand, and the link that limits it.
 
-A *demand* is a set of flows that run at one rate, such as one channel of a ring. At rate 1 it loads
-each of its links by a coefficient; an efficiency below 1 makes it larger (1 / efficiency). Shares
-are max-min fair: a rate can grow only if another rate that is not higher shrinks. The coefficients
-are fixed, so progressive filling (water-filling) finds the shares: all rates rise together, a full
-link stops the demands on it, and the others rise further.
+A *demand* is a set of flows that run at one rate, such as one channel of a ring. Each GB/s of its
+rate takes a fixed number of GB/s of each link that it uses. Shares are max-min fair if no rate can
+grow without lowering a rate that is equal or lower. The algorithm is progressive filling
+(water-filling). All rates rise together. A link that becomes full stops the demands on it, and the
+other rates rise further.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,21 +13,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 _EQUAL = 1e-9
-"""Relative tolerance within which links count as full at the same rate."""
+"""Relative tolerance: links that fill up at rates within it count as full at the same rate."""
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """`count` equal demands. `loads` maps a link's name to GB/s of it for each GB/s of rate."""
+    """A number of equal demands. `loads` maps a link's name to its GB/s for each GB/s of rate."""
 
     loads: Mapping[str, float]
     count: int = 1
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """The result. `rates` (GB/s) are for one of the `count` demands, in the order of the demands.
+    """Max-min fair shares. `rates` (GB/s) are for one of the `count` demands, in the given order.
 
-    `held_by` names the link that stops each demand; of several, the one it loads most. `used` is
-    the load of each link in GB/s.
+    `held_by` names the link that stops each demand. If there are several, it is the link on which
+    the demand has its largest load. `used` is the load of each link in GB/s.
     """
 
     rates: tuple[float, ...]
@@ -53,7 +53,7 @@ def max_min(demands: Sequence[Demand], capacity: Mapping[str, float]) -> Shares:
     rising = set(range(len(demands)))
     level = 0.0
     while rising:
-        # GB/s of each link for each GB/s by which all rising demands grow.
+        # The GB/s by which each link's load grows, for each GB/s by which all rising demands grow.
         slope = dict.fromkeys(left, 0.0)
         for number in rising:
             for name, load in demands[number].loads.items():

@@ -18,7 +18,7 @@ from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 
 class WhatIfChange(msgspec.Struct, frozen=True):
-    """A change of NCCL settings, hardware or the number of nodes; `words` describe it."""
+    """A change of NCCL settings, hardware or the number of nodes. `words` describes the change."""
 
     words: str
     settings: dict[str, str] = {}
@@ -27,7 +27,7 @@ class WhatIfChange(msgspec.Struct, frozen=True):
 
 
 class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
-    """The platform as it is now, and the collective in question."""
+    """The platform before the change, and the collective to predict."""
 
     topology: Topology
     collective: Collective = Collective.ALLREDUCE
@@ -55,7 +55,7 @@ class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
     def changed(self, change: WhatIfChange) -> "WhatIfCase":
         """Return the case with a change applied.
 
-        Raises InputError if the topology does not have the devices or places of the change.
+        Raises InputError if the topology has no device or place that the change names.
         """
         return msgspec.structs.replace(
             self,
@@ -68,8 +68,9 @@ class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
 class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
     """The ceiling after a change.
 
-    `gain` is the new ceiling over the present one. `confirm` are the commands that verify it. It is
-    empty if either ceiling rests on assumptions, because such a gain is no recommendation.
+    `gain` is the new ceiling divided by the present one. `confirm` are the commands that verify the
+    gain. There are none if one of the ceilings rests on assumptions: such a gain is no
+    recommendation.
     """
 
     change: WhatIfChange
@@ -113,7 +114,7 @@ def what_if(
 def answerable(
     case: WhatIfCase, changes: Sequence[WhatIfChange]
 ) -> tuple[list[WhatIfChange], list[str]]:
-    """Return the changes that have an answer, and sentences with the reason for the others."""
+    """Return the changes that the model can predict, and sentences that explain the others."""
     fine: list[WhatIfChange] = []
     reasons: dict[str, list[str]] = {}
     for change in changes:
@@ -144,7 +145,7 @@ def combined_change(changes: Sequence[WhatIfChange]) -> WhatIfChange:
 
 
 def suggested_changes(case: WhatIfCase, now: Expected) -> list[WhatIfChange]:
-    """Return the settings that could matter on this platform, for a user who names none."""
+    """Return the changes of settings that could matter here, for a user who names none."""
     found: list[WhatIfChange] = []
     nets = [net for net in nets_of(case.topology) if net.index is not None or net.name]
     if case.nodes > 1 and any(net.gdr for net in nets):
@@ -179,8 +180,8 @@ def verification_commands(case: WhatIfCase, change: WhatIfChange, gpus: int) -> 
     """Return the shell commands that verify a change.
 
     Settings are A/B-tested in alternating runs of one command. Hardware has to be changed by hand,
-    so it is measured before and after. Several nodes are started by Slurm, with `gpus` ranks on
-    each; users of another launcher replace that option.
+    so a sweep runs before and after the change. Several nodes are started by Slurm, with `gpus`
+    ranks on each. Users of another launcher replace that option.
     """
 
     def started(nodes: int) -> str:

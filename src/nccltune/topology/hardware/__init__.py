@@ -2,7 +2,7 @@
 """The hardware of a node and its links.
 
 machine.py     topology of the running machine
-build.py       topologies to one graph of directed links, as in NCCL
+build.py       one graph of directed links from topologies, as in NCCL
 links.py       vertices and directed links
 classify.py    NCCL's kind of a PCI device
 bandwidth.py   NCCL's bandwidth of a link (bandwidths.toml)
@@ -11,6 +11,6 @@ gpu_models.py  GPUs by PCI device id (gpu_models.toml)
 local.py       assignment of NICs to GPUs
 nics.py        NICs that NCCL_IB_HCA selects
 subset.py      a node with only some GPUs and NICs
-change.py      a changed node, for what-if
+change.py      hardware changes for what-if questions
 rebuild.py     walk and rebuild a topology
 """

@@ -10,17 +10,17 @@ from nccltune.model.topology import Cpu, Gpu, Pci
 
 Version = tuple[int, int, int]
 ASSUMED = ", assumed"
-"""Suffix of the derivation of an NVLink's bandwidth if no file names the link."""
+"""Suffix of the derivation if the NVLinks are not from the file but assumed (`fill_in.py`)."""
 _PCI_DEFAULT_LANE = 60
 _WIDTH_DEFAULT = 16
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
-"""The lane counts of PCIe. Other values stand for an unknown width: 0, 255, -1."""
+"""The lane counts of PCIe. Files write other values, such as 0, 255 or -1, for an unknown width."""
 
 
 class Bandwidth(NamedTuple):
-    """GB/s in one direction, the derivation, and whether the value is known or guessed.
+    """A bandwidth in GB/s in one direction, its derivation, and whether it is known (`sure`).
 
-    `upper_bound` marks a guess that may be too high, for example with an unknown width.
+    `upper_bound` marks a guess that may be too high, for example because the width is unknown.
     """
 
     gb_per_s: float
@@ -36,7 +36,7 @@ def _tables() -> dict[str, Any]:
 
 
 def _in_force(row: dict[str, Any], version: Version | None) -> bool:
-    """Return whether a row applies to a version; None is the newest known version."""
+    """Return whether a row of a table applies to a version; None is the newest known version."""
     since = row.get("since")
     if since is None or version is None:
         return True
@@ -44,18 +44,18 @@ def _in_force(row: dict[str, Any], version: Version | None) -> bool:
 
 
 def local() -> float:
-    """Return the GB/s inside a chip."""
+    """Return the bandwidth inside a chip in GB/s."""
     return float(_tables()["local_gb_per_s"])
 
 
 def memory() -> Bandwidth:
-    """Return the bandwidth of a CPU's memory in each direction."""
+    """Return the bandwidth of a CPU's memory in each direction, which is an assumption."""
     value = float(_tables()["memory_gb_per_s"])
     return Bandwidth(value, f"taken as {value:g} GB/s for any CPU, not measured", False)
 
 
 def pci_generation(speed: str | None) -> int | None:
-    """Return the PCIe generation that NCCL reads from `link_speed`; None if it knows none."""
+    """Return the PCIe generation that NCCL reads from `link_speed`; None for an unknown text."""
     for row in _tables()["pci"]:
         if speed is not None and speed.startswith(row["text"]):
             return int(row["generation"])
@@ -65,8 +65,9 @@ def pci_generation(speed: str | None) -> int | None:
 def pci(device: Pci) -> Bandwidth:
     """Return the bandwidth of a PCI device's upstream link: width x speed (`ncclTopoAddPci`).
 
-    NCCL replaces a width of 0 by 16 and asks the machine if the file has none. It multiplies by any
-    other number. With a negative width no ring fits on the link; the result is 0 here.
+    NCCL reads a width of 0 as 16. If the file has no width, NCCL asks the machine; 16 is assumed
+    here. NCCL multiplies by any other number. With a negative width NCCL finds no ring over the
+    link, so the result is 0.
     """
     lane, words, sure = _PCI_DEFAULT_LANE, "", True
     for row in _tables()["pci"]:
@@ -98,7 +99,7 @@ def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
     if gpu.name is not None and gpu.name.startswith("gfx"):
         row = [row for row in _tables()["xgmi"] if gpu.name.startswith(row["name"])][-1]
         return Bandwidth(row["gb_per_s"], f"{row['gb_per_s']:g} for {gpu.name}")
-    # An unknown capability counts as 80 (`ncclTopoNVLinkBw`).
+    # An unknown compute capability counts as 80 (`ncclTopoNVLinkBw`).
     sm = gpu.sm if gpu.sm is not None and gpu.sm >= 60 else 80
     fitting = [
         row
@@ -134,7 +135,7 @@ def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
 
 
 def net(mbit_per_s: int | None, *, assumed: str | None = None) -> Bandwidth:
-    """Return the bandwidth of a NIC's port (`ncclTopoAddNet`)."""
+    """Return the bandwidth of a NIC's port in each direction (`ncclTopoAddNet`)."""
     if mbit_per_s is None or mbit_per_s <= 0:
         given = "no speed" if mbit_per_s is None else f"speed {mbit_per_s}"
         value = _tables()["net_default_mbit_per_s"]

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build one graph of directed links from topologies, as NCCL sees the hardware (`graph/topo.cc`).
 
-The vertices are NCCL's, with two differences:
+The vertices are those of NCCL, with two differences:
 
 - A GPU is one vertex. NCCL 2.30 and later has two, DEV and GPU, joined by a link without cost.
-- Each CPU has a memory vertex. NCCL books nothing on it, but transfers through the host need it.
+- Each CPU has a memory vertex. NCCL's search ignores host memory, but transfers through the host
+  load it.
 """
 
 from collections import Counter
@@ -24,18 +25,20 @@ from nccltune.topology.hardware.classify import (
 from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 
 MAX_DEVICES = 256
-"""Limit of GPUs, of NIC ports, and of a third of all PCI devices in a file. It is three times the
-largest existing NVLink domain. NCCL has room for 640 of each (2.30)."""
+"""Limits for the devices in a file: this many GPUs and NIC ports, three times as many PCI devices.
+
+It is three times the largest existing NVLink domain. NCCL has room for 640 of each (2.30).
+"""
 MAX_CPUS = 128
 
 
 def link_graph(topologies: Sequence[Topology], *, nccl_version: Version | None = None) -> LinkGraph:
     """Return the links of one or several nodes, in both directions.
 
-    With several hosts names begin with `node0/`, `node1/` and so on, in the given order. A file
-    with several hosts (MNNVL; they differ in `host_hash`) counts as several. `nccl_version` selects
-    the rules that differ between versions; None is the newest known. Raises InputError for a file
-    with too many devices.
+    If there are several hosts, names begin with `node0/`, `node1/` and so on, in the given order. A
+    file may have several hosts (MNNVL), which differ in `host_hash`. `nccl_version` selects the
+    rules that differ between versions; None is the newest known. Raises InputError for a file with
+    too many devices.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology
@@ -65,7 +68,8 @@ def _check_size(topology: Topology) -> None:
         counts["ports of NICs"] += len(device.nets)
         waiting += device.children
     counts["ports of NICs"] += sum(len(cpu.nets) for cpu in topology.cpus)
-    # NCCL has a separate limit for each of switches, GPUs and NICs.
+    # NCCL has one limit for each of switches, GPUs and NICs, so PCI devices get three times as
+    # much.
     limits = {"PCI devices": 3 * MAX_DEVICES, "GPUs": MAX_DEVICES, "ports of NICs": MAX_DEVICES}
     for what, limit in (*limits.items(), ("CPUs", MAX_CPUS)):
         number = len(topology.cpus) if what == "CPUs" else counts[what]
@@ -112,7 +116,7 @@ class _Build:
     def one_way(self, source: str, target: str, kind: LinkKind, found: Bandwidth) -> None:
         """Add one direction of a link.
 
-        Links of one kind between the same vertices add up, as in NCCL.
+        If two vertices have several links of one kind, their bandwidths are added, as in NCCL.
         """
         key = (source, target, kind)
         before = self.links.get(key)
@@ -128,7 +132,7 @@ class _Build:
 
 
 class _Host:
-    """The devices of one file. `nodes` maps each host of the file to its number."""
+    """The devices of one file. `nodes` maps the hash of each host of the file to its number."""
 
     def __init__(self, build: _Build, topology: Topology, nodes: dict[str | None, int]) -> None:
         self.build = build
@@ -136,7 +140,7 @@ class _Host:
         self.nodes = nodes
         self.nvs: str | None = None
         self.gpus: dict[tuple[int, str], tuple[str, Gpu, str]] = {}
-        """Name, file data and CPU of each GPU, by host number and bus id."""
+        """The name, file data and CPU of each GPU. Keys are host number and bus id."""
         self.switches: dict[tuple[int, str], str] = {}
         self._switch_links: list[tuple[int, str, str]] = []
         self._outside: dict[int, str] = {}
@@ -145,7 +149,8 @@ class _Host:
             devices, lambda device: device.gpu is not None and not device.gpu.detected
         )
         nets = [net for cpu in topology.cpus for net in _nets(cpu)]
-        # NCCL ignores ports without a number. A file without any numbers is not a dump of NCCL.
+        # NCCL ignores ports without a number. But a file without any numbers was not written by
+        # NCCL.
         numbered = any(net.index is not None for net in nets)
         self.only_numbered = topology.dialect is Dialect.NCCL and numbered
 
@@ -181,9 +186,9 @@ class _Host:
                     self.build.one_way(name, other, LinkKind.CPU_TO_CPU, found)
 
     def _outside_pci(self, cpu: str, node: int) -> str:
-        """Return the NIC vertex for ports that are no PCI devices.
+        """Return the NIC vertex for ports that are not PCI devices.
 
-        NCCL has one, at the first such CPU.
+        NCCL has one such vertex, at the first CPU that has such ports.
         """
         if node not in self._outside:
             label = cpu.rpartition("/")[2]
@@ -206,7 +211,8 @@ class _Host:
             self.gpus[node, _bus(device.bus_id)] = (name, gpu, cpu)
             generation = bandwidth.pci_generation(device.speed)
             if generation is not None and generation < 3:
-                # NVML reports the current generation (NCCL 2.30.7 and later use it).
+                # NVML reports the current generation, which is lower while a GPU is idle. NCCL
+                # 2.30.7 and later uses it.
                 found = found._replace(how=f"{found.how}; an idle GPU reports less", sure=False)
         elif kind is PciKind.NIC:
             name = self.build.vertex(
@@ -233,8 +239,8 @@ class _Host:
     def _below(self, device: Pci, name: str, cpu: str, node: int) -> None:
         """Add the devices below a switch.
 
-        NCCL merges the two levels of a Broadcom switch into one (`FlattenBcmSwitches`); generation
-        5 since 2.20.
+        NCCL merges the two levels of a Broadcom switch into one (`FlattenBcmSwitches`). It does so
+        for generation 5 since 2.20.
         """
         self.switches[node, _bus(device.bus_id)] = name
         self._switch_links += [(node, name, target) for target in device.switch_links]
@@ -275,7 +281,7 @@ class _Host:
                 to_switch.append(link)
             elif kind is NodeKind.CPU:
                 self.build.both(name, cpu, LinkKind.NVLINK, words)
-            # Skip links to the GPU itself and to GPUs that NCCL does not use.
+            # Skip links to the GPU itself, and to GPUs that are not in the file.
             elif peer is not None and peer[0] != name:
                 self.build.one_way(name, peer[0], LinkKind.NVLINK, words)
         if to_switch:
@@ -309,7 +315,7 @@ class _Host:
 
 
 def _bus(bus_id: str) -> str:
-    """Return a bus id for comparison. NCCL reads only its hexadecimal digits (`busIdToInt64`)."""
+    """Return a bus id in a form to compare. NCCL reads only hexadecimal digits (`busIdToInt64`)."""
     digits = "".join(char for char in bus_id.lower() if char in "0123456789abcdef")
     return digits.lstrip("0")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware changes for what-if: move a NIC, add a switch."""
+"""Hardware changes for a what-if question: move a NIC, add a switch."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from nccltune.model.topology import Cpu, Pci, Topology
 from nccltune.topology.hardware.rebuild import devices_of, rebuilt
 
 NEW_SWITCH = "new-switch"
-"""The bus id of an added switch. The second one is `new-switch-2`."""
+"""The bus id of an added switch. A second one gets `new-switch-2`."""
 
 
 def move_nic(topology: Topology, nic: str, place: str) -> Topology:
     """Return the topology with a NIC (a port's name or a bus id) at another place.
 
-    `place` is a switch's bus id, a CPU (`CPU0`), or a GPU (`GPU0`) for the place beside it. Raises
-    InputError for a device that the file does not have.
+    `place` is the new parent: the bus id of a switch or a CPU (`CPU0`). A GPU (`GPU0`) stands for
+    its own parent. Raises InputError for a device that the file does not have.
 
     >>> from nccltune.topology.files.vm_file import even_tree
     >>> moved = move_nic(even_tree(cpus=1, switches=2, gpus=4, nics=2), "nic0", "CPU0")
@@ -34,7 +34,8 @@ def move_nic(topology: Topology, nic: str, place: str) -> Topology:
 def add_switch(topology: Topology, place: str, names: Sequence[str]) -> Topology:
     """Return the topology with a new PCIe switch at `place` and the devices `names` below it.
 
-    Its uplink is as fast as the fastest of their links. Raises InputError as `move_nic` does.
+    The uplink of the switch is as fast as the fastest link of these devices. Raises InputError as
+    `move_nic` does.
     """
     devices = [_device(topology, name) for name in names]
     if not devices:
@@ -57,7 +58,7 @@ def add_switch(topology: Topology, place: str, names: Sequence[str]) -> Topology
 
 
 def _rate(device: Pci) -> float:
-    """Return the number before GT/s in a link speed."""
+    """Return the number before "GT/s" in the link speed of a device; 0 if there is none."""
     text = (device.speed or "").partition(" ")[0]
     try:
         return float(text)
@@ -71,7 +72,7 @@ def _names(topology: Topology) -> str:
 
 
 def _device(topology: Topology, name: str) -> Pci:
-    """Return a device by bus id, `GPUn` or port name."""
+    """Return the device with this bus id, GPU name (`GPU0`) or port name."""
     for device in devices_of(topology):
         ports = [net.name for net in device.nets]
         index = device.gpu.index if device.gpu is not None else None
@@ -89,14 +90,14 @@ def _device(topology: Topology, name: str) -> Pci:
 
 
 class _Parent(msgspec.Struct, frozen=True):
-    """The parent of a device: a switch, or the CPU at an index."""
+    """The parent of a device: a switch by bus id, or a CPU by its index in the topology."""
 
     bus_id: str | None = None
     cpu: int | None = None
 
 
 def _parent_of(topology: Topology, place: str) -> _Parent:
-    """Return the parent that `place` names."""
+    """Return the parent that `place` stands for. Raises InputError for an unknown place."""
     for number, cpu in enumerate(topology.cpus):
         if place == f"CPU{number if cpu.numa is None or cpu.numa < 0 else cpu.numa}":
             return _Parent(cpu=number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's kind of a PCI device, from its class and ids (`graph/topo.cc`)."""
+"""Classify a PCI device as NCCL does, from its class and ids (`graph/topo.cc`)."""
 
 from enum import StrEnum
 
@@ -24,8 +24,8 @@ class PciKind(StrEnum):
 def pci_kind(device: Pci, has_gpus: bool) -> PciKind:
     """Return the kind of a device.
 
-    `has_gpus` is True if the file names its GPUs, as a dump does. Then other devices of their class
-    are `OTHER`, because NCCL ignores GPUs that it does not use.
+    `has_gpus` is True if the file names its GPUs, as a file written by NCCL does. Other devices
+    with the class of a GPU are then `OTHER`, because NCCL left them out.
     """
     if device.gpu is not None:
         return PciKind.GPU
@@ -33,16 +33,16 @@ def pci_kind(device: Pci, has_gpus: bool) -> PciKind:
         return PciKind.NIC
     code = device.class_code or ""
     if code.startswith(_GPU_CLASSES):
-        # RCCL also drives class 0x1200, processing accelerators.
+        # RCCL also uses devices of class 0x1200 (processing accelerators) as GPUs.
         is_gpu = not has_gpus and device.vendor in _GPU_VENDORS
         return PciKind.GPU if is_gpu else PciKind.OTHER
     if code.startswith("0x02"):
-        # In a dump a NIC without a port is one that NCCL does not use.
+        # In a file written by NCCL, a NIC without a port is one that NCCL does not use.
         return PciKind.OTHER if has_gpus else PciKind.NIC
     if code.startswith("0x0680"):
         return PciKind.OTHER
     if not code and not device.children:
-        # NCCL asks the machine for the class; here the device id stands in for it.
+        # NCCL asks the machine for a missing class. Here the device id is used instead.
         if model_of(device) is not None:
             return PciKind.OTHER if has_gpus else PciKind.GPU
         if _is_nic(device):
@@ -52,7 +52,7 @@ def pci_kind(device: Pci, has_gpus: bool) -> PciKind:
 
 
 def _is_nic(device: Pci) -> bool:
-    """Return whether a device id is that of an RDMA NIC: NVIDIA (Mellanox) or AWS EFA."""
+    """Return whether the device id is that of an RDMA NIC: NVIDIA (Mellanox) or AWS EFA."""
     vendor, number = (device.vendor or "").lower(), (device.device or "").lower()
     return vendor == "0x15b3" or (vendor == "0x1d0f" and number.startswith("0xefa"))
 
@@ -60,7 +60,7 @@ def _is_nic(device: Pci) -> bool:
 def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:
     """Return the kind of device at the other end of an NVLink.
 
-    Without a class it is a GPU if a GPU has the target's bus id, else a switch. NCCL asks the
+    Without a class, the target is a GPU if a GPU has its bus id, else a switch. NCCL asks the
     machine instead, and treats a target that it does not find as a switch.
     """
     code = link.target_class
@@ -74,8 +74,8 @@ def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:
 def broadcom_generation(device: Pci, level: int, version: Version | None = None) -> int:
     """Return the generation of a Broadcom switch that appears as two levels (`getBcmGen`).
 
-    `level` is the level that `device` is tested for: upper (0) or lower (1). The result is 0 for
-    any other device.
+    `level` is the level to test `device` for: upper (0) or lower (1). The result is 0 for any other
+    device.
     """
     ids = [
         _hex(text)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs and NVLinks that a file leaves to detection.
+"""Fill in the GPUs and NVLinks that a file leaves to detection.
 
-Clouds ship files for `NCCL_TOPO_FILE` that contain the PCI tree alone. If the file has no compute
-capability and no NVLinks for a GPU, NCCL asks NVML for them (`ncclTopoGetXmlFromGpu`). So their
-absence in the file means nothing. Most of it follows from device ids or from the shape of the cloud
-instance. These values are marked as assumed, because no file and no driver confirms them.
+Clouds ship files for `NCCL_TOPO_FILE` that contain the PCI tree alone. If such a file has no
+compute capability and no NVLinks for a GPU, NCCL asks NVML for them (`ncclTopoGetXmlFromGpu`). So
+their absence in the file means nothing. This module guesses most of them from device ids, or from
+the shape of the cloud instance. The guesses are marked as assumed, because no file and no driver
+confirms them.
 """
 
 import functools
@@ -58,8 +59,8 @@ def _shapes() -> list[_Shape]:
 def leaves_nvlink_out(topology: Topology) -> bool:
     """Return whether a file has no information about NVLink, so that its absence means nothing.
 
-    A dump has the compute capability of GPUs (or AMD's GPU name). If such a file lists no NVLink,
-    there is none.
+    A file written by NCCL has the compute capability of GPUs (or AMD's GPU name). If such a file
+    lists no NVLink, there is none.
     """
     if topology.dialect is Dialect.SMI:
         return False
@@ -70,15 +71,15 @@ def leaves_nvlink_out(topology: Topology) -> bool:
 
 
 def nvlink_is_unknown(topology: Topology) -> bool:
-    """Return whether the machine may have NVLinks that a topology does not list."""
+    """Return whether the machine may have NVLinks that the file does not list."""
     return bool(topology.assumed) or leaves_nvlink_out(topology)
 
 
 def filled(topology: Topology) -> Topology:
     """Return the topology with the GPUs and NVLinks that its file leaves to detection.
 
-    `assumed` of the result names the source of the assumptions. GPUs of unknown model are only
-    numbered. A file that leaves nothing out is returned unchanged.
+    `assumed` of the result names the source of the assumptions. GPUs of an unknown model only get a
+    number. A file that leaves nothing to detection is returned unchanged.
     """
     if not leaves_nvlink_out(topology):
         return topology
@@ -128,7 +129,7 @@ def _with_gpus(
 
 
 def _with_ports(topology: Topology, shape: _Shape | None) -> Topology:
-    """Give NICs without a port the speed of the NICs of a cloud instance."""
+    """Give each NIC without a port one port, with the NIC speed of a cloud instance."""
     if shape is None or shape.nic_gbit is None:
         return topology
     words, speed = f"as {shape.name} has", shape.nic_gbit * 1000
@@ -158,7 +159,7 @@ def _sentences(model: GpuModel, gpus: int, source: str) -> tuple[str, ...]:
 
 
 def _links(model: GpuModel, bus_ids: list[str]) -> dict[str, tuple[NvLink, ...]] | None:
-    """Return the NVLinks of each GPU; None for a number of GPUs that no board has."""
+    """Return the NVLinks of each GPU by bus id; None for a number of GPUs that no board has."""
     count = len(bus_ids)
     if model.nvlink in ("none", "bridge") or count < 2:
         return {}
@@ -182,7 +183,7 @@ def _links(model: GpuModel, bus_ids: list[str]) -> dict[str, tuple[NvLink, ...]]
 
 
 def _gpus(topology: Topology) -> list[Pci]:
-    """Return the GPUs of a file in its order. For a dump these are the GPUs that it names."""
+    """Return the GPUs in the order of the file. If the file names its GPUs, return only those."""
     devices = list(devices_of(topology))
     named = any(one.gpu is not None and one.gpu.sm is not None for one in devices)
     return [one for one in devices if pci_kind(one, named) is PciKind.GPU]
@@ -193,7 +194,7 @@ def _has_no_port(device: Pci) -> bool:
 
 
 def _shape(topology: Topology, gpus: list[Pci]) -> _Shape | None:
-    """Return the row of the table that matches the tree of a file; None if no row matches."""
+    """Return the row of `node_shapes.toml` that matches the tree of a file; None without one."""
     ids = {one.bus_id for one in gpus}
     if not all((one.class_code or "").startswith("0x0302") for one in gpus):
         return None

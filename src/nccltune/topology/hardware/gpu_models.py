@@ -15,7 +15,7 @@ NVIDIA = "0x10de"
 class GpuModel(msgspec.Struct, frozen=True):
     """A GPU model: its compute capability and number of NVLinks.
 
-    For `nvlink` see the table's header.
+    The header of `gpu_models.toml` explains the values of `nvlink`.
     """
 
     name: str
@@ -27,7 +27,7 @@ class GpuModel(msgspec.Struct, frozen=True):
 
 @functools.cache
 def gpu_models() -> list[GpuModel]:
-    """Return every row of the table."""
+    """Return every row of `gpu_models.toml`."""
     text = (
         resources.files("nccltune.topology.hardware").joinpath("gpu_models.toml").read_text("utf-8")
     )
@@ -40,7 +40,7 @@ def _by_id() -> dict[str, GpuModel]:
 
 
 def model_of(device: Pci) -> GpuModel | None:
-    """Return the GPU model of a device id; None if it is missing or unknown."""
+    """Return the GPU model by a device's id; None if the id is missing or unknown."""
     if (device.vendor or NVIDIA).lower() != NVIDIA or device.device is None:
         return None
     return _by_id().get(device.device.lower().removeprefix("0x"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directed links of one or more nodes, each with its bandwidth and its derivation."""
+"""The vertices and directed links of one or more nodes. Each link has its bandwidth."""
 
 from enum import StrEnum
 
@@ -16,8 +16,7 @@ class NodeKind(StrEnum):
     NIC = "NIC"
     NET = "NET"
     MEMORY = "MEM"
-    """Host memory of a CPU. NCCL's search does not book it, but transfers through the host load
-    it."""
+    """Host memory of a CPU. NCCL's search ignores it, but transfers through the host load it."""
 
 
 class LinkKind(StrEnum):
@@ -36,31 +35,31 @@ class LinkKind(StrEnum):
 class Vertex(msgspec.Struct, frozen=True, kw_only=True):
     """A device of a node.
 
-    `name` is unique in its LinkGraph and readable: `GPU0`, `PCI 0000:0a:00.0`, `CPU0`, `NET
-    mlx5_0`; with several nodes `node1/GPU0`.
+    `name` is unique in its LinkGraph: `GPU0`, `PCI 0000:0a:00.0`, `CPU0`, `NET mlx5_0`. If there
+    are several nodes it begins with the node: `node1/GPU0`.
     """
 
     name: str
     kind: NodeKind
     node: int = 0
-    """The number of its host in the graph, from 0."""
+    """The number of the host in the graph, from 0."""
     bus_id: str | None = None
     numa: int | None = None
     index: int | None = None
     sm: int | None = None
     """The compute capability of a GPU; 90 is 9.0."""
     gdr: bool | None = None
-    """Whether a GPU or a NIC port supports GPUDirect RDMA; None if unknown."""
+    """Whether the GPU or NIC port supports GPUDirect RDMA; None if unknown."""
     arch: str | None = None
-    """The architecture and vendor of a CPU, in the spelling of the file."""
+    """`arch` and `vendor` of a CPU are spelled as in the file."""
     vendor: str | None = None
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """One direction of a link.
 
-    `how` describes how the bandwidth was derived: "Gen5 x16", "width 0 read as 16", "link_speed ''
-    read as Gen3". `sure` is False where NCCL guesses.
+    `how` is the derivation of the bandwidth: "Gen5 x16", "width 0 read as 16", "link_speed '' read
+    as Gen3". `sure` is False if the bandwidth is a guess.
     """
 
     source: str
@@ -70,11 +69,11 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     sure: bool = True
     upper_bound: bool = False
-    """The bandwidth is a guess and may be too high: an unknown width or NIC speed."""
+    """Whether the bandwidth may be too high, because a width or a NIC speed is unknown."""
 
     @property
     def name(self) -> str:
-        """Return `GPU0 -> PCI 0000:0a:00.0`, unique in the graph.
+        """Return a name that is unique in the graph: `GPU0 -> PCI 0000:0a:00.0`.
 
         A C2C link has the suffix ` (C2C)`, because it may join the same vertices as a PCI link.
         """
@@ -83,7 +82,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """Vertices and directed links. Every link has a twin in the other direction."""
+    """Vertices and directed links. For every link there is one in the opposite direction."""
 
     vertices: tuple[Vertex, ...]
     links: tuple[Link, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The assignment of NICs to GPUs, as in NCCL (`ncclTopoGetLocalNet`, 2.19 to 2.30.7)."""
+"""Assign NICs to GPUs as NCCL does (`ncclTopoGetLocalNet`, 2.19 to 2.30.7)."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -17,7 +17,10 @@ class AnyRoute(Protocol):
 
 
 def best_route_indexes(routes: Sequence[AnyRoute]) -> list[int]:
-    """Return the indexes of the best routes: highest bandwidth first, then the lowest path type."""
+    """Return the indexes of the best routes: highest bandwidth first, then best path type.
+
+    All routes that are equally good are returned.
+    """
     if not routes:
         return []
     best = max(routes, key=lambda route: (route.gb_per_s, -route.kind))
@@ -36,11 +39,12 @@ def local_nets(
     *,
     among_sharing: bool = True,
 ) -> list[int]:
-    """Return the NICs of a GPU in the order of its channels, each once.
+    """Return the NICs of a GPU in the order in which its channels use them, each once.
 
-    `indexes` are the NVML indexes of the GPUs. GPUs that share NICs distribute them among each
-    other (`NCCL_NETDEVS_POLICY=AUTO`), each from its own start. The start is the GPU's NVML index,
-    and since NCCL 2.30.7 that index modulo the number of sharing GPUs (`among_sharing`).
+    `indexes` are the NVML indexes of the GPUs. GPUs that have the same nearest NICs share them
+    (`NCCL_NETDEVS_POLICY=AUTO`): each GPU starts at another NIC. The start follows from the GPU's
+    NVML index. Since NCCL 2.30.7 it follows from that index modulo the number of sharing GPUs
+    (`among_sharing`).
     """
     near = best_route_indexes(gpu_net[gpu])
     if not near:
@@ -61,7 +65,7 @@ def local_gpu(
     *,
     among_sharing: bool = True,
 ) -> int | None:
-    """Return the GPU that a NIC belongs to; None if no near GPU uses it as its own."""
+    """Return the GPU whose own NIC this is; None if no near GPU has it among its own NICs."""
     near = best_route_indexes(net_gpu[net])
     owned = {
         gpu: local_nets(gpu, gpu_net, net_gpu, indexes, among_sharing=among_sharing) for gpu in near
@@ -76,7 +80,7 @@ def local_gpu(
 def _mirrored(value: int, power: int) -> int:
     """Return the lowest bits of `value` in reverse order.
 
-    `power` is the power of two above them.
+    `power` is a power of two; its exponent is the number of bits.
     """
     bits = power.bit_length() - 1
     return int(f"{value % power:0{bits}b}"[::-1], 2) if bits else 0

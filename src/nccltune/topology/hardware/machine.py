@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topology of the running machine.
+"""Read the topology of the running machine.
 
-It comes from sysfs. `nvidia-smi` adds NVLink and compute capability.
+The PCI tree is from sysfs. `nvidia-smi` adds NVLinks and compute capabilities.
 """
 
 import re
@@ -48,7 +48,7 @@ def this_machine(root: Path = Path("/")) -> Topology:
 
 
 def capabilities(text: str) -> dict[str, tuple[int, int]]:
-    """Return index and compute capability (90 is 9.0) of each GPU, by sysfs bus id.
+    """Return the index and compute capability (90 is 9.0) of each GPU, by bus id as in sysfs.
 
     `text` is the output of `nvidia-smi` with `--query-gpu=index,pci.bus_id,compute_cap
     --format=csv,noheader`.
@@ -66,7 +66,10 @@ def capabilities(text: str) -> dict[str, tuple[int, int]]:
 def with_smi(
     topology: Topology, matrix: SmiMatrix | None, facts: Mapping[str, tuple[int, int]]
 ) -> Topology:
-    """Return a topology of sysfs with the indexes, compute capabilities and NVLinks of its GPUs."""
+    """Return a topology of sysfs with the indexes, compute capabilities and NVLinks of its GPUs.
+
+    `matrix` is that of `nvidia-smi topo -m`; `facts` is the result of `capabilities`.
+    """
     real = {}
     for device in _gpus(topology):
         assert device.gpu is not None
@@ -126,7 +129,7 @@ def _add_unread(topology: Topology, words: str) -> Topology:
 def _output(*arguments: str) -> str | None:
     """Return the output of `nvidia-smi`.
 
-    The result is None if it fails or hangs, as it does with a broken driver.
+    None if `nvidia-smi` fails or hangs, as it does with a broken driver.
     """
     done = run_tool(["nvidia-smi", *arguments], _TIMEOUT_S)
     if done is None or done.status != 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NICs that `NCCL_IB_HCA` selects: `[^][=]NAME[:PORT],...` (NCCL's `net_ib`, 2.19 to 2.30)."""
+"""Select NICs by `NCCL_IB_HCA`: `[^][=]NAME[:PORT],...` (NCCL's `net_ib`, 2.19 to 2.30)."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 def chosen_nic_indexes(nics: Sequence[tuple[str, int]], rule: str | None) -> list[int]:
     """Return the indexes of the `nics` (name, port) that `rule` selects; all if there is no rule.
 
-    A name is a prefix unless the list begins with `=`. `^` excludes the listed NICs.
+    A name in the rule is a prefix, unless the list begins with `=`. `^` excludes the listed NICs.
     """
     if not rule:
         return list(range(len(nics)))

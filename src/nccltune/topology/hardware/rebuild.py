@@ -8,11 +8,11 @@ import msgspec
 from nccltune.model.topology import Cpu, Net, Pci, Topology
 
 DeviceChange = Callable[[Pci], Pci | None]
-"""Replaces a device whose children are already replaced; None removes it."""
+"""Returns the replacement of a device, or None to remove it. Its children are replaced before."""
 
 
 def devices_of(topology: Topology) -> Iterator[Pci]:
-    """Yield every PCI device, parents first."""
+    """Yield every PCI device; a device comes before the devices below it."""
     for cpu in topology.cpus:
         yield from _below(cpu.devices)
 
@@ -24,7 +24,7 @@ def _below(devices: Iterable[Pci]) -> Iterator[Pci]:
 
 
 def nets_of(topology: Topology) -> list[Net]:
-    """Return every NIC port, those on PCI first."""
+    """Return every NIC port: first those of PCI devices, then the others."""
     nets = [net for device in devices_of(topology) for net in device.nets]
     return nets + [net for cpu in topology.cpus for net in cpu.nets]
 
@@ -32,7 +32,7 @@ def nets_of(topology: Topology) -> list[Net]:
 def rebuilt(
     topology: Topology, device: DeviceChange, cpu: Callable[[Cpu], Cpu] = lambda cpu: cpu
 ) -> Topology:
-    """Return the topology with every device, then every CPU, replaced."""
+    """Return the topology with every device replaced by `device`, and then every CPU by `cpu`."""
     replace = msgspec.structs.replace
 
     def each(one: Pci) -> Pci | None:

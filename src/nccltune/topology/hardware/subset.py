@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node in which only some GPUs and NICs take part."""
+"""Reduce a node to the GPUs and NICs that take part in a job."""
 
 import msgspec
 
@@ -12,7 +12,8 @@ from nccltune.topology.hardware.rebuild import devices_of, nets_of, rebuilt
 def first_gpus(topology: Topology, count: int) -> Topology:
     """Return the topology with the first `count` GPUs by NVML index.
 
-    `CUDA_VISIBLE_DEVICES` selects GPUs in the same way. Raises InputError if the file names fewer.
+    `CUDA_VISIBLE_DEVICES` selects GPUs in the same way. Raises InputError if the file names fewer
+    GPUs.
     """
     indexes = [
         place if device.gpu.index is None else device.gpu.index
@@ -39,8 +40,8 @@ def first_gpus(topology: Topology, count: int) -> Topology:
 def only_nics(topology: Topology, rule: str | None) -> Topology:
     """Return the topology with the NIC ports that `NCCL_IB_HCA=rule` selects.
 
-    NICs of other kinds (sockets) are filtered by the same rule. Raises InputError if the file has
-    NICs and none is left.
+    The rule is applied to NICs of other kinds (sockets) too. Raises InputError if the file has NICs
+    and the rule selects none.
     """
     nets = nets_of(topology)
     if not rule or not nets:

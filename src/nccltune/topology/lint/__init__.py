@@ -3,8 +3,8 @@
 
 check.py    apply all rules to files
 issue.py    an issue: severity, place, text
-shape.py    impossible trees: flat, with duplicates, without classes, with NICs out of reach
-links.py    PCIe links that NCCL books with a wrong bandwidth
+shape.py    PCI trees that no real machine has
+links.py    PCIe links for which NCCL assumes a wrong bandwidth
 nvlink.py   NVLinks that are missing, that lead nowhere or that only one end lists
 balance.py  badly placed GPUs and NICs: no NIC near, shared uplinks, narrow slots
 graphs.py   graph files that do not match the machine

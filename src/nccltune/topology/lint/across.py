@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for nodes that differ from the others. The slowest node limits the whole job."""
+"""Rules for nodes that differ from the other nodes. The slowest node limits the whole job."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,10 @@ from nccltune.topology.lint.issue import Issue, gpus, nets, placed, shortened
 
 
 def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
-    """Report what differs between the nodes of several files.
+    """Report properties that differ between the nodes of several files.
 
-    Nodes are compared with the majority; without a majority, with the first file.
+    The value of the majority of nodes is taken as right; without a majority, that of the first
+    file.
     """
     if len(topologies) < 2:
         return
@@ -40,7 +41,7 @@ def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
 
 
 def _aspects(topology: Topology) -> dict[str, str]:
-    """Return the properties that should be equal on nodes of one kind, as text."""
+    """Return the properties that should be equal on all nodes of a job, as text."""
     held = gpus(topology)
     links = [bandwidth.pci(one.device).how for one in placed(topology)]
     switches = sum(bool(one.device.children) for one in placed(topology))

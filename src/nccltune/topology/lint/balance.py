@@ -15,7 +15,7 @@ from nccltune.topology.lint.issue import Issue, PlacedDevice, gpus, issue_about,
 from nccltune.topology.lint.links import is_virtual
 
 _WIRE = 60 / 80 / (8 * 128 / 130 / 8)
-"""The share of a PCIe link's wire speed that NCCL books: 0.75 of 0.985 GB/s for a Gen3 lane."""
+"""The part of a PCIe link's raw speed that NCCL assumes: 0.75 of 0.985 GB/s for a Gen3 lane."""
 _HEADROOM = 0.95
 _BELOW_PORT, _SAME_CPU, _OTHER_CPU = range(3)
 
@@ -30,7 +30,7 @@ def check_balance(topology: Topology) -> Iterator[Issue]:
     whole = filled(topology)
     joined = any(gpu.nvlinks for _, gpu in gpus(whole)) or leaves_nvlink_out(whole)
     if topology.dialect is not Dialect.SYSFS:
-        # sysfs lists every NIC, including management NICs.
+        # sysfs lists every NIC, so the nearest one may be a management NIC that NCCL does not use.
         yield from _far(topology, held, nics, joined=joined)
     yield from _shared(topology, every, held, joined=joined)
     yield from _slots(topology, nics)
@@ -81,7 +81,7 @@ def _shared(
     """Report uplinks that are narrower than the devices below them need.
 
     An uplink is too narrow if a single device below it is faster. It is crowded if all GPUs below
-    it are faster together and have to cross it: other GPUs are elsewhere and no NVLink joins them.
+    it together are faster, other GPUs are elsewhere, and no NVLink joins the GPUs.
     """
     narrow: list[tuple[Pci, str]] = []
     crowded: list[tuple[Pci, str]] = []
@@ -107,7 +107,7 @@ def _shared(
             "check the slot (lspci -vv: LnkSta against LnkCap); in a virtual machine write the "
             "tree of the host",
         )  # fmt: skip
-    # Equal switches have equal messages; report them as one issue.
+    # Equal switches have equal messages, so report them as one issue.
     for words in dict.fromkeys(words for _, words in crowded):
         yield from issue_about(
             topology, Severity.NOTE, "shared-uplink",
@@ -119,7 +119,7 @@ def _shared(
 def _is_lower_level(one: PlacedDevice) -> bool:
     """Return whether a bridge is the lower level of a Broadcom switch.
 
-    Links inside a chip are never narrow.
+    The link above such a bridge is inside a chip, so it is never too narrow.
     """
     generation = broadcom_generation(one.above[-1], 0) if one.above else 0
     return generation > 0 and broadcom_generation(one.device, 1) == generation
@@ -157,7 +157,7 @@ def _uneven(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
 
 
 def _nvlink(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report NVLink that is left to detection, and NVLink that is missing in a dump."""
+    """Report NVLink that a file leaves to NCCL's detection, and NVLink that other files lack."""
     if len(held) < 2:
         return
     if nvlink_is_unknown(filled(topology)):

@@ -36,15 +36,15 @@ class LintResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_bad(self) -> bool:
-        """Return whether any issue is more than a note."""
+        """Return whether any issue is a warning or an error."""
         return any(issue.severity is not Severity.NOTE for issue in self.issues)
 
 
 def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) -> LintResult:
     """Return the issues of files, given by name and content.
 
-    `here` is the root of a machine (`/`) to compare topologies with. An unreadable file is an
-    issue. Raises the InputError of the first file if no file can be read.
+    `here` is the root folder (`/`) of a machine to compare topologies with. An unreadable file is
+    an issue. But if no file can be read, the InputError of the first file is raised.
 
     >>> result = lint_files([("topo.xml", b'<system version="2"><cpu numaid="0"/></system>')])
     >>> [issue.id for issue in result.issues]
@@ -98,7 +98,7 @@ def _unreadable(source: str, error: InputError) -> Issue:
 
 
 def lint_topology(topology: Topology) -> list[Issue]:
-    """Return the issues of the rules that need one topology only."""
+    """Return the issues found by the rules that need only one topology."""
     return [
         *check_links(topology),
         *check_nvlinks(topology),

@@ -11,12 +11,12 @@ from nccltune.topology.lint.issue import Issue, gpus, shortened
 from nccltune.topology.nccl_model.settings import PathKind
 
 _WHOLE = (GraphId.RING, GraphId.TREE, GraphId.COLLNET_CHAIN)
-"""The graphs whose channels name every GPU."""
+"""The kinds of graph in which each channel names every GPU."""
 _NAMES = {member.value: member.name.lower().replace("_", "-") for member in GraphId}
 
 
 def check_graphs(graphs: Graphs, topologies: Sequence[Topology]) -> Iterator[Issue]:
-    """Check a graph file alone, and against the topologies given with it."""
+    """Check a graph file alone, and against the topologies of the same call."""
 
     def issue(severity: Severity, identity: str, line: int, message: str, hint: str) -> Issue:
         return Issue(
@@ -62,7 +62,7 @@ def check_graphs(graphs: Graphs, topologies: Sequence[Topology]) -> Iterator[Iss
 def _members(
     graph: ChannelGraph, topologies: Sequence[Topology]
 ) -> Iterator[tuple[Severity, str, str]]:
-    """Yield severity, id and message for each error in the GPUs that the channels name."""
+    """Yield the severity, id and message of each error in the GPUs that the channels name."""
     sets = []
     for number, channel in enumerate(graph.channels):
         used = Counter((gpu.host, gpu.index) for gpu in channel.gpus)

@@ -42,7 +42,7 @@ def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
 
 
 def _is_end(device: Pci) -> bool:
-    """Return whether the file describes a device as a GPU or a NIC."""
+    """Return whether the file describes a device as a GPU or a NIC without devices below it."""
     code = device.class_code or ""
     is_end = device.gpu is not None or bool(device.nets) or code.startswith(("0x03", "0x02"))
     return is_end and not device.children

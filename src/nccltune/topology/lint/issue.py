@@ -10,7 +10,7 @@ from nccltune.model.topology import Cpu, Gpu, Net, Pci, Topology
 
 
 class Issue(msgspec.Struct, frozen=True, kw_only=True):
-    """An issue of a file. `line` is its first line; `devices` are the bus ids concerned."""
+    """An issue of a file. `line` is its first line; `devices` are the bus ids that it affects."""
 
     severity: Severity
     id: str
@@ -22,7 +22,7 @@ class Issue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacedDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCI device, the CPU it is attached to, and the switches above it, nearest last."""
+    """A PCI device, its CPU, and the switches above it, from the CPU downwards."""
 
     device: Pci
     cpu: Cpu
@@ -49,13 +49,13 @@ def gpus(topology: Topology) -> list[tuple[PlacedDevice, Gpu]]:
 
 
 def nets(topology: Topology) -> list[Net]:
-    """Return all ports of NICs, including those outside PCI."""
+    """Return all NIC ports, including those that are not PCI devices."""
     inside = [net for one in placed(topology) for net in one.device.nets]
     return [*inside, *(net for cpu in topology.cpus for net in cpu.nets)]
 
 
 def shortened(names: Iterable[str], most: int = 4) -> str:
-    """Return the names as a list that ends early: `a, b, c, d and 5 more`."""
+    """Return the names as a text of limited length: `a, b, c, d and 5 more`."""
     listed = list(names)
     if len(listed) <= most + 1:
         return ", ".join(listed)
@@ -70,9 +70,9 @@ def issue_about(
     message: str,
     hint: str,
 ) -> Iterator[Issue]:
-    """Yield one issue about several devices; nothing if there are none.
+    """Yield one issue about several devices; yield nothing if there are none.
 
-    `{}` in the message stands for the bus ids.
+    `{}` in the message is replaced by the bus ids.
     """
     found = list(devices)
     if found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for PCIe links that NCCL books with a wrong bandwidth."""
+"""Rules for PCIe links for which NCCL assumes a wrong bandwidth."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,13 +10,15 @@ from nccltune.topology.hardware import bandwidth
 from nccltune.topology.lint.issue import Issue, PlacedDevice, issue_about, placed
 
 _VIRTUAL = {("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x1b36", "0x000c"), ("0x1b36", "0xc")}
-"""Switches and ports that QEMU presents to a VM: TI XIO3130 (upstream, downstream) and QEMU's own
-port. Their link speeds and widths are not real."""
+"""Vendor and device id of switches and ports that QEMU presents to a VM.
+
+They are TI XIO3130 (upstream, downstream) and QEMU's own port. Their link values are not real.
+"""
 _WITH_LINK_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
 
 
 def check_links(topology: Topology) -> Iterator[Issue]:
-    """Report wrong link values, virtual switches, idle GPUs and slower devices of one model."""
+    """Report wrong link values, virtual switches, idle GPUs, and slow devices of a model."""
     every = list(placed(topology))
     if topology.dialect in _WITH_LINK_SPEEDS:
         yield from _speeds(topology, every)
@@ -37,12 +39,12 @@ def _gb_per_s(device: Pci) -> float:
 
 
 def is_virtual(device: Pci) -> bool:
-    """Return whether a bridge is one of QEMU, whose link values are not real."""
+    """Return whether QEMU presents this bridge to a VM. Its link values are not real."""
     return (device.vendor, device.device) in _VIRTUAL
 
 
 def _is_invented(bus_id: str) -> bool:
-    """Return whether a bus id is one of a device that cannot be in sysfs, as in files for VMs."""
+    """Return whether a bus id is made up, as in files for VMs. sysfs has no such device."""
     return bus_id.lower().startswith("ffff:ff")
 
 
@@ -112,10 +114,10 @@ def _widths(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
 
 
 def _idle(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report GPUs at Gen1 or Gen2.
+    """Report GPUs whose link has PCIe generation 1 or 2.
 
     NVML reports the current generation, which is lower while a GPU is idle. NCCL 2.30.7 and later
-    books that value.
+    computes the bandwidth from that generation.
     """
     found = []
     for one in every:
@@ -132,9 +134,9 @@ def _idle(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
 
 
 def _unlike_twins(topology: Topology, every: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report devices of one model with a narrower link than the others.
+    """Report devices with a slower link than others of the same model.
 
-    The cause is a bad slot or a loose card.
+    Usual causes are a bad slot and a loose card.
     """
     twins: dict[tuple[str | None, ...], list[Pci]] = defaultdict(list)
     for one in every:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for NVLinks that are missing, that lead nowhere, or that only one end lists."""
+"""Rules for the NVLinks of a file's GPUs."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from nccltune.topology.lint.issue import Issue, gpus, issue_about
 
 
 def check_nvlinks(topology: Topology) -> Iterator[Issue]:
-    """Compare the NVLinks of a file's GPUs with each other."""
+    """Report NVLinks that are missing, that lead nowhere, or that only one end lists."""
     found = gpus(topology)
     by_bus = {one.device.bus_id.lower(): gpu for one, gpu in found}
     yield from issue_about(
@@ -58,12 +58,12 @@ def check_nvlinks(topology: Topology) -> Iterator[Issue]:
 
 
 def _uneven(topology: Topology, counts: dict[str, int]) -> Iterator[Issue]:
-    """Report GPUs with fewer NVLinks than most."""
+    """Report GPUs with fewer NVLinks than most GPUs."""
     if len(set(counts.values())) < 2:
         return
     devices = {one.device.bus_id: one.device for one, _ in gpus(topology)}
     usual = Counter(counts.values()).most_common()
-    # Of several equally frequent counts, the highest is the healthy one.
+    # If several counts are equally frequent, take the highest as the healthy one.
     most = max(count for count, times in usual if times == usual[0][1])
     none = [bus_id for bus_id, count in counts.items() if not count]
     fewer = [bus_id for bus_id, count in counts.items() if 0 < count < most]

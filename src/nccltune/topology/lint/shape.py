@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for trees that no machine has.
+"""Rules for PCI trees that no real machine has.
 
-The trees are flat, have duplicates, lack classes, or have NICs out of reach.
+Such trees are flat, have duplicates, lack device classes, or have NICs out of reach.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _VERSIONS = {Dialect.NCCL: "1", Dialect.RCCL: "2", Dialect.FLAGCX: "1"}
 
 
 def check_shape(topology: Topology) -> Iterator[Issue]:
-    """Apply all rules about the whole tree."""
+    """Apply all rules about the whole PCI tree."""
     yield from _version(topology)
     yield from _classes(topology)
     yield from _doubles(topology)
@@ -61,9 +61,10 @@ def _version(topology: Topology) -> Iterator[Issue]:
 
 
 def _classes(topology: Topology) -> Iterator[Issue]:
-    """Report devices without a class and files without a GPU.
+    """Report devices without a class, and files without a GPU.
 
-    Without a class NCCL looks up the bus id in sysfs. Only the machine of the file has that bus id.
+    For a device without a class NCCL looks up the bus id in sysfs. Only the machine that the file
+    describes has that bus id.
     """
     bare = [one.device for one in placed(topology) if one.device.class_code is None]
     yield from issue_about(
@@ -116,7 +117,7 @@ def _doubles(topology: Topology) -> Iterator[Issue]:
 
 
 def _flat(topology: Topology) -> Iterator[Issue]:
-    """Report GPUs and NICs directly on a CPU: NCCL then uses neither P2P nor GPUDirect RDMA."""
+    """Report GPUs and NICs directly on a CPU, where NCCL uses neither P2P nor GPUDirect RDMA."""
     every = list(placed(topology))
     if topology.dialect is Dialect.SYSFS or any(one.device.children for one in every):
         return
@@ -201,7 +202,7 @@ def _nics(topology: Topology) -> Iterator[Issue]:
     every = list(placed(topology))
     if any(one.device.switch_links for one in every):
         return
-    # Paths between devices below one port of a CPU do not pass through the CPU.
+    # Devices below the same port of a CPU reach each other without passing through the CPU.
     near = {_port(one) for one in every if one.device.gpu is not None}
     far = [one.device for one in every if one.device.nets and _port(one) not in near]
     yield from issue_about(
@@ -213,5 +214,5 @@ def _nics(topology: Topology) -> Iterator[Issue]:
 
 
 def _port(one: PlacedDevice) -> int:
-    """Return an id of the CPU port above a device; equal for all devices below the same port."""
+    """Return an id of the CPU port above a device. Devices below the same port have the same id."""
     return id(one.above[0] if one.above else one.device)

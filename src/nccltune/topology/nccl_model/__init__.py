@@ -4,11 +4,11 @@
 paths.py            path between two devices
 path_search.py      best path before settings change it
 settings.py         settings that change paths
-flow_kind.py        kinds of flows: the device that moves the bytes, posted or non-posted
+flow_kind.py        kinds of flows: which device moves the bytes, and whether it writes or reads
 routes.py           routes from each GPU to its peers and NICs
 search.py           channels for ring and tree, and their speed (search_speeds.toml)
 search_goal.py      goal and best result of the search
 search_attempts.py  attempts of the search, one for each goal
 trees.py            place of a node in NCCL's two trees
-booked.py           bandwidth that NCCL's cost model assumes
+booked.py           bandwidth of ring and tree in NCCL's cost model
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bandwidth that NCCL's cost model books for ring and tree.
+"""The bandwidth of ring and tree in NCCL's cost model.
 
-NCCL chooses between them by it at large sizes: `ncclTopoTuneModel` in `graph/tuning.cc`, protocol
-Simple, NCCL 2.19 to 2.30.
+At large sizes NCCL chooses the algorithm with the higher bandwidth. Source: `ncclTopoTuneModel` in
+`graph/tuning.cc`, protocol Simple, NCCL 2.19 to 2.30.
 """
 
 from nccltune.formats.topology.graph_xml import Pattern
@@ -17,9 +17,9 @@ _PLAIN_TREE = 0.85
 def algbw_gb_per_s(
     found: SearchResult, algorithm: Algorithm, collective: Collective, nodes: int, ranks: int
 ) -> float:
-    """Return the booked algorithm bandwidth in GB/s: bytes over time for large sizes.
+    """Return the algorithm bandwidth (bytes over time) in NCCL's cost model, in GB/s.
 
-    `algorithm` is ring or tree.
+    It holds for large sizes. `algorithm` is ring or tree.
     """
     speed = found.intra_gb_per_s if nodes <= 2 else found.inter_gb_per_s
     bus = found.channels * speed

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of flows: which device moves the bytes, and whether the transfer is posted.
+"""The kinds of flows. A kind is which device moves the bytes, and whether it writes or reads.
 
-Flows of equal size load a PCIe link differently by kind. A write is posted: it needs no answer. A
-read sends a request in one direction and gets its completion in the other.
+Flows of equal size but different kind load a PCIe link differently. A write is posted: it needs no
+answer. A read sends a request in one direction and gets its data in the other.
 """
 
 from enum import StrEnum
 
 
 class FlowKind(StrEnum):
-    """A kind of flow. The value is the name in files and JSON."""
+    """A kind of flow. Its value is its name in files and JSON."""
 
     NVLINK = "nvlink"
     P2P_WRITE = "p2p_write"
@@ -22,7 +22,7 @@ class FlowKind(StrEnum):
     NIC_TO_HOST = "nic_to_host"
     NETWORK = "network"
     READ_REQUEST = "read_request"
-    """Requests of reads, opposite to the direction of their data. It is not a flow of its own."""
+    """Read requests, which travel opposite to the data. They are part of a read."""
 
     @property
     def prose(self) -> str:
@@ -31,7 +31,7 @@ class FlowKind(StrEnum):
 
     @property
     def is_read(self) -> bool:
-        """Return whether the flow is non-posted: its requests travel opposite to its data."""
+        """Return whether the flow is a read: its requests travel opposite to its data."""
         return self in _READS
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best path from every vertex to one vertex, before settings apply (`ncclTopoSetPaths`)."""
+"""Find the best path from every vertex to one, before settings apply (`ncclTopoSetPaths`)."""
 
 from collections import defaultdict
 
@@ -15,16 +15,16 @@ _KINDS = {
     LinkKind.C2C: PathKind.C2C,
     LinkKind.SWITCH_TO_SWITCH: PathKind.LOC,
     LinkKind.CPU_TO_CPU: PathKind.SYS,
-    # Only the path between NIC and GPU counts.
+    # The link from a NIC to its port does not change the kind of a path.
     LinkKind.NET: PathKind.LOC,
 }
-"""The kind of path that a single link makes. Links of other kinds are not followed."""
+"""The kind of a path that consists of one link. Paths contain no links of other kinds."""
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
     """A path between two vertices: its links in order, its kind, and its lowest bandwidth in GB/s.
 
-    `why` is the reason where NCCL does not use the direct path; else None.
+    `why` is the reason if NCCL does not use the direct path; else None.
     """
 
     source: str
@@ -58,7 +58,7 @@ class GraphIndex:
         self.vertices: dict[str, Vertex] = {vertex.name: vertex for vertex in graph.vertices}
         self.leaving: dict[str, list[Link]] = defaultdict(list)
         self.memory: dict[str, tuple[Link, Link]] = {}
-        """The link to each host memory and the link from it."""
+        """For each memory vertex: the link to it and the link from it."""
         self._twins: dict[tuple[str, str, LinkKind], Link] = {}
         for link in graph.links:
             if link.kind in _KINDS:
@@ -70,9 +70,10 @@ class GraphIndex:
                 self.memory[link.target] = (link, self.twin(link))
 
     def _sort_links(self) -> None:
-        """Sort links in NCCL's order, which decides between equal paths (`ncclTopoSortSystem`).
+        """Sort links in NCCL's order (`ncclTopoSortSystem`).
 
-        Wide links come first; the link up the PCI tree comes last.
+        The search takes the first of equally good paths, so the order matters. Wide links come
+        first; the link up the PCI tree comes last.
         """
         for links in self.leaving.values():
             links.sort(key=lambda link: -link.gb_per_s)
@@ -98,7 +99,7 @@ class GraphIndex:
         return self.vertices[name].kind is kind
 
     def domains(self) -> dict[str, int]:
-        """Return a number for each vertex. Vertices that links connect have the same number."""
+        """Return a number for each vertex. It is equal for vertices that are connected by links."""
         found: dict[str, int] = {}
         for name in self.vertices:
             if name in found:
@@ -118,7 +119,8 @@ class GraphIndex:
     def paths_to(self, base: str, *, by_kind: bool, nvb: bool) -> dict[str, Path]:
         """Return the best path to `base` from each vertex that has one.
 
-        `by_kind` is that of `PathRules`. `nvb` allows a path through one other GPU over NVLink.
+        `by_kind` is explained in `PathRules`. `nvb` allows a path that passes through one other GPU
+        over NVLink.
         """
         local = Path(source=base, target=base, kind=PathKind.LOC, gb_per_s=bandwidth.local())
         best = {base: local}
@@ -147,7 +149,8 @@ class GraphIndex:
     def _may_pass(self, name: str, base: str, link: Link, path: Path, *, nvb: bool) -> bool:
         """Return whether a path may continue through vertex `name` over `link`.
 
-        A path does not pass through a GPU, except for one NVLink hop between two other GPUs.
+        A path does not pass through a GPU, with one exception: a GPU may connect two other GPUs
+        over NVLink.
         """
         if name == base or not self.is_a(name, NodeKind.GPU):
             return True
@@ -159,7 +162,7 @@ class GraphIndex:
         )
 
     def _kind(self, link: Link, path: Path) -> PathKind:
-        """Return the kind that `path` gets when `link` extends it."""
+        """Return the kind that `link` contributes when it extends `path`."""
         ends = (self.vertices[link.source].kind, self.vertices[link.target].kind)
         if ends == (NodeKind.PCI, NodeKind.PCI):
             return PathKind.PXB
@@ -178,7 +181,7 @@ class GraphIndex:
 def _is_better(
     kind: PathKind, width: float, path: Path, held: Path | None, *, by_kind: bool
 ) -> bool:
-    """Return whether `path` plus one link is better than the path held so far."""
+    """Return whether `path`, extended by one link, is better than the path `held` so far."""
     if held is None:
         return True
     if by_kind:

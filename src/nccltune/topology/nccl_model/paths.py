@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The path that NCCL uses between any two devices, for given settings and version.
 
-Follows `ncclTopoComputePaths` and `ncclTopoCheckGdr` (`graph/paths.cc`, NCCL 2.19 to 2.31):
+The steps are those of `ncclTopoComputePaths` and `ncclTopoCheckGdr` (`graph/paths.cc`, NCCL 2.19 to
+2.31):
 
-1. Direct paths are computed.
-2. GPUs without P2P are connected through the CPU.
-3. C2C and PCIe together become P2C.
-4. A NIC near another GPU is reached through that GPU (PXN).
-5. A NIC without GPUDirect RDMA is reached through the CPU.
+1. Compute direct paths. 2. Connect GPUs without P2P through the CPU. 3. Give paths over C2C and
+then PCIe the kind P2C. 4. Reach a NIC near another GPU through that GPU (PXN). 5. Reach a NIC
+without GPUDirect RDMA through the CPU.
 
-The P2P status and the containers of a running machine are not known here. P2P is assumed to work.
+Whether P2P works and whether ranks run in containers is known only on a running machine. P2P is
+assumed to work here.
 """
 
 from typing import NamedTuple
@@ -41,7 +41,7 @@ def paths(
     settings: PathSettings = DEFAULT_SETTINGS,
     nccl_version: Version | None = None,
 ) -> "Paths":
-    """Return the paths of a graph. They are computed lazily, per connected part of the graph.
+    """Return the paths of a graph. They are computed on first use, per connected part of it.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology
@@ -54,7 +54,7 @@ def paths(
 
 
 class Paths:
-    """The paths between any two vertices of a graph, computed lazily."""
+    """The paths between any two vertices of a graph. They are computed on first use."""
 
     def __init__(self, graph: LinkGraph, settings: PathSettings, rules: PathRules) -> None:
         self._graph = GraphIndex(graph, c2c_as_nvlink=rules.c2c_as_nvlink)
@@ -69,8 +69,8 @@ class Paths:
     def between(self, source: str, target: str) -> Path:
         """Return the path between two vertices.
 
-        Its kind is NET if only the network connects them. It is DIS if nothing connects two
-        vertices of the same node. Raises KeyError for an unknown name.
+        The kind of the path is NET if only the network connects the vertices. It is DIS if they are
+        in the same node but nothing connects them. Raises KeyError for an unknown name.
         """
         if self._domains[source] != self._domains[target]:
             nodes = [self._graph.vertices[name].node for name in (source, target)]
@@ -108,7 +108,7 @@ class Paths:
 
 
 class _Domain:
-    """The vertices that links connect: one node, or several nodes that share NVLink."""
+    """Vertices that are connected by links: one node, or several nodes that share NVLink."""
 
     def __init__(
         self, graph: GraphIndex, members: list[str], settings: PathSettings, rules: PathRules
@@ -176,14 +176,14 @@ class _Domain:
         )
 
     def _change(self, path: Path) -> None:
-        """Replace the direct path by `path`, and drop the cached results of the old path."""
+        """Use `path` instead of the direct path, and drop the cached results of the direct path."""
         self._changed[path.source, path.target] = path
         self._owners.clear()
         for among in (self.gpus, self.nets, self.cpus):
             self._near.pop((path.source, id(among)), None)
 
     def nearest(self, source: str, among: list[str]) -> list[str]:
-        """Return the devices of `among` with the most bandwidth.
+        """Return the devices of `among` with the most bandwidth to `source`.
 
         If several have the same bandwidth, only those with the best path kind are returned. `among`
         is the list of GPUs, NICs or CPUs of this domain.
@@ -207,7 +207,7 @@ class _Domain:
         return min(near, key=lambda cpu: self.between(gpu, cpu).hops) if near else None
 
     def p2p_level(self) -> PathKind:
-        """Return the worst kind of path that P2P still uses."""
+        """Return the worst kind of path over which NCCL still uses P2P."""
         if self._settings.p2p_level is not None:
             return self._settings.p2p_level
         first = self._graph.vertices[self.cpus[0]] if self.cpus else None
@@ -222,7 +222,7 @@ class _Domain:
         return PathKind.PXB if kept else PathKind.SYS
 
     def p2p(self, gpu: str, peer: str) -> bool:
-        """Return whether P2P works. Only the direct path counts, not the path that replaced it."""
+        """Return whether NCCL uses P2P. The direct path decides, even if it has been replaced."""
         if gpu == peer:
             return True
         found = self._direct[peer].get(gpu)
@@ -241,7 +241,7 @@ class _Domain:
                 self._change(self._join(self.between(peer, cpu), self.between(cpu, gpu), why))
 
     def _mark_p2c(self) -> None:
-        """Mark the NICs that a GPU reaches over C2C to the CPU and PCIe from there."""
+        """Set the kind P2C for paths to NICs that use C2C to the CPU and PCIe from there."""
         for gpu in self.gpus:
             cpu = self._cpu_of(gpu)
             nearest = self._rules.p2c_nearest_only
@@ -276,7 +276,7 @@ class _Domain:
                     )
 
     def _try_pxn(self, gpu: str, net: str) -> None:
-        """Route a GPU through the GPU beside the NIC if that is better for sending."""
+        """Route a GPU to a NIC through the GPU beside that NIC, if this is better for sending."""
         peer = self._gpu_of(net)
         if peer is None or peer == gpu:
             return
@@ -295,7 +295,7 @@ class _Domain:
             self._change(msgspec.structs.replace(joined, kind=PathKind.PXN))
 
     def _gpu_of(self, net: str) -> str | None:
-        """Return the GPU that uses a NIC as its own (`ncclTopoGetLocalGpu`)."""
+        """Return the GPU that has a NIC among its own (`ncclTopoGetLocalGpu`)."""
         if net not in self._owners:
             self._owners[net] = self._find_gpu_of(net)
         return self._owners[net]
@@ -359,7 +359,7 @@ class _Domain:
 def _mirror(value: int, power: int) -> int:
     """Return `value` with its bits in reverse order.
 
-    `power` is the power of two above all values.
+    `power` is a power of two; its exponent is the number of bits.
     """
     mirrored = 0
     low, high = 1, power >> 1

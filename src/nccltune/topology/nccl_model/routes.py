@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes from each GPU to its peers and NICs: what NCCL books, and where the bytes travel.
+"""The routes from each GPU to its peers and NICs, as NCCL plans them and as the bytes travel.
 
-`topology.nccl_model.paths` computes what NCCL books. The real route is a list of legs; each leg has
-one kind of flow. The two differ if GPUDirect reads are off: a send goes through host memory to the
-NIC, but NCCL's search still books the direct path (`transport/net.cc` decides after the search;
-NCCL 2.19 to 2.30).
+NCCL's search *books* bandwidth: it subtracts the speed of a channel from each link of a path. The
+paths are those of `topology.nccl_model.paths`. The bytes travel over a list of legs; each leg has
+one kind of flow. Path and legs differ if GPUDirect reads are off. A send then goes through host
+memory to the NIC, but the search still books the direct path (`transport/net.cc` decides after the
+search; NCCL 2.19 to 2.30).
 """
 
 from collections.abc import Sequence
@@ -26,9 +27,10 @@ _UNKNOWN_SM = 80
 
 
 class Leg(NamedTuple):
-    """A section of a route with one kind of flow; `links` are indexes into `NodeRoutes.links`.
+    """A section of a route with one kind of flow. `links` are indexes into `NodeRoutes.links`.
 
-    `through_intel` marks P2P through an Intel root complex, which splits it into small packets.
+    `through_intel` marks P2P through an Intel root complex, which splits the data into small
+    packets.
     """
 
     kind: FlowKind
@@ -39,7 +41,8 @@ class Leg(NamedTuple):
 class Route(NamedTuple):
     """A route between two devices.
 
-    NCCL's search books `links`, with path type `kind` and `gb_per_s`. The bytes travel over `legs`.
+    NCCL's search books `gb_per_s` of `links`, as a path of type `kind`. The bytes travel over
+    `legs`.
     """
 
     kind: PathKind
@@ -55,14 +58,16 @@ class GpuSpot(msgspec.Struct, frozen=True):
     index: int
     sm: int
     own_nvlink_gb_per_s: float = 0.0
-    """Bandwidth of NVLinks that lead back to this GPU, as in the files of some clouds. They are no
-    route, but NCCL counts them in the GPU's `totalBw`."""
+    """Bandwidth of NVLinks that lead back to this GPU, as in the files of some clouds.
+
+    They are not usable, but NCCL counts them in the GPU's `totalBw`.
+    """
 
 
 class NetSpot(msgspec.Struct, frozen=True):
     """A port of a NIC.
 
-    Under `NCCL_CROSS_NIC=0` NICs with different `asic` count as different NICs.
+    With `NCCL_CROSS_NIC=0`, ports with different `asic` count as different NICs.
     """
 
     name: str
@@ -76,8 +81,8 @@ class NetSpot(msgspec.Struct, frozen=True):
 class NodeRoutes(msgspec.Struct, frozen=True):
     """All routes of a node: `gpu_gpu[a][b]`, `gpu_net[g][n]` and `net_gpu[n][g]`.
 
-    `links` are all directed links. `intel` and `amd` are True if a CPU is of that vendor. `notes`
-    lists the assumptions made.
+    `links` are all directed links of the node. `intel` and `amd` are True if a CPU is of that
+    vendor. `notes` lists the assumptions made.
     """
 
     gpus: tuple[GpuSpot, ...]
@@ -97,9 +102,9 @@ def node_routes(
 ) -> NodeRoutes:
     """Return the routes between all GPUs and NICs of a node.
 
-    Apply `topology.hardware.subset` first to use fewer devices. `version` is the NCCL version; None
-    is the newest known. Raises InputError if the topology has no GPU, a GPU without a CPU, or too
-    many devices.
+    To use fewer devices, apply `topology.hardware.subset` first. `version` is the NCCL version;
+    None is the newest known. Raises InputError if the topology has no GPU, a GPU without a CPU, or
+    too many devices.
     """
     graph = link_graph([topology], nccl_version=version)
     found = paths(graph, settings=settings or PathSettings(), nccl_version=version)
@@ -107,7 +112,7 @@ def node_routes(
 
 
 def twins(links: Sequence[Link]) -> list[int]:
-    """Return for each link the index of its reverse link; its own index if it has none."""
+    """Return the index of each link's reverse link; the link's own index if it has none."""
     place = {_key(link): number for number, link in enumerate(links)}
     return [
         place.get((link.target, link.source, link.kind), number)
@@ -200,7 +205,7 @@ class _RouteFinder:
         return tuple(sorted(spots, key=lambda spot: spot.index))
 
     def _home(self, gpu: str) -> str:
-        """Return the CPU of a GPU: the one with the fewest hops (`ncclGetLocalCpu`)."""
+        """Return the CPU of a GPU, which is the CPU with the fewest hops (`ncclGetLocalCpu`)."""
         routes = [self.paths.between(gpu, cpu.name) for cpu in self._vertices(NodeKind.CPU)]
         near = [route for route in routes if route.kind < PathKind.NET and route.links]
         if not near:
@@ -256,7 +261,7 @@ class _RouteFinder:
         return self._route(path, *first, *legs)
 
     def _sender(self, path: Path) -> str:
-        """Return the GPU that the NIC reads from. Under PXN this is another GPU."""
+        """Return the GPU from which the NIC reads. With PXN it is not the source of the path."""
         if path.kind is not PathKind.PXN:
             return path.source
         return next(stop for stop in path.stops[1:] if self.kinds[stop] is NodeKind.GPU)
@@ -286,7 +291,7 @@ class _RouteFinder:
 def _sm(vertex: Vertex) -> int | None:
     """Return the compute capability of a GPU.
 
-    The result is None if unknown, which some files write as 0 or -1.
+    None if it is unknown. Some files write 0 or -1 for unknown.
     """
     return vertex.sm if vertex.sm is not None and vertex.sm > 0 else None
 

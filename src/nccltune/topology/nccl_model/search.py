@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The channels that NCCL's search finds for ring and tree, and the speed it books for each.
+"""The channels that NCCL's search finds for ring and tree, and the speed of each channel.
 
-Follows `ncclTopoCompute` in `graph/search.cc` of NCCL 2.28.9. The search relaxes its goal in this
-order, which is the same from 2.19 to 2.30:
+The search *books* bandwidth: it subtracts the speed of a channel from each link that the channel
+uses. The source is `ncclTopoCompute` in `graph/search.cc` of NCCL 2.28.9. If the search finds too
+little, it relaxes its goal in this order, which is the same from 2.19 to 2.30:
 
-1. the same channels
-2. different channels
-3. a simpler tree
-4. longer paths inside the node
-5. longer paths to the NIC
-6. another NIC
-7. a lower speed
+1. the same channels 2. different channels 3. a simpler tree 4. longer paths inside the node 5.
+longer paths to the NIC 6. another NIC 7. a lower speed
 
 Then it doubles the channels and raises the speed again. Only the list of speeds differs by version
 (search_speeds.toml).
@@ -34,7 +30,7 @@ from nccltune.topology.nccl_model.search_goal import BestChannels, Ring, SearchG
 from nccltune.topology.nccl_model.settings import PathKind
 
 STEPS = 1 << 19
-"""Limit of steps for a whole search in NCCL (`NCCL_SEARCH_GLOBAL_TIMEOUT`)."""
+"""Limit of steps for a whole search, as in NCCL (`NCCL_SEARCH_GLOBAL_TIMEOUT`)."""
 _STEPS_A_TRY = 1 << 14
 _STEPS_SAME_CHANNELS = 1 << 8
 _DOUBLE_FROM_GB_PER_S = 25.0
@@ -45,12 +41,13 @@ NEWEST: Version = (2, 30, 7)
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one search: NCCL's line `Pattern n, crossNic c, nChannels k, bw i/o, type a/b`.
+    """The result of one search. NCCL logs it as `Pattern n, crossNic c, nChannels k, bw i/o, ...`.
 
-    - `rings`: indexes into `NodeRoutes.gpus` and `NodeRoutes.nets`.
-    - `fell_back`: NCCL's "falling back to simple order": no result, 0.1 GB/s booked.
-    - `ran_out`: some attempt used up its budget of steps before it had tried every order. NCCL's
-      own search stops at the same budget.
+    - `rings`: one for each channel, with indexes into `NodeRoutes.gpus` and `NodeRoutes.nets`.
+    - `fell_back`: the search found nothing, and NCCL uses one channel of 0.1 GB/s. NCCL logs
+      "falling back to simple order".
+    - `ran_out`: an attempt used up its limit of steps before it had tried every order. NCCL's own
+      search stops at the same limit.
     """
 
     pattern: Pattern
@@ -66,12 +63,12 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def channels(self) -> int:
-        """Return the number of channels found. NCCL doubles it when it connects them."""
+        """Return the number of channels found. NCCL doubles this number when it connects them."""
         return len(self.rings)
 
 
 class Searched(msgspec.Struct, frozen=True):
-    """The ring and tree of one node of a job, cut to the same number of channels."""
+    """The ring and tree that the search finds for one node, cut to the same number of channels."""
 
     ring: SearchResult
     tree: SearchResult
@@ -146,7 +143,7 @@ def speeds(sm: int, *, inter: bool, version: Version) -> Sequence[float]:
 
 
 class _Search:
-    """The search for the channels of one pattern."""
+    """The search for the channels of one pattern: ring or tree."""
 
     def __init__(
         self,
@@ -162,7 +159,8 @@ class _Search:
         self.version = version
         self.table = speeds(self.sm, inter=inter, version=version)
         self.inter = inter
-        # As in NCCL, this is set before a single GPU turns the pattern into a plain tree.
+        # A channel may use different NICs in and out (crossNic). NCCL decides this before it gives
+        # a single GPU the plain tree pattern.
         self.cross_nic = cross_nic if len(node.nets) > 1 else 0
         self.pattern = pattern
         if self.size == 1 and pattern is not Pattern.RING:
@@ -170,7 +168,7 @@ class _Search:
         self.ran_out = False
 
     def run(self, least: int, most: int) -> SearchResult:
-        """Search for `least` to `most` channels."""
+        """Return the best result with `least` to `most` channels."""
         if self.pattern is Pattern.RING and least == 1 and most >= 2 and self._split_nvlink():
             least = 2
         low_intra, high_intra, low_inter, high_inter = self._types()
@@ -186,7 +184,8 @@ class _Search:
         fastest, total = system_bandwidths(self.node, inter=self.inter)
         stretched = total
         if self.size > 1 and self.pattern is not Pattern.RING:
-            # NCCL: a tree does not return to its first GPU, so it may use a little more bandwidth.
+            # As in NCCL: a tree does not return to its first GPU, so it may use a little more
+            # bandwidth.
             stretched *= self.size / (self.size - 1)
         speed = 0
         last = len(self.table) - 1
@@ -205,7 +204,7 @@ class _Search:
         total: float,
         types: tuple[PathKind, PathKind, PathKind, PathKind],
     ) -> None:
-        """Relax the goal step by step until little improvement is left."""
+        """Relax the goal step by step until a further attempt cannot improve the result much."""
         goal, best = attempts.goal, attempts.best
         goal.set_speed(self.table[speed])
         budget = STEPS
@@ -246,9 +245,9 @@ class _Search:
         best: BestChannels,
         types: tuple[PathKind, PathKind, PathKind, PathKind],
     ) -> bool:
-        """Allow longer paths in the node, then to NICs, then different NICs in and out.
+        """Allow longer paths inside the node, then to NICs, then different NICs in and out.
 
-        Return whether there is a new goal to try. False resets the goal to the shortest paths.
+        Return whether there is a new goal to try. If not, the goal is reset to the shortest paths.
         """
         low_intra, high_intra, low_inter, high_inter = types
         ceiling = goal.inter_type if self.inter else high_intra
@@ -271,7 +270,7 @@ class _Search:
         return False
 
     def _second_pass(self, attempts: SearchAttempts) -> None:
-        """Double slow channels on fast links, then raise the speed while the search succeeds."""
+        """Split fast channels into two of half the speed, then try to raise the speed again."""
         best = attempts.best
         self._double(attempts)
         attempts.goal = goal = best.as_goal(attempts.goal)
@@ -313,7 +312,7 @@ class _Search:
         return _STEPS_SAME_CHANNELS if goal.same_channels else _STEPS_A_TRY
 
     def _types(self) -> tuple[PathKind, PathKind, PathKind, PathKind]:
-        """Return the shortest and longest path types: inside the node, then to NICs."""
+        """Return the shortest and longest path types inside the node, and then those to NICs."""
         low_intra, high_intra = PathKind.LOC, PathKind.SYS
         low_inter, high_inter = PathKind.PIX, PathKind.SYS
         if self.size > 1:
@@ -329,7 +328,7 @@ class _Search:
             low_inter = min([*kinds, PathKind.SYS])
             high_inter = high_intra = max([*kinds, PathKind.LOC])
         if self.sm < 90 and self.version >= (2, 29, 0):
-            # A balanced tree may need a long path to return.
+            # The way back of a balanced tree may need a long path.
             high_inter = PathKind.SYS
         return low_intra, high_intra, low_inter, high_inter
 
@@ -373,7 +372,11 @@ class _Search:
 
 
 def system_bandwidths(node: NodeRoutes, *, inter: bool) -> tuple[float, float]:
-    """Return NCCL's `maxBw` and `totalBw` of a node in GB/s (`ncclTopoSearchInit`)."""
+    """Return NCCL's `maxBw` and `totalBw` of a node in GB/s (`ncclTopoSearchInit`).
+
+    `maxBw` is the bandwidth of the fastest path. `totalBw` is the largest bandwidth of a GPU's
+    links.
+    """
     if not inter and len(node.gpus) == 1:
         return 5000.0, 5000.0
     routes = node.gpu_net if inter else node.gpu_gpu

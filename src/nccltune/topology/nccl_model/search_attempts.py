@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt of NCCL's search: visit GPU after GPU, book bandwidth of the links, and backtrack.
+"""One attempt of NCCL's search for channels that satisfy a goal.
 
-Follows `ncclTopoSearchRec` and its callees in `graph/search.cc` of NCCL 2.28.9. Bandwidth is
-counted in whole MB/s, because NCCL rounds the remaining GB/s of a link to three decimals.
+An attempt goes from GPU to GPU, subtracts (*books*) bandwidth from the links between them, and
+backtracks if a link has too little left. The source is `ncclTopoSearchRec` and its callees in
+`graph/search.cc` of NCCL 2.28.9. Bandwidth is counted in whole MB/s, because NCCL rounds the
+remaining GB/s of a link to three decimals.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,21 +21,21 @@ from nccltune.topology.nccl_model.settings import PathKind
 
 _FIRST_ORDER_STEPS = 1 << 10
 Bookings = tuple[tuple[int, int], ...]
-"""Pairs of a link's index and the MB/s booked of it."""
+"""Pairs of a link's index and the MB/s booked on it."""
 
 
 SearchStep = Iterator["SearchStep | None"]
 """A step of the search as a generator.
 
-It yields a nested step and continues when that step has ended. It yields None for a step without
-work. Generators replace recursion, because the search is thousands of steps deep, which is more
-than Python's recursion limit.
+The generator yields each nested step, and goes on when that step has ended. It yields None instead
+of a step without work. Generators replace recursion, because the search is thousands of steps deep:
+more than Python's recursion limit.
 """
 _DONE: SearchStep = iter(())
 
 
 def _run_step(first: SearchStep) -> None:
-    """Run a step and all steps nested in it, with a stack in place of recursion."""
+    """Run a step and all steps nested in it, with a stack instead of recursion."""
     inside = [first]
     while inside:
         part = next(inside[-1], _DONE)
@@ -44,7 +46,7 @@ def _run_step(first: SearchStep) -> None:
 
 
 class SearchAttempts:
-    """The search attempts on one node. `best` is kept between attempts with different goals."""
+    """The search attempts on one node. `best` is the best result of all attempts so far."""
 
     def __init__(self, node: NodeRoutes, inter: bool, goal: SearchGoal, version: Version) -> None:
         self.node = node
@@ -66,7 +68,7 @@ class SearchAttempts:
         self.net_left = [round(net.gb_per_s * 1000) for net in node.nets]
         self._known_bookings: dict[tuple[int, float], Bookings] = {}
         self.found = 0
-        """How many times a better result was found."""
+        """The number of times that an attempt improved `best`."""
         self._tried: dict[tuple[object, ...], tuple[int, int]] = {}
         self._intra_kinds = {route.kind for row in node.gpu_gpu for route in row}
         self._inter_kinds = {
@@ -106,8 +108,9 @@ class SearchAttempts:
         """Search for the goal for at most `steps` steps.
 
         Return the number of steps left, or -1 if no better result is possible. Two goals are
-        equivalent if they differ only in a path type that no path has. The second of them returns
-        the earlier attempt's result without a search, unless a better result was found in between.
+        equivalent if they differ only in a path type that no path has. For a goal that is
+        equivalent to an earlier one, the earlier number is returned without a search, unless `best`
+        has improved since.
         """
         key = (steps, *msgspec.structs.astuple(self._effective_goal()))
         if key in self._tried and self._tried[key][0] == self.found:
@@ -125,7 +128,7 @@ class SearchAttempts:
         return self.time
 
     def _effective_goal(self) -> SearchGoal:
-        """Return the goal with its path types lowered to the longest type that exists."""
+        """Return the goal with each path type lowered to the longest type that the node has."""
         types = [
             max((kind for kind in kinds if kind <= limit), default=None)
             for kinds, limit in (
@@ -137,7 +140,7 @@ class SearchAttempts:
         return replace(self.goal, intra_type=types[0], inter_type=types[1])
 
     def _channel(self) -> SearchStep:
-        """Begin the next channel (`ncclTopoSearchRec`)."""
+        """Begin the next channel, at its first NIC or GPU (`ncclTopoSearchRec`)."""
         to_net, to_first = self._exit_steps()
         if self.inter:
             yield self._from_nets(to_net, to_first)
@@ -152,18 +155,18 @@ class SearchAttempts:
                 yield self._enter(None, gpu, to_net, to_first, "search")
 
     def _exit_steps(self) -> tuple[int, int]:
-        """Return the steps after which a channel goes to its NIC and to its first GPU.
+        """Return the step at which a channel goes to its NIC, and the step at which a ring closes.
 
-        -1 means never.
+        A step of -1 means never.
         """
         if not self.inter:
             return -1, self.size - 1 if self.goal.pattern is Pattern.RING else -1
         return (self.size - 1 if self.goal.pattern is Pattern.RING else 0), -1
 
     def _from_nets(self, to_net: int, to_first: int) -> SearchStep:
-        """Begin at each NIC that has bandwidth left (`ncclTopoSearchRecNet`)."""
+        """Begin a channel at each NIC that has bandwidth left (`ncclTopoSearchRecNet`)."""
         goal = self.goal
-        # NCCL uses whole GB/s here: `const int bw`.
+        # NCCL uses whole GB/s for this test: `const int bw`.
         speed = int(goal.inter_gb_per_s) * 1000
         nets = self._nets(None)
         number = len(self.rings)
@@ -191,7 +194,7 @@ class SearchAttempts:
             yield self._enter(net, self.rings[-1].gpus[0], to_net, to_first, "replay")
             return
         if not self.rings and not self.node.nvswitch:
-            # First try the GPUs in index order, with a separate budget of steps.
+            # Try the GPUs in index order first, with a separate limit of steps.
             saved, self.time = self.time, _FIRST_ORDER_STEPS
             yield self._enter(net, 0, to_net, to_first, "index")
             self.time = -1 if self.time == -1 else saved
@@ -211,7 +214,7 @@ class SearchAttempts:
     def _enter(
         self, net: int | None, gpu: int, to_net: int, to_first: int, order: str
     ) -> SearchStep:
-        """Enter the first GPU of a channel, from NIC `net`, or without a NIC if `net` is None."""
+        """Go to the first GPU of a channel, from NIC `net`, or without a NIC if `net` is None."""
         route: Route | None = None
         bookings: Bookings = ()
         if net is not None:
@@ -227,9 +230,10 @@ class SearchAttempts:
             self._release(route, bookings)
 
     def _book(self, route: Route, back: Route, bookings: Bookings, intra: bool) -> bool:
-        """Book bandwidth of every link of a route.
+        """Book bandwidth on every link of a route.
 
-        Return False and book nothing if the path type is too long or a link has too little left.
+        Return False and book nothing if the path type is too long or a link has too little
+        bandwidth left.
         """
         kind = self.goal.intra_type if intra else self.goal.inter_type
         if route.kind > kind:
@@ -261,11 +265,11 @@ class SearchAttempts:
         return len(route.links) + 2 * through_gpu
 
     def _bookings_of(self, route: Route, speed: float, from_net: bool) -> Bookings:
-        """Return the bandwidth in MB/s that a route books of each link.
+        """Return the bandwidth in MB/s that a route books on each link.
 
-        P2P through an Intel root complex books 6/5 of PCI links, because it is split into small
-        packets. A NIC that writes to a GPU before compute capability 8.0 also books 1/8 of the
-        other direction.
+        P2P through an Intel root complex books 6/5 on PCI links, because the data is split into
+        small packets. A NIC that writes to a GPU before compute capability 8.0 also books 1/8 on
+        the other direction.
         """
         key = (id(route), speed)
         found = self._known_bookings.get(key)
@@ -287,7 +291,7 @@ class SearchAttempts:
         return self._known_bookings[key]
 
     def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> SearchStep | None:
-        """Continue at a GPU, number `step` of the channel (`ncclTopoSearchRecGpu`)."""
+        """Continue at a GPU, which is number `step` of the channel (`ncclTopoSearchRecGpu`)."""
         if self.time <= 0:
             return None
         self.time -= 1
@@ -307,7 +311,7 @@ class SearchAttempts:
     def _onward(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> SearchStep:
         """Continue at each next GPU whose links have enough bandwidth left.
 
-        The search spends nearly all its time in this loop, so its calls are inlined.
+        The search spends nearly all its time in this loop, so `_book` and `_release` are inlined.
         """
         left = self.left
         open_routes = self._open[gpu]
@@ -335,9 +339,9 @@ class SearchAttempts:
                 del self.order[step + 1 :]
 
     def _open_routes(self) -> list[list[Bookings | None]]:
-        """Return what each route between GPUs books at the goal's speed.
+        """Return the bookings of each route between GPUs at the goal's speed.
 
-        The result is None if its path type is too long.
+        They are None if the path type of the route is too long for the goal.
         """
         goal = self.goal
         tree = goal.pattern is not Pattern.RING
@@ -353,7 +357,7 @@ class SearchAttempts:
         ]
 
     def _close(self, gpu: int, step: int, to_net: int, order: str) -> SearchStep:
-        """Return to the first GPU of a ring."""
+        """Close a ring: go from its last GPU to its first GPU."""
         first = self.order[0]
         route, back = self.node.gpu_gpu[gpu][first], self.node.gpu_gpu[first][gpu]
         bookings = self._bookings_of(route, self.goal.intra_gb_per_s, False)
@@ -362,9 +366,9 @@ class SearchAttempts:
             self._release(route, bookings)
 
     def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> SearchStep:
-        """Go from a GPU to the NIC by which the channel leaves.
+        """Go from a GPU to the NIC through which the channel leaves.
 
-        A balanced tree uses half of the NIC bandwidth on each of its first two GPUs.
+        A balanced tree books half of its NIC speed on each of its first two GPUs.
         """
         goal = self.goal
         balanced = goal.pattern is Pattern.BALANCED_TREE
@@ -384,7 +388,7 @@ class SearchAttempts:
             self._release(route, bookings)
 
     def _fits(self, start: int, net: int, step: int) -> bool:
-        """Return whether a channel that entered by NIC `start` may leave by NIC `net`."""
+        """Return whether a channel that entered through NIC `start` may leave through NIC `net`."""
         goal = self.goal
         a, b = self.node.nets[start], self.node.nets[net]
         if goal.pattern is Pattern.TREE and net != start:
@@ -429,9 +433,9 @@ class SearchAttempts:
         return self._neighbours(gpu, following) if self.node.nvswitch else following
 
     def _order_from(self, gpu: int, net: int | None) -> list[tuple[int, tuple[int, int]]]:
-        """Return all other GPUs, best first, each with its bandwidth and distance inside the node.
+        """Return all other GPUs, best first, each with its bandwidth and hops from `gpu`.
 
-        GPUs near the NIC in use come first if there is one, then GPUs near `gpu`.
+        If `net` is given, GPUs near that NIC come first. Then come GPUs near `gpu`.
         """
         key = (gpu, net)
         if key not in self._orders:
@@ -451,7 +455,7 @@ class SearchAttempts:
         return self._orders[key]
 
     def _neighbours(self, gpu: int, following: Sequence[int]) -> list[int]:
-        """Return the next and the previous GPU: with NVSwitches only these are tried."""
+        """Return the GPUs to try with NVSwitches: the next and the previous by index."""
         after, before = (gpu + 1) % self.size, (gpu - 1) % self.size
         if self.goal.pattern is Pattern.RING:
             wanted = [after, before]
@@ -459,7 +463,7 @@ class SearchAttempts:
             wanted = [before, after]
         else:
             wanted = [after]
-        # NCCL inserts each at the front, so the last one comes first.
+        # NCCL inserts each GPU at the front of its list, so the last inserted comes first.
         return [one for one in dict.fromkeys(reversed(wanted)) if one in following]
 
     def _complete(self) -> SearchStep:
@@ -487,9 +491,9 @@ class SearchAttempts:
         self.rings.pop()
 
     def _is_better(self) -> bool:
-        """Return whether the channels are better than the best (`ncclTopoCompareGraphs`).
+        """Return whether the channels are better than `best` (`ncclTopoCompareGraphs`).
 
-        More bandwidth is better, then fewer hops.
+        More bandwidth is better. If it is equal, fewer hops are better.
         """
         goal, best = self.goal, self.best
         count = len(self.rings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goal of NCCL's channel search, and the best result so far."""
+"""The goal of an attempt of NCCL's channel search, and the best result of all attempts."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from nccltune.topology.nccl_model.settings import PathKind
 
 
 class Ring(NamedTuple):
-    """The GPUs of a channel in order and its NICs in and out. A tree's GPUs start at its head."""
+    """The GPUs of a channel in order, and its NICs in and out. A tree's GPUs start at its head."""
 
     gpus: tuple[int, ...]
     net_in: int | None = None
@@ -18,7 +18,7 @@ class Ring(NamedTuple):
 
 
 class SearchGoal(msgspec.Struct):
-    """What one search attempt has to satisfy."""
+    """The conditions that an attempt of the search has to satisfy."""
 
     pattern: Pattern
     least: int
@@ -31,12 +31,12 @@ class SearchGoal(msgspec.Struct):
     same_channels: bool = True
 
     def set_speed(self, gb_per_s: float) -> None:
-        """Set the same speed inside the node and to NICs."""
+        """Set the speed of a channel, the same inside the node and to NICs."""
         self.intra_gb_per_s = self.inter_gb_per_s = gb_per_s
 
 
 class BestChannels(msgspec.Struct):
-    """The best channels so far, and the goal of the attempt that found them."""
+    """The best channels so far, with the values of the goal that they satisfy."""
 
     pattern: Pattern
     cross_nic: int
@@ -50,11 +50,11 @@ class BestChannels(msgspec.Struct):
 
     @property
     def booked_gb_per_s(self) -> float:
-        """Return the bandwidth of all channels to NICs in GB/s."""
+        """Return the bandwidth of all channels together to NICs, in GB/s."""
         return len(self.rings) * self.inter_gb_per_s
 
     def as_goal(self, goal: SearchGoal) -> SearchGoal:
-        """Return a goal to improve on this result."""
+        """Return the goal that the next attempts have to improve on."""
         return SearchGoal(
             pattern=self.pattern,
             least=goal.least,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NCCL settings that change paths, parsed the way NCCL parses them (`graph/paths.cc`)."""
+"""The NCCL settings that change paths, parsed as NCCL parses them (`graph/paths.cc`)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ class PathKind(IntEnum):
     """NCCL's path types, best first (`PATH_*`, NCCL 2.27.5 and later)."""
 
     LOC = 0
-    """The device itself."""
+    """Within the device itself."""
     NVL = 1
     """NVLink, also through NVSwitches."""
     NVB = 2
@@ -33,7 +33,7 @@ class PathKind(IntEnum):
     PHB = 8
     """Through a CPU."""
     SYS = 9
-    """Between CPUs."""
+    """Through several CPUs and the links between them."""
     NET = 10
     """Through the network."""
     DIS = 11
@@ -43,7 +43,7 @@ class PathKind(IntEnum):
 _DIGITS = (
     PathKind.LOC, PathKind.PIX, PathKind.PXB, PathKind.PHB, PathKind.SYS, PathKind.SYS
 )  # fmt: skip
-"""The path kinds of the digits 0 to 5, the form of a level before levels had names."""
+"""The path kinds for the digits 0 to 5. Levels were digits before NCCL gave them names."""
 
 
 class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,25 +53,25 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     p2p_level: PathKind | None = None
-    """NCCL_P2P_LEVEL; LOC if NCCL_P2P_DISABLE=1."""
+    """NCCL_P2P_LEVEL: the worst path that P2P uses. It is LOC if NCCL_P2P_DISABLE=1."""
     gdr_level: PathKind | None = None
-    """NCCL_NET_GDR_LEVEL."""
+    """NCCL_NET_GDR_LEVEL: the worst path that GPUDirect RDMA uses."""
     gdr_read: bool | None = None
     """NCCL_NET_GDR_READ: whether a NIC reads GPU memory when it sends."""
     gdr_c2c: bool | None = None
     """NCCL_NET_GDR_C2C: GPUDirect RDMA through C2C and the CPU."""
     pxn: bool = True
-    """False if NCCL_PXN_DISABLE=1."""
+    """Whether NCCL uses PXN. False if NCCL_PXN_DISABLE=1."""
     pxn_c2c: bool | None = None
-    """NCCL_PXN_C2C."""
+    """NCCL_PXN_C2C: whether PXN may use a NIC that its GPU reaches over C2C and the CPU."""
     nvb: bool = True
-    """False if NCCL_NVB_DISABLE is set and not 0."""
+    """Whether NCCL uses paths of kind NVB. False if NCCL_NVB_DISABLE is set and not 0."""
 
 
 def parse_version(text: str) -> Version:
-    """Return the version in a text such as `2.28.9`. `2.28` is the last release of 2.28.
+    """Return the version in a text such as `2.28.9`. `2.28` means the last release of 2.28.
 
-    Raises InputError.
+    Raises InputError for any other text.
     """
     found = re.fullmatch(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:[-+.]\S*)?", text.strip())
     if found is None:
@@ -99,7 +99,7 @@ def parse_settings(words: Iterable[str]) -> dict[str, str]:
 def path_settings(settings: Mapping[str, str]) -> PathSettings:
     """Return the path settings among `NCCL_*` settings.
 
-    Values that NCCL ignores because it cannot parse them are ignored here too.
+    A value that NCCL cannot parse is ignored, as NCCL does.
     """
     p2p = level_of(settings.get("NCCL_P2P_LEVEL"))
     if _number(settings.get("NCCL_P2P_DISABLE")) == 1:
@@ -119,7 +119,7 @@ def path_settings(settings: Mapping[str, str]) -> PathSettings:
 def level_of(text: str | None) -> PathKind | None:
     """Return the path kind of a level: a name up to SYS, or an old digit.
 
-    The result is None if NCCL ignores the text.
+    None if NCCL ignores the text.
     """
     if text is None:
         return None
@@ -131,7 +131,7 @@ def level_of(text: str | None) -> PathKind | None:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the whole number at the start of a text; at most 9 digits are read."""
+    """Return the whole number at the start of a text, of at most 9 digits; None without one."""
     if text is None:
         return None
     text = text.strip()
@@ -155,20 +155,26 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     """The path rules that differ between versions of NCCL."""
 
     by_kind: bool
-    """Since 2.30.7 paths are compared by kind, then bandwidth, then hops. Before 2.30.7 a path
-    replaces another only if it has more bandwidth and no more hops."""
+    """Since 2.30.7 paths are compared by kind, then bandwidth, then hops.
+
+    Before 2.30.7 a path replaces another only if it has more bandwidth and no more hops.
+    """
     widest_cpu: bool
-    """Since 2.30.7 the CPU of a GPU is the one with the widest path. Before, the one with the
-    fewest hops."""
+    """Since 2.30.7 the CPU of a GPU is the one with the widest path.
+
+    Before 2.30.7 it is the CPU with the fewest hops.
+    """
     c2c_as_nvlink: bool
     """Until 2.25 C2C counts as NVLink."""
     p2c: bool
-    """Since 2.27 C2C and PCIe together are a path kind of their own."""
+    """Since 2.27 a path over C2C and then PCIe has its own kind, P2C."""
     p2c_nearest_only: bool
     """Since 2.29 the kind P2C applies only to the nearest NICs of a GPU."""
     far_nics_bounce: bool
-    """Until 2.20 a path without GPUDirect RDMA is sent through the CPU of the GPU, even if it
-    crosses a CPU anyway."""
+    """Until 2.20 a path to a NIC that already crosses a CPU is also changed.
+
+    Without GPUDirect RDMA it then goes through the CPU of the GPU.
+    """
     pxn_needs_gdr: bool
     """Since 2.30 PXN requires that the GPU beside the NIC can send with GPUDirect RDMA."""
     pxn_c2c: bool
@@ -176,16 +182,18 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     gdr_c2c: bool
     """Default of NCCL_NET_GDR_C2C: on since 2.27."""
     p2c_as_c2c: bool
-    """Until 2.28 NCCL_NET_GDR_LEVEL treats GPUDirect RDMA over C2C as kind C2C and ignores the PCIe
-    part of the path."""
+    """Until 2.28 NCCL_NET_GDR_LEVEL treats a path of kind P2C like one of kind C2C."""
     amd_pairs_only: bool
-    """Since 2.23 P2P on AMD hosts crosses the CPU only if the node has at most two GPUs."""
+    """Since 2.23 P2P on AMD hosts crosses a CPU only if the node has at most two GPUs.
+
+    Before 2.23 it does so on all AMD hosts.
+    """
     read_from_sm80: bool
     """Since 2.19.1 GPUDirect RDMA reads are on by default from compute capability 8.0."""
 
 
 def rules_of(version: Version | None) -> PathRules:
-    """Return the rules of a version; None is the newest known."""
+    """Return the path rules of a version; None is the newest known version."""
     newest = (1 << 30, 0, 0)
     since = version if version is not None else newest
     return PathRules(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of nodes in NCCL's two trees (`graph/trees.cc`, 2.19 to 2.30).
+"""The places of nodes in NCCL's two trees of nodes (`graph/trees.cc`, 2.19 to 2.30).
 
-The trees join nodes, and each carries half of the channels. Node 0 is the root of the first tree.
-The traffic of a node depends only on its place, so 1,024 nodes need only a few different cases.
+Each tree carries half of the channels. Node 0 is the root of the first tree. The traffic of a node
+depends only on its place in both trees, so even 1,024 nodes have only a few different cases.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """The place of a node in one tree: whether it has a parent and two children."""
+    """The place of a node in one tree: whether it has a parent, a first and a second child."""
 
     parent: bool
     first: bool
@@ -18,14 +18,14 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return "root", "inner" or "leaf"."""
+        """Return the kind of place: "root", "inner" or "leaf"."""
         if not self.parent:
             return "root"
         return "inner" if self.first or self.second else "leaf"
 
 
 def places(nodes: int) -> dict[tuple[Place, Place], int]:
-    """Return how many nodes have each pair of places: in the first tree and in the second tree."""
+    """Return how many nodes have each pair of places in the first and the second tree."""
     return dict(Counter((_place(nodes, node), _mirror(nodes, node)) for node in range(nodes)))
 
 
@@ -41,7 +41,7 @@ def _place(nodes: int, node: int) -> Place:
 
 
 def _second_child(nodes: int, node: int, low: int) -> bool:
-    """Return whether the subtree of `node` has a node with a higher number that exists."""
+    """Return whether at least one node of the second, higher subtree of `node` exists."""
     while low > 0:
         if node + low < nodes:
             return True
@@ -50,8 +50,9 @@ def _second_child(nodes: int, node: int, low: int) -> bool:
 
 
 def _mirror(nodes: int, node: int) -> Place:
-    """Return the place in the second tree.
+    """Return the place of a node in the second tree.
 
-    It is mirrored for an even number of nodes, and shifted by one for an odd number.
+    The second tree is the first one mirrored if the number of nodes is even, or shifted by one if
+    it is odd.
     """
     return _place(nodes, (node - 1) % nodes if nodes % 2 else nodes - 1 - node)
