@@ -12,7 +12,7 @@ from nccltune.analyze.curves import noise
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.size_state import axis_shares
-from nccltune.measure.bench.conversation import BenchPoint, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
 from nccltune.measure.bench.round_request import PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -62,7 +62,7 @@ class CollectiveProof:
         self._asked = dict.fromkeys(sizes, 0)
         self._lost: dict[int, str] = {}
         self._failures: dict[int, str] = {}
-        self._ran: dict[tuple[int, AnyChoice], Ran] = {}
+        self._ran: dict[tuple[int, AnyChoice], ExecutedChoice] = {}
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record a point. `key.round` counts from the start of its pass."""

@@ -11,7 +11,7 @@ import msgspec
 
 from nccltune.formats.tuner_config.csv_rules import MAX_LINE, config_hash, parse_rules, write_rules
 from nccltune.model.rule import Rule
-from nccltune.prove.result import Dropped
+from nccltune.prove.result import RemovedRule
 from nccltune.study.files import Study, write_whole
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
 from nccltune.tune.search import gain_of
@@ -24,7 +24,7 @@ def before_path(config: Path) -> Path:
     return config.with_name(config.name + BEFORE_SUFFIX)
 
 
-def without(text: str, dropped: Sequence[Dropped]) -> str:
+def without(text: str, dropped: Sequence[RemovedRule]) -> str:
     """Return the text of a configuration with rules removed, or narrower ones in their place.
 
     Raises InputError where `text` cannot be read at all.
@@ -45,7 +45,7 @@ def without(text: str, dropped: Sequence[Dropped]) -> str:
     return "\n".join(lines)
 
 
-def remove_rules(study: Study, dropped: Sequence[Dropped], *, keep_before: bool) -> None:
+def remove_rules(study: Study, dropped: Sequence[RemovedRule], *, keep_before: bool) -> None:
     """Remove rules from `tuner.conf`, and from `tuning.json` if it is of this configuration.
 
     With `keep_before` a copy of the present file is kept (`before_path`). Raises InputError or
@@ -64,7 +64,7 @@ def remove_rules(study: Study, dropped: Sequence[Dropped], *, keep_before: bool)
         study.write_json(study.tuning_path, reduced(tuning, dropped, config_hash(new.encode())))
 
 
-def reduced(tuning: Tuning, dropped: Sequence[Dropped], new_hash: str) -> Tuning:
+def reduced(tuning: Tuning, dropped: Sequence[RemovedRule], new_hash: str) -> Tuning:
     """Return a tuning without the rules that were dropped.
 
     Their sizes become left alone, with the reason. `new_hash` is that of the new configuration.
@@ -79,7 +79,7 @@ def reduced(tuning: Tuning, dropped: Sequence[Dropped], new_hash: str) -> Tuning
     return msgspec.structs.replace(tuning, groups=groups, config_hash=new_hash)
 
 
-def _reduced(group: TunedGroup, dropped: dict[Rule, Dropped]) -> TunedGroup:
+def _reduced(group: TunedGroup, dropped: dict[Rule, RemovedRule]) -> TunedGroup:
     rules: list[RuleEvidence] = []
     left = list(group.left_alone)
     gone: set[int] = set()

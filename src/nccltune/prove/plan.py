@@ -16,9 +16,9 @@ from nccltune.prove.collective_proof import CollectiveProof
 from nccltune.prove.judge import ProofState, interval, strictness
 from nccltune.prove.result import (
     ROUNDS_OF_A_PASS,
-    Dropped,
-    Pass,
     ProofGroup,
+    ProofPass,
+    RemovedRule,
     RuleProof,
     RuleVerdict,
 )
@@ -68,7 +68,7 @@ class ProofPlan:
         for proof in self.proofs.values():
             proof.strict = strict
 
-    def carry(self, known: Mapping[PointKey, BenchPoint], passes: Sequence[Pass]) -> None:
+    def carry(self, known: Mapping[PointKey, BenchPoint], passes: Sequence[ProofPass]) -> None:
         """Take over points of earlier passes at sizes whose rule has not changed since.
 
         The last of `passes` is this one. Only its failures are taken over; its other points are
@@ -129,7 +129,7 @@ class ProofPlan:
         """Return the state of every rule. `expected` are the gains that the search predicted."""
         return [self._verdict(index, expected.get(rule)) for index, rule in enumerate(self.rules)]
 
-    def bad(self, narrowed: Sequence[Rule]) -> list[Dropped]:
+    def bad(self, narrowed: Sequence[Rule]) -> list[RemovedRule]:
         """Return the rules that do not hold.
 
         A rule that is bad only at its ends is narrowed, unless it is one of `narrowed`: these were
@@ -195,7 +195,7 @@ class ProofPlan:
             return f"could not be measured: {lost[0]}"
         return "nothing that was measured lies in its range, or other rules take all of it first"
 
-    def _dropped(self, index: int, rule: Rule, *, may_narrow: bool) -> Dropped | None:
+    def _dropped(self, index: int, rule: Rule, *, may_narrow: bool) -> RemovedRule | None:
         proof = self.proofs[rule.collective]
         sizes = proof.of_rule(index)
         if not sizes:
@@ -203,22 +203,22 @@ class ProofPlan:
         harmed = [size for size in sizes if size in proof.failures]
         if harmed:
             where = format_bytes(harmed[0])
-            return Dropped(rule, f"{proof.failures[harmed[0]]} at {where}")
+            return RemovedRule(rule, f"{proof.failures[harmed[0]]} at {where}")
         instead = proof.ran_instead(index, sizes)
         if instead is not None:
-            return Dropped(rule, f"has no effect: NCCL ran {instead}")
+            return RemovedRule(rule, f"has no effect: NCCL ran {instead}")
         slower = [size for size in sizes if proof.state(size) is ProofState.BAD]
         if slower:
             worst = min(slower, key=lambda size: sum(proof.gains(size)) / len(proof.gains(size)))
             more = f" and at {count(len(slower) - 1, 'more size')}" if len(slower) > 1 else ""
             narrow = self._narrower(index, sizes, slower) if may_narrow else None
-            return Dropped(rule, f"slower: {proof.gain_words(worst)}{more}", narrow)
+            return RemovedRule(rule, f"slower: {proof.gain_words(worst)}{more}", narrow)
         if proof.state_of_rule(sizes) is ProofState.BAD:
             found = interval(proof.pooled(sizes))
             assert found is not None
             low, high = math.exp(found.low), math.exp(found.high)
             gain = f"{math.exp(found.value):.2f}x ({low:.2f}-{high:.2f})"
-            return Dropped(rule, f"no gain beyond noise: {gain} in {found.n} rounds")
+            return RemovedRule(rule, f"no gain beyond noise: {gain} in {found.n} rounds")
         return None
 
     def _narrower(self, index: int, sizes: Sequence[int], slower: Sequence[int]) -> Rule | None:

@@ -61,7 +61,7 @@ class RuleProof(msgspec.Struct, frozen=True, kw_only=True):
     between: int = 0
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class RemovedRule(msgspec.Struct, frozen=True):
     """A rule that did not hold, and why. `narrowed` replaces it; None if nothing does."""
 
     rule: Rule
@@ -88,7 +88,7 @@ ROUNDS_OF_A_PASS = 100
 """The rounds reserved for a pass: more than any needs, so that passes never share a round."""
 
 
-class Pass(msgspec.Struct, frozen=True):
+class ProofPass(msgspec.Struct, frozen=True):
     """One pass: the `ROUNDS_OF_A_PASS` rounds from `first_round` on measured `rules`.
 
     `dropped` are the rules that earlier passes had removed.
@@ -96,7 +96,7 @@ class Pass(msgspec.Struct, frozen=True):
 
     first_round: int
     rules: list[Rule]
-    dropped: list[Dropped] = []
+    dropped: list[RemovedRule] = []
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,9 +121,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     at: str
     rules: list[RuleProof]
-    dropped: list[Dropped]
+    dropped: list[RemovedRule]
     groups: list[ProofGroup]
-    passes: list[Pass]
+    passes: list[ProofPass]
 
     @property
     def slower(self) -> int:

@@ -25,7 +25,7 @@ from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove import edit
 from nccltune.prove.plan import ProofPlan
-from nccltune.prove.result import ROUNDS_OF_A_PASS, Dropped, Pass, Proof
+from nccltune.prove.result import ROUNDS_OF_A_PASS, Proof, ProofPass, RemovedRule
 from nccltune.study import names
 from nccltune.study.files import Study
 from nccltune.study.lock import locked
@@ -44,7 +44,7 @@ class Hooks(NamedTuple):
 
     start: Callable[[Bench], None]
     watching: Callable[[Hello], AbstractContextManager[Watcher[ProofPlan]]]
-    dropped: Callable[[list[Dropped]], None]
+    dropped: Callable[[list[RemovedRule]], None]
 
 
 class Verification:
@@ -72,8 +72,8 @@ class Verification:
         self._budget_s = budget_s
         self._seed = seed
         self._before = None if anew else read_proof(study)
-        self._passes: list[Pass] = []
-        self._dropped: list[Dropped] = []
+        self._passes: list[ProofPass] = []
+        self._dropped: list[RemovedRule] = []
         self._points = self._known = 0
         self._seconds = 0.0
         self._now: tuple[ProofPlan, Hello] | None = None
@@ -156,7 +156,7 @@ class Verification:
             if not self._passes:
                 self._passes = earlier[:number]
                 self._dropped = earlier[number].dropped
-        self._passes.append(Pass(first_round, rules, self._dropped))
+        self._passes.append(ProofPass(first_round, rules, self._dropped))
 
     def _remove_bad(self) -> bool:
         """Remove the rules that do not hold; return whether there were any."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.rounds import spent_us, timing_us
 from nccltune.measure.adaptive.size_state import SizeState
-from nccltune.measure.bench.conversation import Ran
+from nccltune.measure.bench.conversation import ExecutedChoice
 from nccltune.model.choice import Choice
 from nccltune.model.chunks import chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
@@ -44,7 +44,7 @@ def next_trial(
     collective: Collective,
     base: Choice,
     states: Sequence[SizeState],
-    ran: Mapping[int, Ran | None],
+    ran: Mapping[int, ExecutedChoice | None],
     impossible: Collection[Choice],
     *,
     chunks: bool,
@@ -121,23 +121,23 @@ def _judge(
     return ChannelTrial(missing, [base], 1), False
 
 
-def _channel_ladder(ran: Mapping[int, Ran | None]) -> list[int]:
+def _channel_ladder(ran: Mapping[int, ExecutedChoice | None]) -> list[int]:
     """Return the powers of two below the highest channel count that ran, in falling order."""
     most = _most_channels(ran)
     return [1 << power for power in range(7, -1, -1) if 1 << power < most]
 
 
-def _more_channels(ran: Mapping[int, Ran | None]) -> list[int]:
+def _more_channels(ran: Mapping[int, ExecutedChoice | None]) -> list[int]:
     most = _most_channels(ran)
     return [most * 2] if 0 < most <= _MOST_CHANNELS / 2 else []
 
 
-def _most_channels(ran: Mapping[int, Ran | None]) -> int:
+def _most_channels(ran: Mapping[int, ExecutedChoice | None]) -> int:
     return max((item.channels or 0 for item in ran.values() if item), default=0)
 
 
 def _chunk_variants(
-    collective: Collective, base: Choice, ran: Mapping[int, Ran | None]
+    collective: Collective, base: Choice, ran: Mapping[int, ExecutedChoice | None]
 ) -> list[Choice]:
     """Return variants with half and twice the largest chunk that ran. Leave out sizes that NCCL
     would change, because the same chunk would run again."""

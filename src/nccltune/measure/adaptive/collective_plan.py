@@ -19,8 +19,8 @@ from typing import NamedTuple
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive import channel_trials, refine
+from nccltune.measure.adaptive.dominated import dominated_choices
 from nccltune.measure.adaptive.grid import Grid
-from nccltune.measure.adaptive.hopeless import hopeless
 from nccltune.measure.adaptive.rounds import MOST_ROUNDS, unproven, unsettled, worth_repeating
 from nccltune.measure.adaptive.size_state import (
     SizeState,
@@ -29,7 +29,7 @@ from nccltune.measure.adaptive.size_state import (
     gain_left,
     size_states,
 )
-from nccltune.measure.bench.conversation import BenchPoint, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
 from nccltune.measure.bench.round_request import FurtherRounds, PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -80,7 +80,7 @@ class CollectivePlan:
         self._given_up: set[Choice] = set()
         self._lost: set[int] = set()
         self._excluded: dict[int, dict[Choice, str]] = {}
-        self._ran: dict[tuple[int, AnyChoice], Ran] = {}
+        self._ran: dict[tuple[int, AnyChoice], ExecutedChoice] = {}
         self._states: SizeStates | None = None
 
     @property
@@ -170,7 +170,7 @@ class CollectivePlan:
         ]
         if len(below) == 2:
             before, last = below
-            lost = self._hopeless(before, last)
+            lost = self._dominated(before, last)
             # One slow timing must not decide. A second one costs less here than at the next size.
             doubtful = tuple(item for item in lost if last.estimates[item].n == 1)
             again = (
@@ -182,9 +182,9 @@ class CollectivePlan:
         hopeful = [choice for choice in self.legal if choice not in self._given_up]
         return self._first_round(dict.fromkeys(pending, hopeful))
 
-    def _hopeless(self, before: SizeState, last: SizeState) -> list[Choice]:
+    def _dominated(self, before: SizeState, last: SizeState) -> list[Choice]:
         medians = [self.timings.median(state.bytes, DEFAULT) or 1.0 for state in (before, last)]
-        lost = hopeless(before, last, math.log(medians[1] / medians[0]))
+        lost = dominated_choices(before, last, math.log(medians[1] / medians[0]))
         return [choice for choice in self.legal if choice in lost]
 
     def _first_round(self, wanted: Mapping[int, Sequence[Choice]]) -> list[RoundRequest]:

@@ -107,7 +107,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     can: Abilities = Abilities()
 
 
-class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExecutedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     """What ran, as far as it is known."""
 
     algorithm: str | None = None
@@ -152,7 +152,7 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     id: int = 0
     bytes: int
     choice: AnyChoice = DEFAULT
-    ran: Ran | None = None
+    ran: ExecutedChoice | None = None
     applied: bool = True
     round: int = 0
     repeat: int = 0

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, conditions
-from nccltune.measure.bench.conversation import BenchPoint, Hello, PointError, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, Hello, PointError
 from nccltune.measure.bench.round_request import DEFAULT_REPEATS, PointKey
 from nccltune.measure.engine.record import LineFile, timestamp
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
@@ -231,7 +231,9 @@ def _as_point(sample: Sample) -> BenchPoint:
     return BenchPoint(
         bytes=sample.bytes,
         choice=sample.choice,
-        ran=msgspec.convert(sample.ran, Ran, from_attributes=True) if sample.ran else None,
+        ran=msgspec.convert(sample.ran, ExecutedChoice, from_attributes=True)
+        if sample.ran
+        else None,
         round=sample.round,
         repeat=sample.repeat,
         iterations=sample.iterations,

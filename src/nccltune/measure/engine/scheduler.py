@@ -54,7 +54,7 @@ TaskSource = Callable[[], Sequence[Task] | None]
 tasks are finished. An empty sequence means that the study already had all results."""
 
 
-def one_after_the_other(steps: Iterator[Sequence[Task]]) -> TaskSource:
+def sequential_source(steps: Iterator[Sequence[Task]]) -> TaskSource:
     """Return a source that takes its tasks from an iterator."""
     return lambda: next(steps, None)
 
@@ -66,7 +66,7 @@ class Scheduler:
     while the results of the last one are analysed.
 
     >>> ran = []
-    >>> source = one_after_the_other(iter([[CallTask(1.0, lambda: ran.append("a"))]]))
+    >>> source = sequential_source(iter([[CallTask(1.0, lambda: ran.append("a"))]]))
     >>> Scheduler(Budget(60.0, lambda: 0.0)).run([source]), ran
     ('done', ['a'])
     """

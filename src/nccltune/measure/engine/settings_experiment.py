@@ -16,7 +16,7 @@ from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.budget import Budget
 from nccltune.measure.engine.process_order import ProcessPlan
 from nccltune.measure.engine.process_record import ProcessRecord
-from nccltune.measure.engine.scheduler import CallTask, EndReason, Scheduler, one_after_the_other
+from nccltune.measure.engine.scheduler import CallTask, EndReason, Scheduler, sequential_source
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_processes import BenchProcess, SettingsProcesses, Starter
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
@@ -94,7 +94,7 @@ class SettingsExperiment(ABC):
         or InputError where the default does not run, LaunchError where it computes wrong results or
         no size can be measured, StudyError for a failed write.
         """
-        return self._scheduler.run([one_after_the_other(self._tasks())])
+        return self._scheduler.run([sequential_source(self._tasks())])
 
     def _tasks(self) -> Iterator[Sequence[CallTask]]:
         if self._processes.probe is None:

@@ -16,7 +16,7 @@ import msgspec
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.budget import Budget, ProcessTimes
 from nccltune.measure.engine.record import timestamp
-from nccltune.measure.engine.scheduler import CallTask, Scheduler, one_after_the_other
+from nccltune.measure.engine.scheduler import CallTask, Scheduler, sequential_source
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
@@ -148,7 +148,7 @@ class TrialExperiment:
         Raises LaunchError, PlatformError or InputError where the default does not run, StudyError
         for a failed write.
         """
-        reason = self._scheduler.run([one_after_the_other(self._tasks(on_status))])
+        reason = self._scheduler.run([sequential_source(self._tasks(on_status))])
         return self.outcome_so_far("failed" if reason == "done" and self._error() else reason)
 
     def outcome_so_far(self, reason: str) -> TrialOutcome:

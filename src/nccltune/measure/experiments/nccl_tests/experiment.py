@@ -20,7 +20,7 @@ from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello,
 from nccltune.measure.engine.budget import FIRST_GUESS_S, Budget
 from nccltune.measure.engine.program import InterruptedProgram, run_program
 from nccltune.measure.engine.record import LineFile, timestamp
-from nccltune.measure.engine.scheduler import CallTask, Scheduler, one_after_the_other
+from nccltune.measure.engine.scheduler import CallTask, Scheduler, sequential_source
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
 from nccltune.measure.experiments.nccl_tests.binaries import (
     FACTOR,
@@ -181,9 +181,7 @@ class NcclTestsExperiment:
         Raises LaunchError where the default fails or gives wrong results, StudyError for a failed
         write, and errors as `hello` does.
         """
-        return self.outcome_so_far(
-            self._scheduler.run([one_after_the_other(self._tasks(on_status))])
-        )
+        return self.outcome_so_far(self._scheduler.run([sequential_source(self._tasks(on_status))]))
 
     def _tasks(self, on_status: StatusCallback) -> Iterator[Sequence[CallTask]]:
         """Yield a probe of every choice, then the processes that measure."""

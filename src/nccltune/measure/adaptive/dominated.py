@@ -15,7 +15,7 @@ from nccltune.measure.adaptive.estimates import CONFIDENCE
 from nccltune.measure.adaptive.size_state import SizeState
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
-HOPELESS = 0.15
+LEAST_DISADVANTAGE = 0.15
 """Log time by which a choice must be behind, with confidence, in both time and slope. The margin
 exists because curves are not quite straight. The choice must also be behind by this much at the
 size before, so that one disturbed timing does not decide."""
@@ -34,7 +34,7 @@ class _Line(NamedTuple):
     slope_error: float
 
 
-def hopeless(before: SizeState, last: SizeState, growth: float) -> set[Choice]:
+def dominated_choices(before: SizeState, last: SizeState, growth: float) -> set[Choice]:
     """Return the choices, measured at both sizes, that cannot win beyond the size `last`.
 
     `growth` is the log of how many times longer the default takes at `last` than at `before`.
@@ -72,4 +72,4 @@ def _behind(line: _Line, other: _Line) -> bool:
     before = math.log(line.before / other.before)
     now = math.log(line.time / other.time) - z * math.hypot(line.time_error, other.time_error)
     ever = math.log(line.slope / other.slope) - z * math.hypot(line.slope_error, other.slope_error)
-    return min(before, now, ever) > HOPELESS
+    return min(before, now, ever) > LEAST_DISADVANTAGE
