@@ -34,8 +34,8 @@ class SizeState(NamedTuple):
     best       the leader
     gain       the gain of the leader; 0 if the leader is the default
     stakes     for each rival, the expected loss of using the leader instead
-    unsure     the choices that need another timing, because they have only one timing or because
-               their two timings contradict each other
+    unsure     the choices that need another timing, because one timing alone would decide about
+               them or because their two timings contradict each other
     """
 
     bytes: int
