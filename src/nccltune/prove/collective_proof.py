@@ -126,7 +126,7 @@ class CollectiveProof:
     def _further(self) -> dict[int, int]:
         """Return the sizes that need more rounds, each with the number of rounds to reach.
 
-        A size needs more rounds if it is open, or if its rule is open.
+        A size needs more rounds if its own state or the state of its rule is `OPEN`.
         """
         wanted: dict[int, int] = {}
         for index in {index for index in self.at.values() if index is not None}:
@@ -155,7 +155,8 @@ class CollectiveProof:
 
     @property
     def failures(self) -> Mapping[int, str]:
-        """Return the sizes at which a tuned call failed or gave wrong results, each with a text."""
+        """Return the sizes at which a tuned call failed or gave wrong results, with the failure as
+        text."""
         return self._failures
 
     @property

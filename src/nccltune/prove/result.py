@@ -21,7 +21,7 @@ Sizes that a rule applies to:
 
 Sizes without a rule:
 
-- `left alone`: the tuned call ran the same as the default
+- `left alone`: the tuned call ran the same choice as the default, as far as is known
 - `not alike`: the tuned call ran another choice than the default, although no rule applies
 
 `unverified`: the size could not be measured.

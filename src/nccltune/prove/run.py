@@ -54,8 +54,8 @@ class Verification:
     """One run of `verify`.
 
     `command` is the command that resumes the run. `budget_s` limits the time of measurement in
-    seconds. With `anew`, the proof of an earlier run is ignored. Raises StudyError if that proof is
-    damaged.
+    seconds. With `anew`, neither the proof nor the timings of an earlier run are used. Otherwise
+    raises StudyError if that proof is damaged.
     """
 
     def __init__(

@@ -109,8 +109,10 @@ class CollectivePlan:
 
     @property
     def gain_left(self) -> float:
-        """Return the gain that further measurements may still find: a natural log, the mean over
-        the size axis."""
+        """Return the gain that further measurements may still find, as a natural log.
+
+        It is the mean of the stakes over the size axis (`size_state.gain_left`).
+        """
         return gain_left(self.states)
 
     @property

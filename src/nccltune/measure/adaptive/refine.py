@@ -28,9 +28,11 @@ more than noise."""
 
 
 class Curves:
-    """Times of the choices between the measured sizes, by log-log interpolation of medians.
+    """The time of each choice over size: medians, with log-log interpolation between measured
+    sizes.
 
-    Forced choices have smooth curves. The default jumps where NCCL changes its choice.
+    The curves of forced choices are smooth. The curve of the default jumps where NCCL changes its
+    choice.
     """
 
     def __init__(self, timings: Timings) -> None:

@@ -148,9 +148,9 @@ def _lacking(
 ) -> dict[int, FurtherRounds]:
     """Return, by size, the rounds missing until all sizes have `target` common rounds of `choice`.
 
-    The rule search uses only rounds that all sizes of a range have. The rounds that cost least are
-    chosen: most sizes already have them. A size never gets a round with a number below its next
-    one. The result is empty if `target` is reached already or cannot be reached.
+    The rule search uses only rounds that all sizes of a range have. The missing rounds that cost
+    least are chosen: those that most sizes already have. A size gets only rounds that come after
+    its last round. The result is empty if `target` is reached already or cannot be reached.
     """
     measured = _measured(choice, states, timings)
     common = _common(measured)

@@ -109,8 +109,8 @@ class Scheduler:
                 return "done"
 
     def _start_waiting(self) -> bool:
-        """Start as many waiting tasks as may run now. Return False where the next task exceeds the
-        budget."""
+        """Start as many waiting tasks as may run now. Return False if the next task would
+        exceed the budget."""
         while self._waiting and len(self._running) < self._ahead:
             _, task = self._waiting[0]
             ahead_s = math.fsum(other.expected_s for _, other in self._running)

@@ -96,7 +96,7 @@ class SettingsExperiment(ABC):
         """Measure until the result is decided or the budget is spent.
 
         All results are in the study when this returns or raises. Raises LaunchError, PlatformError
-        or InputError where the default does not run, LaunchError where it computes wrong results or
+        or InputError if the default does not run, LaunchError if the default gives wrong results or
         no size can be measured, StudyError for a failed write.
         """
         return self._scheduler.run([sequential_source(self._tasks())])

@@ -216,7 +216,7 @@ def test_predictions_that_are_right_spare_points_at_the_boundary() -> None:
     assert points[0] < points[1]
 
 
-def test_a_hopeless_choice_is_not_tried_at_large_sizes() -> None:
+def test_a_dominated_choice_is_not_tried_at_large_sizes() -> None:
     lines = {"tree/ll": linear(5, 200), "ring/simple": linear(20, 20_000)}
     exact = Curves(lines, lambda _: "ring/simple")
     platform = Platform(exact, noise=0.01)

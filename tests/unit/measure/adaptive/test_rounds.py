@@ -109,7 +109,7 @@ def test_only_rivals_are_repeated() -> None:
         ((100.0, 130.0), False),  # latency dominates
     ],
 )
-def test_a_choice_is_hopeless_where_it_is_behind_now_and_in_slope(
+def test_a_choice_is_dominated_where_it_is_behind_now_and_in_slope(
     ring: tuple[float, float], lost: bool
 ) -> None:
     tree = (50.0, 140.0)

@@ -38,10 +38,10 @@ class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def read_facts(folder: Path, tried: SettingChanges) -> StartFacts | None:
-    """Return the effective settings from the log files in `folder`; None if there are none.
+    """Return the effective settings from the log files in `folder`; None without such files.
 
-    `tried` are the proposed settings. There is no log if the first process ran on a machine that
-    does not share the folder, or if the program does not use NCCL. Raises InputError for a log that
+    `tried` are the proposed settings. There is no log if process 0 ran on a machine that does not
+    share the folder, or if the program does not use NCCL. Raises InputError for a log that
     cannot be read.
     """
     files = sorted(folder.glob(LOG))
