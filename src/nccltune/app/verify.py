@@ -25,7 +25,7 @@ from nccltune.model.platform import Platform
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove.plan import ProofPlan
-from nccltune.prove.result import Dropped, Proof
+from nccltune.prove.result import Proof, RemovedRule
 from nccltune.prove.run import Hooks, Verification, measured, rules_of
 from nccltune.study.files import Study
 
@@ -42,7 +42,7 @@ class VerifyProgress(Protocol):
     def watching(self, hello: Hello) -> AbstractContextManager[Watcher[ProofPlan]]:
         """Return what shows the status; it is open while a pass measures."""
 
-    def dropped(self, rules: list[Dropped]) -> None:
+    def dropped(self, rules: list[RemovedRule]) -> None:
         """Call after a pass that removed rules, before the next one."""
 
     def stopped(self, kept: str) -> None:

@@ -24,7 +24,7 @@ from nccltune.model.platform import Platform
 from nccltune.model.scale import count
 from nccltune.model.sizes import format_bytes
 from nccltune.prove.plan import ProofPlan
-from nccltune.prove.result import Dropped
+from nccltune.prove.result import RemovedRule
 from nccltune.report.words import range_text, significant
 
 _TABLE_ROWS = 14
@@ -108,7 +108,7 @@ class VerifyScreen(RunScreen):
         """Return a display of every rule and its gain so far."""
         return Watch("verify", hello.replay, rules_so_far)
 
-    def dropped(self, rules: list[Dropped]) -> None:
+    def dropped(self, rules: list[RemovedRule]) -> None:
         """Print how many rules did not hold."""
         talk().print(
             f"again      {count(len(rules), 'rule')} did not hold as measured; measuring what "

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof of a configuration: default against tuned, interleaved in one run.
+"""The proof of a configuration: the default against the tuned rules, interleaved in one run.
 
 result.py            the structs of a proof (proof.json)
-sizes.py             the sizes to prove: measured ones, those between, both sides of every edge
-judge.py             decide whether a size, or a rule, is good, bad or still open
-collective_proof.py  one collective: timings, what ran, what is still to be measured
-plan.py              all collectives: the questions to the bench, and the verdict
-edit.py              remove a rule from a configuration, or narrow it
-run.py               passes over the bench until every remaining rule holds
+sizes.py             the sizes to prove: measured, between measured ones, and at edges of rules
+judge.py             decide whether a size or a rule is good, bad or open
+collective_proof.py  one collective: its timings, its verdicts, and its next requests
+plan.py              all collectives: the requests to the bench, and the verdict on every rule
+edit.py              remove a rule from a configuration, or narrow its range of sizes
+run.py               measure in passes until every remaining rule holds
 stock.py             compare two runs of a user's program, without and with the plugin
+
+Words:
+
+default  a call without rules: NCCL decides
+tuned    a call with the rules of the configuration
+gain     natural log of default time over tuned time; above 0 is faster
+round    timings of a size made close together: one of the tuned call and two of the default
+pass     a measurement of one set of rules; after it, rules that do not hold are removed and the
+         next pass begins
 """

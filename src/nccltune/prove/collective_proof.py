@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof of one collective: its timings, what ran, and what is still to be measured.
+"""The proof of one collective: its timings, its verdicts, and its next requests.
 
-Rounds are counted from the start of a pass. So timings of an earlier pass, at sizes whose rule did
-not change since, count together with those of this one.
+A pass measures one set of rules. Round numbers count from the start of their pass. Timings of an
+earlier pass therefore count for this pass, at sizes where the rules still give the same choice.
 """
 
 import math
@@ -12,7 +12,7 @@ from nccltune.analyze.curves import noise
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.size_state import axis_shares
-from nccltune.measure.bench.conversation import BenchPoint, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
 from nccltune.measure.bench.round_request import PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -34,13 +34,15 @@ from nccltune.prove.result import ProofGroup, ProvenSize, SizeVerdict
 from nccltune.prove.sizes import taken
 
 _HARMLESS = frozenset({"unsupported", "memory"})
-"""Kinds of failures that a rule does not cause."""
+"""Kinds of failure that a rule does not cause. A size that fails so is not measured, and its rule
+is kept."""
 
 
 class CollectiveProof:
-    """One collective at one scale.
+    """The proof of one collective at one scale.
 
-    `sizes` (bytes) are the sizes to prove, `measured` those that the rules were made from.
+    `sizes` are the sizes to prove, in bytes. `measured` are the sizes of the sweep that the rules
+    were made from. The attribute `at` maps each size to the index of its rule (None: no rule).
     """
 
     def __init__(
@@ -62,10 +64,10 @@ class CollectiveProof:
         self._asked = dict.fromkeys(sizes, 0)
         self._lost: dict[int, str] = {}
         self._failures: dict[int, str] = {}
-        self._ran: dict[tuple[int, AnyChoice], Ran] = {}
+        self._ran: dict[tuple[int, AnyChoice], ExecutedChoice] = {}
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
-        """Record a point. `key.round` counts from the start of its pass."""
+        """Record a point. `key.round` must count from the start of the pass."""
         if key.bytes not in self._asked:
             return
         self._asked[key.bytes] = max(self._asked[key.bytes], key.round + 1)
@@ -78,7 +80,7 @@ class CollectiveProof:
             self.note_failure(key, point)
 
     def note_failure(self, key: PointKey, point: BenchPoint) -> None:
-        """Record a point without a timing. Nothing more is measured at its size."""
+        """Record a point without a valid timing. Its size is not measured again."""
         kind = point.error.kind if point.error else "wrong"
         if kind in _HARMLESS or key.choice == DEFAULT:
             self._lost[key.bytes] = point.error.text if point.error else "wrong results"
@@ -86,9 +88,9 @@ class CollectiveProof:
             self._failures[key.bytes] = "wrong results" if kind == "wrong" else f"fails ({kind})"
 
     def asks(self, first_round: int) -> list[RoundRequest]:
-        """Return what to measure next; empty when every size and rule is decided.
+        """Return the next requests; an empty list when every size and every rule is decided.
 
-        `first_round` is the first round of the pass.
+        `first_round` is the number of the pass's first round. It is added to every round number.
         """
         wanted = {
             size: FIRST_LOOK
@@ -111,7 +113,10 @@ class CollectiveProof:
         return asks
 
     def asks_left(self) -> list[RoundRequest]:
-        """Return about what is still to be measured, for an estimate of the time."""
+        """Return requests that take about as long as the measurements still needed.
+
+        They serve only to estimate the remaining time.
+        """
         new = [size for size in self.sizes if len(self.gains(size)) < FIRST_LOOK]
         sizes = tuple(size for size in new or self._further() if size not in self._lost)
         return (
@@ -119,7 +124,10 @@ class CollectiveProof:
         )
 
     def _further(self) -> dict[int, int]:
-        """Return, for each size that is open or whose rule is, the round up to which to measure."""
+        """Return the sizes that need more rounds, each with the number of rounds to reach.
+
+        A size needs more rounds if its own state or the state of its rule is `OPEN`.
+        """
         wanted: dict[int, int] = {}
         for index in {index for index in self.at.values() if index is not None}:
             usable = self.of_rule(index)
@@ -136,34 +144,39 @@ class CollectiveProof:
 
     @property
     def noise(self) -> float:
-        """Return the distance of two medians of the default, a fraction."""
+        """Return the A/A noise: how far two medians of the default typically differ, as a
+        fraction."""
         return noise(self.timings).typical
 
     @property
     def floor(self) -> float:
-        """Return how much slower a size may be, a fraction."""
+        """Return how much slower than the default a size may be, as a fraction."""
         return max(LEAST_FLOOR, self.noise)
 
     @property
     def failures(self) -> Mapping[int, str]:
-        """Return the sizes at which a rule fails or gives wrong results, and how."""
+        """Return the sizes at which a tuned call failed or gave wrong results, with the failure as
+        text."""
         return self._failures
 
     @property
     def lost(self) -> Mapping[int, str]:
-        """Return the sizes that could not be measured, and why."""
+        """Return the sizes that could not be measured, each with the reason."""
         return self._lost
 
     def of_rule(self, index: int) -> list[int]:
-        """Return the sizes that rule `index` decides about and that could be measured."""
+        """Return the sizes that rule `index` applies to. Sizes in `lost` are left out."""
         return [size for size in self.sizes if self.at[size] == index and size not in self._lost]
 
     def gains(self, size: int) -> list[float]:
-        """Return the log gain of every round: the natural log of default over tuned time."""
+        """Return the gain of every round at a size: the natural log of default over tuned time."""
         return list(self.timings.log_gains(size, TUNED_RUN).values())
 
     def pooled(self, sizes: Sequence[int]) -> list[float]:
-        """Return for each round the mean log gain over `sizes`, weighted by the size axis."""
+        """Return, for each round that all `sizes` have, the mean gain (a natural log).
+
+        Each size is weighted with its share of the size axis (log bytes).
+        """
         share = axis_shares(sizes)
         by_size = {size: self.timings.log_gains(size, TUNED_RUN) for size in sizes}
         common = set.intersection(*(set(gains) for gains in by_size.values())) if sizes else set()
@@ -173,24 +186,25 @@ class CollectiveProof:
         ]
 
     def state(self, size: int) -> ProofState:
-        """Return whether a size in a rule is slower (`size_state`)."""
+        """Return whether a size is slower with the rules: the result of `size_state`."""
         return size_state(self.gains(size), self.floor, self.strict.size)
 
     def state_of_rule(self, sizes: Sequence[int]) -> ProofState:
-        """Return whether a rule over `sizes` is faster (`rule_state`)."""
+        """Return whether a rule with these sizes is faster: the result of `rule_state`."""
         return rule_state(self.pooled(sizes), self.noise, self.strict.rule)
 
     def ran_instead(self, index: int, sizes: Iterable[int]) -> str | None:
-        """Return what ran instead of the choice of rule `index`.
+        """Return as text what NCCL executed instead of the choice of rule `index`.
 
-        None if its choice ran at any of `sizes`, or if nothing is known about what ran.
+        Return None if NCCL executed that choice at any of `sizes`, or if it is unknown what NCCL
+        executed. Only algorithm and protocol are compared.
         """
         wanted = self._rules[index].choice.without_channels()
         ran = {choice.label for size in sizes if (choice := self._plain(size, TUNED_RUN))}
         return None if not ran or wanted.label in ran else " and ".join(sorted(ran))
 
     def gain_words(self, size: int) -> str:
-        """Return the gain at a size: `0.93x at 64 KiB (0.91-0.95)`."""
+        """Return the gain at a size as text: `0.93x at 64 KiB (0.91-0.95)`."""
         found = interval(self.gains(size))
         if found is None:
             return f"at {format_bytes(size)}"
@@ -198,7 +212,7 @@ class CollectiveProof:
         return f"{math.exp(found.value):.2f}x at {format_bytes(size)} ({low:.2f}-{high:.2f})"
 
     def group(self) -> ProofGroup:
-        """Return the state of the proof as data."""
+        """Return the state of this collective for `proof.json`."""
         return ProofGroup(
             collective=self.collective,
             scale=self.scale,
@@ -248,7 +262,7 @@ class CollectiveProof:
         return "faster" if found.low > 0 else "alike"
 
     def _plain(self, size: int, choice: AnyChoice) -> Choice | None:
-        """Return the algorithm and protocol that ran; None if unknown."""
+        """Return the algorithm and protocol that NCCL executed for `choice`; None if unknown."""
         ran = self._ran.get((size, choice))
         found = ran.choice() if ran else None
         return found.without_channels() if found else None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove rules from a configuration, and nothing else.
+"""Remove rules from a configuration file, or narrow their range of sizes.
 
-Comments and other rows do not change. A removed rule becomes a comment with the reason.
+Comments and other rows do not change. The row of a removed rule becomes a comment with the reason.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import msgspec
 
 from nccltune.formats.tuner_config.csv_rules import MAX_LINE, config_hash, parse_rules, write_rules
 from nccltune.model.rule import Rule
-from nccltune.prove.result import Dropped
+from nccltune.prove.result import RemovedRule
 from nccltune.study.files import Study, write_whole
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, Tuning
 from nccltune.tune.search import gain_of
@@ -20,14 +20,16 @@ BEFORE_SUFFIX = ".before-verify"
 
 
 def before_path(config: Path) -> Path:
-    """Return the path of the copy that `verify` makes before it changes a configuration."""
+    """Return the path of the copy that `verify` makes of a configuration before the first
+    change."""
     return config.with_name(config.name + BEFORE_SUFFIX)
 
 
-def without(text: str, dropped: Sequence[Dropped]) -> str:
-    """Return the text of a configuration with rules removed, or narrower ones in their place.
+def without(text: str, dropped: Sequence[RemovedRule]) -> str:
+    """Return the text of a configuration without the rules in `dropped`.
 
-    Raises InputError where `text` cannot be read at all.
+    A rule that has a narrower replacement is replaced by it. Raises InputError if `text` is not a
+    configuration.
     """
     lines = text.split("\n")
     rows = {item.line: item.rule for item in parse_rules(text).rules}
@@ -45,11 +47,11 @@ def without(text: str, dropped: Sequence[Dropped]) -> str:
     return "\n".join(lines)
 
 
-def remove_rules(study: Study, dropped: Sequence[Dropped], *, keep_before: bool) -> None:
-    """Remove rules from `tuner.conf`, and from `tuning.json` if it is of this configuration.
+def remove_rules(study: Study, dropped: Sequence[RemovedRule], *, keep_before: bool) -> None:
+    """Remove rules from `tuner.conf`, and from `tuning.json` if that file describes `tuner.conf`.
 
-    With `keep_before` a copy of the present file is kept (`before_path`). Raises InputError or
-    StudyError where a file cannot be read, and UnwritableError where one cannot be written.
+    With `keep_before`, first copy `tuner.conf` to `before_path`. Raises InputError or StudyError
+    where a file cannot be read, and UnwritableError where a file cannot be written.
     """
     config = study.config_path
     text = config.read_text(encoding="utf-8")
@@ -64,10 +66,11 @@ def remove_rules(study: Study, dropped: Sequence[Dropped], *, keep_before: bool)
         study.write_json(study.tuning_path, reduced(tuning, dropped, config_hash(new.encode())))
 
 
-def reduced(tuning: Tuning, dropped: Sequence[Dropped], new_hash: str) -> Tuning:
-    """Return a tuning without the rules that were dropped.
+def reduced(tuning: Tuning, dropped: Sequence[RemovedRule], new_hash: str) -> Tuning:
+    """Return a tuning without the rules in `dropped`.
 
-    Their sizes become left alone, with the reason. `new_hash` is that of the new configuration.
+    The sizes of these rules are listed under `left_alone`, with the reason. `new_hash` is the hash
+    of the new configuration.
     """
     groups = []
     for group in tuning.groups:
@@ -79,7 +82,7 @@ def reduced(tuning: Tuning, dropped: Sequence[Dropped], new_hash: str) -> Tuning
     return msgspec.structs.replace(tuning, groups=groups, config_hash=new_hash)
 
 
-def _reduced(group: TunedGroup, dropped: dict[Rule, Dropped]) -> TunedGroup:
+def _reduced(group: TunedGroup, dropped: dict[Rule, RemovedRule]) -> TunedGroup:
     rules: list[RuleEvidence] = []
     left = list(group.left_alone)
     gone: set[int] = set()
@@ -128,7 +131,10 @@ def _reduced(group: TunedGroup, dropped: dict[Rule, Dropped]) -> TunedGroup:
 
 
 def _narrowed(evidence: RuleEvidence, rule: Rule, kept: Sequence[Decision]) -> RuleEvidence:
-    """Return the evidence of a rule for a part of its sizes, without an interval of the gain."""
+    """Return the evidence for the narrower `rule`, from the decisions at the sizes that it keeps.
+
+    The interval of the gain is None, because it was computed for all sizes of the old rule.
+    """
     gains = [row.gain for row in kept if row.gain is not None]
     return msgspec.structs.replace(
         evidence,
@@ -143,7 +149,7 @@ def _narrowed(evidence: RuleEvidence, rule: Rule, kept: Sequence[Decision]) -> R
 
 
 def _runs(sizes: Sequence[int], every: Sequence[int]) -> list[list[int]]:
-    """Return `sizes` as runs of neighbours within `every`."""
+    """Return `sizes` in groups. The sizes of a group are neighbours in `every`, which is sorted."""
     runs: list[list[int]] = []
     for place, size in enumerate(every):
         if size not in sizes:

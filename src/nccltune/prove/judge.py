@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether a size, or a rule, is good, bad or still open.
+"""Decide whether a size or a rule is good, bad or open.
 
-Gains are natural logs of default over tuned time, one for each round. Every size gets
-`FIRST_LOOK` rounds. What is not clear then gets more, so that one outlier does not remove a good
-rule. Many sizes are judged, so calling one slower takes an interval that holds for all of them
-together (Bonferroni).
+A gain is the natural log of default over tuned time; there is one for each round. Every size gets
+`FIRST_LOOK` rounds. Sizes and rules that are open get more rounds, so that one outlier does not
+remove a good rule. Because many sizes are judged, a size is called slower only if an interval shows
+it that is valid for all sizes together (Bonferroni).
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,23 @@ from typing import NamedTuple
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate
 
 FIRST_LOOK = MIN_ROUNDS
-"""The rounds that every size gets."""
+"""The number of rounds that every size gets."""
 STEP = 4
-"""The number of rounds that are added at a time."""
+"""The number of rounds that are added at once to an open size or rule."""
 SECOND_LOOK = 12
-"""With fewer rounds no size is called slower, and no rule unproven."""
+"""With fewer rounds than this no size and no rule is called bad."""
 MOST_ROUNDS = 24
-"""The most rounds of a size. What is within noise then counts as no slower."""
+"""The most rounds of a size. After them a size that is not proven slower is called good."""
 LEAST_FLOOR = 0.01
-"""A size may be slower by this fraction, or by the A/A noise if that is larger."""
+"""A size may be slower than the default by this fraction, or by the A/A noise if the noise is
+larger."""
 _CHANCE = 0.05
-"""The chance that any size is called slower by mistake; the same for a rule called faster."""
+"""The chance that any size of a configuration is called slower by mistake. The chance that any rule
+is called faster by mistake is the same."""
 
 
 class ProofState(StrEnum):
-    """The state of a size or of a rule: decided, or open while more rounds are needed."""
+    """The state of a size or of a rule. `OPEN` means that more rounds are needed."""
 
     GOOD = "good"
     BAD = "bad"
@@ -36,21 +38,25 @@ class ProofState(StrEnum):
 
 
 class Strictness(NamedTuple):
-    """The confidences that a size needs to be called slower, and a rule to be called faster."""
+    """The confidence needed to call a size slower, and the confidence needed to call a rule
+    faster."""
 
     size: float
     rule: float
 
 
 def strictness(sizes: int, rules: int) -> Strictness:
-    """Return the confidences for this number of sizes in rules and of rules (Bonferroni)."""
+    """Return the confidences for this many sizes and this many rules (Bonferroni).
+
+    Only sizes that a rule applies to are counted.
+    """
     return Strictness(1 - _CHANCE / max(1, sizes), 1 - _CHANCE / max(1, rules))
 
 
 def interval(gains: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """Return the trimmed mean of log gains with its interval.
+    """Return the trimmed mean of gains with its interval.
 
-    None for fewer than `MIN_ROUNDS` rounds, which do not show their noise.
+    Return None for fewer than `MIN_ROUNDS` gains, because so few do not show their noise.
     """
     if len(gains) < MIN_ROUNDS:
         return None
@@ -58,10 +64,11 @@ def interval(gains: Sequence[float], confidence: float = 0.95) -> Interval | Non
 
 
 def size_state(gains: Sequence[float], floor: float, strict: float) -> ProofState:
-    """Return the state of one size from its log gains.
+    """Return the state of one size from its gains.
 
-    Good: slower by at most `floor` (a fraction), with 95 % confidence. Bad: slower by more than
-    that, with the confidence `strict`.
+    Good: slower by at most `floor` (a fraction), with 95 % confidence. Bad: slower with the
+    confidence `strict`, and by more than `floor` in the mean. After `MOST_ROUNDS` rounds, 95 %
+    confidence is enough for bad, and every other size is good.
 
     >>> size_state([0.20, 0.21, 0.19, 0.20], floor=0.01, strict=0.99)
     <ProofState.GOOD: 'good'>
@@ -71,7 +78,7 @@ def size_state(gains: Sequence[float], floor: float, strict: float) -> ProofStat
         return ProofState.OPEN
     if plain.low > -floor:
         return ProofState.GOOD
-    # Before the last round use the interval that holds for all sizes together: more rounds follow.
+    # Before the last round be strict, because more rounds follow.
     last = len(gains) >= MOST_ROUNDS
     judged = plain if last else sure
     if len(gains) >= SECOND_LOOK and judged.high < 0 and judged.value < -floor:
@@ -80,10 +87,11 @@ def size_state(gains: Sequence[float], floor: float, strict: float) -> ProofStat
 
 
 def rule_state(gains: Sequence[float], noise: float, strict: float) -> ProofState:
-    """Return the state of a rule from its log gains over all its sizes.
+    """Return the state of a rule from its gains: for each round, the mean over all its sizes.
 
-    Good: faster with the confidence `strict`, and by more than `noise` (a fraction). Bad: not so
-    after all rounds, or clearly within noise before.
+    Good: faster with the confidence `strict`, and by more than `noise` (a fraction) in the mean.
+    Bad: not good after `MOST_ROUNDS` rounds. A rule is bad earlier if its gain is smaller than
+    `noise` with the confidence `strict`.
     """
     plain, sure = interval(gains), interval(gains, strict)
     if plain is None or sure is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof of a whole configuration: the questions to the bench, and the verdict on every rule."""
+"""The proof of a whole configuration: the requests to the bench, and the verdict on every rule."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from nccltune.prove.collective_proof import CollectiveProof
 from nccltune.prove.judge import ProofState, interval, strictness
 from nccltune.prove.result import (
     ROUNDS_OF_A_PASS,
-    Dropped,
-    Pass,
     ProofGroup,
+    ProofPass,
+    RemovedRule,
     RuleProof,
     RuleVerdict,
 )
@@ -26,10 +26,10 @@ from nccltune.prove.sizes import applies, sizes_to_prove, taken
 
 
 class ProofPlan:
-    """One pass over a configuration: the questions to the bench, and the proof from its answers.
+    """One pass: the requests that prove one set of rules, and the verdict from their answers.
 
-    `measured` are the sizes (bytes) that the rules were made from, by collective. The rounds of
-    this pass start at `first_round`.
+    `measured` maps collectives to the sizes (bytes) of the sweep that the rules were made from. The
+    round numbers of this pass start at `first_round`.
 
     >>> from nccltune.model.choice import Algorithm, Choice, Protocol
     >>> rule = Rule(Collective.ALLREDUCE, 1024, 4096, Choice(Algorithm.TREE, Protocol.LL))
@@ -68,11 +68,13 @@ class ProofPlan:
         for proof in self.proofs.values():
             proof.strict = strict
 
-    def carry(self, known: Mapping[PointKey, BenchPoint], passes: Sequence[Pass]) -> None:
-        """Take over points of earlier passes at sizes whose rule has not changed since.
+    def carry(self, known: Mapping[PointKey, BenchPoint], passes: Sequence[ProofPass]) -> None:
+        """Add recorded points of earlier passes, at sizes where the rules still give the same
+        choice.
 
-        The last of `passes` is this one. Only its failures are taken over; its other points are
-        asked for again, and the engine finds them in `known`.
+        `known` are the recorded points of all passes. The last of `passes` is this pass. Of its
+        points only the failures are added here. This plan requests the others again, and the engine
+        then answers them from `known`.
         """
         for key, point in known.items():
             proof = self.proofs.get(key.collective)
@@ -95,7 +97,7 @@ class ProofPlan:
 
     @property
     def turns(self) -> Sequence[RequestSource]:
-        """Return what asks next for each collective."""
+        """Return one function for each collective. It returns the next requests."""
         return [partial(proof.asks, self.first_round) for proof in self.proofs.values()]
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
@@ -105,18 +107,19 @@ class ProofPlan:
         proof.feed(key._replace(round=key.round - self.first_round), point)
 
     def seconds(self, ask: RoundRequest) -> float:
-        """Return about how many seconds an ask takes."""
+        """Return about how long a request takes, in seconds."""
         return self._estimator(ask.collective).seconds(ask)
 
     def iterations(self, collective: Collective, size: int) -> int:
-        """Return the number of calls of one timing at a size. It never changes in a pass."""
+        """Return the number of timed calls in one timing at a size. It does not change in a
+        pass."""
         decided = self._iterations[collective]
         if size not in decided:
             decided[size] = self._estimator(collective).iterations(size)
         return decided[size]
 
     def seconds_left(self) -> float:
-        """Return about how many seconds everything that is left takes."""
+        """Return about how long the rest of the pass takes, in seconds."""
         return math.fsum(
             self.seconds(ask) for proof in self.proofs.values() for ask in proof.asks_left()
         )
@@ -126,14 +129,15 @@ class ProofPlan:
         return [proof.group() for proof in self.proofs.values() if proof.sizes]
 
     def verdicts(self, expected: Mapping[Rule, float]) -> list[RuleProof]:
-        """Return the state of every rule. `expected` are the gains that the search predicted."""
+        """Return the verdict on every rule. `expected` are the gains that the rule search
+        predicted."""
         return [self._verdict(index, expected.get(rule)) for index, rule in enumerate(self.rules)]
 
-    def bad(self, narrowed: Sequence[Rule]) -> list[Dropped]:
-        """Return the rules that do not hold.
+    def bad(self, narrowed: Sequence[Rule]) -> list[RemovedRule]:
+        """Return the rules that do not hold, each with the reason.
 
-        A rule that is bad only at its ends is narrowed, unless it is one of `narrowed`: these were
-        narrowed before.
+        A rule that is slower only at its smallest or largest sizes gets a narrower replacement. The
+        rules in `narrowed` are replacements themselves and are not narrowed again.
         """
         found = []
         for index, rule in enumerate(self.rules):
@@ -195,7 +199,7 @@ class ProofPlan:
             return f"could not be measured: {lost[0]}"
         return "nothing that was measured lies in its range, or other rules take all of it first"
 
-    def _dropped(self, index: int, rule: Rule, *, may_narrow: bool) -> Dropped | None:
+    def _dropped(self, index: int, rule: Rule, *, may_narrow: bool) -> RemovedRule | None:
         proof = self.proofs[rule.collective]
         sizes = proof.of_rule(index)
         if not sizes:
@@ -203,28 +207,30 @@ class ProofPlan:
         harmed = [size for size in sizes if size in proof.failures]
         if harmed:
             where = format_bytes(harmed[0])
-            return Dropped(rule, f"{proof.failures[harmed[0]]} at {where}")
+            return RemovedRule(rule, f"{proof.failures[harmed[0]]} at {where}")
         instead = proof.ran_instead(index, sizes)
         if instead is not None:
-            return Dropped(rule, f"has no effect: NCCL ran {instead}")
+            return RemovedRule(rule, f"has no effect: NCCL ran {instead}")
         slower = [size for size in sizes if proof.state(size) is ProofState.BAD]
         if slower:
             worst = min(slower, key=lambda size: sum(proof.gains(size)) / len(proof.gains(size)))
             more = f" and at {count(len(slower) - 1, 'more size')}" if len(slower) > 1 else ""
             narrow = self._narrower(index, sizes, slower) if may_narrow else None
-            return Dropped(rule, f"slower: {proof.gain_words(worst)}{more}", narrow)
+            return RemovedRule(rule, f"slower: {proof.gain_words(worst)}{more}", narrow)
         if proof.state_of_rule(sizes) is ProofState.BAD:
             found = interval(proof.pooled(sizes))
             assert found is not None
             low, high = math.exp(found.low), math.exp(found.high)
             gain = f"{math.exp(found.value):.2f}x ({low:.2f}-{high:.2f})"
-            return Dropped(rule, f"no gain beyond noise: {gain} in {found.n} rounds")
+            return RemovedRule(rule, f"no gain beyond noise: {gain} in {found.n} rounds")
         return None
 
     def _narrower(self, index: int, sizes: Sequence[int], slower: Sequence[int]) -> Rule | None:
-        """Return the rule without its slower ends; None if the rest is not good or not connected.
+        """Return the rule without the sizes in `slower`.
 
-        It ends at the outermost sizes that are good. The next pass proves it like any other rule.
+        Return None if the other sizes are not neighbours, are fewer than two, or are bad together.
+        The new range ends at the outermost of the other sizes. The next pass proves the new rule
+        like any other.
         """
         proof = self.proofs[self.rules[index].collective]
         good = [place for place, size in enumerate(sizes) if size not in slower]

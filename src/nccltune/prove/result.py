@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structs of a proof: `proof.json`, the input of the report."""
+"""The structs of `proof.json`, which the report reads."""
 
 from typing import Literal
 
@@ -11,18 +11,35 @@ from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.model.scale import Scale
 
 SizeVerdict = Literal["faster", "alike", "slower", "open", "left alone", "not alike", "unverified"]
-"""Of a size in a rule: `faster` and `slower` beyond noise, `alike` for no slower, `open` while more
-rounds are needed. Of a size without a rule: `left alone`, or `not alike` if another choice than the
-default's ran although no rule applies. `unverified`: it could not be measured."""
+"""The verdict on one size.
+
+Sizes that a rule applies to:
+
+- `faster`, `slower`: with the rule, beyond noise
+- `alike`: not slower
+- `open`: more rounds are needed
+
+Sizes without a rule:
+
+- `left alone`: the tuned call ran the same choice as the default, as far as is known
+- `not alike`: the tuned call ran another choice than the default, although no rule applies
+
+`unverified`: the size could not be measured.
+"""
 RuleVerdict = Literal["holds", "open", "unverified"]
 
 
 class ProvenSize(msgspec.Struct, frozen=True, kw_only=True):
     """One size of a proof.
 
-    Times are medians in us. `gain` is default over tuned time over `rounds` rounds, with its 95 %
-    interval. `choice` is that of the rule (None: no rule); `ran` is what ran (None: unknown).
-    `between` is True if the sweep had not measured the size.
+    choice   the choice of the rule; None if no rule applies
+    between  True if the sweep had not measured this size
+    gain     default time over tuned time (1.1 is 1.1 times as fast), from `rounds` rounds;
+             `gain_low` and `gain_high` are its 95 % interval
+    ran      the choice that NCCL executed with the rules; None if unknown
+    note     the reason if the size failed or could not be measured
+
+    Times are medians in us.
     """
 
     bytes: int
@@ -42,9 +59,13 @@ class ProvenSize(msgspec.Struct, frozen=True, kw_only=True):
 class RuleProof(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that is still in the configuration.
 
-    `gain` is its mean over the size axis with its 95 % interval, `least` and `most` the extremes at
-    one size, `expected` the prediction of the search. `sizes` is the number of measured sizes,
-    `between` of them for the first time. `reason` explains a verdict other than `holds`.
+    reason    explains a verdict other than `holds`
+    expected  the gain that the rule search predicted
+    gain      default time over tuned time, the mean over the size axis; `gain_low` and `gain_high`
+              are its 95 % interval
+    least     the smallest gain at one size; `most` is the largest
+    sizes     number of sizes measured for this proof
+    between   number of these sizes that the sweep had not measured
     """
 
     rule: Rule
@@ -61,8 +82,11 @@ class RuleProof(msgspec.Struct, frozen=True, kw_only=True):
     between: int = 0
 
 
-class Dropped(msgspec.Struct, frozen=True):
-    """A rule that did not hold, and why. `narrowed` replaces it; None if nothing does."""
+class RemovedRule(msgspec.Struct, frozen=True):
+    """A rule that did not hold, and the reason.
+
+    `narrowed` is the rule that replaces it; None if the rule was removed without a replacement.
+    """
 
     rule: Rule
     reason: str
@@ -70,10 +94,11 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """One collective at one scale.
+    """The proof of one collective at one scale.
 
-    `noise` is the A/A distance of two medians of the default, `floor` the tolerated slowdown of a
-    size; both are fractions.
+    `noise` is how far two medians of the default typically differ (A/A). `floor` is how much slower
+    than the default a size may be. Both are fractions. `rounds` is the largest number of rounds of
+    any size.
     """
 
     collective: Collective
@@ -85,27 +110,30 @@ class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ROUNDS_OF_A_PASS = 100
-"""The rounds reserved for a pass: more than any needs, so that passes never share a round."""
+"""The number of round numbers reserved for a pass. It is larger than a pass needs, so that two
+passes never use the same round number."""
 
 
-class Pass(msgspec.Struct, frozen=True):
-    """One pass: the `ROUNDS_OF_A_PASS` rounds from `first_round` on measured `rules`.
+class ProofPass(msgspec.Struct, frozen=True):
+    """One pass: the measurement of one set of rules.
 
-    `dropped` are the rules that earlier passes had removed.
+    Its round numbers are `first_round` to `first_round + ROUNDS_OF_A_PASS - 1`. `dropped` are the
+    rules that earlier passes removed.
     """
 
     first_round: int
     rules: list[Rule]
-    dropped: list[Dropped] = []
+    dropped: list[RemovedRule] = []
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """`proof.json`: the proof of one configuration.
 
-    - `config_hash`: FNV-1a of the present configuration, as the plugin prints it.
-    - `reason`: why the run ended: `done`, `budget` or `interrupted`.
-    - `points`: the number measured by the last run; `known`: the number taken from the study.
-    - `noise`: the largest of the groups.
+    - `config_hash`: FNV-1a hash of the present configuration, as the plugin logs it
+    - `reason`: why the run ended: `done`, `budget` or `interrupted`
+    - `points`: the number of points that the last run measured
+    - `known`: the number of points that the last run took from the study
+    - `noise`: the largest noise of the groups, as a fraction
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -121,9 +149,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     at: str
     rules: list[RuleProof]
-    dropped: list[Dropped]
+    dropped: list[RemovedRule]
     groups: list[ProofGroup]
-    passes: list[Pass]
+    passes: list[ProofPass]
 
     @property
     def slower(self) -> int:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prove a study's configuration: passes over the bench until every remaining rule holds.
+"""Prove a study's configuration: measure in passes until every remaining rule holds.
 
-Each pass loads the present `tuner.conf`. Rules that do not hold are then removed, and the next pass
-measures the sizes that this changes. Every result is in the study at once: samples.jsonl has the
-timings, verify.jsonl the points without one, and proof.json the rounds of each set of rules.
+Each pass measures the rules of the present `tuner.conf`. Then rules that do not hold are removed
+from the file. The next pass measures the sizes for which the rules changed. Every result is written
+when it arrives: timings to samples.jsonl, points without a valid timing to verify.jsonl, and the
+passes with their rules to proof.json.
 """
 
 import contextlib
@@ -25,33 +26,36 @@ from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.prove import edit
 from nccltune.prove.plan import ProofPlan
-from nccltune.prove.result import ROUNDS_OF_A_PASS, Dropped, Pass, Proof
+from nccltune.prove.result import ROUNDS_OF_A_PASS, Proof, ProofPass, RemovedRule
 from nccltune.study import names
 from nccltune.study.files import Study
 from nccltune.study.lock import locked
 from nccltune.tune.result import Tuning
 
 _SEED = 1001
-"""Another seed than a sweep's: else a replay would draw the timings that led to the rules again."""
+"""A different seed than that of a sweep. With the same seed, a replay would draw the same timings
+from which the rules were made."""
 
 
 class Hooks(NamedTuple):
     """Callbacks of a running proof.
 
-    `start` gets every bench after its hello, and may refuse it by raising. `watching` makes the
-    watcher of one pass. `dropped` gets the rules that a pass removed, before the next one.
+    `start` receives the bench of each pass after its hello; it raises an error to refuse the bench.
+    `watching` returns the watcher of one pass. `dropped` receives the rules that were removed after
+    a pass.
     """
 
     start: Callable[[Bench], None]
     watching: Callable[[Hello], AbstractContextManager[Watcher[ProofPlan]]]
-    dropped: Callable[[list[Dropped]], None]
+    dropped: Callable[[list[RemovedRule]], None]
 
 
 class Verification:
     """One run of `verify`.
 
-    `command` resumes it. `budget_s` limits the time of measurement in seconds. With `anew` nothing
-    of an earlier run is used. Raises StudyError where the proof of an earlier run is damaged.
+    `command` is the command that resumes the run. `budget_s` limits the time of measurement in
+    seconds. With `anew`, neither the proof nor the timings of an earlier run are used. Otherwise
+    raises StudyError if that proof is damaged.
     """
 
     def __init__(
@@ -72,32 +76,33 @@ class Verification:
         self._budget_s = budget_s
         self._seed = seed
         self._before = None if anew else read_proof(study)
-        self._passes: list[Pass] = []
-        self._dropped: list[Dropped] = []
+        self._passes: list[ProofPass] = []
+        self._dropped: list[RemovedRule] = []
         self._points = self._known = 0
         self._seconds = 0.0
         self._now: tuple[ProofPlan, Hello] | None = None
 
     @property
     def kept(self) -> int:
-        """Return the number of points that are in the study."""
+        """Return the number of points of this run that are in the study: measured now or before."""
         return self._points + self._known
 
     @property
     def proof(self) -> Proof | None:
-        """Return the proof so far; None before the first hello of a bench.
+        """Return the proof so far; None until the first bench has started.
 
-        Raises StudyError where `tuning.json` cannot be read.
+        Raises StudyError if `tuning.json` cannot be read.
         """
         return None if self._now is None else self._proof("interrupted", *self._now)
 
     def run(self) -> Proof:
         """Measure until every remaining rule holds, or the budget is spent; return the proof.
 
-        `proof.json` is written after each pass. Raises StudyError where another measurement holds
-        the study or a file of it is damaged, UnwritableError where one cannot be written,
-        InputError where `tuner.conf` cannot be read, and as `Bench` does. All measurements up to
-        then are in the study. KeyboardInterrupt is raised again after `proof.json` is written.
+        `proof.json` is written before and after each pass. Raises StudyError if another measurement
+        holds the study's lock or a file of the study is damaged, UnwritableError if a file cannot
+        be written, InputError if `tuner.conf` cannot be read, and the errors of `Bench`. After an
+        error, all points measured before it are in the study. On KeyboardInterrupt, `proof.json` is
+        written before the exception is raised again.
         """
         with locked(self._study):
             try:
@@ -106,7 +111,8 @@ class Verification:
                     proof = self._pass()
                 return proof
             except (KeyboardInterrupt, LaunchError, StudyError):
-                # Keep the first error: a full disk may be its reason, and then this fails too.
+                # Writing may fail for the same reason, for example a full disk. Raise the first
+                # error in that case.
                 with contextlib.suppress(StudyError):
                     if (proof_so_far := self.proof) is not None:
                         write_proof(self._study, proof_so_far)
@@ -127,7 +133,7 @@ class Verification:
             )
             plan.carry(known, self._passes)
             self._now = plan, hello
-            # A run that resumes after an interruption finds its rounds by these passes.
+            # After an interruption, the next run reads the first round of each pass from this file.
             write_proof(self._study, self._proof("interrupted", plan, hello))
             watcher = stack.enter_context(self._hooks.watching(hello))
             left = None if self._budget_s is None else max(0.0, self._budget_s - self._seconds)
@@ -145,7 +151,7 @@ class Verification:
         return proof
 
     def _begin_pass(self, rules: list[Rule], known: dict[PointKey, BenchPoint]) -> None:
-        """Continue the pass of an earlier run that measured these rules, else begin a new one."""
+        """Continue the pass of an earlier run that measured the same rules, or begin a new pass."""
         earlier = self._before.passes if self._before is not None else []
         number = next((n for n, item in enumerate(earlier) if item.rules == rules), None)
         if number is None:
@@ -156,10 +162,10 @@ class Verification:
             if not self._passes:
                 self._passes = earlier[:number]
                 self._dropped = earlier[number].dropped
-        self._passes.append(Pass(first_round, rules, self._dropped))
+        self._passes.append(ProofPass(first_round, rules, self._dropped))
 
     def _remove_bad(self) -> bool:
-        """Remove the rules that do not hold; return whether there were any."""
+        """Remove the rules that do not hold. Return whether any rule was removed."""
         assert self._now is not None
         plan, _ = self._now
         narrowed = [item.narrowed for item in self._dropped if item.narrowed is not None]
@@ -194,7 +200,7 @@ class Verification:
 def rules_of(study: Study) -> list[Rule]:
     """Return the rules of `tuner.conf`, in order.
 
-    Raises InputError where the file cannot be read at all.
+    Raises InputError if the file cannot be read or is not a configuration.
     """
     return [item.rule for item in read_rules(study.config_path).rules]
 
@@ -202,7 +208,8 @@ def rules_of(study: Study) -> list[Rule]:
 def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:
     """Return the measured sizes (bytes, rising) of every tuned collective at this scale.
 
-    Raises StudyError where `samples.jsonl` is damaged.
+    Collectives that NCCL does not ask a tuner plugin about are left out. Raises StudyError if
+    `samples.jsonl` is damaged.
 
     >>> from nccltune.examples import example
     >>> study = Study.open(example("h200x4-as-4-nodes"))
@@ -219,9 +226,9 @@ def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:
 
 
 def expected_gains(study: Study) -> dict[Rule, float]:
-    """Return the gain that the search predicted for each rule, from `tuning.json`.
+    """Return the gain that the rule search predicted for each rule, from `tuning.json`.
 
-    Empty without that file. Raises StudyError where it is damaged.
+    The result is empty if that file does not exist. Raises StudyError if the file is damaged.
     """
     if not study.tuning_path.is_file():
         return {}
@@ -235,11 +242,14 @@ def expected_gains(study: Study) -> dict[Rule, float]:
 
 
 def read_proof(study: Study) -> Proof | None:
-    """Return the study's proof; None without one. Raises StudyError where it is damaged."""
+    """Return the proof in `proof.json`; None if there is no such file.
+
+    Raises StudyError if the file is damaged.
+    """
     path = study.path / names.PROOF
     return study.read_json(path, Proof) if path.is_file() else None
 
 
 def write_proof(study: Study, proof: Proof) -> None:
-    """Write `proof.json`. Raises UnwritableError where it cannot be written."""
+    """Write `proof.json`. Raises UnwritableError if the file cannot be written."""
     study.write_json(study.path / names.PROOF, proof)

@@ -14,11 +14,15 @@ from nccltune.model.sizes import MAX_BYTES
 UNMEASURED_FACTOR = 2
 LEAST_BYTES = 1 << 10
 MOST_BYTES = 1 << 26
-"""Rules for a collective without measured sizes are proven between these sizes only."""
+"""The sizes to prove for a collective that the sweep did not measure: from `LEAST_BYTES` to
+`MOST_BYTES`, each `UNMEASURED_FACTOR` times the one before."""
 
 
 def applies(rule: Rule, scale: Scale) -> bool:
-    """Return whether a rule may match an ordinary call: unregistered, one operation, this scale."""
+    """Return whether a rule may match an ordinary call at this scale.
+
+    An ordinary call has unregistered buffers and is not grouped with other calls.
+    """
     return (
         rule.nodes in (None, scale.nodes)
         and rule.ranks in (None, scale.ranks)
@@ -28,7 +32,7 @@ def applies(rule: Rule, scale: Scale) -> bool:
 
 
 def taken(rules: Sequence[Rule], collective: Collective, size: int, scale: Scale) -> int | None:
-    """Return the index of the rule that a call takes, the first that matches; None without one."""
+    """Return the index of the first rule that matches a call; None if no rule matches."""
     for index, rule in enumerate(rules):
         if rule.matches(collective, size, scale.nodes, scale.ranks):
             return index
@@ -40,9 +44,10 @@ def sizes_to_prove(
 ) -> list[int]:
     """Return the sizes (bytes, rising) that a proof measures.
 
-    These are every measured size, the middle between two of them, and both sides of every edge of a
-    rule. None is outside of the measured sizes. For a collective without measured sizes they are
-    powers of two within its rules.
+    These are all measured sizes, the sizes halfway between them, and the sizes on both sides of
+    every edge of a rule. No size outside the measured range is returned. For a collective without
+    measured sizes, they are powers of two within the ranges of its rules, from `LEAST_BYTES` to
+    `MOST_BYTES`.
     """
     own = [rule for rule in rules if rule.collective is collective and applies(rule, scale)]
     grid = Grid(collective, scale.ranks, 1, MAX_BYTES)

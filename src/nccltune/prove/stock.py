@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare two runs of a stock program, without and with the plugin, by NCCL's own log."""
+"""Compare two runs of an unchanged program, without and with our plugin, by NCCL's own log."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,21 +18,27 @@ from nccltune.model.scale import Scale
 from nccltune.prove.sizes import taken
 
 LOG_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
-"""NCCL then logs the tuner that it loads and (2.20 and later) the choice of every call."""
-# The line of our plugin at init (docs/reference/tuner-plugin.md), for each communicator and rank.
+"""With these settings NCCL logs the tuner plugin that it loads. NCCL 2.20 and later also log the
+choice of every call."""
+# Matches the line that our plugin logs when a rank creates a communicator
+# (docs/reference/tuner-plugin.md).
 _LOADED = re.compile(
     r"TUNER/nccltune: .* \(content (?P<hash>[0-9a-f]{16})\): (?P<apply>\d+) of (?P<rules>\d+) rule"
 )
 PointVerdict = Literal["as the rule says", "not as the rule says", "left alone", "changed"]
 Times = Mapping[tuple[Collective, int], float]
-"""Time in us by collective and bytes."""
+"""The time of a call in us, by collective and size in bytes."""
 
 
 class StockRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run by NCCL's log.
+    """The facts about one run of the program, from NCCL's log.
 
-    `config_hashes` are the hashes of the configurations that our plugin loaded. `applying` of the
-    `rules` rules apply at this scale. `logs` is the number of log files.
+    seconds        duration of the run
+    logs           number of log files
+    tuner          name of the tuner plugin that NCCL loaded
+    config_hashes  hashes of the configurations that our plugin loaded
+    rules          number of rules in the configuration
+    applying       number of these rules that apply at the scale of the run
     """
 
     seconds: float
@@ -47,11 +53,11 @@ class StockRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StockPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One collective and size that the run with the plugin called.
+    """One collective and size that the program called in the run with the plugin.
 
-    `rule` is the choice of the configuration (None: no rule). `before` and `after` are the choices
-    that ran, with channels, as far as the logs show them. Times are those that the program printed,
-    of one run each and not paired.
+    `rule` is the choice of the configuration; None if no rule applies. `before` and `after` are the
+    choices that NCCL executed without and with the plugin; None if the log does not show them. The
+    times are those that the program printed in each run; two such times are not a measured gain.
     """
 
     collective: Collective
@@ -65,7 +71,11 @@ class StockPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StockProof(msgspec.Struct, frozen=True, kw_only=True):
-    """`deployed.json`: whether the deployed configuration works. If so, `problems` is empty."""
+    """The content of `deployed.json`: whether the deployed configuration works.
+
+    `before` is the run without the plugin, `after` the run with the plugin. `problems` is empty if
+    the configuration works.
+    """
 
     schema_version: int = SCHEMA_VERSION
     study: str
@@ -84,12 +94,12 @@ class StockProof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ruled(self) -> int:
-        """Return the number of points with a rule."""
+        """Return the number of points to which a rule applies."""
         return _ruled(self.points)
 
 
 class LoggedRun:
-    """The log files of one run. Raises OSError where one of `files` cannot be read."""
+    """The log files of one run, already read. Raises OSError if one of `files` cannot be read."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self.log = NcclLog()
@@ -115,7 +125,7 @@ class LoggedRun:
             self.applying, self.rules = int(loaded["apply"]), int(loaded["rules"])
 
     def facts(self, seconds: float) -> StockRun:
-        """Return the facts of the run, which took `seconds`."""
+        """Return the facts about the run. `seconds` is the duration of the run."""
         return StockRun(
             seconds=seconds,
             logs=self.files,
@@ -135,9 +145,10 @@ def points_of(
     rules: Sequence[Rule],
     times: tuple[Times, Times],
 ) -> list[StockPoint]:
-    """Return every size that the run with the plugin called of a collective that NCCL tunes.
+    """Return a point for each collective and size that the program called with the plugin.
 
-    `times` are those that the program printed, before and after.
+    Collectives that NCCL does not ask a tuner plugin about are left out. `times` are the times that
+    the program printed, without and with the plugin.
     """
     nodes, ranks = after.log.nodes, after.log.ranks
     scale = Scale(nodes, ranks) if nodes and ranks else None
@@ -168,9 +179,9 @@ def points_of(
 def problems_of(
     before: StockRun, after: StockRun, points: Sequence[StockPoint], config_hash: str
 ) -> list[str]:
-    """Return why the deployed configuration is not proven, one sentence each; empty if it is.
+    """Return the reasons why the deployed configuration does not work, one sentence each.
 
-    `config_hash` is that of the deployed configuration.
+    The list is empty if it works. `config_hash` is the hash of the deployed configuration.
     """
     found = []
     if not after.config_hashes:
@@ -202,9 +213,9 @@ def _label(ran: object) -> str | None:
 
 
 def _verdict(rule: Choice | None, before: object, after: object) -> PointVerdict | None:
-    """Return the verdict on one point; None if the log does not show what ran.
+    """Return the verdict on one point; None if the logs do not show what NCCL executed.
 
-    Channels are not compared, because NCCL uses fewer for small messages.
+    Channels are not compared, because NCCL uses fewer channels for small messages.
     """
     if after is None:
         return None

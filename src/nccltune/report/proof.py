@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the rows and sentences of a proof for the page and the terminal."""
 
-from nccltune.prove.result import Dropped, Proof, ProvenSize, RuleProof
+from nccltune.prove.result import Proof, ProvenSize, RemovedRule, RuleProof
 from nccltune.report import words
 from nccltune.report.data import ProofGroupRow, ProofReport, ProofRuleRow, ProofSizeRow
 
@@ -106,7 +106,7 @@ def _rule(item: RuleProof) -> ProofRuleRow:
     )
 
 
-def _dropped(item: Dropped) -> ProofRuleRow:
+def _dropped(item: RemovedRule) -> ProofRuleRow:
     rule = item.rule
     reason = item.reason
     if item.narrowed is not None:

@@ -12,7 +12,7 @@ from nccltune.measure.adaptive.collective_plan import CollectivePlan, Decide, Pl
 from nccltune.measure.adaptive.grid import Grid
 from nccltune.measure.adaptive.plan import Plan
 from nccltune.measure.adaptive.time_estimate import point_us
-from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
 from nccltune.measure.bench.round_request import PointKey, RoundRequest
 from nccltune.measure.engine.communicator import MeasurementPlan
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, parse_choice
@@ -30,7 +30,7 @@ def choice(label: str) -> Choice:
     return found
 
 
-def no_ran(size: int, choice: AnyChoice) -> Ran | None:
+def no_ran(size: int, choice: AnyChoice) -> ExecutedChoice | None:
     return None
 
 
@@ -45,7 +45,7 @@ class Platform:
     noise: float = 0.0
     hiccups: float = 0.0
     seed: int = 0
-    ran: Callable[[int, AnyChoice], Ran | None] = no_ran
+    ran: Callable[[int, AnyChoice], ExecutedChoice | None] = no_ran
     not_run: Collection[Choice] = ()
     points: list[PointKey] = field(default_factory=list)
     seconds: float = 0.0

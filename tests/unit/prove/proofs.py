@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import DEFAULT, Choice, parse_choice
 from nccltune.model.collective import Collective
@@ -64,7 +64,9 @@ class Machine:
                     return self._point(key, error=PointError(kind, f"{kind} here"))
         found = parse_choice(self._ran(key.bytes, chosen))
         assert isinstance(found, Choice)
-        return self._point(key, time_us=time_us, ran=Ran(found.algorithm, found.protocol, 4))
+        return self._point(
+            key, time_us=time_us, ran=ExecutedChoice(found.algorithm, found.protocol, 4)
+        )
 
     @staticmethod
     def _point(key: PointKey, **more: object) -> BenchPoint:

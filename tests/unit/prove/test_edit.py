@@ -8,7 +8,7 @@ import pytest
 from nccltune.formats.tuner_config.csv_rules import config_hash, parse_rules
 from nccltune.model.platform import Platform
 from nccltune.prove.edit import before_path, remove_rules, without
-from nccltune.prove.result import Dropped
+from nccltune.prove.result import RemovedRule
 from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 from nccltune.tune.study import tune, write
@@ -32,7 +32,7 @@ def rules(text: str) -> list[object]:
 
 def test_a_removed_rule_stays_as_a_comment_that_says_why() -> None:
     gone = rule(8193, 65536, "ring/ll")
-    text = without(CONFIG, [Dropped(gone, "slower: 0.93x at 64 KiB (0.91-0.95)")])
+    text = without(CONFIG, [RemovedRule(gone, "slower: 0.93x at 64 KiB (0.91-0.95)")])
     assert rules(text) == [rule(1024, 8192)]
     assert parse_rules(text).header == {"schema": "1", "nccl": "2.28.9"}
     kept, new = CONFIG.splitlines(), text.splitlines()
@@ -45,13 +45,13 @@ def test_a_removed_rule_stays_as_a_comment_that_says_why() -> None:
 
 def test_a_narrowed_rule_takes_the_place_of_the_old_one() -> None:
     narrow = rule(1024, 4096)
-    text = without(CONFIG, [Dropped(rule(1024, 8192), "slower", narrow)])
+    text = without(CONFIG, [RemovedRule(rule(1024, 8192), "slower", narrow)])
     assert rules(text) == [narrow, rule(8193, 65536, "ring/ll")]
     assert "# narrowed by nccltune verify (slower): allreduce,1024,8192" in text
 
 
 def test_a_long_reason_does_not_make_a_line_that_nvidias_reader_cuts() -> None:
-    text = without(CONFIG, [Dropped(rule(1024, 8192), "slower " * 50)])
+    text = without(CONFIG, [RemovedRule(rule(1024, 8192), "slower " * 50)])
     assert max(map(len, text.splitlines())) <= 255
     assert not parse_rules(text).notes
     assert "# removed by nccltune verify: allreduce,1024" in text
@@ -82,7 +82,7 @@ def tuning_of(study: Study) -> Tuning:
 def test_file_and_tuning_stay_in_step(study: Study) -> None:
     before = study.config_path.read_text()
     first, second = tuning_of(study).rules
-    remove_rules(study, [Dropped(first, "slower: 0.93x")], keep_before=True)
+    remove_rules(study, [RemovedRule(first, "slower: 0.93x")], keep_before=True)
     after = tuning_of(study)
     assert rules(study.config_path.read_text()) == after.rules == [second]
     assert after.config_hash == config_hash(study.config_path.read_bytes())
@@ -99,7 +99,7 @@ def test_file_and_tuning_stay_in_step(study: Study) -> None:
 def test_a_narrowed_rule_keeps_the_evidence_of_its_sizes(study: Study) -> None:
     first = tuning_of(study).rules[0]
     narrow = rule(first.min_bytes, 4 * K)
-    remove_rules(study, [Dropped(first, "slower", narrow)], keep_before=False)
+    remove_rules(study, [RemovedRule(first, "slower", narrow)], keep_before=False)
     (group,) = tuning_of(study).groups
     assert group.rules[0].rule == narrow
     assert group.rules[0].sizes == [1 * K, 2 * K, 4 * K]
@@ -113,6 +113,6 @@ def test_a_tuning_that_is_not_of_this_file_is_not_touched(study: Study) -> None:
     first = tuning_of(study).rules[0]
     study.config_path.write_text(study.config_path.read_text() + "# by hand\n")
     before = study.tuning_path.read_bytes()
-    remove_rules(study, [Dropped(first, "slower")], keep_before=True)
+    remove_rules(study, [RemovedRule(first, "slower")], keep_before=True)
     assert study.tuning_path.read_bytes() == before
     assert first not in rules(study.config_path.read_text())

@@ -18,7 +18,7 @@ from nccltune.prove.judge import (
     size_state,
     strictness,
 )
-from nccltune.prove.result import Pass
+from nccltune.prove.result import ProofPass
 from nccltune.prove.sizes import applies, sizes_to_prove, taken
 from tests.unit.prove.proofs import GRID, SCALE, K, M, Machine, drive, plan_for, rule
 
@@ -235,7 +235,7 @@ def test_a_later_pass_measures_only_what_changed() -> None:
     first = plan_for(before)
     known: dict[object, BenchPoint] = dict(drive(first, Machine(lambda _: 1.2)))
     after = before[1:]
-    passes = [Pass(0, before), Pass(100, after)]
+    passes = [ProofPass(0, before), ProofPass(100, after)]
     second = plan_for(after, 100)
     second.carry(known, passes)  # type: ignore[arg-type]
     machine = Machine(lambda _: 1.2)
@@ -249,7 +249,7 @@ def test_timings_of_a_pass_are_not_carried_over_one_with_another_rule() -> None:
     rules, other = [rule(4 * K, 64 * K)], [rule(4 * K, 64 * K, "ring/ll")]
     known: dict[object, BenchPoint] = dict(drive(plan_for(rules), Machine(lambda _: 1.2)))
     third = plan_for(rules, 200)
-    third.carry(known, [Pass(0, rules), Pass(100, other), Pass(200, rules)])  # type: ignore[arg-type]
+    third.carry(known, [ProofPass(0, rules), ProofPass(100, other), ProofPass(200, rules)])  # type: ignore[arg-type]
     asked = {key.bytes for key in drive(third, Machine(lambda _: 1.2))}
     assert {4 * K, 16 * K} <= asked
     assert 1 * K not in asked
@@ -282,7 +282,7 @@ def test_a_point_that_got_stuck_before_is_not_tried_again() -> None:
     }
     assert len(known) == 1
     resumed = plan_for(rules)
-    resumed.carry(known, [Pass(0, rules)])
+    resumed.carry(known, [ProofPass(0, rules)])
     asked = drive(resumed, Machine(lambda _: 1.2))
     assert 16 * K not in {key.bytes for key in asked}
     assert "timeout" in resumed.bad([])[0].reason

@@ -7,14 +7,14 @@ import msgspec
 from rich.console import Console
 
 from nccltune.model.rule import Rule
-from nccltune.prove.result import Dropped, Proof
+from nccltune.prove.result import Proof, RemovedRule
 from nccltune.report.data import ProofGroupRow, ProofReport, ProofSizeRow
 from nccltune.report.proof import build_proof, sentence
 from nccltune.report.terminal import informative_proof, proof_tables
 from tests.unit.prove.proofs import K, M, Machine, drive, plan_for, rule
 
 
-def proof(*, dropped: list[Dropped] | None = None, reason: str = "done") -> Proof:
+def proof(*, dropped: list[RemovedRule] | None = None, reason: str = "done") -> Proof:
     plan = plan_for([rule(4 * K, 64 * K), rule(128 * K, 512 * K, "ring/ll")])
     drive(plan, Machine(lambda _: 1.3))
     return Proof(
@@ -51,8 +51,8 @@ def tables(built: ProofReport, *, width: int = 100, brief: bool = False) -> str:
 
 def test_the_sentence_counts_kept_narrowed_and_removed_rules() -> None:
     assert sentence(proof()) == "2 of 2 rules hold · 0 sizes slower · noise floor 1.1 %"
-    narrow = Dropped(rule(4 * K, 128 * K), "slower", rule(4 * K, 64 * K))
-    gone = Dropped(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
+    narrow = RemovedRule(rule(4 * K, 128 * K), "slower", rule(4 * K, 64 * K))
+    gone = RemovedRule(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
     text = sentence(proof(dropped=[narrow, gone]))
     assert text.startswith("2 of 3 rules hold · 1 removed · 1 narrowed · 0 sizes slower")
     only = msgspec.structs.replace(proof(), rules=[], dropped=[gone])
@@ -60,7 +60,7 @@ def test_the_sentence_counts_kept_narrowed_and_removed_rules() -> None:
 
 
 def test_the_tables_show_selected_sizes_and_every_rule() -> None:
-    gone = Dropped(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
+    gone = RemovedRule(rule(1 * M, 2 * M), "slower: 0.9x at 2 MiB (0.8-0.95)")
     built = build_proof(proof(dropped=[gone], reason="budget"))
     text = tables(built, width=80)
     assert "The budget was spent before everything was decided" in text

@@ -8,7 +8,7 @@ from nccltune.analyze.result import Analysis
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.scale import Scale
-from nccltune.prove.result import Dropped
+from nccltune.prove.result import RemovedRule
 from nccltune.report.alike import grouped
 from nccltune.report.proven import proven_gains
 from nccltune.report.verdict import group_summary, notes, verdict
@@ -206,7 +206,7 @@ def test_a_proof_without_a_gain_leaves_the_expectation_and_says_so() -> None:
 
 def test_rules_that_a_proof_removed_are_no_success() -> None:
     rule = RULED.rules[0].rule
-    nothing = msgspec.structs.replace(proof(), rules=[], dropped=[Dropped(rule, "slower")])
+    nothing = msgspec.structs.replace(proof(), rules=[], dropped=[RemovedRule(rule, "slower")])
     sentence, tone = verdict(analysis(), [ALONE], nothing)
     assert sentence.startswith("No rule held in the proof: 1 rule was removed.")
     assert tone == "unknown"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel counts and chunk sizes to try for a choice that a rule will name.
+"""Choose the channel counts and chunk sizes to try for the choice of a rule.
 
 Each channel takes an SM from compute. Fewer channels are therefore better as long as they cost no
 time. The counts tried are powers of two below the count that ran, downwards until the time gets
-worse. Twice the channels are kept only if they are faster. The same holds for chunk sizes: half and
-twice the size that ran.
+worse. Twice that count is also tried, and so are half and twice the chunk size that ran. These
+three are kept only if they are faster.
 """
 
 import math
@@ -14,22 +14,25 @@ from typing import NamedTuple
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive.rounds import spent_us, timing_us
 from nccltune.measure.adaptive.size_state import SizeState
-from nccltune.measure.bench.conversation import Ran
+from nccltune.measure.bench.conversation import ExecutedChoice
 from nccltune.model.choice import Choice
 from nccltune.model.chunks import chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 
 CHANNEL_TOLERANCE = 0.02
-"""Log time that fewer channels may cost. The rule search has the same default."""
+"""How much slower fewer channels may be, as a natural log: about 2 %. The rule search has the same
+default."""
 _MOST_CHANNELS = 64
-"""The largest channel count that a rule can name. NCCL runs no more than its communicator has."""
+"""The largest channel count that a rule can name. NCCL uses at most the channels of the
+communicator."""
 _PROBE_ROUNDS = 2
 _ROUNDS = 4
 _TIMINGS = 4
-"""Timings in a round of one variant: the variant, the unchanged choice and twice the default."""
+"""Timings in one round of a trial: one of the variant, one of the unchanged choice, and two of the
+default."""
 _MOST_COST = 0.3
-"""Share of the time spent so far that a trial may cost. Fewer channels are only a bonus, and large
-sizes seldom allow them."""
+"""A trial may cost this share of the time that the sweep has spent so far. The limit is low because
+large sizes, whose timings take longest, seldom run as fast with fewer channels."""
 
 
 class ChannelTrial(NamedTuple):
@@ -44,16 +47,16 @@ def next_trial(
     collective: Collective,
     base: Choice,
     states: Sequence[SizeState],
-    ran: Mapping[int, Ran | None],
+    ran: Mapping[int, ExecutedChoice | None],
     impossible: Collection[Choice],
     *,
     chunks: bool,
 ) -> ChannelTrial | None:
-    """Return the next trial in `states`, the size range of the rule for `base`. Return None when
-    nothing is left to try.
+    """Return the next trial for a rule with the choice `base`; None when nothing is left to try.
 
-    `ran` maps each size to what ran for `base`. `impossible` are choices that could not run at some
-    size.
+    `states` are the sizes of the rule. `ran` maps each size to what NCCL executed when `base` was
+    forced. `impossible` are choices that could not run at one of the sizes. `chunks` is whether the
+    tuner interface can set chunk sizes.
     """
     if any(base not in state.estimates for state in states):
         return None
@@ -77,14 +80,15 @@ def next_trial(
                 open_.append((variant, trial))
     if not open_:
         return None
-    # Variants that need the same rounds share them, and so share the timings of the default.
+    # Variants that need the same sizes and rounds are measured together. Then the default is timed
+    # only once for all of them.
     _, first = open_[0]
     return first._replace(choices=[base, *(item for item, trial in open_ if trial == first)])
 
 
 def affordable(states: Sequence[SizeState], timings: Timings) -> bool:
-    """Return whether a trial of one variant over a whole range is cheap compared with the time
-    spent so far."""
+    """Return whether a trial of one variant at all sizes of `states` costs at most `_MOST_COST` of
+    the time spent so far."""
     cost_us = math.fsum(_TIMINGS * _ROUNDS * timing_us(timings, state.bytes) for state in states)
     return cost_us < _MOST_COST * spent_us(timings)
 
@@ -94,9 +98,10 @@ def _judge(
 ) -> tuple[ChannelTrial | None, bool]:
     """Return the rounds still needed to judge `variant`, and whether it is good enough.
 
-    The variant is good enough if its gain exceeds that of `base` by at least `least_lead` (log).
-    The trial is None when the verdict is known; its choices do not yet include `variant`. The
-    largest size is tried first, because it needs channels most.
+    The variant is good enough if its mean gain exceeds the mean gain of `base` by at least
+    `least_lead` (log). The trial is None when this is known; until then the second value is False.
+    The returned trial names only `base`: the caller adds the variant. The largest size is tried
+    first, because it needs channels most.
     """
     largest = states[-1]
     probe = largest.estimates.get(variant)
@@ -121,26 +126,28 @@ def _judge(
     return ChannelTrial(missing, [base], 1), False
 
 
-def _channel_ladder(ran: Mapping[int, Ran | None]) -> list[int]:
+def _channel_ladder(ran: Mapping[int, ExecutedChoice | None]) -> list[int]:
     """Return the powers of two below the highest channel count that ran, in falling order."""
     most = _most_channels(ran)
     return [1 << power for power in range(7, -1, -1) if 1 << power < most]
 
 
-def _more_channels(ran: Mapping[int, Ran | None]) -> list[int]:
+def _more_channels(ran: Mapping[int, ExecutedChoice | None]) -> list[int]:
     most = _most_channels(ran)
     return [most * 2] if 0 < most <= _MOST_CHANNELS / 2 else []
 
 
-def _most_channels(ran: Mapping[int, Ran | None]) -> int:
+def _most_channels(ran: Mapping[int, ExecutedChoice | None]) -> int:
     return max((item.channels or 0 for item in ran.values() if item), default=0)
 
 
 def _chunk_variants(
-    collective: Collective, base: Choice, ran: Mapping[int, Ran | None]
+    collective: Collective, base: Choice, ran: Mapping[int, ExecutedChoice | None]
 ) -> list[Choice]:
-    """Return variants with half and twice the largest chunk that ran. Leave out sizes that NCCL
-    would change, because the same chunk would run again."""
+    """Return variants with half and twice the largest chunk size that ran.
+
+    Chunk sizes outside NCCL's limits are left out, because NCCL would replace them.
+    """
     most = max((item.chunk_bytes or 0 for item in ran.values() if item), default=0)
     limit = largest_chunk(collective, base) or most * 2
     return [

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The adaptive plan of one collective: returns what to measure next, given all results so far.
 
-explore   sizes a factor of 4 apart, every legal choice once beside the default; a choice that is
-          hopelessly behind is not tried at the larger sizes
-settle    further rounds where the leader may still be wrong and the error would be costly
-refine    the middle of two sizes where the decision changes, until the boundary is known
-channels  channel counts and chunk sizes for the choices that rules will name
-confirm   further rounds for rules that the timings do not prove yet
+A plan runs the first of these stages that has a request:
+
+explore   time every legal choice once and the default twice, at sizes a factor of 4 apart; a choice
+          that cannot win at larger sizes is not tried there (`dominated.py`)
+settle    time the leading choices again where the leader may be wrong and an error is costly
+refine    measure between two sizes with different decisions, until the boundary is known
+channels  try channel counts and chunk sizes for the choices of the rules
+confirm   time again where the rounds do not yet prove a rule
 
 Nothing here reads a clock, a file or a random number. The same answers lead to the same requests.
 """
@@ -19,8 +21,8 @@ from typing import NamedTuple
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
 from nccltune.measure.adaptive import channel_trials, refine
+from nccltune.measure.adaptive.dominated import dominated_choices
 from nccltune.measure.adaptive.grid import Grid
-from nccltune.measure.adaptive.hopeless import hopeless
 from nccltune.measure.adaptive.rounds import MOST_ROUNDS, unproven, unsettled, worth_repeating
 from nccltune.measure.adaptive.size_state import (
     SizeState,
@@ -29,23 +31,28 @@ from nccltune.measure.adaptive.size_state import (
     gain_left,
     size_states,
 )
-from nccltune.measure.bench.conversation import BenchPoint, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice
 from nccltune.measure.bench.round_request import FurtherRounds, PointKey, RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 
 Decide = Callable[[Timings], Mapping[int, AnyChoice]]
-"""Runs the rule search on the timings. Returns the choice of the rules at every measured size."""
+"""Runs the rule search on the timings. Returns, for every measured size, the choice that the rules
+give it."""
 
 COARSE_FACTOR = 4
 MOST_TRIAL_ROUNDS = 64
-"""The most rounds at one size, over all stages. Every step requests new rounds, so this limit makes
-a plan end whatever the answers are."""
+"""The most rounds at one size, over all stages. Every step requests a new size or a new round, so
+this limit makes every plan end."""
 
 
 class PlanOptions(NamedTuple):
-    """The user options of a plan. `threshold` is a gain (0.01 is 1 %)."""
+    """The user options of a plan.
+
+    `threshold` is the smallest gain that is worth a measurement, as a fraction (0.01 is 1 %).
+    `chunks` is whether the tuner interface can set chunk sizes.
+    """
 
     threshold: float = 0.01
     chunks: bool = False
@@ -54,8 +61,8 @@ class PlanOptions(NamedTuple):
 class CollectivePlan:
     """The plan of one collective. `step` returns what to measure next; `feed` takes each answer.
 
-    `legal` are the choices that NCCL can run. `predicted` maps sizes to the choice that NCCL
-    predicts for itself.
+    `legal` are the choices that NCCL can run. `predicted` maps sizes to the choice that is the
+    fastest by NCCL's own cost model.
     """
 
     def __init__(
@@ -80,7 +87,7 @@ class CollectivePlan:
         self._given_up: set[Choice] = set()
         self._lost: set[int] = set()
         self._excluded: dict[int, dict[Choice, str]] = {}
-        self._ran: dict[tuple[int, AnyChoice], Ran] = {}
+        self._ran: dict[tuple[int, AnyChoice], ExecutedChoice] = {}
         self._states: SizeStates | None = None
 
     @property
@@ -90,7 +97,7 @@ class CollectivePlan:
 
     @property
     def threshold(self) -> float:
-        """Return the smallest gain that is worth looking for, as a log."""
+        """Return the smallest gain that is worth a measurement, as a natural log."""
         return math.log1p(self.options.threshold)
 
     @property
@@ -102,7 +109,10 @@ class CollectivePlan:
 
     @property
     def gain_left(self) -> float:
-        """Return the gain still to be found, as a log: the mean over the size axis."""
+        """Return the gain that further measurements may still find, as a natural log.
+
+        It is the mean of the stakes over the size axis (`size_state.gain_left`).
+        """
         return gain_left(self.states)
 
     @property
@@ -120,10 +130,10 @@ class CollectivePlan:
         return self._excluded.get(size, {})
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
-        """Take one answer.
+        """Record the answer to one requested point.
 
         A choice that failed, or that NCCL did not run, is not requested again at that size. If the
-        default failed, the whole size is left out.
+        default failed, nothing more is measured at that size.
         """
         self._states = None
         if key.bytes in self._lost or key.choice in self._excluded.get(key.bytes, ()):
@@ -145,9 +155,9 @@ class CollectivePlan:
             self.timings.cells.pop(key.bytes, None)
 
     def step(self) -> list[RoundRequest]:
-        """Return what to measure next; an empty list when nothing is worth its time.
+        """Return the next requests; an empty list when no further measurement is worth its time.
 
-        All of it must be fed before the next step.
+        The answers to all returned requests must be passed to `feed` before the next call.
         """
         stages = {
             "explore": self._explore,
@@ -170,8 +180,9 @@ class CollectivePlan:
         ]
         if len(below) == 2:
             before, last = below
-            lost = self._hopeless(before, last)
-            # One slow timing must not decide. A second one costs less here than at the next size.
+            lost = self._dominated(before, last)
+            # One slow timing must not exclude a choice. A second timing costs less at this size
+            # than at the next, larger one.
             doubtful = tuple(item for item in lost if last.estimates[item].n == 1)
             again = (
                 {last.bytes: FurtherRounds(doubtful, self._next(last.bytes))} if doubtful else {}
@@ -182,9 +193,9 @@ class CollectivePlan:
         hopeful = [choice for choice in self.legal if choice not in self._given_up]
         return self._first_round(dict.fromkeys(pending, hopeful))
 
-    def _hopeless(self, before: SizeState, last: SizeState) -> list[Choice]:
+    def _dominated(self, before: SizeState, last: SizeState) -> list[Choice]:
         medians = [self.timings.median(state.bytes, DEFAULT) or 1.0 for state in (before, last)]
-        lost = hopeless(before, last, math.log(medians[1] / medians[0]))
+        lost = dominated_choices(before, last, math.log(medians[1] / medians[0]))
         return [choice for choice in self.legal if choice in lost]
 
     def _first_round(self, wanted: Mapping[int, Sequence[Choice]]) -> list[RoundRequest]:
@@ -209,12 +220,12 @@ class CollectivePlan:
         )
 
     def unsettled(self) -> list[int]:
-        """Return the sizes where more rounds bring most. Return none when the gain still to be
-        found is below the threshold."""
+        """Return the sizes where one more round is worth most for its cost. The list is empty while
+        `gain_left` is below the threshold."""
         return unsettled(self.states, self.timings, self._next_round, self.threshold)
 
     def worth_repeating(self, state: SizeState) -> list[Choice]:
-        """Return the choices that take part in one more round at a size."""
+        """Return the choices to time again in the next round of a size."""
         return worth_repeating(state, self.threshold)
 
     def _refine(self) -> list[RoundRequest]:
@@ -229,7 +240,7 @@ class CollectivePlan:
         )
 
     def open_gaps(self) -> list[tuple[SizeState, SizeState]]:
-        """Return pairs of neighbouring sizes with a size to measure between them."""
+        """Return the pairs of neighbouring sizes between which a size should be measured."""
         curves = refine.Curves(self.timings)
         return refine.open_gaps(self.states, curves, self.threshold, self._predicted)
 
@@ -258,8 +269,8 @@ class CollectivePlan:
                 self.collective, base, states, ran, out, chunks=self.options.chunks
             )
             if trial is not None:
-                # All sizes get the same rounds, because a rule is proven from the rounds that its
-                # sizes have in common.
+                # All sizes get the same round numbers: a rule is proven only by the rounds that all
+                # its sizes have.
                 first = max(self._next_round[size] for size in trial.sizes)
                 rounds = tuple(range(first, first + trial.rounds))
                 repeat = FurtherRounds(tuple(trial.choices), rounds)
@@ -274,8 +285,10 @@ class CollectivePlan:
     def _again(
         self, wanted: Mapping[int, FurtherRounds], most: int = MOST_ROUNDS
     ) -> list[RoundRequest]:
-        """Return requests for further rounds with numbers below `most`. Sizes that need the same
-        rounds share a request."""
+        """Return requests for the wanted rounds whose numbers are below `most`.
+
+        Sizes that need the same choices and rounds share a request.
+        """
         grouped: dict[FurtherRounds, list[int]] = {}
         for size, repeat in wanted.items():
             rounds = tuple(number for number in repeat.rounds if number < most)
@@ -284,7 +297,7 @@ class CollectivePlan:
                 self._next_round[size] = rounds[-1] + 1
         asks = []
         for repeat, sizes in grouped.items():
-            # A combination that is new at a size is checked once; later rounds only time it.
+            # The results of a choice are checked only in its first round at a size.
             new = any(choice not in self.timings.cells[s] for s in sizes for choice in repeat[0])
             asks += [
                 RoundRequest(
@@ -299,12 +312,14 @@ class CollectivePlan:
         return asks
 
     def _next(self, size: int) -> tuple[int]:
-        """Return the next round number of a size."""
+        """Return the number of the next round at a size, as a tuple of one."""
         return (self._next_round[size],)
 
     def _before_switches(self) -> list[int]:
-        """Return the last sizes before NCCL's prediction changes to another choice. If NCCL
-        switches too late, these sizes lose most."""
+        """Return each size after which NCCL's prediction changes to another choice.
+
+        If NCCL changes its choice too late, the loss is largest at these sizes.
+        """
         return [
             size
             for (size, choice), (_, after) in pairwise(sorted(self._predicted.items()))
@@ -312,7 +327,8 @@ class CollectivePlan:
         ]
 
     def _same(self) -> dict[int, list[Choice]]:
-        """Return, by size, the choices that ran exactly what the default ran."""
+        """Return, by size, the choices for which NCCL executed exactly the same as for the
+        default."""
         same: dict[int, list[Choice]] = {}
         for (size, choice), ran in self._ran.items():
             if (

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gains and their errors from few timings.
+"""Estimate gains and their errors from few timings.
 
-`analyze` judges a finished study point by point. A plan has to decide after one or two rounds, so
-noise is pooled here. The noise at one size comes from two sources: the two timings of the default
-in a round, and the spread of all choices over rounds. It is combined with the usual noise of the
-collective. Gains are natural logs of default time over choice time, as in the rest of nccltune.
+A plan has to decide after one or two rounds, which are too few to show the noise of one choice.
+All choices at a size therefore share one noise estimate. The estimate uses the two timings of the
+default in each round and the spread of each choice over its rounds. It is combined with the usual
+noise of the collective. A gain is the natural log of default time over choice time.
 """
 
 import math
@@ -16,26 +16,29 @@ from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, Choice
 
 CONFIDENCE = 0.99
-"""Confidence of the bounds that drop a choice. A sweep makes this decision some hundred times."""
+"""Confidence of the bounds by which a choice is excluded. It is high because a sweep makes this
+decision some hundred times."""
 LEAST_NOISE = 0.002
-"""Lower limit of the relative noise. No two timings of a GPU agree better than this for long."""
+"""Lower limit of the relative noise of one timing. Two timings may agree better than this only by
+chance."""
 UNKNOWN_NOISE = 0.05
-"""Relative noise of one timing before anything was measured twice."""
+"""Assumed relative noise of one timing while no point has two timings."""
 _PRIOR_WEIGHT = 4.0
-"""Weight of the usual noise, as a number of timings, when combined with the timings of one size."""
+"""The usual noise of the collective counts as this many timings when it is combined with the
+timings of one size."""
 _OUTLIER = 3.0
-"""Limit in standard deviations: a value farther from the median is moved to this distance, so that
-one slow round does not decide."""
+"""The largest distance from the median in standard deviations. A value that is farther away is
+moved to this distance, so that one slow round does not decide."""
 _PER_PAIR = 1.5
-"""Variance of one round's gain relative to the variance of one timing. A gain uses one timing of
-the choice and the mean of two of the default: 1 + 1/2."""
+"""Variance of the gain in one round, relative to the variance of one timing. A gain compares one
+timing of the choice (1) with the mean of two timings of the default (1/2)."""
 
 
 class Estimate(NamedTuple):
     """A gain with its standard error, from `n` rounds.
 
-    `torn` is True for two rounds that contradict each other. Only a third round can show which of
-    them was disturbed.
+    `torn` is True if there are exactly two rounds and they contradict each other. Only a third
+    round can show which of the two was disturbed.
     """
 
     gain: float
@@ -55,7 +58,10 @@ class Estimate(NamedTuple):
 
 
 def estimates(timings: Timings) -> dict[int, dict[Choice, Estimate]]:
-    """Return, by size and choice, the gain over the default wherever both were measured."""
+    """Return, by size and choice, the gain over the default.
+
+    A choice is left out at a size where it or the default was not measured.
+    """
     gains = {
         size: {
             choice: list(values.values())
@@ -79,22 +85,24 @@ def estimates(timings: Timings) -> dict[int, dict[Choice, Estimate]]:
 
 
 def expected_loss(lead: float, error: float) -> float:
-    """Return the expected loss of keeping the leader, whose lead is `lead` with standard error
-    `error`.
+    """Return the expected loss of choosing the leader instead of a rival, as a log.
 
-    The loss is by how much the rival is better, and 0 where the leader is better.
+    `lead` is the leader's gain minus the rival's, with standard error `error`. If the rival is in
+    fact faster, the loss is the difference; otherwise it is 0.
     """
     if error <= 0:
         return max(0.0, -lead)
     distance = lead / error
     density = math.exp(-distance * distance / 2) / math.sqrt(2 * math.pi)
-    # For a large lead the difference of two tiny numbers may be below zero.
+    # Rounding can make the difference of two tiny numbers negative.
     return max(0.0, error * density - lead * 0.5 * math.erfc(distance / math.sqrt(2)))
 
 
 def _squares(timings: Timings, size: int, gains: Iterable[Sequence[float]]) -> list[float]:
-    """Return independent estimates of the variance of one timing, one for each degree of
-    freedom."""
+    """Return independent estimates of the variance of one timing at a size.
+
+    Each estimate has one degree of freedom. `gains` are the gains of each choice over its rounds.
+    """
     series = timings.series(size, DEFAULT)
     found = [
         math.log(time / series[round_, 1]) ** 2 / 2
@@ -110,12 +118,16 @@ def _squares(timings: Timings, size: int, gains: Iterable[Sequence[float]]) -> l
 
 
 def _usual_variance(by_size: Iterable[Sequence[float]]) -> float:
-    """Return the usual variance of one timing of a collective: the median over sizes."""
+    """Return the usual variance of one timing of a collective: the median over its sizes.
+
+    `by_size` holds the estimates of `_squares` for each size.
+    """
     found = []
     for squares in by_size:
         if squares:
             degrees = len(squares)
-            # The median of chi-square over its degrees of freedom (Wilson and Hilferty).
+            # Median of a chi-square variable over its degrees of freedom (Wilson and Hilferty).
+            # Without this factor the median over sizes would be too low.
             middle = (1 - 2 / (9 * degrees)) ** 3
             found.append(math.fsum(squares) / degrees / middle)
     return max(median(found) if found else UNKNOWN_NOISE**2, LEAST_NOISE**2)
@@ -124,7 +136,8 @@ def _usual_variance(by_size: Iterable[Sequence[float]]) -> float:
 def _estimate(values: Sequence[float], variance: float, usual: float) -> Estimate:
     """Return the estimate from the gains of one choice, one gain per round.
 
-    `variance` is the variance of one gain at this size, `usual` the usual one over all sizes.
+    `variance` is the variance of one gain at this size. `usual` is the usual variance over all
+    sizes of the collective.
     """
     n = len(values)
     centre = median(values)

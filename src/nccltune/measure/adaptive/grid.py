@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes that are measured: grids, and the middle between two sizes."""
+"""The sizes that can be measured: a grid, and the size halfway between two others."""
 
 import math
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ _SCATTERED = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
 ELEMENT_BYTES = 4
 """Bytes of one element of the measured data type (float)."""
 _VECTOR_BYTES = 16
-"""Bytes that NCCL's kernels load at once. Sizes of real messages are multiples of it, except tiny
-ones. Another size would time the slow remainder of the loop."""
+"""Bytes that NCCL's kernels load at once. All but tiny messages of programs are multiples of 16
+bytes. For another size NCCL runs a slower loop over the remaining elements."""
 
 
 @dataclass(frozen=True)
 class Grid:
     """Sizes of one collective of `ranks` ranks, from `low` to `high` bytes inclusive.
 
-    All-gather and reduce-scatter count bytes over all ranks, so their sizes are multiples of
-    `ranks` elements.
+    The size of an all-gather or reduce-scatter is the sum over all ranks. Their sizes are therefore
+    multiples of `ranks` elements.
 
     >>> Grid(Collective.ALLREDUCE, 4, 1024, 65536).every(4)
     [1024, 4096, 16384, 65536]
@@ -45,8 +45,10 @@ class Grid:
         return max(1, round(size / step)) * step
 
     def around(self, edge: int) -> tuple[int, int]:
-        """Return the measurable sizes on both sides of `edge`: the largest below it, and the
-        smallest at or above it. The first is 0 where there is none."""
+        """Return the largest measurable size below `edge` and the smallest one at or above it.
+
+        The first is 0 if no measurable size is below `edge`.
+        """
         near = self.aligned(edge)
         step = self._step(near)
         low, high = near, near
@@ -57,8 +59,10 @@ class Grid:
         return max(0, low), high
 
     def middle(self, left: int, right: int) -> int | None:
-        """Return the size halfway between two sizes on a log axis; None where no size lies between
-        them."""
+        """Return the measurable size halfway between two sizes on a log axis.
+
+        Return None if no measurable size is between them.
+        """
         size = self.aligned(round(math.sqrt(left * right)))
         return size if left < size < right else None
 

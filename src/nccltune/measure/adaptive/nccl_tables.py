@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's own tables, read before anything is measured: what it can run, and what it predicts."""
+"""Read NCCL's own tables before the first measurement: the legal choices and NCCL's predictions."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -16,8 +16,12 @@ from nccltune.model.names import nearest
 
 
 class CollectiveTables(NamedTuple):
-    """NCCL's own tables of one collective: what it can run, what it would pick, and its predicted
-    times."""
+    """NCCL's own tables of one collective.
+
+    legal      the choices that NCCL can run
+    predicted  by size in bytes, the choice that NCCL would pick
+    costs      by size in bytes, the time in us that NCCL predicts for each choice
+    """
 
     grid: Grid
     legal: list[Choice]
@@ -28,7 +32,7 @@ class CollectiveTables(NamedTuple):
 def ask_tables(
     bench: Bench, collectives: Sequence[Collective], low: int, high: int
 ) -> list[CollectiveTables]:
-    """Ask NCCL for its own tables: what it can run, what it would pick, and the times it predicts.
+    """Return NCCL's own tables for `collectives`, at sizes from `low` to `high` bytes.
 
     Raises InputError for a collective that the bench cannot measure, PlatformError where NCCL
     offers no choice, LaunchError where the bench ends or gives no answer.
@@ -73,8 +77,8 @@ def _collective_tables(grid: Grid, rows: Sequence[TableRow]) -> CollectiveTables
 
 
 def _choice(label: str) -> Choice | None:
-    """Return the choice with this label; None for a combination of a newer NCCL that no rule can
-    name."""
+    """Return the choice with this label; None for an algorithm or protocol that this nccltune does
+    not know, for example of a newer NCCL."""
     try:
         choice: AnyChoice = parse_choice(label)
     except InputError:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans over several collectives: the adaptive plan, and the full grid that it is compared with."""
+"""Plans over several collectives: the adaptive plan and the full grid.
+
+In `Plan`, the adaptive plan, this module decides nothing: each collective has a `CollectivePlan`
+(`collective_plan.py`), which decides what is measured next. Only for the full grid does this module
+decide: `ExhaustivePlan` requests every size and choice, as the reference for the adaptive plan.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +23,7 @@ EXHAUSTIVE_FACTOR = 2
 
 
 class CollectiveStatus(NamedTuple):
-    """What is known of one collective, for display."""
+    """The progress and the results of one collective, for display."""
 
     collective: Collective
     stage: str
@@ -28,12 +33,12 @@ class CollectiveStatus(NamedTuple):
 
 
 class Plan:
-    """A plan over several collectives that returns what to measure next, step by step.
+    """The adaptive plan: the plans of several collectives, joined.
 
-    Each of its `turns` returns requests. All of them must be answered through `feed` before that
-    turn is called again; an empty list means done. Turns do not wait for each other. A plan is a
-    pure function of its answers: when it is fed the samples of a study, it reaches the state of the
-    run that measured them.
+    Each function in `turns` returns the next requests of one collective, or an empty list at the
+    end. All answers must be passed to `feed` before the same function is called again. The
+    functions do not wait for each other. A plan is a pure function of the answers. If it gets the
+    samples of a study, it reaches the state of the run that measured them.
     """
 
     def __init__(
@@ -48,12 +53,14 @@ class Plan:
 
     @property
     def turns(self) -> Sequence[RequestSource]:
-        """Return one function per collective that returns what to measure next, cheap requests
-        first."""
+        """Return one function for each collective. It returns the next requests."""
         return [plan.step for plan in self._plans.values()]
 
     def outline(self) -> list[RoundRequest]:
-        """Return the first round of the coarse sizes, as if no choice were dropped."""
+        """Return the first round of every coarse size, with all legal choices.
+
+        The run itself may request fewer choices at large sizes.
+        """
         return [
             RoundRequest(
                 plan.collective, tuple(plan.unexplored), (DEFAULT, *plan.legal), 0, check=True
@@ -63,7 +70,7 @@ class Plan:
         ]
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
-        """Take the answer to one point."""
+        """Record the answer to one requested point."""
         self._estimators.pop(key.collective, None)
         self._plans[key.collective].feed(key, point)
 
@@ -72,9 +79,10 @@ class Plan:
         return self._estimator(ask.collective).seconds(ask)
 
     def iterations(self, collective: Collective, size: int) -> int:
-        """Return how many calls make one timing at a size.
+        """Return the number of timed calls in one timing at a size.
 
-        The number never changes once it is decided, so that all timings of a point are comparable.
+        The first call decides the number. It does not change later, so that all timings at a size
+        are comparable.
         """
         decided = self._iterations[collective]
         if size not in decided:
@@ -89,7 +97,10 @@ class Plan:
 
     @property
     def gain_left(self) -> float:
-        """Return the gain still to be found, as a fraction: the largest over the collectives."""
+        """Return the gain that further measurements may still find, as a fraction.
+
+        It is the largest over the collectives.
+        """
         return math.expm1(max((plan.gain_left for plan in self._plans.values()), default=0.0))
 
     def statuses(self) -> list[CollectiveStatus]:
@@ -110,9 +121,9 @@ class Plan:
 
 
 class ExhaustivePlan(Plan):
-    """A plan of every legal choice at sizes a factor of 2 apart, in `rounds` rounds.
+    """The full grid: every legal choice at sizes a factor of 2 apart, in `rounds` rounds.
 
-    The plans of the collectives only collect the answers.
+    `plans` hold the legal choices and store the answers. Their own stages are not used.
     """
 
     def __init__(
@@ -128,12 +139,13 @@ class ExhaustivePlan(Plan):
 
     @property
     def turns(self) -> Sequence[RequestSource]:
-        """Return one function for all collectives, so that each round measures all of them close in
-        time."""
+        """Return a single function for all collectives. Each call returns the requests of one
+        round, so that all collectives are measured close together in time."""
         return [self._step]
 
     def _step(self) -> list[RoundRequest]:
-        """Return the next round. A choice that failed at a size is not tried there again."""
+        """Return the requests of the next round. A choice that failed at a size is not tried there
+        again."""
         if self._round == self._rounds:
             return []
         asks = [ask for plan in self._plans.values() for ask in self._whole(plan, self._round)]
@@ -141,7 +153,7 @@ class ExhaustivePlan(Plan):
         return asks
 
     def outline(self) -> list[RoundRequest]:
-        """Return the first round."""
+        """Return the requests of the first round."""
         return [ask for plan in self._plans.values() for ask in self._whole(plan, 0)]
 
     def seconds_left(self) -> float:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sizes to measure next between measured ones: where decisions change, or may have
-changed."""
+"""Choose the sizes to measure between two measured ones: where the fastest choice may change."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,25 +10,29 @@ from nccltune.measure.adaptive.size_state import SizeState, SizeStates
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 BOUNDARY_RATIO = 1.1
-"""A boundary is known when the ratio of the sizes on its two sides is at most this."""
+"""A boundary between two decisions is known well enough when the ratio of the two neighbouring
+sizes is at most this."""
 WIDE_RATIO = 2.1
-"""Between sizes farther apart than this ratio, the default may behave differently from both
-ends."""
+"""Between two sizes farther apart than this ratio, the default may lose time even where it does not
+at the two sizes."""
 _SMALL_SHARE = 1 / 16
-"""Share of the threshold. A gap whose possible loss, weighted with its width on the size axis, is
-below this is not worth a timing."""
+"""As a share of the threshold: the least loss in a gap between two sizes that is worth a timing.
+The loss is weighted with the width of the gap on the size axis."""
 _CLOSE = 0.1
-"""Log time: a choice this near to the best interpolated one may win within a gap. Twice this in a
-gap of a factor of 4, where curves bend."""
+"""Natural log of a time ratio: a choice that is slower than the fastest by less than this, by
+interpolation, may be the fastest. The margin grows to twice this for sizes a factor of 4 apart,
+because curves bend."""
 _ALIKE = 0.1
-"""Log gain: a choice whose gain is within this and within noise of 0 may be what the default
-runs."""
+"""The default may run a choice whose gain (a natural log) differs from 0 by at most this, and by no
+more than noise."""
 
 
 class Curves:
-    """Times of the choices between the measured sizes, by log-log interpolation of medians.
+    """The time of each choice over size: medians, with log-log interpolation between measured
+    sizes.
 
-    Forced choices have smooth curves. The default jumps where NCCL changes its choice.
+    The curves of forced choices are smooth. The curve of the default jumps where NCCL changes its
+    choice.
     """
 
     def __init__(self, timings: Timings) -> None:
@@ -66,15 +69,16 @@ class Curves:
 def open_gaps(
     states: SizeStates, curves: Curves, threshold: float, predicted: Mapping[int, Choice]
 ) -> list[tuple[SizeState, SizeState]]:
-    """Return pairs of neighbouring sizes between which the right decision is not known.
+    """Return the pairs of neighbouring sizes between which the best choice is not known.
 
-    There are two kinds:
+    There are two kinds of pairs. In both, the possible loss must exceed `threshold` (a log).
 
-    - The decision changes between the two sizes, and either size would lose more than `threshold`
-      (a log) with the decision of the other. Such a gap is open until the sizes are within
-      `BOUNDARY_RATIO`.
-    - The sizes are far apart, no choice certainly beats the default at both, and the default may be
-      wrong between them.
+    - The two sizes have different leaders, and one leader in the whole gap could lose time. Such a
+      gap stays open until the ratio of the two sizes is at most `BOUNDARY_RATIO`.
+    - The ratio of the two sizes is above `WIDE_RATIO`, the default is not beaten with confidence at
+      both, and the default may lose time between them.
+
+    `predicted` maps sizes to the choice that NCCL would pick by its own cost model.
     """
     found = []
     ordered = list(states.values())
@@ -94,10 +98,10 @@ def open_gaps(
 def candidates(
     size: int, states: SizeStates, curves: Curves, legal: Sequence[Choice]
 ) -> list[Choice]:
-    """Return the choices that may win at a size between measured ones.
+    """Return the choices that may be the fastest at `size`, which is between two measured sizes.
 
-    These are the decisions at the two ends, and every choice that interpolation puts close to the
-    best.
+    These are the leaders at the two measured sizes, and every choice that is close to the fastest
+    by interpolation.
     """
     left = states[max(other for other in states if other < size)]
     right = states[min(other for other in states if other > size)]
@@ -113,12 +117,12 @@ def candidates(
 
 
 def _by_the_other(left: SizeState, right: SizeState, smooth: bool) -> float:
-    """Return the certain loss of using the decision of one end in the whole gap.
+    """Return how much time is certainly lost if the leader of one size is used in the whole gap.
 
-    Two forced choices cross where their smooth curves cross, near the end where their times are
-    close. The smaller of the two losses then bounds the loss. The default jumps where NCCL changes
-    its choice, so the larger loss may begin anywhere in the gap. If the default is known to be
-    `smooth`, the smaller loss bounds it in that case too.
+    The result is a natural log. The curves of two forced choices are smooth. They cross near the
+    size where the two times are close, so the smaller of the two losses is the bound. The default
+    jumps where NCCL changes its choice, so the larger loss may begin anywhere in the gap. With
+    `smooth`, the default does not jump in this gap, and the smaller loss is the bound.
     """
     before = left.lead(left.best, right.best)
     after = right.lead(right.best, left.best)
@@ -130,8 +134,11 @@ def _by_the_other(left: SizeState, right: SizeState, smooth: bool) -> float:
 
 
 def _same_prediction(left: SizeState, right: SizeState, predicted: Mapping[int, Choice]) -> bool:
-    """Return whether NCCL predicts the same choice over the whole gap, and the default measures
-    like that choice at both ends."""
+    """Return whether the default runs the same choice in the whole gap.
+
+    That is so if NCCL predicts one choice for the gap, and the default is as fast as that choice at
+    both sizes.
+    """
     below = max((size for size in predicted if size <= left.bytes), default=None)
     above = min((size for size in predicted if size >= right.bytes), default=None)
     if below is None or above is None:
@@ -143,14 +150,14 @@ def _same_prediction(left: SizeState, right: SizeState, predicted: Mapping[int, 
 def _may_hide(
     left: SizeState, right: SizeState, curves: Curves, predicted: Mapping[int, Choice]
 ) -> float:
-    """Return how much the default may lose in the middle of two sizes (log).
+    """Return how much time the default may lose halfway between two sizes, as a natural log.
 
-    There it may still run what it runs at the left end, or already what it runs at the right end.
+    There the default may run the choice that it runs at either of the two sizes.
     """
     middle = round(math.sqrt(left.bytes * right.bytes))
     choice_ranges = {*_alike(left), *_alike(right)}
     if all(predicted.get(state.bytes) in _alike(state) for state in (left, right)):
-        # Predictions that hold at both ends are trusted between them.
+        # NCCL's predictions match the measurements at both sizes, so they are trusted between them.
         choice_ranges = {predicted[_nearest(predicted, middle)]}
     logs = {
         choice: log
@@ -167,7 +174,7 @@ def _may_hide(
 
 
 def _alike(state: SizeState) -> list[Choice]:
-    """Return the choices that may be what the default runs at this size."""
+    """Return the choices that the default may run at this size, because they are equally fast."""
     return [
         choice
         for choice, estimate in state.estimates.items()

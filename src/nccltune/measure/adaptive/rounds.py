@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sizes get further rounds: where the leader is in doubt, or where a rule is not proven."""
+"""Choose the sizes that get further rounds: the leader is in doubt, or a rule is not proven.
+
+The *stake* of a size is the gain that its leader may still miss (`SizeState.stake`). A *range* is a
+run of neighbouring sizes with the same choice.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,45 +20,48 @@ from nccltune.measure.bench.round_request import FurtherRounds
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 SETTLE_ROUNDS = 8
-"""The most rounds for deciding which choice leads. Halving an error takes four times the rounds."""
+"""The most rounds at a size for deciding which choice leads. More would bring little: to halve an
+error takes four times the rounds."""
 PROOF_ROUNDS = (4, 6, 9, 12, 16)
-"""Rounds after which a proof is tried. Trimmed means lose a degree of freedom at 5 and at 10
-rounds."""
+"""Numbers of rounds after which the rule search tries to prove a rule. 5 and 10 are left out: with
+them the trimmed mean discards one more value at each end than with 4 and 9."""
 MOST_ROUNDS = 16
-"""The most rounds at one size, for deciding which choice leads and for proofs."""
+"""The most rounds at one size for all stages but channel trials."""
 RULE_PRICE = 0.05
-"""Log latency, summed over sizes, that a range must save to be worth a proof. The rule search
-requires about this much of a rule."""
+"""A range is worth a proof if its gains beyond the threshold (natural logs), summed over its sizes,
+are at least this. The rule search requires about as much of a rule."""
 _SMALL_STAKE = 0.1
-"""Share of the threshold: a choice with a smaller stake needs no further timing."""
+"""As a share of the threshold: a choice whose stake is smaller gets no further timing."""
 _LEAST_WORTH = 0.25
-"""Share of the threshold. A range is worth a proof only if the rules miss more than this in it,
-weighted with its share of the size axis."""
+"""As a share of the threshold: a range is worth a proof only if the present rules miss a larger
+gain in it. The gain is weighted with the range's share of the size axis."""
 _PROOF_COST = 0.2
-"""Share of the time spent so far that a proof may cost, for each threshold of gain that it
-brings."""
+"""A proof that may bring a gain of one threshold may cost this share of the time spent so far. The
+limit is proportional to the gain."""
 _START_US = 3e6
-"""Time of a run before it measures, in us; part of the time spent."""
+"""Assumed time from the start of a run to its first measurement, in us. It counts as time spent."""
 _LEAST_PROOF = 1.5
-"""In standard errors. A gain with a smaller expected ratio to its error will not be proven soon."""
+"""The least ratio of a range's gain to the standard error expected after the next rounds. Below
+this ratio the next rounds would not prove the rule."""
 _LEAST_US = 2e3
-"""About the least time of one timing in us, for comparing sizes."""
+"""About the shortest time of all calls of one timing, in us. It is used only to compare sizes."""
 _PROOF_TIMINGS = 3
-"""Timings in a round of one choice: its own and two of the default."""
+"""Timings in one round with one choice: one of the choice and two of the default."""
 
 
 def unsettled(
     states: SizeStates, timings: Timings, rounds: Mapping[int, int], threshold: float
 ) -> list[int]:
-    """Return the sizes for one more round, those with the most benefit for their cost first.
+    """Return the sizes for one more round, ordered by benefit for cost.
 
-    The gain still to be found exceeds `threshold` (a log) by some amount. Enough sizes are returned
-    to remove about half of it. `rounds` is how many rounds each size had.
+    The amount by which `gain_left` exceeds `threshold` (a log) is to be removed. The returned sizes
+    remove about half of that amount; the list is empty if there is none. `rounds` is the number of
+    rounds that each size has had.
     """
     excess = gain_left(states) - threshold
     share = axis_shares(states)
     brings = {
-        # A stake is proportional to the standard error.
+        # A stake falls like the standard error: with the root of the number of rounds.
         size: share[size] * state.stake * (1 - math.sqrt(rounds[size] / (rounds[size] + 1)))
         for size, state in states.items()
         if state.stake > threshold / 2 and rounds[size] < SETTLE_ROUNDS
@@ -67,7 +74,7 @@ def unsettled(
 
 
 def worth_repeating(state: SizeState, threshold: float) -> list[Choice]:
-    """Return the choices that take part in one more round at a size."""
+    """Return the choices to time again in the next round of a size."""
     wanted = set(state.unsure)
     wanted.update(
         choice
@@ -86,12 +93,12 @@ def unproven(
     rounds: Mapping[int, int],
     threshold: float,
 ) -> dict[int, FurtherRounds]:
-    """Return rounds for ranges whose rules are not proven yet.
+    """Return, by size, the rounds that are still needed to prove rules.
 
-    There are two kinds of ranges:
+    `decided` is the choice of the present rules at each size. Two kinds of ranges get rounds:
 
-    - The range of a rule in `decided`, until its noise is known.
-    - A range where the leader has a gain that these rules do not use.
+    - The range of a present rule, until it has enough rounds to show its noise.
+    - A range where the leader has a gain that the present rules do not use.
     """
     wanted: dict[int, FurtherRounds] = {}
     for choice, covered in choice_ranges(states, decided):
@@ -118,8 +125,10 @@ def unproven(
 def _next_proof(
     choice: Choice, states: Sequence[SizeState], timings: Timings, rounds: Mapping[int, int]
 ) -> dict[int, FurtherRounds]:
-    """Return the rounds missing until a range may be proven; none where its gain is too
-    uncertain."""
+    """Return, by size, the rounds missing until the next attempt to prove a range.
+
+    The result is empty if the gain would still be too uncertain after these rounds.
+    """
     common = len(_common(_measured(choice, states, timings)))
     target = next((number for number in PROOF_ROUNDS if number > common), common)
     more = target - common
@@ -137,11 +146,11 @@ def _lacking(
     rounds: Mapping[int, int],
     target: int,
 ) -> dict[int, FurtherRounds]:
-    """Return the rounds missing until all sizes of a range have `target` rounds of `choice` in
-    common.
+    """Return, by size, the rounds missing until all sizes have `target` common rounds of `choice`.
 
-    The rule search compares round by round over the whole range. Rounds that most sizes already
-    have are preferred. A size gets only rounds that it has not passed yet.
+    The rule search uses only rounds that all sizes of a range have. The missing rounds that cost
+    least are chosen: those that most sizes already have. A size gets only rounds that come after
+    its last round. The result is empty if `target` is reached already or cannot be reached.
     """
     measured = _measured(choice, states, timings)
     common = _common(measured)
@@ -174,19 +183,22 @@ def _common(measured: Mapping[int, set[int]]) -> set[int]:
 
 
 def _missed(state: SizeState, decided: Mapping[int, AnyChoice]) -> float:
-    """Return by how much the leader's gain exceeds the gain of the rules' choice at a size."""
+    """Return the leader's gain minus the gain of the choice that the rules use at this size."""
     chosen = state.estimate(decided.get(state.bytes, DEFAULT))
     return state.gain - (chosen.gain if chosen else 0.0)
 
 
 def timing_us(timings: Timings, size: int) -> float:
-    """Return about how long a timing takes at a size, in us, for comparing sizes."""
+    """Return about how long one timing with all its calls takes at a size, in us.
+
+    The value is rough and is used only to compare sizes.
+    """
     us = timings.median(size, DEFAULT) or 0.0
     return us + max(_LEAST_US, us)
 
 
 def spent_us(timings: Timings) -> float:
-    """Return about how long measuring `timings` took, including the start, in us."""
+    """Return about how long the run took to make these timings, including its start, in us."""
     return _START_US + math.fsum(
         timing_us(timings, size) * sum(len(series) for series in by_choice.values())
         for size, by_choice in timings.cells.items()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known at every measured size: the leader, the dropped choices, and the remaining
-stake."""
+"""The state of every measured size: the leader, its rivals, and the gain that may still be missed.
+
+The *leader* is the choice that a rule should use by the timings so far; it may be the default. The
+*stake* of a rival is the mean gain that is lost if the rival is in fact faster than the leader.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,25 +15,27 @@ from nccltune.measure.adaptive.estimates import Estimate, estimates, expected_lo
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 FAR_BEHIND = 0.4
-"""Log gain: for a choice this far behind the best, one timing is enough if the neighbouring sizes
-agree."""
+"""Difference of gains (natural logs): a choice this far behind the best is excluded after one
+timing if it is also behind at the neighbouring sizes."""
 _EXACT = Estimate(0.0, 0.0, 0)
 _SHARED = 2 / 3
-"""Variance of the difference of two gains, relative to the sum of their variances. Both gains use
-the same timings of the default, so part of the noise cancels."""
+"""Variance of the difference of two gains, relative to the sum of their variances. It is below 1
+because both gains use the same timings of the default, whose noise cancels."""
 _BEYOND = math.log(2) / 2
-"""Half an octave."""
+"""Half an octave on the natural log axis of sizes."""
 
 
 class SizeState(NamedTuple):
-    """What is known at one size; gains are natural logs of default over choice time.
+    """The state of one size. Gains are natural logs of default time over choice time.
 
-    estimates  every choice measured here
-    alive      choices that can still win, without own channel count or chunk size
-    best       the leader; `gain` is its gain, 0 for the default
-    stakes     for each rival, by how much it may be better than the leader on average
-    unsure     choices that need another timing: one timing alone would decide about them, or two
-               timings contradict each other
+    estimates  the gain of every choice measured at this size
+    alive      the choices that may still be the fastest; only choices without a channel count or
+               chunk size are considered
+    best       the leader
+    gain       the gain of the leader; 0 if the leader is the default
+    stakes     for each rival, the expected loss of using the leader instead
+    unsure     the choices that need another timing, because one timing alone would decide about
+               them or because their two timings contradict each other
     """
 
     bytes: int
@@ -44,28 +49,30 @@ class SizeState(NamedTuple):
 
     @property
     def stake(self) -> float:
-        """Return the average gain that complete knowledge about this size would still bring.
+        """Return the mean gain that is lost because the fastest choice is not known for certain.
 
-        Only one rival can be the best, so the value lies between the largest stake and the sum of
-        all stakes. For independent rivals with equal stakes the mean of the maximum grows about
-        like this.
+        Only one rival can be the fastest, so the value is between the largest stake and the sum of
+        all stakes. The 1.5-norm approximates the mean of the largest loss for independent rivals.
         """
         return math.pow(math.fsum(stake**1.5 for stake in self.stakes.values()), 1 / 1.5)
 
     @property
     def beats_default(self) -> bool:
-        """Return whether the leader is a choice that beats the default with confidence."""
+        """Return whether the leader is faster than the default with confidence."""
         return isinstance(self.best, Choice) and self.estimates[self.best].low > 0
 
     def estimate(self, choice: AnyChoice) -> Estimate | None:
-        """Return the gain of `choice` here: exactly 0 for the default, None where not measured."""
+        """Return the gain of `choice` at this size.
+
+        It is exactly 0 for the default, and None for a choice that was not measured.
+        """
         return self.estimates.get(choice) if isinstance(choice, Choice) else _EXACT
 
     def lead(self, choice: AnyChoice, over: AnyChoice) -> float | None:
-        """Return by how much `choice` is certainly faster than `over` here, as a log.
+        """Return by how much `choice` is certainly faster than `over` at this size, as a log.
 
-        This is the lead less two standard errors. It is infinite where `over` was not measured, and
-        None where `choice` was not measured.
+        The value is the difference of the gains minus two standard errors. It is infinite if `over`
+        was not measured, and None if `choice` was not measured.
         """
         if self.estimate(choice) is None:
             return None
@@ -75,9 +82,9 @@ class SizeState(NamedTuple):
         return lead - 2 * error
 
     def difference(self, choice: AnyChoice, over: AnyChoice) -> tuple[float, float]:
-        """Return by how much `choice` is faster than `over` here, as a log, and the standard error.
+        """Return the gain of `choice` minus the gain of `over` (a log), and its standard error.
 
-        Both must have been measured.
+        Both must have been measured at this size.
         """
         mine, other = self.estimate(choice), self.estimate(over)
         assert mine is not None
@@ -97,9 +104,9 @@ def size_states(
 ) -> SizeStates:
     """Return the state of every size that has timings of the default, in rising order.
 
-    A choice must gain more than `toll` (a log) to be preferred to the default. `excluded` are
-    choices that cannot run at a size. `same` are choices that run exactly what the default runs
-    there.
+    A choice must gain more than `toll` (a log) to be preferred to the default. `excluded` are the
+    choices that cannot run at each size. `same` are the choices for which NCCL executes exactly the
+    same as for the default; their gain is 0.
     """
     found = estimates(timings)
     sizes = sorted(found)
@@ -117,7 +124,10 @@ def size_states(
 
 
 def gain_left(states: SizeStates) -> float:
-    """Return the gain still to be found: the mean stake over the size axis (log bytes)."""
+    """Return the gain that further measurements may still find, as a natural log.
+
+    It is the mean of the stakes over the size axis (log bytes).
+    """
     share = axis_shares(states)
     return math.fsum(share[size] * state.stake for size, state in states.items())
 
@@ -126,7 +136,7 @@ def axis_shares(states: Collection[int]) -> dict[int, float]:
     """Return the share of the size axis (log bytes) that each size represents; the sum is 1.
 
     The first and the last size also represent half an octave outside the range, because programs
-    also use other sizes.
+    use sizes beyond it, too.
     """
     logs = [math.log(size) for size in states]
     if not logs:
@@ -142,7 +152,10 @@ def axis_shares(states: Collection[int]) -> dict[int, float]:
 def choice_ranges(
     states: SizeStates, chosen: Mapping[int, AnyChoice]
 ) -> Iterator[tuple[Choice, list[SizeState]]]:
-    """Yield each run of neighbouring sizes with the same choice, except those of the default."""
+    """Yield each range of neighbouring sizes with the same choice in `chosen`, and that choice.
+
+    Ranges of the default are left out.
+    """
     current: list[SizeState] = []
     for size, state in states.items():
         if current and chosen.get(size) != chosen.get(current[-1].bytes):
@@ -208,9 +221,10 @@ def _state(
 def _far_behind(
     choice: Choice, ordered: Sequence[Mapping[Choice, Estimate]], place: int, bar: float
 ) -> bool:
-    """Return whether one timing is enough to drop `choice`.
+    """Return whether one timing is enough to exclude `choice`.
 
-    It must be far behind at this size, and behind at the measured neighbouring sizes as well.
+    The choice must be behind by `FAR_BEHIND` at this size, and by half of that at the neighbouring
+    sizes where it was measured. At least one such size is needed.
     """
     if ordered[place][choice].gain > bar - FAR_BEHIND:
         return False

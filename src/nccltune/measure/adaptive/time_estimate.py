@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long measuring takes: the cost of one request, and an estimate of the remaining time."""
+"""Estimate how long one request takes, and how long the rest of a plan takes."""
 
 import math
 from collections.abc import Mapping
@@ -11,32 +11,39 @@ from nccltune.measure.bench.round_request import RoundRequest
 from nccltune.model.choice import DEFAULT, AnyChoice
 
 Predictions = Mapping[int, Mapping[str, float]]
-"""NCCL's own predictions in us, by bytes and `algorithm/protocol`."""
+"""Times that NCCL predicts, in us, by size in bytes and by `algorithm/protocol`."""
 
 TARGET_US = 1500.0
-"""Target for the total time of the timed calls of one timing, in us."""
+"""A timing repeats the call until the timed calls take about this long together, in us."""
 MOST_ITERATIONS = 50
-"""The most timed calls of one timing. Inside a node a mean of 20 calls already repeats within
-0.3 %."""
+"""The most timed calls in one timing. More would bring little: inside a node the mean of 20 calls
+already repeats within 0.3 %."""
 _SMALL_BYTES = 1 << 20
 _UNTIMED_CALLS = 3
-"""Untimed calls of each timing up to `_SMALL_BYTES`: one whose result the bench checks, one that
-synchronises the ranks, and one just before the timed ones. Larger sizes have only the first."""
+"""Untimed calls before each timing at sizes up to `_SMALL_BYTES`. The bench checks the result of
+the first, the second synchronises the ranks, and the third warms up. Larger sizes have only the
+first."""
 _UNKNOWN_US = 20.0
 _UNKNOWN_BYTES_PER_US = 25e3
-"""Speed of a call without a timing or a prediction: between sockets and NVLink."""
+"""Assumed speed of a call that has neither a timing nor a prediction. The value is between the
+speeds of sockets and NVLink."""
 _OVERHEAD_US = 300.0
-"""Time of one timing besides its calls: switching the choice, synchronising, reporting."""
+"""Time that a timing takes in addition to its calls, in us: to switch the choice, to synchronise
+the ranks and to report the result."""
 _ROUNDS_TO_COME = 3
-"""Rounds that a new size typically takes until it is settled."""
+"""Rounds that a new size typically needs until its leader is decided."""
 _MOST_ROUNDS_AHEAD = 8
 _AFTER_EXPLORING = 1.5
-"""Time of the later stages as a multiple of the time of exploring, before anything is known."""
+"""Time of the later stages, as a multiple of the time that the stage `explore` still takes. It is
+used only while sizes are unexplored."""
 
 
 class TimeEstimator:
-    """Time estimates for one collective, from its own timings or, without them, NCCL's
-    predictions."""
+    """Estimates times of one collective from its timings. Without timings it uses NCCL's
+    predictions.
+
+    `decided` holds, by size, the numbers of timed calls that must not change.
+    """
 
     def __init__(
         self,
@@ -59,11 +66,12 @@ class TimeEstimator:
         if near is None:
             return _UNKNOWN_US + size / _UNKNOWN_BYTES_PER_US
         at, log = near
-        # Latency does not grow with the size and bandwidth time does; the square root is halfway.
+        # Scale the time of the nearest size with the square root of the ratio of sizes. That is
+        # between constant (latency dominates) and proportional (bandwidth dominates).
         return math.exp(log) * math.sqrt(max(1.0, size / at))
 
     def seconds(self, ask: RoundRequest) -> float:
-        """Return about how long a request takes on the GPUs, in seconds."""
+        """Return about how long a request takes, in seconds."""
         iterations = {size: self.iterations(size) for size in ask.sizes}
         return 1e-6 * math.fsum(
             point_us(key.bytes, self.call_us(key.bytes, key.choice), iterations[key.bytes])
@@ -71,9 +79,10 @@ class TimeEstimator:
         )
 
     def iterations(self, size: int) -> int:
-        """Return how many calls make one timing, the same for every choice at a size.
+        """Return the number of timed calls in one timing at a size. It is the same for every
+        choice.
 
-        A number that was decided before is kept.
+        A number in `decided` does not change.
         """
         if size in self._decided:
             return self._decided[size]
@@ -93,8 +102,10 @@ class TimeEstimator:
 
 
 def point_us(size: int, call_us: float, iterations: int) -> float:
-    """Return how long one timing takes with all its calls, in us, where one call takes
-    `call_us`."""
+    """Return about how long one timing takes with all its calls, in us.
+
+    One call takes `call_us`; `iterations` is the number of timed calls.
+    """
     untimed = _UNTIMED_CALLS if size <= _SMALL_BYTES else 1
     return call_us * (untimed + iterations) + _OVERHEAD_US
 
@@ -102,7 +113,7 @@ def point_us(size: int, call_us: float, iterations: int) -> float:
 def seconds_left(plan: CollectivePlan, estimator: TimeEstimator) -> float:
     """Return about how long a plan still takes, in seconds.
 
-    This is rough, because the results decide what is measured.
+    The estimate is rough, because later results decide what is measured.
     """
     exploring = math.fsum(
         estimator.seconds(

@@ -4,10 +4,10 @@
 conversation.py   requests and answers (docs/design/bench.md)
 process.py        the bench on this machine
 with_launcher.py  the bench under mpirun, srun or kubectl
-pods.py           pods that several conversations use
-round_request.py  requested rounds, and which of their points are missing
-identity.py       what a bench runs on; whether a study is of the same platform
-hardware.py       the topology that NCCL writes at its start
+pods.py           Kubernetes pods that several benches and programs use one after the other
+round_request.py  one requested round, and which of its points a study lacks
+identity.py       the platform that a bench runs on; whether a study is of the same platform
+hardware.py       the topology file that NCCL writes at its start
 gpus.py           GPUs and driver version, from the driver
 mps.py            NVIDIA's MPS daemon, for ranks that share a GPU
 conditions.py     data type, reduction and root of each measurement

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name of our bench in samples, and the conditions under which it measures a collective."""
+"""The bench's name in samples, and the data type, reduction and root that it measures with."""
 
 from nccltune.model.collective import Collective
 
@@ -14,7 +14,8 @@ _ROOTED = frozenset({Collective.BROADCAST, Collective.REDUCE})
 def conditions(collective: Collective) -> tuple[str, str | None, int | None]:
     """Return the data type, reduction and root that a collective is measured with.
 
-    Reduction and root are None for collectives without one.
+    The reduction is None for collectives that do not reduce. The root is None for collectives
+    without a root.
     """
     return (
         DTYPE,

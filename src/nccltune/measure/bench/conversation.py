@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and answers of `nccltune-bench`; docs/design/bench.md is the contract.
+"""Requests and answers of `nccltune-bench`; docs/design/bench.md specifies them.
 
-Unknown fields in answers are ignored, because a newer bench may send more. Requests hold only
-fields that the contract names.
+Unknown fields in answers are ignored, because a newer bench may send more. The bench refuses a
+request with a field that it does not know.
 """
 
 import msgspec
@@ -12,14 +12,16 @@ from nccltune.model.collective import Collective
 
 SCHEMA_VERSION = 1
 LASTING_ERRORS = frozenset({"wrong", "timeout", "nccl", "cuda", "memory", "unsupported"})
-"""Kinds of failure that would occur again if the same point were measured again."""
+"""Kinds of failure that would occur again if the same point were measured again. A study
+records a point with an error only if the error is of one of these kinds."""
 
 
 class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
-    """A request to time every (size, choice) once in each of `rounds` shuffled rounds.
+    """A request to time every choice at every size once in each of `rounds` rounds.
 
-    The default is timed `default_repeats` times per round. With `load` the GPUs compute at the same
-    time. With `traffic` the ranks exchange messages of that many bytes at the same time.
+    The order within a round is shuffled by `seed`. The default is timed `default_repeats` times in
+    each round. With `load`, the GPUs run compute kernels during the calls. With `traffic`, the
+    ranks exchange messages of that many bytes during the calls.
     """
 
     id: int
@@ -45,7 +47,7 @@ class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
 
 
 class TableRequest(msgspec.Struct, kw_only=True, tag_field="op", tag="table"):
-    """A request for NCCL's own predictions."""
+    """A request for the times that NCCL predicts by its own cost model."""
 
     id: int
     collective: Collective
@@ -53,7 +55,7 @@ class TableRequest(msgspec.Struct, kw_only=True, tag_field="op", tag="table"):
 
 
 class BenchGpu(msgspec.Struct, frozen=True):
-    """A GPU of the run. `host_hash` is a hash of the host's name."""
+    """The GPU of one rank. `host_hash` is a hash of the host's name."""
 
     rank: int
     name: str | None = None
@@ -61,7 +63,10 @@ class BenchGpu(msgspec.Struct, frozen=True):
 
 
 class Nccl(msgspec.Struct, frozen=True):
-    """The NCCL library: its version, its path, and why that one was opened (`came_from`)."""
+    """The NCCL library that the bench opened.
+
+    `came_from` names the source of the path, for example `torch`; in JSON the key is `from`.
+    """
 
     version: str | None = None
     path: str | None = None
@@ -69,7 +74,11 @@ class Nccl(msgspec.Struct, frozen=True):
 
 
 class Tuner(msgspec.Struct, frozen=True):
-    """Our tuner plugin in the processes of the bench."""
+    """Our tuner plugin in the processes of the bench.
+
+    `control` is the version of the plugin's control interface. `interface` is the version of NCCL's
+    tuner interface in use.
+    """
 
     path: str | None = None
     control: int | None = None
@@ -77,7 +86,8 @@ class Tuner(msgspec.Struct, frozen=True):
 
 
 class Abilities(msgspec.Struct, frozen=True):
-    """What the bench can do with this NCCL on these GPUs."""
+    """The collectives, data types and options that the bench supports with this NCCL and these
+    GPUs."""
 
     collectives: list[str] = []
     dtypes: list[str] = []
@@ -91,7 +101,7 @@ class Abilities(msgspec.Struct, frozen=True):
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """The first answer of the bench: its versions, ranks, GPUs and abilities.
 
-    `replay` names the recording that timings are drawn from; it is None on GPUs.
+    `replay` is the name of the recording that the timings are drawn from; None for real GPUs.
     """
 
     schema_version: int
@@ -107,8 +117,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     can: Abilities = Abilities()
 
 
-class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What ran, as far as it is known."""
+class ExecutedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The algorithm, protocol, channels and chunk size that NCCL executed; None where unknown."""
 
     algorithm: str | None = None
     protocol: str | None = None
@@ -116,8 +126,10 @@ class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
     chunk_bytes: int | None = None
 
     def choice(self) -> Choice | None:
-        """Return this as a choice; None where the algorithm or the protocol is unknown to
-        nccltune."""
+        """Return the same as a `Choice`.
+
+        Return None if the algorithm or the protocol is missing, or if nccltune does not know it.
+        """
         try:
             return msgspec.convert(
                 {
@@ -132,7 +144,7 @@ class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PointError(msgspec.Struct, frozen=True):
-    """The reason why a point has no timing. `kind` is one of the kinds that the contract lists."""
+    """The reason why a point has no timing. docs/design/bench.md lists the values of `kind`."""
 
     kind: str
     text: str = ""
@@ -142,17 +154,20 @@ class PointError(msgspec.Struct, frozen=True):
 class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One timing, or the reason why there is none.
 
-    time_us           time of one iteration on the slowest rank
-    load_us           time of one kernel of a load while the calls ran
-    load_alone_us     time of one kernel of a load without calls
-    traffic_us        time of one exchange of traffic while the calls ran
-    traffic_alone_us  time of one exchange of traffic without calls
+    ran               what NCCL executed; None if unknown
+    applied           False if NCCL did not execute the requested choice
+    time_us           time of one call on the slowest rank
+    load_us           time of one compute kernel while the calls ran
+    load_alone_us     time of one compute kernel without the calls
+    traffic_us        time of one exchange of background messages while the calls ran
+    traffic_alone_us  time of one exchange of background messages without the calls
+    wrong             number of wrong elements in the result; None if the result was not checked
     """
 
     id: int = 0
     bytes: int
     choice: AnyChoice = DEFAULT
-    ran: Ran | None = None
+    ran: ExecutedChoice | None = None
     applied: bool = True
     round: int = 0
     repeat: int = 0
@@ -169,8 +184,10 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_kept(self) -> bool:
-        """Return whether a study keeps this point. It does not keep points in flight when a rank
-        died."""
+        """Return whether this point is recorded in a study.
+
+        A point that only failed because a rank died is not recorded, so that it is tried again.
+        """
         return self.error is None or self.error.kind in LASTING_ERRORS
 
     @property
@@ -180,16 +197,16 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Predicted(msgspec.Struct, frozen=True):
-    """The combination that NCCL would pick by its own predictions."""
+    """The algorithm and protocol that NCCL would pick by its own predictions."""
 
     algorithm: str | None = None
     protocol: str | None = None
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """NCCL's predictions at one size in us, by `algorithm/protocol`.
+    """The times that NCCL predicts at one size, in us, by `algorithm/protocol`.
 
-    A combination that NCCL cannot run is absent; one whose cost is unknown is None.
+    A combination that NCCL cannot run has no entry. The value is None if NCCL predicts no time.
     """
 
     bytes: int
@@ -198,7 +215,10 @@ class TableRow(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """The fields that answers share. `kind`, `text` and `hint` are set in an error."""
+    """Any answer, decoded before its type (`op`) is known.
+
+    `kind`, `text` and `hint` are set in an error, `rows` in a table.
+    """
 
     op: str
     id: int | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topology that NCCL writes while it starts, kept in the study."""
+"""Copy the topology file that NCCL writes at its start into the study."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ DUMP = "NCCL_TOPO_DUMP_FILE"
 
 @contextmanager
 def topology_dump(launch: Launch) -> Iterator[Path | None]:
-    """Yield the file that NCCL writes a node's topology to.
+    """Yield the path to which NCCL writes the topology of a node.
 
-    It is the file that the user has set, or a temporary one that is deleted at the end. Yield None
-    in a replay, with emulated nodes, and in pods.
+    The path is the one that the user has set (`NCCL_TOPO_DUMP_FILE`). Otherwise it is a temporary
+    file that is deleted at the end. Yield None in a replay, with emulated nodes, and in pods.
     """
     with_launcher = launch.with_launcher
     far = with_launcher is not None and with_launcher.pods is not None
@@ -41,8 +41,9 @@ def dump_settings(file: Path | None) -> Mapping[str, str]:
 def keep_topology(study: Study, launch: Launch, file: Path | None) -> None:
     """Copy the topology into the study if the study has none.
 
-    The source is the file that NCCL wrote, or the replayed study. A missing file is no error,
-    because process 0 may be on another node. Raises StudyError for a failed write.
+    `file` is the file that NCCL wrote. In a replay the topology of the replayed study is copied
+    instead. A missing file is no error, because process 0 may run on another node. Raises
+    StudyError for a failed write.
     """
     if launch.replay is not None:
         file = Study(launch.replay).topology_path

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of a Kubernetes cluster. They are kept for all the bench conversations and program runs of
-one nccltune command."""
+"""Pods of a Kubernetes cluster: created once, then used by every bench and program that one
+nccltune command starts."""
 
 import os
 import shlex
@@ -22,14 +22,15 @@ from nccltune.launch.render.rendered import words_of
 from nccltune.model.errors import InputError, LaunchError
 
 CONFIG = "/dev/shm/nccltune-tuner.conf"  # noqa: S108 - in a container
-# These hold paths of this machine, which are wrong in a pod.
+# The values of these variables are paths of this machine, which do not exist in a pod.
 _NOT_PASSED = frozenset({"NCCLTUNE_NATIVE_DIR"})
 _OURS = ("NCCL_", "NCCLTUNE_")
-# Variables are read first, one per line, so that no secret is on a command line. The touch keeps
-# the pods alive.
+# The script reads the variables from its input, one in each line. On a command line, other users
+# could read secrets.
 _VARIABLES = """\
 while IFS= read -r line && [ -n "$line" ]; do export "$line"; done
 """
+# A held pod ends itself when the file ALIVE was not touched for some minutes.
 _ALIVE = f"""\
 (while touch {ALIVE}; do sleep 20; done) </dev/null >/dev/null 2>&1 &
 """
@@ -42,8 +43,8 @@ _TALK = """\
 {alive}trap "kill $!" EXIT
 {wait}{mpirun}
 """
-# A command in a pod receives no signal from this machine, but its input ends when the connection
-# does. The script then kills the program, so that no run continues beside the next one.
+# A command in a pod receives no signal from this machine. When the connection ends, the command's
+# input ends too. The script then kills the program, so that it does not run beside the next one.
 _RUN = """\
 {variables}{alive}alive=$!
 trap "kill $alive" EXIT
@@ -58,10 +59,10 @@ _FIND = "from nccltune.native import bench_path; print(bench_path())"
 
 
 class Pods:
-    """A job whose pods wait for commands.
+    """A Kubernetes job whose pods wait for commands.
 
-    Nothing is created before the first conversation. `close` deletes the job; it may be called
-    without a conversation.
+    The job is created by the first call of `command` or `program`. `close` deletes it; `close` may
+    also be called if no job was created.
     """
 
     def __init__(
@@ -70,7 +71,10 @@ class Pods:
         on_line: Callable[[str], None],
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """Check the job; `job.program` is not used. Raises InputError for an invalid job."""
+        """Check the job, but create nothing. `job.program` is ignored.
+
+        `on_line` receives messages on the progress. Raises InputError for an invalid job.
+        """
         self._job = replace(job, program=[BENCH])
         check(self._job, "--launcher kubernetes")
         self._around = RenderContext(conversation=True)
@@ -85,11 +89,13 @@ class Pods:
     def command(
         self, options: Sequence[str], port: int, environment: Mapping[str, str]
     ) -> tuple[list[str], list[bytes]]:
-        """Return the command that starts the bench in the pods, and the lines to send it first.
+        """Return the command that starts the bench in the pods, and the lines for its input.
 
-        Every process gets the variables of NCCL and of nccltune from this environment, and the file
-        of NCCLTUNE_CONFIG. Raises InputError for a configuration file that cannot be read or a
-        variable of several lines, LaunchError or PlatformError where the cluster provides no pods.
+        The caller writes these lines to the command's standard input before any request. Every
+        process gets the variables `NCCL_*` and `NCCLTUNE_*` of `environment`, and a copy of the
+        file that NCCLTUNE_CONFIG names. Raises InputError for a configuration file that cannot be
+        read or a variable of several lines, LaunchError or PlatformError where the cluster provides
+        no pods.
         """
         cluster = self._open()
         variables = self._variables(cluster, environment)
@@ -109,12 +115,13 @@ class Pods:
     def program(
         self, program: Sequence[str], environment: Mapping[str, str], also: Collection[str] = ()
     ) -> tuple[list[str], list[bytes]]:
-        """Return the command that runs an MPI program in the pods, and the lines to send it first.
+        """Return the command that runs an MPI program in the pods, and the lines for its input.
 
-        For a program of nccl-tests, -g is set to the GPUs of a process. The program runs until its
-        input ends. Every process gets the variables of NCCL and of nccltune from this environment,
-        and those that `also` names. Raises InputError for a program that sets its GPUs itself or a
-        variable of several lines, LaunchError or PlatformError where the cluster provides no pods.
+        The caller writes these lines to the command's standard input, and closes the input to stop
+        the program. For a program of nccl-tests, -g is set to the GPUs of a process. Every process
+        gets the variables `NCCL_*` and `NCCLTUNE_*` of `environment`, and those that `also` names.
+        Raises InputError for a program that sets its GPUs itself or a variable of several lines,
+        LaunchError or PlatformError where the cluster provides no pods.
         """
         job = replace(self._job, program=list(program))
         check(job, "--launcher kubernetes")
@@ -126,10 +133,10 @@ class Pods:
         return self._exec(cluster, script), _lines(variables)
 
     def take(self, pattern: str) -> bytes:
-        """Return the content of the files that match a shell pattern in the pod of process 0, and
-        delete them.
+        """Delete the files that match a shell pattern in the pod of process 0; return their
+        content.
 
-        Return nothing where no file matches or the pod does not answer.
+        The result is empty if no file matches or the pod does not answer.
         """
         if self._cluster is None:
             return b""
@@ -143,8 +150,10 @@ class Pods:
     def _variables(
         self, cluster: ClusterJob, environment: Mapping[str, str], also: Collection[str] = ()
     ) -> dict[str, str]:
-        """Return the variables that every process gets. Copies the file of NCCLTUNE_CONFIG into the
-        pods."""
+        """Return the variables that every process gets.
+
+        Also copy the file that NCCLTUNE_CONFIG names into the pods.
+        """
         variables = {
             name: value
             for name, value in environment.items()
@@ -179,7 +188,7 @@ class Pods:
         pods = cluster.hold(words)
         self._cluster = cluster
         (self._launcher,) = [pod.name for pod in pods if pod.role == LAUNCHER]
-        # Sort by number: worker 10 must not follow worker 1.
+        # Sort by worker number, so that worker 2 precedes worker 10.
         workers = [pod for pod in pods if pod.role != LAUNCHER]
         self._workers = sorted(workers, key=lambda pod: (len(pod.name), pod.name))
         return cluster
@@ -196,5 +205,5 @@ class Pods:
 
 
 def _lines(variables: Mapping[str, str]) -> list[bytes]:
-    """Return the variables as the scripts read them, with an empty line at the end."""
+    """Return one line NAME=VALUE for each variable, and an empty line as the end mark."""
     return [*(f"{name}={value}".encode() for name, value in sorted(variables.items())), b""]

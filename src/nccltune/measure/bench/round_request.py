@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A round that a plan requests, with a key for each point, so that no point is measured twice."""
+"""One round that a plan requests. Each point has a key, so that no point is measured twice.
+
+A *point* is one timing: of one choice, at one size of one collective, in one round. The default has
+several timings in a round, which are numbered by `repeat`.
+"""
 
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
@@ -8,7 +12,7 @@ from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 
 DEFAULT_REPEATS = 2
-"""Timings of the default in every round. The difference between the two shows the noise."""
+"""The number of timings of the default in every round. Their difference shows the noise."""
 
 
 class PointKey(NamedTuple):
@@ -24,8 +28,8 @@ class PointKey(NamedTuple):
 class RoundRequest(NamedTuple):
     """One round of some choices at some sizes of one collective.
 
-    `repeats` are the requested repeats of the default; every other choice is timed once, as repeat
-    0. With `check`, results are compared with the reference.
+    `repeats` are the numbers of the default's timings. Every other choice is timed once, with the
+    number 0. With `check`, the bench compares the results of the calls with a reference.
     """
 
     collective: Collective
@@ -43,7 +47,7 @@ class RoundRequest(NamedTuple):
                     yield PointKey(self.collective, size, choice, self.round, repeat)
 
     def without(self, known: Container[PointKey]) -> "list[RoundRequest]":
-        """Return requests for the points of this one that are not in `known`."""
+        """Return requests for those points of this request that are not in `known`."""
         missing: dict[tuple[tuple[AnyChoice, ...], tuple[int, ...]], list[int]] = {}
         for size in self.sizes:
             keys = self._replace(sizes=(size,)).points()
@@ -59,12 +63,15 @@ class RoundRequest(NamedTuple):
 
 
 class FurtherRounds(NamedTuple):
-    """Further rounds of some choices at a size, always beside the default."""
+    """Further rounds at one size: the choices to time in them, and the numbers of the rounds.
+
+    The default is timed in each of these rounds, too.
+    """
 
     choices: tuple[Choice, ...]
     rounds: tuple[int, ...]
 
 
 RequestSource = Callable[[], list[RoundRequest]]
-"""Returns what to measure next; an empty list when done. All requests must be answered before it is
-called again."""
+"""A function that returns the next requests, or an empty list at the end. All returned requests
+must be answered before the function is called again."""

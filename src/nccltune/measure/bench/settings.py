@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL settings that restrict or distort what is measured, each with its effect."""
+"""NCCL settings that change the results of a measurement, each with its effect."""
 
 from collections.abc import Mapping
 
 FILTERING = ("NCCL_ALGO", "NCCL_PROTO")
-"""With these set, NCCL offers a tuner only the combinations that they allow (all versions)."""
+"""If one of these is set, NCCL offers a tuner plugin only the algorithms and protocols that it
+allows (all versions of NCCL)."""
 _RESTRICTING = {
     "NCCL_ALGO": "only these algorithms can be chosen",
     "NCCL_PROTO": "only these protocols can be chosen",
@@ -36,8 +37,10 @@ _OFF = {
 
 
 def restrictions(settings: Mapping[str, str]) -> list[str]:
-    """Return a text such as `NCCL_P2P_DISABLE=1 (no direct transfers between GPUs)` for every such
-    setting."""
+    """Return a text for each setting in `settings` that changes the results.
+
+    For example: `NCCL_P2P_DISABLE=1 (no direct transfers between GPUs)`.
+    """
     found = []
     for name, value in sorted(settings.items()):
         meaning = _RESTRICTING.get(name) or _OFF.get((name, value.strip().upper()))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench, or an MPI program, under the launcher of a site: one command that starts all
-processes."""
+"""Make the command that starts all processes of the bench, or of an MPI program, with the launcher
+of a site."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -20,16 +20,16 @@ _OURS = ("NCCL_", "NCCLTUNE_")
 _ALSO = ("LD_LIBRARY_PATH",)
 _ALLOCATED = "SLURM_JOB_NODELIST"
 _COUNTED = ("SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS")
-"""Slurm sets one of these in a job whose GPUs it counts."""
+"""Slurm sets one of these variables in a job if it manages the GPUs."""
 _SCONTROL_LIMIT_S = 20
 
 
 class WithLauncher(NamedTuple):
-    """An installed launcher, and what it starts: one process for each GPU, or with `per_node` for
-    each node.
+    """An installed launcher, and the processes that it starts.
 
-    `hosts` are named to the launcher; without them it must know the hosts itself. `mpi` is the
-    value of srun's --mpi= for MPI programs. `pods` is set where Kubernetes starts the processes.
+    There is one process for each GPU; with `per_node`, one for each node. `hosts` are passed to the
+    launcher; without them the launcher must know the hosts itself. `mpi` is the value of srun's
+    option --mpi for MPI programs. `pods` is set if Kubernetes starts the processes.
     """
 
     found: InstalledLauncher
@@ -44,16 +44,17 @@ class WithLauncher(NamedTuple):
 def command(
     program: Sequence[str], with_launcher: WithLauncher, port: int, environment: Mapping[str, str]
 ) -> tuple[list[str], list[bytes]]:
-    """Return the command that starts our bench on all nodes, and the lines to send it first.
+    """Return the command that starts our bench on all nodes, and the lines for its input.
 
-    The processes meet on the node of process 0. Every process gets the variables of NCCL and of
-    nccltune from this environment. Raises InputError where the nodes are unknown, PlatformError
-    where Slurm does not name them, and as `Pods.command` with pods.
+    The caller writes these lines to the command's standard input before any request. The processes
+    connect to process 0, on the given port of its node. Every process gets the variables `NCCL_*`
+    and `NCCLTUNE_*` of `environment`. Raises InputError where the nodes are unknown, PlatformError
+    where Slurm does not name them, and with pods the errors of `Pods.command`.
     """
     if with_launcher.pods is not None:
         return with_launcher.pods.command(program[1:], port, environment)
     words = [*program, f"--rendezvous={_first_host(with_launcher, environment)}:{port}"]
-    # The bench does not link MPI. It finds its rank in Slurm's own variables.
+    # The bench is not linked with MPI. It reads its rank from Slurm's own variables.
     job = _job(words, with_launcher, environment, mpi="none")
     around = with_launcher.found.render_context(in_allocation=True, conversation=True)
     return list(render(job, with_launcher.found.flavor, around).words), []
@@ -69,7 +70,7 @@ def program_with_launcher(
     """Return the command that starts an MPI program on all nodes.
 
     For a program of nccl-tests, -g is set to the GPUs of a process. Every process gets the
-    variables of NCCL and of nccltune from this environment, and those that `also` names. Raises
+    variables `NCCL_*` and `NCCLTUNE_*` of `environment`, and those that `also` names. Raises
     InputError where the nodes are unknown.
     """
     flavor = with_launcher.found.flavor
@@ -87,11 +88,11 @@ def program_command(
     *,
     also: Collection[str] = (),
 ) -> tuple[list[str], list[bytes]]:
-    """Return the command that starts a program on all nodes, and the lines to send it first.
+    """Return the command that starts a program on all nodes, and the lines for its input.
 
-    The program runs in pods where Kubernetes starts it, otherwise as in `program_with_launcher`.
-    Raises InputError where the nodes are unknown, LaunchError or PlatformError where a cluster
-    provides no pods.
+    With pods, `Pods.program` makes the command, and the caller writes the lines to its standard
+    input. Otherwise `program_with_launcher` makes it, and there are no lines. Raises InputError
+    where the nodes are unknown, LaunchError or PlatformError where a cluster provides no pods.
     """
     if with_launcher.pods is not None:
         return with_launcher.pods.program(program, environment, also)
@@ -107,7 +108,7 @@ def _job(
 ) -> Job:
     more = {*_ALSO, *also}
     names = sorted(name for name in environment if name.startswith(_OURS) or name in more)
-    # srun passes on all variables by itself.
+    # srun passes all variables to the processes, so none need be named.
     is_slurm = with_launcher.found.flavor.launcher is Launcher.SLURM
     job = Job(
         program=list(program),
@@ -116,7 +117,7 @@ def _job(
         processes="per-node" if with_launcher.per_node else "per-gpu",
         hosts=list(with_launcher.hosts),
         inherit=[] if is_slurm else names,
-        # If Slurm does not count GPUs, a request for GPUs would fail.
+        # A Slurm that does not manage GPUs refuses a request for GPUs.
         slurm=SlurmOptions(mpi=mpi, gpus=any(name in environment for name in _COUNTED)),
     )
     check(job, "--launcher")
@@ -124,7 +125,7 @@ def _job(
 
 
 def _first_host(with_launcher: WithLauncher, environment: Mapping[str, str]) -> str:
-    """Return the address of process 0's node, as the other processes can reach it.
+    """Return an address of process 0's node that the other processes can reach.
 
     Raises InputError where the nodes are unknown.
     """
@@ -145,7 +146,7 @@ def _first_host(with_launcher: WithLauncher, environment: Mapping[str, str]) -> 
 def _first_allocated(environment: Mapping[str, str]) -> str:
     """Return the address of the first node that Slurm allocated to this job."""
     first, *_ = _scontrol(["show", "hostnames", _nodelist(environment)], environment).split()
-    # The network may not know the node's name.
+    # The name of the node may not be in DNS, so prefer the address that Slurm uses.
     found = re.search(r"\bNodeAddr=(\S+)", _scontrol(["show", "node", first], environment))
     return found[1] if found else first
 

@@ -5,14 +5,15 @@ import math
 from collections.abc import Callable, Iterable
 
 FIRST_GUESS_S = 5.0
-"""Expected seconds of a process before one has run; most of it is NCCL's start."""
+"""Assumed duration of a process in seconds, before any process has run. Most of it is the start of
+NCCL."""
 
 
 class Budget:
-    """A limit of `limit_s` seconds (None: no limit).
+    """A time limit of `limit_s` seconds (None: no limit).
 
-    `spent_s` returns the seconds spent so far; in a replay these are the recorded seconds. `pace`
-    returns how many times longer tasks take than expected.
+    `spent_s` returns the seconds spent so far; in a replay, the seconds that the recorded
+    measurements took. `pace` returns how many times longer tasks take than expected.
     """
 
     def __init__(
@@ -26,14 +27,15 @@ class Budget:
         self._pace = pace
 
     def affords(self, seconds: float) -> bool:
-        """Return whether a task of `seconds` still fits."""
+        """Return whether a task that is expected to take `seconds` still fits into the limit."""
         return self._limit_s is None or self._spent_s() + seconds * self._pace() <= self._limit_s
 
 
 class ProcessTimes:
     """The number of processes that an experiment has run, and the seconds they took.
 
-    `before` are the seconds of each process of earlier sessions. They count only for the estimate.
+    `before` are the durations, in seconds, of the processes of earlier runs of this experiment.
+    They count for `expected_s`, but not for `processes` and `spent_s`.
     """
 
     def __init__(self, before: Iterable[float]) -> None:
@@ -42,14 +44,14 @@ class ProcessTimes:
         self._seconds = list(before)
 
     def add(self, seconds: float) -> None:
-        """Count a process that has ended."""
+        """Count a process that has ended after `seconds`."""
         self.processes += 1
         self.spent_s += seconds
         self._seconds.append(seconds)
 
     @property
     def expected_s(self) -> float:
-        """Return about how long the next process takes, in seconds: the mean so far."""
+        """Return about how long the next process takes, in seconds: the mean of all so far."""
         if not self._seconds:
             return FIRST_GUESS_S
         return math.fsum(self._seconds) / len(self._seconds)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executor: one bench in one communicator, whose choice is switched from call to call.
+"""Executor: one bench with one communicator, in which the choice is switched from call to call.
 
-`PlanRun` takes the requests of a plan and answers from the study what it already has. It turns the
-rest into requests to the bench, which are the tasks of the scheduler. Every point is recorded when
-it arrives.
+`PlanRun` takes the requests of a plan. Points that the study already has are answered from the
+study. The other points become requests to the bench, which are the tasks of the scheduler. Every
+point is recorded when it arrives.
 """
 
 import time
@@ -24,23 +24,24 @@ from nccltune.model.collective import Collective
 _REQUEST_S = 0.5
 """Target seconds of one request. The bench can only be stopped between requests."""
 _AHEAD = 2
-"""Requests at a time: while the answers to one are analysed, the bench works on the next."""
+"""The number of requests that the bench has at a time. While the answers to one are analysed, the
+bench works on the next."""
 _WARMUP = 1
-"""Warm-up calls. The bench checks the result of this call, and a choice makes its connections in
-it."""
+"""The number of warm-up calls. In this call NCCL makes the connections that a choice needs, and the
+bench checks the result."""
 _UPDATE_EVERY_S = 0.1
-"""Least seconds between two status updates: computing the status takes time, and nobody can read
-faster."""
+"""The least time between two status updates, in seconds: computing a status takes time."""
 _TIMEOUT_S = 30.0
 _TIMEOUT_FACTOR = 20.0
-"""A point that takes this many times longer than expected is stuck."""
+"""A point that takes this many times longer than expected counts as hung."""
 
 
 class SweepStatus(NamedTuple):
     """The progress of a sweep.
 
-    `point` is the newest timing, `default_us` the default's time at that size. `points` counts new
-    points, `known` those taken from the study. `left_s` is a rough estimate.
+    `point` is the newest point, and `default_us` the default's time at the same size. `points` is
+    the number of new points, `known` the number of points taken from the study. `left_s` is a rough
+    estimate of the remaining seconds.
     """
 
     spent_s: float
@@ -53,7 +54,7 @@ class SweepStatus(NamedTuple):
 
 
 class MeasurementPlan(Protocol):
-    """The methods of a plan that a run calls; `measure.adaptive.plan.Plan` documents them."""
+    """The methods of a plan that `PlanRun` calls. `measure.adaptive.plan.Plan` documents them."""
 
     @property
     def turns(self) -> Sequence[RequestSource]: ...  # noqa: D102 - as in Plan
@@ -71,14 +72,14 @@ class Watcher(Protocol[_Watched_contra]):
     """Receives the status of a run."""
 
     def update(self, status: SweepStatus, plan: _Watched_contra) -> None:
-        """Take the status. Called several times a second while points arrive."""
+        """Receive the status. This is called several times a second while points arrive."""
 
 
 class SweepOutcome(NamedTuple):
     """How a sweep ended: `reason` is `done` or `budget`.
 
-    `points` counts new points, `known` those taken from the study. `failures` are the points
-    without a timing, new ones and those from the study.
+    `points` is the number of new points, `known` the number of points taken from the study.
+    `failures` are the points without a valid timing, both new and taken from the study.
     """
 
     reason: str
@@ -89,7 +90,7 @@ class SweepOutcome(NamedTuple):
 
 
 class _Request:
-    """A task: one request to the bench, for the points of `ask`."""
+    """A task of the scheduler: one request to the bench, for the points of `ask`."""
 
     def __init__(
         self,
@@ -117,8 +118,8 @@ class _Request:
 class PlanRun(Generic[AnyPlan]):
     """One run of a plan in one communicator, for at most `budget_s` seconds.
 
-    `seed` orders the points of a request. `now` is a clock in seconds; a replay counts recorded
-    time instead.
+    `seed` shuffles the points of a request. `now` is a clock in seconds. In a replay the recorded
+    times count instead of the clock.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class PlanRun(Generic[AnyPlan]):
 
     @property
     def spent_s(self) -> float:
-        """Return the seconds spent so far; in a replay the recorded ones."""
+        """Return the seconds spent so far; in a replay, how long the replayed timings took."""
         if self._bench.hello.replay is not None:
             return self._replayed_s
         return self._now() - self._started
@@ -164,8 +165,8 @@ class PlanRun(Generic[AnyPlan]):
     def run(self) -> SweepOutcome:
         """Measure until the plan has no request left or the budget is spent.
 
-        All measured points are in the study when this returns or raises. Raises errors as
-        `Bench` does, and StudyError for a damaged line or a failed write.
+        All measured points are in the study when this returns or raises. Raises the errors of
+        `Bench`, and StudyError for a damaged line or a failed write.
         """
         try:
             known = self._record.known()
@@ -176,7 +177,10 @@ class PlanRun(Generic[AnyPlan]):
             self._record.close()
 
     def _source(self, turn: RequestSource, known: Mapping[PointKey, BenchPoint]) -> TaskSource:
-        """Return a source of the requests of `turn` that the study does not answer."""
+        """Return a task source for the requests that `turn` returns.
+
+        Points that are in `known` are fed to the plan and need no task.
+        """
 
         def tasks() -> Sequence[_Request] | None:
             asks = turn()
@@ -201,7 +205,7 @@ class PlanRun(Generic[AnyPlan]):
         ]
 
     def _slowness(self) -> float:
-        """Return how many times longer requests took than expected, between 0.2 and 5."""
+        """Return how many times longer requests took than expected, limited to 0.2 to 5."""
         if self._expected_s < _REQUEST_S:
             return 1.0
         return min(max(self.spent_s / self._expected_s, 0.2), 5.0)
@@ -242,8 +246,8 @@ class PlanRun(Generic[AnyPlan]):
             default_repeats=len(ask.repeats),
             warmup=_WARMUP,
             iterations=iterations,
-            # The bench counts repeats from 0. With the same seed, a replay would answer a request
-            # for the second repeat alone with the timing of the first.
+            # The bench counts repeats from 0, also in a request for only the second repeat. With
+            # the same seed, a replay would then return the timing of the first repeat again.
             seed=self._seed + ask.repeats[0],
             check=ask.check,
             timeout_s=max(_TIMEOUT_S, _TIMEOUT_FACTOR * longest),
@@ -273,8 +277,10 @@ class PlanRun(Generic[AnyPlan]):
 
     @staticmethod
     def _key(ask: RoundRequest, point: BenchPoint) -> PointKey:
-        """Return the key of a requested point. The bench counts repeats from 0, `ask.repeats` may
-        not."""
+        """Return the key of a point that was measured for `ask`.
+
+        The bench counts repeats from 0. Its repeat n is the repeat `ask.repeats[n]` of the plan.
+        """
         repeat = ask.repeats[point.repeat] if point.choice == DEFAULT else 0
         return PointKey(ask.collective, point.bytes, point.choice, point.round, repeat)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The effective settings: what NCCL chose, from its log at the start (`NCCL_DEBUG_SUBSYS=INIT`)."""
+"""Read the settings that NCCL uses in fact, from the log of its start
+(`NCCL_DEBUG_SUBSYS=INIT`)."""
 
 import re
 from collections.abc import Iterable
@@ -7,22 +8,24 @@ from pathlib import Path
 
 import msgspec
 
-# NCCL 2.19 to 2.32: "24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels, 32
-# p2p channels per peer".
+# The line in NCCL 2.19 to 2.32: "24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p
+# channels, 32 p2p channels per peer".
 _CHANNELS = re.compile(
     r"(?P<coll>\d+) coll channels, .*?(?P<p2p>\d+) p2p channels,"
     r" (?P<peer>\d+) p2p channels per peer"
 )
-# NCCL 2.19 to 2.32.
+# The line in NCCL 2.19 to 2.32.
 _CHUNK = re.compile(r"P2P Chunksize set to (?P<bytes>\d+)")
 _MOST_BYTES = 16 << 20
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """Effective settings of NCCL, None where not logged.
+    """The settings that NCCL uses in fact. A setting that NCCL did not log is None.
 
-    `channels` are those of collectives, `p2p_channels` those of send/recv, and `channels_per_peer`
-    those of send/recv to one peer. `chunk_bytes` are the bytes of one step.
+    channels           number of channels of collectives
+    p2p_channels       number of channels of send/recv
+    channels_per_peer  number of channels of send/recv to one peer
+    chunk_bytes        bytes that send/recv transfers in one step
     """
 
     channels: int | None = None
@@ -32,9 +35,9 @@ class Effective(msgspec.Struct, frozen=True):
 
 
 def log_settings(folder: Path) -> dict[str, str]:
-    """Return the variables that make NCCL write these lines into files of `folder`.
+    """Return the variables that make NCCL write the log of its start to files in `folder`.
 
-    NCCL logs only at its start with them, and nothing while it runs.
+    With these variables NCCL logs nothing after its start, so the log costs no time in the calls.
     """
     return {
         "NCCL_DEBUG": "INFO",
@@ -44,7 +47,7 @@ def log_settings(folder: Path) -> dict[str, str]:
 
 
 def read_effective(folder: Path) -> Effective | None:
-    """Return the effective settings from the logs in `folder`; None where the logs do not have
+    """Return the effective settings from the logs in `folder`; None if the logs name none of
     them."""
     channels = chunk = None
     for path in sorted(folder.glob("nccl.*")):

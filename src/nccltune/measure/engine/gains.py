@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gains of every process over the defaults that ran before and after it.
+"""The gains of every process over the defaults that ran just before and just after it.
 
-A process counts as one value, because its calls share the memory placement and the connections of
-that process. Gains are natural logs of default time over candidate time, as in the rest of
-nccltune.
+A *default* is a process with NCCL's default settings, a *candidate* a process with other settings.
+A gain is the natural log of default time over candidate time. Each process counts as one value,
+because all its calls share the memory placement and the connections of that process.
 """
 
 import math
@@ -19,16 +19,17 @@ from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.workload import RACED, Call
 
 CONFIDENCE = 0.99
-"""Confidence of the bounds that drop settings. A race makes this decision some dozen times."""
+"""Confidence of the bounds by which settings are excluded. It is high because an experiment makes
+this decision some dozen times."""
 _PRIOR_NOISE = 0.02
-"""Standard deviation of one process's mean gain before there are defaults to estimate it from. It
-keeps the weight of `_PRIOR_WEIGHT` defaults in later estimates."""
+"""Assumed standard deviation of the mean gain of one process. In the estimate from measured
+defaults it counts as `_PRIOR_WEIGHT` further defaults."""
 _PRIOR_WEIGHT = 2.0
 LEAST_NOISE = 0.002
 
 
 class Score(NamedTuple):
-    """The mean gain over all raced sizes of `n` processes, with its standard error."""
+    """The mean gain of `n` processes over all sizes of send/recv, with its standard error."""
 
     gain: float
     error: float
@@ -46,14 +47,14 @@ class Score(NamedTuple):
 
 
 Gains = Sequence[Mapping[Call, float]]
-"""Gains by call, one mapping for each process with the settings."""
+"""For each process, the gain of each call."""
 
 
 class ProcessGain(msgspec.Struct, frozen=True):
-    """A gain: default time over settings time (1.4 is 1.4 times as fast), with its 95 % interval.
+    """A gain: default time over candidate time (1.4 is 1.4 times as fast), with its 95 % interval.
 
-    It comes from `processes` processes with the settings. `known` is False where these are too few
-    to estimate their noise.
+    `processes` is the number of candidates. `known` is False if there are too few of them to show
+    their noise; the noise is then assumed.
     """
 
     gain: float
@@ -73,7 +74,10 @@ class NeighbourGains:
         self._failed: dict[Settings, str] = {}
 
     def add(self, run: ProcessRun) -> None:
-        """Add a process that ran to its end."""
+        """Add a process that has ended.
+
+        If it failed or lacks a call, its settings count as failed; such a default is ignored.
+        """
         missing = [call for call in self.calls if call not in run.times_us]
         if run.error is None and not missing:
             self._runs[run.process] = run
@@ -83,12 +87,14 @@ class NeighbourGains:
 
     @property
     def failed(self) -> Mapping[Settings, str]:
-        """Return the settings with which NCCL did not run, each with the reason."""
+        """Return the settings with which a process failed, each with the reason."""
         return self._failed
 
     def candidates_since_default(self) -> int | None:
-        """Return how many candidates have run since the last default; None before the first
-        default."""
+        """Return the number of candidates that ran after the last default.
+
+        Return None if no default has run.
+        """
         newest_first = [self._runs[process] for process in sorted(self._runs, reverse=True)]
         return next(
             (count for count, run in enumerate(newest_first) if run.settings == DEFAULT), None
@@ -101,7 +107,8 @@ class NeighbourGains:
     def gains(self, settings: Settings) -> list[dict[Call, float]]:
         """Return, for each process with these settings, the gain of each call.
 
-        The gain is over the defaults just before and just after the process.
+        The reference is the mean log time of the default just before and the default just after the
+        process. A process without such a default is left out.
         """
         found = []
         for run in self.runs_with(settings):
@@ -112,16 +119,16 @@ class NeighbourGains:
 
     @property
     def next_process(self) -> int:
-        """Return a process number above that of every process so far."""
+        """Return a number that is larger than the numbers of all processes so far."""
         return max(self._runs, default=-1) + 1
 
     def pair_gains(
         self, settings: Settings, since: int, *, over: Settings = DEFAULT
     ) -> list[dict[Call, float]]:
-        """Return the gains of pairs of neighbouring processes, from process number `since` on.
+        """Return, for each pair of neighbouring processes, the gain of `settings` over `over`.
 
-        A pair is one process with `settings` and one with `over`, in either order. The gain is that
-        of `settings`. No process is in two pairs, so the gains are independent.
+        A pair is one process with `settings` and one with `over`, in either order. No process is in
+        two pairs, so the gains are independent. Only processes numbered `since` or higher count.
         """
         runs = [self._runs[process] for process in sorted(self._runs) if process >= since]
         found = []
@@ -136,7 +143,10 @@ class NeighbourGains:
         return found
 
     def score(self, settings: Settings, first: int | None = None) -> Score:
-        """Return the score of the processes with these settings, or of only the `first` of them."""
+        """Return the score of the processes with these settings.
+
+        With `first`, only that many of the earliest processes count.
+        """
         return self.score_of(self.gains(settings)[:first])
 
     def score_of(self, gains: Sequence[Mapping[Call, float]]) -> Score:
@@ -149,7 +159,7 @@ class NeighbourGains:
     def noise(self, calls: Sequence[Call]) -> float:
         """Return the standard deviation of one process's mean gain over `calls`.
 
-        It is estimated from how far each default is from the defaults before and after it.
+        The estimate uses the differences between each default and the defaults before and after it.
         """
         squares = [
             _mean([_gain(run, beside, call) for call in calls]) ** 2
@@ -159,7 +169,7 @@ class NeighbourGains:
         return max(LEAST_NOISE, math.sqrt(total / (_PRIOR_WEIGHT + len(squares))))
 
     def default_us(self, call: Call) -> float:
-        """Return the median time of the defaults, in us."""
+        """Return the median time of a call over the defaults, in us."""
         return median([run.times_us[call] for run in self.runs_with(DEFAULT)])
 
     def _defaults_with_neighbours(self) -> list[tuple[ProcessRun, list[ProcessRun]]]:
@@ -173,9 +183,10 @@ class NeighbourGains:
         ]
 
     def _beside(self, run: ProcessRun) -> list[ProcessRun]:
-        """Return the defaults just before and just after a process, from the same session.
+        """Return the defaults just before and just after a process in the same session.
 
-        A gain over both cancels slow drift.
+        The mean of the two cancels slow drift of the machine. A session is one run of the nccltune
+        command.
         """
         defaults = [other for other in self.runs_with(DEFAULT) if other.session == run.session]
         before = [other for other in defaults if other.process < run.process]
@@ -189,10 +200,10 @@ def pooled(
     calls: Sequence[Call],
     confidence: float = 0.95,
 ) -> Interval:
-    """Return the mean gain (log) over calls, one value per process.
+    """Return the mean gain over `calls` and over processes, as a natural log with its interval.
 
-    `gains` and `calls` have at least one item each. Fewer than four processes use the noise of the
-    defaults.
+    `gains` and `calls` must not be empty. The interval of fewer than four processes uses the noise
+    of the defaults.
     """
     values = [math.fsum(gain[call] for call in calls) / len(calls) for gain in gains]
     found = estimate(values, assumed_sd=results.noise(calls), confidence=confidence)

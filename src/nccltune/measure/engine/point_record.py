@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sweep writes to its study, and which recorded points the next run can reuse.
+"""Write the points of a sweep to its study, and read the recorded points that a run can reuse.
 
 samples.jsonl   every timing
-tables.jsonl    NCCL's own predictions, where it gives them
-sweep.jsonl     every point without a timing, and why
-sweep.json      how the last run ended
+tables.jsonl    the times that NCCL predicts
+sweep.jsonl     every point without a valid timing, and the reason
 
-`verify` records its points in the same way but separately: its samples have another purpose, and
-its failed points are in verify.jsonl.
+`verify` also uses this module: its samples have another purpose (`Purpose.VERIFY`), and its failed
+points are in verify.jsonl.
 """
 
 import secrets
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from nccltune.measure.bench.conditions import REPLAY_TOOL, TOOL, conditions
-from nccltune.measure.bench.conversation import BenchPoint, Hello, PointError, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, Hello, PointError
 from nccltune.measure.bench.round_request import DEFAULT_REPEATS, PointKey
 from nccltune.measure.engine.record import LineFile, timestamp
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
@@ -28,15 +27,15 @@ from nccltune.study import names
 from nccltune.study.files import Study
 
 NOT_RUN = "not run"
-"""The reason where NCCL ran something else than the forced choice."""
+"""The kind of failure if NCCL did not execute the forced choice but another one."""
 _TO_DISK_EVERY_S = 1.0
 
 
 class FailedPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A point without a timing.
+    """A point without a valid timing.
 
-    It is not tried again. A choice that hangs therefore stops a sweep only once, not after every
-    resumption.
+    A recorded failure is not tried again. A choice that hangs therefore stops a sweep only once,
+    not again after each resumption.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -54,7 +53,7 @@ class FailedPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableLine(msgspec.Struct, frozen=True, kw_only=True):
-    """NCCL's predictions at one size, in us by `algorithm/protocol`."""
+    """The times that NCCL predicts at one size, in us, by `algorithm/protocol`."""
 
     schema_version: int = SCHEMA_VERSION
     collective: Collective
@@ -65,9 +64,10 @@ class TableLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PointRecord:
-    """The points of a sweep in its study. Appends new points and returns recorded ones.
+    """Appends the points of a sweep to its study, and returns the recorded points.
 
-    One record belongs to one start of the bench: all its timings have the same process id.
+    Each start of the bench needs its own object: all timings that it writes have the same process
+    id.
     """
 
     def __init__(self, study: Study, hello: Hello, *, verifying: bool = False) -> None:
@@ -90,7 +90,7 @@ class PointRecord:
         )
 
     def known(self) -> dict[PointKey, BenchPoint]:
-        """Return every point that a sweep at this scale has measured before.
+        """Return every point that earlier runs at this scale have recorded.
 
         Raises StudyError for a damaged line.
         """
@@ -120,8 +120,9 @@ class PointRecord:
     def append(self, points: Iterable[tuple[PointKey, BenchPoint]]) -> None:
         """Record points.
 
-        When this returns, they survive the end of this process; within a second they survive a
-        crash of the machine. Raises StudyError for a failed write.
+        When this returns, the points survive the end of this process. About once a second they are
+        synced to disk, and then also survive a crash of the machine. Raises StudyError for a failed
+        write.
         """
         at = timestamp()
         samples, failures = [], []
@@ -130,7 +131,7 @@ class PointRecord:
                 samples.append(self._sample(key, point, at))
             if not point.ok and point.is_kept:
                 failures.append(self._failure(key, point, at))
-        # Syncing to disk takes milliseconds, as long as several timings.
+        # A sync to disk takes milliseconds, which is as long as several timings.
         to_disk = time.monotonic() - self._to_disk > _TO_DISK_EVERY_S
         if samples:
             self._samples.append(samples, to_disk=to_disk)
@@ -140,8 +141,9 @@ class PointRecord:
             self._to_disk = time.monotonic()
 
     def keep_tables(self, tables: Mapping[Collective, Mapping[int, Mapping[str, float]]]) -> None:
-        """Record NCCL's predictions by collective and size, except those that the study already
-        has.
+        """Record the times that NCCL predicts, except those that the study already has.
+
+        `tables` holds them by collective, by size in bytes, and by `algorithm/protocol`.
 
         Raises StudyError for a damaged line or a failed write.
         """
@@ -165,7 +167,7 @@ class PointRecord:
             self._tables.append(lines)
 
     def close(self) -> None:
-        """Write everything recorded to disk.
+        """Sync all recorded points to disk.
 
         Raises StudyError for a failed write.
         """
@@ -174,9 +176,10 @@ class PointRecord:
                 file.append([])
 
     def _is_ours(self, sample: Sample) -> bool:
-        """Return whether this sweep would measure the point of a sample.
+        """Return whether a sample was recorded by a run like this one.
 
-        Imported samples do not count, because their rounds differ.
+        Its tool, purpose, scale and conditions must be the same. A sample that was imported from
+        another study of our bench matches, too.
         """
         return (
             (sample.source.tool, sample.source.purpose) == (self._source.tool, self._source.purpose)
@@ -231,7 +234,9 @@ def _as_point(sample: Sample) -> BenchPoint:
     return BenchPoint(
         bytes=sample.bytes,
         choice=sample.choice,
-        ran=msgspec.convert(sample.ran, Ran, from_attributes=True) if sample.ran else None,
+        ran=msgspec.convert(sample.ran, ExecutedChoice, from_attributes=True)
+        if sample.ran
+        else None,
         round=sample.round,
         repeat=sample.repeat,
         iterations=sample.iterations,
@@ -241,9 +246,10 @@ def _as_point(sample: Sample) -> BenchPoint:
 
 
 def _what_it_was(choice: Choice, ran: Choice | None) -> AnyChoice:
-    """Return the choice to record for a timing where NCCL did not apply the forced choice.
+    """Return the choice to record for a timing in which NCCL did not apply the forced `choice`.
 
-    It is the choice without the refused channel count or chunk size, or else NCCL's default.
+    If NCCL refused only the channel count or chunk size, it is `choice` without them. Otherwise it
+    is the default.
     """
     bare = choice.without_channels()
     if choice != bare and ran is not None and ran.without_channels() == bare:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of processes: candidates run next to defaults, so that drift cancels."""
+"""The order of processes: candidates run next to defaults, so that drift of the machine cancels.
+
+A *default* is a process with NCCL's default settings, a *candidate* a process with other settings.
+"""
 
 import random
 from collections.abc import Generator, Iterator, Sequence
@@ -9,16 +12,15 @@ from nccltune.measure.engine.gains import NeighbourGains
 from nccltune.measure.engine.settings import DEFAULT, Settings
 
 _SPACING = 2
-"""Candidates between two defaults."""
+"""The number of candidates between two defaults."""
 
 ProcessSteps = Generator[Settings, None, None]
-"""Yields the settings of the process to start next. Its results are known when the next one is
-requested."""
+"""Yields the settings of the process to start next. The results of that process must be added
+before the next value is requested."""
 
 
 class ProcessPlan(Protocol):
-    """A plan that returns which process to start next. `stage` is the stage that process belongs
-    to."""
+    """Decides which process to start next. `stage` is the present stage, for display."""
 
     results: NeighbourGains
     stage: str
@@ -27,16 +29,15 @@ class ProcessPlan(Protocol):
         """Yield the settings of every process, until nothing is left to decide."""
 
     def still_to_start(self) -> int:
-        """Return about how many processes are still to be started."""
+        """Return about how many processes must still be started."""
 
 
 def shuffled_starts(
     results: NeighbourGains, settings: Sequence[Settings], starts: int, order: random.Random
 ) -> ProcessSteps:
-    """Yield processes until each of `settings` has run `starts` times, in an order shuffled by
-    `order`.
+    """Yield the settings of processes until each of `settings` has run `starts` times.
 
-    A default runs before and after every two candidates.
+    The order is shuffled by `order`. A default runs before and after every two candidates.
     """
     missing = [item for item in settings for _ in range(starts - len(results.runs_with(item)))]
     order.shuffle(missing)
@@ -52,7 +53,9 @@ def shuffled_starts(
 
 
 def alternating(one: Settings, other: Settings, most: int) -> Iterator[tuple[Settings, Settings]]:
-    """Yield `most` pairs of neighbours. `one` is first in every other pair, so that drift
-    cancels."""
+    """Yield `most` pairs of processes to start one after the other.
+
+    `one` is first in every second pair and `other` in the rest, so that drift cancels.
+    """
     for number in range(most):
         yield (one, other) if number % 2 == 0 else (other, one)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What processes with their own settings write to a study.
+"""Record processes that each run with their own settings, and read the records.
 
-NAME-samples.jsonl   every timing, with the settings in force; separate from samples.jsonl, whose
-                     default has no such settings
-NAME-runs.jsonl      every process that ran to its end: what it ran with, or why it failed
+NAME-samples.jsonl   every timing, with the settings of its process. It is separate from
+                     samples.jsonl, because those timings all have the default settings.
+NAME-runs.jsonl      every process that has ended: its settings, and the reason if it failed
 
-NAME is `p2p` for a race of NCCL's settings, `sendrecv` for the comparison with copy engines.
+NAME is `p2p` for the comparison of NCCL's send/recv settings. For comparisons with copy engines it
+starts with `sendrecv`.
 """
 
 from collections import defaultdict
@@ -28,10 +29,10 @@ from nccltune.study.files import Study
 
 
 class RecordKind(NamedTuple):
-    """The kind of recording that files of a study belong to.
+    """The kind of experiment that recorded the processes.
 
-    `name` starts the file names, `what` describes the recording, and `verb` is the nccltune command
-    that writes it.
+    `name` is the start of the file names. `what` describes the recording in messages. `verb` is the
+    nccltune command that makes the recording.
     """
 
     name: str
@@ -40,26 +41,26 @@ class RecordKind(NamedTuple):
 
     @property
     def result(self) -> str:
-        """Return the name of the result file."""
+        """Return the name of the file with the verdict."""
         return f"{self.name}.json"
 
 
 COMPUTE = "compute"
-"""The name of the bench's only load."""
+"""The value of `load` if the GPUs ran compute kernels during the calls."""
 P2P = RecordKind("p2p", "race of send/recv settings", "sendrecv settings")
 
 
 class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One timing in a process with its own settings.
 
-    process             number of the start, counted over the life of the study
-    repeat              number of the timing of this call in the process
-    time_us             time of one call; None where `error` gives the reason
-    load                what the GPUs computed at the same time; None for nothing
-    load_slower         how many times longer the load took beside the call (1.2 is 20 % longer)
-    traffic             bytes of messages that were sent at the same time; None for none
-    traffic_us          time of one exchange of these messages during the calls
-    traffic_alone_us    time of one exchange before the calls began
+    process             number of the process, counted over all runs in the study
+    repeat              number of this timing among the timings of the same call in the process
+    time_us             time of one call; None if it failed, and `error` is the reason
+    load                `compute` if the GPUs ran compute kernels during the calls, else None
+    load_slower         time of a compute kernel during the calls over its time without them
+    traffic             bytes of each background message sent during the calls; None if none was
+    traffic_us          time of one exchange of background messages during the calls
+    traffic_alone_us    time of one exchange of background messages without the calls
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -89,12 +90,15 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 class ProcessLine(
     msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"probe": "look"}
 ):
-    """A process that ran to its end.
+    """A process that has ended.
 
-    `session` counts starts of `nccltune`; defaults of another session are not neighbours of this
-    process. `probe` (in the file: `look`) marks the first process of a study, which is not
-    compared. `load` and `traffic` are as in its timings. `carried` counts messages by carrier,
-    where the send/recv library reports it.
+    session    number of the `nccltune` run that started the process; only processes of one session
+               are compared as neighbours
+    probe      True for the first process of a study, which is not compared; `look` in the file
+    load       as in `ProcessSample`
+    traffic    as in `ProcessSample`
+    carried    number of messages by carrier (NCCL or copy engine), if the library reports it
+    error      the reason if the process failed
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -112,12 +116,12 @@ class ProcessLine(
 
 @dataclass(frozen=True)
 class ProcessRun:
-    """A process with its results, each the median over its timings, by call.
+    """A process with its results. Each mapping holds, by call, the median over the timings.
 
     times_us            time of one call
-    loads_slower        how many times longer a load took beside the call
-    traffic_us          time of one exchange of traffic during the calls
-    traffic_alone_us    time of one exchange before the calls
+    loads_slower        time of a compute kernel during the calls over its time without them
+    traffic_us          time of one exchange of background messages during the calls
+    traffic_alone_us    time of one exchange of background messages without the calls
     """
 
     process: int
@@ -135,7 +139,7 @@ class ProcessRun:
 
 
 class ProcessRecord:
-    """The files of a study for one kind of recording."""
+    """The files of a study with the processes of one kind of experiment."""
 
     def __init__(self, study: Study, kept: RecordKind = P2P) -> None:
         self.study = study
@@ -144,21 +148,21 @@ class ProcessRecord:
         self._runs = LineFile(study, f"{kept.name}-runs.jsonl", ProcessLine)
 
     def samples(self) -> list[ProcessSample]:
-        """Return every timing, in the order measured.
+        """Return every recorded timing, oldest first.
 
         Raises StudyError for a damaged line.
         """
         return self._samples.read()
 
     def lines(self) -> list[ProcessLine]:
-        """Return every process that ran to its end, in order.
+        """Return the line of every process that has ended, oldest first.
 
         Raises StudyError for a damaged line.
         """
         return self._runs.read()
 
     def finished(self) -> list[ProcessRun]:
-        """Return the processes that ran to their end, with their results.
+        """Return every process that has ended, with its results.
 
         Raises StudyError for a damaged line.
         """
@@ -168,23 +172,23 @@ class ProcessRecord:
         return [as_run(line, times[line.process]) for line in self.lines()]
 
     def next_process(self) -> int:
-        """Return an unused process number. An interrupted process has timings but no line of its
-        own.
+        """Return an unused process number.
 
-        Raises StudyError for a damaged line.
+        The timings count too, because an interrupted process has timings but no line. Raises
+        StudyError for a damaged line.
         """
         used = [sample.process for sample in self.samples()] + [run.process for run in self.lines()]
         return max(used, default=-1) + 1
 
     def record_samples(self, samples: Iterable[ProcessSample]) -> None:
-        """Record timings. They are on disk when this returns.
+        """Record timings. They are synced to disk when this returns.
 
         Raises StudyError for a failed write.
         """
         self._samples.append(samples)
 
     def record_end(self, line: ProcessLine) -> None:
-        """Record that a process ran to its end.
+        """Record the line of a process that has ended.
 
         Raises StudyError for a failed write.
         """
@@ -192,7 +196,10 @@ class ProcessRecord:
 
 
 def as_run(line: ProcessLine, samples: Iterable[ProcessSample]) -> ProcessRun:
-    """Return a process from its lines. A process with a wrong result counts as failed."""
+    """Return a process with its results, from its line and its timings.
+
+    A process with a wrong result counts as failed.
+    """
     by_call: dict[Call, list[float]] = defaultdict(list)
     loads: dict[Call, list[float]] = defaultdict(list)
     beside: dict[Call, list[float]] = defaultdict(list)

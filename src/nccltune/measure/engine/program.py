@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a program to its end, or stop it and everything that it started."""
+"""Run a program to its end, or stop it together with all processes that it started."""
 
 import contextlib
 import os
@@ -21,8 +21,11 @@ _PATIENCE_S = 5.0
 
 
 class ProgramResult(NamedTuple):
-    """How a program ended. `status` is as in `Popen.returncode`; None where it exceeded the time
-    limit."""
+    """How a program ended, and what it printed.
+
+    `status` is as in `Popen.returncode`; None if the program exceeded the time limit and was
+    killed.
+    """
 
     status: int | None
     output: bytes
@@ -30,22 +33,26 @@ class ProgramResult(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Return whether it ended with exit status 0."""
+        """Return whether the program ended with exit status 0."""
         return self.status == 0
 
     def sentence(self) -> str:
-        """Return a sentence on how it ended, with the last line that it printed."""
+        """Return a sentence on how the program ended, with the last line that it printed."""
         how = "took too long and was killed" if self.status is None else ending(self.status)
         errors = [line for line in self.errors.splitlines() if not line.startswith(EXEC_FAILED)]
         said = errors or self.output.decode(errors="replace").splitlines()
         lines = [strip_prefix(line) for line in said if line.strip(" \t-=*")]
-        # A launcher tags only the program's lines. Its own report of a dead process comes last.
+        # A launcher prefixes the program's lines, but not its own report of a dead process, which
+        # it prints last. Prefer the program's lines.
         own = [text for source, text in lines if source] or [text for _, text in lines]
         return f"{how}; its last line: {own[-1].strip()}" if own else how
 
 
 class InterruptedProgram(KeyboardInterrupt):
-    """An interruption while a program ran. `output` is what the program had written."""
+    """The user interrupted nccltune while a program ran.
+
+    `output` is what the program had printed by then.
+    """
 
     def __init__(self, reason: KeyboardInterrupt, output: bytes) -> None:
         super().__init__(*reason.args)
@@ -59,12 +66,12 @@ def run_program(
     *,
     lines: Sequence[bytes] = (),
 ) -> ProgramResult:
-    """Run a program for at most `limit_s` seconds, in its own session: Ctrl-C reaches only
-    nccltune.
+    """Run a program for at most `limit_s` seconds.
 
-    `lines` are written to its standard input, which stays open until the program has ended. A
-    launcher gets time to end its processes before it is killed. Raises PlatformError where the
-    program cannot be started.
+    The program has its own session, so that Ctrl-C reaches only nccltune. `lines` are written to
+    its standard input, which stays open until the program has ended. A launcher gets time to end
+    its processes before it is killed. Raises PlatformError where the program cannot be started, and
+    InterruptedProgram on Ctrl-C.
 
     >>> run_program(["echo", "ready"], os.environ, limit_s=10).output
     b'ready\\n'
@@ -101,16 +108,16 @@ def run_program(
 def _send(process: Child, lines: Sequence[bytes]) -> None:
     if process.stdin is None:
         return
-    # The program may have ended already; waiting for it finds that.
+    # The program may have ended already. Then `wait` returns its status.
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(b"".join(line + b"\n" for line in lines))
         process.stdin.flush()
 
 
 def _end(process: Child, mark: str) -> None:
-    """End its whole session, including processes that it left behind.
+    """End the program and all processes that it started.
 
-    A launcher that is killed ends nothing on other nodes, so it is asked to terminate first.
+    A killed launcher does not end its processes on other nodes. SIGTERM is therefore sent first.
     """
     with contextlib.suppress(subprocess.TimeoutExpired):
         if process.poll() is None:
@@ -118,7 +125,7 @@ def _end(process: Child, mark: str) -> None:
             process.wait(_PATIENCE_S)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    # Open MPI gives each process a process group of its own.
+    # Open MPI gives each process its own process group, so `killpg` does not reach them all.
     kill_marked(mark)
     process.wait()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that every experiment writes to its study: lines appended as results arrive, and a summary
-of how the run ended."""
+"""Files of a study that experiments write: append-only files of lines, and the summary of a
+sweep."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ class LineFile(Generic[LineT]):
         self._kind = kind
 
     def stream(self) -> Iterator[LineT]:
-        """Yield every line in order; none where the file does not exist.
+        """Yield every line in order. A missing file has no lines.
 
         Raises StudyError for a damaged line.
         """
@@ -37,7 +37,7 @@ class LineFile(Generic[LineT]):
         return list(self.stream())
 
     def append(self, lines: Iterable[LineT], *, to_disk: bool = True) -> None:
-        """Append `lines`. With `to_disk` they are on disk when this returns.
+        """Append `lines`. With `to_disk`, the whole file is synced to disk when this returns.
 
         Raises StudyError for a failed write.
         """
@@ -48,10 +48,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `sweep.json`: how a run ended.
 
     reason     `done`, `budget` or `interrupted`
-    points     points that this run measured
-    known      points taken from the study
-    seconds    seconds of the bench, recorded ones in a replay
-    gain_left  gain still to be found, as a fraction; None where the plan does not estimate it
+    points     number of points that this run measured
+    known      number of points taken from the study
+    failed     number of points without a valid timing
+    seconds    duration of the run; in a replay, how long the replayed timings took
+    gain_left  gain that further measurements may still find, as a fraction; None if not estimated
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -74,5 +75,5 @@ def write_summary(study: Study, summary: Summary) -> None:
 
 
 def timestamp() -> str:
-    """Return the current time in UTC as ISO 8601, with seconds."""
+    """Return the current time in UTC as ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded processes instead of GPUs.
+"""Replay recorded processes instead of measuring on GPUs.
 
-A replayed process is drawn from the recorded processes with its settings. Each of its timings is
-drawn from the timings of the same call in that process.
+For each process that an experiment starts, one of the recorded processes with the same settings is
+drawn at random. Each timing is drawn from that process's timings of the same call.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ from nccltune.study.files import Study
 
 
 class _Replayed:
-    """One recorded process."""
+    """A replayed process: a `BenchProcess` whose timings are drawn from one recorded process."""
 
     def __init__(
         self, hello: Hello, run: ProcessLine, times: dict[Call, list[ProcessSample]], seed: str
@@ -55,15 +55,16 @@ class _Replayed:
 
     @property
     def carried(self) -> dict[str, int] | None:
-        """Return the messages by carrier, counted when the process was recorded."""
+        """Return the recorded number of messages by carrier."""
         return self._run.carried
 
     def effective(self) -> Effective | None:
-        """Return the effective settings of NCCL."""
+        """Return the recorded effective settings of NCCL."""
         return self._run.effective
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        """Yield a drawn timing of every call. A call that was not recorded is unsupported."""
+        """Yield one drawn timing for each size. A size that was not recorded gives an error of the
+        kind `unsupported`."""
         yield [self._draw(request, size) for size in request.bytes]
 
     def _draw(self, request: Measure, size: int) -> BenchPoint:
@@ -87,10 +88,10 @@ class _Replayed:
 
 
 def replay(recording: Path, seed: int, kept: RecordKind = P2P) -> Starter:
-    """Return a starter that draws from the processes recorded in a study.
+    """Return a starter of replayed processes, drawn from those recorded in a study.
 
-    The starter raises LaunchError for settings that were not recorded. Raises StudyError where the
-    study holds no recording of this kind.
+    The starter raises LaunchError for settings that were not recorded. This function raises
+    StudyError if the study holds no recording of this kind.
     """
     study = Study.open(recording)
     runs = ProcessRecord(study, kept)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler that all experiments share.
 
-It starts tasks in the order in which an experiment requests them, until no task is left or the
-budget is spent. A task is anything that an executor can run: one request to a running bench, one
+The scheduler starts tasks in the order in which an experiment requests them, until no task is left
+or the next task would exceed the time budget. A task is one request to a running bench, one
 process, or one round of processes. The scheduler knows only how long a task should take.
 """
 
@@ -21,15 +21,15 @@ class Task(Protocol):
 
     @property
     def expected_s(self) -> float:
-        """Return about how long it takes, in seconds."""
+        """Return about how long the task takes, in seconds."""
 
     def start(self) -> None:
-        """Begin without waiting for results."""
+        """Start the task without waiting for results."""
 
     def advance(self) -> bool:
         """Wait for the next results and record them. Return True after the last ones.
 
-        An exception ends the run; everything recorded before stays in the study.
+        An exception ends the run. Results that were recorded before it stay in the study.
         """
 
 
@@ -50,23 +50,27 @@ class CallTask:
 
 
 TaskSource = Callable[[], Sequence[Task] | None]
-"""Returns the tasks to run next, or None when there are no more. It is called again after all its
-tasks are finished. An empty sequence means that the study already had all results."""
+"""A function that returns the tasks to run next, or None at the end. It is called again when all
+its tasks are finished. It returns an empty sequence if the study already had all results; then it
+is called again at once."""
 
 
-def one_after_the_other(steps: Iterator[Sequence[Task]]) -> TaskSource:
-    """Return a source that takes its tasks from an iterator."""
+def sequential_source(steps: Iterator[Sequence[Task]]) -> TaskSource:
+    """Return a source whose tasks come from an iterator.
+
+    The next item of `steps` is requested only when all tasks of the last one are finished.
+    """
     return lambda: next(steps, None)
 
 
 class Scheduler:
     """Runs the tasks of several sources. Sources do not wait for each other.
 
-    At most `ahead` tasks run at a time. With more than one, an executor already has its next task
-    while the results of the last one are analysed.
+    At most `ahead` tasks run at a time. With 2, an executor already has its next task while the
+    results of the last one are analysed.
 
     >>> ran = []
-    >>> source = one_after_the_other(iter([[CallTask(1.0, lambda: ran.append("a"))]]))
+    >>> source = sequential_source(iter([[CallTask(1.0, lambda: ran.append("a"))]]))
     >>> Scheduler(Budget(60.0, lambda: 0.0)).run([source]), ran
     ('done', ['a'])
     """
@@ -81,8 +85,7 @@ class Scheduler:
         """Run until no source has a task left ("done") or the next task would exceed the budget
         ("budget").
 
-        Running tasks are finished in both cases. An exception of a task or a source is raised at
-        once.
+        Running tasks are finished in both cases. An exception of a task or a source is not caught.
         """
         idle = deque(sources)
         while True:
@@ -106,14 +109,14 @@ class Scheduler:
                 return "done"
 
     def _start_waiting(self) -> bool:
-        """Start as many waiting tasks as may run now. Return False where the next task exceeds the
-        budget."""
+        """Start as many waiting tasks as may run now. Return False if the next task would
+        exceed the budget."""
         while self._waiting and len(self._running) < self._ahead:
             _, task = self._waiting[0]
             ahead_s = math.fsum(other.expected_s for _, other in self._running)
             if not self._budget.affords(ahead_s + task.expected_s):
                 return False
-            # A task that fails to start is neither waiting nor running.
+            # Remove the task first: if `start` raises, the task is neither waiting nor running.
             source, _ = self._waiting.popleft()
             task.start()
             self._running.append((source, task))

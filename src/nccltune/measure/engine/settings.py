@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """A set of settings, sorted by name; all others keep their values. The empty set is the
-    default.
+    """A set of environment settings. Settings that are not in the set keep their present values.
 
-    `values` are the settings with a number as value, `words` those with any other value.
+    The empty set is the default. `values` are the settings whose value is a number, `words` the
+    settings with any other value. Both are sorted by name.
 
     >>> Settings.of({"NCCL_BUFFSIZE": 8388608}).label
     'NCCL_BUFFSIZE=8388608'
@@ -21,7 +21,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: Mapping[str, int | str]) -> "Settings":
-        """Return the settings of a mapping."""
+        """Return the set of the settings in a mapping from name to value."""
         items = sorted(values.items())
         return cls(
             tuple((name, value) for name, value in items if isinstance(value, int)),
@@ -30,7 +30,7 @@ class Settings:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Return the settings with a number as value, as a mapping."""
+        """Return the settings whose value is a number, as a mapping."""
         return dict(self.values)
 
     @property
@@ -40,7 +40,7 @@ class Settings:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the settings as environment variables; lines of nccl.conf are the same."""
+        """Return the settings as environment variables. nccl.conf has the same names and values."""
         return {name: str(value) for name, value in self.recorded.items()}
 
     @property

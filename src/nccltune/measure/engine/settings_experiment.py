@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of experiments that compare settings, each in processes of its own.
+"""The base class of experiments that compare settings. Each process runs with one set of settings.
 
-An experiment defines what a process measures (`_workload`), which process comes next (`_new_plan`),
-and what the results mean (its `verdict`). Everything else is here: the budget, the resumption of an
-earlier session, the status, and the estimate of the time left.
+A subclass defines the calls that a process times (`_workload`), the order of the processes
+(`_new_plan`), and the verdict on the results. This class handles the budget, the resumption of an
+earlier run, the status, and the estimate of the time left.
 """
 
 import math
@@ -16,7 +16,7 @@ from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.budget import Budget
 from nccltune.measure.engine.process_order import ProcessPlan
 from nccltune.measure.engine.process_record import ProcessRecord
-from nccltune.measure.engine.scheduler import CallTask, EndReason, Scheduler, one_after_the_other
+from nccltune.measure.engine.scheduler import CallTask, EndReason, Scheduler, sequential_source
 from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.engine.settings_processes import BenchProcess, SettingsProcesses, Starter
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
@@ -24,7 +24,11 @@ from nccltune.measure.engine.workload import Workload
 
 
 class RunFacts(TypedDict):
-    """The fields of every verdict that describe how the run went."""
+    """The fields that every verdict has: they describe the run, not its result.
+
+    `failed` maps settings to the reason why a process with them failed. `processes` is the number
+    of processes that this run started, `known` the number taken from earlier runs.
+    """
 
     reason: str
     failed: dict[str, str]
@@ -40,15 +44,16 @@ class RunFacts(TypedDict):
 class SettingsExperiment(ABC):
     """One experiment in one study.
 
-    `first` is a running process with the default settings, whose hello describes this machine.
-    `now` is a clock in seconds. Raises InputError for a scope that cannot lead to a decision, and
-    PlatformError for a machine that cannot measure it. Raises StudyError for a damaged study.
+    `start` starts a process with given settings. `first` is a running process with the default
+    settings; its hello describes this machine. `now` is a clock in seconds. Raises InputError for
+    options that cannot lead to a decision, PlatformError if this machine cannot measure what the
+    experiment needs, and StudyError for a damaged study.
     """
 
     retry: ClassVar[bool] = False
-    """Whether processes that failed in an earlier session are started again."""
+    """Whether settings that failed in an earlier run are tried again."""
     reports_gains: ClassVar[bool] = True
-    """Whether the status has gains over the default."""
+    """Whether the reported status includes the gain over the default."""
 
     def __init__(
         self,
@@ -63,7 +68,7 @@ class SettingsExperiment(ABC):
     ) -> None:
         self._check(first.hello)
         self._on_status = on_status
-        # NCCL's log is deleted when the process ends, so it is read now.
+        # NCCL's log is deleted when the process ends, so read it now.
         self._default_effective = first.effective()
         self._processes = SettingsProcesses(
             start,
@@ -79,7 +84,7 @@ class SettingsExperiment(ABC):
 
     @property
     def processes_to_come(self) -> int:
-        """Return about how many processes are still to be started."""
+        """Return about how many processes must still be started."""
         return self._plan.still_to_start()
 
     @property
@@ -91,10 +96,10 @@ class SettingsExperiment(ABC):
         """Measure until the result is decided or the budget is spent.
 
         All results are in the study when this returns or raises. Raises LaunchError, PlatformError
-        or InputError where the default does not run, LaunchError where it computes wrong results or
+        or InputError if the default does not run, LaunchError if the default gives wrong results or
         no size can be measured, StudyError for a failed write.
         """
-        return self._scheduler.run([one_after_the_other(self._tasks())])
+        return self._scheduler.run([sequential_source(self._tasks())])
 
     def _tasks(self) -> Iterator[Sequence[CallTask]]:
         if self._processes.probe is None:
@@ -155,14 +160,21 @@ class SettingsExperiment(ABC):
         """Return settings as text for display."""
         return settings.label
 
-    def _check(self, hello: Hello) -> None:  # noqa: B027 - not every experiment refuses any
-        """Raise InputError for a scope that cannot lead to a decision, PlatformError for the
-        machine."""
+    def _check(self, hello: Hello) -> None:  # noqa: B027 - optional for a subclass
+        """Check the options and the machine.
+
+        Raises InputError for options that cannot lead to a decision, PlatformError for a machine
+        that cannot measure what the experiment needs.
+        """
 
     @abstractmethod
     def _workload(self, hello: Hello) -> Workload:
-        """Return what a process measures."""
+        """Return the calls that every process times."""
 
     @abstractmethod
     def _new_plan(self) -> ProcessPlan:
-        """Return the plan of an experiment without results. It is called again after the probe."""
+        """Return a new plan without results.
+
+        This is called at the beginning, and again after the probe: only then is it known which
+        calls can be measured.
+        """

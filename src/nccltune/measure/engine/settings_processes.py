@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executor: one process for each set of settings.
 
-`SettingsProcesses` starts processes one after the other and records every timing. It returns the
-results of earlier sessions before it starts a new process. The experiment decides which settings
-come next.
+`SettingsProcesses` starts processes one after the other and records every timing. Results of
+earlier sessions (runs of the nccltune command) are used before a new process is started. The
+experiment decides which settings run next.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from nccltune.model.errors import InputError, LaunchError, PlatformError
 
 
 class BenchProcess(Protocol):
-    """A bench that runs with some settings."""
+    """A running bench whose processes have the settings to measure."""
 
     @property
     def hello(self) -> Hello:
@@ -39,29 +39,34 @@ class BenchProcess(Protocol):
 
     @property
     def recorded_s(self) -> float | None:
-        """Return how long it took when it was recorded, in seconds; None for a real process."""
+        """Return how long the recorded process took, in seconds; None if this is no replay."""
 
     @property
     def carried(self) -> Mapping[str, int] | None:
-        """Return the messages by carrier, once it has ended; None where nothing counts them."""
+        """Return the number of messages by carrier (NCCL or copy engine).
+
+        The number is known only after the end of the bench. It is None if the send/recv library is
+        not loaded.
+        """
 
     def effective(self) -> Effective | None:
-        """Return the effective settings of NCCL, as far as its log has them."""
+        """Return the effective settings from NCCL's log; None if the log does not name them."""
 
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
-        """Yield the points of a request, as `Bench.measure`."""
+        """Yield the points of a request as they arrive, like `Bench.measure`."""
 
 
 Starter = Callable[[Settings, int], AbstractContextManager[BenchProcess]]
-"""Starts a bench with some settings, as the process with this number."""
+"""Starts a bench with the given settings. The number is that of the process in the study."""
 
 
 class SettingsProcesses:
     """The processes of one study.
 
-    `first` is a running process with the default settings. `seed` orders sizes, `now` is a clock in
-    seconds. With `retry`, processes that failed in an earlier session are started again. Raises
-    PlatformError for a workload that the bench cannot measure, StudyError for a damaged study.
+    `first` is a running process with the default settings. `seed` shuffles the sizes. `now` is a
+    clock in seconds. With `retry`, settings that failed in an earlier session are tried again.
+    Raises PlatformError for a workload that the bench cannot measure, StudyError for a damaged
+    study.
     """
 
     def __init__(
@@ -78,7 +83,7 @@ class SettingsProcesses:
         self.hello = first.hello
         _check_workload(workload, first.hello)
         self.known = 0
-        """The number of processes of earlier sessions that were reused."""
+        """The number of processes taken from earlier sessions."""
         self._start = start
         self._first: BenchProcess | None = first
         self._files = files
@@ -93,16 +98,15 @@ class SettingsProcesses:
         self._next = files.next_process()
         self.times = ProcessTimes([run.seconds for run in before])
         self.probe = next((run for run in before if run.probe and run.error is None), None)
-        """The first process of the study, which is not compared. It shows how long each call
-        takes."""
+        """The first process of the study; None before it has run. It shows how long each call takes
+        and is not compared."""
         self.workload = workload if self.probe is None else workload.only(self.probe.times_us)
 
     def measure_probe(self) -> None:
-        """Run the first process of a study. It shows how long each call takes, and which sizes
-        fail.
+        """Run the probe: the first process of a study.
 
-        Raises LaunchError where no size of send/recv could be measured, and errors as `measure`
-        does.
+        The probe shows how long each call takes, and which sizes fail. Raises LaunchError if no
+        size of send/recv could be measured, and the errors of `measure`.
         """
         run = self.measure(DEFAULT, probe=True)
         self.workload = self.workload.only(run.times_us)
@@ -111,10 +115,10 @@ class SettingsProcesses:
         self.probe = run
 
     def recorded(self, settings: Settings) -> list[ProcessRun]:
-        """Return the next recorded process with these settings from an earlier session; empty if
-        none is left.
+        """Return the next recorded process with these settings; empty if none is left.
 
-        The result also holds the defaults that ran before it without a request.
+        The result begins with the defaults that were started before that process without a request
+        of the plan (see `to_measure`).
         """
         left = self._recorded[settings]
         if not left:
@@ -122,8 +126,8 @@ class SettingsProcesses:
         run = left.pop(0)
         found = []
         while settings != DEFAULT and (defaults := self._recorded[DEFAULT]):
-            # After an interruption a default was started first. It belongs to the candidate that
-            # follows it.
+            # These defaults were the first process of a session and belong to the candidate after
+            # them.
             if defaults[0].process > run.process:
                 break
             found.append(defaults.pop(0))
@@ -132,20 +136,19 @@ class SettingsProcesses:
         return found
 
     def to_measure(self, settings: Settings) -> list[Settings]:
-        """Return the processes to start for one with these settings.
+        """Return the settings of the processes to start when the plan requests `settings`.
 
-        The first process of a session is always a default, because processes before an interruption
-        are no neighbours of those after it.
+        The first process of a session is always a default, because processes of different sessions
+        are not compared.
         """
         first = settings != DEFAULT and self._first is not None
         return [DEFAULT, settings] if first else [settings]
 
     def measure(self, settings: Settings, *, probe: bool = False) -> ProcessRun:
-        """Run one process to its end, and record it. For settings that fail, the failure is the
-        result.
+        """Run one process to its end and record it. If a candidate fails, its result has an error.
 
-        Raises LaunchError, PlatformError or InputError where the default does not run, LaunchError
-        where it computes wrong results, StudyError for a failed write.
+        Raises LaunchError, PlatformError or InputError if the default does not run, LaunchError if
+        the default gives wrong results, StudyError for a failed write.
         """
         process, self._next = self._next, self._next + 1
         began = self._now()

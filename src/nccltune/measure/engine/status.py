@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment of processes reports while it runs."""
+"""The progress that an experiment reports while it runs one process after the other."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,8 +8,9 @@ from typing import NamedTuple
 class ExperimentStatus(NamedTuple):
     """The progress of an experiment: process number `process` of `processes` (None: unknown).
 
-    `what` describes what runs, or has just run. `gain` is the mean gain of `what` over the default
-    so far (1.1 is 1.1 times as fast), None where unknown.
+    `what` describes the settings of the present or the last process. `gain` is the mean gain of
+    these settings over the default so far (1.1 is 1.1 times as fast); None if unknown. `stage` is
+    the stage of the experiment. `spent_s` and `left_s` are seconds.
     """
 
     process: int

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every process of a race measures: the same calls, whatever its settings are."""
+"""The calls that every process of an experiment times, whatever its settings are.
+
+A *call* is one collective at one size. Send/recv is what the experiments optimise; other
+collectives are timed to see whether the settings slow them down.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,34 +16,36 @@ from nccltune.model.collective import Collective
 
 RACED = Collective.SENDRECV
 ELSEWHERE = (Collective.ALLTOALL, Collective.ALLREDUCE)
-"""Collectives that the settings may slow down: all-to-all uses send/recv, and all collectives share
-the buffer."""
+"""Collectives that settings of send/recv may slow down. All-to-all uses send/recv, and every
+collective uses the buffers whose size NCCL_BUFFSIZE sets."""
 REPEATS = 3
-"""Timings of every call in one process. Their median counts as one value, because processes differ
-more than calls do."""
+"""The number of timings of every call in one process. Their median counts as one value, because
+timings differ more between processes than within one."""
 _LEAST_ITERATIONS = 3
 _WARMUP = 1
 _FIRST_WARMUP = 3
-"""Untimed calls at the first timing of a size: connections are made, and buffers are mapped."""
+"""The number of untimed calls before the first timing of a size. In these calls NCCL makes
+connections and maps buffers."""
 _ELEMENT_BYTES = 4
 _VECTOR_BYTES = 16
 _GUESS_US = 10.0
 _GUESS_BYTES_PER_US = 100e3
-"""Speed of a call on NVLink before anything is known of it; the probe uses it."""
+"""Assumed speed of a call before its first timing: about that of NVLink. Only the first process of
+a study uses it."""
 _TIMEOUT_S = 60.0
 _TRAFFIC_TARGET_US = 5000.0
 _TRAFFIC_MOST_ITERATIONS = 100
-"""Beside traffic, one timing is as long as several exchanges of messages, because the calls run
-between them."""
+"""The most calls in one timing while the ranks exchange background messages. A timing lasts for
+several exchanges, because the calls run between the exchanges."""
 
 Call = tuple[Collective, int]
 
 
 class Workload(NamedTuple):
-    """Sizes in bytes by collective.
+    """The calls to time: sizes in bytes, by collective.
 
-    With `load` they are timed while the GPUs compute, with `traffic` while the ranks exchange
-    messages of that many bytes.
+    With `load`, the GPUs run compute kernels during the calls. With `traffic`, the ranks exchange
+    background messages of that many bytes during the calls.
     """
 
     sizes: Mapping[Collective, Sequence[int]]
@@ -47,7 +53,7 @@ class Workload(NamedTuple):
     traffic: int = 0
 
     def calls(self) -> Iterator[Call]:
-        """Yield every call."""
+        """Yield every call as (collective, bytes)."""
         for collective, sizes in self.sizes.items():
             for size in sizes:
                 yield collective, size
@@ -55,8 +61,9 @@ class Workload(NamedTuple):
     def requests(self, known_us: Mapping[Call, float], seed: int) -> Iterator[Measure]:
         """Yield the requests to the bench.
 
-        `known_us` is the time of each call in us. It decides how many calls make one timing. The
-        number is the same in every process, so that processes can be compared.
+        `known_us` is the time of each call in us. It decides how many calls make one timing. All
+        processes must get the same `known_us`, so that their timings can be compared. `seed`
+        shuffles the sizes.
         """
         target_us = _TRAFFIC_TARGET_US if self.traffic else TARGET_US
         most = _TRAFFIC_MOST_ITERATIONS if self.traffic else MOST_ITERATIONS
@@ -89,7 +96,7 @@ class Workload(NamedTuple):
                     )
 
     def only(self, calls: Mapping[Call, float]) -> "Workload":
-        """Return this workload with only the sizes in `calls`: those that could be measured."""
+        """Return this workload with only the calls that are keys of `calls`."""
         return self._replace(
             sizes={
                 collective: [size for size in sizes if (collective, size) in calls]
@@ -111,9 +118,9 @@ def workload(
 ) -> Workload:
     """Return a workload of send/recv and of the collectives `elsewhere` that the bench can measure.
 
-    Send/recv has sizes from `low` to `high` bytes by powers of `factor`, the collectives by powers
-    of four. With `load` they are timed while the GPUs compute, with `traffic` while the ranks
-    exchange messages of that many bytes.
+    Sizes are from `low` to `high` bytes: each size of send/recv is `factor` times the one before,
+    each size of the collectives four times. `able` are the collectives that the bench supports.
+    `load` and `traffic` are as in `Workload`.
     """
     raced = _sizes(low, high, factor, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
     found = {RACED: raced}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiments: what is specific to each one, on top of `measure/engine`.
+"""The experiments. `measure/engine` has the code that they share.
 
-choices/     NCCL's choices against its default, in one communicator
-p2p/         settings of NCCL's own send/recv
-copies/      send/recv by copy engines: from which size, and in which chunks
-ab/          a proposed setting, in alternating runs
-nccl_tests/  NCCL's choices, measured with a site's nccl-tests binaries
+choices/     compare NCCL's choices with its default, in one communicator
+p2p/         find the best settings of NCCL's own send/recv
+copies/      compare NCCL's send/recv with copy engines: from which message size, in which chunks
+ab/          A/B-test a proposed setting in alternating runs
+nccl_tests/  compare NCCL's choices with its default, with a site's nccl-tests binaries
 """

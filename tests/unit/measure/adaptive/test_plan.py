@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nccltune.measure.adaptive.collective_plan import MOST_TRIAL_ROUNDS, PlanOptions
 from nccltune.measure.adaptive.plan import ExhaustivePlan, Plan
-from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.tune.result import TuneOptions
@@ -151,7 +151,7 @@ def test_a_plan_ends_with_any_answers(seed: int) -> None:
         common = {"bytes": key.bytes, "choice": key.choice, "round": key.round}
         if random_.random() < failing:
             return BenchPoint(**common, error=PointError("unsupported"))
-        ran = Ran(
+        ran = ExecutedChoice(
             random_.choice(["tree", "ring"]),
             random_.choice(["ll", "simple"]),
             channels=random_.choice([None, 1, 16]),
@@ -216,7 +216,7 @@ def test_predictions_that_are_right_spare_points_at_the_boundary() -> None:
     assert points[0] < points[1]
 
 
-def test_a_hopeless_choice_is_not_tried_at_large_sizes() -> None:
+def test_a_dominated_choice_is_not_tried_at_large_sizes() -> None:
     lines = {"tree/ll": linear(5, 200), "ring/simple": linear(20, 20_000)}
     exact = Curves(lines, lambda _: "ring/simple")
     platform = Platform(exact, noise=0.01)
@@ -227,10 +227,10 @@ def test_a_hopeless_choice_is_not_tried_at_large_sizes() -> None:
 
 
 def test_what_the_default_runs_already_is_not_repeated() -> None:
-    def ran(size: int, chosen: object) -> Ran | None:
+    def ran(size: int, chosen: object) -> ExecutedChoice | None:
         label = "ring/ll" if chosen == DEFAULT else chosen.label  # type: ignore[attr-defined]
         algorithm, protocol = label.split("/")
-        return Ran(algorithm, protocol, channels=1)
+        return ExecutedChoice(algorithm, protocol, channels=1)
 
     lines = {"ring/ll": linear(20, 5_000), "tree/ll": linear(30, 4_000)}
     platform = Platform(Curves(lines, lambda _: "ring/ll"), noise=0.05, ran=ran)
@@ -277,11 +277,11 @@ def channels_matter(least: int) -> Iterator[object]:
         slow = 1.3 if chosen.channels is not None and chosen.channels < least else 1.0
         return slow * (50 + size / 10e3)
 
-    def ran(size: int, chosen: object) -> Ran | None:
+    def ran(size: int, chosen: object) -> ExecutedChoice | None:
         if chosen == DEFAULT:
-            return Ran("tree", "simple", channels=16)
+            return ExecutedChoice("tree", "simple", channels=16)
         assert isinstance(chosen, Choice)
-        return Ran("ring", "simple", channels=chosen.channels or 16)
+        return ExecutedChoice("ring", "simple", channels=chosen.channels or 16)
 
     yield exact
     yield ran
@@ -307,11 +307,11 @@ def test_more_channels_are_kept_where_they_are_faster() -> None:
         assert isinstance(chosen, Choice)
         return (50 + size / 10e3) / math.sqrt((chosen.channels or 16) / 16)
 
-    def ran(size: int, chosen: object) -> Ran | None:
+    def ran(size: int, chosen: object) -> ExecutedChoice | None:
         if chosen == DEFAULT:
-            return Ran("tree", "simple", channels=16)
+            return ExecutedChoice("tree", "simple", channels=16)
         assert isinstance(chosen, Choice)
-        return Ran("ring", "simple", channels=chosen.channels or 16)
+        return ExecutedChoice("ring", "simple", channels=chosen.channels or 16)
 
     platform = Platform(exact, noise=0.005, ran=ran)
     plan = Plan([collective_plan(["ring/simple"])])
@@ -344,11 +344,11 @@ def test_a_chunk_size_is_tried_where_it_may_change_something(
         fast = 0.9 if chosen.chunk_bytes == 2 * ran_kib * K else 1.0
         return fast * (50 + size / 10e3)
 
-    def ran(size: int, chosen: object) -> Ran | None:
+    def ran(size: int, chosen: object) -> ExecutedChoice | None:
         algorithm, protocol = label.split("/")
         if chosen == DEFAULT:
             return None
-        return Ran(algorithm, protocol, channels=1, chunk_bytes=ran_kib * K)
+        return ExecutedChoice(algorithm, protocol, channels=1, chunk_bytes=ran_kib * K)
 
     platform = Platform(exact, noise=0.005, ran=ran)
     plan = Plan([collective_plan([label], options=PlanOptions(chunks=chunks))])

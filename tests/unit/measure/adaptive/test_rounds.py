@@ -6,7 +6,7 @@ import pytest
 
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
-from nccltune.measure.adaptive.hopeless import hopeless
+from nccltune.measure.adaptive.dominated import dominated_choices
 from nccltune.measure.adaptive.rounds import PROOF_ROUNDS, unproven, unsettled, worth_repeating
 from nccltune.measure.adaptive.size_state import SizeStates, size_states
 from nccltune.model.choice import DEFAULT, AnyChoice
@@ -109,7 +109,7 @@ def test_only_rivals_are_repeated() -> None:
         ((100.0, 130.0), False),  # latency dominates
     ],
 )
-def test_a_choice_is_hopeless_where_it_is_behind_now_and_in_slope(
+def test_a_choice_is_dominated_where_it_is_behind_now_and_in_slope(
     ring: tuple[float, float], lost: bool
 ) -> None:
     tree = (50.0, 140.0)
@@ -122,5 +122,5 @@ def test_a_choice_is_hopeless_where_it_is_behind_now_and_in_slope(
         }
     states = size_states(Timings(CONDITION, cells), TOLL, {}, {})
     growth = math.log(tree[1] / tree[0])
-    assert (RING in hopeless(states[256 * K], states[M], growth)) == lost
-    assert TREE not in hopeless(states[256 * K], states[M], growth)
+    assert (RING in dominated_choices(states[256 * K], states[M], growth)) == lost
+    assert TREE not in dominated_choices(states[256 * K], states[M], growth)

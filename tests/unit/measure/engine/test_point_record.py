@@ -4,7 +4,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nccltune.measure.bench.conversation import BenchPoint, PointError, Ran
+from nccltune.measure.bench.conversation import BenchPoint, ExecutedChoice, PointError
 from nccltune.measure.bench.round_request import PointKey
 from nccltune.measure.engine.point_record import FailedPoint, PointRecord, TableLine
 from nccltune.model.choice import DEFAULT, AnyChoice
@@ -29,7 +29,7 @@ def pair(of: AnyChoice, *, repeat: int = 0, **more: object) -> tuple[PointKey, B
 
 
 def test_what_was_measured_is_known_again(tmp_path: Path) -> None:
-    ran = Ran("tree", "ll", channels=2)
+    ran = ExecutedChoice("tree", "ll", channels=2)
     points = [
         pair(DEFAULT, time_us=10.0, iterations=20),
         pair(DEFAULT, repeat=1, time_us=11.0, iterations=20),
@@ -64,8 +64,8 @@ def test_failures_are_remembered_but_for_a_death(tmp_path: Path) -> None:
 def test_a_timing_of_something_else_is_kept_as_what_it_was(tmp_path: Path) -> None:
     eight = choice("tree/ll/8")
     points = [
-        pair(TREE, time_us=9.0, applied=False, ran=Ran("ring", "ll")),
-        pair(eight, time_us=9.5, applied=False, ran=Ran("tree", "ll", channels=4)),
+        pair(TREE, time_us=9.0, applied=False, ran=ExecutedChoice("ring", "ll")),
+        pair(eight, time_us=9.5, applied=False, ran=ExecutedChoice("tree", "ll", channels=4)),
     ]
     record(tmp_path).append(points)
     kept = [(sample.choice, sample.repeat) for sample in Study(tmp_path).samples()]

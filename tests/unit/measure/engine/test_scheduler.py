@@ -10,7 +10,7 @@ from nccltune.measure.engine.scheduler import (
     CallTask,
     Scheduler,
     TaskSource,
-    one_after_the_other,
+    sequential_source,
 )
 
 FREE = Budget(None, lambda: 0.0)
@@ -35,7 +35,7 @@ class Steps:
 
 
 def source(*batches: Sequence[Steps]) -> TaskSource:
-    return one_after_the_other(iter(batches))
+    return sequential_source(iter(batches))
 
 
 def test_a_source_is_asked_again_when_all_its_tasks_have_ended() -> None:
@@ -50,7 +50,7 @@ def test_a_source_is_asked_again_when_all_its_tasks_have_ended() -> None:
         yield [Steps("c", log)]
         log.append("asked")
 
-    assert Scheduler(FREE).run([one_after_the_other(batches())]) == "done"
+    assert Scheduler(FREE).run([sequential_source(batches())]) == "done"
     assert log == [
         "asked",
         "a starts",
@@ -87,7 +87,7 @@ def test_no_task_starts_that_the_budget_does_not_afford(limit_s: float) -> None:
         log.append("ran")
 
     tasks = [[CallTask(1.0, run)] for _ in range(6)]
-    reason = Scheduler(Budget(limit_s, lambda: spent_s)).run([one_after_the_other(iter(tasks))])
+    reason = Scheduler(Budget(limit_s, lambda: spent_s)).run([sequential_source(iter(tasks))])
     assert len(log) == min(6, int(limit_s))
     assert reason == ("done" if limit_s >= 6 else "budget")
 
@@ -112,7 +112,7 @@ def test_what_a_task_raises_ends_the_run() -> None:
 
     log: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        Scheduler(FREE).run([one_after_the_other(iter([[CallTask(1, fail)], [Steps("a", log)]]))])
+        Scheduler(FREE).run([sequential_source(iter([[CallTask(1, fail)], [Steps("a", log)]]))])
     assert log == []
 
 

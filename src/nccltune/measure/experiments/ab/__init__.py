@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A/B test of a proposed setting: processes with and without it, in alternating runs.
+"""A/B test of proposed settings: processes with and without the settings, in alternating runs.
 
 settings.py    the proposed settings, and how they are put into an environment
-runs.py        files of the study: every timing, and which processes ran to their end
+runs.py        files of the study: every timing, and every process that has ended
 facts.py       the effective settings of NCCL, from the log of its start
 logs.py        where NCCL writes that log, and how it is fetched
-judge.py       where the setting helps, where it harms, and whether it is worth keeping
-experiment.py  rounds of two processes, and which of them runs first
-program.py     runs a program that prints tables of nccl-tests
-bench.py       runs our own bench
-replay.py      draws processes from a recorded trial
+judge.py       where the settings help, where they harm, and whether they are worth keeping
+experiment.py  rounds of two processes, and which of the two runs first
+program.py     run a program that prints tables of nccl-tests
+bench.py       run our own bench
+replay.py      draw processes from a recorded trial
+
+Words:
+
+trial    the A/B test of one set of settings in one study
+side     `default` (without the proposed settings) or `set` (with them)
+round    one process of each side, one directly after the other
+probe    the first process of a trial: it is a `default`, and it is not compared
 """

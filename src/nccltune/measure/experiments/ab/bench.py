@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial with our own bench: collectives by size, with NCCL's default choice."""
+"""Run the processes of a trial with our own bench: collectives by size, with NCCL's default
+choice."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -19,15 +20,17 @@ from nccltune.model.errors import InputError, PlatformError
 from nccltune.model.sample import Sample, Source
 
 FACTOR = 4
-"""Ratio of one size to the one before. It can be large: a setting's effect changes smoothly with
-size."""
+"""Ratio of each size to the size before. It can be large, because the effect of a setting changes
+smoothly with the size."""
 
 
 class BenchRunner:
-    """Runs the bench with the options in `launch`: `collectives` from `low` to `high` bytes.
+    """Runs the bench with the options in `launch`. It times `collectives` from `low` to `high`
+    bytes.
 
-    `tried` are the settings to look for in NCCL's log. `program` replaces the bench. Raises
-    InputError for a setting to unset.
+    `tried` are the settings that `read_facts` searches for in NCCL's log. `program` replaces the
+    bench. Raises InputError if `tried` has a setting to unset, because the bench can only set
+    variables.
     """
 
     def __init__(
@@ -57,11 +60,11 @@ class BenchRunner:
     def run(
         self, settings: SettingChanges, number: int, keep: Callable[[Iterable[Sample]], None]
     ) -> ProcessResult:
-        """Run one process, as `TrialRunner.run`.
+        """Run one process, as specified in `TrialRunner.run`.
 
-        The times of the first process decide how many calls make one timing in all others, so that
-        they can be compared. Raises errors as `Bench` does, and PlatformError for a collective that
-        the bench cannot measure.
+        The times of the first process decide how many calls make one timing in all later processes,
+        so that those processes can be compared. Raises the errors of `Bench`, and PlatformError for
+        a collective that the bench cannot measure.
         """
         times: dict[Call, list[float]] = {}
         error: str | None = None
@@ -100,7 +103,7 @@ def _able(hello: Hello) -> list[str]:
 
 
 def _error(points: Sequence[BenchPoint], collective: Collective) -> str | None:
-    """Return why these points make a process invalid, or None."""
+    """Return the reason why these points make their process invalid; None if they do not."""
     for point in points:
         if point.wrong:
             return (

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trial of settings: rounds of two processes, one with the settings and one without.
 
-The order is drawn at random for every other round, and reversed in the next, so that drift affects
-both equally. The first process of a trial is a probe and not compared.
+In every second round the order of the two processes is drawn at random. In the round after it the
+order is reversed, so that drift affects both sides equally. The first process of a trial is a
+probe, which is not compared.
 """
 
 import random
@@ -16,7 +17,7 @@ import msgspec
 from nccltune.measure.bench.conversation import Hello
 from nccltune.measure.engine.budget import Budget, ProcessTimes
 from nccltune.measure.engine.record import timestamp
-from nccltune.measure.engine.scheduler import CallTask, Scheduler, one_after_the_other
+from nccltune.measure.engine.scheduler import CallTask, Scheduler, sequential_source
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
 from nccltune.measure.experiments.ab.facts import StartFacts
 from nccltune.measure.experiments.ab.runs import SIDES, SettingTrial, Side, TrialFiles, TrialRun
@@ -27,10 +28,12 @@ from nccltune.model.sample import Purpose, Sample
 
 
 class ProcessResult(NamedTuple):
-    """The result of a process: what it ran on, the effective settings, and an error if it does not
-    count.
+    """The result of a process.
 
-    `recorded_s` is how long it took when it was recorded, in seconds.
+    hello       the platform that the process ran on; None if it did not start
+    facts       the effective settings of NCCL; None without a log
+    error       the reason if the process does not count
+    recorded_s  in a replay, how long the recorded process took, in seconds
     """
 
     hello: Hello | None
@@ -45,16 +48,16 @@ class TrialRunner(Protocol):
     def run(
         self, settings: SettingChanges, number: int, keep: Callable[[Iterable[Sample]], None]
     ) -> ProcessResult:
-        """Run one process with these settings. Call `keep` with its timings when they arrive.
+        """Run one process with these settings. Pass its timings to `keep` when they arrive.
 
-        `number // 2` is the same for both processes of a round. Raises LaunchError, PlatformError
-        or InputError where it cannot be started. For the default this ends the trial; for the
-        settings it is their result.
+        `number` is the number of the process: `number // 2` is the same for both processes of a
+        round. Raises LaunchError, PlatformError or InputError if the process cannot be started.
+        Such an error of the default ends the trial. An error with the settings is their result.
         """
 
 
 class TrialScope(NamedTuple):
-    """How long to measure: a number of rounds, and a limit in seconds."""
+    """How much to measure: a number of rounds, and a limit in seconds. `seed` decides the order."""
 
     rounds: int
     budget_s: float | None = None
@@ -64,8 +67,12 @@ class TrialScope(NamedTuple):
 class TrialOutcome(NamedTuple):
     """How a trial ended: `reason` is `done`, `budget`, `failed` or `interrupted`.
 
-    `rounds` are the rounds in which both sides ran, `known` how many of them are from earlier
-    sessions. `error` is the error with the settings.
+    rounds         numbers of the rounds in which both sides ran to their end
+    known          number of these rounds that are from earlier runs
+    processes      number of processes that this run started
+    error          the error with the settings, if any; it is their result
+    default_facts  effective settings of NCCL without the proposed settings
+    set_facts      effective settings of NCCL with the proposed settings
     """
 
     reason: str
@@ -81,8 +88,8 @@ class TrialOutcome(NamedTuple):
 class TrialExperiment:
     """One trial in one study.
 
-    With `anew`, rounds of earlier sessions are ignored. `now` is a clock in seconds. Raises
-    StudyError for a damaged study.
+    With `anew`, rounds of earlier runs are ignored. `now` is a clock in seconds. Raises StudyError
+    for a damaged study.
     """
 
     def __init__(
@@ -111,10 +118,11 @@ class TrialExperiment:
         self._probed: list[Sample] = []
 
     def probe(self) -> Hello | None:
-        """Run a default first, and return what it ran on; None where nothing is left to measure.
+        """Run the probe: the first process, a default. Return the platform that it ran on.
 
-        It is not compared; `keep_probe` writes it. Raises LaunchError where it does not run or
-        prints no timing, InputError where it has only one rank.
+        Return None, and run nothing, if nothing is left to measure. `keep_probe` writes the results
+        to the study. Raises LaunchError if the probe fails or prints no timing, InputError if it
+        has only one rank.
         """
         if len(self._rounds()) >= self._scope.rounds or self._error() is not None:
             return None
@@ -132,7 +140,7 @@ class TrialExperiment:
         return ran.hello
 
     def keep_probe(self) -> None:
-        """Write the timings of `probe` to the study, which must exist by now.
+        """Write the results of `probe` to the study. The study must exist.
 
         Raises StudyError for a failed write.
         """
@@ -142,17 +150,16 @@ class TrialExperiment:
             self._runs.record_end(line)
 
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
-        """Measure until there are enough rounds. All timings are in the study when this returns or
-        raises.
+        """Measure until there are enough rounds or the budget is spent.
 
-        Raises LaunchError, PlatformError or InputError where the default does not run, StudyError
-        for a failed write.
+        All timings are in the study when this returns or raises. Raises LaunchError, PlatformError
+        or InputError if the default does not run, StudyError for a failed write.
         """
-        reason = self._scheduler.run([one_after_the_other(self._tasks(on_status))])
+        reason = self._scheduler.run([sequential_source(self._tasks(on_status))])
         return self.outcome_so_far("failed" if reason == "done" and self._error() else reason)
 
     def outcome_so_far(self, reason: str) -> TrialOutcome:
-        """Return the result so far."""
+        """Return the outcome so far, with the given reason for the end."""
         return TrialOutcome(
             reason=reason,
             rounds=self._rounds(),
@@ -170,15 +177,16 @@ class TrialExperiment:
         return 2 * (self._scope.rounds - len(self._rounds())) * self._times.expected_s
 
     def order(self, index: int) -> tuple[Side, Side]:
-        """Return the order of the two sides in the round with this index in the trial."""
-        # An order, not a secret.
+        """Return the order of the two sides in a round. `index` counts the rounds of the trial."""
+        # The random number only decides an order, so it needs no secure generator.
         flip = random.Random(f"{self._scope.seed} {index // 2}").random() < 0.5  # noqa: S311
         return (SIDES[1], SIDES[0]) if flip ^ (index % 2 == 1) else SIDES
 
     def _round(self, on_status: StatusCallback) -> None:
         """Run both processes of the next round.
 
-        An interrupted round is not completed later, because only neighbours in time are compared.
+        A round that is interrupted between its processes is not completed later: the two processes
+        would not run close together in time.
         """
         number = self._take_round()
         for side in self.order(len(self._rounds())):
@@ -203,7 +211,7 @@ class TrialExperiment:
     def _run(
         self, side: Side, number: int, keep: Callable[[Iterable[Sample]], None]
     ) -> tuple[ProcessResult, float]:
-        """Run one process of round `number`. Return its result, and how long it took in seconds."""
+        """Run one process of round `number`. Return its result and its duration in seconds."""
         began = self._now()
         start = 2 * (number + 1) + SIDES.index(side)
         try:
@@ -264,8 +272,10 @@ class TrialExperiment:
         return [line for line in self._lines if not line.probe and line.error is None]
 
     def _error(self) -> str | None:
-        """Return the error with the settings, or None. It is their result, so they are not tried
-        again."""
+        """Return the error of a process with the settings; None if there is none.
+
+        Such an error is the result of the settings. They are not tried again.
+        """
         return next((line.error for line in self._lines if line.side == "set" and line.error), None)
 
     def _facts(self, side: Side) -> StartFacts | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The effective settings of NCCL, from its log at the start. NCCL logs nothing while it runs."""
+"""Read the effective settings of one process from the log of NCCL's start."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +12,18 @@ from nccltune.measure.experiments.ab.settings import SettingChanges
 
 STEM = "nccl."
 LOG = f"{STEM}*"
-"""Glob pattern of the files of a start's log."""
+"""Glob pattern for the log files of one process start."""
 
 
 class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The start of one process.
+    """The effective settings of one process, from the log of its start.
 
-    `read` are the tried settings that NCCL reports as read. `transports` counts connections by
-    kind. The two `gdr_...` are whether GPUDirect RDMA is used; None where nothing crosses a
-    network.
+    read         the proposed settings that NCCL logged as read
+    transports   number of connections by kind
+    network      name of the network that NCCL uses between nodes
+    gdr_send     whether sends use GPUDirect RDMA; None if no connection uses a network
+    gdr_receive  the same for receives
+    alarms       sentences on signs of a broken platform in the log
     """
 
     nccl_version: str | None = None
@@ -35,10 +38,11 @@ class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def read_facts(folder: Path, tried: SettingChanges) -> StartFacts | None:
-    """Return the facts of the logs in `folder`; None where there are no logs.
+    """Return the effective settings from the log files in `folder`; None without such files.
 
-    There are none if the first process was on another machine, or the program does not use NCCL.
-    Raises InputError for a log that cannot be read.
+    `tried` are the proposed settings. There is no log if process 0 ran on a machine that does not
+    share the folder, or if the program does not use NCCL. Raises InputError for a log that
+    cannot be read.
     """
     files = sorted(folder.glob(LOG))
     log = read_run_log(files) if files else None
@@ -46,7 +50,7 @@ def read_facts(folder: Path, tried: SettingChanges) -> StartFacts | None:
 
 
 def facts_of(log: RunLog, tried: SettingChanges) -> StartFacts:
-    """Return the facts of a log."""
+    """Return the effective settings from a log. `tried` are the proposed settings."""
     counts = min(log.channels, key=lambda item: item.coll, default=None)
     return StartFacts(
         nccl_version=log.version or (log.plain.version if log.plain is not None else None),
@@ -62,7 +66,7 @@ def facts_of(log: RunLog, tried: SettingChanges) -> StartFacts:
 
 
 def differences(before: StartFacts, after: StartFacts) -> Iterator[str]:
-    """Yield what the settings changed, as text: `channels 24 -> 2`."""
+    """Yield each difference between two processes as text, for example `channels 24 -> 2`."""
     for words, name in (("channels", "channels"), ("NVLS channels", "nvls_channels")):
         one, other = getattr(before, name), getattr(after, name)
         if one is not None and other is not None and one != other:

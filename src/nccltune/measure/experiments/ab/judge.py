@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where settings help, where they harm, and whether they are worth keeping.
+"""Judge the results of a trial: where the settings help, where they harm, whether to keep them.
 
-Gains are natural logs of default time over settings time, one for each round and size
-(docs/design/statistics.md). In-place and out-of-place timings of one process count as one value.
+A gain is the natural log of the default's time over the time with the settings, for one round and
+one size (docs/design/statistics.md). The in-place and out-of-place timings of one process count as
+one value.
 """
 
 import math
@@ -30,13 +31,15 @@ from nccltune.model.sizes import format_bytes
 Effect = Literal["faster", "slower", "same"]
 Decision = Literal["keep", "mixed", "harms", "no help", "failed", "open"]
 LEAST_EFFECT = 0.01
-"""A smaller relative difference at one size counts as none, however certain it is."""
+"""The least relative difference at one size that counts as faster or slower. A smaller difference
+counts as none, even if it is certain."""
 
 
 class SettingGain(msgspec.Struct, frozen=True):
-    """Default time over settings time (1.4: 1.4 times as fast), with its 95 % interval.
+    """The default's time over the time with the settings, with its 95 % interval.
 
-    `known` is False where the rounds are too few to estimate their noise.
+    A gain of 1.4 is 1.4 times as fast. `known` is False if there are too few rounds to show their
+    noise; the noise is then assumed.
     """
 
     gain: float
@@ -47,7 +50,8 @@ class SettingGain(msgspec.Struct, frozen=True):
 
 
 class SizeGain(msgspec.Struct, frozen=True):
-    """One size: median times in us, bus bandwidths of both sides, and the gain."""
+    """One size: the median times in us and the bus bandwidths without and with the settings, and
+    the gain."""
 
     bytes: int
     default_us: float
@@ -68,10 +72,10 @@ class RangeGain(msgspec.Struct, frozen=True):
 
 
 class CollectiveGain(msgspec.Struct, frozen=True, kw_only=True):
-    """One collective at one scale.
+    """The gains of one collective at one scale.
 
-    `noise` is how far apart two medians of the default are (A/A), as a fraction; None where it
-    cannot be estimated. `overall` is the mean over all sizes.
+    `noise` is how far two medians of the default typically differ (A/A), as a fraction; None if
+    there are too few timings. `overall` is the mean gain over all sizes.
     """
 
     collective: Collective
@@ -85,11 +89,17 @@ class CollectiveGain(msgspec.Struct, frozen=True, kw_only=True):
 class TrialVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `try.json`.
 
-    decision  `keep`, `mixed` (faster at some sizes, slower at others), `harms`, `no help`, `failed`
-              (did not run with the settings) or `open` (too few rounds); `why` explains it
-    read      settings that NCCL reports as read; None without its log
-    changed   what the settings changed, as text
-    reason    how measuring ended
+    decision    `keep`, `mixed` (faster at some sizes, slower at others), `harms`, `no help`,
+                `failed` (a process with the settings failed) or `open` (too few rounds)
+    why         explains the decision
+    baseline    settings of earlier trials that both sides have
+    read        proposed settings that NCCL logged as read; None without a log
+    changed     differences between the two sides in NCCL's log, as text
+    reason      why the measurement ended
+    known       number of rounds from earlier runs
+    min_gain    the least gain that counts as help, as a fraction
+    what        the measured command, as words
+    command     the command that resumes the trial
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -116,8 +126,8 @@ def judge(
 ) -> TrialVerdict:
     """Return the verdict on the rounds of a trial.
 
-    `min_gain` is a fraction (0.03: 3 %). A range of sizes with a smaller gain does not count as
-    help.
+    `min_gain` is a fraction (0.03 is 3 %). A range of sizes with a smaller gain does not count as
+    an improvement.
     """
     measured = list(_gains(trial, samples, outcome.rounds))
     decision, why = _decide(measured, outcome, min_gain)
@@ -142,7 +152,10 @@ def judge(
 
 
 def never_read(verdict: TrialVerdict) -> list[str]:
-    """Return the proposed settings of NCCL that its log does not report as read."""
+    """Return the proposed settings of NCCL that NCCL did not log as read.
+
+    The list is empty if there is no log.
+    """
     if verdict.read is None:
         return []
     return [
@@ -161,20 +174,22 @@ def _gains(
     for timings in found.timings:
         groups[timings.condition.collective, timings.condition.scale].append(timings)
     sizes = sum(len({size for t in group for size in t.sizes}) for group in groups.values())
-    # The confidence that makes the intervals hold for all sizes together (Bonferroni).
+    # With this confidence the intervals are valid for all sizes together (Bonferroni).
     strict = 1 - 0.05 / max(1, sizes)
     for (collective, scale), group in groups.items():
         yield _collective(collective, scale, group, strict)
 
 
 def _as_choice(sample: Sample, trial: SettingTrial) -> Sample:
-    """Return an ordinary sample with the settings as its choice."""
+    """Return a sample that `sort_samples` accepts: its choice is `tuned` or `default` by its
+    side."""
     mine = sample.settings == trial.of("set")
     return msgspec.structs.replace(
         sample,
         choice=TUNED_RUN if mine else DEFAULT,
         settings={},
-        # A round is the unit of replication, although its two sides ran in different processes.
+        # The two sides of a round ran in different processes. With one process name for both,
+        # `sort_samples` compares them round by round.
         source=msgspec.structs.replace(sample.source, purpose=Purpose.TUNE, process="rounds"),
     )
 
@@ -205,7 +220,7 @@ def _collective(
 
 
 def _by_round(group: Iterable[Timings], size: int) -> dict[int, float]:
-    """Return, by round, the mean gain over conditions (in place and out of place)."""
+    """Return, by round, the mean gain at a size over all conditions (in place and out of place)."""
     values: dict[int, list[float]] = defaultdict(list)
     for timings in group:
         for round_, gain in timings.log_gains(size, TUNED_RUN).items():
@@ -214,7 +229,10 @@ def _by_round(group: Iterable[Timings], size: int) -> dict[int, float]:
 
 
 def _pooled(sizes: Sequence[Mapping[int, float]], confidence: float = 0.95) -> Interval:
-    """Return the mean gain over sizes, one value per round."""
+    """Return the mean gain with its interval, from the mean over `sizes` in each round.
+
+    Only rounds that all sizes have are used.
+    """
     rounds = set(sizes[0]).intersection(*sizes[1:]) if sizes else set()
     values = [math.fsum(gains[at] for gains in sizes) / len(sizes) for at in sorted(rounds)]
     found = estimate(
@@ -256,9 +274,9 @@ def _median(group: Iterable[Timings], size: int, choice: AnyChoice) -> float:
 
 
 def _noise(timings: Timings) -> Noise:
-    """Return the A/A noise of the default between processes.
+    """Return the A/A noise: how far two medians of the default differ between processes.
 
-    Repeats within one process count as one value.
+    All timings of one process count as one value, their median.
     """
     cells: dict[int, dict[AnyChoice, Series]] = {}
     for size in timings.sizes:

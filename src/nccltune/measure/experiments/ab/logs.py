@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where NCCL writes the log of its start, and how it is fetched.
+"""Make NCCL write the log of its start to a file, and fetch that file.
 
-It is written to a folder that all processes see. In pods it is fetched from the pod of process 0.
+NCCL writes to a folder that the processes share. In pods, the file is fetched from the pod of
+process 0.
 """
 
 import contextlib
@@ -15,18 +16,19 @@ from nccltune.measure.bench.with_launcher import WithLauncher
 from nccltune.measure.experiments.ab.facts import STEM
 
 _IN_PODS = "/dev/shm/"  # noqa: S108 - in a container
-"""A folder that every pod of a job has. Pods cannot see folders of this machine."""
+"""A folder that exists in every pod. Pods cannot write to folders of this machine."""
 
 
 class Logs(NamedTuple):
-    """The log of one start. `folder` has its files after `fetch` was called."""
+    """The log of one process start. After `fetch`, the log files are in `folder`."""
 
     folder: Path
     pods: Pods | None = None
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the settings that make NCCL log its start, and nothing while it runs."""
+        """Return the settings that make NCCL log its start. With them it logs nothing
+        afterwards."""
         return {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH",
@@ -34,23 +36,28 @@ class Logs(NamedTuple):
         }
 
     def fetch(self) -> None:
-        """Copy the log from the pods, if there are any. A log that cannot be fetched is ignored."""
+        """Copy the log from the pods into `folder`. Without pods, do nothing.
+
+        A log that cannot be fetched is ignored.
+        """
         if self.pods is not None and (data := self.pods.take(f"{self._stem}*")):
             (self.folder / f"{STEM}pod").write_bytes(data)
 
     @property
     def _stem(self) -> str:
-        # No folder is created in a pod: the name of the local folder is the prefix of the file
-        # names there.
+        # NCCL does not create a folder in a pod, so file names begin with the local folder's name.
         return f"{self.folder}/{STEM}" if self.pods is None else f"{_IN_PODS}{self.folder.name}."
 
 
 @contextlib.contextmanager
 def logs_of_start(with_launcher: WithLauncher | None) -> Iterator[Logs]:
-    """Yield the logs of one start, with a launcher or on this machine. Their folder is then
-    deleted."""
+    """Yield the log of one process start, with a launcher or on this machine.
+
+    The folder is deleted at the end.
+    """
     pods = None if with_launcher is None else with_launcher.pods
-    # The first process may run on another node. It sees this folder but not /tmp of this machine.
+    # Process 0 may run on another node. There the current folder is usually a shared one, but /tmp
+    # is not.
     shared = None if with_launcher is None or pods is not None else Path.cwd()
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
         yield Logs(Path(name), pods)

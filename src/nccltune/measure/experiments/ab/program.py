@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial of a program that prints tables of nccl-tests, with or without a launcher."""
+"""Run the processes of a trial with a program that prints tables of nccl-tests."""
 
 import io
 from collections import Counter
@@ -25,12 +25,15 @@ from nccltune.model.sample import Sample
 
 TOOL = "nccl-tests"
 LIMIT_S = 1800.0
-"""A process that takes longer than this is stuck."""
+"""A process that takes longer than this many seconds counts as hung and is killed."""
 
 
 class ProgramRunner:
-    """Runs `program` with the environment `base`. `tried` are the settings to look for in NCCL's
-    log."""
+    """Runs `program` with the environment `base`, with or without a launcher.
+
+    `tried` are the settings that `read_facts` searches for in NCCL's log. A process is killed after
+    `limit_s` seconds.
+    """
 
     def __init__(
         self,
@@ -50,13 +53,13 @@ class ProgramRunner:
     def run(
         self,
         settings: SettingChanges,
-        number: int,  # noqa: ARG002 - every start is like the other
+        number: int,  # noqa: ARG002 - all processes run the same way
         keep: Callable[[Iterable[Sample]], None],
     ) -> ProcessResult:
-        """Run one process, as `TrialRunner.run`.
+        """Run one process, as specified in `TrialRunner.run`.
 
-        Raises PlatformError where the program cannot be started, InputError where the nodes of the
-        launcher are unknown, LaunchError where a cluster provides no pods.
+        Raises PlatformError if the program cannot be started, InputError if the nodes of the
+        launcher are unknown, LaunchError if a cluster provides no pods.
         """
         with logs_of_start(self._with_launcher) as logs:
             variables = applied(self._base, settings) | logs.settings
@@ -83,7 +86,7 @@ class ProgramRunner:
     def _command(
         self, variables: Mapping[str, str], settings: SettingChanges
     ) -> tuple[list[str], list[bytes]]:
-        """Return the command, and the lines to send it first."""
+        """Return the command, and the lines to write to its standard input."""
         if self._with_launcher is None:
             return self._program, []
         names = {*self._tried, *settings}
@@ -93,7 +96,10 @@ class ProgramRunner:
 def _read(
     output: bytes, logs: Mapping[tuple[str, int], NcclLog]
 ) -> tuple[list[Sample], FileReport]:
-    """Return the samples of an output as those of one start: several tables are repeats."""
+    """Return the samples in the output of one process, and the report on reading it.
+
+    All tables of the output belong to one round; the same size in several tables is a repeat.
+    """
     report = FileReport(name=TOOL)
     context = Context(
         name=TOOL,
@@ -105,7 +111,8 @@ def _read(
     repeats: Counter[tuple[object, ...]] = Counter()
     for batch in read_text(io.BytesIO(output), context):
         for sample in batch.samples:
-            # The reader counts consecutive tables as runs; here they are repeats of one start.
+            # The reader counts consecutive tables as separate runs. Here all tables belong to one
+            # process, so they are repeats in one round.
             point = (sample.collective, sample.bytes, sample.dtype, sample.redop, sample.in_place)
             samples.append(msgspec.structs.replace(sample, repeat=repeats[point], round=0))
             repeats[point] += 1

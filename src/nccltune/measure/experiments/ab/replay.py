@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorded trial instead of GPUs: a process is drawn from those recorded with its settings."""
+"""Replay a recorded trial: each process is drawn from the recorded processes with its settings."""
 
 import random
 from collections import defaultdict
@@ -22,7 +22,7 @@ _Recorded = tuple[TrialRun, list[Sample]]
 
 
 class ReplayRunner:
-    """Draws from the trials of a study. Raises StudyError where it holds none."""
+    """Draws processes from the trials of a study. Raises StudyError if the study holds no trial."""
 
     def __init__(self, recording: Path, seed: int) -> None:
         self.study = Study.open(recording)
@@ -46,7 +46,10 @@ class ReplayRunner:
             )
 
     def choose(self, default: SettingChanges, proposed: SettingChanges) -> None:
-        """Select the latest trial that compared these two. Raises InputError where none did."""
+        """Select the latest recorded trial that compared these two sets of settings.
+
+        Raises InputError if there is no such trial.
+        """
         sides = {_key(default), _key(proposed)}
         for recorded in self._trials.values():
             if sides <= recorded.keys():
@@ -63,15 +66,15 @@ class ReplayRunner:
     def run(
         self, settings: SettingChanges, number: int, keep: Callable[[Iterable[Sample]], None]
     ) -> ProcessResult:
-        """Run one process, as `TrialRunner.run`.
+        """Draw one process, as specified in `TrialRunner.run`.
 
-        Both processes of a round are drawn from the same recorded round where possible, so that
-        both have the same state of the machine. Raises StudyError for a study without a platform.
+        If possible, both processes of a round are drawn from one recorded round, in which the
+        machine was in the same state for both. Raises StudyError for a study without a platform.
         """
         mine = self._recorded[_key(settings)]
         rounds = [{line.round for line, _ in found} for found in self._recorded.values()]
         whole = sorted(set.intersection(*rounds)) or [line.round for line, _ in mine]
-        # A draw, not a secret.
+        # The random number only draws a round, so it needs no secure generator.
         drawn = random.Random(f"{self._seed} {number // 2}").choice(whole)  # noqa: S311
         line, samples = next((item for item in mine if item[0].round == drawn), mine[0])
         keep(_as_replay(sample) for sample in samples)

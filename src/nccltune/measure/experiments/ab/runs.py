@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that a trial writes to its study.
 
-samples.jsonl   every timing, with the purpose `ab` and the settings in force; neither an analysis
-                nor a sweep uses these
-try.jsonl       every process that ran to its end, and the trial it belongs to
+samples.jsonl   every timing, with the purpose `ab` and the settings of its process; analyses and
+                sweeps ignore samples with this purpose
+try.jsonl       every process that has ended, with the trial to which it belongs
 """
 
 import hashlib
@@ -23,10 +23,11 @@ SIDES: tuple[Side, Side] = ("default", "set")
 
 
 class SettingTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """What is compared.
+    """A trial: the two sets of settings to compare, and the command to run.
 
-    `baseline` are settings kept from earlier trials, which both sides have. `settings` are the
-    proposed ones, in addition. `what` is the command that runs, as words.
+    `baseline` are the settings that earlier trials kept; both sides have them. `settings` are the
+    proposed settings, which only one side has in addition. A value of None unsets a setting. `what`
+    is the command, as words.
     """
 
     settings: dict[str, str | None]
@@ -35,7 +36,7 @@ class SettingTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Return a hash that distinguishes the trials of a study."""
+        """Return a hash that identifies the trial in a study."""
         raw = msgspec.json.encode([self.settings, self.baseline, self.what], order="sorted")
         return hashlib.sha256(raw).hexdigest()[:12]
 
@@ -47,10 +48,12 @@ class SettingTrial(msgspec.Struct, frozen=True, kw_only=True):
 class TrialRun(
     msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"probe": "look"}
 ):
-    """A process that ran to its end.
+    """A process of a trial that has ended.
 
-    `round` counts over the life of the study. `probe` (in the file: `look`) marks the first default
-    of a trial, which is not compared. `error` is the reason why the process does not count.
+    trial  the trial's `key`
+    round  number of the round, counted over all trials of the study
+    probe  True for the first process of a trial, which is not compared; `look` in the file
+    error  the reason if the process does not count
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -66,7 +69,7 @@ class TrialRun(
 
 
 class TrialFiles:
-    """The files of a study."""
+    """The files of a study with the processes and timings of all its trials."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -74,33 +77,33 @@ class TrialFiles:
         self._samples = LineFile(study, study.samples_path.name, Sample)
 
     def lines(self) -> list[TrialRun]:
-        """Return every process that ran to its end, in order.
+        """Return every process that has ended, oldest first.
 
         Raises StudyError for a damaged line.
         """
         return self._runs.read()
 
     def samples(self) -> list[Sample]:
-        """Return every timing of every trial, in the order measured.
+        """Return every timing of every trial, oldest first. Imported samples are left out.
 
         Raises StudyError for a damaged line.
         """
         return [
             sample
             for sample in self._samples.stream()
-            # Samples imported from another study have different rounds.
+            # Round numbers of samples imported from another study mean other rounds.
             if sample.source.purpose is Purpose.AB and sample.source.file_hash is None
         ]
 
     def record_samples(self, samples: Iterable[Sample]) -> None:
-        """Record timings. They are on disk when this returns.
+        """Record timings. They are synced to disk when this returns.
 
         Raises StudyError for a failed write.
         """
         self._samples.append(samples)
 
     def record_end(self, line: TrialRun) -> None:
-        """Record that a process ran to its end.
+        """Record a process that has ended.
 
         Raises StudyError for a failed write.
         """

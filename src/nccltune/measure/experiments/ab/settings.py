@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proposed changes of settings: read from words, put into an environment, formatted for display.
+"""Proposed changes of settings: read them from words, apply them to an environment, print them.
 
-A value of None removes the setting.
+A value of None means that the setting is unset.
 """
 
 import re
@@ -22,7 +22,7 @@ _OURS = {
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the leading NAME=VALUE words, and the program after them."""
+    """Split words into the leading NAME=VALUE words and the program with its arguments."""
     at = 0
     while at < len(words) and _WORD.fullmatch(words[at]) and "/" not in words[at].partition("=")[0]:
         at += 1
@@ -32,9 +32,9 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def read_settings(
     words: Iterable[str], unset: Iterable[str], environment: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return the changes proposed by NAME=VALUE words and by names to unset.
+    """Return the changes that NAME=VALUE words and names to unset describe.
 
-    Raises InputError for an invalid setting, for one that nccltune needs itself, and where the
+    Raises InputError for an invalid setting, for a setting that cannot be tested, and if the
     environment already has all the values.
 
     >>> read_settings(["NCCL_NET_GDR_READ=0"], ["NCCL_ALGO"], {"NCCL_ALGO": "ring"})

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sweep of NCCL's choices: its scope, its plan and its summary.
 
-`measure/adaptive` decides what is measured next, and when the sweep stops.
+`measure/adaptive` decides what is measured next. The sweep ends when its plan has no request left,
+or when `engine/scheduler.py` finds that the next request would exceed the time budget.
 """
 
 from collections.abc import Sequence
@@ -20,10 +21,11 @@ from nccltune.study.files import Study
 
 
 class SweepScope(NamedTuple):
-    """What to sweep: sizes from `low` to `high` bytes of the collectives.
+    """What to sweep: the collectives, at sizes from `low` to `high` bytes.
 
-    `rounds` is the number of rounds of a full grid, None for an adaptive plan. `threshold` is a
-    gain (0.01 is 1 %).
+    `threshold` is the smallest gain that is worth a measurement, as a fraction (0.01 is 1 %).
+    `rounds` is the number of rounds of a full grid; None for an adaptive plan. `budget_s` limits
+    the time in seconds. `seed` shuffles the points of a request.
     """
 
     collectives: Sequence[Collective]
@@ -43,7 +45,11 @@ def make_plan(
     *,
     chunks: bool,
 ) -> Plan:
-    """Return the plan of a sweep. `decide` runs the rule search on some timings."""
+    """Return the plan of a sweep.
+
+    `decide` runs the rule search on timings. `chunks` is whether the tuner interface can set chunk
+    sizes.
+    """
     plans = [
         CollectivePlan(
             item.grid,
@@ -64,9 +70,10 @@ def make_plan(
 class ChoicesExperiment:
     """One sweep with a running bench.
 
-    NCCL is asked for its tables at once; `record` and `run` write to a study. `decide` runs the
-    rule search on some timings. Raises InputError for a collective that the bench cannot measure,
-    PlatformError where NCCL offers no choice, LaunchError where the bench ends or gives no answer.
+    The constructor asks NCCL for its tables and makes the plan; only `record` and `run` write to a
+    study. `decide` runs the rule search on timings. Raises InputError for a collective that the
+    bench cannot measure, PlatformError if NCCL offers no choice, LaunchError if the bench ends or
+    gives no answer.
 
     >>> from nccltune.examples import example
     >>> from nccltune.measure.bench.process import Launch
@@ -89,7 +96,8 @@ class ChoicesExperiment:
         self._tables = {item.grid.collective: item.costs for item in tables}
 
     def record(self, study: Study) -> PointRecord:
-        """Return the record of this sweep in `study`, after writing NCCL's tables to it.
+        """Return the record of this sweep in `study`. NCCL's tables are written to the study at
+        once.
 
         Raises StudyError for a damaged line or a failed write.
         """
@@ -98,9 +106,9 @@ class ChoicesExperiment:
         return record
 
     def run(self, record: PointRecord, watcher: Watcher[Plan]) -> SweepOutcome:
-        """Measure until nothing more is worth measuring, or the budget is spent.
+        """Measure until the plan has no request left or the budget is spent.
 
-        Raises errors as `PlanRun.run` does.
+        Raises the errors of `PlanRun.run`.
         """
         scope = self._scope
         self._run = PlanRun(
@@ -110,7 +118,7 @@ class ChoicesExperiment:
 
     @property
     def outcome_so_far(self) -> SweepOutcome:
-        """Return the result so far. Only after `run` was called."""
+        """Return the outcome so far. `run` must have been called."""
         assert self._run is not None, "the sweep has not begun"
         return self._run.outcome_so_far
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of both comparisons of copy engines: one node, and a noise floor below which no
-difference counts."""
+"""The base class of both comparisons of NCCL with copy engines.
+
+A comparison runs on one node. Differences below the noise floor do not count.
+"""
 
 import math
 import time
@@ -20,9 +22,9 @@ from nccltune.model.errors import PlatformError
 class CopyComparison(SettingsExperiment):
     """One comparison on one node.
 
-    Differences of less than `noise_floor` (0.02 is 2 %) count as none. The other arguments are
-    those of `SettingsExperiment`. Raises PlatformError for several nodes, and errors as
-    `SettingsExperiment` does.
+    Differences of less than `noise_floor` (0.02 is 2 %) do not count. The other arguments are those
+    of `SettingsExperiment`. Raises PlatformError for several nodes, and the errors of
+    `SettingsExperiment`.
     """
 
     retry = True
@@ -46,7 +48,7 @@ class CopyComparison(SettingsExperiment):
 
     @abstractmethod
     def _check_scope(self) -> None:
-        """Raise InputError for a scope that cannot lead to a decision."""
+        """Raise InputError for options that cannot lead to a decision."""
 
     def _check(self, hello: Hello) -> None:
         self._check_scope()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison of NCCL with copy engines by size."""
+"""The comparison of NCCL with copy engines by message size."""
 
 import time
 from collections.abc import Callable
@@ -28,15 +28,17 @@ from nccltune.model.errors import InputError
 
 PAIRS = 6
 LEAST_PAIRS = MIN_ROUNDS
-"""The least number of pairs: with fewer, the noise cannot be estimated."""
+"""The least number of pairs. Fewer pairs do not show the noise."""
 NOISE_FLOOR = 0.02
 
 
 class CopiesScope(NamedTuple):
-    """The scope of a comparison: sizes from `low` to `high` bytes, and `pairs` pairs of processes.
+    """The options of a comparison: sizes from `low` to `high` bytes, and `pairs` pairs of
+    processes.
 
-    With `policies`, the library's policies are tried as well. With `load`, everything is timed
-    while the GPUs compute. Differences of less than `noise_floor` (0.02 is 2 %) count as none.
+    A pair is one process with NCCL and one with copy engines. With `policies`, the library's
+    policies are tried as well. With `load`, the GPUs run compute kernels during the calls.
+    Differences of less than `noise_floor` (0.02 is 2 %) do not count.
     """
 
     low: int
@@ -50,7 +52,7 @@ class CopiesScope(NamedTuple):
 
 
 def check_scope(scope: CopiesScope) -> None:
-    """Raise InputError for a scope that cannot lead to a decision."""
+    """Raise InputError for options that cannot lead to a decision."""
     check_sizes(scope.low, scope.high)
     if scope.pairs < LEAST_PAIRS:
         raise InputError(
@@ -59,9 +61,9 @@ def check_scope(scope: CopiesScope) -> None:
 
 
 class CopiesExperiment(CopyComparison):
-    """The comparison of NCCL with copy engines by size.
+    """The comparison of NCCL with copy engines by message size.
 
-    Raises errors as `CopyComparison` does.
+    Raises the errors of `CopyComparison`.
     """
 
     def __init__(
@@ -88,18 +90,18 @@ class CopiesExperiment(CopyComparison):
 
     @property
     def order(self) -> CopyOrder:
-        """Return the order of the processes, with their results."""
+        """Return the object that orders the processes. It holds their results, too."""
         return self._order
 
     def run(self) -> CopiesVerdict:
         """Measure, and return the verdict.
 
-        Raises errors as `SettingsExperiment.measure` does.
+        Raises the errors of `SettingsExperiment.measure`.
         """
         return self.verdict(self.measure())
 
     def verdict(self, reason: str) -> CopiesVerdict:
-        """Return the verdict on the results so far."""
+        """Return the verdict on the results so far. `reason` is why the measurement ended."""
         order = self._order
         decision = decide(order, self._floor)
         champion = order.champion.recorded if order.champion is not None else None

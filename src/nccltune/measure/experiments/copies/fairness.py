@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on chunks: whether to split copies so that other messages run between them.
+"""The verdict on chunk sizes: whether to split large copies into chunks.
 
-It weighs the gain of messages beside traffic against the cost for the traffic.
+*Traffic* are large background messages. Other messages can run between the chunks of a large one,
+so they wait less; but chunks may slow the traffic down. The verdict compares the gain of the
+messages with the cost for the traffic. A gain is the natural log of the time with whole messages
+over the time with chunks.
 """
 
 import math
@@ -22,16 +25,17 @@ from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.model.sizes import format_bytes
 
 _SURE = 0.99
-"""Confidence for calling messages faster or traffic slower, because several chunks are compared."""
+"""Confidence needed to call messages faster or traffic slower. It is above 95 % because several
+chunk sizes are compared."""
 
 
 class FairnessOutcome(StrEnum):
-    """The outcome of a comparison of chunks.
+    """The outcome of a comparison of chunk sizes.
 
-    CHUNK    a chunk size is recommended
-    DEFAULT  whole messages stay the default
-    TRADE    a chunk size makes messages faster and traffic slower; only the user can weigh that
-    OPEN     nothing is decided yet
+    CHUNK    a chunk size is recommended: messages are faster, and traffic is not slower
+    DEFAULT  no chunk size makes messages faster, so messages stay whole
+    TRADE    a chunk size makes messages faster, but traffic may be slower; the user has to decide
+    OPEN     the results are not sufficient for a decision
     """
 
     CHUNK = "chunk"
@@ -41,9 +45,10 @@ class FairnessOutcome(StrEnum):
 
 
 class SizeTime(msgspec.Struct, frozen=True):
-    """One size beside traffic: the median time over processes in us, and its relative spread.
+    """The time of messages of one size during traffic.
 
-    `spread` is a fraction (0.02 is 2 %); None for fewer than two processes.
+    `time_us` is the median over processes. `spread` is the relative spread over processes, as a
+    fraction (0.02 is 2 %); None for fewer than two processes.
     """
 
     bytes: int
@@ -52,13 +57,14 @@ class SizeTime(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """The effects of one setting.
+    """The results of one chunk size, of whole messages, or of NCCL itself.
 
-    chunk             bytes of a chunk; None for NCCL itself, 0 for whole messages
-    traffic_alone_us  time of one exchange of traffic without messages
-    traffic_us        time of one exchange of traffic while messages were sent
-    messages          mean gain of messages over all sizes, relative to whole messages
-    traffic           gain of an exchange without messages, relative to whole messages
+    chunk             bytes of a chunk; 0 for whole messages, None for NCCL itself
+    sizes             times of the messages during traffic
+    traffic_alone_us  time of one exchange of traffic without other messages
+    traffic_us        time of one exchange of traffic while other messages were sent
+    messages          mean gain of messages over all sizes, compared with whole messages
+    traffic           gain of traffic without other messages, compared with whole messages
     """
 
     name: str
@@ -76,9 +82,15 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 class FairnessVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `sendrecv-fairness.json`: how the comparison ended.
 
-    reason    `done`, `budget` or `interrupted`
-    settings  the recommended settings; empty unless the outcome is `chunk`
-    trade     settings that the user may choose, the cheapest for traffic first
+    reason         `done`, `budget` or `interrupted`
+    settings       the recommended settings; empty unless the outcome is `chunk`
+    trade          if the outcome is `trade`, the settings that the user may choose; first those
+                   that slow traffic down least
+    traffic_bytes  bytes of each background message
+    failed         settings with which a process failed, each with the reason
+    carried        number of messages by carrier; None if unknown
+    processes      number of processes that this run started
+    known          number of processes taken from earlier runs
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -104,7 +116,8 @@ class FairnessVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChunkDecision(NamedTuple):
-    """The settings to use, and the reason."""
+    """The outcome, the reason, and the settings. `settings` and `trade` are as in
+    `FairnessVerdict`."""
 
     outcome: FairnessOutcome
     why: str
@@ -113,9 +126,9 @@ class ChunkDecision(NamedTuple):
 
 
 def decide(rounds: RoundsBesideTraffic, floor: float) -> ChunkDecision:
-    """Return the recommendation after the rounds so far.
+    """Return the decision from the rounds so far.
 
-    Differences below `floor` (log) count as none.
+    Differences below `floor` (a log) do not count.
     """
     if (error := rounds.results.failed.get(COPY_ENGINE)) is not None:
         why = f"copy engines did not run here: {error}. The same command tries again"
@@ -145,8 +158,10 @@ def decide(rounds: RoundsBesideTraffic, floor: float) -> ChunkDecision:
 
 
 def candidates(rounds: RoundsBesideTraffic, floor: float) -> list[Candidate]:
-    """Return the effects of each setting that has not failed. Return none where copy engines did
-    not run."""
+    """Return the results of NCCL, of whole messages and of each chunk size that has not failed.
+
+    The list is empty if copy engines failed or no round is complete.
+    """
     complete = rounds.complete()
     if not complete or COPY_ENGINE in rounds.results.failed:
         return []
@@ -179,7 +194,8 @@ def candidates(rounds: RoundsBesideTraffic, floor: float) -> list[Candidate]:
 def _compared(
     candidate: Candidate, item: Settings, rounds: RoundsBesideTraffic, floor: float
 ) -> Candidate:
-    """Return the candidate with its gains over whole messages, one value per round."""
+    """Return the candidate with its gains and effects, compared with whole messages in each
+    round."""
     complete, calls = rounds.complete(), rounds.results.calls
     messages = [
         math.fsum(
@@ -211,17 +227,20 @@ def _compared(
 
 
 def _no_gain(mean: Interval, sure: Interval, floor: float) -> Effect:
-    """Return the effect of a gain that is not certain enough to be called faster.
+    """Return the effect of a gain that is not faster with the confidence `_SURE`.
 
-    The confidence needed is 99 %, because every chunk is tested.
+    A gain that is faster only with 95 % confidence is unclear.
     """
     effect = effect_of(mean, sure, floor)
     return Effect.UNCLEAR if effect is Effect.FASTER else effect
 
 
 def alone_us(run: ProcessRun) -> float | None:
-    """Return the median time of an exchange of traffic without messages, in one process; None if
-    unknown."""
+    """Return the median time in us of an exchange of traffic without other messages, in one
+    process.
+
+    Return None if the process has no such time.
+    """
     return median(list(run.traffic_alone_us.values())) if run.traffic_alone_us else None
 
 
@@ -246,7 +265,10 @@ def _lines(candidate: Candidate) -> dict[str, int | str]:
 
 
 def _ends(sorted_by_cost: Sequence[Candidate]) -> list[Candidate]:
-    """Return the cheapest candidate, and the fastest one if it is not the same."""
+    """Return the candidate that slows traffic down least and the one with the fastest messages.
+
+    If both are the same, return it once.
+    """
     fastest = max(sorted_by_cost, key=lambda one: _value(one.messages))
     cheapest = sorted_by_cost[0]
     return [cheapest] if fastest is cheapest else [cheapest, fastest]
@@ -257,7 +279,7 @@ def _value(gain: ProcessGain | None) -> float:
 
 
 def _words(candidate: Candidate) -> str:
-    """Return a sentence on the gain and cost of a chunk."""
+    """Return a clause on the gain of messages and the cost for traffic with a chunk size."""
     return (
         f"with {CHUNK}={candidate.chunk} messages beside traffic are "
         f"{_value(candidate.messages):.2f}x as fast, and traffic alone runs at "

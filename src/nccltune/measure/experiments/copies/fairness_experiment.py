@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison of chunk sizes beside traffic."""
+"""The comparison of chunk sizes while large background messages (traffic) are sent."""
 
 import time
 from collections.abc import Callable
@@ -26,15 +26,16 @@ from nccltune.model.errors import InputError
 
 ROUNDS = 6
 FACTOR = 8
-"""Ratio of one size to the one before. The three sizes that result are enough."""
+"""Ratio of each size to the size before. The default range then has three sizes, which is
+enough."""
 TRAFFIC_BYTES = 256 << 20
 
 
 class FairnessScope(NamedTuple):
-    """The scope: sizes from `low` to `high` bytes beside messages of `traffic` bytes.
+    """The options: messages from `low` to `high` bytes, and background messages of `traffic` bytes.
 
     `rounds` is the number of rounds of processes. Differences of less than `noise_floor` (0.02 is
-    2 %) count as none.
+    2 %) do not count.
     """
 
     low: int
@@ -47,7 +48,7 @@ class FairnessScope(NamedTuple):
 
 
 def check_fairness_scope(scope: FairnessScope) -> None:
-    """Raise InputError for a scope that cannot lead to a decision."""
+    """Raise InputError for options that cannot lead to a decision."""
     check_bounds(scope.low, scope.high)
     if scope.rounds < LEAST_PAIRS:
         raise InputError(
@@ -56,9 +57,9 @@ def check_fairness_scope(scope: FairnessScope) -> None:
 
 
 class FairnessExperiment(CopyComparison):
-    """The comparison of chunk sizes beside traffic.
+    """The comparison of chunk sizes during traffic.
 
-    Raises errors as `CopyComparison` does.
+    Raises the errors of `CopyComparison`.
     """
 
     reports_gains = False
@@ -87,18 +88,18 @@ class FairnessExperiment(CopyComparison):
 
     @property
     def order(self) -> RoundsBesideTraffic:
-        """Return the order of the processes, with their results."""
+        """Return the object that orders the processes. It holds their results, too."""
         return self._order
 
     def run(self) -> FairnessVerdict:
         """Measure, and return the verdict.
 
-        Raises errors as `SettingsExperiment.measure` does.
+        Raises the errors of `SettingsExperiment.measure`.
         """
         return self.verdict(self.measure())
 
     def verdict(self, reason: str) -> FairnessVerdict:
-        """Return the verdict on the results so far."""
+        """Return the verdict on the results so far. `reason` is why the measurement ended."""
         order = self._order
         decision = decide(order, self._floor)
         return FairnessVerdict(

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of processes in the comparison by size.
+"""The order of processes in the comparison by message size. It has three stages:
 
-1. pairs     NCCL and copy engines as neighbours, in alternating order; these decide the threshold
+1. pairs     one process with NCCL and one with copy engines, in alternating order; these pairs
+             decide the threshold
 2. policies  the requested policies, with a default before and after every two of them
-3. proof     the best policy, if it led, against copy engines without a policy, in pairs; only
-             these processes count for calling it faster
+3. proof     the best policy against copy engines without a policy, in pairs, if it seemed faster in
+             stage 2; only these pairs decide whether it is faster
 """
 
 import random
@@ -21,9 +22,10 @@ PROOF_PAIRS = 6
 
 
 class CopyOrder:
-    """The order of the processes.
+    """Decides which process to start next in the comparison by message size.
 
-    `leader` returns the policy that is worth a proof, from the results of all policies.
+    `leader` returns the policy that is worth a proof, or None. It is called when all policies have
+    run.
     """
 
     def __init__(
@@ -41,13 +43,13 @@ class CopyOrder:
         self.proof_pairs = PROOF_PAIRS
         self.stage = "pairs"
         self.champion: Settings | None = None
-        """The policy to prove, if one led."""
+        """The policy to prove; None if no policy is worth a proof."""
         self._leader = leader
-        self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
+        self._random = random.Random(seed)  # noqa: S311 - only decides an order
 
     def steps(self) -> ProcessSteps:
         """Yield the settings of every process to start, until nothing is left to decide."""
-        # An interruption can split a pair, which is then lost; hence twice the pairs.
+        # An interruption can split a pair, and a split pair does not count. Allow twice the pairs.
         for pair in alternating(DEFAULT, COPY_ENGINE, 2 * self.pairs):
             if self.compared or COPY_ENGINE in self.results.failed:
                 break
@@ -69,22 +71,21 @@ class CopyOrder:
 
     @property
     def compared(self) -> bool:
-        """Return whether all pairs have run."""
+        """Return whether all pairs of NCCL and copy engines have run."""
         return len(self.pair_gains()) >= self.pairs
 
     def pair_gains(self) -> list[dict[Call, float]]:
-        """Return the gains of copy engines over NCCL, one for each pair."""
+        """Return, for each pair, the gain of copy engines over NCCL by call."""
         return self.results.pair_gains(COPY_ENGINE, 0)[: self.pairs]
 
     def proof_gains(self) -> list[dict[Call, float]]:
-        """Return the gains of the champion over copy engines without a policy, one for each
-        pair."""
+        """Return, for each pair, the gain of the champion over copy engines without a policy."""
         if self.champion is None:
             return []
         return self.results.pair_gains(self.champion, 0, over=COPY_ENGINE)
 
     def still_to_start(self) -> int:
-        """Return about how many processes are still to be started."""
+        """Return about how many processes must still be started."""
         pairs = 2 * max(0, self.pairs - len(self.pair_gains()))
         missing = sum(
             POLICY_STARTS - len(self.results.runs_with(item))
@@ -92,6 +93,6 @@ class CopyOrder:
             if item not in self.results.failed
         )
         proof = 2 * self.proof_pairs - 2 * len(self.proof_gains()) if self.stage == "proof" else 0
-        # There is a default for every two policies. The proof is unknown until the policies have
-        # run.
+        # Every two policies need a default. Whether there is a proof is unknown until the policies
+        # have run.
         return pairs + (3 * missing + 1) // 2 + proof

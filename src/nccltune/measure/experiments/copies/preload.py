@@ -24,17 +24,17 @@ BESIDE_TRAFFIC = RecordKind(
     "sendrecv-fairness", "comparison of chunks beside traffic", "sendrecv fairness"
 )
 CONNECTIONS = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
-"""Variables of all processes of a comparison beside traffic. Streams that share a connection wait
-for each other. With traffic in one stream, ranks could wait for each other in a cycle. The library
-itself requests as many connections where it is loaded with the program."""
+"""Variables of all processes in a comparison during traffic. CUDA streams that share a connection
+to the GPU wait for each other. With traffic in one stream, ranks could then wait for each other in
+a cycle. The library sets the same value only if it is loaded at the program's start."""
 BY_COPY_ENGINE = "copy engine"
-"""Prefix of the library's names for messages by copy engine."""
+"""Prefix of the carrier names that the library uses for messages by copy engine."""
 _WARNING = re.compile(r"nccltune sendrecv WARN (.+)")
 _COUNT = re.compile(r"nccltune sendrecv: process \d+: (.+): (\d+) messages, \d+ bytes")
 
 
 class _Running:
-    """A bench of this machine."""
+    """A `BenchProcess` that measures on the GPUs of this machine."""
 
     recorded_s = None
     carried: Mapping[str, int] | None = None
@@ -62,10 +62,10 @@ def on_gpus(
 ) -> Starter:
     """Return a starter of `nccltune-bench` with the options in `launch`.
 
-    `library` is preloaded unless the settings are the default. `program` replaces the bench, `more`
-    are variables of all processes. The first process is a default and reports the path of NCCL.
-    Raises InputError for a missing library. The starter raises errors as `Bench` does, and
-    LaunchError where copy engines carry no message or the library refuses a setting.
+    `library` is preloaded unless the settings are the default. `program` replaces the bench. `more`
+    are further variables of all processes. The first process must be a default: it reports the path
+    of NCCL. Raises InputError for a missing library. The starter raises the errors of `Bench`, and
+    LaunchError if copy engines carry no message or the library refuses a setting.
     """
     if not library.is_file():
         raise InputError(
@@ -81,16 +81,16 @@ def on_gpus(
     def start(settings: Settings, process: int) -> Iterator[BenchProcess]:  # noqa: ARG001
         nonlocal nccl
         if settings == DEFAULT:
-            # The default is NCCL alone, even if the shell preloads the library.
+            # Turn the library off, in case the shell preloads it: the default is NCCL alone.
             with Bench(launch, program=program, settings={**always, ON: "0"}) as bench:
                 nccl = nccl or bench.hello.nccl.path
                 yield _Running(bench)
             return
         with tempfile.TemporaryDirectory(prefix="nccltune-") as name:
             counts = Path(name) / "messages"
-            # The bench opens NCCL by path and uses only symbols of that object, so it gets the
-            # library's path instead. The library is also preloaded, as for programs that are linked
-            # with NCCL.
+            # The bench opens NCCL by path and calls only functions of that file. So pass the
+            # library's path as the path of NCCL. Also preload the library, as users do for programs
+            # that are linked with NCCL.
             variables = {**always, **preloaded(library, nccl, os.environ), **settings.environment}
             variables["NCCLTUNE_SENDRECV_STATS"] = str(counts)
             ours = launch._replace(nccl=library)
@@ -105,7 +105,7 @@ def on_gpus(
 def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that make `library` interpose on NCCL.
 
-    `nccl` is the path of NCCL; with None the library finds it.
+    `nccl` is the path of NCCL. If it is None, the library searches for NCCL.
     """
     others = environment.get("LD_PRELOAD")
     variables = {"LD_PRELOAD": f"{library}:{others}" if others else str(library)}
@@ -115,10 +115,10 @@ def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -
 
 
 def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, int]:
-    """Return the number of messages by carrier.
+    """Return the number of messages by carrier, from the file `counts`.
 
-    Raises LaunchError where copy engines carried none or a setting was refused, because the
-    comparison would then be of something else.
+    Raises LaunchError if copy engines carried no message or the library refused a setting. The
+    process then did not measure what the settings request.
     """
     warnings = list(dict.fromkeys(_WARNING.findall(stderr_tail)))
     for warning in warnings:

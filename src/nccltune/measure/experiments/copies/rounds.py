@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of processes beside traffic.
+"""The order of processes in the comparison of chunk sizes during traffic.
 
-Each round has a process of NCCL itself, one of copy engines and one of each chunk size. The order
-is reversed in every other round, so that drift cancels.
+Each round has one process with NCCL itself, one with copy engines and whole messages, and one with
+each chunk size. The order is reversed in every second round, so that drift cancels.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,14 @@ from nccltune.measure.engine.settings import DEFAULT, Settings
 from nccltune.measure.experiments.copies.settings import COPY_ENGINE
 
 Round = dict[Settings, ProcessRun]
-"""One process for each of the settings."""
+"""The processes of one round, by their settings."""
 
 
 class RoundsBesideTraffic:
-    """The order of the processes: `rounds` rounds of each of the `chunks`, of NCCL and of copy
-    engines."""
+    """Decides which process to start next, until `rounds` rounds are complete.
+
+    `chunks` are the settings with a chunk size.
+    """
 
     def __init__(self, results: NeighbourGains, chunks: Sequence[Settings], *, rounds: int) -> None:
         self.results = results
@@ -29,12 +31,13 @@ class RoundsBesideTraffic:
 
     def steps(self) -> ProcessSteps:
         """Yield the settings of every process to start, until nothing is left to decide."""
-        # An interruption can split a round, which is then lost; hence twice the rounds.
+        # An interruption can split a round, and a split round does not count. Allow twice the
+        # rounds.
         for number in range(2 * self.rounds):
             if self.compared:
                 break
             for settings in self._all[:: -1 if number % 2 else 1]:
-                # If copy engines do not run, there is nothing to compare.
+                # If copy engines failed, there is nothing to compare: start no further process.
                 if not {settings, COPY_ENGINE} & set(self.results.failed):
                     yield settings
         self.stage = "done"
@@ -45,11 +48,11 @@ class RoundsBesideTraffic:
         return len(self.complete()) >= self.rounds
 
     def complete(self) -> list[Round]:
-        """Return the complete rounds, each from one session. Settings that failed are not in them.
+        """Return the complete rounds. Each is from one session (one run of nccltune).
 
-        The order reverses after each round, so the last process of a round and the first of the
-        next have the same settings. Processes of an interrupted round are therefore never counted
-        in a later round.
+        Settings that failed are left out. The order reverses after each round, so the last process
+        of a round and the first of the next round have the same settings. A process of an
+        interrupted round is therefore never counted in a later round.
         """
         ran = [item for item in self._all if item not in self.results.failed]
         runs = [run for item in ran for run in self.results.runs_with(item)]
@@ -65,7 +68,7 @@ class RoundsBesideTraffic:
         return found[: self.rounds]
 
     def still_to_start(self) -> int:
-        """Return about how many processes are still to be started."""
+        """Return about how many processes must still be started."""
         if COPY_ENGINE in self.results.failed:
             return 0
         ran = sum(item not in self.results.failed for item in self._all)

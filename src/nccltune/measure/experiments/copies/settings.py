@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the send/recv library (`docs/reference/sendrecv.md`), and which of them are
-compared."""
+"""Settings of the send/recv library (`docs/reference/sendrecv.md`), and the values to compare."""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,33 +26,37 @@ MEANING = {
 DEFAULT_FROM = 2 << 20
 LEAST_FROM = 4 << 10
 MOST_FROM = 1 << 30
-"""Default and legal values of `FROM`, in bytes."""
+"""The default, smallest and largest value of `FROM`, in bytes."""
 FAIR_CHUNKS = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
-"""Chunk sizes to try, in bytes. Other messages can run between the chunks of a large one."""
+"""Chunk sizes to try during traffic, in bytes. Other messages can run between the chunks of a large
+message."""
 _DEFAULT_BUFFER = 64 << 20
 _CHUNKS = (16 << 20, 64 << 20, 128 << 20)
 _STEPS = (2, 4, 8)
 _CHANNELS = (1, 4)
-"""Values to try besides the defaults of one slot and two channels. Only the policy uses them."""
+"""Values of `CHUNK`, `STEPS` and `CHANNELS` to try with the policy `vccl`. The policy's defaults,
+one slot and two channels, are also tried."""
 
 COPY_ENGINE = Settings.of({ON: 1, FROM: LEAST_FROM})
-"""Settings that send every size by copy engine, so that the curves of NCCL and of copy engines are
-both known."""
+"""Settings with which copy engines carry every size of the comparison. So each size is measured
+both with NCCL and with copy engines."""
 
 
 def chunks() -> list[Settings]:
-    """Return settings that send every size by copy engine, for each chunk size."""
+    """Return one set of settings for each chunk size to try during traffic."""
     return [Settings.of({**COPY_ENGINE.recorded, CHUNK: chunk}) for chunk in FAIR_CHUNKS]
 
 
 def policies() -> list[Settings]:
-    """Return VCCL's policy with its defaults, then with each of its settings varied alone."""
+    """Return the policy `vccl` with its defaults, then with one of its settings varied at a
+    time."""
     return [_policy({}), *(_policy(values) for values in _varied())]
 
 
 def _varied() -> Iterator[dict[str, int]]:
     for chunk in _CHUNKS:
-        # A chunk larger than its buffer would not be what runs.
+        # With `vccl` a chunk is at most a slot of the buffer. So a large chunk needs a large
+        # buffer.
         more = {BUFFER: chunk} if chunk > _DEFAULT_BUFFER else {}
         yield {CHUNK: chunk, **more}
     for steps in _STEPS:
@@ -67,7 +70,7 @@ def _policy(values: Mapping[str, int]) -> Settings:
 
 
 def label(settings: Settings) -> str:
-    """Return `native`, `copy engine`, or a policy with its settings: `vccl chunk=16MiB`."""
+    """Return a label for display: `native`, `copy engine`, or for example `vccl chunk=16MiB`."""
     if not settings.recorded:
         return "native"
     if settings == COPY_ENGINE:
@@ -90,8 +93,8 @@ def _value(name: str, value: int | str) -> str:
 def check_sizes(low: int, high: int) -> None:
     """Raise InputError for sizes that cannot decide the threshold.
 
-    The threshold is one of the sizes. The default threshold, which it is compared with, must be
-    among them.
+    The new threshold is one of the measured sizes. It is compared with the default threshold, so
+    the range must include the default threshold.
     """
     check_bounds(low, high)
     if not low <= DEFAULT_FROM <= high:
@@ -103,15 +106,18 @@ def check_sizes(low: int, high: int) -> None:
 
 
 def check_bounds(low: int, high: int) -> None:
-    """Raise InputError for sizes that the library never sends by copy engine."""
+    """Raise InputError for sizes that are no legal threshold of the library."""
     bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
     if low < LEAST_FROM or high > MOST_FROM:
         raise InputError(f"sizes must be from {bounds}, like the threshold", where="--sizes")
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
-    """Raise InputError for variables that would override the candidates' settings or prevent the
-    comparison."""
+    """Raise InputError if the environment has a variable that makes the comparison invalid.
+
+    Such a variable has the name of a varied setting, or makes the library leave all messages to
+    NCCL, or makes the timing wrong.
+    """
     for name in (POLICY, BUFFER, STEPS, CHANNELS, CHUNK):
         if name in environment:
             raise InputError(

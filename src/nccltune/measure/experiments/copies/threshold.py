@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One threshold from the effects at each size: larger messages use copy engines."""
+"""Find the threshold: the size from which on copy engines should carry messages."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -12,8 +12,10 @@ from nccltune.model.sizes import format_bytes
 class Effect(StrEnum):
     """The effect of a copy engine at one size, compared with NCCL.
 
-    `SAME` is proven not slower beyond the noise floor. `UNCLEAR` is neither proven slower nor
-    proven not slower.
+    FASTER   proven faster, and by at least the noise floor in the mean
+    SAME     proven not slower by more than the noise floor
+    SLOWER   proven slower, and by at least the noise floor in the mean
+    UNCLEAR  none of these is proven
     """
 
     FASTER = "faster"
@@ -30,7 +32,8 @@ class MessageSizeGain(NamedTuple):
 
 
 class CopyThreshold(NamedTuple):
-    """The size in bytes from which copy engines carry messages (None: never), and the reason."""
+    """The threshold in bytes, and the reason. None means that copy engines should carry no
+    message."""
 
     from_bytes: int | None
     why: str
@@ -39,11 +42,12 @@ class CopyThreshold(NamedTuple):
 def effect_of(interval: Interval, sure: Interval, floor: float) -> Effect:
     """Return the effect of a gain (log of native time over copy engine time) at one size.
 
-    `interval` is the gain's 95 % interval. `sure` is a wider one that decides whether it is slower.
-    Differences below `floor` (log) count as none.
+    `interval` is the gain's 95 % interval. `sure` is a wider interval. Differences below `floor` (a
+    log) do not count.
 
-    Sizes are tested for "not slower" from the largest down to the first that fails. A confidence of
-    95 % for each is therefore 95 % for all. Every size is tested for "slower".
+    The test for "not slower" begins at the largest size and stops at the first size that fails. So
+    95 % confidence for each size is 95 % for all together. Every size is tested for "slower", which
+    therefore needs the wider interval.
     """
     if interval.low > 0 and interval.value >= floor:
         return Effect.FASTER
@@ -55,9 +59,15 @@ def effect_of(interval: Interval, sure: Interval, floor: float) -> Effect:
 
 
 def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThreshold:
-    """Return the smallest size from which no larger size is slower, as far as that is proven.
+    """Return the threshold from the effects at all sizes.
 
-    Otherwise return `default`, which must be within the range of `sizes` (ascending, at least one).
+    - If copy engines are proven not slower at `default` and all larger sizes, it is the smallest
+      size from which on this is proven.
+    - If copy engines are proven slower at `default` or a larger size, it is the size after the
+      largest such size; None if there is no larger size.
+    - Otherwise it is `default`.
+
+    `sizes` must be ascending and not empty, and `default` must be within their range.
 
     >>> sizes = [MessageSizeGain(1 << 20, Effect.SLOWER), MessageSizeGain(2 << 20, Effect.FASTER)]
     >>> find_threshold(sizes, default=2 << 20).from_bytes
@@ -83,8 +93,10 @@ def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThresh
 
 
 def _not_slower_from(sizes: Sequence[MessageSizeGain]) -> int | None:
-    """Return the index of the first size from which all sizes are proven not slower; None if the
-    last is not."""
+    """Return the index of the first size from which on all sizes are proven not slower.
+
+    Return None if that is not proven for the largest size.
+    """
     found = None
     for at in reversed(range(len(sizes))):
         if sizes[at].effect not in (Effect.FASTER, Effect.SAME):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of the comparison by size: the recommended settings, the table by size, and the
-effects of policies."""
+"""The verdict of the comparison by message size.
+
+It has the recommended settings, a table by size, and the effects of the policies.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,16 +26,18 @@ from nccltune.measure.experiments.copies.threshold import (
 from nccltune.model.sample import SCHEMA_VERSION
 
 _SURE = 0.99
-"""Confidence for calling a size slower, which is tested at every size, and a policy faster."""
+"""Confidence needed to call a size slower, or a policy faster. It is above 95 % because many sizes
+and policies are tested."""
 
 
 class SizePoint(msgspec.Struct, frozen=True):
-    """One size: times in us, the gain of the copy engine (1.4 is 1.4 times as fast), and its
-    effect.
+    """The results at one message size. Times are in us.
 
-    `taken` is which of the two carries this size (`native` or `copy engine`). With a load, the two
-    `..._load_slower` are how many times longer the load took beside each (1.2 is 20 % longer), None
-    where unknown.
+    gain                     native time over copy engine time (1.4 is 1.4 times as fast)
+    taken                    the recommended carrier: `native` or `copy engine`
+    native_load_slower       with a load: time of a compute kernel during NCCL's calls over its time
+                             without calls (1.2 is 20 % longer); None if unknown
+    copy_engine_load_slower  the same for copy engines
     """
 
     bytes: int
@@ -47,7 +51,7 @@ class SizePoint(msgspec.Struct, frozen=True):
 
 
 class PolicySize(msgspec.Struct, frozen=True):
-    """One size under a policy: its time in us, and its gain over NCCL."""
+    """The results of a policy at one size: the time in us, and the gain over NCCL."""
 
     bytes: int
     time_us: float
@@ -55,11 +59,11 @@ class PolicySize(msgspec.Struct, frozen=True):
 
 
 class PolicyPoint(msgspec.Struct, frozen=True):
-    """The effect of a policy over the sizes that copy engines carry, or over all where they carry
-    none.
+    """The effect of a policy, as a mean over the sizes from the threshold on.
 
-    `over_native` is its mean gain over NCCL. `over_copy_engine` is its gain over copy engines
-    without a policy: a factor, from processes that are not paired.
+    Without a threshold it is the mean over all sizes. `over_native` is the gain over NCCL.
+    `over_copy_engine` is the gain over copy engines without a policy, as a factor. The latter is
+    less certain, because those processes did not run in pairs.
     """
 
     settings: dict[str, int | str]
@@ -72,11 +76,17 @@ class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `sendrecv.json`: how a comparison ended.
 
     reason      `done`, `budget` or `interrupted`
-    settings    the recommended settings, empty where nothing is decided
-    from_bytes  the threshold in bytes; None for never, and while nothing is decided
-    load        what the GPUs computed at the same time; None for nothing
-    champion    the policy that led, if any
-    proof       gain of that policy over copy engines without one, whether proven or not
+    settings    the recommended settings; empty while nothing is decided
+    from_bytes  the threshold in bytes; None if copy engines should carry no message, and while
+                nothing is decided
+    load        `compute` if the GPUs ran compute kernels during the calls, else None
+    champion    the best policy, if it was worth a proof
+    proof       gain of the champion over copy engines without a policy in the proof, even if it
+                does not prove the champion faster
+    failed      settings with which a process failed, each with the reason
+    carried     number of messages by carrier; None if unknown
+    processes   number of processes that this run started
+    known       number of processes taken from earlier runs
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -105,7 +115,10 @@ class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThresholdDecision(NamedTuple):
-    """The settings to use, and the reason. `decided` is False while nothing is known."""
+    """The recommended settings and threshold, and the reason.
+
+    `decided` is False if not all pairs have run.
+    """
 
     settings: dict[str, int | str]
     decided: bool
@@ -114,7 +127,8 @@ class ThresholdDecision(NamedTuple):
 
 
 def decide(order: CopyOrder, floor: float) -> ThresholdDecision:
-    """Return the recommendation from the results. Differences below `floor` (log) count as none."""
+    """Return the decision from the results so far. Differences below `floor` (a log) do not
+    count."""
     if (error := order.results.failed.get(COPY_ENGINE)) is not None:
         why = f"it did not run here: {error}. The same command tries again"
         return ThresholdDecision({ON: 0}, True, None, why)
@@ -135,7 +149,7 @@ def decide(order: CopyOrder, floor: float) -> ThresholdDecision:
 
 
 def threshold(order: CopyOrder, floor: float) -> CopyThreshold:
-    """Return the threshold from the pairs that have run, at least one."""
+    """Return the threshold from the pairs that have run. At least one pair must have run."""
     gains = order.pair_gains()
     sizes = [
         MessageSizeGain(call[1], _effect(order.results, gains, call, floor))
@@ -145,10 +159,10 @@ def threshold(order: CopyOrder, floor: float) -> CopyThreshold:
 
 
 def leader(order: CopyOrder, floor: float) -> Settings | None:
-    """Return the policy that is worth a proof; None where there is none.
+    """Return the policy that is worth a proof; None if there is none.
 
-    It is the best policy over the sizes that copy engines carry. It must be faster than copy
-    engines without a policy by more than the noise floor.
+    It is the policy with the largest mean gain over the sizes from the threshold on. Its gain must
+    exceed that of copy engines without a policy by more than the noise floor.
     """
     taken = _taken(order, threshold(order, floor).from_bytes)
     if not taken:
@@ -166,7 +180,8 @@ def leader(order: CopyOrder, floor: float) -> Settings | None:
 def proven(order: CopyOrder, from_bytes: int, floor: float) -> bool:
     """Return whether the proof shows that the champion is faster.
 
-    It must be faster in the mean over the sizes from `from_bytes` on, and slower at none of them.
+    The champion must be faster in the mean over the sizes from `from_bytes` on, and slower at none
+    of these sizes.
     """
     gains = order.proof_gains()
     if len(gains) < order.proof_pairs or order.champion in order.results.failed:
@@ -178,7 +193,7 @@ def proven(order: CopyOrder, from_bytes: int, floor: float) -> bool:
 
 
 def points(order: CopyOrder, floor: float, from_bytes: int | None) -> list[SizePoint]:
-    """Return the table by size, as far as pairs have run."""
+    """Return the results by size from the pairs that have run; empty if no pair has run."""
     results, gains = order.results, order.pair_gains()
     if not gains:
         return []
@@ -203,7 +218,8 @@ def points(order: CopyOrder, floor: float, from_bytes: int | None) -> list[SizeP
 
 
 def _load_slower(results: NeighbourGains, settings: Settings, call: Call) -> float | None:
-    """Return the median over the processes that have a value."""
+    """Return the median of `loads_slower` over the processes with these settings; None if
+    unknown."""
     known = [
         run.loads_slower[call] for run in results.runs_with(settings) if call in run.loads_slower
     ]
@@ -211,7 +227,7 @@ def _load_slower(results: NeighbourGains, settings: Settings, call: Call) -> flo
 
 
 def policy_points(order: CopyOrder, from_bytes: int | None) -> list[PolicyPoint]:
-    """Return the effects of each policy that has run, the best first."""
+    """Return the effect of each policy that has run, the fastest first."""
     results = order.results
     if not order.pair_gains():
         return []
@@ -235,17 +251,19 @@ def policy_points(order: CopyOrder, from_bytes: int | None) -> list[PolicyPoint]
 
 
 def proof_gain(order: CopyOrder, from_bytes: int | None) -> ProcessGain | None:
-    """Return the champion's gain over copy engines without a policy, over the sizes that these
-    carry."""
+    """Return the champion's gain over copy engines without a policy, from the pairs of the proof.
+
+    It is the mean over the sizes from the threshold on; None without a proof or a threshold.
+    """
     gains, taken = order.proof_gains(), _taken(order, from_bytes)
     return ProcessGain(*pooled(order.results, gains, taken).ratio) if gains and taken else None
 
 
 def carried(results: NeighbourGains) -> dict[str, int] | None:
-    """Return the number of messages by carrier, summed over the processes of copy engines without a
-    policy.
+    """Return the number of messages by carrier.
 
-    Return None where nothing counted them.
+    It is the sum over the processes with copy engines and without a policy or chunk size. Return
+    None if no process has counts.
     """
     counted = [run.carried for run in results.runs_with(COPY_ENGINE) if run.carried is not None]
     if not counted:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep with the nccl-tests binaries of a site: one process for every choice and round.
+"""A sweep with the nccl-tests binaries of a site: one process for each choice in each round.
 
-binaries.py    which binary times which collective, and its command
-probe.py       a short first run of each choice: what can be chosen, what runs, on what
-experiment.py  the scope, the processes of every round, and what is left out
+binaries.py    which binary times which collective, and the command that runs the binary
+probe.py       a short first run of each choice: the legal choices, what NCCL executes, the platform
+experiment.py  the scope, the processes of every round, and the choices that are left out
 """

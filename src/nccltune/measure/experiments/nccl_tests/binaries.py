@@ -20,7 +20,8 @@ _STEM = {
 }
 _FORCING = ("NCCL_ALGO", "NCCL_PROTO")
 _NOT_OURS = (*_FORCING, "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
-"""Variables that would replace NCCL's own choice as the default."""
+"""Variables that change NCCL's choice. They are removed from the environment, so that the default
+is NCCL's own choice."""
 _EVERYWHERE = (Algorithm.RING,)
 _SIMPLE_ONLY = {
     Collective.ALLREDUCE: (
@@ -33,14 +34,15 @@ _SIMPLE_ONLY = {
     Collective.REDUCESCATTER: (Algorithm.COLLNET_DIRECT, Algorithm.NVLS, Algorithm.PAT),
 }
 FACTOR = 2
-"""Ratio of one size to the one before. nccl-tests accepts only whole factors."""
+"""Ratio of each size to the size before. nccl-tests accepts only whole numbers."""
 
 
 class NcclTestsSite(NamedTuple):
-    """The folder of the binaries, and how they are started.
+    """The folder of the nccl-tests binaries, and how the binaries are started.
 
-    They are started by `with_launcher`, or by the command `prefix`, which starts a process for each
-    GPU. Without both, a single process drives `gpus` GPUs.
+    `with_launcher` or the command `prefix` starts them. Without both, a binary runs as a single
+    process. `gpus` is the value of the option -g (GPUs of each process), unless `with_launcher` is
+    set.
     """
 
     folder: Path
@@ -49,9 +51,10 @@ class NcclTestsSite(NamedTuple):
     with_launcher: WithLauncher | None = None
 
     def binary(self, collective: Collective) -> Path:
-        """Return the binary of a collective. Its name may have a suffix (`all_reduce_perf_mpi`).
+        """Return the binary of a collective.
 
-        Raises PlatformError where there is none.
+        The name of the file may have a suffix (`all_reduce_perf_mpi`). Raises PlatformError if
+        there is no such executable file.
         """
         stem = f"{_STEM[collective]}_perf"
         exact = self.folder / stem
@@ -75,7 +78,7 @@ class NcclTestsSite(NamedTuple):
     ) -> list[str]:
         """Return the command for sizes from `low` to `high` bytes by FACTOR.
 
-        `variables` are the environment of the command. Raises PlatformError where the binary is
+        `variables` are the environment of the command. Raises PlatformError if the binary is
         missing, InputError for a launcher whose nodes are unknown.
         """
         words = [str(self.binary(collective)), "-b", str(low), "-e", str(high), "-f", str(FACTOR)]
@@ -87,8 +90,9 @@ class NcclTestsSite(NamedTuple):
 
 
 def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:
-    """Return `base` with the variables that make NCCL run `choice`, and without others that affect
-    it.
+    """Return a copy of the environment `base` in which NCCL runs `choice`.
+
+    Other variables that change NCCL's choice are removed.
 
     >>> from nccltune.model.choice import parse_choice
     >>> environment({}, parse_choice("ring/ll"))
@@ -97,7 +101,7 @@ def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:
     plain = {name: value for name, value in base.items() if name not in _NOT_OURS}
     if choice == DEFAULT or not isinstance(choice, Choice):
         return plain
-    # Every NCCL accepts plain names; `allreduce:tree` only works since 2.24 (`parseList`).
+    # Every NCCL accepts plain names. The form `allreduce:tree` needs NCCL 2.24 (`parseList`).
     return plain | {
         "NCCL_ALGO": choice.algorithm.value.replace("_", ""),
         "NCCL_PROTO": choice.protocol.value,
@@ -107,8 +111,9 @@ def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:
 def possible(collective: Collective) -> Sequence[Choice]:
     """Return all choices that NCCL has for a collective (`graph/tuning.cc`, 2.23 to 2.30).
 
-    This is used where NCCL's log does not list the choices. NCCL refuses choices that it cannot
-    run. The exception is LL128: when forced, NCCL also runs it where it would not choose it itself.
+    This list is used if NCCL's log does not list the legal choices. NCCL refuses a forced choice
+    that it cannot run. The exception is LL128: if forced, NCCL also runs it on platforms where it
+    would never choose LL128 itself.
     """
     several = [*_EVERYWHERE, *([Algorithm.TREE] if collective is Collective.ALLREDUCE else [])]
     found = [Choice(algorithm, protocol) for algorithm in several for protocol in Protocol]

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sweep with nccl-tests: rounds of processes in shuffled order, the default in each round.
+"""The sweep with nccl-tests.
 
-samples.jsonl      every timing; its round is that of its process
-nccl-tests.jsonl   what the probes found, and what was left out
+Each round has one process for every choice, the default included, in shuffled order. Before the
+first round, a *probe* of each choice shows whether the choice runs (`probe.py`).
+
+samples.jsonl      every timing, with the round of its process
+nccl-tests.jsonl   the result of every probe, and the reason if a choice is left out
 """
 
 import math
@@ -20,7 +23,7 @@ from nccltune.measure.bench.conversation import SCHEMA_VERSION, BenchGpu, Hello,
 from nccltune.measure.engine.budget import FIRST_GUESS_S, Budget
 from nccltune.measure.engine.program import InterruptedProgram, run_program
 from nccltune.measure.engine.record import LineFile, timestamp
-from nccltune.measure.engine.scheduler import CallTask, Scheduler, one_after_the_other
+from nccltune.measure.engine.scheduler import CallTask, Scheduler, sequential_source
 from nccltune.measure.engine.status import ExperimentStatus, StatusCallback, ignore_status
 from nccltune.measure.experiments.nccl_tests.binaries import (
     FACTOR,
@@ -38,11 +41,15 @@ from nccltune.study.files import Study
 TOOL = "nccl-tests"
 _LEAST_LIMIT_S = 300.0
 _LIMIT_FACTOR = 20.0
-"""A process that takes this many times longer than an earlier one is stuck."""
+"""A process that takes this many times longer than the last process with the same choice counts as
+hung."""
 
 
 class NcclTestsScope(NamedTuple):
-    """What to sweep: collectives, sizes from `low` to `high` bytes, and the number of rounds."""
+    """What to sweep: collectives, sizes from `low` to `high` bytes, and the number of rounds.
+
+    `budget_s` limits the time in seconds. `seed` shuffles the processes of a round.
+    """
 
     collectives: Sequence[Collective]
     low: int
@@ -65,8 +72,8 @@ class ChoiceProcess(NamedTuple):
 class NcclTestsOutcome(NamedTuple):
     """How a sweep ended: `reason` is `done` or `budget`.
 
-    `points` counts new timings, `known` those from earlier sessions. `left_out` names choices that
-    did not run, with the reason.
+    `points` is the number of new timings, `known` the number of timings from earlier runs.
+    `left_out` lists the choices that are not measured, each with the reason.
     """
 
     reason: str
@@ -77,7 +84,10 @@ class NcclTestsOutcome(NamedTuple):
 
 
 class NcclTestsExperiment:
-    """One sweep of one site. `base` is the environment, `now` a clock in seconds."""
+    """One sweep with the binaries of one site.
+
+    `base` is the environment of all processes. `now` is a clock in seconds.
+    """
 
     def __init__(
         self,
@@ -105,10 +115,10 @@ class NcclTestsExperiment:
         self._reused = 0
 
     def hello(self) -> Hello:
-        """Return what this runs on, from a probe of the default; write nothing.
+        """Return the platform of this sweep, from a probe of the default. Write nothing.
 
-        Raises LaunchError where the default does not run, PlatformError where a binary is missing
-        or cannot be started, InputError for a launcher whose nodes are unknown.
+        Raises LaunchError if the default does not run, PlatformError if a binary is missing or
+        cannot be started, InputError for a launcher whose nodes are unknown.
         """
         first = self._probe(self._wanted.collectives[0], DEFAULT)
         return Hello(
@@ -122,7 +132,7 @@ class NcclTestsExperiment:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of a run with the default."""
+        """Return the environment of a process with the default."""
         return environment(self._base, DEFAULT)
 
     @property
@@ -131,7 +141,7 @@ class NcclTestsExperiment:
         return any(item.emulated_nodes for item in self._probes.values())
 
     def outcome_so_far(self, reason: str) -> NcclTestsOutcome:
-        """Return the result so far."""
+        """Return the outcome so far, with the given reason for the end."""
         left_out = [
             (item.collective, item.choice, item.error)
             for item in self._probes.values()
@@ -140,26 +150,26 @@ class NcclTestsExperiment:
         return NcclTestsOutcome(reason, self._points, self._reused, self._spent_s(), left_out)
 
     def plan(self) -> list[ChoiceProcess]:
-        """Return every process of every round, as far as known before any choice was forced.
+        """Return the processes of all rounds, in order. Processes without missing timings are left
+        out.
 
-        Raises errors as `hello` does.
+        A choice without a probe counts as measurable. Raises the errors of `hello`.
         """
         return [task for number in range(self._wanted.rounds) for task in self._round(number)]
 
     def choices(self, collective: Collective) -> list[AnyChoice]:
-        """Return the choices that are run of a collective: the default, and all that NCCL can
-        choose.
+        """Return the choices to measure for a collective: the default, and the legal choices.
 
-        NCCL's log lists them; without the list these are all that NCCL has. Raises errors as
-        `hello` does.
+        NCCL's log lists the legal choices. Without that list, all choices of NCCL are tried. Raises
+        the errors of `hello`.
         """
         offered = self._probe(collective, DEFAULT).usable or possible(collective)
         return [DEFAULT, *sorted(offered, key=lambda choice: choice.label)]
 
     def load_recorded(self) -> None:
-        """Read what the study already has of this sweep.
+        """Read the probes and timings of this sweep that the study already has.
 
-        Raises StudyError for a damaged line, and errors as `hello` does.
+        Raises StudyError for a damaged line, and the errors of `hello`.
         """
         recorded: dict[tuple[Collective, AnyChoice], ProbedRun] = {}
         for item in self._probe_lines.stream():
@@ -176,17 +186,15 @@ class NcclTestsExperiment:
                 self._reused += 1
 
     def run(self, on_status: StatusCallback = ignore_status) -> NcclTestsOutcome:
-        """Measure. All timings are in the study when this returns or raises.
+        """Measure until all rounds are complete or the budget is spent.
 
-        Raises LaunchError where the default fails or gives wrong results, StudyError for a failed
-        write, and errors as `hello` does.
+        All timings are in the study when this returns or raises. Raises LaunchError if the default
+        fails or gives wrong results, StudyError for a failed write, and the errors of `hello`.
         """
-        return self.outcome_so_far(
-            self._scheduler.run([one_after_the_other(self._tasks(on_status))])
-        )
+        return self.outcome_so_far(self._scheduler.run([sequential_source(self._tasks(on_status))]))
 
     def _tasks(self, on_status: StatusCallback) -> Iterator[Sequence[CallTask]]:
-        """Yield a probe of every choice, then the processes that measure."""
+        """Yield the tasks: first a probe of every choice, then the processes of all rounds."""
         for collective in self._wanted.collectives:
             for choice in self.choices(collective):
                 keep = partial(self._keep_probe, collective, choice)
@@ -207,14 +215,14 @@ class NcclTestsExperiment:
             yield [CallTask(self._expected_s(task), partial(self._measure, task))]
 
     def _round(self, number: int) -> Iterator[ChoiceProcess]:
-        """Yield the processes of one round in their order, except those with nothing left to
-        measure."""
+        """Yield the processes of one round in order. Processes without missing timings are left
+        out."""
         pairs = [
             (collective, choice)
             for collective in self._wanted.collectives
             for choice in self.choices(collective)
         ]
-        # An order, not a secret.
+        # The random number only decides an order, so it needs no secure generator.
         random.Random(f"{self._wanted.seed} {number}").shuffle(pairs)  # noqa: S311
         for collective, choice in pairs:
             seen = self._probes.get((collective, choice))
@@ -239,9 +247,9 @@ class NcclTestsExperiment:
         return asked
 
     def _probe(self, collective: Collective, choice: AnyChoice) -> ProbedRun:
-        """Return the probe of a choice; run it if there is none.
+        """Return the probe of a choice. Run the probe if there is none yet.
 
-        Raises LaunchError where the default does not run.
+        Raises LaunchError if the default does not run.
         """
         key = (collective, choice)
         if key not in self._probes:
@@ -273,9 +281,9 @@ class NcclTestsExperiment:
             self._kept.add(key)
 
     def _covers(self, item: ProbedRun) -> bool:
-        """Return whether an earlier probe is valid for this sweep.
+        """Return whether a recorded probe is valid for this sweep.
 
-        A choice is probed again for a new range of sizes, because it may run there.
+        A probe of another range of sizes is not valid, because the choice may run there.
         """
         return (item.low, item.high) == (self._wanted.low, self._wanted.high)
 
@@ -302,9 +310,9 @@ class NcclTestsExperiment:
             self._failed(task, ended.sentence())
 
     def _append(self, task: ChoiceProcess, output: bytes, at: str) -> int:
-        """Record the rows that a process printed, which was started at `at`.
+        """Record the rows that a process printed. `at` is the time when the process was started.
 
-        Return how many rows have wrong results.
+        Return the number of rows with wrong results.
         """
         samples, _ = read_output(output, task.collective, task.choice, study=self._study.name)
         seen = self._probes[task.collective, task.choice]
@@ -343,7 +351,10 @@ class NcclTestsExperiment:
         return sum(bool(sample.wrong) for sample in samples)
 
     def _failed(self, task: ChoiceProcess, words: str) -> None:
-        """Handle a failed process: the default stops the sweep, another choice is left out."""
+        """Handle a failed process.
+
+        Another choice than the default is left out from now on. Raises LaunchError for the default.
+        """
         where = self._site.binary(task.collective).name
         if task.choice == DEFAULT:
             raise LaunchError(
@@ -356,8 +367,10 @@ class NcclTestsExperiment:
         self._keep(self._probes[key])
 
     def _is_ours(self, sample: Sample, hello: Hello) -> bool:
-        """Return whether a sample is of such a sweep on this platform. Imported samples name a
-        file."""
+        """Return whether a sample was recorded by such a sweep at this scale.
+
+        Imported samples have a `file_hash` and do not count.
+        """
         source: Source = sample.source
         return (
             source.tool == TOOL
@@ -373,7 +386,7 @@ class NcclTestsExperiment:
         return self._mean_s() if own is None else own
 
     def _mean_s(self) -> float:
-        """Return about how long a process takes, in seconds."""
+        """Return about how long a process takes, in seconds: the mean over all choices so far."""
         known = self._seconds
         return math.fsum(known.values()) / len(known) if known else FIRST_GUESS_S
 

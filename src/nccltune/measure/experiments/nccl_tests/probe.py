@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short first run of each choice: what it runs on, what NCCL can choose, and what runs.
+"""Probe a choice: a short first run that shows the platform, the legal choices and what NCCL
+executes.
 
-NCCL's log of choices costs time in every call, so the timings of this run are not recorded. The
-runs that measure write no log.
+The probe makes NCCL log its choices. The log costs time in every call, so the timings of a probe
+are not recorded. The processes that measure write no log.
 """
 
 import io
@@ -29,10 +30,10 @@ _MOST_BYTES = 64 << 20
 
 
 class ProbedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What ran at one size when a choice was requested.
+    """What NCCL executed at one size when a choice was forced.
 
-    `choice` is the name under which its timings must be recorded. `ran` is what NCCL reports, as
-    far as it does.
+    `choice` is the choice for which the timings must be recorded. `ran` is the choice that NCCL
+    logged; None if NCCL logged none.
     """
 
     bytes: int
@@ -41,7 +42,13 @@ class ProbedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ProbedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One line of `nccl-tests.jsonl`. `error` is the reason why the choice is left out."""
+    """The probe of one choice: one line of `nccl-tests.jsonl`.
+
+    low, high  range of sizes in bytes
+    seen       what NCCL executed at each size
+    usable     the legal choices from NCCL's log; empty if the log does not list them
+    error      the reason why the choice is left out; None if it is measured
+    """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     collective: Collective
@@ -70,12 +77,13 @@ def probe(
     base: Mapping[str, str],
     limit_s: float,
 ) -> ProbedRun:
-    """Run a choice once at every size with NCCL's log on.
+    """Run a choice once at every size with NCCL's log on, and return the result.
 
-    Raises PlatformError where the binary is missing or cannot be started, InputError for a launcher
-    whose nodes are unknown.
+    A failure of the run is recorded in `error`. Raises PlatformError if the binary is missing or
+    cannot be started, InputError for a launcher whose nodes are unknown.
     """
-    # The first process may run on another node. It sees this folder but not /tmp of this machine.
+    # Process 0 may run on another node. There the current folder is usually a shared one, but /tmp
+    # is not.
     shared = None if site.with_launcher is None else Path.cwd()
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
         folder = Path(name)
@@ -117,7 +125,7 @@ def read_output(
     study: str = "",
     logs: Mapping[tuple[str, int], NcclLog] | None = None,
 ) -> tuple[list[Sample], FileReport]:
-    """Return the samples that nccl-tests printed, and the report of its output."""
+    """Return the samples that nccl-tests printed, and the report on reading its output."""
     report = FileReport(name="nccl-tests")
     options = ReadOptions(study=study, choice=choice, collective=collective, started_here=True)
     context = Context(
@@ -133,9 +141,11 @@ def read_output(
 
 
 def _trouble(known: ProbedRun, well: bool, words: str, lines: list[str]) -> str | None:
-    """Return why a choice is left out: it did not run, or something else ran at every size.
+    """Return the reason why a choice is left out; None if it can be measured.
 
-    Return None for a choice that is measured.
+    A choice is left out if the run printed no row, or if NCCL executed another choice at every
+    size. `well` is whether the run succeeded, `words` describe how it ended, and `lines` are the
+    lines of NCCL's log.
     """
     if not known.seen or not well:
         warning = next((line for line in reversed(lines) if " NCCL WARN " in line), None)

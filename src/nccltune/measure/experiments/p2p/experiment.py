@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The race of settings of NCCL's send/recv: its scope, what it measures, and its verdict."""
+"""The race between settings of NCCL's send/recv: its scope, its workload and its verdict."""
 
 import math
 import time
@@ -20,9 +20,10 @@ from nccltune.measure.experiments.p2p.verdict import RaceVerdict, default_effect
 
 
 class RaceScope(NamedTuple):
-    """The scope of a race: sizes from `low` to `high` bytes.
+    """The options of a race: sizes of send/recv from `low` to `high` bytes.
 
-    `threshold` is the mean gain over them (0.01 is 1 %) that settings must have.
+    `threshold` is the least mean gain over these sizes that recommended settings must have, as a
+    fraction (0.01 is 1 %). `budget_s` limits the time in seconds. `seed` shuffles the processes.
     """
 
     low: int
@@ -33,9 +34,9 @@ class RaceScope(NamedTuple):
 
 
 class RaceExperiment(SettingsExperiment):
-    """One race. The arguments are those of `SettingsExperiment`.
+    """One race in one study. `SettingsExperiment` explains the arguments.
 
-    Raises errors as `SettingsExperiment` does.
+    Raises the errors of `SettingsExperiment`.
     """
 
     def __init__(
@@ -60,18 +61,18 @@ class RaceExperiment(SettingsExperiment):
         )
 
     def first_candidates(self) -> list[Settings]:
-        """Return the settings that are tried first."""
+        """Return the candidates of the first stage."""
         return [candidate.settings for candidate in self._race.candidates]
 
     def run(self) -> RaceVerdict:
         """Measure, and return the verdict.
 
-        Raises errors as `SettingsExperiment.measure` does.
+        Raises the errors of `SettingsExperiment.measure`.
         """
         return self.verdict(self.measure())
 
     def verdict(self, reason: str) -> RaceVerdict:
-        """Return the verdict on the results so far."""
+        """Return the verdict on the results so far. `reason` is why the measurement ended."""
         race, results = self._race, self._race.results
         ranks = self._processes.hello.ranks
         worth, why = judge(race, reason, math.log1p(self._scope.threshold))

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of processes in a race.
+"""The order of processes in a race. A race has four stages:
 
-1. alone     every candidate once; those that can no longer reach the threshold are dropped, and at
-             most half stay; the survivors run again, up to three times in all
-2. together  the winners of different settings, combined
-3. without   the best combination without each of its settings: one that adds nothing is left out
-4. proof     the best against the default in pairs of neighbours, in alternating order; only these
-             processes count for the verdict, because the earlier ones chose the best
+1. alone     every candidate runs once; at most half of them stay, and none that can no longer reach
+             the threshold; this is repeated until the remaining candidates have run three times
+2. together  the best candidates of different settings run in combinations
+3. without   the best combination runs without each of its settings; a setting that adds nothing is
+             removed
+4. proof     the champion (the best settings) and the default run in pairs, in alternating order
 
-The default runs before and after every two candidates. In the proof it runs as often as the
-candidate.
+Only the proof counts for the verdict. The earlier processes do not, because they were used to
+choose the champion. In stages 1 to 3 the default runs before and after every two candidates.
 """
 
 import random
@@ -29,10 +29,10 @@ _MOST_TOGETHER = 4
 
 
 class Race:
-    """A race of `candidates`.
+    """Decides which process to start next in a race between `candidates`.
 
-    `threshold` is the gain (log, mean over the raced sizes) that settings must have to be
-    recommended.
+    `threshold` is the least gain that settings must have to be recommended: a natural log, the mean
+    over the sizes of send/recv. `seed` shuffles the order.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class Race:
         self.candidates = list(candidates)
         self.champion: Settings | None = None
         self.proof_from: int | None = None
-        """The number of the first process of the proof; None before the proof."""
+        """The number of the first process of the proof; None until the proof begins."""
         self._threshold = threshold
-        self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
+        self._random = random.Random(seed)  # noqa: S311 - only decides an order
 
     def steps(self) -> ProcessSteps:
         """Yield the settings of every process to start, until nothing is left to decide."""
@@ -72,14 +72,16 @@ class Race:
         self.stage = "done"
 
     def proof_gains(self) -> list[dict[Call, float]]:
-        """Return the gains of the champion in its proof, one for each pair."""
+        """Return, for each pair of the proof, the gain of the champion by call."""
         if self.champion is None or self.proof_from is None:
             return []
         return self.results.pair_gains(self.champion, self.proof_from)
 
     def still_to_start(self) -> int:
-        """Return about how many processes are still to be started. This is rough, because results
-        decide."""
+        """Return about how many processes must still be started.
+
+        The number is rough, because later results decide it.
+        """
         proof = 2 * PROOF_PAIRS
         if self.stage == "alone":
             begun = sum(
@@ -90,16 +92,16 @@ class Race:
         return max(0, ahead.get(self.stage, 0) - 2 * len(self.proof_gains()))
 
     def _starts(self, settings: Sequence[Settings], starts: int) -> ProcessSteps:
-        """Yield processes until each of `settings` has run `starts` times, shuffled, with defaults
-        between."""
+        """Yield processes until each of `settings` has run `starts` times, as `shuffled_starts`."""
         yield from shuffled_starts(self.results, settings, starts, self._random)
 
     def _survivors(
         self, candidates: Sequence[SettingCandidate], starts: int
     ) -> list[SettingCandidate]:
-        """Return at most half of the candidates.
+        """Return the candidates that stay in the race, at most half of them.
 
-        They may still reach the threshold and be the best of their setting.
+        A candidate stays if it may still reach the threshold, and if it may still be the best value
+        of its setting. `starts` is how many processes each candidate has run.
         """
         scored = [
             (candidate, self.results.score(candidate.settings, starts))
@@ -119,7 +121,10 @@ class Race:
         return [candidate for candidate, _ in open_[: max(1, (len(candidates) + 1) // 2)]]
 
     def _winners(self, candidates: Sequence[SettingCandidate]) -> list[SettingCandidate]:
-        """Return the best candidate of each setting that beats the default, the best first."""
+        """Return the best candidate of each setting, the fastest first.
+
+        Candidates that are not faster than the default are left out.
+        """
         best: dict[str, tuple[float, SettingCandidate]] = {}
         for candidate in candidates:
             gain = self.results.score(candidate.settings, _ALONE_STARTS).gain
@@ -170,7 +175,7 @@ class Race:
     def _prove(self) -> ProcessSteps:
         assert self.champion is not None
         self.proof_from = self.results.next_process
-        # An interruption can split a pair, which is then lost; hence twice the pairs.
+        # An interruption can split a pair, and a split pair does not count. Allow twice the pairs.
         for pair in alternating(DEFAULT, self.champion, 2 * PROOF_PAIRS):
             if len(self.proof_gains()) >= PROOF_PAIRS or self.champion in self.results.failed:
                 return
@@ -178,9 +183,9 @@ class Race:
 
 
 def combined_winners(winners: Sequence[Settings]) -> list[Settings]:
-    """Return combinations of the winners, which are given the best first.
+    """Return at most `_MOST_TOGETHER` combinations of the winners. `winners` has the fastest first.
 
-    The first combines all winners that are compatible; the others are pairs.
+    The first combination has all winners that are compatible. The others are pairs of winners.
     """
     found: list[Settings] = []
     whole = winners[0]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of native send/recv: legal values, their effect, and which are worth a try.
+"""The settings of NCCL's own send/recv: legal values, effects, and the values to try.
 
-Taken from NCCL 2.21 to 2.30.7 (`graph/paths.cc`, `init.cc`, `enqueue.cc`); numbers are those of
-2.28.9.
+The rules are from the source of NCCL 2.21 to 2.30.7 (`graph/paths.cc`, `init.cc`, `enqueue.cc`).
+The numbers are from NCCL 2.28.9.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,14 @@ PER_NET_PEER = "NCCL_NCHANNELS_PER_NET_PEER"
 CHUNK = "NCCL_P2P_NVL_CHUNKSIZE"
 BUFFER = "NCCL_BUFFSIZE"
 STEPS = 8
-"""`NCCL_STEPS`. A chunk may be at most 1/STEPS of the buffer; NCCL silently reduces a larger
-one."""
+"""NCCL's constant `NCCL_STEPS`. A chunk is at most 1/STEPS of the buffer. NCCL reduces a larger
+chunk without a warning."""
 DEFAULT_BUFFER = 4 << 20
 DEFAULT_CHUNK = 512 << 10
 _LL_BYTES = 512 << 10
 _LL128_BYTES = 120 * 640 * 8 * STEPS
-"""Bytes of the LL128 buffer. Every connection also has the LL and LL128 buffers (`init.cc`)."""
+"""Bytes of the LL buffer and of the LL128 buffer. Every connection has these two in addition to the
+buffer of the simple protocol (`init.cc`)."""
 MEANING = {
     MIN_CHANNELS: "least number of channels for send/recv",
     MAX_P2P_CHANNELS: "largest number of channels for send/recv",
@@ -40,14 +41,21 @@ _BUFFER_VALUES = (1 << 20, 2 << 20, 8 << 20, 16 << 20)
 
 @dataclass(frozen=True)
 class SettingCandidate:
-    """One candidate: a value of the setting `of`, with the other settings that this value needs."""
+    """One candidate: a value of one setting.
+
+    `of` is the name of the setting. `settings` has its value, and the other settings that this
+    value needs to have an effect.
+    """
 
     of: str
     settings: Settings
 
 
 def merged(one: Settings, other: Settings) -> Settings | None:
-    """Return both sets of settings together; None where they conflict or would have no effect."""
+    """Return the union of two sets of settings.
+
+    Return None if they conflict, or if `problem` reports a problem with the union.
+    """
     mine, theirs = one.recorded, other.recorded
     if any(mine.get(name, value) != value for name, value in theirs.items()):
         return None
@@ -56,7 +64,8 @@ def merged(one: Settings, other: Settings) -> Settings | None:
 
 
 def problem(settings: Settings) -> str | None:
-    """Return why settings would not have the stated effect, or None."""
+    """Return the reason why NCCL would not use settings exactly as they are given; None if it
+    would."""
     values = settings.numbers
     for name, value in values.items():
         if name not in MEANING:
@@ -69,8 +78,9 @@ def problem(settings: Settings) -> str | None:
             return f"{name} is at most {MAX_CHANNELS}"
     if values.get(MIN_CHANNELS, 1) > values.get(MAX_P2P_CHANNELS, MAX_CHANNELS):
         return f"{MIN_CHANNELS} is above {MAX_P2P_CHANNELS}: NCCL would use the former"
-    # A buffer that is too small for the default chunk is legal: lowering the chunk is its effect. A
-    # chunk that is set explicitly must be what runs.
+    # A buffer that is too small for the default chunk is allowed: NCCL then reduces the chunk,
+    # which is part of the effect of the setting. But a chunk size that is set must be the one in
+    # use.
     if CHUNK in values and values[CHUNK] * STEPS > values.get(BUFFER, DEFAULT_BUFFER):
         return f"{CHUNK} is more than an eighth of {BUFFER}: NCCL would use less"
     return None
@@ -79,8 +89,8 @@ def problem(settings: Settings) -> str | None:
 def candidates(nodes: int, now: Effective | None) -> list[SettingCandidate]:
     """Return the candidates on `nodes` nodes, one setting at a time.
 
-    `now` are the effective settings of the default; values that equal them are left out. Without
-    it, return everything that could have an effect.
+    `now` are the effective settings of the default. Values that would not change them are left out.
+    If `now` is None, all values are returned.
 
     >>> [candidate.settings.label for candidate in candidates(nodes=1, now=None)][:2]
     ['NCCL_MIN_P2P_NCHANNELS=4', 'NCCL_MIN_P2P_NCHANNELS=8']
@@ -88,7 +98,7 @@ def candidates(nodes: int, now: Effective | None) -> list[SettingCandidate]:
     found = [_one(MIN_CHANNELS, value) for value in _MIN_VALUES if _raises(value, now)]
     found += [_one(MAX_P2P_CHANNELS, value) for value in _MAX_VALUES if _lowers(value, now)]
     if nodes > 1:
-        # This only applies to peers that are reached over the network (`ncclTopoGetNchannels`).
+        # NCCL uses this setting only for peers on other nodes (`ncclTopoGetNchannels`).
         found += [_per_net_peer(value, now) for value in _NET_VALUES if _differs(value, now)]
     elif now is None or now.chunk_bytes in (None, DEFAULT_CHUNK):
         # NCCL uses this chunk size on one node whose GPUs are all connected by NVLink. Otherwise it
@@ -115,9 +125,10 @@ def _differs(value: int, now: Effective | None) -> bool:
 
 
 def _per_net_peer(value: int, now: Effective | None) -> SettingCandidate:
-    """Return a candidate of the channels to one peer.
+    """Return a candidate for the number of channels to one peer.
 
-    NCCL limits them to the total number of channels, so a larger value also raises the total.
+    NCCL limits this number to the total number of channels. If `value` is larger than the total,
+    the candidate also raises the total.
     """
     values = {PER_NET_PEER: value}
     if value > 1 and now is not None and now.p2p_channels is not None and value > now.p2p_channels:
@@ -133,10 +144,11 @@ def _chunk(value: int) -> SettingCandidate:
 
 
 def memory_bytes(settings: Settings, made: Effective | None, ranks: int) -> int | None:
-    """Return the largest memory that buffers of send/recv take on one GPU, in bytes.
+    """Return the most memory that the buffers of send/recv may take on one GPU, in bytes.
 
-    This is with every channel to every peer in use; NCCL makes a connection at its first use.
-    Return None where the number of channels per peer is unknown.
+    That is with all channels to all peers in use. NCCL allocates the buffers of a connection at its
+    first use, so a program may need less. Return None if the number of channels per peer is
+    unknown.
     """
     if made is None or made.channels_per_peer is None:
         return None

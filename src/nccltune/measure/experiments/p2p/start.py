@@ -14,7 +14,7 @@ from nccltune.measure.engine.settings_processes import BenchProcess, Starter
 
 
 class _OnGpus:
-    """A bench of this machine that was started with some settings, and NCCL's log of its start."""
+    """A `BenchProcess` on the GPUs of this machine. `folder` has NCCL's log of its start."""
 
     recorded_s = None
     carried = None
@@ -35,10 +35,9 @@ class _OnGpus:
 
 
 def on_gpus(launch: Launch, *, program: list[str] | None = None) -> Starter:
-    """Return a starter of `nccltune-bench` with the options in `launch`. `program` replaces the
-    bench.
+    """Return a starter of `nccltune-bench` with the options in `launch`.
 
-    The starter raises errors as `Bench` does.
+    `program` replaces the bench. The starter raises the errors of `Bench`.
     """
 
     @contextlib.contextmanager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of a race: the recommended settings, their gains by size, and their costs for other
+"""The verdict of a race: the recommended settings, their gains by size, and their effect on other
 collectives."""
 
 import math
@@ -17,15 +17,20 @@ from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION
 
 LEAST_EFFECT = math.log1p(0.01)
-"""Log time. A smaller difference at one size counts as none, however certain it is."""
+"""The least difference at one size that counts as faster or slower, as a natural log. A smaller
+difference counts as none, even if it is certain."""
 _LABEL_CONFIDENCE = 0.99
-"""Confidence for calling a size faster or slower; a race does this for some dozen sizes."""
+"""Confidence needed to call a size faster or slower. It is above 95 % because a race judges some
+dozen sizes."""
 _PROOF_CONFIDENCE = 0.99
-"""Confidence for a recommendation."""
+"""Confidence needed to recommend settings."""
 
 
 class SizeEffect(msgspec.Struct, frozen=True):
-    """One size: the default's time, the time with the settings, and the gain."""
+    """One size: the time with the default and with the settings in us, the gain, and the effect.
+
+    `effect` is `faster`, `slower` or `same`.
+    """
 
     bytes: int
     default_us: float
@@ -35,7 +40,10 @@ class SizeEffect(msgspec.Struct, frozen=True):
 
 
 class RangeEffect(msgspec.Struct, frozen=True):
-    """Neighbouring sizes with the same effect (`faster`, `slower`, `same`), and their mean gain."""
+    """A range of neighbouring sizes with the same effect, and the mean gain over these sizes.
+
+    `effect` is `faster`, `slower` or `same`.
+    """
 
     collective: Collective
     from_bytes: int
@@ -45,10 +53,10 @@ class RangeEffect(msgspec.Struct, frozen=True):
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """The effects of settings on everything that was measured.
+    """The effects of a set of settings on send/recv and on the other measured collectives.
 
-    `overall` is the mean over all sizes, by collective. `memory_bytes` is the largest memory that
-    buffers of send/recv take on a GPU.
+    `overall` is the mean gain over all sizes, by collective. `effective` are the settings that NCCL
+    logged. `memory_bytes` is the most memory that the buffers of send/recv may take on one GPU.
     """
 
     settings: dict[str, int]
@@ -62,10 +70,13 @@ class Effects(msgspec.Struct, frozen=True):
 class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `p2p.json`: how a race ended.
 
-    reason    `done`, `budget` or `interrupted`
-    settings  the recommended settings, empty where the default is best
-    champion  the effects of the settings that were proven, or that led at the end
-    parts     the effects of each of the champion's settings alone, as far as it ran alone
+    reason     `done`, `budget` or `interrupted`
+    settings   the recommended settings; empty if the default stays
+    champion   the effects of the best settings, whether they are recommended or not
+    parts      the effects of each of the champion's settings alone, if it has run alone
+    failed     settings with which a process failed, each with the reason
+    processes  number of processes that this run started
+    known      number of processes taken from earlier runs
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -90,7 +101,7 @@ class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
     """Return whether the champion is recommended, and the reason as text.
 
-    `threshold` is that of the race.
+    `reason` is why the measurement ended. `threshold` is the least gain, as in `Race`.
     """
     results, champion = race.results, race.champion
     if champion is None:
@@ -119,7 +130,8 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
 
 
 def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: int) -> Effects:
-    """Return the effects of `settings` from their gains, of which there is at least one."""
+    """Return the effects of `settings` from the gains of their processes. `gains` must not be
+    empty."""
     runs = results.runs_with(settings)
     made = next((run.effective for run in runs if run.effective is not None), None)
     sizes = {
@@ -144,7 +156,7 @@ def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: in
 
 
 def default_effective(results: NeighbourGains) -> Effective | None:
-    """Return the effective settings of NCCL with the default."""
+    """Return the effective settings of a default; None if NCCL logged none."""
     return next(
         (run.effective for run in results.runs_with(DEFAULT) if run.effective is not None), None
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which choices can no longer win at larger sizes, judged by the two largest sizes measured.
+"""Find the choices that cannot be the fastest at larger sizes, from the two largest sizes measured.
 
-Once bandwidth dominates, the time of a choice grows by a constant for each byte. Suppose another
-choice is faster at the last size and its slope is also lower. Then it is faster at every larger
-size. While latency still dominates, nothing is extrapolated, because NCCL adds channels as sizes
-grow.
+Once bandwidth dominates, the time of a choice grows by a constant for each byte. If another choice
+is faster at the last size and its time also grows more slowly, then the other choice is faster at
+every larger size. While latency still dominates, nothing is extrapolated, because NCCL adds
+channels as sizes grow.
 """
 
 import math
@@ -15,16 +15,17 @@ from nccltune.measure.adaptive.estimates import CONFIDENCE
 from nccltune.measure.adaptive.size_state import SizeState
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
-HOPELESS = 0.15
-"""Log time by which a choice must be behind, with confidence, in both time and slope. The margin
-exists because curves are not quite straight. The choice must also be behind by this much at the
-size before, so that one disturbed timing does not decide."""
+LEAST_DISADVANTAGE = 0.15
+"""How much slower than another choice a dominated choice is at least, as a natural log. This holds,
+with confidence, for its time at the last size and for its slope. It also holds for its time at the
+size before, so that one disturbed timing does not decide. The margin is large because curves are
+not quite straight."""
 
 
 class _Line(NamedTuple):
-    """The end of a curve: times at the last two sizes, and the slope (their difference).
+    """The times of one choice at the last two sizes, and the slope: `time` minus `before`.
 
-    Times are in units of the default's time at the last size. Errors are relative standard errors.
+    The unit is the default's time at the last size. Errors are relative standard errors.
     """
 
     before: float
@@ -34,10 +35,11 @@ class _Line(NamedTuple):
     slope_error: float
 
 
-def hopeless(before: SizeState, last: SizeState, growth: float) -> set[Choice]:
-    """Return the choices, measured at both sizes, that cannot win beyond the size `last`.
+def dominated_choices(before: SizeState, last: SizeState, growth: float) -> set[Choice]:
+    """Return the choices that cannot be the fastest at any size above `last`.
 
-    `growth` is the log of how many times longer the default takes at `last` than at `before`.
+    Only choices that were measured at both sizes are judged. `growth` is the natural log of the
+    default's time at `last` over its time at `before`.
     """
     known: list[AnyChoice] = [DEFAULT, *last.estimates]
     lines = {
@@ -72,4 +74,4 @@ def _behind(line: _Line, other: _Line) -> bool:
     before = math.log(line.before / other.before)
     now = math.log(line.time / other.time) - z * math.hypot(line.time_error, other.time_error)
     ever = math.log(line.slope / other.slope) - z * math.hypot(line.slope_error, other.slope_error)
-    return min(before, now, ever) > HOPELESS
+    return min(before, now, ever) > LEAST_DISADVANTAGE
