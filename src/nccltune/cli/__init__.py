@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: a lazy group of verbs, and `run`, which turns exceptions into exit codes.
 
-Exit codes are 0 ok, 1 a finding, 2 usage or bad input, 3 this environment cannot run it, 4 the
-launched job failed, 70 a bug of nccltune, 128 + n signal n. Verbs return 0, 1 and 2 themselves.
-Verbs that run for long return 128 + n if signal n stopped the run and a partial result was printed.
+0: success. 1: a finding. 2: usage or bad input. 3: this environment cannot run the verb.
+4: the launched job failed. 70: a bug of nccltune. 128 + n: ended by signal n.
+
+Verbs that end without an exception return 0, 1 or 2. A verb whose run signal n stopped may print a
+partial result, and then chooses the code 128 + n itself.
 
 The module of a verb, such as demo.py, has its options and calls one function of `nccltune.app`. The
 screen, such as demo_screen.py, prints the result. Functions of verbs import the other two modules
@@ -14,16 +16,16 @@ demo_screen.py       steps of the demo and their results
 auto.py              sweep, analyze, tune, verify and report
 auto_screen.py       each result of auto as soon as it is known
 sweep.py             measure choices
-sweep_screen.py      what a sweep would do, and what it found
+sweep_screen.py      plan and result of a sweep
 import_.py           read measurements into a study
-import_screen.py     what was read, what not, and flags
+import_screen.py     files read, lines not read, and flags
 analyze.py           findings of a study
 analyze_screen.py    curves in numbers, and findings
 tune.py              rules of a study
-tune_screen.py       rules, and sizes left alone
+tune_screen.py       rules, and sizes without a rule
 verify.py            prove the rules
-verify_screen.py     a proof, and a program without and with the rules
-report.py            the page, or the report in the terminal
+verify_screen.py     a proof, and the comparison of a program without and with the rules
+report.py            write the report as a page, or print it
 env.py               lines that deploy rules
 env_screen.py        lines to deploy, in the form of a shell or a file
 explain.py           list what a tuner plugin decides

@@ -16,7 +16,7 @@ from nccltune.tune.search import evidence, proven
 def widen(
     groups: Sequence[TunedGroup], timings: Sequence[Timings], options: TuneOptions
 ) -> list[TunedGroup]:
-    """Return the groups with rules for any scale in ranges where all scales have the same choice.
+    """Return the groups with rules for any scale in ranges in which all scales have one choice.
 
     The timings of each scale must prove the common range. A part of a rule outside that range stays
     a rule of its scale. Collectives with separately measured registered buffers do not change. A
