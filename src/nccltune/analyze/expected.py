@@ -100,7 +100,7 @@ def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLim
 def expected_findings(
     platform: Platform, analysis: ConditionAnalysis, expectation: Expectation | None
 ) -> Iterator[Finding]:
-    """Yield whether the platform is healthy, has a tuning problem or has a platform problem."""
+    """Yield findings that the platform is healthy, needs tuning, or has a platform problem."""
     best = _best(analysis)
     if best is None:
         return

@@ -94,7 +94,7 @@ def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
 
 
 def _plateaus(curve: Curve) -> Iterator[_Shape]:
-    """Yield the ranges where the curve is flat below its peak and rises again afterwards."""
+    """Yield the ranges in which the curve is flat below its peak and after which it rises again."""
     points = curve.points
     top = max((point.busbw_gb_per_s for point in points), default=0.0)
     slopes = [_slope(first, second) for first, second in pairwise(points)]

@@ -15,7 +15,9 @@ def boundary(
     after: Choice | None,
     margin: float,
 ) -> int:
-    """Return the last byte of `before` between the neighbouring measured sizes `left` and `right`.
+    """Return the last size in bytes at which `before` applies; above it `after` applies.
+
+    The result is between the neighbouring measured sizes `left` and `right`.
 
     `before` or `after` is None for the default. A rule next to the default ends where its gain
     falls to `margin` (a natural log). Times are interpolated on log-log axes. Without measured
