@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From samples to S-curves and findings. This package is pure: it reads samples and writes nothing.
+"""Compute S-curves and findings from samples. This package is pure: it writes no files.
+
+An S-curve is bandwidth over message size. A sample is one timing of one collective at one size. A
+choice is an algorithm, protocol, number of channels and chunk size. A round is a set of timings
+taken close together in time in one process.
 
 study.py      analyse a whole study
 timings.py    sort samples into conditions, sizes and choices
@@ -7,7 +11,7 @@ curves.py     S-curves, their noise and their saturation
 stats.py      robust means, and intervals for small samples
 contrasts.py  gain of a choice over the default over several sizes, with its interval
 gains.py      gain of every choice over the default at every size
-findings.py   dips, plateaus and bad crossovers, one sentence each
+findings.py   dips, plateaus and bad crossovers, with one sentence for each
 expected.py   compare the measured peak with the bandwidth that the links allow
 result.py     the structs of an analysis
 """

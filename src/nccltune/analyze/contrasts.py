@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gain of a choice over the default over some sizes, with its uncertainty.
+"""Contrasts: how much faster a choice is than the default over some sizes, with the uncertainty.
 
-There are two cases:
+A contrast is the natural log of default time over choice time. There are two cases:
 
-- One process measured both in the same rounds. Each round is a replicate. Effects of the process
-  and of the moment cancel out (`PairedContrasts`).
-- Every choice ran in separate processes. Each process is a replicate, whatever its number of rows.
-  Drift between processes is fitted (`ProcessContrasts`).
+- Some rounds have both the choice and the default (`PairedContrasts`). Each round is a replicate.
+  Offsets of the process and slowdowns of the machine cancel out.
+- No round has both (`ProcessContrasts`). Each process is a replicate, whatever its number of
+  timings. A model of drift between the processes is fitted and subtracted.
 
-Contrasts are natural logs of default over choice time.
-
-Variances of contrasts are moderated (Smyth 2004, doi:10.2202/1544-6115.1027). Each is combined with
-those of the other choices over the same sizes, which share the noise of the default and of the
-machine, and with those of the same choice at neighbouring sizes. A variance far above these is not
-moderated.
+Variances of paired contrasts are moderated, which means pooled with similar variances (Smyth 2004,
+doi:10.2202/1544-6115.1027). Similar are the variances of other choices over the same sizes, and of
+the same choice at neighbouring sizes. A variance far above the pooled one is not moderated.
 """
 
 import math
@@ -32,9 +29,10 @@ from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 Floats = npt.NDArray[np.float64]
 
 _SHARED = 0.25
-"""The squared correlation of two contrasts with one default: the overlap of their variances."""
+"""Squared correlation of two contrasts that share the default's timings. Their variances are
+therefore not independent."""
 _ALONE = 2.5
-"""A variance above this multiple of the others' is not moderated."""
+"""A variance above this multiple of the pooled variance is not moderated."""
 _MOST_DRIFT_TERMS = 3
 """The highest degree of the polynomial in time that models drift."""
 
@@ -42,8 +40,8 @@ _MOST_DRIFT_TERMS = 3
 class Contrast(NamedTuple):
     """An estimate with its standard error and degrees of freedom.
 
-    `allowance` widens the interval at both ends by a bias that the layout permits and that
-    repetition does not reduce.
+    `allowance` is a possible bias from the order in which the processes ran. More runs do not
+    reduce this bias, so it widens the interval at both ends.
     """
 
     value: float
@@ -59,9 +57,10 @@ class Contrast(NamedTuple):
 
 @dataclass
 class PairedContrasts:
-    """Contrasts within rounds.
+    """Contrasts of choices and the default that were measured in the same rounds.
 
-    `gains[choice]` has shape (rounds, sizes), with NaN where a round lacks the size.
+    `gains[choice]` has shape (rounds, sizes). NaN marks a size that the round did not measure.
+    `columns` in the methods are indices of sizes.
     """
 
     gains: dict[Choice, Floats]
@@ -70,7 +69,7 @@ class PairedContrasts:
     )
 
     def values(self, choice: Choice, columns: Sequence[int]) -> list[float]:
-        """Return for every round with all sizes `columns` the mean gain over them."""
+        """Return the mean gain over `columns` for every round that measured all these sizes."""
         gains = self.gains.get(choice)
         if gains is None:
             return []
@@ -78,7 +77,7 @@ class PairedContrasts:
         return [float(value) for value in means[~np.isnan(means)]]
 
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        """Return the contrast over the sizes `columns`; None with fewer than four rounds."""
+        """Return the contrast over `columns`; None with fewer than four rounds."""
         values = self.values(choice, columns)
         if len(values) < MIN_ROUNDS:
             return None
@@ -95,15 +94,16 @@ class PairedContrasts:
         pool = [*(item for item in others if item is not None), *near]
         if pool and variance <= _ALONE * _usual_variance(pool):
             return moderate(variance, degrees, pool)
-        # A choice may be noisier than the others, but rarely at one size only.
+        # A choice may be noisier than other choices, but rarely at one size only. So compare its
+        # variance with its own variance at neighbouring sizes.
         if near and variance <= _ALONE * _usual_variance(near):
             return moderate(variance, degrees, near)
         return variance, degrees
 
     def _variance(self, choice: Choice, columns: tuple[int, ...]) -> tuple[float, int] | None:
-        """Return variance and degrees of freedom of one round's mean over `columns`.
+        """Return the variance of a round's mean gain over `columns`, and its degrees of freedom.
 
-        None with fewer than four rounds.
+        Return None with fewer than four rounds.
         """
         key = (choice, columns)
         if key not in self._variances:
@@ -113,7 +113,7 @@ class PairedContrasts:
         return self._variances[key]
 
     def _windows_beside(self, columns: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return up to two windows of the same width on either side of `columns`."""
+        """Return up to two neighbouring windows on each side of `columns`, of the same width."""
         width = columns[-1] - columns[0] + 1
         last = next(iter(self.gains.values())).shape[1] - 1
         return [
@@ -130,17 +130,21 @@ def _usual_variance(pool: Sequence[tuple[float, int]]) -> float:
 def moderate(
     variance: float, degrees: int, others: Sequence[tuple[float, int]]
 ) -> tuple[float, float]:
-    """Return `variance` and its degrees of freedom combined with those of `others`."""
+    """Return `variance` pooled with `others`, and the degrees of freedom of the pooled variance.
+
+    Each item of `others` is a variance and its degrees of freedom.
+    """
     usual = _usual_variance(others)
     prior = sum(count for _, count in others) / (1 + _SHARED * (len(others) - 1))
     return (prior * usual + degrees * variance) / (prior + degrees), prior + degrees
 
 
 class ProcessTimings(NamedTuple):
-    """The timings of one choice in one process: the mean log time at every size.
+    """The timings of one choice in one process.
 
-    It is NaN at a size that was not measured. `at` is the time of the process in seconds since
-    1970, and `stated_round` its stated round; None if unknown.
+    `logs` holds the natural log of the time at every size; NaN if the size was not measured. `at`
+    is the time of the process in seconds since 1970. `stated_round` is the round that the user
+    stated for the process. `at` and `stated_round` are None if unknown.
     """
 
     process: int
@@ -151,10 +155,10 @@ class ProcessTimings(NamedTuple):
 
 
 class ProcessLayout(NamedTuple):
-    """The order of the processes of a choice relative to those of the default.
+    """Whether the processes of a choice and of the default ran in an order that allows comparison.
 
-    `separable` is True if the effect of the choice can be separated from that of its processes and
-    of drift. If not, `problem` is the reason and `remedy` names the runs that are needed.
+    `separable` is True if the gain of the choice can be distinguished from differences between
+    processes and from drift. If not, `problem` is the reason and `remedy` states what to do.
     """
 
     separable: bool
@@ -164,14 +168,18 @@ class ProcessLayout(NamedTuple):
 
 @dataclass
 class ProcessContrasts:
-    """Contrasts between processes that run one choice each."""
+    """Contrasts of choices that share no round with the default.
+
+    `processes` has one item for every process and choice. `columns` in the methods are indices of
+    sizes.
+    """
 
     processes: list[ProcessTimings]
     _fits: dict[bytes, "_Fit | None"] = field(default_factory=dict)
     _layouts: dict[Choice, ProcessLayout] = field(default_factory=dict)
 
     def layout(self, choice: Choice) -> ProcessLayout:
-        """Return the order of the processes of `choice` relative to those of the default."""
+        """Return whether processes of `choice` and of the default can be compared (cached)."""
         if choice not in self._layouts:
             self._layouts[choice] = self._layout(choice)
         return self._layouts[choice]
@@ -211,9 +219,9 @@ class ProcessContrasts:
         )
 
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        """Return the contrast over the sizes `columns` without drift.
+        """Return the contrast over `columns` with the fitted drift subtracted.
 
-        None if the layout or the number of processes does not allow it.
+        Return None if the processes are too few or their order does not allow comparison.
         """
         if not self.layout(choice).separable:
             return None
@@ -221,10 +229,11 @@ class ProcessContrasts:
         return None if fit is None else fit.contrast(choice, columns)
 
     def difference(self, choice: Choice, columns: Sequence[int]) -> float | None:
-        """Return the contrast of the plain means; None if no size has both.
+        """Return the contrast over `columns` without a model of drift.
 
-        It is the median over the sizes of `columns` that both have, because single rows may be
-        outliers.
+        At each size it is the difference of the mean log times. The result is the median over
+        sizes, because single timings may be outliers. Return None if no size has both the choice
+        and the default.
         """
         found = []
         for column in columns:
@@ -238,9 +247,10 @@ class ProcessContrasts:
         return median(found) if found else None
 
     def drift_bound(self, columns: Sequence[int]) -> float:
-        """Return the possible drift between two choices whose processes ran one after the other.
+        """Return how far the machine may have drifted between two choices, as a natural log.
 
-        It is the median range within a choice, times the number of choices minus one.
+        The bound assumes that the choices ran one after the other. It is the number of choices
+        minus one, times the range of log times within a choice (median over choices).
         """
         ranges = []
         for choice in self.choices:
@@ -273,7 +283,12 @@ class ProcessContrasts:
 
 @dataclass
 class _Fit:
-    """A least-squares fit with a level for every choice and one drift common to all."""
+    """A least-squares fit of log times: one level for each choice, and one drift for all choices.
+
+    `members` holds the index of the choice of each process. `inverse` is the pseudo-inverse of the
+    design matrix. `round_columns` are its columns for stated rounds; None if drift is a polynomial
+    in time or not modelled.
+    """
 
     choices: list[AnyChoice]
     members: npt.NDArray[np.int64]
@@ -285,7 +300,10 @@ class _Fit:
 
     @classmethod
     def of(cls, used: Sequence[ProcessTimings]) -> "_Fit | None":
-        """Return the fit of the processes `used`; None if too few degrees of freedom are left."""
+        """Return the fit of the processes `used`.
+
+        Return None without the default, with one choice, or with under two degrees of freedom.
+        """
         choices = list(dict.fromkeys(item.choice for item in used))
         if DEFAULT not in choices or len(choices) < 2:
             return None
@@ -311,7 +329,10 @@ class _Fit:
         )
 
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        """Return the level of the default minus that of `choice`, as the mean over `columns`."""
+        """Return the mean over `columns` of the default's level minus the level of `choice`.
+
+        Return None if no process in the fit ran `choice`.
+        """
         if choice not in self.choices:
             return None
         here, there = self.choices.index(DEFAULT), self.choices.index(choice)
@@ -334,9 +355,10 @@ class _Fit:
         )
 
     def _allowance(self, levels: Floats) -> float:
-        """Return the possible bias from the order within a round if only the rounds are known.
+        """Return the possible bias from the unknown order of processes within a stated round.
 
-        It is the median change of the machine from one round to the next.
+        It is the median change of the log time from one round to the next. It is 0 if drift was not
+        fitted by stated rounds.
         """
         if self.round_columns is None:
             return 0.0
@@ -345,7 +367,10 @@ class _Fit:
 
 
 def _drift_columns(used: Sequence[ProcessTimings]) -> tuple[Floats, bool]:
-    """Return the design columns for drift, and whether they are those of stated rounds."""
+    """Return the columns of the design matrix for drift, and whether they are stated rounds.
+
+    With known times they are a polynomial in time, else one column for each round but the first.
+    """
     known = [item.at for item in used if item.at is not None]
     if len(known) == len(used):
         low, high = min(known), max(known)

@@ -18,11 +18,11 @@ from nccltune.analyze.timings import Series, Timings
 from nccltune.model.choice import DEFAULT, AnyChoice
 
 ASSUMED_NOISE = 0.05
-"""Relative noise of one timing, for studies with one timing for each point. Measured differences
-between two medians of 8 timings: 0.3 % within a node, 1-5 % over sockets. Single means are
-worse."""
+"""Relative noise of one timing, used if a study has too few timings to measure the noise. Two
+medians of 8 timings differed by 0.3 % within a node and by 1-5 % over sockets. A single timing is
+noisier."""
 SATURATED_GROWTH = 0.05
-"""A curve is saturated if the last doubling of the size gains less than this."""
+"""A curve is saturated if the last doubling of the size adds less than this share of bandwidth."""
 
 
 def curve(timings: Timings, choice: AnyChoice) -> Curve:
@@ -38,13 +38,15 @@ def curve(timings: Timings, choice: AnyChoice) -> Curve:
 def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
     """Return the A/A distance: how far two medians of the same configuration differ.
 
-    The first of these sources that has data is used:
+    If no round has both the default and another choice, the odd and even processes of the default
+    are compared. Otherwise the first of these sources that has data is used:
 
-    - the odd and even processes of the default, if the choices ran in separate processes
-    - the default, if it was measured twice in every round
-    - the odd and even rounds of the default, scaled to full rounds; without a default, of all
-      choices
-    - `assumed` (a fraction), or the scatter along the curves if that is larger
+    - the two timings in every round, if the default was measured twice in every round
+    - the odd and even rounds of the default
+
+    Half the processes or rounds give a noisier median than all of them. Therefore the distance of
+    two halves is divided by the square root of 2. Without data the noise is `assumed` (a fraction),
+    or the scatter along the curves if the scatter is larger.
     """
     if timings.compares_processes:
         return _of_halves("split processes", timings, [DEFAULT], _process_halves, assumed)
@@ -61,9 +63,10 @@ def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
 
 
 def scatter(timings: Timings) -> float:
-    """Return the relative scatter of the medians along their curves.
+    """Return the relative scatter of the medians around smooth curves.
 
-    It is an upper estimate of their noise, and 0 if no curve has three points.
+    The scatter is an upper estimate of the noise of the medians. It is 0 if no curve has three
+    points.
     """
     distances = []
     for choice in timings.choices:
@@ -78,9 +81,9 @@ def scatter(timings: Timings) -> float:
 
 
 def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | None:
-    """Return where a curve reaches half and 90 % of its peak bus bandwidth.
+    """Return the sizes at which a curve reaches half and 90 % of its peak bus bandwidth.
 
-    The result is None without bandwidth.
+    Return None if fewer than two points have a bandwidth above 0.
     """
     points = [point for point in curve_.points if point.busbw_gb_per_s > 0]
     if len(points) < 2:
@@ -122,10 +125,10 @@ def _point(timings: Timings, size: int, series: Series) -> CurvePoint:
 
 
 def _interval(timings: Timings, series: Series) -> tuple[float, float]:
-    """Return the interval of a point.
+    """Return the 95 % confidence interval of the time at one point, in us.
 
-    With several processes it is the interval over processes, because all rounds of one process
-    share its offset. With one process it is the interval over rounds.
+    All timings of one process share an offset. So with several processes each process counts as one
+    value. With one process each timing counts.
     """
     by_process: dict[int, list[float]] = {}
     for (round_, _), time_us in series.items():

@@ -21,20 +21,21 @@ from nccltune.model.scale import Scale
 from nccltune.model.sizes import format_bytes
 
 REACHED = PLATEAU_CEILING
-"""From this share of the expected bandwidth on, the platform counts as healthy. On 4 healthy H200
-all-reduce reaches 96 % of it, all-gather and reduce-scatter 88 %."""
+"""A platform is healthy if it reaches this share of the expected bandwidth. On 4 healthy H200,
+all-reduce reaches 96 %, all-gather and reduce-scatter 88 %."""
 BEYOND = 1.1
-"""Above this share the expectation was too low, because a link was misread."""
+"""A measured bandwidth above this multiple of the expected one shows that a link was misread."""
 HOPED = 1.05
-"""If another estimate (NCCL's own model, the line rate) exceeds what the links allow by this
-factor, the finding explains why."""
+"""NCCL's own model or the line rate may exceed the bandwidth that the links allow. Above this
+ratio the finding explains why."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """The bandwidth that the links allow for one collective at one scale.
 
-    `limit` names the full link and its traffic at that rate. `hoped_gb_per_s` is what NCCL's own,
-    simpler model books; None if it books nothing. `sure` is False if a bandwidth was assumed.
+    `limit` names the link that is full at this bandwidth, and its traffic. `hoped_gb_per_s` is the
+    bandwidth in NCCL's own, simpler model; None if that model has none. `sure` is False if the
+    bandwidth of a link was assumed.
     """
 
     collective: Collective
@@ -46,9 +47,10 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider's published limit for a healthy node.
+    """The least all-reduce bandwidth of a healthy node, as published by a cloud provider.
 
-    `gpu` is a regular expression for the GPU name.
+    `gpu` is a regular expression for the GPU name, `gpus` the number of GPUs. The limit applies to
+    sizes of `from_bytes` or more. `nvls` is True if the limit needs NVLink SHARP.
     """
 
     name: str
@@ -66,13 +68,16 @@ class _Thresholds(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def thresholds() -> list[ProviderLimit]:
-    """Return every published threshold (`thresholds.toml`)."""
+    """Return the provider limits in `thresholds.toml`."""
     raw = files("nccltune.analyze").joinpath("thresholds.toml").read_bytes()
     return msgspec.toml.decode(raw, type=_Thresholds).threshold
 
 
 def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLimit | None:
-    """Return the threshold for what was measured, if any: all-reduce on one whole node."""
+    """Return the provider limit for a measured condition; None if no limit applies.
+
+    The limits apply only to all-reduce on one node with all its GPUs.
+    """
     condition = analysis.condition
     if condition.collective is not Collective.ALLREDUCE or condition.scale.nodes != 1:
         return None
@@ -95,7 +100,7 @@ def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLim
 def expected_findings(
     platform: Platform, analysis: ConditionAnalysis, expectation: Expectation | None
 ) -> Iterator[Finding]:
-    """Yield the findings of one condition: healthy platform, tuning or platform problem."""
+    """Yield findings that the platform is healthy, needs tuning, or has a platform problem."""
     best = _best(analysis)
     if best is None:
         return
@@ -154,9 +159,9 @@ def _against_links(
 
 
 def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) -> str:
-    """Return the sentence for a platform that reaches what its links allow.
+    """Return the sentence for a platform that reaches the bandwidth of its links.
 
-    It names the limiting link.
+    The sentence names the limiting link.
     """
     ceiling = expected.busbw_gb_per_s
     higher = [
@@ -207,9 +212,9 @@ def _against_threshold(
 
 
 def _peak(analysis: ConditionAnalysis) -> float:
-    """Return the highest bus bandwidth of the default.
+    """Return the highest bus bandwidth of the default in GB/s.
 
-    If the default was not measured, it is that of all choices.
+    If the default was not measured, return the highest of all choices.
     """
     shown = analysis.curve(DEFAULT)
     curves = analysis.curves if shown is None else [shown]
@@ -217,9 +222,9 @@ def _peak(analysis: ConditionAnalysis) -> float:
 
 
 def _best(analysis: ConditionAnalysis) -> tuple[CurvePoint, str, Choice | None] | None:
-    """Return the point of highest bus bandwidth over all choices.
+    """Return the point of highest bus bandwidth, the label of its choice, and the choice.
 
-    The result is None if no point has bandwidth.
+    The choice is None for the default. The result is None if no point has a bandwidth above 0.
     """
     points = [(point, curve.choice) for curve in analysis.curves for point in curve.points]
     point, choice = max(points, key=lambda item: item[0].busbw_gb_per_s)

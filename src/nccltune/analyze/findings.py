@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings: the defects of a curve, whether another choice is faster there, one sentence each."""
+"""Find defects of a curve, and whether another choice is faster there.
+
+A dip is a fall of bandwidth, a plateau a flat range below the peak. A bad crossover is a range in
+which another choice is faster than NCCL's default beyond noise. Each finding has one sentence.
+"""
 
 import math
 from collections.abc import Iterator
@@ -13,21 +17,21 @@ from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.sizes import format_bytes
 
 MIN_DIP = 0.05
-"""A dip is a fall of bus bandwidth by more than this share of the earlier peak."""
+"""A fall of bus bandwidth is a dip if it exceeds this share of the peak before it."""
 PLATEAU_SLOPE = 0.2
-"""A step is flat if bandwidth grows more slowly than size to this power (1 is proportional)."""
+"""A curve is flat between two points if its slope on log-log axes is below this value. Bandwidth
+proportional to size has slope 1."""
 RISING_SLOPE = 0.35
-"""After a plateau the curve must rise again with at least this slope. Else it is the end of the
-curve."""
+"""A flat range is a plateau only if the curve rises more steeply than this slope after it."""
 PLATEAU_CEILING = 0.8
-"""Above this share of the peak a flat curve is saturated and is no plateau."""
+"""A flat range above this share of the peak is saturation and not a plateau."""
 LATENCY_BOUND = 0.1
-"""Below this share of the peak a call is mostly latency, and its bandwidth is no evidence about the
-platform."""
+"""Latency dominates a call whose bandwidth is below this share of the peak. Such a bandwidth is no
+evidence about the platform."""
 NOISY_SPREAD = 0.10
-"""A point is noisy if the relative spread of its single timings is above this."""
+"""A point is noisy if the relative spread of its timings is above this value."""
 MIN_GAIN = 0.03
-"""A better choice with a gain below this is not reported."""
+"""A choice that gains less than this over the default is not reported."""
 NOT_TUNING = (
     "Not a tuning problem: check the base performance first (links, NICs and GPUDirect, CPU "
     "binding, left-over NCCL_* settings)"
@@ -35,7 +39,7 @@ NOT_TUNING = (
 
 
 class _Shape(NamedTuple):
-    """A range of a curve with a defect: from `low` to `high` bytes, and the kind of defect."""
+    """A defect of a curve from `low` to `high` bytes. `seen` describes the defect in words."""
 
     kind: FindingKind
     low: int
@@ -47,8 +51,8 @@ class _Shape(NamedTuple):
 def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> Iterator[Finding]:
     """Yield all findings of one condition.
 
-    `table` compares its choices with the default. It is None for collectives that NCCL's tuner does
-    not handle.
+    `table` compares the choices of this condition with the default. It is None for collectives that
+    NCCL's tuner does not handle.
     """
     shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
     margin = max(MIN_DIP, 2 * analysis.noise.high)
@@ -62,7 +66,7 @@ def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> 
 
 
 def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
-    """Yield the ranges where bus bandwidth falls beyond noise although the size grows."""
+    """Yield the ranges in which bus bandwidth falls beyond noise as the size grows."""
     points = curve.points
     index = 0
     while index + 1 < len(points):
@@ -74,7 +78,7 @@ def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
         if lower:
             low = min(lower, key=lambda point: point.busbw_gb_per_s)
             fall = 1 - low.busbw_gb_per_s / peak.busbw_gb_per_s
-            # Beyond noise: the intervals of the two bandwidths do not touch.
+            # The fall is beyond noise if the intervals of the two bandwidths do not overlap.
             apart = low.low_us / low.bytes > peak.high_us / peak.bytes
             if fall > margin and apart:
                 yield _Shape(
@@ -90,7 +94,7 @@ def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
 
 
 def _plateaus(curve: Curve) -> Iterator[_Shape]:
-    """Yield the ranges where the curve is flat below its peak and rises again afterwards."""
+    """Yield the ranges in which the curve is flat below its peak and after which it rises again."""
     points = curve.points
     top = max((point.busbw_gb_per_s for point in points), default=0.0)
     slopes = [_slope(first, second) for first, second in pairwise(points)]
@@ -117,7 +121,10 @@ def _plateaus(curve: Curve) -> Iterator[_Shape]:
 def _explained(
     analysis: ConditionAnalysis, shape: _Shape, shown: Curve, margin: float
 ) -> Iterator[Finding]:
-    """Yield a shape as a finding: another choice is faster there, or it is not a tuning problem."""
+    """Yield the defect `shape` as a finding that names a faster choice, if any.
+
+    If no choice is faster, also yield that the defect is not a tuning problem.
+    """
     here = _at(shown, shape.high)
     assert here is not None
     others = [
@@ -169,9 +176,9 @@ def _bad_crossovers(analysis: ConditionAnalysis, table: GainTable) -> Iterator[F
 def better_choice(table: GainTable, size: int) -> tuple[Choice, float] | None:
     """Return the choice with the largest gain beyond noise at `size`, and its log gain.
 
-    Beyond noise means: the interval of the gain at the strict confidence is above zero, and the
-    gain is above the minimum and above the A/A distance of two medians. Gains with assumed noise do
-    not count, because they must not compete with a measured rule.
+    Beyond noise means that the interval of the gain at `table.strict` confidence is above zero. The
+    gain must also exceed `MIN_GAIN` and the A/A distance of two medians. Gains with assumed noise
+    are skipped, because they must not replace a measured rule. Return None if no choice qualifies.
     """
     floor = max(math.log1p(MIN_GAIN), table.noise.typical if table.noise.known else 0.0)
     found: tuple[Choice, float] | None = None
@@ -231,7 +238,7 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
 
 
 def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
-    """Yield a finding if the line rate is known and no choice comes near it."""
+    """Yield a finding if every choice stays below 80 % of the line rate (if that is known)."""
     saturation = analysis.saturation
     if saturation is None or saturation.line_rate_share is None:
         return
@@ -273,7 +280,7 @@ def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
 
 
 def _fastest(curves: list[Curve]) -> Curve:
-    """Return the lower envelope in time: at every size the point of the fastest choice."""
+    """Return a curve of the fastest choice at every size."""
     by_size: dict[int, CurvePoint] = {}
     for curve in curves:
         for point in curve.points:
@@ -305,7 +312,7 @@ def _finding(
 
 
 def _slope(first: CurvePoint, second: CurvePoint) -> float:
-    """Return the growth of bandwidth as a power of the growth of size."""
+    """Return the slope of bandwidth over size on log-log axes."""
     return math.log(second.busbw_gb_per_s / first.busbw_gb_per_s) / math.log(
         second.bytes / first.bytes
     )

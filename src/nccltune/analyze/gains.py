@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gain of every choice over the default at every size, and its statistical significance.
 
-Findings and rule search use the same table, so they draw the same conclusions.
+Findings and the rule search both use `GainTable`, so they draw the same conclusions.
 """
 
 import math
@@ -27,18 +27,18 @@ from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale, count
 
 _CHANCE = 0.03
-"""The chance of a false rule that all comparisons of a table share. The search also selects the
-range of a rule, which is not counted here. A study may have 5 %;
-benchmarks/statistics_simulation.py shows the margin that remains."""
+"""The chance of a false rule, divided among all comparisons of a table. The limit is 5 %. The
+difference is a margin, because the search also selects the range of a rule and this selection is
+not counted. benchmarks/statistics_simulation.py checks the margin."""
 
 
 @dataclass
 class GainTable:
-    """Several conditions that NCCL's tuner cannot distinguish, compared as one.
+    """The gains of all choices under conditions that NCCL's tuner cannot distinguish.
 
-    A tuner does not see in place or out of place, data type, reduction operation and root. Gains
-    are natural logs of default over choice time: 0.1 is about 10 % faster. The timings must not
-    change after a table was created from them, because results are cached.
+    These conditions differ only in data type, reduction operation, root, and in place or out of
+    place. Gains are natural logs of default time over choice time: 0.1 is about 10 % faster. The
+    timings must not change after a table was created from them, because results are cached.
     """
 
     collective: Collective
@@ -53,7 +53,10 @@ class GainTable:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Return every size at which the default or a choice was measured, in ascending order."""
+        """Return every size at which the default or a choice was measured, in ascending order.
+
+        Sizes of runs under the tuned configuration (`TUNED_RUN`) do not count.
+        """
         return sorted(
             {
                 size
@@ -65,7 +68,7 @@ class GainTable:
 
     @cached_property
     def choices(self) -> list[Choice]:
-        """Return every measured choice by label, without the default and `tuned`."""
+        """Return every measured choice in order of label, without the default and `TUNED_RUN`."""
         found = {
             choice
             for timings in self.timings
@@ -87,10 +90,7 @@ class GainTable:
 
     @cached_property
     def comparisons(self) -> int:
-        """Return the number of (size, choice) points that are compared with the default.
-
-        The result is at least 1.
-        """
+        """Return the number of (size, choice) points with a default to compare; at least 1."""
         points = {
             (size, choice)
             for timings in self.timings
@@ -105,16 +105,13 @@ class GainTable:
     def strict(self) -> float:
         """Return the confidence that keeps the chance of any false rule of this table under 5 %.
 
-        It is Bonferroni's correction over all comparisons, because the search looks at every one of
-        them. Intervals of this confidence stay valid for any choice and range selected by them.
+        It applies Bonferroni's correction, because the search makes every comparison. Intervals of
+        this confidence stay valid although the search selected the choice and the range.
         """
         return 1 - _CHANCE / self.comparisons
 
     def gain(self, size: int, choice: Choice, confidence: float = 0.95) -> Interval | None:
-        """Return the gain of `choice` at `size` over all conditions.
-
-        The result is None if it was not measured.
-        """
+        """Return the mean gain of `choice` at `size` over all conditions; None if not measured."""
         return self.pooled(choice, (size,), confidence)
 
     def pooled(
@@ -122,9 +119,8 @@ class GainTable:
     ) -> Interval | None:
         """Return the mean gain of `choice` over `sizes`.
 
-        The result is None if no size has both it and the default.
-
-        `known` is False if the noise or the difference between processes had to be assumed.
+        `known` is False if the noise or the difference between processes had to be assumed. The
+        result is None if no size has both the choice and the default.
         """
         key = (choice, tuple(sizes), confidence)
         if key not in self._gains:
@@ -149,7 +145,8 @@ class GainTable:
         found = self._paired.contrast(choice, columns)
         if found is not None or len(columns) == 1:
             return found
-        # Fewer than four rounds have all sizes. Combine the sizes as fully correlated errors.
+        # Fewer than four rounds have all sizes. Combine the contrasts of single sizes. Their errors
+        # may be correlated, so average the errors instead of their squares.
         each = [self._paired.contrast(choice, [column]) for column in columns]
         known = [item for item in each if item is not None]
         if len(known) < len(each):
@@ -164,10 +161,10 @@ class GainTable:
     def _assumed_rounds(
         self, choice: Choice, columns: Sequence[int], confidence: float
     ) -> Interval | None:
-        """Return an interval for fewer than four rounds.
+        """Return an interval with assumed noise, for fewer than four rounds.
 
-        Timings of one process share the offset of that process, so more than four of them count as
-        four.
+        All timings of one process share an offset. So five or more timings reduce the noise no more
+        than four.
         """
         table = self._paired.gains[choice][:, list(columns)]
         values = [float(value) for value in table[~np.isnan(table)]]
@@ -181,11 +178,13 @@ class GainTable:
     def _assumed_processes(
         self, choice: Choice, columns: Sequence[int], confidence: float
     ) -> Interval | None:
-        """Return an interval for a choice that is confounded with its processes or with drift.
+        """Return an interval for a gain that cannot be separated from its processes or from drift.
 
-        The interval allows for three errors: the assumed difference of two processes, which more
-        sizes do not reduce; the scatter of rows, which more sizes reduce; and as much drift as the
-        processes show.
+        The interval includes three errors:
+
+        - the assumed difference of two processes, which more sizes do not reduce
+        - the scatter of timings, which more sizes reduce
+        - as much drift as the processes show
         """
         centre = self._processes.difference(choice, columns)
         if centre is None:
@@ -196,9 +195,9 @@ class GainTable:
         return Interval(centre, centre - half, centre + half, 1, known=False)
 
     def comparable(self, size: int, choice: Choice) -> bool:
-        """Return whether the gain of `choice` at `size` may be compared with those of others.
+        """Return whether the gain of `choice` at `size` may compete with gains of other choices.
 
-        A gain with assumed noise is not compared with gains with measured noise.
+        If any choice has a gain with measured noise at `size`, gains with assumed noise may not.
         """
         gain = self.gain(size, choice)
         return gain is not None and (gain.known or size not in self._measured_sizes)
@@ -218,7 +217,10 @@ class GainTable:
         return choice in self._paired.gains
 
     def layout(self, choice: Choice) -> ProcessLayout:
-        """Return whether the effect of `choice` is separable from its processes and from drift."""
+        """Return whether the gain of `choice` can be separated from its processes and from drift.
+
+        If not, the result also states the problem and the remedy.
+        """
         if not self.shares_rounds(choice):
             return self._processes.layout(choice)
         gains = self._paired.gains[choice]
@@ -235,8 +237,7 @@ class GainTable:
     def slower(self, size: int, choice: Choice) -> bool:
         """Return whether `choice` is slower than the default at `size` under any condition.
 
-        Only a difference beyond noise counts. Also return True if the two were not measured
-        together.
+        Only a difference beyond noise counts. Also return True if the gain at `size` is unknown.
         """
         gain = self.gain(size, choice)
         if gain is None:
@@ -259,9 +260,9 @@ class GainTable:
 
     @cached_property
     def row_noise(self) -> float:
-        """Return the relative noise of one timing where it cannot be measured.
+        """Return the relative noise to assume for one timing if it cannot be measured.
 
-        It is the assumed noise, or the scatter along the curves if that is larger.
+        It is the larger of the assumed noise and the scatter along the curves.
         """
         return max(self.assumed_noise, self._scatter)
 
@@ -275,9 +276,9 @@ class GainTable:
 
     @cached_property
     def _paired(self) -> PairedContrasts:
-        """Return the gains by round.
+        """Return the gains by round, averaged over conditions.
 
-        The in-place and out-of-place timings of a round are one replicate.
+        So the in-place and out-of-place timings of a round count as one replicate.
         """
         sums: dict[Choice, dict[int, dict[int, list[float]]]] = {}
         for timings in self.timings:
@@ -299,9 +300,10 @@ class GainTable:
 
     @cached_property
     def _processes(self) -> ProcessContrasts:
-        """Return log times by process and choice.
+        """Return the log times by process and choice.
 
-        Each is the mean over the conditions that all of them have.
+        At each size a log time is the mean over the conditions that every process and choice
+        measured at that size.
         """
         logs: dict[int, dict[tuple[int, AnyChoice], dict[int, float]]] = {}
         processes: dict[int, Process] = {}
@@ -340,10 +342,7 @@ class GainTable:
         return ProcessContrasts(found)
 
     def channels(self, size: int, choice: AnyChoice) -> int | None:
-        """Return the largest number of channels that `choice` used at `size`.
-
-        The result is None if none was recorded.
-        """
+        """Return the largest number of channels that `choice` used at `size`; None if unknown."""
         found = [
             channels
             for timings in self.timings
@@ -352,10 +351,10 @@ class GainTable:
         return max(found, default=None)
 
     def log_time(self, size: int, choice: AnyChoice, *, anywhere: bool = False) -> float | None:
-        """Return the mean over conditions of the log of the median time.
+        """Return the natural log of the median time in us, as the mean over conditions.
 
-        None if some condition with this size lacks the choice; with `anywhere`, if all of them lack
-        it.
+        Return None if the choice was not measured under every condition with this size. With
+        `anywhere`, skip conditions without the choice; return None if no condition has it.
         """
         logs = []
         for timings in self.timings:
@@ -370,16 +369,16 @@ class GainTable:
         return math.fsum(logs) / len(logs) if logs else None
 
     def timings_of(self, cells: Iterable[tuple[int, AnyChoice]]) -> int:
-        """Return the number of timings of some points."""
+        """Return the total number of timings of the points (size, choice) in `cells`."""
         return sum(
             len(timings.series(size, choice)) for size, choice in cells for timings in self.timings
         )
 
 
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
-    """Return one table for each collective, scale and registration.
+    """Return one table for each collective, scale and kind of buffer (registered or not).
 
-    NCCL's tuner distinguishes these.
+    NCCL's tuner gets these values. Collectives that the tuner does not handle are left out.
     """
     grouped: dict[tuple[Collective, Scale, bool], list[Timings]] = {}
     for item in timings:
@@ -396,13 +395,19 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
 
 
 def _difference(timings: Timings, size: int, choice: Choice) -> float | None:
-    """Return the log of the default's over the choice's median time under one condition."""
+    """Return the natural log of the default's median time over that of `choice`.
+
+    Return None if one of the two was not measured under this condition.
+    """
     default, other = timings.median(size, DEFAULT), timings.median(size, choice)
     return None if default is None or other is None else math.log(default / other)
 
 
 def _worst(timings: Sequence[Timings], assumed: float) -> Noise:
-    """Return the largest measured noise of several conditions, else the largest assumed one."""
+    """Return the largest measured noise of several conditions.
+
+    If no condition has measured noise, return the largest assumed noise.
+    """
     found = [noise(item, assumed) for item in timings]
     known = [item for item in found if item.known]
     return max(known or found, key=lambda item: item.typical)

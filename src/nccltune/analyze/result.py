@@ -12,9 +12,10 @@ from nccltune.model.scale import Scale
 
 
 class Condition(msgspec.Struct, frozen=True, order=True):
-    """The conditions, besides size and choice, that two compared timings share.
+    """The properties, besides size and choice, that two timings must share to be compared.
 
-    `registered` is what NCCL's tuner gets as regBuff: registered buffers or a captured graph.
+    `registered` is the value that NCCL's tuner gets as regBuff. It is True for registered buffers
+    and for calls in a CUDA graph (`graph`).
     """
 
     collective: Collective
@@ -28,7 +29,10 @@ class Condition(msgspec.Struct, frozen=True, order=True):
 
     @property
     def title(self) -> str:
-        """Return a title such as `all-reduce, 4 nodes, 4 ranks`, with every unusual condition."""
+        """Return a title such as `all-reduce, 4 nodes, 4 ranks`.
+
+        In-place, registered and CUDA graph conditions are added.
+        """
         parts = [self.collective.prose, str(self.scale)]
         parts += ["in place"] if self.in_place else []
         parts += ["registered"] if self.registered and not self.graph else []
@@ -37,10 +41,10 @@ class Condition(msgspec.Struct, frozen=True, order=True):
 
 
 class CurvePoint(msgspec.Struct, frozen=True):
-    """All timings of one choice at one size.
+    """The summary of `n` timings of one choice at one size.
 
-    `time_us` is the median. `low_us` and `high_us` bound its 95 % confidence interval. They equal
-    `time_us` for n = 1, where the interval is unknown. `spread` is the relative spread of single
+    `time_us` is the median; `low_us` and `high_us` bound its 95 % confidence interval. For n = 1
+    the interval is unknown, and both bounds equal `time_us`. `spread` is the relative spread of the
     timings: 1.4826 x the median absolute deviation over the median; None for n < 2.
     """
 
@@ -59,7 +63,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """The S-curve of one choice: points by ascending size."""
+    """The S-curve of one choice: its points in ascending order of size."""
 
     choice: AnyChoice
     points: list[CurvePoint]
@@ -83,12 +87,12 @@ class Saturation(msgspec.Struct, frozen=True):
 class Noise(msgspec.Struct, frozen=True):
     """The A/A distance: how far two medians of the same configuration differ (0.01 is 1 %).
 
-    `source` is its origin:
+    `source` is the origin of the noise:
 
     - "a/a series": the default was measured twice in every round
-    - "split rounds": odd and even rounds of the default
-    - "split processes": odd and even processes of the default
-    - "assumed": too few timings for each point
+    - "split rounds": odd and even rounds of the default were compared
+    - "split processes": odd and even processes of the default were compared
+    - "assumed": the timings were too few to measure the noise
 
     `typical` is the median over sizes, `high` the 90th percentile.
     """
@@ -108,7 +112,8 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
     """The curves, noise and saturation of one condition.
 
     `curves` holds the default first if it was measured, then the other choices by label.
-    `saturation` is that of the default, else of the choice with the highest bandwidth.
+    `saturation` describes the curve of the default. If the default was not measured, it describes
+    the choice with the highest bandwidth.
     """
 
     condition: Condition
@@ -126,8 +131,8 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
 class Analysis(msgspec.Struct, frozen=True):
     """The analysis of a whole study.
 
-    `findings` are ordered by urgency. `basis` is a hash of the files, besides the samples, that the
-    findings depend on.
+    `findings` are ordered by urgency. They depend on the samples and on other files of the study;
+    `basis` is a hash of these other files.
     """
 
     platform: Platform

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The statistics of timings: robust means, and intervals that are valid for small samples.
 
-Ratios of times are compared on the log scale, where "twice as fast" and "half as fast" are equally
+Callers compare times as logs of their ratios. Then "twice as fast" and "half as fast" are equally
 far from zero. All intervals are two-sided.
 """
 
@@ -11,16 +11,19 @@ from functools import lru_cache
 from typing import NamedTuple
 
 TRIM = 0.2
-"""Share of the values that the trimmed mean drops at each end (Yuen 1974; 20 % is the usual
-choice). One outlier in five rounds then changes neither the estimate nor its interval."""
+"""Share of the values that the trimmed mean drops at each end. 20 % is the usual share (Yuen 1974).
+So one outlier in five values is dropped."""
 
 
 MIN_ROUNDS = 4
-"""The fewest timings that show their own noise: A/A needs two medians of two timings each."""
+"""The fewest timings from which noise can be measured: two medians of two timings each."""
 
 
 class Interval(NamedTuple):
-    """An estimate with its interval. `known` is False if the noise was assumed and not measured."""
+    """An estimate with its interval, from `n` values.
+
+    `known` is False if the noise was assumed and not measured.
+    """
 
     value: float
     low: float
@@ -30,10 +33,7 @@ class Interval(NamedTuple):
 
     @property
     def ratio(self) -> "Interval":
-        """Return the interval of ratios for an interval of log ratios.
-
-        Log ratio 0.0 is ratio 1.0.
-        """
+        """Return the interval as ratios, if this one is in natural logs of ratios."""
         value, low, high = map(math.exp, (self.value, self.low, self.high))
         return self._replace(value=value, low=low, high=high)
 
@@ -48,7 +48,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the `share` quantile by linear interpolation between order statistics."""
+    """Return the `share` quantile (0 to 1), interpolated between the two nearest sorted values."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     below = math.floor(place)
@@ -59,8 +59,8 @@ def quantile(values: Sequence[float], share: float) -> float:
 def relative_spread(values: Sequence[float]) -> float | None:
     """Return the relative spread of single values; None for fewer than two values.
 
-    It is 1.4826 x the median absolute deviation over the median. For normal values this is the
-    relative standard deviation.
+    The spread is 1.4826 x the median absolute deviation over the median. For normally distributed
+    values it estimates the relative standard deviation.
     """
     if len(values) < 2:
         return None
@@ -69,10 +69,11 @@ def relative_spread(values: Sequence[float]) -> float | None:
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval of the median from order statistics, for any distribution.
+    """Return a confidence interval of the median that holds for any distribution.
 
-    It is the narrowest symmetric pair with a binomial coverage of at least `confidence`. If no pair
-    has that coverage, it is the smallest and the largest value (n < 6 for 95 %).
+    Its ends are two of the sorted values, equally far from both ends of the list. They are the
+    closest pair whose binomial coverage is at least `confidence`. If no pair has that coverage
+    (n < 6 for 95 %), they are the smallest and the largest value.
     """
     ordered = sorted(values)
     skip = _ranks_to_skip(len(ordered), confidence)
@@ -83,7 +84,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 def _ranks_to_skip(n: int, confidence: float) -> int:
     tail, skip = 0.0, 0
     for rank in range((n - 1) // 2 + 1):
-        # Use logs: the integers would have n bits, and studies have 100,000s of timings.
+        # Use logs: the binomial coefficients would have n bits, and n may be 100,000 or more.
         ways = math.lgamma(n + 1) - math.lgamma(rank + 1) - math.lgamma(n - rank + 1)
         tail += math.exp(ways - n * math.log(2))
         if 2 * tail > 1 - confidence:
@@ -93,7 +94,10 @@ def _ranks_to_skip(n: int, confidence: float) -> int:
 
 
 class Trimmed(NamedTuple):
-    """A trimmed mean. `variance` / n is its squared standard error with `degrees` of freedom."""
+    """A trimmed mean of n values, with the variance of one value.
+
+    `variance` / n is the squared standard error of the mean, with `degrees` of freedom.
+    """
 
     centre: float
     variance: float
@@ -103,8 +107,9 @@ class Trimmed(NamedTuple):
 def trimmed_mean(values: Sequence[float]) -> Trimmed:
     """Return the trimmed mean of one or more values with Yuen's variance.
 
-    The variance is winsorised. The degrees of freedom are those of the remaining values. The
-    variance of one value is infinite.
+    The variance is computed from winsorised values: dropped values are replaced by the nearest kept
+    value. The degrees of freedom are the number of kept values minus one. If only one value is
+    kept, the variance is infinite.
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -122,7 +127,7 @@ def trimmed_mean(values: Sequence[float]) -> Trimmed:
 def trimmed_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Return the trimmed mean of `values` and the half-width of its interval (Student's t).
 
-    The half-width is infinite for n = 1.
+    The half-width is infinite if only one value is left after trimming.
     """
     found = trimmed_mean(values)
     if found.degrees == 0:
@@ -132,10 +137,11 @@ def trimmed_interval(values: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def curve_scatter(logs: Sequence[float], values: Sequence[float]) -> list[float]:
-    """Return the distance of every inner point of a curve from the line through its two neighbours.
+    """Return how far every inner point of a curve is from the line through its two neighbours.
 
-    The unit is the standard deviation of one point. `values` are at the ascending positions `logs`.
-    The curvature adds to the distances, so their spread is an upper estimate of noise.
+    `logs` are the ascending positions of `values`. Each distance is scaled so that its standard
+    deviation equals the noise of one point. Curvature adds to the distances, so their spread is an
+    upper estimate of the noise.
     """
     found = []
     for (x0, x1, x2), (y0, y1, y2) in zip(
@@ -170,8 +176,8 @@ def estimate(
 ) -> Interval | None:
     """Return the mean and interval of log ratios; None if there are no values.
 
-    Four or more values show their own noise. Fewer use the standard deviation `assumed_sd`, and
-    `known` is False in the result.
+    With four or more values the noise is measured from the values. With fewer the standard
+    deviation `assumed_sd` of one value is used, and `known` is False in the result.
     """
     if not values:
         return None

@@ -42,9 +42,9 @@ def analyze(
 ) -> Analysis:
     """Return the curves and findings of sorted samples.
 
-    `suspect` are sentences about runs whose data is in doubt; they become findings. `expected` is
-    the bandwidth that the links allow, where it is known. `assumed_noise` is a fraction, and
-    applies where the timings do not show their noise.
+    - `suspect`: sentences about runs whose data is in doubt; each becomes a finding
+    - `expected`: the bandwidths that the links allow; empty if they are unknown
+    - `assumed_noise`: the noise as a fraction, used if the timings are too few to measure it
 
     >>> from nccltune.analyze import sort_samples
     >>> from nccltune.examples import example
@@ -69,7 +69,7 @@ def analyze(
         findings += condition_findings(analysis, table)
         what = (timings.condition.collective, timings.condition.scale)
         if what not in reported:
-            # Report once for each collective and scale; the out-of-place condition comes first.
+            # Report once for each collective and scale. Out-of-place conditions are sorted first.
             reported.add(what)
             findings += expected_findings(platform, analysis, known.get(what))
     for table in gain_tables(found.timings, assumed_noise):
@@ -150,7 +150,7 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
     problems: dict[tuple[str, str], list[str]] = {}
     for choice in table.choices:
         if table.noise.known and table.shares_rounds(choice):
-            # The sweep dropped this choice after one or two rounds.
+            # A sweep drops slow choices after one or two rounds, so few rounds are no problem here.
             continue
         layout = table.layout(choice)
         if not layout.separable:
@@ -171,7 +171,7 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
 
 
 def _listed(labels: Sequence[str]) -> str:
-    """Return up to three names and the number of the others."""
+    """Return up to three labels, and the number of the remaining ones, as text."""
     if len(labels) <= _MOST_LISTED:
         return ", ".join(labels)
     return f"{', '.join(labels[:_MOST_LISTED])} and {len(labels) - _MOST_LISTED} more choices"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples sorted into conditions, sizes and choices.
+"""Sort samples into conditions, sizes and choices.
 
-Samples that cannot be compared are counted.
+Samples that cannot be compared are counted and left out. A round is a set of timings taken close
+together in time by one process. A point is one choice at one size under one condition.
 """
 
 import math
@@ -17,19 +18,20 @@ from nccltune.model.sample import Purpose, Sample
 from nccltune.model.scale import Scale
 
 Series = dict[tuple[int, int], float]
-"""Time in us by (round, repeat). A round belongs to one process (see `Rounds`)."""
+"""Times in us by (round, repeat)."""
 
 _ONE_PROCESS_A_CHOICE = frozenset({"nccl-tests", "raw-csv"})
-"""Tools that run one choice in each process. nccltune 0.1 wrote their samples without a process id
-and counted rounds by occurrence, which is no order in time."""
+"""Tools that run one choice in each process. nccltune 0.1 stored their samples without a process
+id. It numbered the timings of each choice in the order of import and stored the numbers as rounds.
+Timings of one such round need not be close in time."""
 
 
 @dataclass(frozen=True)
 class Process:
     """One start of the measuring program.
 
-    `at` is its time in seconds since 1970. `stated_round` is the round that the user stated for it.
-    Both are None if unknown.
+    `at` is the time of the first timing in seconds since 1970. `stated_round` is the round that the
+    user stated for the process. `at` and `stated_round` are None if unknown.
     """
 
     name: str
@@ -41,8 +43,7 @@ class Process:
 class Rounds:
     """The rounds of a study, and the process that each round belongs to.
 
-    Rounds are numbered through all processes of a study, so timings of two processes never share
-    one.
+    Each round has a number that is unique in the study, so two processes never share a round.
     """
 
     processes: list[Process] = field(default_factory=list)
@@ -51,7 +52,7 @@ class Rounds:
     _places: dict[str, int] = field(default_factory=dict)
 
     def number(self, sample: Sample) -> int:
-        """Return the round number of `sample`. The first timing of a round gets a new number."""
+        """Return the number of the round of `sample`; the first sample of a round adds a number."""
         name = _process_name(sample)
         key = (name, sample.round)
         number = self._numbers.get(key)
@@ -68,7 +69,7 @@ class Rounds:
     def process(self, number: int) -> int:
         """Return the index in `processes` of the process that round `number` belongs to.
 
-        It is 0 for timings that were not sorted from samples.
+        The result is 0 if the round is unknown, as in timings that were not made by `sort_samples`.
         """
         return self._process_of[number] if number < len(self._process_of) else 0
 
@@ -77,8 +78,8 @@ class Rounds:
 class Timings:
     """All timings of one condition.
 
-    `cells[bytes][choice]` is a series. `channels[bytes][choice]` is the largest number of channels
-    that NCCL used, where it is known.
+    `cells[bytes][choice]` holds the times of one point. `channels[bytes][choice]` is the largest
+    number of channels that NCCL used; it has no entry if the number is unknown.
     """
 
     condition: Condition
@@ -94,7 +95,7 @@ class Timings:
 
     @property
     def choices(self) -> list[AnyChoice]:
-        """Return every measured choice: the default first, the others by label."""
+        """Return every measured choice: first the default, then the others in order of label."""
         found = {choice for by_choice in self.cells.values() for choice in by_choice}
         return sorted(found, key=lambda choice: (choice != DEFAULT, choice_label(choice)))
 
@@ -120,28 +121,25 @@ class Timings:
         return median(list(series.values())) if series else None
 
     def log_gains(self, size: int, choice: AnyChoice) -> dict[int, float]:
-        """Return for each round the log of default over `choice` time (0.1 is about 10 % faster).
+        """Return the natural log of default time over `choice` time for each round that has both.
 
-        The timings of one round were made close together, so a temporary slowdown of the machine
-        cancels out. Repeats within a round count as one.
+        A value of 0.1 is about 10 % faster. Timings of one round are close together in time, so a
+        slowdown of the machine cancels out. Repeats within a round are averaged.
         """
         default = _by_round(self.series(size, DEFAULT))
         other = _by_round(self.series(size, choice))
         return {round_: default[round_] - other[round_] for round_ in other if round_ in default}
 
     def note_channels(self, size: int, choice: AnyChoice, channels: int) -> None:
-        """Record the number of channels that NCCL used for a choice at a size.
-
-        The largest is kept.
-        """
+        """Record a number of channels that NCCL used for a choice at a size. Keep the largest."""
         seen = self.channels.setdefault(size, {})
         seen[choice] = max(channels, seen.get(choice, 0))
 
     @property
     def compares_processes(self) -> bool:
-        """Return whether the choices and the default ran in different processes.
+        """Return whether choices were measured, but none in a round with the default.
 
-        Then no round compares them.
+        Then the choices can be compared only between processes.
         """
         others = [choice for choice in self.choices if choice != DEFAULT]
         return bool(others) and not any(
@@ -151,10 +149,11 @@ class Timings:
 
 @dataclass
 class SortedSamples:
-    """The sorted samples: conditions in order, and the number of samples left out by reason.
+    """The sorted samples, and the number of samples that were left out for each reason.
 
-    `doubts` are sentences on why the runs may come from several platforms. With any of them no rule
-    is sure.
+    `timings` has one item for each condition. `samples` is the number of all samples made for
+    tuning. `doubts` are sentences on why the runs may come from several platforms. If there is any
+    doubt, no rule is sure.
     """
 
     timings: list[Timings]
@@ -168,12 +167,12 @@ class SortedSamples:
 def sort_samples(samples: Iterable[Sample]) -> SortedSamples:
     """Sort samples for comparison.
 
-    Samples with another purpose than tuning are left out. Also left out, but counted, are samples
-    with wrong results (a wrong result can be fast), with an unknown scale, and with one rank. A
-    sample with the (process, round, repeat) of an earlier sample of the same point becomes a
-    further repeat, so no measurement is lost.
+    Samples that were not made for tuning and samples of 0 bytes are left out. Samples with wrong
+    results, with an unknown scale, and with one rank are left out and counted. A sample with the
+    process, round and repeat of an earlier sample of the same point becomes a further repeat, so no
+    measurement is lost.
 
-    Raises what iterating over `samples` raises: StudyError for those of a study.
+    Raises what iterating over `samples` raises, such as StudyError.
     """
     found: dict[Condition, Timings] = {}
     rounds = Rounds()
@@ -241,7 +240,10 @@ def _seconds(at: str | None) -> float | None:
 
 
 def _channels(sample: Sample) -> int | None:
-    """Return the number of channels of a sample: the recorded number, else the forced one."""
+    """Return the number of channels that NCCL reported for a sample.
+
+    If none was reported, return the number that the choice sets; None if it sets none.
+    """
     if sample.ran is not None and sample.ran.channels is not None:
         return sample.ran.channels
     return sample.choice.channels if isinstance(sample.choice, Choice) else None
@@ -263,7 +265,7 @@ def _order(condition: Condition) -> tuple[object, ...]:
 
 
 def _by_round(series: Series) -> dict[int, float]:
-    """Return for each round the mean of the logs of its repeats."""
+    """Return the mean log time of the repeats of each round."""
     logs: dict[int, list[float]] = defaultdict(list)
     for (round_, _), time_us in series.items():
         logs[round_].append(math.log(time_us))

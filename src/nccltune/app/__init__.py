@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use cases: what each verb does, without a terminal. Also the Python API (docs/reference).
+"""Use cases: a function for each verb of the command line, without a terminal.
+
+These functions are also the Python API (docs/reference). Verbs print their results.
 
 study.py                open a study with its samples sorted
 auto.py                 sweep, analyze, tune, verify and report, one after the other
@@ -14,25 +16,25 @@ reproduce.py            the command that measures a study again
 env.py                  the settings that deploy the rules, in the form of a shell or a file
 net_env.py              the settings that load the network plugin
 sendrecv_env.py         the settings that load the send/recv library
-explain.py              what a tuner plugin decides, asked of the plugin
+explain.py              load a tuner plugin and list its decisions
 doctor.py               check this node, or collected files of many
 examiner.py             the doctor's checks while the bench starts
 ab.py                   A/B-test settings
-lint.py                 what a file or a text is by its content, and what is wrong with it
-demo.py                 the whole loop on a copy of a recorded study
+lint.py                 recognise a file or a text by its content, and check it
+demo.py                 analyze, tune, verify and report a copy of a recorded study
 topo_show.py            a machine as a graph with NCCL's paths
-topo_what_if.py         the ceiling of a platform now, and after changes
-topo_calibrate.py       what links reach, measured or taken from studies
-topo_convert.py         a topology file for NCCL
-net_stats.py            what the network plugin's connections carry
-sendrecv_sweep.py       from which size on copy engines carry send/recv
-sendrecv_settings.py    settings of NCCL's own send/recv
-sendrecv_fairness.py    the chunk size of copies
-sendrecv_conf.py        the lines of sendrecv.conf
-settings_experiment.py  what the experiments on send/recv share
+topo_what_if.py         the bandwidth limit of a platform now, and after changes
+topo_calibrate.py       measure which share of their bandwidth links reach
+topo_convert.py         write a topology file for NCCL
+net_stats.py            traffic of the network plugin's connections
+sendrecv_sweep.py       find the size from which copy engines are faster for send/recv
+sendrecv_settings.py    find better settings of NCCL's own send/recv
+sendrecv_fairness.py    find the chunk size of copies
+sendrecv_conf.py        write sendrecv.conf
+settings_experiment.py  common steps of the experiments on send/recv
 nccl_tests_sweep.py     measure with a site's nccl-tests binaries
-job.py                  from what a user asks for to a job
-launch.py               render a job, run it, keep its table
-bench_launch.py         from what a user asks for to what the bench runs on
-measuring.py            what all measurements share: study, progress, interruption
+job.py                  build a job from the command line
+launch.py               render a job, run it, store its results
+bench_launch.py         build the launch of the bench from the command line
+measuring.py            common steps of all measurements: study, progress, interruption
 """

@@ -30,18 +30,21 @@ RESULT = "try.json"
 
 
 def kept_settings(path: Path) -> dict[str, str | None]:
-    """Return the settings that earlier tests in the study at `path` have kept.
+    """Return the settings that earlier tests in the study at `path` confirmed (STUDY/try.conf).
 
-    Raises InputError for a try.conf that cannot be read.
+    Raises InputError if try.conf cannot be read.
     """
     conf = path / CONF
     return {**read_conf(conf)} if conf.is_file() else {}
 
 
 def trial_of(path: Path, settings: dict[str, str | None], what: Sequence[str]) -> SettingTrial:
-    """Return the test of `settings` in the study at `path`. Settings that earlier tests have kept
-    are set on both sides. `what` is what is run; it distinguishes the tests of one study.
-    Raises as `kept_settings` does."""
+    """Return the test of `settings` in the study at `path`.
+
+    Settings that earlier tests confirmed are set on both sides. `what` describes the program that
+    is run; tests of different programs in one study are separate. Raises what `kept_settings`
+    raises.
+    """
     baseline = {name: value for name, value in kept_settings(path).items() if name not in settings}
     return SettingTrial(settings=settings, baseline=baseline, what=list(what))
 
@@ -59,10 +62,11 @@ def ab_test(
 ) -> TrialVerdict:
     """Run processes with and without the settings of `trial` in the study at `path`.
 
-    `min_gain` is what a range of sizes must gain (0.03 is 3 %); `anew` leaves out what was measured
-    before. Writes STUDY/try.json, and STUDY/try.conf with all settings that are kept. `command`
-    resumes it. Raises InputError for a recording without these settings, LaunchError where the
-    default does not run, and what stops it early (KeyboardInterrupt, StudyError).
+    `min_gain` is the least gain of a range of sizes (0.03 is 3 %). `anew` ignores earlier timings.
+    `command` is stored as the command line that resumes the test. Writes the verdict to
+    STUDY/try.json and all confirmed settings to STUDY/try.conf. Raises InputError for a recording
+    without these settings, LaunchError if the default does not run, and the exception that stops
+    the test early (KeyboardInterrupt, StudyError).
     """
     refuse_file(path)
     if isinstance(runner, ReplayRunner):
@@ -94,8 +98,10 @@ def ab_test(
 
 
 def _save(study: Study, trial: SettingTrial, verdict: TrialVerdict, command: str) -> TrialVerdict:
-    """Write the result and the lines to deploy. Lines of the same settings that are no longer
-    confirmed are removed."""
+    """Write the verdict to try.json and the confirmed settings to try.conf.
+
+    Settings of this trial that are no longer confirmed are removed from try.conf.
+    """
     platform = study.platform() if study.platform_path.exists() else None
     replay = platform.replay if platform is not None else None
     verdict = msgspec.structs.replace(verdict, command=command, replay=replay)

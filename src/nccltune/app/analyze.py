@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analyse a study: curves and findings, with what its imports and its topology add."""
+"""Analyse a study: compute curves and findings.
+
+Findings also use the topology of the study and doubts from its imports.
+"""
 
 import hashlib
 import shlex
@@ -25,13 +28,13 @@ from nccltune.topology.flows.calibration import read_calibration
 from nccltune.topology.flows.measured import expectations
 
 CALIBRATION = names.CALIBRATION
-"""In a study: efficiencies of its platform, in place of the built-in ones."""
+"""The file of a study with measured link efficiencies. They replace the built-in ones."""
 
 
 class Analyzed(NamedTuple):
     """An analysis, and warnings about parts of the study that could not be used for it.
 
-    `unsaved` is why STUDY/findings.json could not be written (empty: it was, or need not be).
+    `unsaved` has the error if STUDY/findings.json could not be written; else it is empty.
     """
 
     analysis: Analysis
@@ -48,13 +51,13 @@ SERIOUS = frozenset(
         FindingKind.SUSPECT_RUN,
     }
 )
-"""Findings that ask for something to be done."""
+"""Kinds of findings on which the user should act."""
 
 
 def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
     """Analyse the study at `path`; with `save` write STUDY/findings.json.
 
-    Raises StudyError where there is nothing to analyse.
+    Raises StudyError if there is nothing to analyse.
     """
     opened = open_study(path)
     analyzed = analyze_study(opened, assumed_noise=assumed_noise)
@@ -66,16 +69,16 @@ def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
 
 
 def is_serious(analysis: Analysis) -> bool:
-    """Return whether a finding asks for something to be done."""
+    """Return whether the user should act on any finding."""
     return any(finding.kind in SERIOUS for finding in analysis.findings)
 
 
 def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) -> Analyzed:
     """Return curves and findings of a study; write nothing.
 
-    `assumed_noise` is the relative noise of a timing where there are too few to measure it. Where
-    the study holds a topology, findings also compare with what the links allow. Raises StudyError
-    for a file of the study that is damaged.
+    `assumed_noise` is the relative noise of a timing, used if timings are too few to measure it. If
+    the study has a topology, findings also compare with the bandwidth that its links allow. Raises
+    StudyError if a file of the study is damaged.
     """
     expected, warnings = _expectations(opened)
     analysis = analyze(
@@ -89,9 +92,10 @@ def analyze_study(opened: OpenStudy, *, assumed_noise: float = ASSUMED_NOISE) ->
 
 
 def stored_analysis(opened: OpenStudy) -> tuple[Analysis | None, list[str]]:
-    """Return what STUDY/findings.json holds, if it fits the study as it is now; and warnings.
+    """Return the analysis in STUDY/findings.json, and warnings.
 
-    It fits if it has all samples, and platform, imports, topology and calibration are the same.
+    The analysis is None if the file is missing, damaged or outdated. It is outdated if the number
+    of samples, the platform, imports, topology, calibration or the release of nccltune changed.
     """
     study = opened.study
     if not study.findings_path.is_file():
@@ -109,7 +113,7 @@ def stored_analysis(opened: OpenStudy) -> tuple[Analysis | None, list[str]]:
 
 
 def _basis(study: Study) -> str:
-    """Return a hash of what findings rest on beside the samples: files, and this release."""
+    """Return a hash of the inputs of findings besides the samples: files and nccltune's version."""
     digest = hashlib.sha256(nccltune.__version__.encode())
     paths = (study.platform_path, study.imports_path, study.topology_path, study.path / CALIBRATION)
     for path in paths:
@@ -119,9 +123,9 @@ def _basis(study: Study) -> str:
 
 
 def _expectations(opened: OpenStudy) -> tuple[list[Expectation], list[str]]:
-    """Return what the study's topology allows by collective and scale, and warnings.
+    """Return the bandwidths that the study's topology allows, and warnings.
 
-    A topology that cannot be read is a warning: curves can be analysed without it.
+    A topology that cannot be read causes only a warning, because curves do not need it.
     """
     study = opened.study
     path, platform = study.topology_path, study.platform()

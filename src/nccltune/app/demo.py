@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Demo: the whole loop on a copy of a recorded study."""
+"""Demo: analyze, tune, verify and report a copy of a recorded study."""
 
 import shlex
 import time
@@ -30,8 +30,8 @@ from nccltune.tune.result import Tuning
 def copy_recording(recording: Path, target: Path) -> Study:
     """Copy a recording to `target` and mark it as a replay.
 
-    A study that is already at `target` is kept if it is such a copy, with what `verify` added.
-    Raises InputError where it is another study, or the recording has no timings of choices.
+    An earlier copy at `target` is kept, with the samples that `verify` added. Raises InputError if
+    another study is at `target`, or the recording has no timings of choices.
     """
     if not (recording / names.SAMPLES).is_file():
         usable = [name for name, path in examples().items() if (path / names.SAMPLES).is_file()]
@@ -54,7 +54,7 @@ def copy_recording(recording: Path, target: Path) -> Study:
 
 
 def _is_copy(study: Study, original: Study) -> bool:
-    """Whether `study` holds the samples of `original` and beyond them only those of `verify`."""
+    """Return whether `study` has all samples of `original`, and else only those of `verify`."""
     with study.samples_path.open("rb") as ours, original.samples_path.open("rb") as theirs:
         if any(line != ours.readline() for line in theirs):
             return False
@@ -75,17 +75,17 @@ def _another_study(target: Path, name: str) -> InputError:
 
 
 class DemoProgress(VerifyProgress, Protocol):
-    """What a demo calls while it runs."""
+    """Callbacks of a running demo."""
 
     def doing(self, words: str) -> None:
-        """Call with what is being done."""
+        """Report the step that begins, as text."""
 
 
 class Demo(NamedTuple):
-    """What a demo did with a copy of a recording.
+    """The results of a demo on a copy of a recording.
 
-    The plugin, loaded as NCCL loads it, decided `agreed` of `asked` sizes as the rules
-    do; `proof` is None where there are no rules, and where the user interrupted.
+    The plugin was called for `asked` sizes, and its decision matched the rules at `agreed` sizes.
+    `proof` is None if there are no rules or the user interrupted the demo.
     """
 
     study: Study
@@ -100,15 +100,15 @@ class Demo(NamedTuple):
 
 
 def demo(recording: str, path: Path, progress: DemoProgress) -> Demo:
-    """Analyse, tune, ask the plugin, verify in a replay and write the report.
+    """Analyse, tune, check the plugin's decisions, verify in a replay and write the report.
 
-    Works on a copy of `recording` in the study at `path`. Raises InputError for a recording that is
-    none, PlatformError where a part is not built.
+    The demo uses a copy of `recording` in the study at `path`. Raises InputError for an unknown
+    recording, and PlatformError if a program or library is not built.
     """
     began = time.monotonic()
     source = example(recording)
     study = copy_recording(source, path)
-    # All that it starts, before anything is computed.
+    # Check that everything is built before anything is computed.
     for find in (tuner_path, host_path, bench_path):
         find()
     progress.doing("analyzing and tuning")

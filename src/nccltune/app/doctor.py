@@ -35,16 +35,16 @@ __all__ = [
 
 
 class CheckedNodes(NamedTuple):
-    """What was found, and the facts of each node."""
+    """The result of an examination, and the facts of each node by its name."""
 
     examination: Examination
     nodes: Mapping[str, Facts]
 
 
 def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
-    """Examine this node, with `paths` as further evidence; or the nodes of one collected folder.
+    """Examine this node with the files `paths` as further evidence, or a folder of collected nodes.
 
-    Raises InputError for a folder beside other paths, and for a folder without nodes.
+    Raises InputError for a folder together with other paths, and for a folder without nodes.
     """
     folders = [path for path in paths if path.is_dir()]
     if not folders:
@@ -63,15 +63,15 @@ def examine_paths(paths: Sequence[Path]) -> CheckedNodes:
 
 
 def rule_called(name: str) -> DoctorRule:
-    """Return a rule by its name or number. Raises InputError for another."""
+    """Return a rule by its name or number. Raises InputError for an unknown rule."""
     return rule_base().rule(name)
 
 
 def keep(checked: CheckedNodes, path: Path) -> list[UnwritableError]:
-    """Write STUDY/doctor.json, and what the nodes show of the platform into STUDY/platform.json.
+    """Write STUDY/doctor.json, and add facts of the nodes to STUDY/platform.json.
 
-    Return why that is impossible (empty: it was done). Raises StudyError for a study that cannot be
-    read.
+    Return the error if a file cannot be written, else an empty list. Raises StudyError if the study
+    cannot be read.
     """
     unsaved: list[UnwritableError] = []
     with saving(unsaved):
@@ -84,5 +84,8 @@ def keep(checked: CheckedNodes, path: Path) -> list[UnwritableError]:
 
 
 def write_page(examined: Examination, path: Path) -> None:
-    """Write an examination as one HTML page, whole or not at all. Raises UnwritableError."""
+    """Write an examination as one HTML page, atomically.
+
+    Raises UnwritableError if the file cannot be written.
+    """
     write_whole(path, render(examined))

@@ -18,12 +18,13 @@ from nccltune.report.words import printable
 from nccltune.study.files import Study
 
 GRACE_S, END_S = 0.3, 0.2
-"""Once the bench is ready: until what still reads or runs is stopped, and until it is given up."""
+"""Seconds to wait for the facts once the bench is ready: first GRACE_S for the thread to end, then
+END_S after it was asked to stop."""
 _SOURCE = "nccltune auto on "
 
 
 class ChecksLine(NamedTuple):
-    """The line of the checks; `is_wrong` where it asks for attention."""
+    """The line that reports the checks; `is_wrong` if it needs attention."""
 
     words: str
     is_wrong: bool
@@ -32,12 +33,12 @@ class ChecksLine(NamedTuple):
 class Examiner:
     """Collects the facts of this node for the doctor while the bench initialises its GPUs.
 
-    To be used in a `with` statement; whatever ends it, no tool is left running. Nothing of it
-    ever fails: the line reports what went wrong.
+    Use it in a `with` statement, which asks the collecting thread to stop at its end. An error of
+    the doctor does not stop a measurement: `checks_line` reports it.
     """
 
     def __init__(self, launch: Launch) -> None:
-        # Pods may run anywhere, and a recording was made elsewhere.
+        # Do not examine this machine for pods, which may run anywhere, or for a recording.
         self._is_wanted = launch.replay is None and not (
             launch.with_launcher and launch.with_launcher.pods
         )
@@ -60,8 +61,10 @@ class Examiner:
             self._thread.start()
 
     def checks_line(self, study: Study, platform: Platform, hello: Hello) -> ChecksLine:
-        """Return what was found, kept in the study; of a recording the settings that it was made
-        with. When this returns nothing is read any more."""
+        """Return the line that reports the checks, and store the examination in the study.
+
+        The line for a recording names the NCCL settings that were set when it was made.
+        """
         where = "in the recording" if platform.replay else "here"
         found = restrictions(platform.settings)
         settings = f"set {where}: {', '.join(found)}" if found else ""
@@ -74,7 +77,7 @@ class Examiner:
             if self._is_wanted and _is_here(hosts):
                 facts = self._facts_in_time()
                 if hello.nccl.version is not None:
-                    # What the bench opened, whatever else is installed.
+                    # Use the version that the bench opened. Another one may be installed, too.
                     place = hello.nccl.path or "nccltune-bench"
                     facts.add(NCCL_VERSION, hello.nccl.version, place)
                 examined = _examined(facts)
@@ -87,7 +90,7 @@ class Examiner:
 
     def _collect_facts(self) -> None:
         try:
-            # Imported here, while the bench starts.
+            # Import here, so that the import runs in this thread while the bench starts.
             from nccltune.doctor.evidence.collect import collect
             from nccltune.doctor.rulebase import rule_base
 
@@ -108,7 +111,7 @@ class Examiner:
 
 
 def _is_here(hosts: list[str | None]) -> bool:
-    """Return whether the first process is on this machine, which is the default."""
+    """Return whether the first process is on this machine. Assume so if its host is unknown."""
     return not hosts or hosts[0] in (None, this_host_hash())
 
 
@@ -120,8 +123,10 @@ def _examined(facts: Facts) -> Examination:
 
 
 def _keep(study: Study, examined: Examination) -> None:
-    """Keep the examination in the study, replacing an earlier one of `auto`. One that a user made,
-    of more nodes or with more files, stays."""
+    """Store the examination in the study, replacing an earlier one of `auto`.
+
+    An examination by `nccltune doctor` is kept, because it may have more nodes or files.
+    """
     path = study.doctor_path
     if path.is_file() and not study.read_json(path, Examination).source.startswith(_SOURCE):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explain: what a tuner plugin decides, asked of the plugin itself."""
+"""Explain: load a tuner plugin and list its decisions at each size."""
 
 import contextlib
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from nccltune.tune.result import Tuning
 
 
 class ExplainRequest(NamedTuple):
-    """What to ask which plugin.
+    """The plugin to load, and the calls to ask it about.
 
-    `config` is a study or a configuration; without `tuner` our plugin is asked. `sizes` are the
-    first and the last one in bytes. What is None follows from the rules.
+    `config` is a study or a configuration. `tuner` None is our plugin. `sizes` are the first and
+    the last size in bytes. Other fields that are None follow from the rules.
     """
 
     config: Path | None = None
@@ -37,10 +37,10 @@ class ExplainRequest(NamedTuple):
 
 
 def explain_config(request: ExplainRequest) -> list[Explained]:
-    """Return what the plugin decides at each scale, size by size.
+    """Return the decisions of the plugin at each scale and size.
 
-    Raises InputError where there is nothing to explain or no scale is known, PlatformError without
-    a plugin, LaunchError where the plugin ends its process.
+    Raises InputError if there is nothing to explain or no scale is known, PlatformError without a
+    plugin, and LaunchError if the plugin ends its process.
     """
     config, tuner = request.config, request.tuner
     if config is None and tuner is None:
@@ -63,7 +63,7 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
         for scale in _scales(request.nodes, request.ranks, plain, config)
     ]
     if tuner is None:
-        # What a rule takes is an extra: a damaged tuning.json must not hide what is decided.
+        # Numbers of channels are optional: show the decisions even if tuning.json is damaged.
         with contextlib.suppress(StudyError):
             tuning = _tuning_of(config)
             found = [with_channels(item, tuning) for item in found] if tuning else found
@@ -71,7 +71,7 @@ def explain_config(request: ExplainRequest) -> list[Explained]:
 
 
 def _read(config: Path | None) -> tuple[Path | None, Sequence[FileRule], dict[str, str]]:
-    """Return the configuration's path, rules and header; without a configuration nothing."""
+    """Return the path, rules and header of a configuration; empty values if `config` is None."""
     if config is None:
         return None, [], {}
     path = config / names.TUNER_CONF if config.is_dir() else config
@@ -80,7 +80,7 @@ def _read(config: Path | None) -> tuple[Path | None, Sequence[FileRule], dict[st
 
 
 def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) -> list[Collective]:
-    """Return the collectives asked for; else those with rules; else all that NCCL tunes."""
+    """Return the named collectives. If none is named, return those with rules, else all tuned."""
     if named:
         return list(named)
     return list(dict.fromkeys(item.rule.collective for item in rules)) or list(reversed(TUNED))
@@ -89,7 +89,7 @@ def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) 
 def _scales(
     nodes: int | None, ranks: int | None, rules: Sequence[Rule], config: Path | None
 ) -> list[Scale]:
-    """Return the scale asked for; else all that the rules name; else all that `tune` looked at."""
+    """Return the given scale, else all scales of the rules, else all scales of tuning.json."""
     if nodes is not None and ranks is not None:
         return [Scale(nodes, ranks)]
     named = [
@@ -110,7 +110,7 @@ def _scales(
 
 
 def _tuning_of(config: Path | None) -> Tuning | None:
-    """Return the tuning of a study; None for a configuration alone, or where `tune` has not run."""
+    """Return the tuning of a study; None for a single file, or if tuning.json does not exist."""
     if config is None or not config.is_dir():
         return None
     study = Study.open(config)

@@ -18,10 +18,10 @@ from nccltune.study.files import Study
 
 
 class ImportRequest(NamedTuple):
-    """Where measurements go, and what their files do not state themselves.
+    """The study to import into, and facts that the imported files may not state.
 
-    With `in_rounds` the user states that the k-th runs of all choices ran close together; with
-    `split` runs of other platforms go to studies beside `study`.
+    With `in_rounds` the user states that the k-th runs of all choices ran close together in time.
+    With `split` runs of other platforms are written to new studies next to `study`.
     """
 
     study: Path
@@ -36,10 +36,10 @@ class ImportRequest(NamedTuple):
 
 
 class ImportResult(NamedTuple):
-    """What an import did, and its exit code.
+    """The result of an import, and the exit code.
 
-    1 if numbers are in doubt or rows could not be read, 2 if a file was refused or nothing could be
-    read.
+    The exit code is 1 if numbers are in doubt or rows could not be read. It is 2 if a file was
+    refused or nothing could be read.
     """
 
     imported: Imported
@@ -47,9 +47,9 @@ class ImportResult(NamedTuple):
 
 
 class ImportRun:
-    """One import of the files that `names` stand for: files, folders, or `-` for standard input.
+    """One import of the files in `names`: files, folders, or `-` for standard input.
 
-    Raises InputError for a choice or collective that is none, and for a name that is no file.
+    Raises InputError for an unknown choice or collective, and for a file that does not exist.
     """
 
     def __init__(self, request: ImportRequest, names: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ class ImportRun:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all files; 0 where nobody knows."""
+        """Return the total size of the files in bytes. Inputs of unknown size count as 0."""
         return sum(item.size for item in self._found)
 
     def run(
@@ -75,10 +75,10 @@ class ImportRun:
         *,
         dry_run: bool = False,
     ) -> ImportResult:
-        """Read the files into the study; with `dry_run` read and judge all, and write nothing.
+        """Read the files into the study; with `dry_run` read and check all files but write nothing.
 
-        `progress` is called with the file at hand and the bytes read of it. Raises StudyError where
-        the study cannot be read or written.
+        `progress` is called with the current file and the number of bytes read from it. Raises
+        StudyError if the study cannot be read or written.
         """
         request = self._request
         imported = import_files(

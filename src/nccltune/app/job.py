@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a user asks for to a job: a file, keys over it, or keys alone."""
+"""Build a job from the command line.
+
+The command line names a job file, a program, or both. Its settings override the job file.
+"""
 
 import datetime as dt
 import re
@@ -15,14 +18,15 @@ from nccltune.model.names import nearest
 
 _TABLES = {"slurm": SlurmOptions, "kubernetes": KubernetesOptions}
 _LISTS = ("hosts", "inherit")
-"""Keys whose value may be written as `a,b`."""
+"""Keys with a list as value, which may be written as `a,b`."""
 
 
 class JobRequest(NamedTuple):
     """A job as the command line describes it.
 
-    `words` are a job file, with a program behind it or not, or a program with its arguments.
-    `settings` are KEY=VALUE of a job file, `variables` NAME=VALUE, or NAME to inherit it.
+    `words` are a job file, a program with its arguments, or a job file followed by a program.
+    `settings` are keys of a job file as KEY=VALUE. `variables` are NAME=VALUE, or NAME to inherit
+    the value of this shell.
     """
 
     words: Sequence[str]
@@ -33,9 +37,9 @@ class JobRequest(NamedTuple):
 
 
 def job_of(request: JobRequest) -> tuple[Job, bool]:
-    """Return the job, and whether it names its number of nodes.
+    """Return the job, and whether the request states the number of nodes.
 
-    Raises InputError for what cannot be.
+    Raises InputError if the request is not a valid job.
     """
     words = request.words
     if not words:
@@ -67,10 +71,10 @@ def job_of(request: JobRequest) -> tuple[Job, bool]:
 
 
 def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> list[str]:
-    """Put each KEY=VALUE in its place in `raw`; return the keys.
+    """Put each KEY=VALUE into the nested dict `raw`; return the full keys.
 
-    A key of the tables `slurm` and `kubernetes` may be named without its table where only one has
-    it. Raises InputError for what is no KEY=VALUE.
+    A key of the tables `slurm` and `kubernetes` may be named without its table if only one table
+    has the key. Raises InputError for other text than KEY=VALUE, and for a key of two tables.
     """
     keys = []
     for setting in settings:
@@ -87,9 +91,9 @@ def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> li
 
 
 def read_keys(settings: Iterable[str]) -> dict[str, Any]:
-    """Return the plain values of KEY=VALUE settings, as a job file has them.
+    """Return KEY=VALUE settings as the nested dict that a job file with them would give.
 
-    Raises InputError for what is no KEY=VALUE.
+    Raises what `put_settings` raises.
     """
     raw: dict[str, Any] = {}
     put_settings(raw, settings, "--set")
@@ -97,7 +101,10 @@ def read_keys(settings: Iterable[str]) -> dict[str, Any]:
 
 
 def _full_key(key: str) -> str:
-    """Return `slurm.partition` for `partition`."""
+    """Return a key with its table, such as `slurm.partition` for `partition`.
+
+    Raises InputError if both tables have the key.
+    """
     if "." in key or key in Job.__struct_fields__:
         return key
     tables = [name for name, table in _TABLES.items() if key in table.__struct_fields__]
@@ -110,7 +117,7 @@ def _full_key(key: str) -> str:
 
 
 def _put(raw: dict[str, Any], key: str, value: Any, where: str) -> None:
-    # A label or a resource has dots in its own name.
+    # Split at two dots at most: names of Kubernetes labels and resources contain dots themselves.
     *tables, name = key.split(".", 2)
     inner: Any = raw
     for table in tables:
@@ -121,9 +128,9 @@ def _put(raw: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def _value(text: str) -> Any:
-    """Return what TOML reads, else the text: `slurm.gpus=false`, `kubernetes.shm=32Gi`.
+    """Return `text` as a TOML value (`false`), or as a string if it is not valid TOML (`32Gi`).
 
-    A date or a time stays text: no key of a job is one.
+    A date or a time is also returned as a string, because no key of a job has such a value.
     """
     try:
         found = tomllib.loads(f"value = {text}")["value"]
@@ -133,9 +140,10 @@ def _value(text: str) -> Any:
 
 
 def launcher_flavor(text: str, known: Sequence[str] | None = None) -> Flavor:
-    """Read `openmpi`, or `openmpi:5` where a version is meant. Raises InputError for others.
+    """Return the launcher for a name such as `openmpi`, or `openmpi:5` with a version.
 
-    `known` are the names to take: by default those that can start a job.
+    `known` are the valid names; by default the launchers that can start a job. Raises InputError
+    for other names and for an invalid version.
     """
     name, _, version = text.partition(":")
     if known is None:
@@ -155,7 +163,7 @@ def launcher_flavor(text: str, known: Sequence[str] | None = None) -> Flavor:
 
 
 def key_text(raw: Mapping[str, Any]) -> list[str]:
-    """Return nested plain values as `slurm.partition=x`, for messages."""
+    """Return the values of a nested dict as texts such as `slurm.partition=x`, for messages."""
     found = []
     for key, value in raw.items():
         if isinstance(value, dict):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launch: render a job for the launcher that is here, run it, and keep its table in a study."""
+"""Launch: render a job for an installed launcher, run it, and store its results in a study."""
 
 import contextlib
 import os
@@ -40,30 +40,34 @@ from nccltune.model.sample import Sample
 
 
 class LaunchProgress(Protocol):
-    """What a launch calls while it runs."""
+    """Callbacks of a running launch."""
 
     def note(self, words: str) -> None:
-        """Call with a line about the nodes or the queue."""
+        """Report a line about the nodes or the queue."""
 
     def warn(self, sentence: str) -> None:
-        """Report what does not stop it."""
+        """Report a problem that does not stop the launch."""
 
     def starting(self, command: str) -> None:
-        """Call before the job starts."""
+        """Report the command that is about to start the job."""
 
     def output(self, line: str) -> None:
-        """Call with each line that the job prints."""
+        """Report a line that the job printed."""
 
 
 class RenderedJob(NamedTuple):
-    """A job and what starts it."""
+    """A job, and the command or file that starts the job."""
 
     job: Job
     rendered: Rendered
 
 
 class LaunchResult(NamedTuple):
-    """A run that is over: how, what is in doubt, and its samples."""
+    """The result of a finished run.
+
+    `end` is how the run ended. `findings` are sentences on doubts about the numbers. `last_words`
+    are the last lines of the output, and `output` is the file with the whole output.
+    """
 
     rendered: Rendered
     end: RunEnd
@@ -76,10 +80,11 @@ class LaunchResult(NamedTuple):
 def render_job(
     request: JobRequest, launcher: str | None, progress: LaunchProgress, *, to_run: bool = False
 ) -> RenderedJob:
-    """Return a job and the command or file that starts it; start nothing.
+    """Return a job and the command or file that starts the job; start nothing.
 
-    `launcher` is one that is here by default. Raises InputError for a job that cannot be,
-    PlatformError for a launcher that is not here, and with `to_run` for a program that is not.
+    `launcher` None selects an installed launcher. Without `to_run`, Open MPI is the fallback.
+    Raises InputError for an invalid job. With `to_run`, also raises PlatformError if the launcher
+    or the program is not installed.
     """
     job, says_nodes = job_of(request)
     found = _launcher_for(job, launcher, progress.warn, run=to_run)
@@ -104,17 +109,17 @@ def run_job(
     choice: str | None = None,
     start_within: float | None = None,
 ) -> LaunchResult:
-    """Start a job, follow it to its end, and keep output, job and samples in a study.
+    """Start a job, follow it to its end, and store the output, the job and the samples in a study.
 
-    Without a study nothing stays. `choice` is the one that the tables are made with; a job that a
-    queue has not started within `start_within` seconds is cancelled. Raises StudyError for a file
-    in the place of a study, and as the launchers do.
+    Without a study all files are deleted at the end. `choice` is the choice with which the tables
+    are measured. A job that a queue has not started after `start_within` seconds is cancelled.
+    Raises StudyError if `study` is a file, and the exceptions of the launchers.
     """
     job, rendered = ready
     chosen = parse_choice(choice) if choice is not None else None
     if study is not None and study.is_file():
         raise StudyError("is a file, not a study folder", where=str(study))
-    # A queue's nodes see this folder, and not this machine's /tmp.
+    # Nodes of a queue usually see the current folder, but not this machine's /tmp.
     scratch = None if study is not None else tempfile.mkdtemp(prefix="nccltune-launch-", dir=".")
     try:
         kept = Path(scratch) if scratch is not None else study
@@ -133,7 +138,7 @@ def run_job(
 def _launcher_for(
     job: Job, launcher: str | None, warn: Callable[[str], None], *, run: bool
 ) -> InstalledLauncher:
-    """Return the launcher to take. To render, one that is not installed does as well."""
+    """Return the launcher to use. It must be installed only if `run` is True."""
     if launcher is None:
         try:
             return choose(job)
@@ -152,20 +157,23 @@ def _launcher_for(
 
 
 def _on_allocation(job: Job, found: InstalledLauncher, note: Callable[[str], None]) -> Job:
-    """Return the job on as many nodes as Slurm has given to this shell, where it has."""
+    """Return the job with the number of nodes of this shell's Slurm allocation, if there is one."""
     nodes = nodes_given(found.flavor.launcher, note)
     return job if nodes is None else replace(job, nodes=nodes)
 
 
 def _with_mpi(job: Job, found: InstalledLauncher) -> Job:
-    """Return the job with srun's --mpi as it is here, where the job names none."""
+    """Return the job with a value for srun's --mpi that this machine supports.
+
+    A job with another launcher or with its own value does not change.
+    """
     if found.flavor.launcher is not Launcher.SLURM or found.program is None or job.slurm.mpi:
         return job
     return replace(job, slurm=replace(job.slurm, mpi=slurm_mpi()))
 
 
 def _check_can_start(job: Job, found: InstalledLauncher, environment: Mapping[str, str]) -> None:
-    """Raise for what is known to fail before anything is started."""
+    """Raise an error before the start if the hosts or the program are known to be missing."""
     launcher = found.flavor.launcher
     check_hosts(found.flavor, job.nodes, job.hosts, environment)
     elsewhere = launcher in (Launcher.SLURM, Launcher.KUBERNETES)
@@ -195,7 +203,7 @@ def _start(
         return ClusterJob(job, output, follower, note_line).run(words, start_within)
     if SCRIPT not in rendered.files:
         return run(words, output, follower)
-    # In such a name % stands for the job's number and the like.
+    # Slurm replaces patterns such as %j in the name of the output file, so escape each %.
     name = str(output.absolute()).replace("%", "%%")
     words = [*words[:-1], f"--output={name}", words[-1]]
     return SlurmBatchJob(output, follower, note_line).run(words, start_within)
@@ -210,7 +218,7 @@ def _result_of(
     output: Path,
     choice: AnyChoice | None,
 ) -> LaunchResult:
-    """Read what the run printed into the study, and judge it."""
+    """Import the output of the run into the study, and return the result with its findings."""
     findings = placement_differences(rendered.placement, follower)
     samples: list[Sample] = []
     imported = import_output(study, output, choice) if follower.rows else None

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lint: recognise a file or a text by its content, and check it.
 
-Kinds: a tuner configuration (CSV), a topology or graph file (XML, or nvidia-smi's matrix), and what
-starts a job: a command line, a script, a Kubernetes manifest, or the output of nccl-tests.
+There are three kinds:
+
+- a tuner configuration (CSV)
+- a topology or graph file (XML, or the matrix of nvidia-smi topo -m)
+- a launch: a command line, a script, a Kubernetes manifest, or the output of nccl-tests
 """
 
 import re
@@ -34,7 +37,7 @@ from nccltune.tune.lint import LintIssue, NumberedRule, lint_rules
 
 _GPUS = 8
 _ROW = re.compile(r"[^,#]+,\s*\"?\d[^,]*(?:,[^,]*){3,}")
-"""A row of a configuration: its second cell is a size."""
+"""Matches a row of a tuner configuration: at least five cells, of which the second is a number."""
 _MARKER = re.compile(r"^#+\s*nccltune:", re.M)
 _SCRIPT = re.compile(r"\A#!|^#SBATCH\b", re.M)
 _KNOWN = (
@@ -44,7 +47,7 @@ _KNOWN = (
 
 
 class LintKind(StrEnum):
-    """What a thing is."""
+    """The kind of an input to check."""
 
     CONFIGURATION = "configuration"
     TOPOLOGY = "topology"
@@ -52,12 +55,15 @@ class LintKind(StrEnum):
 
 
 class LintRequest(NamedTuple):
-    """What to check.
+    """The inputs to check.
 
-    `things` are files, folders, or a launch command as one text; `command` has the words of a
-    launch command. `kind` is what every thing is, if its content is not to decide. Of the site of a
-    launch: `nodes`, `gpus` of a node, `gpu_memory` as `80G`, `launcher` whose command it is, and
-    `settings` of a job file (`hosts=a:8,b:8`). `here` compares topologies with this machine.
+    - `things`: files, folders, or launch commands with one string for each command
+    - `command`: a launch command as separate words
+    - `kind`: the kind of all inputs; None recognises each input by its content
+    - `nodes`, `gpus`, `gpu_memory`: nodes of a launch, GPUs of a node, memory of a GPU (`80G`)
+    - `launcher`: the launcher of the commands
+    - `settings`: keys of a job file for the launch (`hosts=a:8,b:8`)
+    - `here`: also compare topologies with this machine
     """
 
     things: Sequence[str]
@@ -72,8 +78,11 @@ class LintRequest(NamedTuple):
 
 
 class LintedConfiguration(NamedTuple):
-    """A configuration: the study or file that was named, its path, how many rules it has, and its
-    issues."""
+    """A checked configuration.
+
+    `source` is the study or file that the user named, `path` the configuration, `rules` the number
+    of its rules.
+    """
 
     source: Path
     path: Path
@@ -87,8 +96,11 @@ class LintedConfiguration(NamedTuple):
 
 
 class LintedLaunch(NamedTuple):
-    """What starts a job: where it is from (None for a command line), its commands, and findings
-    that belong to no single command."""
+    """A checked launch.
+
+    `source` is its file (None for a command line). `findings` are those that concern no single
+    command.
+    """
 
     source: str | None
     commands: list[LaunchCheck]
@@ -102,7 +114,7 @@ class LintedLaunch(NamedTuple):
 
 
 class Linted(NamedTuple):
-    """Everything that was checked. Topologies are checked together: nodes against each other."""
+    """The results of all checks. Topologies have one result, because nodes are compared."""
 
     configurations: list[LintedConfiguration]
     topologies: LintResult | None
@@ -119,9 +131,9 @@ class Linted(NamedTuple):
 
 
 def lint(request: LintRequest) -> Linted:
-    """Check every thing of a request as what it is.
+    """Check every input of a request according to its kind.
 
-    Raises InputError for a thing that cannot be read, is of no known kind, or may be of several.
+    Raises InputError for an input that cannot be read, has no known kind, or may have several.
     """
     linted = Linted([], None, [])
     site, flavors = _site(request), _flavors(request.launcher)
@@ -155,10 +167,10 @@ def lint(request: LintRequest) -> Linted:
 
 
 def recognise(path: Path) -> LintKind:
-    """Return what a file or folder holds, by its content.
+    """Return the kind of a file or folder by its content.
 
-    A folder with tuner.conf is a study, one with XML files holds topologies. Raises InputError for
-    content of no known kind, and for content that may be a configuration or a script.
+    A folder with tuner.conf is a study, a folder with XML files has topologies. Raises InputError
+    for content of no known kind, and for content that may be a configuration or a script.
     """
     if path.is_dir():
         return _recognise_folder(path)
@@ -197,7 +209,7 @@ def _recognise_folder(path: Path) -> LintKind:
 
 
 def _text_of(path: Path) -> str:
-    """Return a file's text. Raises InputError where it is none."""
+    """Return the text of a file. Raises InputError for a binary file."""
     data = read_file(path)
     encoding = encoding_of(data[:4])
     if "\0" in (text := data.decode(encoding, errors="replace")):
@@ -209,7 +221,7 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError):
-        # A command may be longer than a name can be.
+        # A launch command may be longer than the longest file name, which raises an error.
         return False
 
 
@@ -241,7 +253,7 @@ def _lint_configuration(path: Path) -> LintedConfiguration:
 
 
 def _xml_files(path: Path) -> list[Path]:
-    """Return a file itself, and the XML files of a folder."""
+    """Return `path` if it is a file, else the XML files below the folder."""
     if not path.is_dir():
         return [path]
     found = sorted(path.rglob("*.xml"))
@@ -251,7 +263,10 @@ def _xml_files(path: Path) -> list[Path]:
 
 
 def _lint_text(text: str, site: LaunchContext, flavors: tuple[Flavor, ...]) -> LintedLaunch:
-    """Check a command line, given as one text that is no file."""
+    """Check a launch command that is given as one string.
+
+    Raises InputError if the string is neither a command nor the name of a file.
+    """
     if not re.search(r"\s", text) and not _is_command([text]):
         raise InputError(
             "no such file, and no launch command", where=text, hint=f"quote a command; {_KNOWN}"
@@ -295,9 +310,10 @@ def _site(request: LintRequest) -> LaunchContext:
 
 
 def _flavors(text: str | None) -> tuple[Flavor, ...]:
-    """Return those that the linter knows of a launcher, `openmpi:5` of one version; empty for all.
+    """Return the flavors of the launcher named `text`; empty (all launchers) if `text` is None.
 
-    Raises InputError for a launcher or a version that has no command line to check.
+    A flavor is a launcher with a version. `openmpi:5` selects one version. Raises InputError for a
+    launcher or a version whose command line cannot be checked.
     """
     if text is None:
         return ()
@@ -314,7 +330,7 @@ def _flavors(text: str | None) -> tuple[Flavor, ...]:
             where="--launcher",
             hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI), slurm or torchrun",
         )
-    # Of the others all versions are read alike.
+    # Only Open MPI has command lines that differ by version.
     if wanted.launcher is not Launcher.OPENMPI or not wanted.version:
         return tuple(known)
     found = [item for item in known if item.version[:1] == wanted.version[:1]]

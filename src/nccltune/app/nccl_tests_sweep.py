@@ -29,8 +29,7 @@ from nccltune.study.files import Study
 
 
 class NcclTestsPlan(NamedTuple):
-    """What a sweep would do: the choices by collective, how many processes in how many rounds, and
-    about how long they take."""
+    """The plan of a sweep: its choices, number of processes and rounds, and estimated seconds."""
 
     platform: Platform
     choices: dict[Collective, list[AnyChoice]]
@@ -40,7 +39,7 @@ class NcclTestsPlan(NamedTuple):
 
 
 class NcclTestsSwept(NamedTuple):
-    """A sweep that ended by itself or with its budget. `version` is that of nccl-tests."""
+    """The result of a sweep that was not interrupted. `version` is the version of nccl-tests."""
 
     platform: Platform
     version: str
@@ -49,10 +48,9 @@ class NcclTestsSwept(NamedTuple):
 
 
 def plan_nccl_tests(path: Path, site: NcclTestsSite, scope: NcclTestsScope) -> NcclTestsPlan:
-    """Return what a sweep into the study at `path` would do. Runs the default once; writes
-    nothing.
+    """Return the plan of a sweep into the study at `path`.
 
-    Raises as `sweep_nccl_tests` does.
+    Run the default once; write nothing. Raises what `sweep_nccl_tests` raises.
     """
     experiment, platform, _ = _probe(path, site, scope)
     processes = len(experiment.plan())
@@ -73,11 +71,12 @@ def sweep_nccl_tests(
     *,
     command: str = "",
 ) -> NcclTestsSwept:
-    """Measure every choice that NCCL offers, in rounds, into the study at `path`.
+    """Measure every choice that NCCL offers, in rounds, and store the timings in a study.
 
-    Every timing is in the study at once, and STUDY/sweep.json records how the sweep ended.
-    `command` resumes it. Raises PlatformError for a missing binary, LaunchError where NCCL's
-    default does not run, and what stops it early (KeyboardInterrupt, StudyError).
+    Every timing is stored immediately, and STUDY/sweep.json records how the sweep ended. `command`
+    is stored as the command line that resumes the sweep. Raises PlatformError for a missing binary,
+    LaunchError if NCCL's default does not run, and the exception that stops the sweep early
+    (KeyboardInterrupt, StudyError).
     """
     shown = progress or NoProgress()
     with contextlib.ExitStack() as stack:

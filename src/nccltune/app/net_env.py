@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings that make stock NCCL load the network plugin, by version.
+"""The settings that make stock NCCL load the network plugin, by version of NCCL.
 
-From NCCL's sources, all release tags from 2.13 to 2.30 (`src/net.cc`, `src/plugin/net.cc`,
+Source: NCCL, all release tags from 2.13 to 2.30 (`src/net.cc`, `src/plugin/net.cc`,
 `src/plugin/plugin_open.cc`).
 """
 
@@ -15,17 +15,18 @@ from nccltune.model.errors import InputError
 from nccltune.native import net_path
 
 NAME = "nccltune"
-"""The plugin's name for NCCL_NET, and the `x` of `libnccl-net-x.so`."""
+"""The plugin's name: the value of NCCL_NET, and `x` in the file name `libnccl-net-x.so`."""
 _FIRST = (2, 13)
 _PATHS_SINCE = (2, 21)
-"""Older ones open `libnccl-net-<value>.so` and nothing else."""
+"""The first release that accepts a path. Older ones open only `libnccl-net-<value>.so`."""
 _NO_PATH = (2, 27, 3)
-"""Opens a value that begins with `lib` and ends in `.so`, and `libnccl-net-<value>.so`; a path
-begins with neither. No release before or after does."""
+"""The only later release that accepts no path. It opens the value itself only if the value begins
+with `lib` and ends in `.so`; else it opens `libnccl-net-<value>.so`."""
 _FORGETS, _REMEMBERS = (2, 28), (2, 30, 3)
-"""In between, the entry of a plugin is zeroed together with its name when it is unloaded."""
+"""From the first release up to, but not including, the second, NCCL clears the name of a plugin
+when it unloads the plugin."""
 _LONGEST = 254
-"""NCCL keeps 255 bytes of a name since 2.26."""
+"""The longest path in bytes: since 2.26, NCCL stores the name in 255 bytes."""
 
 _USE_IT = (
     "No other network: a plugin that cannot be loaded is an error. Without this line NCCL would "
@@ -40,10 +41,10 @@ _KEEP_IT = (
 def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> Deployment:
     """Return the settings that make NCCL load and use the network plugin.
 
-    `plugin` is where it will be, if not where it is here; `nccl` the version on the nodes, without
-    which the lines are for the releases that take a path. Raises InputError for what NCCL does
-    not take, and PlatformError without a plugin. `warnings` names what this environment has in
-    the way.
+    `plugin` is the path of the plugin on the nodes; None is its path on this machine. `nccl` is the
+    NCCL version on the nodes; None is a release that accepts a path. `warnings` in the result names
+    variables of this environment that conflict. Raises InputError for a path or version that does
+    not work, and PlatformError without a plugin.
     """
     version = None if nccl is None else _version(nccl)
     path = plugin or net_path()
@@ -76,7 +77,7 @@ def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> De
 
 
 def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
-    """Return what in `environment` the `settings` replace, and what has no effect with them."""
+    """Return warnings for variables that `settings` replace, and for those without effect."""
     found = [
         f"{name}={environment[name]} is set and will be replaced"
         for name in settings
@@ -106,7 +107,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _takes_paths(version: tuple[int, ...]) -> bool:
-    # 2.27 alone may be 2.27.3.
+    # A version given as 2.27 may be 2.27.3, which accepts no path.
     return version >= _PATHS_SINCE and version not in (_NO_PATH, _NO_PATH[:2])
 
 

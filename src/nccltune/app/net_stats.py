@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Net stats: what the network plugin's connections carry, read while a job runs."""
+"""Net stats: read the traffic of the network plugin's connections while a job runs."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,12 @@ _SHORTEST_S = 0.1
 def net_stats(
     pids: Sequence[int] = (), *, interval_s: float = 1.0, watch: bool = False
 ) -> Iterator[Sequence[NetProcess]]:
-    """Yield what the connections of processes carry: once, or with `watch` until they are gone.
+    """Yield processes with the traffic of their connections, once or with `watch` repeatedly.
 
-    Without `pids`: all processes of this user that use the plugin, and with `watch` for ever.
-    Rates are those within `interval_s`; 0 leaves them out. Raises InputError for a process that
-    does not use the plugin, and for watching without a pause.
+    Empty `pids` selects all processes of this user that use the plugin. With `pids` and `watch`
+    the iteration ends when these processes end. Rates are averages over `interval_s`; 0 omits them.
+    Raises InputError for a process that does not use the plugin, and for `watch` with an interval
+    that is too short.
     """
     if watch and interval_s < _SHORTEST_S:
         raise InputError(f"--watch needs --interval of {_SHORTEST_S} or more")

@@ -32,7 +32,7 @@ class Reported(NamedTuple):
 
 
 class SavedReport(NamedTuple):
-    """What `Reported` has, where the page is or would be, and why it could not be written."""
+    """A report with its warnings, the path of its page, and the error if writing it failed."""
 
     report: Report
     warnings: list[str]
@@ -43,9 +43,9 @@ class SavedReport(NamedTuple):
 def report_study(path: Path) -> Reported:
     """Return the report of the study at `path`; write nothing.
 
-    Findings and rules are those of STUDY/findings.json and STUDY/tuning.json if these have all
-    samples of the study; otherwise they are computed again, with a warning. Raises
-    StudyError where there is nothing to report.
+    Findings and rules are read from STUDY/findings.json and STUDY/tuning.json if these files are up
+    to date. Otherwise they are computed again, with a warning. Raises StudyError if there is
+    nothing to report.
     """
     opened = open_study(path)
     study = opened.study
@@ -78,7 +78,7 @@ def report_study(path: Path) -> Reported:
 def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedReport:
     """Return the report of the study at `path`; with `save` write `page` or STUDY/report.html.
 
-    Raises as `report_study` does, and UnwritableError where `page` cannot be written.
+    Raises what `report_study` raises, and UnwritableError if `page` cannot be written.
     """
     report, warnings = report_study(path)
     unsaved: list[UnwritableError] = []
@@ -90,12 +90,15 @@ def report_path(path: Path, page: Path | None = None, *, save: bool) -> SavedRep
 
 
 def write_page(report: Report, path: Path) -> None:
-    """Write a report as one HTML file, whole or not at all. Raises UnwritableError."""
+    """Write a report as one HTML file, atomically.
+
+    Raises UnwritableError if the file cannot be written.
+    """
     write_whole(path, render(report))
 
 
 def _checks(study: Study) -> Checks | None:
-    """Return what the doctor found: in `auto` on the node that measured, or `doctor -o STUDY`."""
+    """Return the doctor's checks that `auto` or `doctor -o STUDY` stored; None without them."""
     path = study.doctor_path
     if not path.is_file():
         return None
@@ -111,7 +114,7 @@ def _has_hash(study: Study, wanted: str | None) -> bool:
 
 
 def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
-    """Return the study's tuning, whether STUDY/tuner.conf holds it, and warnings."""
+    """Return the study's tuning, whether STUDY/tuner.conf has the same rules, and warnings."""
     study, options, warnings = opened.study, TuneOptions(), []
     if study.tuning_path.is_file():
         stored = study.read_json(study.tuning_path, Tuning)
@@ -128,8 +131,8 @@ def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
 def commands(opened: OpenStudy, tuning: Tuning, *, written: bool, proven: bool) -> Commands:
     """Return the commands that the report offers to copy.
 
-    `written`: tuner.conf is in step with `tuning`; `proven`: the study has a proof. Raises
-    StudyError for a platform.json that is damaged.
+    `written` is whether tuner.conf has the rules of `tuning`. `proven` is whether the study has a
+    proof. Raises StudyError if platform.json is damaged.
     """
     path = shlex.quote(str(opened.study.path))
     options = _options(tuning.options, TuneOptions())
@@ -165,7 +168,7 @@ def _options(options: TuneOptions, usual: TuneOptions) -> list[str]:
 
 
 def _source(record: ImportRecord) -> str:
-    """One file that was read, in a line."""
+    """Return one line about an imported file."""
     parts = [f"{record.file}: {record.kind.value}", counted(record.samples, "sample")]
     if record.unreadable:
         parts.append(f"{counted(record.unreadable, 'line')} not readable")

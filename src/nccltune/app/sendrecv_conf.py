@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sendrecv.conf` of a study: what its comparisons of copy engines recommend together."""
+"""Write `sendrecv.conf` of a study: the settings that its comparisons of copy engines recommend.
+
+Several comparisons write to this file: by size, by size while the GPUs compute, and of chunk sizes.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,7 +16,7 @@ from nccltune.study import names
 from nccltune.study.files import Study
 
 CONF = names.SENDRECV_CONF
-"""The lines to deploy, in a study."""
+"""The name of the file in a study."""
 _INTRODUCED = {
     SENDRECV: "",
     UNDER_LOAD: "While the GPUs compute: ",
@@ -22,17 +25,17 @@ _INTRODUCED = {
 
 
 class _Result(msgspec.Struct):
-    """Of any comparison."""
+    """The fields that the result files of all comparisons have."""
 
     settings: dict[str, int | str]
     why: str
 
 
 def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> None:
-    """Write the lines of a comparison by size, which has just ended, in place of earlier ones.
+    """Replace the settings in the file by those of a comparison by size.
 
-    A chunk that was found beside traffic stays. Raises InputError for earlier lines that cannot be
-    read, UnwritableError for the file.
+    A chunk size that an earlier comparison of chunks added is kept. Raises InputError if the file
+    cannot be read, and UnwritableError if it cannot be written.
     """
     values = _as_text(settings)
     before = _before(study)
@@ -42,9 +45,10 @@ def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int 
 
 
 def keep_chunk(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> str | None:
-    """Add the lines of a comparison of chunks. Return None, or why they do not fit the others.
+    """Add the settings of a comparison of chunks to the file.
 
-    Raises as `keep_threshold` does.
+    Return None, or the reason if other settings in the file exclude them. Raises what
+    `keep_threshold` raises.
     """
     before = _before(study)
     for name in (ON, POLICY):
@@ -75,7 +79,7 @@ def _comments(study: Study, platform: Platform, values: Mapping[str, str]) -> It
         path = study.path / kept.result
         if path.is_file():
             found = study.read_json(path, _Result)
-            # Not of one whose lines others have replaced.
+            # Skip a comparison whose settings a later comparison has replaced.
             if found.settings and _as_text(found.settings).items() <= values.items():
                 yield introduced + found.why
     for name in values:

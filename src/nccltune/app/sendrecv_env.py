@@ -15,15 +15,14 @@ from nccltune.native import sendrecv_path
 
 _PRELOAD = "LD_PRELOAD"
 _AS_NCCL = Path("nccltune-sendrecv")
-"""The folder beside the library that holds it as libnccl.so.2."""
+"""The folder next to the library that has the library under the name libnccl.so.2."""
 
 
 def sendrecv_deployment(*, library: Path | None = None, study: Path | None = None) -> Deployment:
-    """Return the settings that load the library before NCCL and turn it on, with those that a study
-    recommends.
+    """Return the settings that load the library before NCCL, turn it on, and those of `study`.
 
-    `library` is where it will be, if not where it is here. Raises InputError for a path that the
-    dynamic loader cannot be given and for a study's settings that are none of the library's, and
+    `library` is the path of the library on the nodes; None is its path on this machine. Raises
+    InputError for a path that LD_PRELOAD cannot express and for unknown settings in the study, and
     PlatformError without a library.
     """
     if study is not None and not has_threshold(study):
@@ -74,7 +73,7 @@ def _recommended(conf: Path) -> dict[str, str]:
 
 
 def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
-    """Return what in `environment` the `settings` replace, or what makes them useless."""
+    """Return warnings for variables that `settings` replace, or that make the library useless."""
     found = []
     loaded = environment.get(_PRELOAD)
     if loaded and loaded != settings[_PRELOAD]:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the chunk size of copies that lets other messages pass between the parts of large ones."""
+"""Find the chunk size for copies of large messages, so that other messages need not wait long.
+
+Other messages can be sent between two chunks.
+"""
 
 import os
 from pathlib import Path
@@ -23,8 +26,11 @@ from nccltune.model.platform import Platform
 
 
 class FairnessPlan(NamedTuple):
-    """What a comparison would do: `rounds` of processes, one for NCCL, one for whole messages and
-    one for each of `chunks`; about how many these are, and about how long they take."""
+    """The plan of a comparison, with estimated numbers of processes and seconds.
+
+    Each of the `rounds` has a process for NCCL, one for whole messages, and one for each chunk
+    size in `chunks`.
+    """
 
     platform: Platform
     rounds: int
@@ -34,7 +40,11 @@ class FairnessPlan(NamedTuple):
 
 
 class FairnessResult(NamedTuple):
-    """The verdict, and why its settings were not written (None: they were, or there are none)."""
+    """The verdict of a comparison.
+
+    `not_written` is the reason why its settings were not written; None if they were written or
+    there are none.
+    """
 
     verdict: FairnessVerdict
     not_written: str | None
@@ -43,9 +53,9 @@ class FairnessResult(NamedTuple):
 def plan_fairness(
     path: Path, launch: Launch, scope: FairnessScope, *, library: Path | None = None
 ) -> FairnessPlan:
-    """Return what a comparison into the study at `path` would do; write nothing.
+    """Return the plan of a comparison into the study at `path`; write nothing.
 
-    Raises as `compare_fairness` does.
+    Raises what `compare_fairness` raises.
     """
     start = _starter(launch, library, scope)
     with planned(FairnessExperiment, path, launch, start, scope, BESIDE_TRAFFIC) as (
@@ -68,9 +78,10 @@ def compare_fairness(
 ) -> FairnessResult:
     """Compare chunk sizes while other messages are sent, into the study at `path`.
 
-    `library` is libnccltune-sendrecv.so (None: the installed one). Writes
-    STUDY/sendrecv-fairness.json, and adds a recommended chunk to STUDY/sendrecv.conf where its
-    other lines allow that. `command` resumes it. Raises as `compare_copies`.
+    `library` is libnccltune-sendrecv.so (None: the installed one). `command` is stored as the
+    command line that resumes the comparison. Writes STUDY/sendrecv-fairness.json. Adds a
+    recommended chunk size to STUDY/sendrecv.conf unless other settings there exclude it. Raises
+    what `compare_copies` raises.
     """
     study, platform, verdict = run_experiment(
         FairnessExperiment,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find settings of NCCL's own send/recv that beat its default: a race, each in processes of its
-own."""
+"""Find settings of NCCL's own send/recv that beat its default.
+
+The search is a race: candidates run in alternating processes, and slower ones are dropped.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +30,10 @@ CONF = names.P2P_CONF
 
 
 class RacePlan(NamedTuple):
-    """What a race would do: the settings that it tries `first`, about how many processes it starts,
-    and about how long that takes."""
+    """The plan of a race, with estimated numbers of processes and seconds.
+
+    `first` are the settings that the race tries first.
+    """
 
     platform: Platform
     first: list[Settings]
@@ -38,9 +42,9 @@ class RacePlan(NamedTuple):
 
 
 def plan_race(path: Path, launch: Launch, scope: RaceScope) -> RacePlan:
-    """Return what a race into the study at `path` would do; write nothing.
+    """Return the plan of a race into the study at `path`; write nothing.
 
-    Raises as `race_settings` does.
+    Raises what `race_settings` raises.
     """
     start = _starter(launch, scope)
     with planned(RaceExperiment, path, launch, start, scope, P2P) as (race, platform):
@@ -57,11 +61,11 @@ def race_settings(
     *,
     command: str = "",
 ) -> RaceVerdict:
-    """Race settings of send/recv into the study at `path`, until one is proven or none can win.
+    """Compare settings of send/recv until some are proven better than the default or none can win.
 
-    Writes STUDY/p2p.json, and STUDY/p2p.conf with the settings that won. `command` resumes it.
-    Raises what stops it early (KeyboardInterrupt, LaunchError, StudyError); the study then holds
-    every timing.
+    Writes STUDY/p2p.json, and STUDY/p2p.conf with the settings that won. `command` is stored as the
+    command line that resumes the race. Raises the exception that stops the race early
+    (KeyboardInterrupt, LaunchError, StudyError). The study then has every timing.
     """
     start = _starter(launch, scope)
     study, platform, verdict = run_experiment(
@@ -76,15 +80,17 @@ def _starter(launch: Launch, scope: RaceScope) -> Starter:
 
 
 def settings_in_force(platform: Platform) -> dict[str, str]:
-    """Return the settings of send/recv that this environment sets: they are part of the default."""
+    """Return the send/recv settings of this environment, which both sides of a race use."""
     if platform.replay:
         return {}
     return {name: platform.settings[name] for name in MEANING if name in platform.settings}
 
 
 def _write_conf(study: Study, platform: Platform, verdict: RaceVerdict) -> None:
-    """Write the lines to deploy where there are any. Remove those of an earlier race that this one
-    does not confirm."""
+    """Write the settings that won to p2p.conf.
+
+    If the race is complete and none won, delete the p2p.conf of an earlier race.
+    """
     conf = study.path / CONF
     if verdict.settings:
         values = {name: str(value) for name, value in verdict.settings.items()}
@@ -104,7 +110,10 @@ def _comments(platform: Platform, verdict: RaceVerdict) -> Iterator[str]:
 
 
 def effect_lines(effects: Effects) -> Iterator[str]:
-    """Yield for each collective the ranges of sizes that are faster or slower, or that none is."""
+    """Yield a line for each range of sizes that is faster or slower, by collective.
+
+    For a collective without such a range, yield one line about all its sizes.
+    """
     for collective in effects.sizes:
         changed = [
             item
@@ -121,6 +130,6 @@ def effect_lines(effects: Effects) -> Iterator[str]:
 
 
 def interval_words(gain: ProcessGain) -> str:
-    """Return `1.50x (1.45-1.55)`, with a note where the processes are few."""
+    """Return a gain such as `1.50x (1.45-1.55)`, with a note if the processes are too few."""
     unsure = "" if gain.known else ", few starts"
     return f"{gain.gain:.2f}x ({gain.low:.2f}-{gain.high:.2f}{unsure})"

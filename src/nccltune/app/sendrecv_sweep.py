@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the message size from which on copy engines carry send/recv faster than NCCL."""
+"""Find the message size from which send/recv is faster on copy engines than with NCCL."""
 
 import os
 from collections.abc import Mapping
@@ -27,8 +27,11 @@ from nccltune.native import sendrecv_path
 
 
 class CopiesPlan(NamedTuple):
-    """What a comparison would do: `pairs` of processes, the `policies` that it tries, about how
-    many processes that are, and about how long they take."""
+    """The plan of a comparison, with estimated numbers of processes and seconds.
+
+    `pairs` is the number of pairs of processes, one with NCCL and one with copy engines. `policies`
+    are the further settings of the library to try.
+    """
 
     platform: Platform
     pairs: int
@@ -40,9 +43,9 @@ class CopiesPlan(NamedTuple):
 def plan_copies(
     path: Path, launch: Launch, scope: CopiesScope, *, library: Path | None = None
 ) -> CopiesPlan:
-    """Return what a comparison into the study at `path` would do; write nothing.
+    """Return the plan of a comparison into the study at `path`; write nothing.
 
-    Raises as `compare_copies` does.
+    Raises what `compare_copies` raises.
     """
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
@@ -62,10 +65,11 @@ def compare_copies(
 ) -> CopiesVerdict:
     """Compare NCCL with copy engines by size, into the study at `path`.
 
-    `library` is libnccltune-sendrecv.so (None: the installed one). Writes the result file of the
-    study, and sendrecv.conf once it is decided; until then the lines of an earlier comparison stay.
-    `command` resumes it. Raises InputError for a scope that can decide nothing, and what stops it
-    early (KeyboardInterrupt, LaunchError, StudyError); the study then holds every timing.
+    `library` is libnccltune-sendrecv.so (None: the installed one). `command` is stored as the
+    command line that resumes the comparison. Writes a result file. Writes sendrecv.conf only if the
+    comparison is decided. Raises InputError for a scope that cannot lead to a decision. Raises the
+    exception that stops it early (KeyboardInterrupt, LaunchError, StudyError); the study then has
+    every timing.
     """
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
@@ -89,10 +93,10 @@ def copies_starter(
     kept: RecordKind,
     more: Mapping[str, str] | None = None,
 ) -> Starter:
-    """Return what starts the processes of a comparison: on GPUs with the variables `more`, or of a
-    recording.
+    """Return a function that starts the processes of a comparison.
 
-    Raises InputError where the environment sets what is compared, or the library is missing.
+    They run on GPUs with the environment variables `more`, or replay a recording. Raises InputError
+    if the environment sets a setting that is compared, and PlatformError without the library.
     """
     if launch.replay is not None:
         return replay(launch.replay, seed, kept)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run an experiment of settings in a study: what the three experiments on send/recv share."""
+"""Plan and run an experiment in a study. The three experiments on send/recv share this code.
+
+The first process of an experiment always runs NCCL's default settings.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -37,16 +40,16 @@ class _Experiment(Protocol[V_co]):
 
 
 Make = Callable[[Starter, BenchProcess, ProcessRecord, S, StatusCallback], E]
-"""The class of an experiment with a scope S."""
+"""The constructor of an experiment E with a scope S."""
 
 
 @contextlib.contextmanager
 def planned(
     make: Make[S, E], path: Path, launch: Launch, start: Starter, scope: S, kind: RecordKind
 ) -> Iterator[tuple[E, Platform]]:
-    """Start NCCL's default for the study at `path`, and return the experiment that would go on.
+    """Start the first process, and yield the experiment and the platform; write nothing.
 
-    Writes nothing. Raises StudyError where the study is of another platform.
+    Raises StudyError if the study at `path` is of another platform.
     """
     with _default_process(path, launch, start) as (first, platform):
         record = ProcessRecord(Study(path), kind)
@@ -66,8 +69,9 @@ def run_experiment(
 ) -> tuple[Study, Platform, V]:
     """Measure into the study at `path`, and write the verdict to the result file of `kind`.
 
-    `command` resumes it. Also an experiment that is stopped early leaves a verdict, and raises the
-    reason. Raises StudyError where the study is of another platform.
+    `command` is stored as the command line that resumes the experiment. An experiment that is
+    stopped early also writes a verdict, then raises the exception that stopped it. Raises
+    StudyError if the study is of another platform.
     """
     shown = progress or NoProgress()
     with contextlib.ExitStack() as stack:
@@ -97,7 +101,7 @@ def run_experiment(
 def _default_process(
     path: Path, launch: Launch, start: Starter
 ) -> Iterator[tuple[BenchProcess, Platform]]:
-    """Start the first process, with NCCL's default settings, and return it with its platform."""
+    """Start a process with NCCL's default settings, and yield the process and its platform."""
     refuse_file(path)
     with start(DEFAULT, 0) as first:
         yield first, platform_of_bench(path, launch, first.hello)

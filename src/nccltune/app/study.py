@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open a study with its samples sorted, and save a result in it."""
+"""Open a study with its samples sorted, and handle a study that cannot be written."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from nccltune.study.files import Study
 
 
 class OpenStudy(NamedTuple):
-    """A study and its samples, sorted by what can be compared."""
+    """A study, and its samples sorted into conditions in which timings can be compared."""
 
     study: Study
     samples: SortedSamples
@@ -22,7 +22,7 @@ class OpenStudy(NamedTuple):
 def open_study(path: Path) -> OpenStudy:
     """Return the study at `path` with its samples.
 
-    Raises StudyError where there is no study, or none of its samples can be compared.
+    Raises StudyError if there is no study, or none of its samples can be compared.
     """
     study = Study.open(path)
     samples = sort_samples(study.samples())
@@ -41,9 +41,10 @@ def open_study(path: Path) -> OpenStudy:
 
 @contextlib.contextmanager
 def saving(unsaved: list[UnwritableError], asked: Path | None = None) -> Iterator[None]:
-    """Add to `unsaved` why the block cannot save a result in a study, for example a read-only one.
+    """Catch an UnwritableError of the `with` block and append it to `unsaved`.
 
-    Raises UnwritableError where the file is `asked`, one that the user named.
+    So results of a read-only study can still be shown. The error is raised again if it concerns
+    `asked`, a file that the user named.
     """
     try:
         yield

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topo calibrate: what links of a platform reach, measured or taken from studies."""
+"""Topo calibrate: compute the efficiencies of a platform's links from measurements.
+
+An efficiency is the share of a link's bandwidth in NCCL's model that transfers reach.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,18 +30,18 @@ _SCOPE = SweepScope(
     high=1 << 30,
     rounds=4,
 )
-"""A few large sizes with every choice."""
+"""A sweep of a few large sizes."""
 
 
 class Calibrated(NamedTuple):
-    """The efficiencies, and the file that holds them (None: nothing was written)."""
+    """The efficiencies, and the file with them (None: nothing was written)."""
 
     derived: Derived
     written: Path | None
 
 
 def plan_calibration(path: Path, launch: Launch) -> tuple[Platform, Plan]:
-    """Return what `measure_calibration` would measure; write nothing. Raises as `sweep` does."""
+    """Return the plan of `measure_calibration`; write nothing. Raises what `sweep` raises."""
     return plan_sweep(path, launch, _SCOPE)
 
 
@@ -50,9 +53,10 @@ def measure_calibration(
     topology: Path | None = None,
     command: str,
 ) -> Calibrated:
-    """Measure into the study at `path`, and write the efficiencies that it shows into it.
+    """Measure into the study at `path`, and write the efficiencies into the same study.
 
-    `command` resumes it. Raises as `sweep` and `calibrate` do.
+    `command` is stored as the command line that resumes the measurement. Raises what `sweep` and
+    `calibrate` raise.
     """
     sweep(path, launch, _SCOPE, progress, command=command)
     return calibrate([path], topology, path)
@@ -61,11 +65,11 @@ def measure_calibration(
 def calibrate(
     paths: Sequence[Path], topology: Path | None = None, output: Path | None = None
 ) -> Calibrated:
-    """Return the efficiencies that studies of one platform show, one node first.
+    """Return the link efficiencies that the samples of studies of one platform show.
 
-    `topology` is a file; by default each study's own. `output` is a file or study to write them to.
-    Raises InputError where nothing in them shows what a link reaches, StudyError for a study that
-    is none, UnwritableError for `output`.
+    Pass studies of one node first. `topology` is a topology file; None uses the one of each study.
+    `output` is a file or study to write to. Raises InputError if the samples show no efficiency,
+    StudyError for a path without a study, and UnwritableError if `output` cannot be written.
     """
     result: Derived | None = None
     for path in paths:
@@ -102,9 +106,10 @@ def calibrate(
 
 
 def _usable(study: Study, found: list[Observation]) -> list[Observation]:
-    """Return the observations of real links.
+    """Return the observations of real links, without those between emulated nodes.
 
-    Raises InputError where "nodes" of one host use its loopback: no link of the file carries that.
+    Emulated nodes are GPUs of one machine that use its loopback interface. Raises InputError if all
+    observations are of this kind.
     """
     if study.platform().emulated_nodes and all(one.nodes > 1 for one in found):
         raise InputError(
@@ -123,9 +128,10 @@ def _version(text: str | None) -> tuple[int, int, int] | None:
 
 
 def _save(calibration: Calibration, output: Path) -> Path:
-    """Write the figures that were measured to a file or into a study; return the file.
+    """Write the efficiencies that differ from the built-in ones; return the path of the file.
 
-    Figures at their default are left out: these may change with nccltune.
+    `output` is a file or a study folder. Efficiencies equal to the built-in ones are left out, so
+    that they follow later releases of nccltune.
     """
     path = output / CALIBRATION if output.is_dir() else output
     own = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topo convert: a topology file for NCCL, from what is known of a machine."""
+"""Topo convert: write a topology file for NCCL_TOPO_FILE."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +25,11 @@ from nccltune.topology.lint.issue import Issue
 
 
 class ConvertRequest(NamedTuple):
-    """Where the tree comes from (a file, or `cpus` and `switches`, else this machine), bus ids of
-    GPUs and NICs as `A,B`, and the links that nothing describes as `5x16`."""
+    """The source of a topology and the facts that it may lack.
+
+    The source is the file `path`, an even tree of `cpus` and `switches`, or this machine. Bus ids
+    are written as `A,B`. `pcie` (`5x16`) describes links without a known generation and width.
+    """
 
     path: Path | None = None
     gpu_ids: str | None = None
@@ -37,7 +40,7 @@ class ConvertRequest(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """The file's text, devices left out for want of a bus id, and what is still wrong with it."""
+    """The text of the file, devices left out because their bus id is unknown, and its problems."""
 
     xml: str
     left_out: list[str]
@@ -45,9 +48,9 @@ class Converted(NamedTuple):
 
 
 def convert(request: ConvertRequest, output: Path | None = None) -> Converted:
-    """Return a file for NCCL_TOPO_FILE, and write it to `output`.
+    """Return the text of a file for NCCL_TOPO_FILE, and write it to `output` if given.
 
-    Raises InputError for what cannot be read, is no bus id or link, or cannot be written.
+    Raises InputError for an unreadable source, an invalid bus id or link, or an unwritable output.
     """
     gpu_ids = parse_bus_ids(request.gpu_ids) if request.gpu_ids is not None else []
     nic_ids = parse_bus_ids(request.nic_ids) if request.nic_ids is not None else []
@@ -66,7 +69,7 @@ def convert(request: ConvertRequest, output: Path | None = None) -> Converted:
             "itself."
         ],
     )
-    # What is written must mean the same to a reader.
+    # Read the text again, so that the checks cover what was written and not the source.
     again = read_topology(text.encode(), str(output) if output is not None else "output")
     issues = [one for one in lint_topology(again) if one.severity is not Severity.NOTE]
     if output is not None:
@@ -80,7 +83,7 @@ def convert(request: ConvertRequest, output: Path | None = None) -> Converted:
 
 
 def _tree(request: ConvertRequest, gpus: int, nics: int) -> tuple[Topology, bool]:
-    """Return the tree, and whether its devices' bus ids are made up."""
+    """Return the topology, and whether the bus ids of its devices are made up."""
     what, cpus, switches = request.path, request.cpus, request.switches
     if cpus is not None or switches is not None:
         if what is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topo show: a machine as NCCL sees it, as a graph with NCCL's paths."""
+"""Topo show: return a machine's topology as a graph with NCCL's paths, as NCCL sees it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +18,11 @@ from nccltune.topology.nccl_model.settings import parse_settings, parse_version,
 
 
 class ShownTopology(NamedTuple):
-    """A topology as its file has it, and `whole`, with what the file leaves to detection; the graph
-    and the paths are those of `whole`."""
+    """A topology, its link graph and NCCL's paths.
+
+    `topology` has the content of the file. `whole` also has the GPUs and NVLinks that NCCL would
+    detect, as far as they can be assumed. The graph and the paths are those of `whole`.
+    """
 
     topology: Topology
     whole: Topology
@@ -28,7 +31,7 @@ class ShownTopology(NamedTuple):
 
     @property
     def leaves_nvlink_out(self) -> bool:
-        """Whether the file leaves NVLink to detection."""
+        """Return whether the file names no NVLink, so that NCCL detects NVLink itself."""
         return leaves_nvlink_out(self.topology)
 
 
@@ -39,10 +42,11 @@ def show_topology(
     nccl_version: str | None = None,
     picture: Path | None = None,
 ) -> ShownTopology:
-    """Return the topology of a file, a study, or this machine; write a `picture` (SVG) of it.
+    """Return the topology of a file or a study, or of this machine if `path` is None.
 
-    `settings` are NAME=VALUE of NCCL that change paths. Raises InputError for what cannot be read,
-    no setting or no version, and for a picture that cannot be written.
+    `settings` are NCCL settings (NAME=VALUE) that change paths. An SVG file is written to `picture`
+    if given. Raises InputError for an unreadable topology, an invalid setting or version, and if
+    the picture cannot be written.
     """
     version = parse_version(nccl_version) if nccl_version is not None else None
     chosen = parse_settings(settings)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topo what-if: the ceiling of a platform now, and after changes."""
+"""Topo what-if: compute the ceiling of a platform now, and after changes.
+
+The ceiling is the bandwidth of a collective that the links allow at large sizes.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -28,11 +31,12 @@ from nccltune.topology.hardware.change import add_switch, move_nic
 
 
 class WhatIfRequest(NamedTuple):
-    """A platform, and the changes to answer.
+    """A platform, and the changes to evaluate.
 
-    `path` is a topology file or a study; `environment` are NAME=VALUE in force now. Changes:
-    `gdr_read`, `p2p_levels`, `algorithms`, `settings` (NAME=VALUE), `moves` (NIC=PLACE), `switches`
-    (PLACE=DEVICE,...) and `to_nodes`; without any, those settings that may matter.
+    `path` is a topology file or a study. `environment` are settings that are set now (NAME=VALUE).
+    Changes are `gdr_read`, `p2p_levels`, `algorithms`, `settings` (NAME=VALUE), `moves`
+    (NIC=PLACE), `switches` (PLACE=DEVICE,...) and `to_nodes`. Without any change, settings that may
+    matter are evaluated.
     """
 
     path: Path
@@ -52,8 +56,10 @@ class WhatIfRequest(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The platform, its ceiling now, and the ceiling after each change; `unanswered` are sentences
-    on settings that cannot be answered for this file."""
+    """The platform, its ceiling now, and the ceiling after each change.
+
+    `unanswered` are sentences on settings whose effect cannot be computed for this topology.
+    """
 
     case: WhatIfCase
     now: Expected
@@ -62,9 +68,9 @@ class Answers(NamedTuple):
 
 
 def answer(request: WhatIfRequest) -> Answers:
-    """Return what the changes of a request would do; start and write nothing.
+    """Return the ceiling of a platform now and after each change; start and write nothing.
 
-    Raises InputError for a file that cannot be read, and for names that are none.
+    Raises InputError for a file that cannot be read, and for unknown names.
     """
     case = _case(request)
     unanswered: list[str] = []
@@ -99,7 +105,10 @@ def _case(request: WhatIfRequest) -> WhatIfCase:
 
 
 def _of_study(path: Path) -> tuple[dict[str, str], tuple[int, int, int] | None]:
-    """Return what was in force when a study was measured: settings that count, and the NCCL."""
+    """Return the settings and the NCCL version with which a study was measured.
+
+    Only settings that affect the ceiling are returned. The version is None if unknown.
+    """
     study = Study(path)
     if not study.platform_path.is_file():
         return {}, None
@@ -128,7 +137,7 @@ def _version(text: str | None) -> tuple[int, int, int] | None:
 
 
 def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
-    """Return one change for each that is asked for."""
+    """Return the requested changes."""
     found: list[WhatIfChange] = []
     if request.gdr_read is not None:
         word = "on" if request.gdr_read else "off"
@@ -148,8 +157,10 @@ def _changes(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
 
 
 def _hardware(topology: Topology, request: WhatIfRequest) -> list[WhatIfChange]:
-    """Return changes of hardware, tried once here: a wrong name is an error before the rest."""
+    """Return the requested changes of hardware.
 
+    Each change is applied once here, so that an unknown name raises InputError before the search.
+    """
     found: list[WhatIfChange] = []
     for text in request.moves:
         nic, place = _pair(text, "--move-nic")

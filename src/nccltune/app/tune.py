@@ -13,9 +13,9 @@ from nccltune.tune.study import tune, write
 
 
 class SavedTuning(NamedTuple):
-    """A tuning, where its configuration is or would be, and what could not be written.
+    """A tuning, the path of its configuration, and errors if a file could not be written.
 
-    Without `unsaved`, the tuning has the hash of the configuration.
+    The tuning has the hash of the configuration only if the configuration was written.
     """
 
     tuning: Tuning
@@ -28,8 +28,8 @@ def tune_path(
 ) -> SavedTuning:
     """Find the rules of the study at `path`; with `save` write them as `save_tuning` does.
 
-    Raises StudyError where there is nothing to tune, InputError for weights that cannot be read,
-    UnwritableError where `config` cannot be written.
+    Raises StudyError if there is nothing to tune, InputError if the weights cannot be read, and
+    UnwritableError if `config` cannot be written.
     """
     opened = open_study(path)
     tuning = tune_study(opened, options)
@@ -43,7 +43,7 @@ def tune_path(
 def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
     """Return the rules of a study with their evidence; write nothing.
 
-    Raises InputError where the weights that `options` names cannot be read.
+    Raises InputError if the file `options.weights` cannot be read.
     """
     return tune(
         opened.study.name,
@@ -57,6 +57,7 @@ def tune_study(opened: OpenStudy, options: TuneOptions | None = None) -> Tuning:
 def save_tuning(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
     """Write STUDY/tuning.json and the configuration: `config`, or STUDY/tuner.conf.
 
-    Return the tuning with the hash of the configuration. Raises UnwritableError.
+    Return the tuning with the hash of the configuration. Raises UnwritableError if a file cannot be
+    written.
     """
     return write(study, tuning, config)

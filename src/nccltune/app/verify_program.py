@@ -45,26 +45,26 @@ _REACH_UNDER = "is nccltune at the same path on every node, and does every node 
 
 
 class ProgramProgress(Protocol):
-    """What the verification of a program calls while it runs."""
+    """Callbacks of a running verification of a program."""
 
     def warn(self, sentence: str) -> None:
-        """Report what does not stop it."""
+        """Report a problem that does not stop the verification."""
 
     def starting(self, which: str, command: str) -> None:
-        """Call before the run `without` or `with` the plugin."""
+        """Report the command of the next run. `which` is `without` or `with` (the plugin)."""
 
     def output(self, line: bytes) -> None:
-        """Call with each line that the program prints, with its line end."""
+        """Report a line that the program printed, including its line end."""
 
     def last_words(self, lines: Sequence[str]) -> None:
-        """Call with the end of the output of a run that failed."""
+        """Report the last output lines of a run that failed."""
 
 
 class ProgramProof(NamedTuple):
-    """The comparison of both runs.
+    """The comparison of the runs without and with the rules.
 
-    `reach` is what to check if the plugin was not loaded; `unsaved` is why STUDY/deployed.json
-    could not be written (empty: it was).
+    `reach` states what to check if the plugin was not loaded. `unsaved` has the error if
+    STUDY/deployed.json could not be written; else it is empty.
     """
 
     proof: StockProof
@@ -77,15 +77,15 @@ def verify_program(
 ) -> ProgramProof:
     """Run `program` twice, under a launcher or directly, and compare NCCL's logs.
 
-    Writes STUDY/deployed.json. Raises LaunchError where the program fails,
-    InputError where it leaves no NCCL log.
+    Writes STUDY/deployed.json. Raises LaunchError if the program fails, and InputError if the study
+    has no configuration or the program writes no NCCL log.
     """
     config = _config_of(study)
     settings = deployment(config)
     plain = _without_ours(os.environ, settings)
     for warning in conflicts(plain):
         progress.warn(warning)
-    # Processes on other nodes write their logs where the study is, and not in this machine's /tmp.
+    # Processes on other nodes cannot write to this machine's /tmp, so use the folder of the study.
     shared = str(study.path.absolute()) if under is not None else None
     with tempfile.TemporaryDirectory(prefix=".nccltune-verify-", dir=shared) as folder:
         before = _run(program, under, plain, Path(folder, "without"), progress)
@@ -116,7 +116,7 @@ def verify_program(
 
 
 def _config_of(study: Study) -> Path:
-    """Return the study's configuration. Raises InputError where it has none."""
+    """Return the path of the study's configuration. Raises InputError if there is none."""
     if not study.config_path.is_file():
         raise InputError(
             "no such configuration",
@@ -127,7 +127,7 @@ def _config_of(study: Study) -> Path:
 
 
 def _without_ours(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment as it would be without us; somebody else's plugin stays."""
+    """Return the environment without our variables and our plugin; other plugins are kept."""
     plugin = Path(settings["NCCL_TUNER_PLUGIN"]).name
     plain = {name: value for name, value in environment.items() if name not in _OURS}
     if Path(plain.get("NCCL_TUNER_PLUGIN", "")).name == plugin:
@@ -135,9 +135,12 @@ def _without_ours(environment: Mapping[str, str], settings: Mapping[str, str]) -
     return plain
 
 
-class _Ran(NamedTuple):
-    """One run: its log, how long it took, the times that it printed, and sentences for what the
-    launcher started otherwise than asked."""
+class _ProgramRun(NamedTuple):
+    """One run of the program.
+
+    `logged` is NCCL's log, `times` are the times that the program printed. `elsewhere` are
+    sentences on processes that the launcher placed differently than requested.
+    """
 
     logged: LoggedRun
     seconds: float
@@ -151,8 +154,8 @@ def _run(
     environment: Mapping[str, str],
     folder: Path,
     progress: ProgramProgress,
-) -> _Ran:
-    """Run once with NCCL's log on. The name of `folder` is `without` or `with`."""
+) -> _ProgramRun:
+    """Run the program once with NCCL's log on. The name of `folder` is `without` or `with`."""
     folder.mkdir()
     variables = {
         **environment,
@@ -173,7 +176,7 @@ def _run(
         if under is not None:
             hint = f"does it use NCCL? Its first node writes the log to {folder.parent.parent}"
         raise InputError("left no log of NCCL's", where=program[0], hint=hint)
-    return _Ran(logged, seconds, _times(output), elsewhere)
+    return _ProgramRun(logged, seconds, _times(output), elsewhere)
 
 
 def _run_here(
@@ -230,7 +233,10 @@ def _failed(how: str, output: Path) -> Exception:
 
 
 def _times(path: Path) -> Times:
-    """The times of nccl-tests' tables in `path`, out of place; none where it holds no table."""
+    """Return the median out-of-place times in us from the nccl-tests tables in `path`.
+
+    The result is empty if the output has no table.
+    """
     found: dict[tuple[Collective, int], list[float]] = {}
     options = ReadOptions(study="verify", choice=DEFAULT, started_here=True)
     for reading in read_inputs([InputFile(path, path.name, False)], options):

@@ -1,52 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: a lazy group of verbs, and the one place that turns errors into exit codes.
+"""The command line: a lazy group of verbs, and `run`, which turns exceptions into exit codes.
 
-0 ok, 1 a finding, 2 usage or bad input, 3 this environment cannot run it, 4 the launched job
-failed, 70 our bug, 128 + n a signal.
+0: success. 1: a finding. 2: usage or bad input. 3: this environment cannot run the verb.
+4: the launched job failed. 70: a bug of nccltune. 128 + n: ended by signal n.
 
-A verb's module holds its options and calls one function of `nccltune.app`; the screen named after
-it prints the result. The modules of verbs import both when they run, so that help stays fast.
+Verbs that end without an exception return 0, 1 or 2. A verb whose run signal n stopped may print a
+partial result, and then chooses the code 128 + n itself.
 
-demo.py              the whole loop on a recording
-demo_screen.py       its steps and their results
+The module of a verb, such as demo.py, has its options and calls one function of `nccltune.app`. The
+screen, such as demo_screen.py, prints the result. Functions of verbs import the other two modules
+when they run, so that help is fast.
+
+demo.py              analyze, tune, verify and report a recording
+demo_screen.py       steps of the demo and their results
 auto.py              sweep, analyze, tune, verify and report
-auto_screen.py       each result as soon as it is there
+auto_screen.py       each result of auto as soon as it is known
 sweep.py             measure choices
-sweep_screen.py      what a sweep would do, and what it found
+sweep_screen.py      plan and result of a sweep
 import_.py           read measurements into a study
-import_screen.py     what was read, what not, and flags
+import_screen.py     files read, lines not read, and flags
 analyze.py           findings of a study
 analyze_screen.py    curves in numbers, and findings
 tune.py              rules of a study
-tune_screen.py       rules, and sizes left alone
+tune_screen.py       rules, and sizes without a rule
 verify.py            prove the rules
-verify_screen.py     a proof, and a program without and with the rules
-report.py            the page, or the report in the terminal
+verify_screen.py     a proof, and the comparison of a program without and with the rules
+report.py            write the report as a page, or print it
 env.py               lines that deploy rules
 env_screen.py        lines to deploy, in the form of a shell or a file
-explain.py           what a tuner plugin decides
-explain_screen.py    its decisions by size
+explain.py           list what a tuner plugin decides
+explain_screen.py    decisions of a tuner plugin by size
 doctor.py            check nodes
 doctor_screen.py     verdict, findings and rules of the doctor
 ab.py                A/B-test a setting
 ab_screen.py         the verdict on a setting
 lint.py              check files and launch commands
-lint_screen.py       what is wrong with each kind of thing
+lint_screen.py       problems of each kind of input
 topo/                the group `topo`
 net/                 the group `net`
 sendrecv/            the group `sendrecv`
 launch/              the group `launch`
 
-What several verbs share:
+Modules that several verbs share:
 
 lazy_group.py        a group that imports a verb when it runs
 help_format.py       help texts that fit the terminal
 verb.py              --json, -q, -v, --dry-run and --help-advanced; the command that resumes a run
-options.py           options of several verbs, with their one meaning
-requests.py          from options to what functions of `nccltune.app` take
+options.py           options that several verbs have, with the same meaning in each
+requests.py          build arguments for functions of `nccltune.app` from options
 verbosity.py         the level that -q and -v set
 output.py            stdout and stderr, JSON, styles
-progress.py          how far a run is
+progress.py          progress of a long run
 measure_screen.py    progress and end of a run that measures
 experiment_screen.py progress and result of an experiment that starts processes
 rule_screen.py       rules and proofs in a few lines
@@ -93,11 +97,11 @@ SECTIONS = {
         "launch": "start a test with the launcher of a cluster, or print the command",
     },
 }
-"""The verbs by section, in the order of the work, each with its one-line help. They are listed here
-so that `nccltune --help` imports no verb."""
+"""The verbs with their one-line help, by section and in the order of use. They are listed here so
+that `nccltune --help` imports no verb."""
 
 VERBS = {name: words for verbs in SECTIONS.values() for name, words in verbs.items()}
-"""Every verb and group of the first level with its one-line help."""
+"""Every verb and group directly below `nccltune`, with its one-line help."""
 
 _MOVED = {
     "try": "ab NAME=VALUE ... [-- PROGRAM]",
@@ -106,7 +110,7 @@ _MOVED = {
     "lint-launch": "lint -- COMMAND",
     "run": "launch run",
 }
-"""Former names of verbs and common synonyms, with the present name."""
+"""Former names and common synonyms of verbs, with the current name."""
 
 _MOVED_OPTIONS = {
     "--p2p": "nccltune sendrecv settings",
@@ -159,7 +163,7 @@ def main(args: Sequence[str] | None = None) -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    Every error is handled here and nowhere else.
+    Every exception of a verb is turned into an error message and an exit code here.
     """
     reset_verbosity()
     try:
@@ -168,17 +172,18 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.exceptions.NoArgsIsHelpError as asked:
-        # A group without a verb asks for help; it is no error.
+        # A group without a verb prints its help. This is no error.
         print(asked.format_message())
         return 0
     except click.ClickException as error:
         return _usage(error)
     except (KeyboardInterrupt, click.Abort) as stop:
         print("interrupted; everything written so far is kept", file=sys.stderr)
-        # click raises its own exception; its cause holds the signal.
+        # click replaces KeyboardInterrupt by Abort, whose cause has the number of the signal.
         return 128 + _number(stop.__cause__ or stop)
     except BrokenPipeError:
-        # The reader closed the pipe (`| head`). Avoid a second error when Python flushes at exit.
+        # The reader closed the pipe (`| head`). Redirect stdout, or Python raises the error again
+        # when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001 - top level: report every error
@@ -201,7 +206,7 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _option_hint(error: click.NoSuchOption, page: str) -> str:
-    """Return a hint for an unknown option: a replacement or similar option, and the help page."""
+    """Return a hint for an unknown option: its replacement, a similar option, or the help page."""
     from difflib import get_close_matches
 
     name = error.option_name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m nccltune.cli`: the same as `nccltune`."""
+"""Run `nccltune` as `python -m nccltune.cli`."""
 
 from nccltune.cli import main
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune ab` prints: the verdict, its evidence, and the line that deploys it."""
+"""The output of `nccltune ab`: the verdict, its evidence, and the line that deploys the setting."""
 
 import shlex
 from pathlib import Path
@@ -37,7 +37,7 @@ _LEAD = {
 
 
 def show_plan(trial: SettingTrial, program: list[str], rounds: int, study: Path) -> None:
-    """Print what would be run."""
+    """Print the processes that a test would run."""
     if is_json():
         print_json(
             {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune analyze`: what the measurements show."""
+"""`nccltune analyze`: curves and findings of a study."""
 
 from pathlib import Path
 

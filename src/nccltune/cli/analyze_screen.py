@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune analyze` prints: curves in numbers, and findings."""
+"""The output of `nccltune analyze`: curves in numbers, and findings."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from nccltune.report.alike import grouped
 from nccltune.report.words import percent_text, range_text, rate_text, size_form
 
 _NARROW = 66
-"""Below this width in columns there is no table, and a finding starts on its own line."""
+"""On a terminal with fewer columns no table is printed, and a finding starts on its own line."""
 
 
 def show(analysis: Analysis, study: Path) -> None:

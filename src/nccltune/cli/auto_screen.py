@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune auto` prints: each result as soon as it is there."""
+"""The output of `nccltune auto`: each result as soon as it is known."""
 
 import shlex
 from collections import Counter
@@ -25,7 +25,7 @@ from nccltune.tune.result import Tuning
 
 
 class AutoScreen(SweepScreen):
-    """Prints each result as soon as it is there: on stdout, with --json on stderr."""
+    """Prints each result as soon as it is known, on stdout or with `--json` on stderr."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -42,7 +42,7 @@ class AutoScreen(SweepScreen):
         show_platform(platform, self.out)
 
     def checked(self, line: ChecksLine) -> None:
-        """Print what the doctor found."""
+        """Print the line about the doctor's checks."""
         hanging(self.out, "checks     ", 11, line.words, "yellow" if line.is_wrong else "")
 
     def swept(self, swept: Swept) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune demo`: the whole loop on a recording, without a GPU."""
+"""`nccltune demo`: analyze, tune, verify and report a recording, without a GPU."""
 
 import shlex
 from pathlib import Path

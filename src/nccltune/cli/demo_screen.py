@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune demo` prints."""
+"""The output of `nccltune demo`."""
 
 import shlex
 
 from nccltune.app.demo import Demo
 from nccltune.cli.measure_screen import VerifyScreen
-from nccltune.cli.output import hanging, stdout, talk
+from nccltune.cli.output import hanging, message_console, stdout
 from nccltune.cli.rule_screen import show_proof, show_rules, show_verdict
 from nccltune.model.finding import FindingKind
 from nccltune.model.scale import count
@@ -15,12 +15,12 @@ class DemoScreen(VerifyScreen):
     """Progress of a demo on stderr."""
 
     def doing(self, words: str) -> None:
-        """Print the present step, so that the user always sees progress."""
-        talk().print(f"{words} ...", style="dim")
+        """Print the current step, so that the user always sees progress."""
+        message_console().print(f"{words} ...", style="dim")
 
 
 def show(demo: Demo) -> None:
-    """Print what each step found, the verdict, and the path of the report."""
+    """Print the result of each step, the verdict, and the path of the report."""
     _show_steps(demo)
     _show_end(demo)
 

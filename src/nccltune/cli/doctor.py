@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune doctor`: what is wrong with a node or with many, how it shows, and what to do."""
+"""`nccltune doctor`: find problems of one or many nodes, with evidence and remedies."""
 
 from pathlib import Path
 
@@ -101,7 +101,10 @@ def command(
 
 
 def _check(alone: list[str], fix_script: bool, paths: tuple[Path, ...]) -> None:
-    """Raise InputError where options that must stand `alone` have others beside them."""
+    """Raise InputError for options that contradict each other.
+
+    `alone` are the given options that exclude each other, --fix-script and paths.
+    """
     from nccltune.model.errors import InputError
 
     if len(alone) > 1:

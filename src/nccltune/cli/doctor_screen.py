@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune doctor` shows on a terminal: the verdict, the findings, what else was asked."""
+"""The output of `nccltune doctor` on a terminal: the verdict, the findings, and rules in full."""
 
 from rich.console import Console
 
@@ -83,7 +83,7 @@ def _show_finding(out: Console, judged: RuleResult, *, many: bool, everything: b
         _line(out, "", f"$ {line}")
     if judged.cost:
         _line(out, ("  cost", "dim"), judged.cost)
-    # URLs are long, so they are left out here; `--rule`, the page and --json have them.
+    # Leave out URLs, because they are long. `--rule`, the HTML page and `--json` have them.
     short = [text.partition(" (https://")[0] for text in judged.source]
     source = "; ".join(short) + (f"; NCCL {judged.nccl}" if judged.nccl else "")
     _line(out, ("  source", "dim"), source, "dim")
@@ -138,6 +138,6 @@ def explain(out: Console, rule: DoctorRule) -> None:
 
 def _line(out: Console, lead: str | tuple[str, str], words: str, style: str = "") -> None:
     plain, colour = (lead, "") if isinstance(lead, str) else lead
-    # Evidence is foreign text: an escape sequence in it must not reach the terminal.
+    # Evidence is text of other programs. Its escape sequences must not reach the terminal.
 
     hanging(out, (plain.ljust(_INDENT), colour), _INDENT, printable(words), style)

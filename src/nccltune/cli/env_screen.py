@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How settings to deploy are printed, for rules, network plugin and send/recv library."""
+"""Print settings to deploy, for rules, the network plugin and the send/recv library."""
 
 import click
 
 from nccltune.app.env import WITHOUT_COMMENTS, Deployment, LineFormat, lines
-from nccltune.cli.output import is_json, print_json, stderr, styled, talk
+from nccltune.cli.output import is_json, message_console, print_json, stderr, styled
 
 
 def show_deployment(deployed: Deployment, form: LineFormat) -> None:
-    """Print the lines on stdout; warnings, and meanings that the format cannot hold, on stderr."""
+    """Print the settings on stdout as lines of the format `form`, or as JSON with `--json`.
+
+    Print warnings on stderr. Also print the meanings of settings there if the format has no
+    comments.
+    """
     if is_json():
         document: dict[str, object] = {"settings": deployed.settings, "rules": deployed.rules}
         document |= {"meanings": deployed.meanings} if deployed.meanings else {}
@@ -17,6 +21,6 @@ def show_deployment(deployed: Deployment, form: LineFormat) -> None:
         click.echo(lines(deployed, form))
         if form in WITHOUT_COMMENTS:
             for name, meaning in deployed.meanings.items():
-                talk().print(f"{name}: {meaning}", style="dim")
+                message_console().print(f"{name}: {meaning}", style="dim")
     for warning in deployed.warnings:
         stderr().print(styled(("warning:", "yellow"), f" {warning}"))

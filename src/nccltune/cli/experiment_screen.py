@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the screens of experiments share that start processes: progress, first and last lines."""
+"""Common output of experiments that start processes: progress, first and last lines of a result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,9 +28,9 @@ ProcessVerdict = RaceVerdict | CopiesVerdict | FairnessVerdict
 
 
 class ExperimentScreen(RunScreen):
-    """Progress of an experiment called `name` on stderr.
+    """Prints the progress of the experiment `name` on stderr.
 
-    `warn` may add warnings about the platform.
+    `warn` is called with the platform and may print warnings about it.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ExperimentScreen(RunScreen):
 
     @contextmanager
     def watching(self) -> Iterator[StatusCallback]:
-        """Show the status in one line."""
+        """Yield a callback that shows the status in one line."""
         with Progress(self._name, words="NCCL starts") as progress:
             yield lambda status: progress.show(status_step(status))
 
@@ -66,7 +66,7 @@ def status_step(status: ExperimentStatus) -> Step:
 
 
 def show_head(verdict: ProcessVerdict, name: str) -> None:
-    """Print the first line of a result: the number of processes, and how well one repeats."""
+    """Print the first line of a result: the number of processes, and the noise between them."""
     before = f" and {verdict.known} from before" if verdict.known else ""
     ended = " · the budget is spent: the same command goes on" if verdict.reason == "budget" else ""
     recorded = " recorded" if verdict.replay else ""
@@ -80,7 +80,10 @@ def show_head(verdict: ProcessVerdict, name: str) -> None:
 def show_end(
     verdict: ProcessVerdict, study: Path, carried: Mapping[str, int] | None = None
 ) -> None:
-    """Print the last lines of a result: failures, messages by carrier, and the study."""
+    """Print the last lines of a result: failures, numbers of messages, and the study.
+
+    `carried` is the number of messages by carrier: NCCL or a copy engine.
+    """
     out = stdout()
     for name, why in verdict.failed.items():
         out.print(styled(("failed", "yellow"), f"     {name}: {why}"))
@@ -91,7 +94,10 @@ def show_end(
 
 
 def show_settings(verdict: ProcessVerdict, lead: str = "because", note: str = "") -> None:
-    """Print the settings of a verdict, each with `note`, and why; or why nothing is set."""
+    """Print the settings of a verdict, each with `note`, and the reason after the label `lead`.
+
+    If `lead` is empty, print only the reason why nothing is set.
+    """
     out = stdout()
     for name, value in verdict.settings.items():
         out.print(styled("set        ", (f"{name}={value}", "bold green"), note))
@@ -107,10 +113,10 @@ def show_process_plan(
     lines: list[tuple[str, str]],
     more: str = "",
 ) -> None:
-    """Print what a run would do.
+    """Print the plan of a run.
 
-    `details` are what only this plan has, for `--json`; `lines` are labels with words for the
-    terminal; `more` names what else it starts.
+    `details` are additional fields of the `--json` output. `lines` are pairs of a label and text
+    for the terminal. `more` is text about further processes.
     """
     if is_json():
         cost = {"processes": plan.processes, "total_seconds": plan.seconds}

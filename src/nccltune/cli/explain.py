@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune explain`: what any tuner plugin decides, offline."""
+"""`nccltune explain`: list what any tuner plugin decides, without running NCCL."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune explain` prints."""
+"""The output of `nccltune explain`."""
 
 from rich.console import Console
 
@@ -8,7 +8,7 @@ from nccltune.report.words import size_form, sms_text
 from nccltune.tune.explain import DecidedRange, Explained
 
 _NARROW = 66
-"""Below this width in columns a range takes two lines."""
+"""On a terminal with fewer columns, a range takes two lines."""
 
 
 def show(explained: list[Explained]) -> None:
@@ -45,9 +45,9 @@ def _show(out: Console, item: Explained) -> None:
 
 
 def _sms(one: DecidedRange) -> str:
-    """Return the SMs of a decision.
+    """Return the number of SMs of a decision as text.
 
-    It is empty if the choice fails, or if NCCL decides and the number of SMs is unknown.
+    The text is empty if the plugin fails, or if NCCL decides and the number is unknown.
     """
     if one.decides == "default":
         return "" if one.channels is None else f"  SMs {one.channels}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Help texts that fit the terminal, however narrow it is."""
+"""Format help texts for terminals of any width."""
 
 import shutil
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ _LONGEST_BESIDE = 10
 
 
 class HelpFormatter(click.HelpFormatter):
-    """Wraps help at the terminal's width.
+    """Wraps help at the width of the terminal.
 
-    On a narrow one an option's text starts on the next line.
+    On a narrow terminal the text of an option starts on the line after its name.
     """
 
     def __init__(

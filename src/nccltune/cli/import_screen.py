@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune import` prints: what was read, what not, flags and the next step."""
+"""The output of `nccltune import`: files read, lines not read, flags and the next step."""
 
 import shlex
 import sys
@@ -19,7 +19,7 @@ _FLAGS_SHOWN = 12
 
 
 def show(result: Imported, study: Path, *, dry_run: bool) -> None:
-    """Print what was read, what was not read, flags, and the next step."""
+    """Print the files that were read, lines that could not be read, flags, and the next step."""
     out = stdout()
     every = [item.report for item in result.files if item.outcome is ImportState.IMPORTED]
     new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
@@ -56,7 +56,7 @@ def show(result: Imported, study: Path, *, dry_run: bool) -> None:
 
 
 def _show_known(result: Imported) -> None:
-    """Print what was left out because the study already has it."""
+    """Print the files that were skipped because the study already has their runs."""
     out = stdout()
     already = [item.report.name for item in result.files if item.outcome is ImportState.ALREADY]
     if already:
@@ -71,7 +71,7 @@ def _show_known(result: Imported) -> None:
 
 
 def _show_end(result: Imported, study: Path, *, dry_run: bool) -> None:
-    """Print what was written, and the next step."""
+    """Print how many samples were written, and the next step."""
     out, outcomes = stdout(), {item.outcome for item in result.files}
     name = shlex.quote(result.studies[0] if result.studies else str(study))
     if dry_run:
@@ -148,7 +148,7 @@ def _scales(reports: list[FileReport]) -> str:
 def _show_unread(files: list[FileOutcome]) -> None:
     """Print lines and files that could not be read.
 
-    For a file that the user named this is an error.
+    A file that the user named and that could not be read is printed as an error.
     """
     out = stdout()
     lines = [(item.report, line) for item in files for line in item.report.first_unreadable]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class LazyGroup(click.Group):
     """A group that lists its verbs in `sections` and imports no verb until it runs.
 
-    `sections` maps each title to verbs with their one-line help. A verb's `command` is in the
-    module `package` + its name, with a trailing `_` if the name is a Python keyword. `moved` maps
-    former names and synonyms of verbs to the present full name.
+    `sections` maps each title to verbs with their one-line help. `package` has a module for each
+    verb with its `command`. The module has the name of the verb, plus `_` if that is a Python
+    keyword. `moved` maps former names and synonyms of verbs to the current full name.
     """
 
     context_class = HelpContext
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a verb as click does; the error for an unknown verb names the nearest one."""
+        """Resolve a verb as click does. The error for an unknown verb names a similar verb."""
         if args and args[0] not in self._verbs and not args[0].startswith("-"):
             from nccltune.model.errors import InputError
             from nccltune.model.names import nearest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune lint` prints, for each kind of thing."""
+"""The output of `nccltune lint` for each kind of input."""
 
 from collections.abc import Sequence
 from typing import Any

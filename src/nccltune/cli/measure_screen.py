@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run what measures into a study, with its progress on the terminal."""
+"""Run a measurement into a study, and show its progress on the terminal."""
 
 import contextlib
 import math
@@ -12,7 +12,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from nccltune.cli.output import hanging, note, stderr, styled, talk, warn
+from nccltune.cli.output import hanging, message_console, note, stderr, styled, warn
 from nccltune.cli.progress import Progress, Step
 from nccltune.cli.verb import command_line
 from nccltune.launch.process import signal_of
@@ -32,8 +32,10 @@ _Result = TypeVar("_Result")
 
 
 class RunScreen:
-    """What every run into the study at `path` has: how it ends early, and `command`, which resumes
-    it (by default this command line)."""
+    """Base class for the output of a run into the study at `path`. Handles an early end.
+
+    `command` is the command line that resumes the run; by default the current one.
+    """
 
     def __init__(self, path: Path, command: str | None = None) -> None:
         self.command = command or command_line()
@@ -42,17 +44,17 @@ class RunScreen:
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether it ended early, and what is kept was printed."""
+        """Return whether the run ended early and `stopped` printed a message about it."""
         return self._is_stopped
 
     def stopped(self, kept: str) -> None:
-        """Print what is kept and how to resume."""
+        """Print which results are kept, and the command that resumes the run."""
         self._is_stopped = True
         note(f"stopped; {kept} are kept in {self._path}")
         note(f"resume:  {self.command}")
 
     def run(self, run: Callable[[], _Result]) -> _Result:
-        """Return the result of `run`. If a signal stops it, end the verb with the signal's code."""
+        """Return the result of `run`. If signal n stops `run`, exit with code 128 + n."""
         try:
             with terminated_like_interrupted():
                 return run()
@@ -77,7 +79,7 @@ def terminated_like_interrupted() -> Iterator[None]:
 
 
 class SweepScreen(RunScreen):
-    """Progress of a sweep on stderr."""
+    """Prints the progress of a sweep on stderr."""
 
     def started(self, platform: Platform, hello: Hello) -> None:
         """Print the platform."""
@@ -89,7 +91,7 @@ class SweepScreen(RunScreen):
 
 
 class VerifyScreen(RunScreen):
-    """Progress of a verification on stderr. With `quiet` the platform is not printed."""
+    """Prints the progress of a verification on stderr; with `quiet` without the platform."""
 
     def __init__(self, path: Path, command: str | None = None, *, quiet: bool = False) -> None:
         super().__init__(path, command)
@@ -109,8 +111,8 @@ class VerifyScreen(RunScreen):
         return Watch("verify", hello.replay, rules_so_far)
 
     def dropped(self, rules: list[RemovedRule]) -> None:
-        """Print how many rules did not hold."""
-        talk().print(
+        """Print how many rules the verification did not confirm."""
+        message_console().print(
             f"again      {count(len(rules), 'rule')} did not hold as measured; measuring what "
             "changes",
             soft_wrap=True,
@@ -119,7 +121,7 @@ class VerifyScreen(RunScreen):
 
 def show_start(platform: Platform, came_from: str | None) -> None:
     """Print the platform, and the environment settings that change the measurement."""
-    show_platform(platform, talk(), came_from)
+    show_platform(platform, message_console(), came_from)
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
         if name in platform.settings and not platform.replay:
             words = (
@@ -130,7 +132,7 @@ def show_start(platform: Platform, came_from: str | None) -> None:
 
 
 def show_platform(platform: Platform, out: Console, came_from: str | None = None) -> None:
-    """Print the platform, and that a replay measures nothing."""
+    """Print the platform. For a replay, also print that nothing is measured."""
     where = f" ({came_from})" if came_from and not platform.replay else ""
     hanging(out, "platform   ", 11, f"{platform.title}{where}")
     if platform.replay:
@@ -146,7 +148,7 @@ _Plan = TypeVar("_Plan")
 class Watch(Progress, Generic[_Plan]):
     """Shows the status of a sweep or a verification.
 
-    `table` draws the present results of its plan.
+    `table` returns a table of the plan's results so far.
     """
 
     def __init__(
@@ -166,7 +168,8 @@ class Watch(Progress, Generic[_Plan]):
         note = f"{status.points} points"
         note += f", {status.known} more from before" if status.known else ""
         note += f" · replay of {self._replay}" if self._replay else ""
-        # Draw here and not in the live screen's thread: the plan changes while it is measured.
+        # Draw in this thread, which also changes the plan. The thread of the live screen would draw
+        # the plan while it changes.
         drawn = self._table(plan) if self.is_live else None
         self.show(
             Step(
@@ -206,7 +209,7 @@ def rules_so_far(plan: ProofPlan) -> RenderableType:
 
 
 def point_words(status: SweepStatus) -> str:
-    """Return the newest timing: `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
+    """Return the last timing, such as `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
     point = status.point
     if point is None or status.collective is None:
         return ""
@@ -227,7 +230,7 @@ def best_table(plan: Plan) -> RenderableType:
     for item in known:
         table.add_column(item.collective.value)
     sizes = sorted({size for item in known for size in item.states})
-    # Prefer powers of two; if they are too many, show evenly spaced ones.
+    # Show only powers of two, if there are any. If the sizes are too many, show every n-th size.
     sizes = [size for size in sizes if size & (size - 1) == 0] or sizes
     step = math.ceil(len(sizes) / _TABLE_ROWS) or 1
     for size in sizes[::step]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands print: the result on stdout, messages on stderr, colour only on a terminal."""
+"""Print results on stdout and messages on stderr, with colour only on a terminal."""
 
 import json
 import os
@@ -23,7 +23,8 @@ from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.report.words import unbroken
 
 _P = ParamSpec("_P")
-# Control characters and characters that reorder a line. Foreign text must not control the terminal.
+# Matches control characters and characters that reorder a line. Text of other programs must not
+# control the terminal.
 _STEERING = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
@@ -49,14 +50,14 @@ def error_lines(message: str, hint: str | None) -> str:
 def write_exact(text: str) -> None:
     """Write text for a shell or another program to stdout.
 
-    A file or pipe gets it byte for byte. A terminal gets no control characters.
+    The text is unchanged in a file or pipe. On a terminal control characters are made visible.
     """
     sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
 
 
 def stdout() -> Console:
-    """Return the console for results. Rich uses no colour without a terminal or under NO_COLOR."""
-    # A pipe has no width, so tables must not be cut for it.
+    """Return the console for results. Colour is off without a terminal or with NO_COLOR."""
+    # A pipe has no width. Use a fixed width, so that no table is cut to Rich's default width.
     width = None if sys.stdout.isatty() else 120
     return PlainConsole(width=width, soft_wrap=not sys.stdout.isatty())
 
@@ -66,14 +67,14 @@ def stderr() -> Console:
     return PlainConsole(stderr=True, soft_wrap=not sys.stderr.isatty())
 
 
-def talk() -> Console:
-    """Return the console for progress, notes and hints; `-q` silences it."""
+def message_console() -> Console:
+    """Return the console for progress, notes and hints. With `-q` it prints nothing."""
     return PlainConsole(stderr=True, soft_wrap=not sys.stderr.isatty(), quiet=is_quiet())
 
 
 def note(words: str) -> None:
-    """Print a line of progress or a note."""
-    talk().print(words, soft_wrap=True)
+    """Print a note or a line of progress on stderr, unless `-q` is set."""
+    message_console().print(words, soft_wrap=True)
 
 
 def warn(sentences: Iterable[str]) -> None:
@@ -83,9 +84,9 @@ def warn(sentences: Iterable[str]) -> None:
 
 
 class PlainConsole(Console):
-    """A console without markup, emoji names and control characters.
+    """A console that prints markup and emoji names literally, and makes control characters visible.
 
-    Our own styles are passed beside the words: `styled(("verdict", "bold"), "  ", words)`.
+    Pass styles separately from the text: `styled(("verdict", "bold"), "  ", words)`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -108,9 +109,9 @@ def report_console() -> Console:
 
 
 def styled(*parts: str | tuple[str, str] | Text, style: str = "") -> Text:
-    """Return a text of parts, each plain or a pair of words and style.
+    """Return a text made of `parts`. Each part is a string or a pair of a string and its style.
 
-    Markup in them has no effect.
+    Markup in the strings has no effect.
     """
     return Text.assemble(*parts, style=style)
 
@@ -125,10 +126,10 @@ def warn_unsaved(errors: Iterable[UnwritableError]) -> None:
 def hanging(
     out: Console, lead: str | tuple[str, str], indent: int, words: str, style: str = ""
 ) -> None:
-    """Print `lead` and `words`; wrapped lines are indented by `indent`.
+    """Print `lead` and `words`, with wrapped lines indented by `indent`.
 
-    `lead` is `indent` wide and may be a pair with a style. Numbers keep their unit on the same
-    line. Without a terminal the text is one line.
+    `lead` must be `indent` characters wide, and may be a pair of text and style. A number and its
+    unit stay on the same line. Without a terminal the text is not wrapped.
     """
     words = harmless(words)
     lines = [words]
@@ -145,11 +146,11 @@ def next_step(verb: str, path: Path) -> None:
 
 def hint(words: str) -> None:
     """Print a hint on what to do next."""
-    talk().print(words, style="dim", soft_wrap=True)
+    message_console().print(words, style="dim", soft_wrap=True)
 
 
 def is_json() -> bool:
-    """Return whether the present verb runs with `--json`."""
+    """Return whether the current verb runs with `--json`."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.params.get("as_json"))
 
@@ -157,7 +158,7 @@ def is_json() -> bool:
 def print_result(
     document: object, show: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
 ) -> None:
-    """Print `document` with `--json`; else call `show`."""
+    """Print `document` as JSON if the verb runs with `--json`; else call `show`."""
     if is_json():
         print_json(document)
     else:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a long run is, on stderr: live on a terminal, a line now and then elsewhere."""
+"""Show the progress of a long run on stderr.
+
+On a terminal the display is live. Elsewhere a line is printed every few seconds.
+"""
 
 import threading
 import time
@@ -13,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from nccltune.cli.output import talk
+from nccltune.cli.output import message_console
 
 _LINE_EVERY_S = 5.0
 _SHOW_AFTER_S = 1.0
@@ -24,8 +27,8 @@ _NAME_WIDTH = 11
 class Step(NamedTuple):
     """The progress of a run.
 
-    `share` is the completed fraction (None if unknown), `left_s` the remaining time in seconds,
-    `note` a line below, and `table` is drawn below that on a terminal.
+    `share` is the completed fraction, `left_s` the remaining time in seconds; None if unknown.
+    `note` is shown on a line below. `table` is drawn below the note on a terminal.
     """
 
     words: str = ""
@@ -36,15 +39,15 @@ class Step(NamedTuple):
 
 
 class Progress:
-    """Shows the steps of a run for as long as its `with` statement lasts.
+    """Shows the steps of a run inside a `with` statement.
 
-    On a terminal it is a live line, which appears after one second. Elsewhere it prints a line
-    every five seconds. `name` begins each line. With `-q` nothing is shown.
+    On a terminal a live line appears after one second. Elsewhere a line is printed every five
+    seconds. `name` begins each line. With `-q` nothing is shown.
     """
 
     def __init__(self, name: str, console: Console | None = None, words: str = "") -> None:
         self._name = name
-        self._console = talk() if console is None else console
+        self._console = message_console() if console is None else console
         self._step = Step(words)
         self._share = 0.0
         self._last = time.monotonic()
@@ -76,11 +79,11 @@ class Progress:
 
     @property
     def is_live(self) -> bool:
-        """Return whether it draws on a terminal."""
+        """Return whether the progress is drawn live on a terminal."""
         return self._live is not None
 
     def show(self, step: Step) -> None:
-        """Show the progress. The displayed share never falls, although estimates change."""
+        """Show the progress. The displayed share never decreases, although estimates change."""
         if step.share is not None:
             self._share = max(self._share, min(step.share, 0.99))
             step = step._replace(share=self._share)

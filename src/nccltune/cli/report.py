@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune report`: what a person reads."""
+"""`nccltune report`: write the report of a study as an HTML page, or print it."""
 
 from pathlib import Path
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a verb's options to what functions of `nccltune.app` take.
+"""Build arguments for functions of `nccltune.app` from the options of a verb.
 
-A parameter of the command line that is named like a field fills this field, so that no verb copies
-them one by one.
+An option sets the field of the same name, so that verbs need not copy options one by one.
 """
 
 import inspect
@@ -23,10 +22,10 @@ T = TypeVar("T")
 
 
 def struct_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
-    """Return a `kind` of the verb's options with its fields' names, and of `more`.
+    """Return a `kind` built from the verb's options and from `more`.
 
-    These are removed from `options`. One that was not given and has no default leaves the field at
-    its own.
+    Options named like a field of `kind` are removed from `options`. If the value of such an option
+    is None, the field has its default.
     """
     fields = inspect.signature(kind).parameters
     found = {name: options.pop(name) for name in fields if name in options}
@@ -34,7 +33,7 @@ def struct_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
 
 
 def launch_from(options: dict[str, Any]) -> Launch:
-    """Return the launch from a verb's options, which are removed from `options`.
+    """Return the launch that a verb's options describe. These options are removed from `options`.
 
     Raises InputError for options that contradict each other, and StudyError for an invalid
     recording.
@@ -43,14 +42,15 @@ def launch_from(options: dict[str, Any]) -> Launch:
 
 
 def site() -> Site:
-    """Return the callbacks of this verb that a launch needs."""
+    """Return the callbacks of the current verb that a launch needs: print a note, clean up."""
     return Site(note, click.get_current_context().call_on_close)
 
 
 def scope_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
-    """Return a scope of an experiment from a verb's options, which are removed from `options`.
+    """Return the scope of an experiment, a `kind`, from a verb's options and from `more`.
 
-    Raises InputError for invalid collectives, sizes or threshold.
+    The options used are removed from `options`. Raises InputError for invalid collectives, sizes or
+    threshold.
     """
     low, high = sizes_from(options.pop("sizes"))
     if "collectives" in options:
@@ -63,8 +63,8 @@ def scope_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
 def copies_from(kind: type[T], options: dict[str, Any]) -> tuple[Launch, Path | None, T]:
     """Return the launch, the library and the scope of a comparison with copy engines.
 
-    Raises InputError for a library together with a replay, and as `launch_from` and `scope_from`
-    do.
+    The options used are removed from `options`. Raises InputError for a library together with a
+    replay, and what `launch_from` and `scope_from` raise.
     """
     scope, library = scope_from(kind, options), options.pop("library")
     launch = launch_from(options)
@@ -76,7 +76,7 @@ def copies_from(kind: type[T], options: dict[str, Any]) -> tuple[Launch, Path | 
 def sizes_from(text: str) -> tuple[int, int]:
     """Return the two sizes in bytes of a range such as `1K-64M`.
 
-    Raises InputError for other text, and for less than one element.
+    Raises InputError for other text, and if the first size is below 4 bytes.
     """
     low, high = parse_range(text)
     if low < 4:
@@ -85,7 +85,7 @@ def sizes_from(text: str) -> tuple[int, int]:
 
 
 def collectives_from(text: str) -> list[Collective]:
-    """Return the collectives of `allreduce,allgather` or `all`.
+    """Return the collectives in a list such as `allreduce,allgather`, or all tuned ones for `all`.
 
     Raises InputError for other names.
     """

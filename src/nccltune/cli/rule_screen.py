@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules and proofs in a few lines, for the verbs that run the whole loop."""
+"""Print rules and proofs in a few lines, for `nccltune auto`, `demo` and `tune`."""
 
 from rich.console import Console
 
@@ -56,7 +56,7 @@ def show_rules(tuning: Tuning, out: Console) -> None:
 
 
 def rule_words(item: RuleEvidence) -> str:
-    """Return a rule's gain, interval, gains of single sizes, whether it is sure, and SMs.
+    """Return a rule's gain with its interval, its gains by size, its sureness and its SMs as text.
 
     For example `1.21x  95 % CI 1.15-1.28  (per size 1.03-1.43)  sure  SMs 16 (default 24)`.
     """
@@ -78,7 +78,7 @@ def show_verdict(report: Report, study: Study, out: Console) -> None:
 
 
 def show_proof(proof: Proof | None, out: Console) -> None:
-    """Print the outcome of a proof and its most important sizes."""
+    """Print the result of a proof and its most important sizes."""
     if proof is None:
         out.print("verify     no rules, so there is nothing to verify")
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sweep`: measure where NCCL's choices cost time, and only there."""
+"""`nccltune sweep`: measure NCCL's choices at sizes where they may beat the default."""
 
 from pathlib import Path
 from typing import Any

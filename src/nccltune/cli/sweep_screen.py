@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune sweep` prints: what it would do, what it found."""
+"""The output of `nccltune sweep`: its plan, and its result."""
 
 import math
 from collections import Counter
@@ -66,7 +66,7 @@ def show_plan(platform: Platform, plan: Plan) -> None:
 
 
 def show_totals(swept: Swept, out: Console, name: str) -> None:
-    """Print how much was measured and why it ended. `name` begins the line."""
+    """Print how much was measured and why the sweep ended. `name` begins the line."""
     platform, plan, outcome, _ = swept
     ended = {
         "done": "nothing more is worth measuring",
@@ -84,14 +84,14 @@ def show_totals(swept: Swept, out: Console, name: str) -> None:
 
 
 def show_result(swept: Swept, path: Path) -> None:
-    """Print the ranges that rules would cover with the present measurements."""
+    """Print the result of a sweep: the ranges that rules would cover, and failed points."""
     out = stdout()
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
     for line in _would_be_rules(swept.plan):
         out.print(line)
     failures = swept.outcome.failures
     if swept.platform.replay:
-        # A recording lacks some channel counts. This is no failure of the platform.
+        # Ignore channel counts that the recording lacks. They are no failure of the platform.
         failures = [item for item in failures if not _is_variant(item[0].choice)]
     for text in _left_out(failures):
         hanging(out, ("left out   ", "yellow"), 11, text)
@@ -120,7 +120,7 @@ def _is_variant(choice: AnyChoice) -> bool:
 
 
 def _left_out(failures: Sequence[tuple[PointKey, BenchPoint]]) -> list[str]:
-    """Return the points that could not be measured as text, equal ones grouped."""
+    """Return lines about the points that could not be measured. Equal lines are merged."""
     counted = Counter(
         (
             key.collective.value,

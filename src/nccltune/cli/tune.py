@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune tune`: from a study to a few rules."""
+"""`nccltune tune`: find the rules of a study."""
 
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune tune` prints: rules, and sizes left alone."""
+"""The output of `nccltune tune`: rules, and sizes without a rule."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from nccltune.report.words import range_text, size_form
 from nccltune.tune.result import TunedGroup, Tuning
 
 _NARROW = 66
-"""Below this width in columns a range takes two lines."""
+"""On a terminal with fewer columns, a range takes two lines."""
 
 
 def show_result(tuning: Tuning, study: Path, wrote: str) -> None:
-    """Print the tuning, what was written (`wrote`), and the next step."""
+    """Print the tuning, the text `wrote` about the written file, and the next step."""
     show(tuning)
     rules = count(len(tuning.rules), "rule")
     stdout().print(f"{wrote} ({rules}). {left_alone_words(tuning)}")
@@ -22,7 +22,7 @@ def show_result(tuning: Tuning, study: Path, wrote: str) -> None:
 
 
 def show(tuning: Tuning) -> None:
-    """Print the rules and the sizes left alone, in a block for each collective and scale."""
+    """Print the rules and the sizes without a rule, in a block for each collective and scale."""
     for group in tuning.groups:
         _show_group(group)
 
@@ -59,7 +59,7 @@ def _show_group(group: TunedGroup) -> None:
 
 
 def left_alone_words(tuning: Tuning) -> str:
-    """Return how many sizes have no rule."""
+    """Return a sentence on how many sizes have no rule."""
     sizes = sum(len(group.decisions) for group in tuning.groups)
     alone = sum(item.sizes for group in tuning.groups for item in group.left_alone)
     return f"Left alone on purpose: {alone} of {sizes} sizes."

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every verb has: `--json`, `-q`, `-v`, `--dry-run`, `--help-advanced`; its command line."""
+"""Define verbs with their common options: `--json`, `-q`, `-v`, `--dry-run`, `--help-advanced`.
+
+Also return the command line of the current verb, in the form that resumes its run.
+"""
 
 import functools
 import logging
@@ -20,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class AdvancedOption(click.Option):
-    """An option that `--help-advanced` shows and `--help` does not."""
+    """An option that only `--help-advanced` shows, and `--help` does not."""
 
 
 class Verb(click.Command):
@@ -73,8 +76,8 @@ def verb(
 ) -> Callable[[Callable[..., Any]], Verb]:
     """Return a decorator that makes a function a verb.
 
-    The function gets `dry_run` if the verb has this option. `--json` is what `output.is_json`
-    returns, and `-q` and `-v` set the level of `nccltune.cli.verbosity`.
+    The function gets `dry_run` if the verb has this option. It does not get the other common
+    options: call `output.is_json` for `--json`, and `nccltune.cli.verbosity` for `-q` and `-v`.
     """
 
     def decorate(function: Callable[..., Any]) -> Verb:
@@ -95,7 +98,7 @@ def verb(
 
 
 def command_line() -> str:
-    """Return the command line of the present verb in the form that resumes its run."""
+    """Return the command line of the current verb, in the form that resumes its run."""
     context = click.get_current_context()
     words = ["nccltune", *context.command_path.split()[1:]]
     if context.parent is None:
@@ -119,13 +122,13 @@ def command_line() -> str:
 
 
 def given(name: str) -> bool:
-    """Return whether a parameter was given on the command line of the present verb."""
+    """Return whether a parameter was given on the command line of the current verb."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 
 
 def split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words of the present verb's argument before `--`, and those after it."""
+    """Return the words before `--` and the words after it, from the argument `words` of a verb."""
     behind = _after_dashes(click.get_current_context()) or ()
     return words[: len(words) - len(behind)], behind
 

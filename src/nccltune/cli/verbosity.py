@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a verb writes to stderr: `-q` and `-v`."""
+"""Set and read how much a verb writes to stderr (`-q`, `-v`)."""
 
 import enum
 import logging
@@ -23,7 +23,7 @@ _handlers: list[logging.Handler] = []
 
 
 def verbosity() -> Verbosity:
-    """Return the level of this command line."""
+    """Return the current level."""
     return _state.get("level", Verbosity.NORMAL)
 
 
@@ -38,7 +38,7 @@ def is_verbose() -> bool:
 
 
 def set_verbosity(level: Verbosity) -> None:
-    """Set the level. `VERBOSE` prints the package's log on stderr."""
+    """Set the level. With `VERBOSE` the log of the package `nccltune` is printed on stderr."""
     reset_verbosity()
     _state["level"] = level
     if level is Verbosity.VERBOSE:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune verify` prints: a proof, or a program without and with the rules."""
+"""The output of `nccltune verify`: a proof, or a comparison of a program without and with rules."""
 
 import sys
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from nccltune.study.files import Study
 
 
 class ProgramScreen:
-    """Progress of a program's two runs on stderr."""
+    """Prints the progress of the two runs of a program on stderr."""
 
     def warn(self, sentence: str) -> None:
         """Print a warning."""
@@ -54,7 +54,7 @@ class ProgramScreen:
 
 
 def show_plan(plan: VerifyPlan) -> None:
-    """Print what would be verified."""
+    """Print the rules and the number of sizes that would be verified."""
     if is_json():
         print_json({"rules": plan.rules, "sizes": plan.sizes})
         return
@@ -71,9 +71,10 @@ def show_plan(plan: VerifyPlan) -> None:
 
 
 def show_proof_in_full(proof: Proof, study: Study, *, is_changed: bool) -> None:
-    """Print the outcome, the most important sizes, every rule, and the next step.
+    """Print the result of a proof, the most important sizes, every rule, and the next step.
 
-    Where the proof changed the configuration, print its path and that of the previous one.
+    With `is_changed` the proof changed the configuration. Then print its path and the path of the
+    previous version.
     """
     out = stdout()
     built = build_proof(proof)

@@ -124,8 +124,9 @@ def start(
         raise PlatformError(f"cannot be started: {error.strerror}", where=words[0]) from error
     except BaseException:
         if child is not None:
-            child.kill()
-            child.wait()
+            # Leaving the block closes the child's pipes and collects it.
+            with child:
+                child.kill()
         raise
     return child
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From curves to rules: search, lint, explain.
+"""Find rules from timings, lint rules, and explain what a tuner plugin decides.
+
+A rule sets NCCL's algorithm, protocol, channels and chunk size for one collective, a range of sizes
+and a scale (number of nodes and ranks).
 
 study.py     tune a whole study
 search.py    the rule search; `proven` decides that a range beats the default
@@ -10,5 +13,5 @@ weights.py   weights of message sizes, from a file
 result.py    the structs of a tuning, and its options
 lint.py      rules of a configuration that do not do what their author expects
 claimed.py   the sizes that earlier lines of a configuration cover
-explain.py   decisions of any tuner plugin, size by size
+explain.py   decisions of any tuner plugin at each size
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the size at which one choice gives way to the next: where their curves cross."""
+"""Find the size at which a rule ends and the next begins: where the curves of the choices cross."""
 
 import math
 
@@ -15,12 +15,14 @@ def boundary(
     after: Choice | None,
     margin: float,
 ) -> int:
-    """Return the last byte of `before` between the neighbouring measured sizes `left` and `right`.
+    """Return the last size in bytes at which `before` applies; above it `after` applies.
 
-    `before` or `after` None is the default; a rule ends where its gain over the default falls to
-    `margin` (a natural log). Times are interpolated on log-log axes. Without measured noise a line
-    is fitted through the two nearest sizes on either side, so that a single bad timing does not
-    move the boundary. Where the curves do not cross in between, the boundary is at the nearer end.
+    The result is between the neighbouring measured sizes `left` and `right`.
+
+    `before` or `after` is None for the default. A rule next to the default ends where its gain
+    falls to `margin` (a natural log). Times are interpolated on log-log axes. Without measured
+    noise a line is fitted through two sizes on each side, so that one bad timing does not move the
+    boundary. If the curves do not cross in between, the faster choice gets all sizes in between.
     """
     offset = 0.0
     if before is None:
@@ -46,21 +48,22 @@ def boundary(
         return left if level + slope * math.log(right) > 0 else right - 1
     crossing = -level / slope
     if not math.log(left) < crossing < math.log(right):
-        # Not between the two sizes. `math.exp` would overflow for nearly parallel curves.
+        # The crossing is not between the two sizes. Do not compute its size: `math.exp` overflows
+        # for nearly parallel curves.
         return left if crossing <= math.log(left) else right - 1
-    # `right` always belongs to `after`, also if rounding moves the crossing onto it.
+    # `right` must belong to `after`, even if rounding moves the crossing to `right`.
     return min(max(math.floor(math.exp(crossing) + 1e-6), left), right - 1)
 
 
 def _lead(table: GainTable, size: int, before: Choice | None, after: Choice | None) -> float | None:
-    """Return the natural log of the time of `before` over that of `after`; None if unknown."""
+    """Return the natural log of time of `before` over time of `after`; None if one is unknown."""
     first = table.log_time(size, before or DEFAULT)
     second = table.log_time(size, after or DEFAULT)
     return None if first is None or second is None else first - second
 
 
 def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return slope and level of the least-squares line."""
+    """Return the slope and the intercept of the least-squares line through `points`."""
     mean_x = math.fsum(x for x, _ in points) / len(points)
     mean_y = math.fsum(y for _, y in points) / len(points)
     square = math.fsum((x - mean_x) ** 2 for x, _ in points)

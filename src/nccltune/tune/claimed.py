@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes that each line of a configuration applies to: the first line that matches wins."""
+"""Compute the sizes to which each line of a configuration applies.
+
+The first line that matches a size wins, so a line claims only sizes that no earlier line has.
+"""
 
 import bisect
 from collections.abc import Iterator
@@ -7,7 +10,7 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """The sizes `low` to `high` in bytes, both inclusive, that belong to `line`."""
+    """A range of sizes, `low` to `high` bytes (both inclusive), that belongs to line `line`."""
 
     low: int
     high: int
@@ -15,14 +18,14 @@ class Claim(NamedTuple):
 
 
 class ClaimedSizes:
-    """Disjoint claims in order of size. A claim takes only unclaimed sizes."""
+    """Claims that do not overlap, in ascending order of size."""
 
     def __init__(self) -> None:
         self._lows: list[int] = []
         self._claims: list[Claim] = []
 
     def within(self, low: int, high: int) -> Iterator[Claim]:
-        """Yield the claims that overlap `low` to `high`, cut to that range, by size."""
+        """Yield the claims that overlap `low` to `high`, cut to that range, in order of size."""
         place = max(0, bisect.bisect_right(self._lows, low) - 1)
         for claim in self._claims[place:]:
             if claim.low > high:
@@ -31,7 +34,7 @@ class ClaimedSizes:
                 yield Claim(max(claim.low, low), min(claim.high, high), claim.line)
 
     def take(self, low: int, high: int, line: int) -> None:
-        """Claim the sizes from `low` to `high` that no line has claimed yet."""
+        """Claim for `line` the sizes from `low` to `high` that no line has claimed yet."""
         reached = low
         for claim in list(self.within(low, high)):
             if claim.low > reached:

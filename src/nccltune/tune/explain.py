@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explain what a tuner plugin decides, size by size: the plugin host asks it without NCCL."""
+"""Explain what a tuner plugin decides at each size.
+
+The plugin host, a small program, loads the plugin as NCCL does and calls it. NCCL does not run.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -15,16 +18,16 @@ from nccltune.native import PluginDecision, PluginHost, PluginLogLine, TunerAnsw
 from nccltune.tune.result import Tuning, most_channels
 
 NEWEST_KNOWN = "2.32.3"
-"""The NCCL version to emulate by default: the newest that our plugin was run under."""
+"""The NCCL version to emulate by default: the newest one that our plugin was run with."""
 
 
 class DecidedRange(msgspec.Struct, frozen=True):
     """A range of sizes, `min_bytes` to `max_bytes` (inclusive), with one decision of the plugin.
 
-    `decides` is `default` (left to NCCL), a choice's label with `-` for parts left to NCCL, or
-    `fails`. `warnings` are problems that NCCL itself does not report. `channels` is the number of
-    channels that the decision uses, `default_channels` that of NCCL's default; a channel uses one
-    SM. They are set by the plugin or known from the study's timings; None if unknown.
+    `decides` is `default` (NCCL decides), `fails`, or the label of a choice. A `-` in a label is a
+    part that NCCL decides. `warnings` are problems that NCCL itself does not report. `channels` is
+    the number of channels of the decision, `default_channels` that of NCCL's default; None if
+    unknown. Each channel uses one SM.
     """
 
     min_bytes: int
@@ -36,7 +39,7 @@ class DecidedRange(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """The decisions of one plugin, loaded as one NCCL version loads it, at one scale."""
+    """The decisions of one plugin at one scale. It was loaded as NCCL version `nccl` loads it."""
 
     tuner: str
     nccl: str
@@ -49,9 +52,10 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def environment_for(config: Path | None) -> dict[str, str | None]:
-    """Return the changes of the environment by which any plugin reads `config`.
+    """Return the environment changes that make any tuner plugin read `config`.
 
-    None in `config` means no configuration. Settings of this shell have no effect.
+    A value of None unsets the variable, so settings of this shell have no effect. `config` None
+    means no configuration.
     """
     path = None if config is None else str(config.resolve())
     return {"NCCL_TUNER_CONFIG_FILE": path, "NCCLTUNE_CONFIG": None, "NCCLTUNE_STRICT": None}
@@ -68,10 +72,10 @@ def explain(
     pipe_ops: int = 1,
     registered: bool = False,
 ) -> Explained:
-    """Return what `tuner` decides at `sizes` (bytes, rising) with the rules of `config`.
+    """Return what `tuner` decides at `sizes` (bytes, ascending) with the rules of `config`.
 
-    Between two sizes with different decisions the exact byte of the change is found. Raises as
-    `PluginHost` does.
+    Between two sizes with different decisions the exact byte of the change is found. Raises what
+    `PluginHost` raises.
 
     >>> from nccltune.native import tuner_path
     >>> found = explain(
@@ -111,10 +115,10 @@ def explain(
 def decided_ranges(
     decide: Callable[[int], PluginDecision], sizes: Sequence[int]
 ) -> list[DecidedRange]:
-    """Return the decisions at `sizes` (bytes, rising) as ranges.
+    """Return the decisions at `sizes` (bytes, ascending) as ranges.
 
-    Where two neighbours differ, the byte at which the decision changes is found by bisection. One
-    change between two sizes is assumed. Raises what `decide` raises.
+    If the decisions at two neighbouring sizes differ, bisection finds the byte of the change. At
+    most one change between two sizes is assumed. Raises what `decide` raises.
     """
     ranges: list[DecidedRange] = []
     low, before = sizes[0], decide(sizes[0])
@@ -131,7 +135,7 @@ def decided_ranges(
 
 
 def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
-    """Return the powers of two from `low` to `high`, and both ends of every rule between them.
+    """Return `low`, `high`, the powers of two between them, and the ends of rules between them.
 
     >>> sizes_to_ask([], 1000, 5000)
     [1000, 1024, 2048, 4096, 5000]
@@ -147,10 +151,10 @@ def sizes_to_ask(rules: Iterable[Rule], low: int, high: int) -> list[int]:
 
 
 def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
-    """Return at how many measured sizes our plugin decides as `tuning` does, and their number.
+    """Return at how many sizes our plugin decides as `tuning` does, and how many were checked.
 
-    The plugin is loaded as the NCCL of the study loads it. Raises PlatformError where our plugin is
-    not installed, and otherwise as `PluginHost` does.
+    All measured sizes are checked. The plugin is loaded as the study's NCCL version loads it.
+    Raises PlatformError if our plugin is not installed, and what `PluginHost` raises.
     """
     agreed = asked = 0
     for group in tuning.groups:
@@ -167,8 +171,8 @@ def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
                     group.collective,
                     expected.bytes,
                     registered=bool(group.registered),
-                    # NCCL's own chunk size must differ from the expected one, or the answer would
-                    # not show which of them the plugin set.
+                    # Offer another chunk size than the expected one. Otherwise the answer would not
+                    # show whether the plugin set it.
                     chunk_bytes=None if chunk is None else 2 * chunk,
                 )
                 asked += 1
@@ -179,9 +183,9 @@ def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
 
 
 def _differs_by_cut(got: PluginDecision, expected: Choice | None) -> bool:
-    """Return whether the decision is as expected except for a chunk size that NCCL cut or rounded.
+    """Return whether the decision is as expected except for a smaller chunk size.
 
-    NCCL did so too when the choice was measured.
+    The chunk size was cut or rounded, as NCCL also did when the choice was measured.
     """
     choice = got.decided.choice if isinstance(got.decided, TunerAnswer) else None
     if choice is None or expected is None:
@@ -198,7 +202,7 @@ def _differs_by_cut(got: PluginDecision, expected: Choice | None) -> bool:
 def _last_alike(decide: Callable[[int], PluginDecision], label: str, low: int, high: int) -> int:
     """Return the last size between `low` and `high` with the decision `label`.
 
-    `low` has that decision, `high` has another one.
+    The decision at `low` must be `label`, the one at `high` must not be.
     """
     while high - low > 1:
         middle = (low + high) // 2
@@ -210,7 +214,7 @@ def _last_alike(decide: Callable[[int], PluginDecision], label: str, low: int, h
 
 
 def with_channels(explained: Explained, tuning: Tuning) -> Explained:
-    """Return `explained` with the channels that are known from the study's `tuning`.
+    """Return `explained` with numbers of channels that are known from the study's `tuning`.
 
     These are the channels of rules that the plugin follows, and of NCCL's default.
     """

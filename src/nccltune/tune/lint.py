@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lint a tuner configuration: find rules that do not do what their author expects.
 
-The input are rules with their line numbers. Lines that cannot be read are reported by the reader
-(`formats.tuner_config`).
+The input is a list of rules with their line numbers. `formats.tuner_config` reports lines that it
+cannot read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from nccltune.tune.claimed import Claim, ClaimedSizes
 
 
 class LintIssue(msgspec.Struct, frozen=True):
-    """One problem of a line of a configuration; `line` None is for the file as a whole."""
+    """A problem in one line of a configuration; `line` is None for the whole file."""
 
     severity: Severity
     kind: str
@@ -30,14 +30,14 @@ class LintIssue(msgspec.Struct, frozen=True):
 
 
 class NumberedRule(NamedTuple):
-    """A rule and its line in the file."""
+    """A rule and its line number in the file."""
 
     line: int
     rule: Rule
 
 
 _Conditions = tuple[int | bool | None, ...]
-"""Nodes, ranks, pipe ops and registration of a rule; None is any."""
+"""Nodes, ranks, pipe ops and registration that a rule requires; None matches any value."""
 
 _RING_ONLY = frozenset({Collective.BROADCAST, Collective.REDUCE})
 _GATHERING = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
@@ -54,15 +54,16 @@ _SIMPLE_ONLY = frozenset(
     }
 )
 _SMALL_GAP = 0.02
-"""A hole of up to this fraction of the next rule's first size is probably a mistake."""
+"""A gap between two rules is probably a mistake if its length is at most this fraction of the size
+at which the next rule begins."""
 _SMALL_FILE = 64 << 10
-"""Sizes of a file that all are below this many bytes are probably not in bytes."""
+"""If no size in a file exceeds this, the sizes are probably not in bytes."""
 
 
 def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[LintIssue]:
-    """Return every issue of `rules` (in file order), by line.
+    """Return all issues of `rules`, in order of line. `rules` must be in file order.
 
-    `nccl` is the NCCL version that the file states for its measurements.
+    `nccl` is the NCCL version with which the rules were measured, from the header of the file.
 
     >>> from nccltune.model.choice import Choice
     >>> pat = Rule(Collective.ALLREDUCE, 0, 1 << 20, Choice(Algorithm.PAT, Protocol.SIMPLE), 4, 4)
@@ -81,10 +82,10 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
 
 
 def impossible(rule: Rule) -> str | None:
-    """Return why NCCL never runs this choice for this collective and scale; None if it may.
+    """Return why NCCL never runs the choice of `rule` for its collective and scale; None if it can.
 
-    Source: NCCL 2.30, src/graph/tuning.cc. NCCL marks what it does not support as unusable in every
-    cost table, and the plugin then skips the rule.
+    Source: NCCL 2.30, src/graph/tuning.cc. NCCL marks unsupported combinations as unusable in the
+    cost table that it passes to a tuner. The plugin then skips the rule.
     """
     collective, algorithm = rule.collective, rule.choice.algorithm
     if collective in _RING_ONLY and algorithm is not Algorithm.RING:
@@ -121,10 +122,10 @@ def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
 
 
 def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
-    """Yield the lines that lose sizes to earlier lines: the first match wins.
+    """Yield an issue for each line whose sizes an earlier line matches (the first match wins).
 
-    Claimed sizes are kept by collective and conditions, so that a line is compared with few groups
-    and not with every earlier line.
+    Sizes of earlier lines are grouped by collective and conditions. So a line is compared with a
+    few groups and not with every earlier line.
     """
     families: dict[Collective, dict[_Conditions, ClaimedSizes]] = {}
     for line, rule in rules:
@@ -162,7 +163,7 @@ def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIss
 
 
 def _meet(first: _Conditions, second: _Conditions) -> bool:
-    """Return whether some call meets both."""
+    """Return whether some call meets both conditions."""
     return all(a is None or b is None or a == b for a, b in zip(first, second, strict=True))
 
 
@@ -186,7 +187,7 @@ def _conditions(rule: Rule) -> _Conditions:
 
 
 def _gaps(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
-    """Yield the holes between ranges of the same collective and conditions."""
+    """Yield an issue for each gap between the rules of one collective with the same conditions."""
     families: dict[tuple[object, ...], list[NumberedRule]] = {}
     for item in rules:
         families.setdefault((item.rule.collective, *_conditions(item.rule)), []).append(item)
@@ -222,7 +223,7 @@ def _units(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
 
 
 def _chunks(rules: Sequence[NumberedRule], nccl: str | None) -> Iterator[LintIssue]:
-    """Yield chunk sizes that have no effect, or another one than written."""
+    """Yield an issue for each chunk size that NCCL ignores, or changes to another size."""
     chunked = [item for item in rules if item.rule.choice.chunk_bytes is not None]
     if chunked and nccl is not None and before_chunks(nccl):
         yield LintIssue(
@@ -266,7 +267,7 @@ def _lines(items: Sequence[NumberedRule]) -> str:
 
 
 def _nvidia(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
-    """Yield what NVIDIA's example plugin (2.28 to 2.31) makes of the same file."""
+    """Yield how NVIDIA's example plugin (2.28 to 2.31) reads the same file differently."""
     unset = [item for item in rules if item.rule.choice.channels is None]
     if unset:
         yield LintIssue(

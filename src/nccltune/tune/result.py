@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structs of a tuning: rules with their evidence, and sizes without a rule with the reason."""
+"""The structs of a tuning: rules with their evidence, and ranges without a rule with the reason."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -16,14 +16,14 @@ from nccltune.model.scale import Scale
 class Decision(msgspec.Struct, frozen=True):
     """The effect of the rules at one measured size.
 
-    - `choice`: None keeps the default.
-    - `default_us`: None where the default was not measured. `tuned_us`: the predicted time with the
-      rules.
-    - `best_us`: the best median of all choices; `best`: the choice with it (None: the default).
-    - `gain`: default over tuned time with its 95 % interval, which stays valid although the search
-      selected the choice; None if unknown.
-    - `channels`, `default_channels`: the channels of the choice and of NCCL's default (None: not
-      recorded).
+    - `choice`: the choice of the rule at this size; None if the default is kept.
+    - `default_us`: the time of the default; None if it was not measured.
+    - `tuned_us`: the predicted time with the rules.
+    - `best`, `best_us`: the fastest choice (None: the default), and its median time.
+    - `gain`: default time over tuned time; None if unknown. Its 95 % interval, `gain_low` to
+      `gain_high`, stays valid although the search selected the choice.
+    - `channels`, `default_channels`: the channels of the choice and of NCCL's default; None if not
+      recorded.
     """
 
     bytes: int
@@ -42,16 +42,17 @@ class Decision(msgspec.Struct, frozen=True):
 class RuleEvidence(msgspec.Struct, frozen=True):
     """A rule and its evidence.
 
-    - `gain`: the geometric mean of default over tuned time over the measured sizes in the range,
-      with its 95 % interval, which stays valid although the search selected choice and range.
-      `least` and `most`: its smallest and largest value at one size. All are None where the default
-      was not measured.
-    - `sure`: the gain is beyond measured noise, in runs that distinguish the choice from its
-      process and from drift. If not, `decided_by` names the runs that would decide.
+    - `sizes`: the measured sizes in the range of the rule.
+    - `timings`: the number of timings of the choice and of the default at these sizes.
+    - `gain`: the geometric mean over `sizes` of default time over tuned time. Its 95 % interval,
+      `gain_low` to `gain_high`, stays valid although the search selected the choice and the range.
+    - `least`, `most`: the smallest and the largest gain at one size. All gains are None if the
+      default was not measured.
+    - `sure`: the gain exceeds measured noise, and the runs exclude drift and differences between
+      processes as its cause. If not, `decided_by` names the runs that would decide.
     - `written`: the rule is in the configuration.
-    - `channels`, `default_channels`: the most that the choice and NCCL's default use in the range
-      (None: not recorded). A channel uses one SM.
-    - `timings`: the number of samples behind the rule.
+    - `channels`, `default_channels`: the largest number of channels in the range with the choice
+      and with NCCL's default; None if not recorded. A channel uses one SM.
     """
 
     rule: Rule
@@ -80,11 +81,13 @@ class LeftAlone(msgspec.Struct, frozen=True):
 
 
 class TunedGroup(msgspec.Struct, frozen=True):
-    """One collective at one scale (and registration, where it was measured separately).
+    """The rules of one collective at one scale.
 
-    `expected_gain` is the geometric mean of `Decision.gain` over the sizes that have a rule (None:
-    no rule, or unknown). `recovered` is the share of the log-latency gain of the best choice at
-    every size that the rules keep (None where there is nothing to gain).
+    - `registered`: whether buffers are registered; None if this was not measured separately.
+    - `expected_gain`: the geometric mean of `Decision.gain` over the sizes with a rule; None
+      without a rule or if unknown.
+    - `recovered`: the share of the possible gain that the rules reach, in log latency. The possible
+      gain takes the fastest choice at every size. None if no choice is faster than the default.
     """
 
     collective: Collective
@@ -103,10 +106,15 @@ class TunedGroup(msgspec.Struct, frozen=True):
 class TuneOptions(msgspec.Struct, frozen=True):
     """The user options of the search.
 
-    `min_gain` 0.03 is 3 %; `penalty` is the total log latency that one more rule must save;
-    `assumed_noise` stands in where a point has few timings or a choice few processes; `weights` is
-    the path of the file with the weight of each size. `channels` is whether a rule may take more
-    channels than NCCL's default at that size; `include_unsure` also writes rules that are not sure.
+    - `min_gain`: the least gain of a rule; 0.03 is 3 %
+    - `penalty`: the total log latency that one more rule must save
+    - `assumed_noise`: the noise if a point has too few timings or a choice too few processes
+    - `channel_tolerance`: the slowdown that is accepted for fewer channels; 0.02 is 2 %
+    - `extend`: rules at the smallest and the largest measured size also cover the sizes beyond
+    - `any_scale`: merge rules that hold at all measured scales into one rule for any scale
+    - `weights`: the path of a file with the weight of each size
+    - `channels`: "any" allows a rule to use more channels than NCCL's default at a size
+    - `include_unsure`: also write rules that are not sure
     """
 
     min_gain: float = 0.03
@@ -121,10 +129,10 @@ class TuneOptions(msgspec.Struct, frozen=True):
 
 
 class Tuning(msgspec.Struct, frozen=True):
-    """`tuning.json`: all groups, the options, and the number of samples behind them.
+    """The content of `tuning.json`: the rules of a study by group, and the options of the search.
 
-    `config_hash` is the FNV-1a hash (64 bit) of the bytes of the written configuration, as the
-    plugin prints it at init.
+    `samples` is the number of samples used. `config_hash` is the FNV-1a hash (64 bit) of the bytes
+    of the written configuration. The plugin prints the same hash at init.
     """
 
     study: str
@@ -139,7 +147,7 @@ class Tuning(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> list[Rule]:
-        """Return every rule of the configuration once, in the order written."""
+        """Return the rules of the configuration without duplicates, in the order of the file."""
         return list(
             dict.fromkeys(
                 evidence.rule

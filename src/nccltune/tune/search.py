@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule search: a few size ranges in which a choice beats the default beyond noise.
+"""Search rules: a few size ranges in which a choice beats the default beyond noise.
 
-For every collective and scale the size axis is segmented so that the total log latency is least,
-with a price for each rule. The default is a candidate at every size. A rule that its timings do
-not prove is removed, and the search runs again without it.
+For every collective and scale the sizes are split into segments with one choice each. The best
+split has the least total log latency plus a penalty for each rule. The default is a candidate at
+every size. If the timings do not prove a rule, its choice is forbidden at the rule's worst size and
+the search runs again.
 """
 
 import math
@@ -30,12 +31,12 @@ from nccltune.tune.result import (
 from nccltune.tune.segment import Segment, segment
 
 _LEAST_SIZES = 4
-"""The fewest sizes of a rule where noise is assumed: a single timing may be an outlier."""
+"""The fewest sizes in a rule if noise is assumed, because a single timing may be an outlier."""
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
-"""The least log gain of a chunk size over the same choice without one."""
+"""The least log gain of a choice with a chunk size over the same choice without a chunk size."""
 
 Weights = Callable[[int], float]
-"""The weight of a size in bytes: how much its latency counts."""
+"""A function from a size in bytes to the weight of its latency in the search."""
 
 
 def search(
@@ -47,7 +48,7 @@ def search(
     """Return rules for every collective, scale and registration in `timings`.
 
     `weights` gives the weight of each size; None weighs all sizes equally. `doubts` are sentences
-    on why the runs may come from several platforms; with any of them no rule is sure.
+    on why the runs may come from several platforms. If there is any doubt, no rule is sure.
     """
     tables = gain_tables(timings, options.assumed_noise)
     both = {
@@ -74,8 +75,10 @@ def search(
 
 
 def proven(table: GainTable, choice: Choice, sizes: Sequence[int], min_gain: float) -> bool:
-    """Return whether `choice` beats the default over `sizes` together by `min_gain` and beyond
-    noise."""
+    """Return whether `choice` beats the default by `min_gain` and beyond noise.
+
+    The gain is pooled over `sizes`. With assumed noise, four or more sizes are needed.
+    """
     pooled = table.pooled(choice, sizes, table.strict)
     if pooled is None:
         return False
@@ -84,8 +87,8 @@ def proven(table: GainTable, choice: Choice, sizes: Sequence[int], min_gain: flo
     floor = max(math.log1p(min_gain), table.noise.typical if table.noise.known else 0.0)
     if pooled.value < floor or pooled.low <= 0:
         return False
-    # Also compare the median of the sizes: the search may have selected the range around a few
-    # outliers, which raise the mean.
+    # Also check the median over sizes, because outliers raise the mean. The search may have
+    # selected the range for its outliers.
     single = [gain.value for size in sizes if (gain := table.gain(size, choice)) is not None]
     return median(single) >= min(pooled.value / 2, floor)
 
@@ -149,22 +152,22 @@ def _tune(
 
 
 def gain_of(decisions: Sequence[Decision]) -> tuple[float | None, float | None]:
-    """Return `expected_gain` and `recovered` of a group with these decisions (see `TunedGroup`)."""
+    """Return `TunedGroup.expected_gain` and `TunedGroup.recovered` for these decisions."""
     gains = [item.gain for item in decisions if item.choice is not None and item.gain is not None]
     return _geometric_mean(gains), _recovered(decisions)
 
 
 def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:
-    """Return the same weights with a mean of 1 over `sizes`.
+    """Return `weights` scaled to a mean of 1 over `sizes`.
 
-    Only the ratios of weights then matter, and `penalty` keeps its meaning for weights of any unit.
+    So the unit of the weights does not change the effect of `penalty`.
     """
     mean = math.fsum(weights(size) for size in sizes) / len(sizes)
     return weights if mean <= 0 else lambda size: weights(size) / mean
 
 
 def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
-    """Return the segmentation where the default was measured; every rule in it is proven."""
+    """Return the best split into segments if the default was measured. All its rules are proven."""
     sizes, choices = table.sizes, table.choices
     least_gain = _least_gain(table, options)
     costs = [
@@ -188,7 +191,8 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
         )
         if unproven is None:
             return segments
-        # The rule may be good except at its weakest size: forbid the choice there and search again.
+        # The rule may be good except at one size. Forbid the choice at the size with the least
+        # gain, and search again.
         assert unproven.choice is not None
         weakest = max(
             range(unproven.first, unproven.last + 1),
@@ -200,7 +204,7 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
 def _least_gain(table: GainTable, options: TuneOptions) -> float:
     """Return the log gain that a choice needs at a size to extend a rule to that size.
 
-    It keeps rules from spreading over sizes where there is nothing to gain.
+    Without this threshold, rules would extend to sizes at which they gain nothing.
     """
     return max(table.noise.typical, math.log1p(options.min_gain) / 3)
 
@@ -222,9 +226,9 @@ def _relative_cost(
 
 
 def _too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
-    """Return whether a choice uses more channels than NCCL's default at that size.
+    """Return whether the options forbid a choice because it uses more channels than the default.
 
-    Also return True if it sets a number and the default's is unknown.
+    If the number of channels of the default is unknown, a choice that sets its number is forbidden.
     """
     if options.channels == "any":
         return False
@@ -235,10 +239,10 @@ def _too_many_channels(table: GainTable, size: int, choice: Choice, options: Tun
 
 
 def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
-    """Return the log gain that a choice with a chunk size needs over the same choice without one.
+    """Return the log gain that a choice with a chunk size needs over the same choice without it.
 
-    A sweep tries twice the chunk size that ran, which is often more than the buffer holds. NCCL
-    then cuts it, both choices run the same, and their difference is only noise.
+    A measured chunk size may be larger than the buffer. NCCL then reduces it, so both choices run
+    the same and their times differ only by noise.
     """
     if choice.chunk_bytes is None:
         return 0.0
@@ -249,9 +253,9 @@ def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
 
 
 def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
-    """Return the segmentation where the default was not measured.
+    """Return the best split into segments if the default was not measured.
 
-    It has the fastest choices, with `penalty` for each change.
+    The fastest choice wins at each size, but every change of the choice costs a penalty.
     """
     costs = []
     for size in table.sizes:
@@ -278,9 +282,9 @@ def _cells(table: GainTable, item: Segment) -> tuple[Choice, list[int]]:
 def _least_channels(
     table: GainTable, item: Segment, choice: Choice, options: TuneOptions
 ) -> Choice:
-    """Return the same choice with the fewest channels that cost at most `channel_tolerance`.
+    """Return `choice` with the fewest channels that are slower by at most `channel_tolerance`.
 
-    A channel takes an SM from compute.
+    Each channel occupies an SM that compute kernels cannot use.
     """
     covered = table.sizes[item.first : item.last + 1]
     best = _mean_log(table, covered, choice)
@@ -314,9 +318,10 @@ def _ends(
     chosen: Sequence[Choice | None],
     options: TuneOptions,
 ) -> list[tuple[int, int]]:
-    """Return the first and the last byte of every segment.
+    """Return the first and the last byte of every segment, without gaps or overlaps.
 
-    The segments have no hole and no overlap. They end at the measured sizes unless `extend` is set.
+    The first segment begins at the smallest measured size, and the last one ends at the largest.
+    With `extend` they begin at 0 and end at `MAX_BYTES`.
     """
     sizes = table.sizes
     margin = _least_gain(table, options) if table.has_default else 0.0
@@ -334,7 +339,8 @@ def _ends(
 def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
     default = table.log_time(size, DEFAULT)
     candidates: list[AnyChoice] = [DEFAULT, *table.choices]
-    # If no choice has a time under all conditions, use times under some of them.
+    # Prefer choices measured under every condition (data type, in place or out of place). If there
+    # is none, use the choices measured under only some conditions.
     common = _log_times(table, size, candidates)
     best, best_log = min(
         (common or _log_times(table, size, candidates, anywhere=True)).items(),
@@ -363,16 +369,16 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
 def _log_times(
     table: GainTable, size: int, candidates: Sequence[AnyChoice], *, anywhere: bool = False
 ) -> dict[AnyChoice, float]:
-    """Return the log time of every candidate that has one."""
+    """Return the log time of every candidate that was measured at `size` (see `log_time`)."""
     logs = {choice: table.log_time(size, choice, anywhere=anywhere) for choice in candidates}
     return {choice: log for choice, log in logs.items() if log is not None}
 
 
 def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEvidence:
-    """Return what the timings at the sizes `covered` show for `rule`."""
+    """Return the evidence for `rule` from the timings at the sizes `covered`."""
     choice = rule.choice
     timings = table.timings_of((size, item) for size in covered for item in (choice, DEFAULT))
-    # The strict confidence stays valid although these timings selected the choice and the range.
+    # The strict confidence is valid although the same timings selected the choice and the range.
     pooled = table.pooled(choice, covered, table.strict)
     channels = [table.channels(size, choice) for size in covered]
     default_channels = [table.channels(size, DEFAULT) for size in covered]
@@ -413,7 +419,7 @@ def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEviden
 
 
 def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
-    """Return the evidence as not sure if there are doubts about the platform."""
+    """Return the evidence, marked as not sure if there are doubts about the platform."""
     if not doubts or not found.sure:
         return found
     return msgspec.structs.replace(
@@ -425,7 +431,10 @@ def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
 
 
 def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) -> LeftAlone:
-    """Return why a range has no rule, by the choice with the largest gain in it."""
+    """Return a range without a rule, with the reason.
+
+    The reason usually concerns the choice with the largest gain in the range.
+    """
     compared = [
         (gain, choice, size)
         for size in covered
@@ -481,9 +490,9 @@ def _geometric_mean(ratios: Sequence[float]) -> float | None:
 
 
 def _recovered(decisions: Sequence[Decision]) -> float | None:
-    """Return the log-latency gain of the rules as a share of that of the best choice at every size.
+    """Return the share of the possible gain that the rules reach, in log latency.
 
-    None if there is nothing to gain.
+    The possible gain takes the fastest choice at every size. Return None if it is 0.
     """
     known = [item for item in decisions if item.default_us is not None]
     total = math.fsum(math.log((item.default_us or 1) / item.best_us) for item in known)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segment the size axis: the cheapest path through (size, choice) with a price for every rule.
+"""Split the sizes into segments with one choice each, at least cost.
 
-This is a pure dynamic programme over costs. `search` computes the costs.
+Every segment with a choice costs a penalty. The method is dynamic programming. The module `search`
+computes the costs.
 """
 
 import math
@@ -10,9 +11,10 @@ from typing import NamedTuple
 
 
 class Segment(NamedTuple):
-    """The positions `first` to `last` (inclusive) of the size axis with one choice.
+    """A run of sizes with one choice.
 
-    `choice` is an index into the candidates; None for the default.
+    `first` and `last` (inclusive) are indices of sizes. `choice` is an index of a candidate; None
+    for the default.
     """
 
     first: int
@@ -23,15 +25,15 @@ class Segment(NamedTuple):
 def segment(
     costs: Sequence[Sequence[float]], penalty: float, *, idle_cost: float = 0.0
 ) -> list[Segment]:
-    """Return the segmentation of least total cost.
+    """Return the segments with the least total cost.
 
-    `costs[position][choice]` is the cost of each candidate at each size; infinite where it is not
-    allowed. A size without a rule costs `idle_cost`: 0 if costs are relative to the default, more
-    than any choice if the default was not measured. Each segment with a choice costs `penalty`
-    more.
+    `costs[position][choice]` is the cost of a candidate at a size; infinite if the candidate is not
+    allowed. A size without a rule costs `idle_cost`. Pass 0 if costs are relative to the default,
+    and more than any cost if the default was not measured. Each segment with a choice also costs
+    `penalty`.
 
-    The time is O(sizes x choices): for a rule that starts at a size only the cheapest path into
-    that size matters.
+    The run time is O(sizes x choices), because a new segment extends only the cheapest split of the
+    sizes before it.
 
     >>> segment([[-0.5], [-0.5], [0.1]], 0.2)
     [Segment(first=0, last=1, choice=0), Segment(first=2, last=2, choice=None)]

@@ -23,10 +23,10 @@ def tune(
     *,
     created: str,
 ) -> Tuning:
-    """Return the rules of a study with their evidence; nothing is written.
+    """Return the rules of a study with their evidence. Write no file.
 
-    `name` is the study's, `created` an ISO 8601 date. Raises InputError where the weights that
-    `options` names cannot be read.
+    `name` is the name of the study, `created` an ISO 8601 date. Raises InputError if the file
+    `options.weights` cannot be read.
 
     >>> from nccltune.analyze import sort_samples
     >>> from nccltune.examples import example
@@ -52,9 +52,9 @@ def tune(
 
 
 def render(tuning: Tuning) -> str:
-    """Return the text of the configuration: a header with the platform, then NVIDIA's CSV.
+    """Return the text of the configuration: a header with the platform, then rules as NVIDIA's CSV.
 
-    Raises InputError for a rule that the format cannot hold (see `write_rules`).
+    Raises InputError for a rule that the format cannot express (see `write_rules`).
     """
     header = {"schema": "1"}
     if tuning.nccl_version:
@@ -67,9 +67,10 @@ def render(tuning: Tuning) -> str:
 
 
 def write(study: Study, tuning: Tuning, config: Path | None = None) -> Tuning:
-    """Write `tuner.conf` (or `config`) and `tuning.json`; return the tuning with the file's hash.
+    """Write the configuration to `config` or `tuner.conf`, and the tuning to `tuning.json`.
 
-    Raises InputError as `render` does, and UnwritableError where a file cannot be written.
+    Return the tuning with the hash of the configuration. Raises what `render` raises, and
+    UnwritableError if a file cannot be written.
     """
     text = render(tuning)
     tuning = msgspec.structs.replace(tuning, config_hash=config_hash(text.encode()))

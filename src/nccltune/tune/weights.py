@@ -10,11 +10,12 @@ from nccltune.model.sizes import parse_bytes
 from nccltune.tune.search import Weights
 
 MAX_WEIGHT = 1e12
-"""With larger weights a sum of costs loses the price of a rule to rounding, or overflows."""
+"""The largest weight. With larger weights a sum of costs overflows, or the penalty of a rule is
+lost to rounding."""
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file. Raises InputError where it cannot be read or is not text."""
+    """Return the text of a file. Raises InputError if the file cannot be read or is not text."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -34,9 +35,10 @@ def _text(path: Path) -> str:
 def read_weights(path: Path) -> Weights:
     """Return the weights of a CSV file of `bytes,weight` lines.
 
-    `#` starts a comment; sizes are written as `64K` or in bytes. A size has the weight of the
-    nearest listed size at or below it, else that of the smallest one. Raises InputError where the
-    file cannot be read, has no weight above 0, or, with the line, has another form.
+    Lines that begin with `#` are comments. Sizes are written as `64K` or in bytes. A size has the
+    weight of the nearest smaller or equal size in the file. Sizes below all sizes in the file have
+    the weight of the smallest one. Raises InputError if the file cannot be read, has a bad line, or
+    has no weight above 0.
     """
     text = _text(path)
     found: dict[int, float] = {}

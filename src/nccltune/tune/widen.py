@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge rules of several scales into one, where it is proven at each of them."""
+"""Merge equal rules of several scales into one rule for any scale, if each scale proves it."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,11 @@ from nccltune.tune.search import evidence, proven
 def widen(
     groups: Sequence[TunedGroup], timings: Sequence[Timings], options: TuneOptions
 ) -> list[TunedGroup]:
-    """Return the groups with one rule for any scale where all measured scales have the same choice.
+    """Return the groups with rules for any scale in ranges in which all scales have one choice.
 
-    The common range must be proven at each scale by its own timings. A part of a rule beyond that
-    range stays a rule of its scale. A collective does not change if registered buffers were
-    measured separately at any scale. A rule for any scale also matches scales that were never
-    measured; therefore this is an option (`--any-scale`) and not the default.
+    The timings of each scale must prove the common range. A part of a rule outside that range stays
+    a rule of its scale. Collectives with separately measured registered buffers do not change. A
+    rule for any scale also matches scales that were never measured, so it needs `--any-scale`.
     """
     tables = {
         (table.collective, table.scale): table
@@ -30,8 +29,8 @@ def widen(
     result = list(groups)
     for collective in dict.fromkeys(group.collective for group in groups):
         if any(group.collective is collective and group.registered is not None for group in groups):
-            # A rule for any scale would also apply to registered buffers at a scale where they were
-            # measured separately.
+            # A rule for any scale would also apply to registered buffers, for which the separate
+            # measurement may have found other rules.
             continue
         places = [
             place
@@ -55,7 +54,7 @@ def widen(
 
 
 def _common(rule: Rule, groups: Sequence[TunedGroup]) -> tuple[int, int] | None:
-    """Return the range in which every group has a rule with the choice of `rule`."""
+    """Return the range in which every group has a rule with the choice of `rule`, else None."""
     low, high = rule.min_bytes, rule.max_bytes
     for group in groups:
         same = [

@@ -139,6 +139,10 @@ except KeyboardInterrupt:
 print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error::ResourceWarning", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("1 hook, interrupted, no child\nTrue\n", "")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune launch`: tests with the launcher of a cluster.
 
-run.py             start a job and keep its table
+run.py             start a job and store its results
 render.py          print the command or file that starts a job
 sweep.py           measure choices with nccl-tests binaries
-run_screen.py      a rendered job, what it means, and how a run ended
-sweep_screen.py    what a sweep would do, and how much was measured
+run_screen.py      a rendered job, meanings of its options, and the result of a run
+sweep_screen.py    plan of a sweep, and how much was measured
 """
 
 import click
@@ -32,7 +32,7 @@ class _LaunchGroup(LazyGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a verb; the error for a job file names the verb that runs it."""
+        """Resolve a verb. If a job file was given instead, the error names `launch run`."""
         if args and args[0].endswith(".toml"):
             from nccltune.model.errors import InputError
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune launch render`: the command or file that starts a test."""
+"""`nccltune launch render`: print the command or file that starts a test."""
 
 from typing import Any
 

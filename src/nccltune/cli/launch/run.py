@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune launch run`: start a test on a cluster with the launcher it has."""
+"""`nccltune launch run`: start a test with a launcher of the cluster."""
 
 from pathlib import Path
 from typing import Any

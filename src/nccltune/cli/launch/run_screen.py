@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune launch` prints: a rendered job, what it means, and how a run ended."""
+"""The output of `nccltune launch`: a rendered job, meanings of its options, and a run's result."""
 
 import statistics
 import sys
@@ -30,7 +30,7 @@ from nccltune.model.sizes import format_bytes
 
 
 class LaunchScreen:
-    """Progress of a launch on stderr."""
+    """Prints the progress of a launch on stderr."""
 
     def note(self, words: str) -> None:
         """Print a line about nodes or the queue."""
@@ -123,9 +123,9 @@ def words_of(placement: Placement) -> str:
 
 
 def show_result(result: LaunchResult, study: Path | None) -> int:
-    """Print the table and the state. Return the exit code.
+    """Print the table of results and the end state of the job. Return the exit code.
 
-    Raises LaunchError for a job that failed.
+    Raises LaunchError if the job failed.
     """
     end = result.end
     if is_json():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune launch sweep`: NCCL's choices, measured with a site's own nccl-tests binaries."""
+"""`nccltune launch sweep`: measure NCCL's choices with a site's own nccl-tests binaries."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ Examples:
   nccltune launch sweep nccl-tests/build -o two --launcher slurm --nodes 2
 """
 _ROUNDS = 4
-"""The number of timings of a point that show their own noise."""
+"""Noise can be measured from four timings of a point or more."""
 
 
 @verb(epilog=EPILOG, dry_run=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune launch sweep` prints."""
+"""The output of `nccltune launch sweep`."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from nccltune.model.scale import count
 
 
 def show_plan(plan: NcclTestsPlan) -> None:
-    """Print what a sweep would do."""
+    """Print the plan of a sweep."""
     choices = {
         collective.value: [choice_label(choice) for choice in items]
         for collective, items in plan.choices.items()
@@ -36,7 +36,7 @@ def show_plan(plan: NcclTestsPlan) -> None:
 
 
 def show_swept(swept: NcclTestsSwept, study: Path) -> None:
-    """Print how much was measured, and what was left out."""
+    """Print how much was measured, and the choices that were left out."""
     outcome = swept.outcome
     left_out = [
         {"collective": collective, "choice": choice_label(choice), "why": why}

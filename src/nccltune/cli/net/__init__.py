@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune net`: the network plugin for TCP.
 
-env.py             the settings that load it
-stats.py           what its connections carry
-stats_screen.py    connections and their flows
+env.py             print the settings that load the plugin
+stats.py           show the traffic of the plugin's connections
+stats_screen.py    connections and their TCP flows
 """
 
 import click

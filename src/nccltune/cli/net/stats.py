@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune net stats`: what the network plugin's connections carry right now."""
+"""`nccltune net stats`: show the current traffic of the network plugin's connections."""
 
 import click
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How `nccltune net stats` shows connections and their flows."""
+"""The output of `nccltune net stats`: connections and their TCP flows."""
 
 import contextlib
 import sys
@@ -21,7 +21,7 @@ _NOTHING = "no process of this user has a connection of the network plugin"
 
 
 def show(found: Sequence[NetProcess], *, brief: bool) -> None:
-    """Print every process, or that there is none."""
+    """Print every process, or a message if there is none."""
     if found:
         out = stdout()
         out.print(screen(found, brief=brief, width=out.width if out.is_terminal else None))
@@ -34,7 +34,7 @@ def show(found: Sequence[NetProcess], *, brief: bool) -> None:
 
 
 def show_watched(found: Iterable[Sequence[NetProcess]], interval: float, *, brief: bool) -> None:
-    """Print the processes again and again until Ctrl-C; with `--json` a document a line."""
+    """Print the processes repeatedly until Ctrl-C; with `--json`, as one JSON object a line."""
     out = stdout()
     with contextlib.ExitStack() as stack:
         live = None
@@ -59,9 +59,9 @@ def document(found: Sequence[NetProcess], interval: float) -> dict[str, object]:
 
 
 def screen(found: Sequence[NetProcess], *, brief: bool, width: int | None) -> Text:
-    """Return every process, its connections and, unless `brief`, their flows.
+    """Return every process with its connections as text, and unless `brief` also their flows.
 
-    A table that is wider than `width` loses its last columns.
+    The last columns of a table wider than `width` are omitted.
     """
     lines: list[Text] = []
     for process in found:
@@ -103,7 +103,7 @@ def _connection(item: NetConnection) -> Text:
 def _flows(item: NetConnection, width: int | None) -> list[Text]:
     rows = [_HEADERS, *(_row(number, flow) for number, flow in enumerate(item.flows))]
     wide = [max(len(row[i]) for row in rows) for i in range(len(_HEADERS))]
-    # Omit columns without any value at this end.
+    # Omit columns that have no value in any row.
     shown = [
         i for i in range(len(_HEADERS)) if any(row[i] != "-" for row in rows[1:]) or i in _ALWAYS
     ]

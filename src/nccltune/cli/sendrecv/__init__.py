@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sendrecv`: settings of NCCL's send/recv, and the library that copies instead.
+"""`nccltune sendrecv`: settings of NCCL's send/recv, and a library that uses copy engines instead.
 
-settings.py        settings of NCCL's own send/recv
-sweep.py           from which size on copy engines pay
-fairness.py        the chunk that lets other messages through
-env.py             the settings that load the library
+settings.py        compare settings of NCCL's own send/recv
+sweep.py           find the size from which copy engines are faster
+fairness.py        find the chunk size that lets other messages pass
+env.py             print the settings that load the library
 settings_screen.py the settings that won
-sweep_screen.py    both by size, and the threshold
-fairness_screen.py messages and traffic for each chunk
+sweep_screen.py    times of NCCL and of copy engines by size, and the threshold
+fairness_screen.py times of messages beside traffic for each chunk size
 """
 
 import click

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sendrecv env`: the settings that load the send/recv library."""
+"""`nccltune sendrecv env`: print the settings that load the send/recv library."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

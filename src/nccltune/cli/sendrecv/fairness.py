@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sendrecv fairness`: whether copies are cut so that other messages pass between."""
+"""`nccltune sendrecv fairness`: find the chunk size of copies that lets other messages pass."""
 
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune sendrecv fairness` prints."""
+"""The output of `nccltune sendrecv fairness`.
+
+Messages are timed while large copies (the traffic) run, whole or cut into chunks.
+"""
 
 from pathlib import Path
 
@@ -22,7 +25,7 @@ _NAME = 16
 
 
 def show_plan(plan: FairnessPlan) -> None:
-    """Print what a comparison would do."""
+    """Print the plan of a comparison."""
     names = ", ".join(["native", "copy engine", *(label(item) for item in plan.chunks)])
     details = {"rounds": plan.rounds, "chunks": [settings.recorded for settings in plan.chunks]}
     show_process_plan(plan, details, [("rounds", f"{plan.rounds} of {names}")])
@@ -57,7 +60,7 @@ def _spread(spread: float | None) -> str:
 
 
 def _gains(out: Console, verdict: FairnessVerdict) -> None:
-    """Print, relative to whole messages, what chunks gain for messages and cost for traffic."""
+    """Print how much chunks speed up messages and slow down traffic, relative to whole copies."""
     rates = f"{'GB/s alone':>12}{'beside':>8}"
     out.print(f"{'':<{_NAME}}{'messages':>9}  {'95 % CI':<11}{rates}  traffic")
     for one in verdict.candidates:
@@ -78,7 +81,7 @@ def _rate(verdict: FairnessVerdict, us: float | None) -> str:
 
 
 def _cost(one: Candidate) -> str:
-    """Return the gain of traffic alone over whole messages, and its effect; empty if unknown."""
+    """Return the gain of the traffic alone over whole copies, and its effect; empty if unknown."""
     if one.traffic is None or one.traffic_effect is None:
         return ""
     return f"  {one.traffic.gain:.3f}x {one.traffic_effect.value}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sendrecv settings`: settings of NCCL's own send/recv, each in processes of its own."""
+"""`nccltune sendrecv settings`: compare settings of NCCL's own send/recv in separate processes."""
 
 from pathlib import Path
 from typing import Any

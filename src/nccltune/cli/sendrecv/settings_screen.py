@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune sendrecv settings` prints."""
+"""The output of `nccltune sendrecv settings`."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from nccltune.model.sizes import format_bytes
 
 
 def warn_of_settings(platform: Platform) -> None:
-    """Warn of send/recv settings in this environment."""
+    """Print a warning for each send/recv setting of this environment."""
     for name, value in settings_in_force(platform).items():
         stderr().print(
             styled(
@@ -38,7 +38,7 @@ def warn_of_settings(platform: Platform) -> None:
 
 
 def show_plan(plan: RacePlan) -> None:
-    """Print what a race would do."""
+    """Print the plan of a race: settings compared in alternating processes."""
     lines = [("first", settings.label) for settings in plan.first]
     details = {"first": [settings.numbers for settings in plan.first]}
     show_process_plan(plan, details, lines, ", a default for every two of others")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune sendrecv sweep`: from which size a message is worth a copy engine."""
+"""`nccltune sendrecv sweep`: find the size from which copy engines are faster than NCCL."""
 
 from pathlib import Path
 from typing import Any

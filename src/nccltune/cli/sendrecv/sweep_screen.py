@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune sendrecv sweep` prints."""
+"""The output of `nccltune sendrecv sweep`."""
 
 from pathlib import Path
 
@@ -19,11 +19,11 @@ from nccltune.measure.experiments.copies.verdict import CopiesVerdict, SizePoint
 from nccltune.model.sizes import format_bytes
 
 _SHORT = {"native": "native", "copy engine": "copy"}
-"""Short names for the side that takes a size, for a column."""
+"""Short names of the carriers of messages, for a narrow column."""
 
 
 def show_plan(plan: CopiesPlan) -> None:
-    """Print what a comparison would do."""
+    """Print the plan of a comparison."""
     lines = [("pairs", f"{plan.pairs} of native and copy engine")]
     lines += [("policy", label(settings)) for settings in plan.policies]
     policies = [settings.recorded for settings in plan.policies]
@@ -45,7 +45,7 @@ def show(verdict: CopiesVerdict, study: Path) -> None:
 
 
 def _table(out: Console, verdict: CopiesVerdict) -> None:
-    """Print the times of both sides by size, and which one is taken."""
+    """Print the times with NCCL and with copy engines by size, and which of them is taken."""
     if not verdict.points:
         return
     out.print(
@@ -65,7 +65,7 @@ def _table(out: Console, verdict: CopiesVerdict) -> None:
 
 
 def _loads(point: SizePoint) -> str:
-    """Return the slowdown of a load beside each side; empty without a load."""
+    """Return how much NCCL and copy engines slow down a compute load; empty without a load."""
     both = (point.native_load_slower, point.copy_engine_load_slower)
     if both == (None, None):
         return ""
@@ -73,7 +73,7 @@ def _loads(point: SizePoint) -> str:
 
 
 def _policies(out: Console, verdict: CopiesVerdict) -> None:
-    """Print the policies over the sizes that copy engines take, best first."""
+    """Print the gain of each policy over the sizes that copy engines carry, best policy first."""
     if not verdict.policies:
         return
     out.print(f"{'policy':<34}{'starts':>7}{'over native':>13}  95 % CI    over copy engine")

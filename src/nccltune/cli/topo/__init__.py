@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune topo`: a machine's hardware as NCCL sees it.
 
-show.py              tree, picture and paths
-what_if.py           the ceiling after a change
-calibrate.py         what this platform's links reach
-convert.py           a topology file for NCCL
+show.py              show the tree, a picture and the paths
+what_if.py           compute the bandwidth limit after a change
+calibrate.py         measure the efficiencies of this platform's links
+convert.py           write a topology file for NCCL
 show_screen.py       tree, links and paths
-what_if_screen.py    the ceiling now and after each change
-calibrate_screen.py  the figures that were measured
+what_if_screen.py    the bandwidth limit now and after each change
+calibrate_screen.py  the measured efficiencies
 """
 
 import click

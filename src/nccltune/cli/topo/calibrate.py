@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune topo calibrate`: what links of this platform reach, for the flow model."""
+"""`nccltune topo calibrate`: measure the efficiencies of this platform's links."""
 
 from pathlib import Path
 from typing import Any

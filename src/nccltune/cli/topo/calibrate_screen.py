@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune topo calibrate` prints."""
+"""The output of `nccltune topo calibrate`."""
 
 from rich.table import Table
 
@@ -8,7 +8,7 @@ from nccltune.topology.flows.derive import Derived
 
 
 def show(derived: Derived) -> None:
-    """Print each figure that was measured, and the timings that were left out."""
+    """Print each measured efficiency, and the timings that were left out."""
     out = stdout()
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

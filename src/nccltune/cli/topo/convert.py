@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune topo convert`: a topology file for NCCL, from what is known."""
+"""`nccltune topo convert`: write a topology file for NCCL."""
 
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune topo show`: the machine as a tree, a picture, and NCCL's paths."""
+"""`nccltune topo show`: show a machine as a tree and a picture, with NCCL's paths."""
 
 from pathlib import Path
 

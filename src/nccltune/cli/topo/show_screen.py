@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine in the terminal: its tree, its links and NCCL's paths."""
+"""The output of `nccltune topo show`: the tree of a machine, its links and NCCL's paths."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -77,7 +77,7 @@ def as_data(shown: "ShownTopology") -> dict[str, Any]:
 
 
 def _left_open(topology: Topology, graph: LinkGraph) -> Iterator[str]:
-    """Yield notes on what the file leaves to detection, and what was assumed for it."""
+    """Yield notes on hardware that the file does not name, and on what was assumed instead."""
     gpus = sum(vertex.kind is NodeKind.GPU for vertex in graph.vertices)
     yield from (f"assumed: {words}" for words in topology.assumed)
     if not gpus:
@@ -104,7 +104,7 @@ def label(vertex: Vertex) -> str:
 def _rows(branch: Branch, lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
     name = label(branch.vertex)
     if not branch.children:
-        # A device without children may be of any kind.
+        # A PCI device without children need not be a switch.
         name = name.replace("switch ", "device ", 1)
     rows.append((lead + name, branch.link))
     last = len(branch.children) - 1
@@ -130,7 +130,7 @@ def _print_row(out: Console, text: str, wide: int, link: Link | None) -> None:
 
 
 def bandwidth_words(link: Link) -> str:
-    """Return a bandwidth such as `48.0 GB/s`, with ? for a guess; "no limit" inside a chip."""
+    """Return a bandwidth such as `48.0 GB/s`; with `?` if guessed, `no limit` inside a chip."""
     if link.gb_per_s >= _NO_LIMIT:
         return "no limit  "
     value = f"{link.gb_per_s:.1f}" if link.gb_per_s >= 10 else f"{link.gb_per_s:.2f}"
@@ -138,7 +138,7 @@ def bandwidth_words(link: Link) -> str:
 
 
 def _show_across(out: Console, across: tuple[Link, ...], wide: int) -> None:
-    """Print the links outside the tree, equal ones in one line."""
+    """Print the links outside the tree. Equal links are one line."""
     names = {
         LinkKind.CPU_TO_CPU: "between CPUs", LinkKind.NVLINK: "NVLink", LinkKind.C2C: "C2C",
         LinkKind.SWITCH_TO_SWITCH: "switch to switch", LinkKind.MEMORY: "host memory",
@@ -197,7 +197,7 @@ def _show_paths(out: Console, graph: LinkGraph, ways: Paths) -> None:
 
 
 def _show_gdr(out: Console, gpus: list[str], nets: list[str], ways: Paths) -> None:
-    """Print GPUDirect RDMA of each GPU with its nearest NIC ports, equal ones in one line."""
+    """Print whether each GPU uses GPUDirect RDMA with its nearest NIC. Equal GPUs are one line."""
     groups: dict[str, list[str]] = {}
     if not nets:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune topo what-if`: the ceiling of a platform now, and after a change."""
+"""`nccltune topo what-if`: compute the bandwidth limit of a platform now and after a change."""
 
 from typing import Any
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nccltune topo what-if` prints."""
+"""The output of `nccltune topo what-if`.
+
+The ceiling is the bandwidth of a collective that the links allow at large sizes.
+"""
 
 from typing import Any
 
@@ -15,14 +18,11 @@ from nccltune.topology.flows.what_if import WhatIfResult
 
 _SAME = 0.005
 _TABLE_WIDTH = 72
-"""The width of the table in columns. A narrower terminal gets a list."""
+"""The width of the table in columns. On a narrower terminal a list is printed instead."""
 
 
 def show(out: Console, found: Answers) -> None:
-    """Print the ceiling now and after each change.
-
-    Then print notes, costs, and commands that verify a gain.
-    """
+    """Print the ceiling now and after each change, then notes, costs and verifying commands."""
     case, now, answers, unanswered = found
     gpus = case.ranks_per_node
     nodes = count(case.nodes, "node")
@@ -92,7 +92,7 @@ def _show_table(out: Console, rows: list[tuple[str, Expected, float | None]]) ->
 
 
 def _show_list(out: Console, rows: list[tuple[str, Expected, float | None]]) -> None:
-    """Print the table for a narrow terminal: each row as several lines."""
+    """Print the rows of the table as several lines each, for a narrow terminal."""
     for words, expected, gain in rows:
         mark = "" if expected.sure else "?"
         change = styled(" (", _gain(gain), ")") if gain is not None else ""
@@ -121,9 +121,9 @@ def _carries(expected: Expected) -> str:
 
 
 def _notes(now: Expected, answers: list[WhatIfResult]) -> list[str]:
-    """Return the notes, each with the rows it belongs to.
+    """Return the notes, each with the names of the changes to which the note applies.
 
-    Notes of the first row hold for the platform, so they have no row name.
+    Notes on the present platform apply to all changes, so they have no name.
     """
     rows: dict[str, list[str]] = {}
     for answer in answers:
@@ -134,7 +134,7 @@ def _notes(now: Expected, answers: list[WhatIfResult]) -> list[str]:
 
 
 def _show_costs(out: Console, now: Expected, answers: list[WhatIfResult]) -> None:
-    """Print what a change costs besides link bandwidth: CPU time and host memory traffic."""
+    """Print the other costs of a change: CPU time and traffic of host memory."""
     for answer in answers:
         more = answer.expected.host_memory_gb_per_s - now.host_memory_gb_per_s
         if more > _SAME * answer.expected.busbw_gb_per_s:
@@ -146,9 +146,9 @@ def _show_costs(out: Console, now: Expected, answers: list[WhatIfResult]) -> Non
 
 
 def _show_proofs(out: Console, now: Expected, answers: list[WhatIfResult]) -> None:
-    """Print the commands that verify each improvement, best first, or that there is none.
+    """Print the commands that verify each improvement, best first, or a message if there is none.
 
-    Changes whose ceiling rests on assumptions are not recommended.
+    Changes are not recommended if their ceiling depends on assumed values.
     """
     if not now.sure:
         out.print("no recommendation: figures with ? rest on what the notes call assumed")
