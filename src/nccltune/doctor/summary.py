@@ -106,24 +106,22 @@ def unused_words(examined: Examination) -> list[str]:
 def deciding_sources(examined: Examination, most: int = 3) -> list[tuple[str, int]]:
     """Return the sources (files, commands) that have most of the missing facts of open rules.
 
-    The most helpful source is first. The number beside a source counts missing facts: a rule with
-    two missing facts in that source counts twice. A rule counts only for the first source in the
-    result that has one of its missing facts.
+    The most helpful source is first. The number beside a source counts rules. A rule counts only
+    for the first source in the result that has one of its missing facts.
     """
-    rules = {judged.rule: set(judged.missing) for judged in examined.of(RuleVerdict.CANNOT_TELL)}
+    rules = {
+        judged.rule: {_read(fact) for fact in judged.missing}
+        for judged in examined.of(RuleVerdict.CANNOT_TELL)
+    }
     found: list[tuple[str, int]] = []
     while rules and len(found) < most:
-        counted = Counter(_read(fact) for missing in rules.values() for fact in missing)
+        counted = Counter(read for reads in rules.values() for read in sorted(reads))
         counted.pop("", None)
         if not counted:
             break
         ((read, helped),) = counted.most_common(1)
         found.append((read, helped))
-        rules = {
-            name: missing
-            for name, missing in rules.items()
-            if read not in {_read(fact) for fact in missing}
-        }
+        rules = {name: reads for name, reads in rules.items() if read not in reads}
     return found
 
 

@@ -13,7 +13,7 @@ from nccltune.report.templates import Filters, asset, environment
 _SOURCE = re.compile(r"(?:(?P<words>.*) )?\(?(?P<address>https://[^\s()]+)\)?")
 _TITLES = {
     RuleVerdict.CANNOT_TELL: "Cannot tell",
-    RuleVerdict.OK: "Looked at and found well",
+    RuleVerdict.OK: "Checked, without a finding",
     RuleVerdict.NOT_APPLICABLE: "Does not apply here",
 }
 
@@ -50,7 +50,7 @@ def render(examined: Examination) -> str:
             looked_at=node_words(examined),
             findings=findings,
             others=[VerdictGroup(title, examined.of(kind)) for kind, title in _TITLES.items()],
-            would_tell=deciding_sources(examined, 5),
+            deciding_sources=deciding_sources(examined, 5),
             unread=[
                 (node.name, words)
                 for node in examined.nodes
