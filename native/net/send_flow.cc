@@ -541,8 +541,9 @@ bool ExpressSendFlow::ReadReverseFrames(int64_t now_ns) {
       socket_.fd(), (epoll_events_ & kGone) != 0, &why, &something, [&](const ReverseFrame& frame) {
         bye |= frame.type == FrameType::kBye;
         if (frame.type != FrameType::kAck) return true;
-        if (frame.value < acknowledged || frame.value - acknowledged_ > numbers_.size())
+        if (frame.value < acknowledged || frame.value - acknowledged_ > numbers_.size()) {
           return false;
+        }
         acknowledged = frame.value;
         return true;
       });
