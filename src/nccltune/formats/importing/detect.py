@@ -36,8 +36,8 @@ _ROW = re.compile(r"\s*\d{1,20}\s+\d{1,20}\s+[a-z]\w{1,15}(?:\s+\S{1,32}){5,}\s*
 def kind_of(head: bytes) -> FileKind:
     """Return the kind of a file that starts with `head`, its first HEAD_BYTES bytes.
 
-    An NCCL log may still hold nccl-tests tables after `head`. Raises InputError if the file is not
-    text.
+    The kind is UNKNOWN if `head` shows no known format. A file of kind NCCL_LOG may still hold
+    nccl-tests tables after `head`. Raises InputError if the file is not text.
     """
     check_text(head)
     text = head.decode(encoding_of(head[:4]), errors="replace")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep samples on disk, by run, until they are written to the study.
 
-The process, time and round of a run are known only after every file was read. All samples of a run
-have the same encoded source. Replacing that text is faster than decoding the samples.
+The process, time and round of a run are known only after every file was read, and are then put into
+the encoded samples. All samples of a run have the same encoded source. Replacing the text of this
+source is faster than decoding the samples.
 """
 
 import tempfile

@@ -83,7 +83,7 @@ class TableReader:
         self._check: BandwidthCheck | None = None
 
     def add(self, row: Row) -> None:
-        """Add a row. Size 0 is only counted, and CPU times are converted to times."""
+        """Add a row. A row of size 0 is only counted. CPU times are converted to call times."""
         if row.size == 0:
             self.count_empty(len(row.timings))
             return
@@ -100,7 +100,8 @@ class TableReader:
     def _usable(self, row: Row, timing: Timing) -> tuple[float, float, int | None]:
         """Return time, busbw and wrong elements of a timing.
 
-        The time is 0 if the column has a CPU time that cannot be converted to a time.
+        The time is 0 if the column has a CPU time that cannot be converted to a call time. The
+        number of wrong elements is None if it was not checked, or cannot be derived.
         """
         wrong = timing.wrong
         if timing.delta is not None:

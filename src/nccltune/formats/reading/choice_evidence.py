@@ -132,7 +132,10 @@ def _conflict(sentence: str) -> Label:
 def _of_settings(
     said: str, algorithms: str | None, protocols: str | None, collective: Collective
 ) -> list[_Claim]:
-    """Return the claim of `NCCL_ALGO` and `NCCL_PROTO`; no claim if they are not set."""
+    """Return the claim of `NCCL_ALGO` and `NCCL_PROTO`.
+
+    No claim is returned if neither is set, or if they concern only another collective.
+    """
     both = (("NCCL_ALGO", algorithms), ("NCCL_PROTO", protocols))
     words = [f"{key}={visible(value, 60)}" for key, value in both if value]
     if not words:
@@ -252,8 +255,10 @@ def label_of_row(
     """Return the label of one row, and the choice that ran (None if it is unknown).
 
     `label` is the label of the table; None if the evidence does not name a whole choice. `ran` is
-    the choice in the log for this row. If it is not the forced choice, the row gets the choice that
-    ran. Channels are returned but not compared, because NCCL uses fewer for small messages.
+    the choice in the log for this row; None if the log shows none. If `ran` is not the forced
+    choice, the row gets the choice that ran. If a symmetric kernel or the copy engine ran, a
+    missing or forced label becomes the default. Channels are returned but not compared, because
+    NCCL uses fewer channels for small messages.
     """
     forced_one = isinstance(label, Choice)
     if isinstance(ran, str):

@@ -227,10 +227,10 @@ def _text(number: int | None) -> str:
 class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of `imports.jsonl`: a file that was read into a study.
 
-    - `file`: its name without folders.
+    - `file`: the name of the file without folders.
     - `options`: the options that the file was read with.
     - `flags`: the kinds of flags, with their count.
-    - `doubtful`: the kinds of flags that put the numbers in doubt.
+    - `doubtful`: the kinds of flags that put the numbers in doubt; `sentences` are their sentences.
     - `runs`: the program starts that the file shows (None in studies of nccltune 0.1).
     """
 
