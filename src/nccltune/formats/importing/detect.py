@@ -71,5 +71,6 @@ def _json_kind(content: str, text: str) -> FileKind:
         return FileKind.SAMPLES
     if len(set(_JSON_KEYS.findall(text))) >= 2:
         return FileKind.NCCL_TESTS_JSON
-    # A samples file of one line may be truncated in that line, so that it is not valid JSON.
+    # A samples file of one line may be truncated in that line. The line is then not valid JSON, but
+    # its start still shows the kind.
     return FileKind.SAMPLES if content.startswith('{"schema_version"') else FileKind.UNKNOWN

@@ -64,7 +64,7 @@ class KnownRuns:
                 self._add(run, record.file)
 
     def add_samples(self, samples: Iterable[Sample], study: str) -> None:
-        """Add the processes of a study's samples, including those of a sweep."""
+        """Add the processes of a study's samples, including the processes of a sweep."""
         counts: dict[tuple[str, _Part], tuple[int, set[str]]] = {}
         for sample in samples:
             if sample.source.process is None:

@@ -67,7 +67,7 @@ def run_times(
 
     `before` are the runs that the study already holds. All times of a study are of one clock (`utc`
     or `local`), because stamps without a time zone cannot be compared with times in UTC. If the new
-    times are of another clock than those in the study, the new runs get no time.
+    times are of another clock than the times in the study, the new runs get no time.
     """
     found = {run: RunTime() for file in files for run in file.runs}
     clocks = {record.clock for record in before if record.clock is not None}

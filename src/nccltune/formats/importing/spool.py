@@ -119,8 +119,8 @@ class Spool:
                     run.source, process=become.process, in_rounds=become.round is not None
                 )
             if become.round is not None:
-                # If a process measured a point several times, the timings become repeats in one
-                # round.
+                # If a process measured the same size and choice several times, the timings become
+                # repeats in one round.
                 point = (sample.bytes, sample.dtype, sample.redop, sample.root, sample.in_place)
                 key = (*point, sample.choice)
                 round_, repeat = become.round, number.get(key, 0)

@@ -138,7 +138,7 @@ class RunLog:
                 self.paths.setdefault((host, path.source, path.target), path)
 
     def finish(self) -> None:
-        """Finish after the last line. A graph with missing channels is kept without them."""
+        """Finish after the last line. An unfinished graph is kept with the channels read so far."""
         for lines in self._open.values():
             self._end_graph(lines)
         if self.plain is not None:

@@ -269,7 +269,7 @@ class Forced(NamedTuple):
     - `choice`: set if one algorithm and one protocol are left.
     - `partly`: only the algorithm is forced, or only the protocol.
     - `restricted`: nothing is forced, but some algorithms or protocols are excluded.
-    - `algorithms` and `protocols`: those that are left (None: all).
+    - `algorithms`, `protocols`: the algorithms and protocols that are left (None: all).
     """
 
     choice: Choice | None
@@ -309,7 +309,7 @@ def _allowed(
 ) -> list[str] | None:
     """Return the names that a setting allows for a collective.
 
-    None if the setting allows all names, or none of those that are known.
+    None if the setting allows all names, or if it allows no known name.
     """
     if setting is None:
         return None

@@ -144,7 +144,7 @@ def read_nics(message: str) -> Nics | None:
         for item in _IB_DEVICE.finditer(listed)
     )
     # A network without IB ports lists its interfaces with their addresses. Examples are Socket and
-    # plugins such as FastSocket.
+    # plugins such as FastSocket. Only the names of these interfaces are kept.
     return Nics(
         network=network,
         nics=ports

@@ -9,7 +9,8 @@ OTHER_BANDWIDTH = frozenset({Collective.ALLTOALLV})
 """Collectives whose printed bandwidth is not computed from the printed size."""
 _FIRST_TIME = 7
 # A smaller difference is always rounding: bandwidths below 1000 GB/s are printed with two decimals,
-# larger ones with one or none.
+# larger bandwidths with one decimal or none. So the slower `_slack` is computed only for larger
+# differences.
 _QUICK = 0.0049
 
 

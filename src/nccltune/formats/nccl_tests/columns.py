@@ -199,7 +199,7 @@ class TableColumns:
         return Row(number, size, count, dtype, plain, None if root < 0 else root, at, timings)
 
     def _split(self, token: list[str]) -> tuple[dict[str, str], list[str]]:
-        """Return the columns before the times by name, and the other words.
+        """Return the columns before the times by name, and the words from the first time on.
 
         The reduction may be blank (all-to-all before 2.13, hypercube). Raises BadRowError if the
         number of words is wrong or the reduction is unknown.

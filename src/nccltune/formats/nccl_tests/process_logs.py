@@ -106,7 +106,8 @@ class FileLogs:
         key = process_key(host, pid)
         current = self.current.processes
         if key not in current and key not in self._devices:
-            # If the line follows other text without a blank, that text is part of `host`.
+            # If the line follows other text without a blank, that text is part of `host`. Then a
+            # listed host name at the end of `host` is used.
             known = self._hosts.get(key[1], {})
             key = next(((name, key[1]) for name in known if key[0].endswith(name)), key)
         if not self.over:

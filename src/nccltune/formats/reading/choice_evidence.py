@@ -2,7 +2,8 @@
 """Find the choice (algorithm and protocol) that a table measured, from all evidence.
 
 The evidence, the strongest first: NCCL's log of the run, the command line, `--choice`, the file
-name. If two pieces of evidence contradict each other, the table gets no label and is not read.
+name. The *label* of a table or row is the choice that its samples get. If two pieces of evidence
+contradict each other, the table gets no label and is not read.
 """
 
 from itertools import combinations
@@ -47,10 +48,11 @@ class Label(NamedTuple):
 class _Claim(NamedTuple):
     """The choices that one piece of evidence allows.
 
-    `said` describes the evidence in messages. `algorithms` and `protocols` are those that it allows
-    (None: no limit). `whole` is `default`, `tuned` or one choice, if the evidence names one.
-    `vague` evidence concerns the choice but does not identify it. `forces` is False for a label
-    that does not force NCCL: `--choice` and the file name.
+    `said` describes the evidence in messages. `algorithms` and `protocols` are the algorithms and
+    protocols that the evidence allows (None: no limit). `whole` is `default`, `tuned` or one
+    choice, if the evidence names one of these; else None. `vague` evidence concerns the choice but
+    does not identify it. `forces` is False for a label that does not force NCCL: `--choice` and the
+    file name.
     """
 
     said: str

@@ -147,9 +147,9 @@ def _joined(words: list[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _pieces(word: str) -> list[str] | None:
-    """Return the words of a choice in a compound word such as `ringsimple`; empty without any.
+    """Return the words of a choice in a compound word such as `ringsimple`.
 
-    Return None if a part of the word is unknown.
+    The list is empty if there are none. Return None if a part of the word is unknown.
     """
     if word in _CHOICE_WORDS or word in ("collnet", "direct", "chain"):
         return [word]

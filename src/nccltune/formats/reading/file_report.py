@@ -100,8 +100,8 @@ once."""
 class Flag(msgspec.Struct):
     """A remark on a file.
 
-    `sentence` and `line` are those of its first occurrence (line 0: the file as a whole). `count`
-    is the number of occurrences.
+    `sentence` and `line` are from the first occurrence (line 0: the file as a whole). `count` is
+    the number of occurrences. `doubtful` means that the flag puts the numbers in doubt.
     """
 
     kind: FlagKind
@@ -214,7 +214,7 @@ class FileReport(msgspec.Struct, kw_only=True):
 
 
 def _count(counts: dict[str, int], key: str, number: int) -> None:
-    """Add to a count. Beyond MAX_KINDS different keys, count the rest under `other`."""
+    """Add to a count. Beyond MAX_KINDS different keys, count all further keys under `other`."""
     if key not in counts and len(counts) >= MAX_KINDS:
         key = "other"
     counts[key] = counts.get(key, 0) + number

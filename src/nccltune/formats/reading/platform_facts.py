@@ -184,7 +184,7 @@ def differences(one: Subject, other: Subject) -> list[Difference]:
 
 
 def _different(a: PlatformFacts, b: PlatformFacts, facts: dict[str, str]) -> list[Difference]:
-    """Return the differences in those facts that both runs show.
+    """Return the differences in the named facts that both runs show.
 
     `facts` has the field of each fact to compare, and its name in messages.
     """
@@ -296,7 +296,7 @@ class PlatformGroups:
 
 
 def joined(texts: Sequence[str], most: int = 3) -> str:
-    """Return the first `most` different names as a list; it ends with the number of the others."""
+    """Return the first `most` different names as a list, and the number of further names."""
     unique = list(dict.fromkeys(texts))
     more = len(unique) - most
     return ", ".join(unique[:most]) + (f" and {more} more" if more > 0 else "")

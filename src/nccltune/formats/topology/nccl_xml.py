@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read NCCL's topology XML, and the dialects of RCCL and FlagCX, into `model.topology.Topology`.
 
-The elements are those of `graph/xml.cc` (NCCL 2.30): `system` / `cpu` / `pci` (nested) / `gpu`,
+The elements are defined in `graph/xml.cc` (NCCL 2.30): `system` / `cpu` / `pci` (nested) / `gpu`,
 `nic` / `net`. A *skeleton* has only the PCI tree; NCCL reads GPUs, links and NICs from the machine.
 A *dump* has everything. RCCL's files have version 2 and `xgmi` instead of `nvlink`. FlagCX's files
 have `apu` instead of `gpu`.
