@@ -2,6 +2,7 @@
 """Build hooks of scikit-build-core that fail at once if there is no C++ compiler.
 
 Without this check, pip downloads and builds for a minute before CMake reports the missing compiler.
+The check is skipped if NCCLTUNE_NATIVE is `off`, and if the CMake settings name a compiler.
 """
 
 import os

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# packages.sh FOLDER [WHEEL...]: a deb and an rpm of each wheel (default: all in FOLDER), into FOLDER.
+# packages.sh FOLDER [WHEEL...]: write a deb and an rpm of each WHEEL into FOLDER.
+# Without WHEEL, packages of all wheels in FOLDER are written.
 set -euo pipefail
 
 fail() {
@@ -20,7 +21,8 @@ wheels=("$@")
 mapfile -t wheels < <(realpath "${wheels[@]}")
 cd "$(dirname "$0")/.."
 
-# TREE LIBDIR LICENSE: what a package installs, below TREE.
+# fill TREE LIBDIR LICENSE: copy all files that a package installs into the folder TREE. LIBDIR and
+# LICENSE are the paths after the installation.
 fill() {
   install -d "$1$2" "$1/etc/nccltune" "$1/etc/profile.d" "$(dirname "$1$3")"
   cp -r "$stage/wheel/nccltune/native/lib/." "$1$2"
@@ -38,7 +40,8 @@ for wheel in "${wheels[@]}"; do
     *_aarch64) machine=aarch64 debian=arm64 ;;
     *) fail "$wheel is for $platform" "make wheels" ;;
   esac
-  # What the wheel promises; one without a promise needs what this machine has.
+  # The package needs the glibc version in the tag of the wheel (manylinux_2_28: glibc 2.28). If the
+# tag names no version, the package needs the glibc version of this machine.
   if [[ $platform =~ ^manylinux_([0-9]+)_([0-9]+)_ ]]; then
     glibc=${BASH_REMATCH[1]}.${BASH_REMATCH[2]}
   else

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# Sets what /etc/nccltune/profile.conf asks for, which is nothing by default.
-# Same lines as `nccltune env`.
+# Exports the variables that /etc/nccltune/profile.conf requests; by default it requests none.
+# The exports are the same as those of `nccltune env`.
 if [ -r /etc/nccltune/profile.conf ]; then
   nccltune_tuner='' nccltune_net='' nccltune_sendrecv=''
   # shellcheck source=/dev/null

@@ -4,8 +4,8 @@
     python packaging/progress.py LOG LABEL COMMAND [LABEL COMMAND ...]
 
 Each command is a line of shell. The output of the commands goes to LOG.1, LOG.2 and so on. If a
-command fails, the others are stopped, and the end of its output is printed. The exit status is then
-that of the failed command.
+command fails, the other commands are stopped, and the end of the failed command's output is
+printed. The exit status is that of the failed command, or 0 if all commands succeed.
 """
 
 import os

@@ -15,7 +15,7 @@ DEMO = "h200x4-as-4-nodes"
 def examples() -> dict[str, Path]:
     """Return the folders of the recorded studies, by name."""
     # In an editable installation, the path of the package has two folders: the sources and the
-    # installed files.
+    # installed files. All places are searched. If two places have the same name, the first counts.
     places = [Path(place) / "examples" for place in nccltune.__path__]
     places.append(Path(nccltune.__file__).parents[2] / "examples")
     return {
@@ -41,7 +41,8 @@ def example(name: str) -> Path:
 def recording(text: str) -> Path:
     """Return the folder of a study by its path, or of an installed recording by its name.
 
-    Raises StudyError if `text` is neither of them; a hint then names the nearest recording.
+    A path that exists takes precedence. Raises StudyError if `text` is neither a study nor a
+    recording. If `text` is a name without folders, a hint then names the nearest recording.
     """
     path = Path(text)
     try:

@@ -8,7 +8,7 @@ charts.py       columns of the two charts
 verdict.py      the verdict in a few sentences
 proof.py        the report of a proof
 proven.py       proven gain for each collective and scale
-alike.py        group equal findings of many files
+alike.py        group findings that differ only in files, choices or numbers
 words.py        format numbers and ranges
 templates.py    the files of the pages
 html.py         the page

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Group equal findings about many files, so that they do not hide other findings."""
+"""Group findings that differ only in files, places, choices or numbers.
+
+Many such findings would hide other findings.
+"""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +23,10 @@ _CHOICE = re.compile(
 
 
 class AlikeFindings(msgspec.Struct, frozen=True):
-    """The finding that is shown (`first`), and equal findings about other files."""
+    """Findings that differ only in files, places, choices or numbers.
+
+    The report shows `first`, and the number of `others`.
+    """
 
     first: Finding
     others: list[Finding]
@@ -32,9 +38,10 @@ class AlikeFindings(msgspec.Struct, frozen=True):
 
 
 def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
-    """Return `findings` in their order, with equal findings about runs grouped.
+    """Return `findings` in their order, with findings about doubtful runs grouped.
 
-    Two findings are equal if they differ only in files, places, choices and numbers.
+    Two findings are in one group if they differ only in files, places, choices and numbers. A
+    finding of another kind is a group of its own.
     """
     found: list[AlikeFindings] = []
     places: dict[str, int] = {}

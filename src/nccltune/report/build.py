@@ -127,8 +127,8 @@ def build(
 def _labels(conditions: Sequence[Condition]) -> list[str]:
     """Return the shortest labels that distinguish the conditions.
 
-    A label is the name of the collective. If such labels are not all different, they get more of
-    the title.
+    A label is the name of the collective. If such labels are not all different, all labels get more
+    of the title, and at last a number.
     """
     for name in (_short, _without_scale, lambda condition: condition.title, _full):
         labels = [name(condition) for condition in conditions]
@@ -215,7 +215,10 @@ def _condition_id(index: int) -> str:
 
 
 def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
-    """Return the indexes of the conditions that show a finding."""
+    """Return the indexes of the conditions that show a finding.
+
+    The list is empty for a finding without a range of sizes.
+    """
     if finding.min_bytes is None or finding.max_bytes is None:
         return []
     return [
@@ -227,7 +230,10 @@ def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
 
 
 def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
-    """Return the shortest labels that distinguish the groups."""
+    """Return the shortest labels that distinguish the groups.
+
+    A label is the collective and the registration, with the scale if it is needed.
+    """
     for scale in (False, True):
         labels = [_group_name(group, scale) for group in groups]
         if len(set(labels)) == len(labels):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert curves to the columns of the two charts."""
+"""Convert curves to the columns of the two charts: S-curve and choice map."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,10 @@ def series(curve: Curve) -> Series:
 
 
 def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Series:
-    """Return the curve expected with the rules: each size has the choice that they select."""
+    """Return the curve expected with the rules.
+
+    Each size has the time of the choice that the rules select; without a rule, of the default.
+    """
     by_choice = {curve.choice: {p.bytes: p for p in curve.points} for curve in item.curves}
     sizes = sorted({point.bytes for curve in item.curves for point in curve.points})
     cells: list[tuple[int, CurvePoint | None]] = []
@@ -80,7 +83,10 @@ def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Choic
 
 
 def saturation_text(item: ConditionAnalysis) -> str | None:
-    """Return a sentence on the peak of a curve and the sizes that reach half and 90 % of it."""
+    """Return a sentence on the peak of a curve and the sizes that reach half and 90 % of the peak.
+
+    None if the peak is unknown.
+    """
     found = item.saturation
     if found is None:
         return None

@@ -58,7 +58,7 @@ class ChoiceMap(msgspec.Struct, frozen=True):
 
     `relative[row][column]` is for `choices[row]` at `bytes[column]`; None if it was not measured.
     `path[column]` is the row of the choice that the rules select; without a rule, of the default.
-    None if that choice was not measured.
+    None if that choice was not measured at this size.
     """
 
     bytes: list[int]
@@ -83,7 +83,8 @@ class NoiseRow(msgspec.Struct, frozen=True):
 class SizeRow(msgspec.Struct, frozen=True):
     """The effect of the rules at one measured size.
 
-    If `choice` is None, the size keeps the default.
+    If `choice` is None, the size keeps the default. `tuned_us` is the expected time with the rules.
+    `best` is the fastest measured choice.
     """
 
     bytes: int
@@ -143,7 +144,10 @@ class GroupRow(msgspec.Struct, frozen=True):
     """The decisions of one collective at one scale.
 
     `outcome` summarises the decisions. `label` is the shortest text that distinguishes the groups.
-    `proven_gain` is None if no proof confirmed a rule.
+    `recovered` is the share of the possible gain that the rules reach; the possible gain takes the
+    fastest choice at every size. `left_alone` are the ranges that keep the default. `proven_gain`
+    is None if there is no proof, if no rule holds in it, or if it did not measure every written
+    rule.
     """
 
     id: str
@@ -170,9 +174,9 @@ class Mark(msgspec.Struct, frozen=True):
 class ConditionRow(msgspec.Struct, frozen=True):
     """One condition with its curves. Timings of one condition differ only in size and choice.
 
-    `group` is the id of the group with the decisions. None for a collective that NCCL's tuner does
-    not handle. `label` is the shortest text that distinguishes the conditions of this report.
-    `bus_factor` is bus bandwidth divided by algorithm bandwidth.
+    `group` is the id of the group with the decisions. It is None without such a group, as for a
+    collective that NCCL's tuner does not handle. `label` is the shortest text that distinguishes
+    the conditions of this report. `bus_factor` is bus bandwidth divided by algorithm bandwidth.
     """
 
     id: str
@@ -201,7 +205,8 @@ class ConditionRow(msgspec.Struct, frozen=True):
 class FindingRow(msgspec.Struct, frozen=True):
     """A finding. `conditions` are the ids of the conditions that show the finding.
 
-    `heading` is the name of its kind. `more` are the sentences of equal findings about other files.
+    `heading` is the name of the kind. `more` are the sentences of findings that differ only in
+    files, places, choices or numbers.
     """
 
     number: int

@@ -35,7 +35,10 @@ def header_facts(
 
 
 def _when(platform: Platform, analysis: Analysis, tuning: Tuning) -> HeaderFact:
-    """Return the date, and the scale if there is only one."""
+    """Return the date of the measurement, and the scale if there is only one.
+
+    If the date of the measurement is unknown, return the date of the analysis.
+    """
     scales = {item.condition.scale for item in analysis.conditions}
     where = f", {scales.pop()}" if len(scales) == 1 else ""
     date = words.printable((platform.recorded_at or tuning.created)[:10])
@@ -54,7 +57,7 @@ def _timings(analysis: Analysis) -> str:
 
 
 def _noise_facts(noises: Sequence[Noise]) -> list[HeaderFact]:
-    """Return the noise floor over all conditions.
+    """Return the noise floor over all conditions; empty if there are no conditions.
 
     If any condition has measured noise, conditions with assumed noise are ignored.
     """

@@ -47,7 +47,10 @@ class GlanceRow(msgspec.Struct, frozen=True):
 
 
 class Glance(msgspec.Struct, frozen=True):
-    """The table below the verdict. Every row has one cell for each size of any row."""
+    """The table below the verdict. Every row has a cell for each size that any row has.
+
+    `first` and `last` are the smallest and the largest size in bytes.
+    """
 
     first: int
     last: int
@@ -98,7 +101,10 @@ def ordered_conditions(report: Report) -> list[ConditionRow]:
 
 
 def _gain(group: GroupRow) -> float | None:
-    """Return the displayed gain of a group: the proven gain, else the expected one."""
+    """Return the displayed gain of a group: the proven gain, else the expected gain.
+
+    None if the group has no rules, or if both gains are unknown.
+    """
     if not group.rules:
         return None
     return group.expected_gain if group.proven_gain is None else group.proven_gain
@@ -122,7 +128,7 @@ def typeset(text: str) -> str:
 def pieces(text: str) -> list[str]:
     """Return the pieces of `text`, split at hyphenated names.
 
-    Every second piece is such a name. The page must not break it over two lines.
+    Every second piece is such a name. The page must not break a name over two lines.
     """
     return _NAMES.split(text)
 

@@ -27,7 +27,8 @@ class ProvenGain(NamedTuple):
 def proven_gains(proof: Proof | None, groups: Sequence[TunedGroup]) -> list[ProvenGain | None]:
     """Return the proven gain of every group, in the order of `groups`.
 
-    The gain is None if a written rule of the group was not measured, or if no rule holds.
+    The gain is None without a proof, if a written rule of the group was not measured, or if no rule
+    holds.
     """
     if proof is None:
         return [None] * len(groups)

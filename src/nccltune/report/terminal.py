@@ -70,7 +70,7 @@ def render(report: Report, console: "Console") -> None:
 def proof_tables(proof: ProofReport, console: "Console", *, brief: bool = False) -> None:
     """Print only the tables of a proof: the most informative sizes, then the rules.
 
-    With `brief`, print only the rules that do not hold.
+    With `brief`, print the same sizes, but only the rules that do not hold.
     """
     _proof(_Page(console), proof, brief=brief)
 
@@ -257,7 +257,8 @@ def informative_proof(group: ProofGroupRow) -> list[ProofSizeRow]:
 
     For each range of adjacent sizes whose rule has the same choice, these are the first size, the
     last size, the size with the largest gain, and the next size on each side. Sizes that are
-    slower, not decided or not what the default ran are always included.
+    slower, not decided or not what the default ran are always included. If no size has a rule, only
+    sizes that are not what the default ran are returned.
     """
     rows = group.sizes
     if not any(row.choice for row in rows):

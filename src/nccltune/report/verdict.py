@@ -87,7 +87,7 @@ def group_summary(analysis: Analysis, group: TunedGroup, proven: ProvenGain | No
 def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
     """Return the caveats of the verdict, worst first.
 
-    Each links to the first finding of its kind.
+    Each caveat links to the first finding of its kind.
     """
     found = []
     for kind, words in _NOTES.items():

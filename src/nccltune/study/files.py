@@ -58,8 +58,8 @@ class Study:
     def open(cls, path: Path) -> "Study":
         """Return an existing study.
 
-        Raises StudyError if `path` is missing, is a file, or is a folder without `samples.jsonl`
-        and `platform.json`.
+        Raises StudyError if `path` is missing, is a file, or is a folder that has neither
+        `samples.jsonl` nor `platform.json`.
         """
         study = cls(path)
         if path.is_file():
@@ -145,7 +145,7 @@ class Study:
 
     @property
     def topology_path(self) -> Path | None:
-        """Return the path of the file with the node's hardware; None without one."""
+        """Return the path of the file with the node's hardware; None if there is no such file."""
         paths = (self.path / name for name in TOPOLOGY_FILES)
         return next((path for path in paths if path.is_file()), None)
 

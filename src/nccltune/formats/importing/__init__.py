@@ -3,7 +3,7 @@
 
 A *run* is one start of a measuring program, such as nccl-tests.
 
-importer.py       import files: each run once, runs of one platform, all or nothing
+importer.py       import files: skip known runs, then write all new runs or none
 inputs.py         find files, folders and standard input, and give each file to its reader
 detect.py         detect the kind of a file by its content
 known_runs.py     find runs that the study already holds

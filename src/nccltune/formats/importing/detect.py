@@ -36,8 +36,8 @@ _ROW = re.compile(r"\s*\d{1,20}\s+\d{1,20}\s+[a-z]\w{1,15}(?:\s+\S{1,32}){5,}\s*
 def kind_of(head: bytes) -> FileKind:
     """Return the kind of a file that starts with `head`, its first HEAD_BYTES bytes.
 
-    An NCCL log may still hold nccl-tests tables after `head`. Raises InputError if the file is not
-    text.
+    The kind is UNKNOWN if `head` shows no known format. A file of kind NCCL_LOG may still hold
+    nccl-tests tables after `head`. Raises InputError if the file is not text.
     """
     check_text(head)
     text = head.decode(encoding_of(head[:4]), errors="replace")
@@ -71,5 +71,6 @@ def _json_kind(content: str, text: str) -> FileKind:
         return FileKind.SAMPLES
     if len(set(_JSON_KEYS.findall(text))) >= 2:
         return FileKind.NCCL_TESTS_JSON
-    # A samples file of one line may be truncated in that line, so that it is not valid JSON.
+    # A samples file of one line may be truncated in that line. The line is then not valid JSON, but
+    # its start still shows the kind.
     return FileKind.SAMPLES if content.startswith('{"schema_version"') else FileKind.UNKNOWN

@@ -38,7 +38,7 @@ def is_matrix(data: bytes) -> bool:
 def kept(data: bytes) -> tuple[str, bytes]:
     """Return the name under which a study keeps the file, and the content to keep.
 
-    The hash of the host name is removed from the content.
+    In XML, the attribute with the hash of the host name is removed. A matrix is not changed.
     """
     if is_matrix(data):
         return MATRIX_NAME, data

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import files into a study: each run once, runs of one platform, all or nothing."""
+"""Import files into a study.
+
+Runs that the study already holds are skipped. All runs of a study are of one platform. An import
+writes everything or nothing.
+"""
 
 import contextlib
 import tempfile
@@ -45,7 +49,10 @@ class ImportState(StrEnum):
 
 
 class FileOutcome(msgspec.Struct):
-    """A file and the result of importing it. `studies` are the studies that got its runs."""
+    """A file and the result of importing it.
+
+    `studies` are the paths of the studies to which the file was imported.
+    """
 
     outcome: ImportState
     report: FileReport
@@ -55,9 +62,10 @@ class FileOutcome(msgspec.Struct):
 class Imported(msgspec.Struct):
     """The result of an import.
 
-    `samples` is the number of samples added. `platform` is the platform that was written; None if
-    no platform was written. `studies` are the folders that were written, several after a split.
-    `taken_back` is the number of samples of an earlier, interrupted import that were removed.
+    `samples` is the number of samples added. `platform` is the first platform that was written;
+    None if no platform was written. `studies` are the folders that were written, several after a
+    split. `taken_back` is the number of samples of an earlier, interrupted import that were
+    removed. In a dry run, the values state what an import would add and write.
     """
 
     study: str
@@ -98,7 +106,10 @@ def import_files(
     is written, or nothing. A run that the study already holds is not written again, even if it is
     in another file.
 
-    - `in_rounds`: the user states that the k-th runs of all choices ran close together.
+    - `at`: the time of the import, for its records.
+    - `platform_name`: the name of the platform, if the study gets a new platform.json.
+    - `in_rounds`: the user states that the k-th runs of all choices ran close together. These runs
+      then get the same round.
     - `split`: write runs of other platforms to studies beside `path`. Without `split`, such runs
       are an error.
     - `progress`: called with the current file (None before the first) and the bytes read of it.
@@ -142,8 +153,8 @@ def _read_all(
 ) -> list[File]:
     """Read every file to its end; return the files that may hold new runs, in order.
 
-    Files of hardware are also returned. Files that were imported before with the same options are
-    left out.
+    Files of hardware are also returned. Invalid files are left out, and so are files that were
+    imported before with the same options. For files that nccltune 0.1 imported, see `_counts`.
     """
     done = _done(homes)
     current: list[FileReport | None] = [None]
@@ -178,8 +189,8 @@ def _read_all(
 def _counts(record: ImportRecord) -> bool:
     """Return whether a file that nccltune 0.1 imported must not be read again with other options.
 
-    The record of such a file lists no runs, so duplicates of its samples could not be found. If its
-    scale was unknown, it may be read again: no comparison uses samples without a scale.
+    The record of such a file lists no runs, so duplicates of its samples could not be found. A
+    file whose scale was unknown may be read again: no comparison uses samples without a scale.
     """
     return record.runs is None and record.samples > 0 and "scale_unknown" not in record.flags
 
@@ -360,7 +371,10 @@ def _record(run: RunFound, become: Resolved, time: RunTime | None, file: File) -
 
 
 def _keep_topology(writer: StudyWriter, data: bytes, report: FileReport) -> None:
-    """Write a node's hardware file to the study. If the study has one already, that one stays."""
+    """Write a node's hardware file to the study.
+
+    If the study already has a hardware file, this file stays, and a different content is flagged.
+    """
     name, content = kept(data)
     study = writer.study
     before = study.topology_path
@@ -400,7 +414,8 @@ def _existing(path: Path) -> Path:
 def _platform(study: Study, part: StudyPart, platform_name: str | None) -> Platform | None:
     """Return the platform that the runs show.
 
-    None if the study already has a platform, or if the runs show none.
+    None if the study already has a platform, or if there are no runs. Also None if the runs show
+    no GPU, scale, network or NCCL version and the user gave no name.
     """
     runs = [run for file in part.files for run in part.of(file)]
     if study.platform_path.is_file() or not runs:

@@ -31,7 +31,8 @@ READERS: dict[FileKind, Reader] = {
     FileKind.NCCL_TESTS_JSON: read_json,
     FileKind.RAW_CSV: read_raw_csv,
     FileKind.SAMPLES: read_samples,
-    # A log may hold tables after the part of the file that detection reads.
+    # A log may hold tables after the part of the file that detection reads. So the reader of tables
+    # also reads logs.
     FileKind.NCCL_LOG: read_text,
     FileKind.TOPOLOGY: read_hardware,
 }
@@ -97,7 +98,7 @@ class Reading:
         return self._file.read()
 
     def batches(self) -> Iterator[RunSamples]:
-        """Yield the samples in batches of bounded size.
+        """Yield the samples in batches of bounded size; none if the file has no reader.
 
         If the file is found to be invalid as a whole, the iteration ends early and `report.error`
         is set. The caller must then discard the samples that it already has.
@@ -133,9 +134,9 @@ _KNOWN = (
 def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) -> list[InputFile]:
     """Return the input files in order.
 
-    A folder in `inputs` stands for its sorted files, and `-` for standard input. Hidden files,
-    repeated files and files below `leave_out` (the study that is written) are left out. Raises
-    InputError if a name does not exist.
+    A folder in `inputs` stands for its sorted files, and `-` for standard input. Hidden files and
+    folders below such a folder are left out. So are repeated files, and files below `leave_out`
+    (the study that is written). Raises InputError if a name does not exist.
     """
     found: list[InputFile] = []
     seen: set[Path | None] = set()
@@ -189,8 +190,9 @@ def read_inputs(
     progress: Progress | None = None,
     spool: Path | None = None,
 ) -> Iterator[Reading]:
-    """Read files one after the other. A `Reading` is valid until the next one is requested.
+    """Read files one after the other. A `Reading` is valid until the next `Reading` is requested.
 
+    If a file cannot be opened, the report of its `Reading` has the error.
     `progress` is called with the number of bytes read of the current file. Input that cannot be
     read twice (standard input, pipes) is copied to a file in `spool`.
     """
@@ -216,7 +218,10 @@ def read_inputs(
 
 
 def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
-    """Hash the file and return its reader; without a reader, put the reason into the report."""
+    """Hash the file and return its reader.
+
+    If the file has no reader, return None and put the reason into the report.
+    """
     report.size_bytes, report.file_hash = _digest(file)
     file.seek(0)
     head = file.read(HEAD_BYTES)
@@ -255,7 +260,7 @@ def _digest(file: BinaryIO) -> tuple[int, str]:
 
 @contextmanager
 def _opened(item: InputFile, spool: Path | None) -> Iterator[BinaryIO]:
-    """Open a file. If the file is not seekable, open a copy of it."""
+    """Open a file. If it is not a regular file, open a copy. Raises OSError for a device."""
     if item.path is None:
         with _spooled(sys.stdin.buffer, spool) as copy:
             yield copy
@@ -281,7 +286,10 @@ def _spooled(file: BinaryIO, spool: Path | None) -> Iterator[BinaryIO]:
 
 
 def _logs(found: list[InputFile]) -> dict[tuple[str, int], NcclLog]:
-    """Return the NCCL logs that are separate files (`NCCL_DEBUG_FILE`), by host and process id."""
+    """Return the NCCL logs that are separate files (`NCCL_DEBUG_FILE`), by host and process id.
+
+    A file that cannot be read is skipped. A single input file gives an empty result.
+    """
     logs: dict[tuple[str, int], NcclLog] = {}
     if len(found) < 2:
         return logs

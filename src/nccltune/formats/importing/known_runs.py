@@ -37,11 +37,11 @@ class _Prints(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A run that the study already holds.
+    """A run that the study, or an earlier file of the same import, already holds.
 
-    `skip` is the number of its samples that the study holds. `whole` means that the study holds all
-    of them. `file` is the file from which they were imported. `choice` is the label in the study;
-    None if the label is the same.
+    `skip` is the number of known samples of the run. `whole` means that all its samples are known.
+    `file` is the file from which they were imported. `choice` lists the choices under which the run
+    is known; None if they include the choice of the run.
     """
 
     skip: int
@@ -64,7 +64,7 @@ class KnownRuns:
                 self._add(run, record.file)
 
     def add_samples(self, samples: Iterable[Sample], study: str) -> None:
-        """Add the processes of a study's samples, including those of a sweep."""
+        """Add the processes of a study's samples, including the processes of a sweep."""
         counts: dict[tuple[str, _Part], tuple[int, set[str]]] = {}
         for sample in samples:
             if sample.source.process is None:
@@ -98,17 +98,17 @@ class KnownRuns:
                 place.append(item)
 
     def find(self, run: RunFound) -> Duplicate | None:
-        """Return the known part of a run, or None for a new run.
+        """Return how much of a run is known, or None for a new run.
 
-        If a part of the run is known, `run.process` is set to the id of that part.
+        If the same run is known, `run.process` is set to the id of the known run. If a different
+        run has the same rows and the same id, `run.process` is set to a new id.
         """
         alike = self._prints.get(run.prints[:_KEY_DIGITS], ()) if run.telling else ()
         same_run = next((item for item in alike if _one_run(item, run)), None)
         if same_run is not None:
             run.process = same_run.process
         elif any(item.process == run.process for item in alike):
-            # A run on another platform has the same rows. With the platform facts, the two ids
-            # differ.
+            # A different run has the same rows and id. The platform facts make the ids differ.
             run.process = text_id(f"{run.process} {run.facts}")
         held = self._held.get(run.process)
         if held is None:
@@ -141,7 +141,7 @@ def _one_run(known: _Prints, run: RunFound) -> bool:
     """Return whether two sets of rows are of one run.
 
     This is so if one set is the start of the other, and neither the process ids nor the platform
-    facts differ.
+    facts differ. An unknown process id or fact does not count as different.
     """
     if not (known.rows.startswith(run.prints) or run.prints.startswith(known.rows)):
         return False
@@ -155,7 +155,7 @@ def normal_text_id(content: bytes) -> str:
     """Return an id of a file's text that does not change if only the formatting changes.
 
     Launcher prefixes, colours, line ends, blank lines, and blanks at both ends of a line are
-    ignored.
+    ignored. Only the first 16 MiB are used.
     """
     text = content[:_MOST_TEXT].decode(encoding_of(content[:4]), errors="replace")
     lines = (_ESCAPES.sub("", strip_prefix(line)[1]).rstrip() for line in text.splitlines())

@@ -223,7 +223,10 @@ def _seed(groups: PlatformGroups, place: int, study: Study) -> None:
 
 
 def _add_platform_beside(file: File) -> None:
-    """Add the facts of platform.json to the runs of a samples file in the same folder."""
+    """Set the facts of a samples file's runs to those of platform.json in the same folder.
+
+    The NCCL version and the first host are kept if the samples state them.
+    """
     if file.report.kind is not FileKind.SAMPLES or file.path is None:
         return
     path = file.path.parent / PLATFORM

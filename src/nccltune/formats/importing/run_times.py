@@ -4,8 +4,8 @@
 Evidence, the best first:
 
 1. time stamps in the lines of a run;
-2. the modification time of its file, if the times of the files are far enough apart: at least by
-   the run time that the tables show;
+2. the modification time of the file, if the times of the files differ by at least the run time
+   that the tables show;
 3. the order of runs in one file.
 
 If times contradict each other, the runs get no time.
@@ -26,8 +26,8 @@ NCCL."""
 class FileRuns:
     """The runs of one file in their order.
 
-    `modified` is the time of the file in seconds since 1970. None if the file has no time (standard
-    input), or if its time is not that of its runs.
+    `modified` is the time when the file was last written, in seconds since 1970. None if this time
+    is unknown, as for standard input.
     """
 
     def __init__(self, name: str, runs: Sequence[RunFound], modified: float | None) -> None:
@@ -66,7 +66,8 @@ def run_times(
     """Return when the runs of `files` took place, as far as there is evidence.
 
     `before` are the runs that the study already holds. All times of a study are of one clock (`utc`
-    or `local`), because stamps without a time zone cannot be compared with times in UTC.
+    or `local`), because stamps without a time zone cannot be compared with times in UTC. If the new
+    times are of another clock than the times in the study, the new runs get no time.
     """
     found = {run: RunTime() for file in files for run in file.runs}
     clocks = {record.clock for record in before if record.clock is not None}
@@ -87,7 +88,10 @@ def _clock(
     local: Mapping[RunFound, float],
     by_file: Mapping[RunFound, float],
 ) -> str | None:
-    """Return the clock that has a time for most runs. Stamps are preferred to times of files."""
+    """Return the clock (`utc` or `local`) that has a time for most runs; None if no run has a time.
+
+    Times of files are UTC. In a tie, `utc` is returned only if all runs have UTC stamps.
+    """
     if not runs or not (utc or local or by_file):
         return None
     if len(utc) == len(runs) or not local:
@@ -143,7 +147,8 @@ def rounds_by_order(runs: Sequence[RunFound]) -> list[int] | None:
 def _cycle(choices: Sequence[str]) -> int | None:
     """Return the number of runs after which the same choices repeat, in any order.
 
-    Return None if the choices do not repeat.
+    The last cycle may be incomplete. Return None if the choices do not repeat, or if there is only
+    one choice.
     """
     count = len(choices)
     for length in range(2, count // 2 + 1):
@@ -159,7 +164,7 @@ def stated_rounds(runs: Iterable[RunFound], next_round: dict[RunKey, int]) -> di
     """Return the round of each run: the next free round of its choice.
 
     The user states that the k-th runs of all choices ran close together. `next_round` has the first
-    free round of each choice; it is advanced here.
+    free round of each choice; this function advances it.
     """
     rounds = {}
     for run in runs:

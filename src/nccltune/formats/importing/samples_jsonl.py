@@ -106,7 +106,8 @@ class _Runs:
             first = (sample.collective.value, sample.bytes, sample.time_us, sample.at)
             self._file = text_id(str(first))
         old = source.process is None
-        # Samples without a process id are split into parts. Each part may have been one process.
+        # Samples without a process id are split into parts, and each part becomes a run. A part
+        # may have been one process.
         part = _old_process(sample) if old else ()
         key = (source, sample.collective, sample.nodes, sample.ranks, part)
         found = self._found.get(key)

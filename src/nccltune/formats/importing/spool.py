@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep samples on disk, by run, until they are written to the study.
 
-The process, time and round of a run are known only after every file was read. All samples of a run
-have the same encoded source. Replacing that text is faster than decoding the samples.
+The process, time and round of a run are known only after every file was read, and are then put into
+the encoded samples. All samples of a run have the same encoded source. Replacing the text of this
+source is faster than decoding the samples.
 """
 
 import tempfile
@@ -118,8 +119,8 @@ class Spool:
                     run.source, process=become.process, in_rounds=become.round is not None
                 )
             if become.round is not None:
-                # If a process measured a point several times, the timings become repeats in one
-                # round.
+                # If a process measured the same size and choice several times, the timings become
+                # repeats in one round.
                 point = (sample.bytes, sample.dtype, sample.redop, sample.root, sample.in_place)
                 key = (*point, sample.choice)
                 round_, repeat = become.round, number.get(key, 0)

@@ -92,7 +92,7 @@ def _measured(study: Study) -> list[_Run]:
 def _doubt(
     fact: str, runs: list[_Run], *, one_node: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...], str] | None:
-    """Return the files that show a fact, the files that do not, and the choices of the latter.
+    """Return the files that show a fact, the files without the fact, and the choices without it.
 
     Return None if there is no doubt. Three facts have an exception:
 

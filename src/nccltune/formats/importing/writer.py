@@ -18,7 +18,11 @@ _CHUNK = 1 << 20
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """An import in progress: the size of samples.jsonl before it, and the hashes of its files."""
+    """An import in progress.
+
+    `start` is the size of samples.jsonl before the import. `file_hashes` are the hashes of the
+    imported files.
+    """
 
     start: int
     file_hashes: list[str]
@@ -152,10 +156,10 @@ def _cut(path: Path, start: int, end: int | None) -> None:
 
 
 def take_back_interrupted(study: Study) -> int:
-    """Remove the samples of an import that was killed; return how many there were.
+    """Remove the samples of an import that was killed; return the number of removed samples.
 
-    Samples that other processes appended meanwhile are kept. Raises StudyError if the study is
-    damaged.
+    Return 0 if no import was interrupted. Samples that other processes appended meanwhile are kept.
+    Raises StudyError if the study is damaged or cannot be written.
     """
     path = study.path / _MARK
     if not path.is_file():

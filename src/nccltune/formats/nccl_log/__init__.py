@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read NCCL's log (NCCL_DEBUG=INFO, NCCL 2.18 to 2.32).
 
-There is one reader: `lines.find_log_line` finds a line and `messages.read_message` parses it. Views
-use the parsed messages: `run_settings` and `run` here, `doctor.evidence.parsers.nccl_lines` for the
-doctor.
+There is one reader: `lines.find_log_line` finds a line and `messages.read_message` parses it. A
+view collects facts from the parsed messages. The views are `run_settings` and `run` here, and
+`doctor.evidence.parsers.nccl_lines` for the doctor.
 
 lines.py         find log lines among other text
 messages.py      parse one message

@@ -27,7 +27,8 @@ from nccltune.formats.text.lines import visible
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.formats.text.redact import keep_setting
 
-# The user guide shows lines without host and process. The source always prints them.
+# The user guide shows lines without host and process id, but the source always prints both. So
+# both are optional here.
 _LINE = re.compile(r"(?:(?P<host>[^\s:]+):(?P<pid>\d+) )?NCCL DIAG (?P<text>.*)")
 _HEADER = re.compile(r"=== (?:RAS|NCCL) Diagnostics ===")
 _RESULT = re.compile(r"\[(?P<tag>[A-Z]+)\]\s+(?P<rest>.*)")
@@ -61,8 +62,9 @@ class DiagnosticLine(msgspec.Struct, frozen=True, kw_only=True):
 class P2pFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU that could not write to or read from another GPU.
 
-    `source_device` and `target_device` are the GPU numbers of nvidia-smi, and `path` is NCCL's path
-    type between them. `handle` is how the memory was shared. `advice` is NCCL's.
+    `what` is NCCL's description of the failure. `source_device` and `target_device` are the GPU
+    numbers of nvidia-smi, and `path` is NCCL's path type between the two GPUs. `handle` is how the
+    memory was shared. `advice` is the advice that NCCL printed, if any.
     """
 
     what: str
@@ -88,8 +90,8 @@ class Diagnostics(msgspec.Struct, kw_only=True):
 def read_diagnostics(lines: Iterable[str]) -> list[Diagnostics]:
     """Return the reports among any lines, in order. The lines may have launcher prefixes.
 
-    If a process creates two communicators at the same time, their lines are mixed. Then lines count
-    for the report that began last.
+    If a process creates two communicators at the same time, their lines are mixed. Each line then
+    counts for the report that the process began last.
     """
     reader = DiagnosticsReader()
     for line in lines:

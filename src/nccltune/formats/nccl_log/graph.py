@@ -93,7 +93,7 @@ class LoggedPath(msgspec.Struct, frozen=True, kw_only=True):
 class LoggedGraph(msgspec.Struct, frozen=True, kw_only=True):
     """A result of NCCL's graph search.
 
-    Bandwidths are those of one channel. `orders` has one entry for each logged channel: its GPUs in
+    Bandwidths are for one channel. `orders` has one entry for each logged channel: its GPUs in
     order (up to 2.29 their ranks). The order of a channel between nodes starts and ends with a NIC.
     """
 

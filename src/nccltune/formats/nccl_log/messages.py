@@ -103,7 +103,8 @@ class RanCall(msgspec.Struct, frozen=True):
     """The choice that ran for a call of `size` bytes.
 
     If `per_rank` is set, the size of all-gather and reduce-scatter is per rank. Otherwise all sizes
-    are over all ranks. `function` is None if NCCL does not name the collective.
+    are over all ranks. `function` is None if NCCL does not name the collective. `ran` is a text if
+    the call used a symmetric kernel or the copy engine instead of a choice.
     """
 
     function: str | None
@@ -218,7 +219,10 @@ read_repeated_message = lru_cache(maxsize=_REMEMBERED)(read_message)
 
 
 def _read_start(message: str) -> Message | None:
-    """Parse a line that NCCL logs at its start. The parsed text may follow other words."""
+    """Parse a line that NCCL logs at its start; return None for another line.
+
+    The parsed text may follow other words.
+    """
     if (match := _DRIVER.match(message)) is not None:
         return Driver(match["version"])
     if "rank" in message:

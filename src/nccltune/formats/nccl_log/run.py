@@ -73,7 +73,7 @@ class RunLog:
 
     Call `read` for each log or `take` for each line, then `finish`. `plain` gets the same lines,
     and collects ranks, nodes and settings. Without `plain`, the caller sets `nodes`. `named` are
-    the settings that NCCL read, including those whose value must not be kept.
+    the settings that NCCL read from the environment, including those whose value must not be kept.
     """
 
     def __init__(self, plain: NcclLog | None = None) -> None:
@@ -138,7 +138,7 @@ class RunLog:
                 self.paths.setdefault((host, path.source, path.target), path)
 
     def finish(self) -> None:
-        """Finish after the last line. Graphs without all of their lines are kept incomplete."""
+        """Finish after the last line. An unfinished graph is kept with the channels read so far."""
         for lines in self._open.values():
             self._end_graph(lines)
         if self.plain is not None:

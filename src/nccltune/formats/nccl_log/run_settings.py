@@ -102,7 +102,8 @@ class NcclLog:
         """Add the facts of another process, called `name`, of the same run.
 
         Facts that are already known are kept. If the processes have different values of a setting
-        that forces a choice, `conflict` describes the difference.
+        that forces a choice, `conflict` describes the difference. If they name different choices
+        for one collective and size, neither choice is kept.
         """
         self.lines += other.lines
         self.conflict = self.conflict or other.conflict
@@ -145,7 +146,7 @@ class NcclLog:
     def started(self) -> bool:
         """Return whether the log has the lines of NCCL's start.
 
-        They name every setting that NCCL read.
+        These lines name every setting that NCCL read.
         """
         return bool(self.settings) or self.ranks is not None
 
@@ -167,7 +168,10 @@ class NcclLog:
         return {known[name] for name in names if name in known}
 
     def choices_of(self, collective: Collective) -> set[Choice]:
-        """Return the choices that ran for a collective, without channels."""
+        """Return the choices that ran for a collective, without channels.
+
+        A log line that does not name its collective counts for every collective.
+        """
         return {
             ran.without_channels()
             for points in (self._by_total, self._by_task)
@@ -179,7 +183,7 @@ class NcclLog:
         """Return the choice that ran for each collective and size in bytes (over all ranks).
 
         Log lines that do not name the collective are left out. The value is None if the log names
-        several choices. Per-rank sizes are multiplied by `ranks`.
+        several choices. Per-rank sizes are multiplied by `ranks`, if it is known.
         """
         known = {item.value: item for item in Collective}
         found: dict[tuple[Collective, int], RanChoice | None] = {}
@@ -215,7 +219,10 @@ class NcclLog:
             self.nics.add(f"{message.network} {names}")
 
     def set(self, name: str, value: str) -> None:
-        """Add a setting that was in force."""
+        """Add a setting that was in force.
+
+        A second, different value of NCCL_ALGO or NCCL_PROTO is described in `conflict`.
+        """
         if name in ("NCCL_ALGO", "NCCL_PROTO"):
             before = self.algorithms if name == "NCCL_ALGO" else self.protocols
             if before is not None and _plain(before) != _plain(value):
@@ -247,7 +254,7 @@ def _note(
         and before.without_channels() == ran.without_channels()
     )
     # The log names two choices for one size. It is unknown which of them a row of the table
-    # measured.
+    # measured, so neither is kept. Two choices that differ only in channels count as the same.
     points[key] = ran if same else None
 
 
@@ -260,9 +267,9 @@ class Forced(NamedTuple):
     """The choices that `NCCL_ALGO` and `NCCL_PROTO` leave to NCCL for one collective.
 
     - `choice`: set if one algorithm and one protocol are left.
-    - `partly`: only the algorithm or only the protocol is forced; several of the other are left.
+    - `partly`: only the algorithm is forced, or only the protocol.
     - `restricted`: nothing is forced, but some algorithms or protocols are excluded.
-    - `algorithms` and `protocols`: those that are left (None: all).
+    - `algorithms`, `protocols`: the algorithms and protocols that are left (None: all).
     """
 
     choice: Choice | None
@@ -300,7 +307,10 @@ def forced(algorithms: str | None, protocols: str | None, collective: Collective
 def _allowed(
     setting: str | None, collective: Collective, names: tuple[str, ...]
 ) -> list[str] | None:
-    """Return the names that a setting allows for a collective; None if it allows all names."""
+    """Return the names that a setting allows for a collective.
+
+    None if the setting allows all names, or if it allows no known name.
+    """
     if setting is None:
         return None
     allowed: list[str] | None = None

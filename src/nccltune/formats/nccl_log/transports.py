@@ -5,7 +5,7 @@ Source: `transport/{p2p,shm,net,coll_net,net_ib,net_socket,nvls}.cc`, `graph/pat
 `graph/topo.cc` and `bootstrap.cc` of 2.18.3, 2.24.3, 2.27.3, 2.29.2 and 2.30.7, Meta's copy of
 2.31, and the strings of libnccl.so of 2.32.3.
 
-`SHM/direct/direct` became `SHM/direct` in 2.30. 2.27 added `/GDRDMA(PCI)`.
+The text `SHM/direct/direct` became `SHM/direct` in NCCL 2.30. NCCL 2.27 added `/GDRDMA(PCI)`.
 """
 
 import re
@@ -39,9 +39,11 @@ _PXN_OFF = "PXN Disabled as plugin is v4"
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """A connection from one rank to another in one channel.
 
-    `transport` is P2P, SHM, NET or COLLNET. `how` is the rest (`CUMEM`, `direct`, `IB/0/GDRDMA`).
-    `way` is the end that logs it, `send` or `receive`. NET and COLLNET also have `network`,
-    `device` (the number of the NIC), `gdr`, and `proxy`, the rank whose NIC is used (PXN).
+    `transport` is P2P, SHM, NET or COLLNET. `how` is the text after it: `CUMEM`, `direct` or
+    `IB/0/GDRDMA`. `way` is the end that logs the connection, `send` or `receive`; None if the line
+    does not state it. NET and COLLNET also have `network`, `device` (the number of the NIC), `gdr`
+    (GPUDirect RDMA), and `proxy`, the rank whose NIC is used (PXN). For COLLNET, `source` and
+    `target` are the same rank.
     """
 
     channel: int
@@ -68,7 +70,7 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
 class Nics(msgspec.Struct, frozen=True, kw_only=True):
     """The NICs of one host that a network uses.
 
-    `relaxed_ordering` is True if the IB line has `[RO]`; None for other networks.
+    `relaxed_ordering` is whether the line of network IB has `[RO]`; None for other networks.
     """
 
     network: str
@@ -142,7 +144,7 @@ def read_nics(message: str) -> Nics | None:
         for item in _IB_DEVICE.finditer(listed)
     )
     # A network without IB ports lists its interfaces with their addresses. Examples are Socket and
-    # plugins such as FastSocket.
+    # plugins such as FastSocket. Only the names of these interfaces are kept.
     return Nics(
         network=network,
         nics=ports

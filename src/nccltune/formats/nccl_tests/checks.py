@@ -9,14 +9,16 @@ OTHER_BANDWIDTH = frozenset({Collective.ALLTOALLV})
 """Collectives whose printed bandwidth is not computed from the printed size."""
 _FIRST_TIME = 7
 # A smaller difference is always rounding: bandwidths below 1000 GB/s are printed with two decimals,
-# larger ones with one or none.
+# larger bandwidths with one decimal or none. So the slower `_slack` is computed only for larger
+# differences.
 _QUICK = 0.0049
 
 
 class BandwidthCheck:
     """A check of the printed bus bandwidth of a table against size and time.
 
-    If `collective` is None, or there are fewer than two ranks, only the average is checked.
+    Only the average is checked if the collective is unknown or all-to-all-v, if there are not known
+    to be several ranks, or if the times are CPU times.
     """
 
     def __init__(self, collective: Collective | None, ranks: int | None, cpu_time: bool) -> None:
@@ -87,8 +89,8 @@ class BandwidthCheck:
 def bus_factor_of(rows: list[FlatRow]) -> float | None:
     """Return the printed bus bandwidth divided by size / time.
 
-    The row with the largest bandwidth is used, because it has the most printed digits. None if that
-    row has fewer than three digits.
+    The row with the largest bandwidth is used, because it has the most printed digits. None if its
+    bandwidth is below 1 GB/s, so that fewer than three digits are printed, or if it has no time.
     """
     row = max(rows, key=lambda row: row[_FIRST_TIME + 1])
     time_us, printed = row[_FIRST_TIME], row[_FIRST_TIME + 1]

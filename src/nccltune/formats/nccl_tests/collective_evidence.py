@@ -39,11 +39,11 @@ class Shape(NamedTuple):
 
 
 def possible_collectives(shape: Shape) -> set[Collective]:
-    """Return the collectives that print such a row if there are several ranks.
+    """Return the collectives that print a row like `shape` if there are several ranks.
 
-    `size` is count x type size; if the count is per rank, also times the number of ranks.
-    All-to-all-v follows no such rule, so it is left out. Every version that has it (2.19.0) prints
-    its name.
+    `size` is count x type size; if the count is per rank, also times the number of ranks. For an
+    unknown type, the size is not checked. All-to-all-v follows no such rule, so it is left out.
+    Every version that has it (2.19.0) prints its name.
     """
     width = DTYPE_BYTES.get(shape.dtype)
     found: set[Collective] = set()
@@ -51,7 +51,8 @@ def possible_collectives(shape: Shape) -> set[Collective]:
         if collective is Collective.ALLTOALLV:
             continue
         reduces = collective in _REDUCING
-        # Since 2.13 sendrecv_perf also prints a reduction, although it has none.
+        # Since 2.13 sendrecv_perf also prints a reduction, although send/recv has none. So any
+        # reduction is accepted for send/recv.
         if (shape.redop is not None) is not reduces and collective is not Collective.SENDRECV:
             continue
         if (shape.root is not None) is not (collective in _ROOTED):
@@ -79,8 +80,8 @@ def find_collective(
     """Return the collective, or the reason why it is unknown.
 
     The evidence is used in this order: the user's option, the header that the program prints, the
-    columns if they allow only one collective, NCCL's log, the file name. `factor` is bus bandwidth
-    divided by algorithm bandwidth; None if too few digits are printed.
+    columns if they allow only one collective, NCCL's log, the file name. With one rank, the columns
+    are not used. `factor` is bus bandwidth divided by algorithm bandwidth; None if it is unknown.
     """
     one_rank = ranks == 1
     told = options.collective or named
@@ -104,9 +105,10 @@ def find_collective(
 def _narrowed(
     possible: set[Collective], factor: float | None, ranks: int | None
 ) -> set[Collective]:
-    """Return those of `possible` whose bus bandwidth is `factor` times the algorithm bandwidth.
+    """Return the `possible` collectives whose busbw is `factor` times the algorithm bandwidth.
 
-    If no collective fits, return all of `possible`; the mismatch is flagged later.
+    If no collective fits, return all of `possible`; the mismatch is flagged later. All of
+    `possible` are also returned if `factor` is unknown or there is one rank.
     """
     if factor is None or ranks == 1:
         return possible

@@ -116,7 +116,7 @@ class TableColumns:
     def place(self, header: str) -> None:
         """Record where each column ends in `header`.
 
-        The values of a column end at the same position.
+        The values of a column end at the same position as its label.
         """
         self.edges = [match.end() for match in re.finditer(r"\S+", header.replace("#", " ", 1))]
         # Only the first `#` was replaced, because `#` is also part of the label `#wrong`.
@@ -199,9 +199,10 @@ class TableColumns:
         return Row(number, size, count, dtype, plain, None if root < 0 else root, at, timings)
 
     def _split(self, token: list[str]) -> tuple[dict[str, str], list[str]]:
-        """Return the columns before the times by name, and the other words.
+        """Return the columns before the times by name, and the words from the first time on.
 
-        The reduction may be blank (all-to-all before 2.13, hypercube).
+        The reduction may be blank (all-to-all before 2.13, hypercube). Raises BadRowError if the
+        number of words is wrong or the reduction is unknown.
         """
         if len(token) == self.tokens:
             names = self.left

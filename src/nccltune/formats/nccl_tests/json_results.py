@@ -139,7 +139,7 @@ class _JsonReader:
         host, gpu = entry.get("hostname"), entry.get("device_info")
         host = host.partition(".")[0] if isinstance(host, str) else ""
         first = _count(entry.get("rank"))
-        # Only the first GPU of each process is in the list.
+        # Only the first GPU of each process is in the list. The other GPUs have the next ranks.
         self.run.devices += [
             TableDevice(
                 first + more,
@@ -264,7 +264,10 @@ class _JsonReader:
         return (line, size, elements, dtype, REDOPS[redop], plain, self.at, *timings), cpu_time
 
     def _by_iteration(self, means: RunSamples, value: dict[str, Any]) -> RunSamples:
-        """Return a sample of each iteration instead of their mean, if the file has them."""
+        """Replace the mean of the iterations by a sample of each iteration.
+
+        If the file has no valid times of single iterations, keep the mean and flag this.
+        """
         samples: list[Sample] = []
         for mean in means.samples:
             body = value.get(f"{_PLACEMENTS[mean.in_place]}_per_iter")
@@ -290,7 +293,10 @@ class _JsonReader:
 
 
 def _timing(body: dict[str, Any], size: int) -> list[object]:
-    """Return time, busbw and the number of wrong elements of a placement."""
+    """Return time, busbw and the number of wrong elements of a placement.
+
+    The time is 0 if it cannot be computed. Raises BadResultError if a value is invalid.
+    """
     time_us = _number(body.get("cpu_time", body.get("time")))
     algbw, busbw = _number(body.get("alg_bw")), _number(body.get("bus_bw"))
     if time_us is None or not 0 < time_us < inf:
@@ -312,7 +318,7 @@ def _count(value: object) -> int:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number, also from a string; None for null and "nan"."""
+    """Return a number, also from a string; None for "nan" and for other values."""
     if isinstance(value, str):
         try:
             value = float(value)

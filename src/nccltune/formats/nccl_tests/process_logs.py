@@ -22,7 +22,10 @@ def process_key(host: str, pid: str | int) -> ProcessKey:
 
 
 class RunLogs:
-    """The log lines of one run by process. `rest` gets lines that name no process."""
+    """The log lines of one run by process.
+
+    `rest` gets lines that name no process, and lines of processes beyond the limit.
+    """
 
     def __init__(self) -> None:
         self.processes: dict[ProcessKey, NcclLog] = {}
@@ -61,8 +64,8 @@ class FileLogs:
 
     NCCL's lines follow the header of their run. A process that starts NCCL before the header prints
     settings earlier; such lines belong to the run that follows. Each process belongs to one run. If
-    a device list has its id, the process belongs to that run; otherwise the position of the line
-    decides.
+    the device list of a run has the id of a process, the process belongs to this run. Otherwise the
+    position of its lines decides.
     """
 
     def __init__(self) -> None:
@@ -103,7 +106,8 @@ class FileLogs:
         key = process_key(host, pid)
         current = self.current.processes
         if key not in current and key not in self._devices:
-            # If the line follows other text without a blank, that text is part of `host`.
+            # If the line follows other text without a blank, that text is part of `host`. Then a
+            # listed host name at the end of `host` is used.
             known = self._hosts.get(key[1], {})
             key = next(((name, key[1]) for name in known if key[0].endswith(name)), key)
         if not self.over:
@@ -123,7 +127,7 @@ class FileLogs:
 
 
 def read_process_logs(file: BinaryIO) -> dict[ProcessKey, NcclLog]:
-    """Return the NCCL logs in a file that has nothing else, by process."""
+    """Return the NCCL logs in a file of log lines, by process, for at most 4096 processes."""
     logs: dict[ProcessKey, NcclLog] = {}
     for _, line, match in log_lines(file):
         key = process_key(match["host"], match["pid"])

@@ -31,8 +31,8 @@ _CLOSE = 1e-6
 class RankBounds(NamedTuple):
     """The smallest and the largest number of ranks that all rows allow.
 
-    `most` is None without an upper limit. `rows_disagree` means that no number of ranks fits all
-    rows.
+    `most` is None if there is no upper limit. `rows_disagree` means that no number of ranks fits
+    all rows.
     """
 
     least: int

@@ -74,7 +74,7 @@ _PARTS = (
 
 
 def header_part(line: str) -> tuple[str, re.Match[str]] | None:
-    """Return the name of the header part that a comment line is, and its match; else None."""
+    """Return the kind of a header line (`device`, `version`) and its match; else None."""
     for part, pattern in _PARTS:
         if (match := pattern.match(line)) is not None:
             return part, match
@@ -191,7 +191,7 @@ class NcclTestsRun:
 
     @property
     def hosts(self) -> int | None:
-        """Return the number of hosts in a complete device list; None without one.
+        """Return the number of hosts in the device list; None if the list is not complete.
 
         Also None if the environment sets other host ids (NCCL_HOSTID).
         """
@@ -201,7 +201,10 @@ class NcclTestsRun:
 
     @property
     def first_host(self) -> str | None:
-        """Return the machine of rank 0; None if it is unknown."""
+        """Return the machine of the first rank in the device list.
+
+        None without a list, or if the host name was created for one start of a container.
+        """
         return machine_name(min(self.devices).host) if self.devices else None
 
     def facts(self, log: NcclLog, *, emulated: bool, restricted: bool) -> PlatformFacts:
@@ -279,6 +282,7 @@ class ScaleEvidence(NamedTuple):
     - `given`: (nodes, ranks) of the user.
     - `commanded`: the ranks that a command line starts.
     - `bounds`: the numbers of ranks that the table's own numbers allow.
+    - `processes`: the number of processes in the device list.
     """
 
     listed: int | None = None
@@ -301,8 +305,10 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
     3. the table's bandwidths, if they allow only one number;
     4. an incomplete list, the command line, the user, if the bandwidths allow the number.
 
-    Nodes are the hosts of a complete list, or NCCL's count. If NCCL counts more nodes than the list
-    has hosts (`NCCL_HOSTID`, containers), NCCL's count is used, because a tuner gets that count.
+    The number of nodes is NCCL's count, if the log has it and its number of ranks is that of a
+    complete list (or there is no such list). Otherwise it is the number of hosts in a complete
+    list, or else the user's number. NCCL may count more nodes than the list has hosts
+    (`NCCL_HOSTID`, containers). NCCL's count takes precedence, because a tuner gets that count.
     """
     evidence = _without_cut_list(evidence)
     hosts, logged, given = evidence.listed_hosts, evidence.logged, evidence.given
@@ -344,7 +350,8 @@ def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleF
 def _without_cut_list(evidence: ScaleEvidence) -> ScaleEvidence:
     """Return the evidence without a truncated device list.
 
-    A list without its last lines looks complete, but then the table's numbers need more ranks.
+    A list without its last lines looks complete, but then the table's numbers need more ranks. If
+    NCCL's log confirms the number of ranks in the list, the list is kept.
     """
     listed, bounds = evidence.listed, evidence.bounds
     if listed is None or bounds is None or bounds.rows_disagree or bounds.least <= listed:

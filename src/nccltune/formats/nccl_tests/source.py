@@ -281,8 +281,10 @@ class SourceReader:
     def _rejoin(self, text: str, number: int) -> bool:
         """Join a cut row with this line; return whether the line belongs to a row.
 
-        The cut row and the line are joined only if together they are a consistent row, and the line
-        alone is not.
+        The cut row and the line are joined if together they are a consistent row, and the line
+        alone is not. If only the line alone is a consistent row, the cut row is reported as
+        unreadable. A line that is neither and does not start like a number is left alone. In all
+        other cases, both are reported as unreadable.
         """
         joined = self._sound(self._cut + text, self._cut_line)
         alone = self._sound(text, number)
@@ -314,7 +316,8 @@ class SourceReader:
         for timing in row.timings:
             told = timing.algbw * timing.time_us * 1e3
             # Before 2.9 the printed algbw of all-gather and reduce-scatter is (n-1)/n of size /
-            # time. With -C the times are CPU times, so they are not compared.
+            # time, so half the size is still allowed. With -C the times are CPU times, so they are
+            # not compared.
             most = row.size * 1.06 + 0.006 * timing.time_us * 1e3
             least = row.size * 0.47 - 0.006 * timing.time_us * 1e3
             if not self.table.layout.cpu_time and not least <= told <= most:

@@ -30,10 +30,11 @@ _WRONG_DELTA = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 
 
 class _Point:
-    """The label and the passes of all rows of one size, type, operation and root.
+    """The choice and the passes of all rows of one size, type, operation and root.
 
-    `ran` is the choice in NCCL's log. `passes` counts the passes (`-N` cycles) so far for each
-    placement. `counted` is the number of passes that are already in the report.
+    `choice` is the choice that the samples get. `ran` is the choice in NCCL's log. `passes` counts
+    the passes of the program (option `-N`) so far: one number for out of place, one for in place.
+    `counted` is the number of passes that are already in the report.
     """
 
     __slots__ = ("choice", "counted", "passes", "ran")
@@ -83,7 +84,7 @@ class TableReader:
         self._check: BandwidthCheck | None = None
 
     def add(self, row: Row) -> None:
-        """Add a row. Size 0 is only counted, and CPU times are converted to times."""
+        """Add a row. A row of size 0 is only counted. CPU times are converted to call times."""
         if row.size == 0:
             self.count_empty(len(row.timings))
             return
@@ -100,7 +101,8 @@ class TableReader:
     def _usable(self, row: Row, timing: Timing) -> tuple[float, float, int | None]:
         """Return time, busbw and wrong elements of a timing.
 
-        The time is 0 if the column has a CPU time that cannot be converted to a time.
+        The time is 0 if the column has a CPU time that cannot be converted to a call time. The
+        number of wrong elements is None if it was not checked, or cannot be derived.
         """
         wrong = timing.wrong
         if timing.delta is not None:
@@ -280,7 +282,7 @@ class TableReader:
             )
 
     def _point(self, collective: Collective, head: tuple[object, ...]) -> _Point | None:
-        """Return label and passes of the rows that start with `head` (size to root).
+        """Return the choice and the passes of the rows that start with `head` (size to root).
 
         None if it is unknown which choice ran.
         """
@@ -372,7 +374,7 @@ class TableReader:
         line: int,
         wrong_lines: list[int],
     ) -> None:
-        """Count the samples and the rows without a label in the report."""
+        """Count the samples and the rows without a known choice in the report."""
         report, scale = self._context.report, self._scale
         for head, point in points.items():
             if point is None:

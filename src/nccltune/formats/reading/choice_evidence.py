@@ -2,7 +2,8 @@
 """Find the choice (algorithm and protocol) that a table measured, from all evidence.
 
 The evidence, the strongest first: NCCL's log of the run, the command line, `--choice`, the file
-name. If two pieces of evidence contradict each other, the table gets no label and is not read.
+name. The *label* of a table or row is the choice that its samples get. If two pieces of evidence
+contradict each other, the table gets no label and is not read.
 """
 
 from itertools import combinations
@@ -47,10 +48,11 @@ class Label(NamedTuple):
 class _Claim(NamedTuple):
     """The choices that one piece of evidence allows.
 
-    `said` describes the evidence in messages. `algorithms` and `protocols` are those that it allows
-    (None: no limit). `whole` is `default`, `tuned` or one choice, if the evidence names one.
-    `vague` evidence concerns the choice but does not identify it. `forces` is False for a label
-    that does not force NCCL: `--choice` and the file name.
+    `said` describes the evidence in messages. `algorithms` and `protocols` are the algorithms and
+    protocols that the evidence allows (None: no limit). `whole` is `default`, `tuned` or one
+    choice, if the evidence names one of these; else None. `vague` evidence concerns the choice but
+    does not identify it. `forces` is False for a label that does not force NCCL: `--choice` and the
+    file name.
     """
 
     said: str
@@ -132,7 +134,10 @@ def _conflict(sentence: str) -> Label:
 def _of_settings(
     said: str, algorithms: str | None, protocols: str | None, collective: Collective
 ) -> list[_Claim]:
-    """Return the claim of `NCCL_ALGO` and `NCCL_PROTO`; no claim if they are not set."""
+    """Return the claim of `NCCL_ALGO` and `NCCL_PROTO`.
+
+    No claim is returned if neither is set, or if they concern only another collective.
+    """
     both = (("NCCL_ALGO", algorithms), ("NCCL_PROTO", protocols))
     words = [f"{key}={visible(value, 60)}" for key, value in both if value]
     if not words:
@@ -252,8 +257,10 @@ def label_of_row(
     """Return the label of one row, and the choice that ran (None if it is unknown).
 
     `label` is the label of the table; None if the evidence does not name a whole choice. `ran` is
-    the choice in the log for this row. If it is not the forced choice, the row gets the choice that
-    ran. Channels are returned but not compared, because NCCL uses fewer for small messages.
+    the choice in the log for this row; None if the log shows none. If `ran` is not the forced
+    choice, the row gets the choice that ran. If a symmetric kernel or the copy engine ran, a
+    missing or forced label becomes the default. Channels are returned but not compared, because
+    NCCL uses fewer channels for small messages.
     """
     forced_one = isinstance(label, Choice)
     if isinstance(ran, str):

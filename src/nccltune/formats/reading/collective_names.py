@@ -22,7 +22,7 @@ _COLLECTIVES = (
 
 
 def collective_of_name(name: str) -> Collective | None:
-    """Return the collective in the name of a file, else of its nearest folder; else None."""
+    """Return the collective in a file's name, else in that of the nearest folder; else None."""
     for part in reversed(PurePath(name).parts):
         rest = part.lower()
         for pattern, collective in _COLLECTIVES:

@@ -31,8 +31,8 @@ _MOST_CHARACTERS = 1 << 16
 class CommandFound(NamedTuple):
     """The settings of a run in a command line, the number of that line, and the number of ranks.
 
-    `unknown` means that the settings of this run are unknown. Either they were in force for an
-    earlier run of the file, or their value is a shell variable.
+    `unknown` means that the settings of this run are unknown. Either they were set for an
+    earlier run of the file, or a value is a shell variable.
     """
 
     algorithms: str | None
@@ -84,7 +84,9 @@ class CommandLines:
             self._line = number
 
     def begin_run(self, *, again: bool) -> CommandFound | None:
-        """Return the settings of the run whose header starts now; None if there are none.
+        """Return the settings and the number of ranks of the run whose header starts now.
+
+        None if command lines show neither settings nor a number of ranks.
 
         `again` means that an earlier run of the text has ended. Settings that are not exported
         apply to the next run only. Whether they apply to a later run is unknown.
@@ -111,7 +113,10 @@ def _assignments(text: str) -> dict[str, str]:
 
 
 def _ranks_of(launcher: str, options: str) -> int | None:
-    """Return the number of ranks that a command starts; None if the command leaves that open."""
+    """Return the number of ranks that a command starts.
+
+    None if a launcher starts the program and its command line has no number of processes.
+    """
     processes: int | None = 1
     if (match := _LAUNCHER.search(launcher)) is not None:
         said = _PROCESSES.search(launcher, match.end())

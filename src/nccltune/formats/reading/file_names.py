@@ -2,7 +2,7 @@
 """Find the choice in a file name, if every word of the name is known.
 
 A wrong label is worse than no label. So `fat_tree_simple`, `not-tree_ll` and `tree_vs_ring` give no
-choice. They are not taken as the default either.
+choice. Such names are not taken as the default either.
 """
 
 import re
@@ -79,9 +79,10 @@ _LONGEST_WORD = 64
 def named_choice(name: str) -> NamedChoice | None:
     """Return the choice in a file's name, else in the name of its nearest folder.
 
-    A choice is an algorithm and a protocol (`nt_Tree-LL128.txt`), or `default`, or `tuned`. The
-    name must not have unknown words. Return None if no part of the path has a word of a choice. A
-    folder can complete a file's name: `Tree/LL128.txt`.
+    A choice is an algorithm and a protocol (`nt_Tree-LL128.txt`), or `default`, or `tuned`. If the
+    name also has unknown words, or words of several choices, the result is `unclear`. Return None
+    if no part of the path has a word of a choice. A folder can complete a file's name:
+    `Tree/LL128.txt`.
     """
     half: NamedChoice | None = None
     for part in reversed(PurePath(name).parts):
@@ -146,9 +147,9 @@ def _joined(words: list[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _pieces(word: str) -> list[str] | None:
-    """Return the words of a choice in a compound word such as `ringsimple`; empty without any.
+    """Return the words of a choice in a compound word such as `ringsimple`.
 
-    Return None if a part of the word is unknown.
+    The list is empty if there are none. Return None if a part of the word is unknown.
     """
     if word in _CHOICE_WORDS or word in ("collnet", "direct", "chain"):
         return [word]

@@ -100,8 +100,8 @@ once."""
 class Flag(msgspec.Struct):
     """A remark on a file.
 
-    `sentence` and `line` are those of its first occurrence (line 0: the file as a whole). `count`
-    is the number of occurrences.
+    `sentence` and `line` are from the first occurrence (line 0: the file as a whole). `count` is
+    the number of occurrences. `doubtful` means that the flag puts the numbers in doubt.
     """
 
     kind: FlagKind
@@ -214,7 +214,7 @@ class FileReport(msgspec.Struct, kw_only=True):
 
 
 def _count(counts: dict[str, int], key: str, number: int) -> None:
-    """Add to a count. Beyond MAX_KINDS different keys, count the rest under `other`."""
+    """Add to a count. Beyond MAX_KINDS different keys, count all further keys under `other`."""
     if key not in counts and len(counts) >= MAX_KINDS:
         key = "other"
     counts[key] = counts.get(key, 0) + number
@@ -227,10 +227,10 @@ def _text(number: int | None) -> str:
 class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of `imports.jsonl`: a file that was read into a study.
 
-    - `file`: its name without folders.
+    - `file`: the name of the file without folders.
     - `options`: the options that the file was read with.
     - `flags`: the kinds of flags, with their count.
-    - `doubtful`: the kinds of flags that put the numbers in doubt.
+    - `doubtful`: the kinds of flags that put the numbers in doubt; `sentences` are their sentences.
     - `runs`: the program starts that the file shows (None in studies of nccltune 0.1).
     """
 

@@ -62,6 +62,7 @@ class PlatformFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     - `ranks_per_host`: the number of ranks on each host.
     - `gpus`: the PCI bus numbers of the GPUs.
     - `gpus_per_process`: the number of GPUs of one process.
+    - `emulated`: the nodes are parts of one host.
     - `settings_by`: the source of `settings`, `log` or `environment`. A log names only the settings
       that NCCL read.
     """
@@ -183,7 +184,7 @@ def differences(one: Subject, other: Subject) -> list[Difference]:
 
 
 def _different(a: PlatformFacts, b: PlatformFacts, facts: dict[str, str]) -> list[Difference]:
-    """Return the differences in those facts that both runs show.
+    """Return the differences in the named facts that both runs show.
 
     `facts` has the field of each fact to compare, and its name in messages.
     """
@@ -197,7 +198,7 @@ def _different(a: PlatformFacts, b: PlatformFacts, facts: dict[str, str]) -> lis
 
 
 def missing_facts(subject: Subject) -> set[str]:
-    """Return the names of the facts in `FACT_WORDS` that a run does not show."""
+    """Return the names of the facts in `FACT_WORDS` that a run does not show, except `replay`."""
     facts = subject.facts
     missing = {name for name in _PLAIN if getattr(facts, name) is None} - {"replay"}
     if not facts.hosts and facts.first_host is None:
@@ -212,7 +213,9 @@ def missing_facts(subject: Subject) -> set[str]:
 def _other_hosts(a: PlatformFacts, b: PlatformFacts, same_scale: bool) -> bool:
     """Return whether the hosts show two different sets of machines.
 
-    A run at a smaller scale may use some of the hosts of a larger one.
+    At different scales, the hosts of one run may be a part of those of the other run. If a run
+    shows only its first host, hosts are compared only at the same scale. Hashes of nccltune's bench
+    are compared only with each other.
     """
     first, second = set(a.hosts), set(b.hosts)
     if first and second:
@@ -248,7 +251,9 @@ def _settings(one: Subject, other: Subject, same_scale: bool) -> list[Difference
         if first is not None and second is not None:
             differ = first != second
         else:
-            # A log leaves out settings that NCCL never reads at this scale or for this collective.
+            # Only one run shows the setting. If the settings of the other run are from a log, NCCL
+            # may not have read this setting at that scale or for that collective. Then it differs
+            # only if both settings are from logs of the same scale and collective.
             silent = b if second is None else a
             loud = a if second is None else b
             by_log = silent.settings_by == "log"
@@ -291,7 +296,7 @@ class PlatformGroups:
 
 
 def joined(texts: Sequence[str], most: int = 3) -> str:
-    """Return the first `most` different names as a list; it ends with the number of the others."""
+    """Return the first `most` different names as a list, and the number of further names."""
     unique = list(dict.fromkeys(texts))
     more = len(unique) - most
     return ", ".join(unique[:most]) + (f" and {more} more" if more > 0 else "")

@@ -118,8 +118,8 @@ class RunFound:
     def name(self, text_hash: str) -> None:
         """Give the run its id.
 
-        `text_hash` identifies the file. `text_hash` is part of the id if another run could have the
-        same rows.
+        A run that has an id keeps it. `text_hash` identifies the file. It is part of the id only if
+        another run could have the same rows; otherwise the process ids in the header are.
         """
         if not self.process:
             text = self.pids if self.telling else text_hash
@@ -136,12 +136,13 @@ class RunSamples(NamedTuple):
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run in `imports.jsonl`.
 
-    - `prints`: hashes of its first rows, 4 hex digits each. Empty if another run could have the
+    - `prints`: hashes of the first rows, 4 hex digits each. Empty if another run could have the
       same rows by chance.
-    - `pids`: a hash of the process ids in its header. Runs with different `pids` are different.
-    - `at`: when it ran. `clock` is `utc` or `local`; times of the two clocks cannot be compared.
-    - `modified`: the time of its file, in seconds since 1970.
-    - `seconds`: a lower bound of the time that the runs of that file took. `seconds` and `modified`
+    - `pids`: a hash of the process ids in the header. Runs with different `pids` are different.
+    - `at`: when the run began. `clock` is `utc` or `local`; times of the two clocks cannot be
+      compared.
+    - `modified`: the time of the input file, in seconds since 1970.
+    - `seconds`: a lower bound of the time that the runs of this file took. `seconds` and `modified`
       are used to check the times of files that are imported later.
     """
 
@@ -184,7 +185,8 @@ def _telling_digits(time_us: float) -> float:
         return 0.0
     decimals = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
     expected = floor(log10(time_us)) + 1 + decimals
-    # Round numbers come from a coarse clock or were written by hand.
+    # Round numbers come from a coarse clock or were written by hand, so zeros at the end count as
+    # one digit.
     shown = len(f"{time_us:.10g}".replace(".", "").strip("0")) + 1
     return max(0.0, min(expected, shown, 6) - _COMMON_DIGITS)
 

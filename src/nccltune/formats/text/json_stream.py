@@ -15,8 +15,8 @@ MAX_ITEM_BYTES = 32 << 20
 """Limit of a member or list element in bytes. For a larger one, `Item.raw` is None."""
 _SHALLOW = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\],]', re.DOTALL)
 _DEEP = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
-# The rest of a string, up to its end or the end of the buffer. The pattern is possessive (no
-# backtracking), so that its time is linear.
+# The part of a string up to its end or the end of the buffer. The pattern is possessive (no
+# backtracking), so its time is linear.
 _STRING_PART = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _KEY = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
@@ -129,7 +129,7 @@ class JsonStream:
         return True
 
     def _trim(self, at: int) -> int:
-        """Drop the bytes before the current item from the buffer; return how many were dropped.
+        """Drop the bytes before the current item from the buffer; return the number of these bytes.
 
         If the current item is larger than MAX_ITEM_BYTES, the scanned bytes of the item are also
         dropped.

@@ -97,8 +97,8 @@ def strip_prefix(line: str) -> tuple[str, str]:
 def _plain_prefix(line: str) -> tuple[str, str] | None:
     """Split off a prefix of plain words if a line of nccl-tests or NCCL follows.
 
-    Return the source process and the rest; None if there is no such prefix. The source is empty if
-    the prefix names no process.
+    Return the source process and the text after the prefix; None if there is no such prefix. The
+    source is empty if the prefix names no process.
     """
     if line[:1] in "# \t" and not line.lstrip(" \t")[:1].isalpha():
         return None

@@ -4,7 +4,7 @@
 import hashlib
 import re
 
-# Settings that name hosts or addresses and do not change NCCL's behaviour.
+# Settings whose value may name hosts or addresses. They are never stored.
 _IDENTITY = frozenset({"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_RAS_ADDR"})
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|API_?KEY|AUTH", re.IGNORECASE)
 """Names of settings whose value is never stored."""
@@ -17,7 +17,8 @@ def keep_setting(name: str, value: str) -> str | None:
     """Return the form in which a setting may be stored, or None if it must not be stored.
 
     Only `NCCL_*` settings are stored. A setting that names a host, or whose name or value looks
-    like a secret, is not stored. If the value is a path, only the file name is stored.
+    like a secret, is not stored. Nor is a value of more than 120 characters or with characters that
+    are not printable. If the value is a path, only the file name is stored.
     """
     if not _PLAIN_NAME.fullmatch(name) or name in _IDENTITY or SECRET_NAME.search(name):
         return None

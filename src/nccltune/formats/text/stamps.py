@@ -21,8 +21,8 @@ _EPOCH = re.compile(r"(?P<seconds>1\d{9})(?:\.\d{1,9})?(?=\s)")
 class Stamps:
     """The first time stamps in the lines of a run, one per clock, in seconds since 1970.
 
-    `utc` is the first stamp with a time zone. `local` is the first stamp without one, read as if it
-    were UTC.
+    `utc` is the first stamp with a time zone. `local` is the first stamp without a time zone, read
+    as if it were UTC.
     """
 
     def __init__(self) -> None:
@@ -55,9 +55,9 @@ def stamp_of(
 ) -> tuple[float, bool] | None:
     """Return the stamp before `end` in `line`: seconds since 1970, and whether it names its zone.
 
-    A stamp without a zone is read as if it were UTC. If a stamp has no year, its year is the last
-    one in which the stamp is not after `latest` (seconds since 1970; default: now). Return None
-    without a stamp.
+    A stamp without a zone is read as if it were UTC. A stamp without a year gets the last
+    year in which the stamp is not after `latest` (seconds since 1970; default: now) plus a day.
+    Return None if there is no valid stamp.
     """
     head = line[: min(_WIDTH, len(line) if end is None else end)]
     if (match := _ISO.search(head)) is not None:

@@ -9,7 +9,9 @@ _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 
 
 def cpus_of(text: str) -> list[int] | None:
-    """Return the sorted numbers in a list such as `0-15,32-47`; None if `text` is no such list.
+    """Return the sorted numbers in a list such as `0-15,32-47`.
+
+    None if `text` is no such list or has a number of MAX_CPUS or above.
 
     The kernel's empty list (a NUMA node with memory only) is an empty line.
     """

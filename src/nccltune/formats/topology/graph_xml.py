@@ -40,7 +40,7 @@ class GraphGpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU of a channel.
 
     `index` is its NVML index on its host. `host` is 0, except if several hosts share NVLink
-    (MNNVL). Files of NCCL before 2.30 have no rank.
+    (MNNVL). `rank` is None in files of NCCL before 2.30, which have no ranks.
     """
 
     index: int

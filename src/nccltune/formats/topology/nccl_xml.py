@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read NCCL's topology XML, and the dialects of RCCL and FlagCX, into `model.topology.Topology`.
 
-The elements are those of `graph/xml.cc` (NCCL 2.30): `system` / `cpu` / `pci` (nested) / `gpu`,
-`nic` / `net`. A *skeleton* has only the PCI tree, and NCCL reads the rest from the machine. A
-*dump* has everything. RCCL's files have version 2 and `xgmi` instead of `nvlink`. FlagCX's files
+The elements are defined in `graph/xml.cc` (NCCL 2.30): `system` / `cpu` / `pci` (nested) / `gpu`,
+`nic` / `net`. A *skeleton* has only the PCI tree; NCCL reads GPUs, links and NICs from the machine.
+A *dump* has everything. RCCL's files have version 2 and `xgmi` instead of `nvlink`. FlagCX's files
 have `apu` instead of `gpu`.
 """
 
@@ -152,7 +152,7 @@ class _Reader:
         return number or 0.0
 
     def needed(self, element: Element, name: str) -> str:
-        """Return an attribute that NCCL requires. Raises InputError without it."""
+        """Return an attribute that NCCL requires. Raises InputError if it is absent."""
         text = element.get(name)
         if text is None:
             raise InputError(

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from nccltune.formats.topology.xml_tree import blank_comments
 
 MAX_VALUE = 253
-"""Limit of a value in characters. `MAX_STR_LEN` is 255, and two characters are used for the last
+"""Limit of a value in bytes. NCCL's `MAX_STR_LEN` is 255, and two bytes are used for the last
 character read and the end of the string."""
 MAX_ATTRIBUTES = 16
 MAX_CHILDREN = 640

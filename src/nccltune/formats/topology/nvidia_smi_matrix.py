@@ -18,7 +18,8 @@ from nccltune.model.topology import Cpu, Dialect, Gpu, Net, NvLink, Pci, Topolog
 
 MAX_BYTES = 1 << 20
 MAX_DEVICES = 128
-# NCCL has no equivalent of NODE: it uses PHB for paths that cross no link between CPUs.
+# The distance that each kind of cell stands for; a larger number is farther. NCCL has no equivalent
+# of NODE: it uses PHB for paths that cross no link between CPUs.
 _DISTANCES = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 _NVLINK = re.compile(r"NV(\d{1,3})")
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -30,9 +31,9 @@ to more."""
 
 
 class SmiDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the matrix: the device's name and its other columns.
+    """A row of the matrix: the name of the device, and the columns after the connections.
 
-    The name of a NIC is from the legend.
+    The name of a NIC is from the legend, if the legend has it.
     """
 
     name: str
@@ -96,7 +97,7 @@ def nic_names(lines: Iterable[str]) -> dict[str, str]:
 
 
 def looks_like_matrix(text: str) -> bool:
-    """Return whether a text may be such a matrix: one of its first 50 lines begins with GPU0."""
+    """Return whether a text may have a matrix: one of its first 50 lines begins with GPU0."""
     return any(_ESCAPE.sub("", line).split()[:1] == ["GPU0"] for line in text.splitlines()[:50])
 
 
@@ -212,8 +213,8 @@ class _Tree:
     def distance(self, one: int, other: int) -> int:
         """Return the PCIe distance of two devices.
 
-        A cell with an NVLink does not show this distance. The distance is then derived from other
-        cells.
+        If the two cells of the pair differ, the larger distance counts. A cell with an NVLink does
+        not show this distance. The distance is then derived from other cells.
         """
         cells = (self.matrix.cells[one][other], self.matrix.cells[other][one])
         known = [_DISTANCES[cell] for cell in cells if cell in _DISTANCES]
@@ -229,7 +230,8 @@ class _Tree:
             if third in (one, other) or any(cell not in _DISTANCES for cell in pair):
                 continue
             near, far = sorted(_DISTANCES[cell] for cell in pair)
-            # In a tree, the two largest of three distances are equal.
+            # In a tree, the two largest of the three distances are equal. So the unknown distance
+            # equals the larger of the two known ones.
             if near < far:
                 return far
             bound = min(bound, far)
@@ -239,7 +241,10 @@ class _Tree:
         return min(bound, _DISTANCES["NODE"] if same else _DISTANCES["SYS"])
 
     def groups(self, members: list[int], limit: int) -> list[list[int]]:
-        """Return groups of members whose distance is at most `limit`, in order."""
+        """Return the groups of members, in order.
+
+        Two members are in one group if a chain of distances of at most `limit` connects them.
+        """
         found: list[list[int]] = []
         for member in members:
             near = [

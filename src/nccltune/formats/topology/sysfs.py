@@ -80,7 +80,7 @@ class _Machine:
         return classes is not None and (_text(path / "class") or "").startswith(classes)
 
     def _place(self, path: Path) -> None:
-        """Add a device to its switch, this switch to the one above, and so on up to a CPU."""
+        """Add a device to its switch, this switch to the switch above, and so on up to a CPU."""
         name = path.name
         if name in self.paths:
             return
@@ -114,7 +114,10 @@ class _Machine:
         )
 
     def _network(self) -> None:
-        """Collect RDMA devices by their own names, and other NICs by their interface names."""
+        """Collect RDMA devices by their own names, and other NICs by their interface names.
+
+        Ports and interfaces that are down are not collected; they are listed in `unread`.
+        """
         cards = set()
         for entry in _entries(self.sys / "class" / "infiniband"):
             path = (entry / "device").resolve()
@@ -169,7 +172,10 @@ class _Machine:
 
 
 def _cpu_facts(root: Path) -> dict[str, str | int | None]:
-    """Return architecture, vendor, family and model of the first CPU in `/proc/cpuinfo`."""
+    """Return architecture, vendor, family and model of the first CPU in `/proc/cpuinfo`.
+
+    On arm64 and ppc64, return only the architecture. Return nothing if it is unknown.
+    """
     facts: dict[str, str] = {}
     try:
         with (root / "proc" / "cpuinfo").open(encoding="utf-8", errors="replace") as file:
@@ -226,7 +232,7 @@ def _smaller(*paths: Path) -> int | None:
 
 
 def _slower(device: Path, port: Path) -> str | None:
-    """Return the link speed as text: the port's if it is slower, else the device's, as in NCCL."""
+    """Return the link speed as text: the slower of device and port; None if both are unknown."""
     mine, above = _text(device), _text(port)
     return above if above is not None and _speed(above) < _speed(mine) else mine or above
 

@@ -33,7 +33,7 @@ class Element:
     text: bool = False
 
     def get(self, name: str) -> str | None:
-        """Return the unconverted text of an attribute; None without it."""
+        """Return the unconverted text of an attribute; None if the element does not have it."""
         return self.attributes.get(name)
 
 
@@ -108,7 +108,8 @@ class Document:
 def read_tree(data: bytes, source: str) -> Document:
     """Return the tree of an XML file.
 
-    Raises InputError, with `source` and the line, if the file is not well-formed.
+    Raises InputError, with `source`, if the file is empty, too large, no text, not well-formed, or
+    has a document type. The error names the line, if one line is the cause.
     """
     text = _text_of(data, source)
     # NCCL's parser accepts any text in a comment, but XML forbids two hyphens there.
@@ -181,7 +182,8 @@ def _text_of(data: bytes, source: str) -> str:
 class Integer:
     """An integer as NCCL reads it: `strtol(text, NULL, 0)`.
 
-    `clean` is True if the text is one integer and nothing else.
+    `value` is 0 if the text starts with no integer. `clean` is True if the text is one integer and
+    nothing else.
     """
 
     __slots__ = ("clean", "value")

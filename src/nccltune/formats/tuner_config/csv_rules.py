@@ -4,8 +4,7 @@
     colltype,minBytes,maxBytes,algo,proto,channels,nNodes,nRanks[,numPipeOps[,regBuff[,chunkBytes]]]
 
 The format is that of `plugins/tuner/example` in NCCL 2.30, plus the column `chunkBytes`, which
-nccltune adds. NVIDIA's reader stops after the tenth column, so it reads such a row without the
-chunk size.
+nccltune adds. NVIDIA's reader stops after the tenth column, so it ignores the chunk size of a row.
 
 NVIDIA's reader silently changes invalid cells: an unknown collective becomes allreduce, NVLS
 becomes ring, 1K becomes 1. This reader and our plugin report such a cell as a problem.
@@ -52,8 +51,8 @@ MAX_LINE = 255
 _LONGEST_READ = 1 << 14
 MAX_BYTES = 32 << 20
 MAX_RULES = 1 << 18
-"""Limits of a file in bytes and in rules. They are those of our plugin, where they bound the memory
-of a communicator."""
+"""Limits of a file in bytes and in rules. Our plugin has the same limits, which bound the memory of
+a communicator."""
 
 MAX_CHUNK = 1 << 30
 """Our plugin's limit for a chunk size in bytes."""
@@ -116,7 +115,7 @@ def read_rules(path: Path, *, strict: bool = False) -> RuleFile:
 def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False) -> RuleFile:
     """Parse the content of a configuration file; `name` is the file name for errors.
 
-    Raises InputError if the content is too large or no text, and with `strict` at the first
+    Raises InputError if the content is too large or is not text, and with `strict` at the first
     problem.
     """
     if isinstance(data, str):

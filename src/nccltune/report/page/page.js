@@ -101,8 +101,8 @@
         connectgaps: false,
       });
     }
-    // The default is drawn last, because without a rule it has the same points as the wider tuned
-    // line.
+    // The default is drawn last, on top of the wider tuned line. Both have the same points at sizes
+    // without a rule.
     const rank = (trace) => (trace.name === "default" ? 2 : trace.meta.series === "tuned, expected" ? 1 : 0);
     lines.sort((a, b) => rank(a) - rank(b));
     return [...bands, ...lineRate(condition), ...lines];
@@ -284,7 +284,8 @@
     for (const item of document.querySelectorAll("[data-path]")) item.hidden = !tuned;
     for (const item of document.querySelectorAll("[data-blank]")) item.hidden = !condition.map.relative.flat().includes(null);
     if (tuned) {
-      // The path is drawn below the numbers of the cells, from edge to edge of the map.
+      // The path (the choices that the rules select) is drawn below the numbers of the cells, from
+      // edge to edge of the map.
       const way = map.path.map((row) => (row === null ? null : row + 0.36));
       const path = { type: "scatter", mode: "lines", hoverinfo: "skip", connectgaps: false,
         x: [-0.5, ...columns, columns.length - 0.5], y: [way[0], ...way, way[way.length - 1]] };
