@@ -72,9 +72,9 @@ class CudaDriver final : public Driver {
   CudaDriver(const CudaDriver&) = delete;
   CudaDriver& operator=(const CudaDriver&) = delete;
 
-  // Creates a spare stream and a spare event, unless they exist. NewStream and NewEvent return them
-  // if CUDA refuses a new one, because by then a peer may already wait for this rank. Returns false
-  // if CUDA refuses.
+  // Creates a spare stream and a spare event, unless they exist. NewStream and NewEvent return the
+  // spare if CUDA refuses a new one, because by then a peer may already wait for this rank. Reserve
+  // returns false if CUDA refuses a spare.
   bool Reserve();
 
   Stream NewStream() override;
@@ -88,8 +88,8 @@ class CudaDriver final : public Driver {
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
 
-  // Records an event after all work of the context. Returns false if CUDA refuses. The function
-  // exists since CUDA 12.5.
+  // Records an event after all work of the context. Returns false if CUDA refuses or is older than
+  // 12.5, which lacks the function.
   bool RecordAll(Event event);
   // IsComplete returns whether all work of the stream is complete. HasHappened returns whether all
   // work before the event is complete.

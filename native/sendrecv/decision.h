@@ -52,8 +52,9 @@ struct Policy {
   uint64_t piece = 0;
 };
 
-// Returns whether a send may wait for its receive: the user allows it, or the send may wait under
-// NCCL as well.
+// Returns whether a send may wait for its receive: the policy allows every send to wait, the group
+// also receives, or the message is larger than `eager_limit`. Under NCCL such a send may wait as
+// well.
 bool MayWait(const MessageConditions& conditions, const Policy& policy);
 
 // Returns how the message is carried. `role` is that of the first side. For a push, the next

@@ -2,8 +2,8 @@
 //
 // Decides, when the application calls, whether a copy engine may carry a message at all. NCCL
 // carries all other messages. The next decision is LocalRoute (message_routes.h) at the end of the
-// group: it tests the size again, against this rank's own threshold, and the memory. decision.h
-// lists all decisions.
+// group. LocalRoute compares the size with this rank's own threshold and tests the memory.
+// decision.h lists all decisions.
 #ifndef NCCLTUNE_SENDRECV_ELIGIBILITY_H_
 #define NCCLTUNE_SENDRECV_ELIGIBILITY_H_
 

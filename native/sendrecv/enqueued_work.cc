@@ -116,7 +116,7 @@ bool EnqueuedWork::RecordEvent(Stream stream) {
   recorded_[stream] = {.event = event, .at = Clock::now()};
   for (auto& [peer, messages] : messages_) {
     const auto found = messages.native.find(stream);
-    // The event also covers messages of earlier groups that have none.
+    // The event also covers messages of earlier groups that have no event yet.
     if (found != messages.native.end() && found->second == nullptr) found->second = event;
   }
   return true;

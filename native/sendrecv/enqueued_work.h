@@ -51,8 +51,9 @@ class EnqueuedWork {
     std::span<const int> native;  // the peers of messages that NCCL carries
   };
   // Notes the work of a group that was enqueued, and records an event after it. If NCCL carries the
-  // whole group, records one only every few milliseconds, because events after all small messages
-  // make them a third slower. An event covers all earlier work of its stream.
+  // whole group, records an event only every few milliseconds: an event after every small message
+  // makes such messages a third slower. Captured work gets no event. An event covers all earlier
+  // work of its stream.
   void Enqueued(const StreamWork& work);
 
   // Remembers the last group, all of which NCCL carried in one stream. Call it after Enqueued,
@@ -72,13 +73,14 @@ class EnqueuedWork {
   // Returns whether all recorded events have completed, and no event is missing because CUDA
   // refused.
   bool IsComplete();
-  // Records missing events in `streams`, the streams of the present calls. Returns whether all
-  // recent messages of NCCL then have an event.
+  // Records missing events in `streams`, the streams of the present calls. Returns whether no NCCL
+  // call is in progress and all NCCL messages of the last 10 s then have an event.
   bool EnsureEvents(std::span<const Stream> streams);
   // Notes that a peer is lost. If a message with the peer has no event, records one event after all
   // work of the CUDA context.
   void PeerLost(int peer);
   // Returns whether NCCL may be waiting for ever for a peer that was lost at the time `lost`.
+  // Returns false during the first second after the loss.
   bool MayWaitFor(int peer, Clock::time_point lost);
 
   // Frees all events. All work must be complete.

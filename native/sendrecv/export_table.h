@@ -43,8 +43,8 @@ class ExportTable {
   void Withdraw(ExportEntry* entry);
   // Makes peers read the table at their next call.
   void NotifyPeers() { ++record_.exports_changed; }
-  // Asks a peer to map the entry, unless it was asked before. Returns whether the peer has mapped
-  // the entry.
+  // Asks a peer to map the entry, unless the peer was asked before. Returns whether the peer has
+  // mapped or refused the entry, with the entry's number and `offset`.
   ExportLookup Request(ExportEntry* entry, uint64_t offset, size_t peer);
 
  private:

@@ -31,8 +31,9 @@ class ExportedMemory {
   ExportedMemory(const ExportedMemory&) = delete;
   ExportedMemory& operator=(const ExportedMemory&) = delete;
 
-  // Exports the memory of a message to a peer, if that is not done yet. Returns whether the peer
-  // has mapped the memory. `peer` is the peer's place in the segment.
+  // Exports the memory of a message to a peer, if that is not done yet. Returns the state of the
+  // memory, for example whether the peer has mapped the memory. `peer` is the peer's place in the
+  // segment.
   ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
 
   // Withdraws allocations that the application has freed. Find calls it when the last check is over

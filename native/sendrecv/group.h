@@ -90,7 +90,7 @@ enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled, kBuffered };
 enum class NativeReason : uint8_t {
   kDecided,   // the first side decided for NCCL
   kFresh,     // no message of the lane has had a slot yet
-  kRingFull,  // all slots are in use, or were and half of them are not free again yet
+  kRingFull,  // all slots are in use, or were and less than half of them is free again
   kClosed,    // NCCL carries all messages of the lane from now on
   kEnded,     // the peer's application has ended the communicator
 };
@@ -126,10 +126,12 @@ enum class NativeStart : uint8_t { kComplete, kInProgress, kRefused };
 // The policy, and the functions of the caller that RunGroup calls.
 struct GroupContext {
   Policy policy;
-  // Waits a moment for the receiver to post the message. Returns whether to call it again. A longer
-  // wait may save the receiver's copy engine a copy of `bytes` bytes.
+  // Waits a moment for the receiver to post the message. Returns whether the caller may wait again.
+  // The wait may save the receiver's copy engine a copy of `bytes` bytes, so it may take longer for
+  // more bytes.
   std::function<bool(uint64_t bytes)> wait_for_receiver;
-  // Waits a moment for a peer that may capture the same message. Returns whether to call it again.
+  // Waits a moment for a peer that may capture the same message. Returns whether the caller may
+  // wait again.
   std::function<bool()> wait_for_capture;
   // NCCL has more work in the group than the messages passed to `start_native`.
   bool has_other_native_work = false;
