@@ -31,9 +31,9 @@ struct TunerV6 {
   // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
   // cannot run this pair of algorithm and protocol. NCCL runs the pair with the lowest time. On
   // entry *channels is 0, which means that NCCL decides. Since 2.31, *channels can only lower
-  // NCCL's own channel count. Since 2.31, NCCL selects a pair whose valid entry the tuner set to
-  // -1, because -1 is the lowest time. `registered_buffers` is also 1 while a CUDA graph is
-  // captured (NCCL_GRAPH_REGISTER, default 1).
+  // NCCL's own channel count. Since 2.31, NCCL selects a pair that it can run and whose entry the
+  // tuner has set to -1. `registered_buffers` is also 1 while a CUDA graph is captured
+  // (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,
                           int* channels);

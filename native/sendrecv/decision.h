@@ -53,8 +53,8 @@ struct Policy {
 };
 
 // Returns whether a send may wait for its receive: the policy allows every send to wait, the group
-// also receives, or the message is larger than `eager_limit`. Under NCCL such a send may wait as
-// well.
+// also receives, or the message is larger than `eager_limit`. In the last two cases the send may
+// wait under NCCL as well.
 bool MayWait(const MessageConditions& conditions, const Policy& policy);
 
 // Returns how the message is carried. `role` is that of the first side. For a push, the next

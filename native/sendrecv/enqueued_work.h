@@ -74,7 +74,8 @@ class EnqueuedWork {
   // refused.
   bool IsComplete();
   // Records missing events in `streams`, the streams of the present calls. Returns whether no NCCL
-  // call is in progress and all NCCL messages of the last 10 s then have an event.
+  // call is in progress and all recent NCCL messages then have an event. Messages without an event
+  // count as complete after 10 s.
   bool EnsureEvents(std::span<const Stream> streams);
   // Notes that a peer is lost. If a message with the peer has no event, records one event after all
   // work of the CUDA context.

@@ -38,7 +38,8 @@ namespace {
 
 using SharedCommunicator = std::shared_ptr<Communicator>;
 
-// How long CommDestroy waits at most for the communicator's operations to complete.
+// How long CommDestroy waits for the communicator's operations to complete. CommDestroy waits
+// longer only for living peers that have not received all messages.
 constexpr auto kDestroyWait = std::chrono::seconds(1);
 
 pid_t g_process = 0;  // the process that created the interceptor

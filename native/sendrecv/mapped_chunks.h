@@ -43,8 +43,8 @@ class MappedChunks {
   // Returns the chunk at an address of GPU memory. Returns nothing for other memory, or if the
   // driver does not report the chunk.
   std::optional<MappedChunk> Find(DeviceAddress address) const;
-  // Returns whether the chunk was created for sharing by file descriptor. Returns false if CUDA
-  // refuses to tell.
+  // Returns whether the chunk was created for sharing by file descriptor. Returns false as well if
+  // CUDA does not report it.
   bool IsShareable(const MappedChunk& chunk) const;
   // Returns a file descriptor for the chunk, or an empty descriptor if CUDA refuses.
   Descriptor Export(const MappedChunk& chunk) const;

@@ -76,8 +76,8 @@ class OpenGroup {
   // Passes all held calls to NCCL without posting them to peers. Use it only if NCCL will not run
   // the group.
   void Flush(const Native& native);
-  // Returns whether ncclGroupSimulateEnd would run the group. NCCL runs it if a communicator is
-  // nonblocking.
+  // Returns whether ncclGroupSimulateEnd would run the group. NCCL runs the group if one of its
+  // communicators is nonblocking.
   bool IgnoresSimulation() const;
 
   void AddNew(NewCommunicator made);

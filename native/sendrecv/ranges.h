@@ -13,7 +13,8 @@ namespace nccltune::sendrecv {
 // destroyed. Create one only if IsActive() is true.
 class ProfilerRange {
  public:
-  // Returns whether a profiler is attached. Profilers attach before the first call or never.
+  // Returns whether a profiler is attached; false if the library was built without NVTX. Profilers
+  // attach before the first call or never.
   static bool IsActive();
 
   explicit ProfilerRange(const std::string& text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds where the dynamic loader searches for a library. dlopen cannot search for a name that it
-// has already resolved to another file.
+// Finds where the dynamic loader searches for a library. dlopen does not search again for a name
+// that it has already resolved, such as libnccl.so.2 if this library has that name.
 #ifndef NCCLTUNE_SENDRECV_SEARCH_PATH_H_
 #define NCCLTUNE_SENDRECV_SEARCH_PATH_H_
 

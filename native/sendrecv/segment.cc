@@ -132,8 +132,8 @@ bool Segment::OpenFile(std::string* why) {
   }
   if (!IsOurs(why)) return false;
   if (MapHead(why)) return true;
-  // Ranks that open the segment later create a new file. They do not meet the ranks that have this
-  // file open.
+  // Remove the unusable file. Ranks that open the segment later create a new file, and do not meet
+  // the ranks that have this file open.
   Unlink();
   return false;
 }

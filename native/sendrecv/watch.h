@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A thread that checks every 200 ms whether peers are alive, as long as the process has
-// communicators. It calls CUDA only to record an event when a peer is lost. It calls NCCL only for
-// new communicators that no other thread knows yet.
+// communicators. The thread calls CUDA only to record an event when a peer is lost. The thread
+// calls NCCL only for new communicators that no other thread knows yet.
 #ifndef NCCLTUNE_SENDRECV_WATCH_H_
 #define NCCLTUNE_SENDRECV_WATCH_H_
 
@@ -29,7 +29,7 @@ class Watcher {
   void Add(std::shared_ptr<Communicator> communicator);
   // Like Add, but does not start the thread. The thread itself may call this function.
   void AddWithoutStart(std::shared_ptr<Communicator> communicator);
-  // Removes a communicator. Stops the thread after the last one.
+  // Removes a communicator. Stops the thread after the last communicator is removed.
   void Remove(const std::shared_ptr<Communicator>& communicator);
 
   // Returns all communicators of the process.
