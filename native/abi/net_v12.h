@@ -17,7 +17,7 @@ namespace nccltune::abi {
 struct NetPropertiesV12 {
   const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
-  uint64_t guid;         // identifies the chip; the same for all its functions
+  uint64_t guid;         // identifies the chip; the same for all functions of the chip
   int ptr_support;       // bits of kPointer*
   int reg_is_global;     // 1: a registration is valid for all connections
   int force_flush;
@@ -32,8 +32,8 @@ struct NetPropertiesV12 {
   size_t max_p2p_bytes;
   size_t max_coll_bytes;
   int max_multi_request_size;
-  int16_t rail_id;   // kNetUndefined: none
-  int16_t plane_id;  // kNetUndefined: none
+  int16_t rail_id;   // kNetUndefined: not set
+  int16_t plane_id;  // kNetUndefined: not set
 };
 static_assert(offsetof(NetPropertiesV12, name) == 0);
 static_assert(offsetof(NetPropertiesV12, pci_path) == 8);

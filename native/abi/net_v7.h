@@ -17,7 +17,7 @@ namespace nccltune::abi {
 struct NetPropertiesV7 {
   const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
-  uint64_t guid;         // identifies the chip; the same for all its functions
+  uint64_t guid;         // identifies the chip; the same for all functions of the chip
   int ptr_support;       // bits of kPointer*
   int speed;             // Mb/s
   int port;

@@ -15,7 +15,8 @@
 
 namespace nccltune::abi {
 
-// Event types. They are also the bits of the activation mask.
+// Event types. The same values are the bits of the activation mask, which is `mask` in
+// ProfilerV5::init.
 inline constexpr uint64_t kProfileCollective = 1U << 1U;
 inline constexpr uint64_t kProfilePointToPoint = 1U << 2U;
 

@@ -56,7 +56,7 @@ struct Numbers {
 struct Setting {
   const char* name;
   std::string_view type;  // "path", the valid words separated by "|", or the range of numbers
-  std::string_view default_value;  // empty if there is none
+  std::string_view default_value;  // empty if there is no default
   std::string_view meaning;
   Words valid;  // valid words; for a numeric setting, words that replace a number; empty for a path
   Numbers numbers = {};

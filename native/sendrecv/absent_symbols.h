@@ -13,8 +13,8 @@ namespace nccltune::sendrecv {
 // a number or a team zeros.
 void* SubstituteForMissing(Returns returns);
 
-// Returns a substitute for any function if no real NCCL was found. It differs from
-// SubstituteForMissing in its result code, ncclSystemError, and in its error text.
+// Returns a substitute for any function if no real NCCL was found. The substitute differs from that
+// of SubstituteForMissing in its result code, ncclSystemError, and in its error text.
 void* SubstituteWithoutNccl(Returns returns);
 
 }  // namespace nccltune::sendrecv

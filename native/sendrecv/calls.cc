@@ -218,7 +218,7 @@ class GroupRun {
       }
       const MessageCall& call = held.message;
       const size_t batch = BatchOf(call);
-      // Both sides create a lane at its first eligible message.
+      // Both sides create a lane at the lane's first eligible message.
       Port* const port = PortOf(call, call.eligible);
       if (port == nullptr) {
         native_calls_.push_back(call_index);

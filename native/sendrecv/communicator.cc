@@ -168,8 +168,8 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
 Communicator::~Communicator() {
   if (segment_ == nullptr) return;
   if (exported_ != nullptr) segment_->memory().records[place_].state.store(RankRecord::kLeft);
-  // NCCL failed to create the communicator, so Begin has not removed the file's name. This may be
-  // the last rank that can remove it.
+  // NCCL failed to create the communicator, so Begin has not removed the file's name. This rank may
+  // be the last one that can remove the name.
   if (rank_.load() < 0) segment_->Unlink();
 }
 

@@ -58,7 +58,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Stores the rank and removes the segment file's name. Call it when NCCL has created the
+  // Stores the rank and removes the segment file's name. Call Begin when NCCL has created the
   // communicator. All ranks of this host have joined by then, so none needs the name any more.
   void Begin(int rank);
   // Marks the communicator as nonblocking: NCCL's calls may return before they are complete. Call
@@ -71,8 +71,8 @@ class Communicator {
 
   // The functions from here to JoinStreams require the mutex.
   //
-  // Withdraws exported memory that has changed and that no message uses. Call it before the first
-  // message of a group.
+  // Withdraws exported memory that has changed and that no message uses. Call WithdrawStale before
+  // the first message of a group.
   void WithdrawStale();
   struct Peer;
   // Returns this rank's end of the lane to the peer, or from the peer if `role` is the receiver.
@@ -82,8 +82,8 @@ class Communicator {
   // Returns the size in bytes from which a copy engine may carry messages with this peer: the lower
   // `from` of the two ranks. Returns UINT64_MAX if NCCL carries all messages with the peer.
   uint64_t FloorOf(int peer);
-  // A message whose contents are compared. Both ranks give it the same `number`. `sums` are the
-  // checksums of its lane.
+  // A message whose contents are compared. Both ranks give the message the same `number`. `sums`
+  // are the checksums of its lane.
   struct Checked {
     Verifier* verifier = nullptr;  // null if the contents are not compared
     Sums* sums = nullptr;
@@ -189,7 +189,7 @@ class Communicator {
   // A peer that this rank has connected to.
   struct WatchedPeer {
     size_t place = 0;
-    std::vector<std::pair<LaneMemory*, std::string>> lanes;  // each with its name
+    std::vector<std::pair<LaneMemory*, std::string>> lanes;  // each lane with its name
     std::string lost_why;       // why the peer is lost; empty if it is alive
     bool released = false;      // the waits for this peer have been ended
     Clock::time_point lost_at;  // when the peer was found to be lost

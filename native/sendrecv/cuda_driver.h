@@ -102,7 +102,7 @@ class CudaDriver final : public Driver {
   void Free(DeviceAddress address);
 
   // The next four functions are used only to compare contents (NCCLTUNE_SENDRECV=verify).
-  // `function` runs on the CPU in the order of the stream. It must not call CUDA.
+  // `function` runs on the CPU in the order of the stream. `function` must not call CUDA.
   void* AllocateHost(uint64_t bytes);
   void FreeHost(void* address);
   bool CopyToHost(Stream stream, void* to, DeviceAddress from, uint64_t bytes);

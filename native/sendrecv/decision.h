@@ -14,8 +14,8 @@
 //   DecideFirst                        push, pull, fetch, buffer or NCCL; on the first side
 //   ChooseSendMethod                   is a push direct or from staging memory?
 //   MakePlan (plan.h)                  the streams and the order of the copies
-// A captured message takes LaneEnd::Capture and AcceptCapture instead of PassGate and DecideFirst
-// if a copy engine may carry it: is it copied when the graphs run?
+// If a copy engine may carry a captured message, LaneEnd::Capture and AcceptCapture replace
+// PassGate and DecideFirst. They decide whether the message is copied whenever the graphs run.
 #ifndef NCCLTUNE_SENDRECV_DECISION_H_
 #define NCCLTUNE_SENDRECV_DECISION_H_
 

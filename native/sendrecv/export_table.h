@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of the memory that this rank exports to its peers. It is in the rank's record in shared
-// memory (segment.h). Each entry states which peers have mapped it.
+// The table of the memory that this rank exports to its peers. The table is in the rank's record in
+// shared memory (segment.h). Each entry states which peers have mapped it.
 #ifndef NCCLTUNE_SENDRECV_EXPORT_TABLE_H_
 #define NCCLTUNE_SENDRECV_EXPORT_TABLE_H_
 

@@ -39,8 +39,8 @@ class ExportedMemory {
   // Withdraws allocations that the application has freed. Find calls it when the last check is over
   // a second old. Until then peers keep the memory mapped.
   void WithdrawFreed();
-  // Withdraws spans (spans.h) that have changed and that no message uses. Do not call it between
-  // Find and LaneEnd::Post of a message.
+  // Withdraws spans (spans.h) that have changed and that no message uses. Do not call WithdrawStale
+  // between Find and LaneEnd::Post of a message.
   void WithdrawStale(const Spans::InUse& in_use) { spans_.WithdrawStale(in_use); }
 
  private:

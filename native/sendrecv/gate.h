@@ -22,9 +22,9 @@ namespace nccltune::sendrecv {
 enum class Role : uint8_t { kSender, kReceiver };
 inline Role Other(Role role) { return role == Role::kSender ? Role::kReceiver : Role::kSender; }
 
-// The state of a gate in shared memory, which every rank maps before it knows its peers. It is all
-// zero at first. The periods use the two words alternately. Two words are enough: a period ends
-// only after both sides have been in it, so neither side still uses the period before.
+// The state of a gate in shared memory, which every rank maps before it knows its peers. The state
+// is all zero at first. The periods use the two words alternately. Two words are enough: a period
+// ends only after both sides have been in it, so neither side still uses the period before.
 struct GateMemory {
   std::array<std::atomic<uint64_t>, 2> periods = {};
 };
@@ -71,8 +71,8 @@ class Gate {
   // Returns whether this side has passed a message in this period.
   bool has_passed() const { return passed_; }
 
-  // Shuts the gate before the next message. Both sides must have agreed on that by a mark in the
-  // slot.
+  // Shuts the gate before the next message. Both sides must have agreed to shut it, by a mark in
+  // the slot that the message found in use.
   void Shut() {
     open_ = false;
     passed_ = false;

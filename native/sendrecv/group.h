@@ -41,7 +41,7 @@ struct Port {
   // allocates the memory.
   std::function<Staging*()> staging;
   // The completion of the last message that was pushed from staging memory. Later copies to the
-  // peer wait for it, because they are in the same stream.
+  // peer wait for that message, because they are in the same stream.
   std::optional<Staging::Completion> staged;
   // Returns the address of the staging memory, if the peer has mapped it.
   std::function<std::optional<ExportedAddress>()> staging_address;

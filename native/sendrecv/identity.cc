@@ -15,7 +15,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// The token. It is zero before its first use, and again in a forked child.
+// The token of this process. It is zero before its first use, and again in a forked child.
 struct TokenMemory {
   std::atomic<uint64_t> low = 0;
   std::atomic<uint64_t> high = 0;

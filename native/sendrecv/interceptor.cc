@@ -148,8 +148,8 @@ class SendRecv final : public Interceptor {
   }
 
   // Ends the library's waits before it calls NCCL, because NCCL may wait for the streams. After a
-  // revocation NCCL refuses calls on the communicator, except those that end it or create others
-  // from it. Up to 2.32 NCCL refuses all flags but 0.
+  // revocation NCCL refuses calls on the communicator, except calls that end the communicator or
+  // create other communicators from it. Up to 2.32 NCCL refuses all flags but 0.
   nccl::Result CommRevoke(nccl::Comm comm, int flags) override {
     if (flags == 0) Revoke(comm);
     const nccl::Result result = native().CommRevoke(comm, flags);

@@ -70,7 +70,7 @@ bool IsComplete(const MessageSlot& slot);
 // Describes how the two halves of a message differ. Returns an empty text if they match.
 std::string DescribeMismatch(const SlotHalf& sent, const SlotHalf& received);
 
-// A lane's shared memory. It is all zero at first.
+// A lane's shared memory. The memory is all zero at first.
 struct LaneMemory {
   static constexpr uint64_t kSlots = 512;
   // The lane's state. A side breaks the lane when its rank or the peer fails (kBrokenIdle), or when
@@ -154,7 +154,7 @@ struct CapturedMessage {
 // One side of a lane. Not thread-safe.
 class LaneEnd {
  public:
-  // `ring` is the number of slots that are used. It is equal on both sides.
+  // `ring` is the number of slots that are used. `ring` is equal on both sides.
   LaneEnd(LaneMemory& memory, GateMemory& gate, Role role, uint64_t ring = LaneMemory::kSlots)
       : memory_(memory), gate_(gate, role), role_(role), ring_(ring) {}
 
@@ -174,8 +174,9 @@ class LaneEnd {
   // Returns whether NCCL carries all messages because one side cannot use the lane's memory.
   bool is_unusable() const { return gate_.is_unusable(); }
 
-  // Returns whether the next message has a slot. If not, NCCL carries the message on both sides,
-  // and this function counts it. If so, the next decision is DecideFirst (decision.h).
+  // Returns whether the next message has a slot. For a message with a slot, the next decision is
+  // DecideFirst (decision.h). A message without a slot is carried by NCCL on both sides, and
+  // PassGate counts the message.
   bool PassGate();
   // Opens the gate if that is possible now. Returns whether the next message would have a slot.
   // Counts nothing.

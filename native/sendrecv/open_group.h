@@ -51,7 +51,7 @@ class OpenGroup {
   }
 
   bool HasHeldCalls() const { return !calls_.held.empty(); }
-  // Returns whether NCCL has refused a call of the group. Then it will refuse the whole group.
+  // Returns whether NCCL has refused a call of the group. Then NCCL will refuse the whole group.
   bool failed() const { return failed_; }
   // Notes that a call has failed. NCCL may refuse the whole group because of that call.
   void MarkDoubtful() { doubtful_ = true; }

@@ -21,10 +21,10 @@ struct CodeRange {
   }
 };
 
-// The real NCCL. It is searched in this order: NCCLTUNE_SENDRECV_NCCL, the loader's next library
-// (RTLD_NEXT), a loaded library with NCCL's name, libnccl.so.2 on the loader's search path. If
-// NCCLTUNE_SENDRECV_NCCL is set, no other place is searched. This library and copies of it are
-// skipped. The NCCL that is found stays loaded.
+// The real NCCL. The constructor searches for NCCL in this order: NCCLTUNE_SENDRECV_NCCL, the
+// loader's next library (RTLD_NEXT), a loaded library with NCCL's name, libnccl.so.2 on the
+// loader's search path. If NCCLTUNE_SENDRECV_NCCL is set, no other place is searched. This library
+// and copies of it are skipped. The NCCL that is found stays loaded.
 class RealNccl {
  public:
   RealNccl();

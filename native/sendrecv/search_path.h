@@ -19,7 +19,7 @@ struct SearchPath {
 // Returns the paths of all shared objects in this process, in load order, without the program.
 std::vector<std::string> LoadedPaths();
 
-// Returns the files of this name, without the file `except`. It searches the folders of the program
+// Returns the files of this name, without the file `except`. Searches the folders of the program
 // and of the loaded objects (RPATH, LD_LIBRARY_PATH, RUNPATH), the loader's cache and the system's
 // folders.
 SearchPath FindOnSearchPath(std::string_view name, const std::string& except);

@@ -23,7 +23,7 @@ class Watcher {
   // Returns the watcher of the process, which is never destroyed.
   static Watcher& Get();
 
-  // Sets a function that the thread calls with each check. Call it before the first Add.
+  // Sets a function that the thread calls with each check. Call SetExtraCheck before the first Add.
   void SetExtraCheck(std::function<void()> check) { extra_check_ = std::move(check); }
 
   void Add(std::shared_ptr<Communicator> communicator);

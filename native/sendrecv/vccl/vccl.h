@@ -84,8 +84,8 @@ class Channels {
   ~Channels();
 
   // Returns the operations of the next message, one list for each channel. Each channel has one
-  // stream, so that its chunks stay in order. Both sides must call this for the same messages in
-  // the same order.
+  // stream, so that its chunks stay in order. Both sides must call NextMessage for the same
+  // messages in the same order.
   std::vector<std::vector<Operation>> NextMessage(DeviceAddress address, uint64_t bytes);
 
  private:
