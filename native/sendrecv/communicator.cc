@@ -28,8 +28,8 @@ LaneMemory::Broken StateAfter(uint32_t abandoned) {
 }
 
 constexpr int kPolls = 10;
-// After this time streams that wait for a lost peer continue without its bytes. A program that
-// polls for errors has seen the error and aborted long before.
+// After this time streams that wait for a lost peer continue without the peer's bytes. A program
+// that polls for errors has seen the error and aborted long before.
 constexpr auto kReleaseAfter = std::chrono::seconds(10);
 
 // Returns whether the GPU `from` can access the memory of the GPU `to`. A GPU that this process

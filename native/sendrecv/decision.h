@@ -29,7 +29,8 @@ namespace nccltune::sendrecv {
 struct MessageConditions {
   uint64_t bytes = 0;
   // The first side allows a copy engine: the size, captures and memory permit it. calls.cc sets
-  // this from the result of LocalRoute. The second side's value matters only for captured messages.
+  // `can_copy` from the result of LocalRoute. The second side's value matters only for captured
+  // messages.
   bool can_copy = false;
   // The group also has receives. Under NCCL, too, such a group may wait for its peers.
   bool group_receives = false;

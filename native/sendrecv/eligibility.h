@@ -18,8 +18,8 @@ namespace nccltune::sendrecv {
 enum class Eligibility : uint8_t {
   kUntracked,  // NCCL carries the message, and neither rank counts it
   kNative,     // NCCL carries the message, and both ranks count it
-  // A copy engine may carry the message. The two ranks decide at the end of their groups. The
-  // result may still be NCCL.
+  // A copy engine may carry the message. The two ranks decide at the end of their groups. They may
+  // still leave the message to NCCL.
   kEligible,
 };
 

@@ -6,9 +6,10 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Least time between two events after groups that NCCL carries as a whole.
+// Least time between two events in a stream while NCCL carries all messages of the stream's groups.
 constexpr auto kEventInterval = std::chrono::milliseconds(4);
-// How long after the loss of a peer its last messages may still complete here.
+// How long after the loss of a peer its last messages may still complete here. Until then NCCL does
+// not count as waiting for the peer.
 constexpr auto kPeerLossGrace = std::chrono::seconds(1);
 // If the context is still busy this long after a peer was lost, its work may be waiting for that
 // peer.

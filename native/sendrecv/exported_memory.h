@@ -36,8 +36,8 @@ class ExportedMemory {
   // segment.
   ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
 
-  // Withdraws allocations that the application has freed. Find calls it when the last check is over
-  // a second old. Until then peers keep the memory mapped.
+  // Withdraws allocations that the application has freed. Find calls WithdrawFreed when the last
+  // check is over a second old. Until then peers keep the memory mapped.
   void WithdrawFreed();
   // Withdraws spans (spans.h) that have changed and that no message uses. Do not call WithdrawStale
   // between Find and LaneEnd::Post of a message.

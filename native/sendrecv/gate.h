@@ -53,8 +53,8 @@ class Gate {
   bool has_opened() const { return open_ || period_ > 0; }
   // Returns whether the gate is closed because one side cannot use the lane's memory.
   bool is_unusable() const { return unusable_; }
-  // Returns 1 or 2, a mark for a slot that was found in use. The mark identifies the present period
-  // if the gate is shut, else the next one.
+  // Returns the mark, 1 or 2, that a side writes to a slot that it has found in use. The mark
+  // identifies the present period if the gate is shut, else the next period.
   uint64_t mark() const { return 1 + period_ % 2; }
 
   enum class Step : uint8_t {

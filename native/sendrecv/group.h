@@ -27,7 +27,8 @@ namespace nccltune::sendrecv {
 // are mapped.
 using Resolve = std::function<DeviceAddress(uint64_t allocation, uint64_t offset, uint64_t bytes)>;
 
-// An address as the peer knows it: the number of exported memory, and an offset.
+// An address as the peer knows it: the number of an exported entry (segment.h), and an offset in
+// the entry's memory.
 struct ExportedAddress {
   uint64_t allocation = 0;
   uint64_t offset = 0;

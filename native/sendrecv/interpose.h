@@ -112,7 +112,7 @@ class Interceptor {
 };
 
 // Creates the interceptor. Returns null if all calls shall go straight to NCCL. Called once in a
-// process, at its first NCCL call. Other threads that call NCCL wait meanwhile, so NewInterceptor
+// process, at the first NCCL call. Other threads that call NCCL wait meanwhile, so NewInterceptor
 // must be fast. `native` lives as long as the interceptor. The library that links the shell defines
 // this function.
 std::unique_ptr<Interceptor> NewInterceptor(InterposeMode mode, const Native& native);

@@ -85,7 +85,8 @@ class OpenGroup {
   // some messages of the communicator are held.
   bool Forget(const Communicator* communicator);
 
-  // Ends the group and returns its calls and communicators. The object is empty afterwards.
+  // Ends the group. Returns its calls and the communicators that NCCL creates at its end. The
+  // object is empty afterwards.
   struct Contents {
     GroupCalls calls;
     std::vector<NewCommunicator> made;
