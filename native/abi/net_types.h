@@ -23,8 +23,8 @@ inline constexpr int kNetMaxRequests = 32;
 inline constexpr size_t kNetLargestMessage = size_t{1} << 40U;
 
 // NCCL_NET_OPTIONAL_RECV_COMPLETION: the value of irecv's *request before the call (since v9), if
-// NCCL itself checks the memory for arrived data. A plugin that cannot post the receive overwrites
-// it with null.
+// NCCL itself checks the memory for arrived data. A plugin that cannot post the receive yet must
+// set *request to null.
 inline constexpr uintptr_t kNetOptionalReceiveCompletion = 0x1;
 
 // NCCL_PTR_*: kinds of memory, and the bits of ptr_support.
@@ -38,7 +38,8 @@ inline constexpr int kNetUndefined = -1;
 // ncclNetDeviceType: whether the CPU or GPU code receives the data. Since v7.
 enum NetDeviceType : int { kNetDeviceHost = 0, kNetDeviceUnpack = 1 };
 
-// NCCL_NET_DEVICE_INVALID_VERSION: the version of kNetDeviceHost.
+// NCCL_NET_DEVICE_INVALID_VERSION: the value of NetDeviceHandle::version and of the property
+// net_device_version if the type is kNetDeviceHost.
 inline constexpr int kNetDeviceNoVersion = 0;
 
 // ncclNetDeviceHandle_t, since v7: how GPU code accesses a connection. Not used for kNetDeviceHost.
@@ -56,8 +57,8 @@ static_assert(offsetof(NetDeviceHandle, size) == 16);
 static_assert(offsetof(NetDeviceHandle, needs_proxy_progress) == 24);
 static_assert(sizeof(NetDeviceHandle) == 32);
 
-// ncclNetVDeviceProps_t: the members of a device. A plain device has itself as its only member. A
-// device has at most four members from v9 to v11, and at most eight since v12.
+// ncclNetVDeviceProps_t: the members of a device, as device indices. A plain device has itself as
+// its only member. A device has at most four members from v9 to v11, and at most eight since v12.
 struct NetVDeviceOf4 {
   int count;
   int devices[4];

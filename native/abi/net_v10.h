@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Net interface v10, symbol ncclNetPlugin_v10, since NCCL 2.26.
-// NCCL 2.26 and 2.27 look for this version first. Later versions use it if the plugin exports no
-// newer symbol. This version adds the traffic class to connect, and the profiler's callback and
+// NCCL 2.26 and 2.27 look for this version first. Later NCCL versions use it if the plugin exports
+// no newer symbol. This version adds the traffic class to connect, and the profiler's callback and
 // handles. This header is frozen: a change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V10_H_
 #define NCCLTUNE_ABI_NET_V10_H_
@@ -20,13 +20,13 @@ using NetPropertiesV10 = NetPropertiesV9;
 struct NetV10 {
   const char* name;
 
-  // Called once while the plugin is loaded. Since NCCL 2.28, called when a communicator is created
-  // while no other one exists.
+  // Up to NCCL 2.27, called once, while the plugin is loaded. Since NCCL 2.28, called whenever a
+  // communicator is created while no other communicator exists.
   Result (*init)(LogFunction log, NetProfilerCallback profiler);
 
-  // Sets *count to the number of devices: first the plain devices, later also the devices that
-  // make_v_device created. NCCL takes the increase as the number of merged devices and derives the
-  // next indices from it.
+  // Sets *count to the number of devices: the plain devices, and the devices that make_v_device has
+  // created so far. NCCL takes the increase between two calls as the number of merged devices and
+  // derives the indices of further devices from it.
   Result (*devices)(int* count);
 
   // The plugin must set every field: NCCL passes uninitialised memory.
@@ -35,9 +35,9 @@ struct NetV10 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
-  // again, with the same handle.
-  // `config`, `send_device` and `recv_device` may be null.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls the
+  // same function again, connect with the same handle. `config`, `send_device` and `recv_device`
+  // may be null.
   Result (*connect)(int device, NetCommConfig* config, void* handle, void** send_comm,
                     NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
@@ -70,7 +70,7 @@ struct NetV10 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional. Called only for networks that GPU code accesses.
+  // The next two functions are optional. NCCL calls them only for networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Net interface v11, symbol ncclNetPlugin_v11, since NCCL 2.28.
-// NCCL 2.28 and 2.29 look for this version first. Later versions use it if the plugin exports no
-// newer symbol. This version adds a context for each communicator, which init makes and finalize
+// NCCL 2.28 and 2.29 look for this version first. Later NCCL versions use it if the plugin exports
+// no newer symbol. This version adds a context for each communicator, which init makes and finalize
 // ends. This header is frozen: a change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V11_H_
 #define NCCLTUNE_ABI_NET_V11_H_
@@ -17,7 +17,7 @@ namespace nccltune::abi {
 struct NetPropertiesV11 {
   const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
-  uint64_t guid;         // identifies the chip; the same for all its functions
+  uint64_t guid;         // identifies the chip; the same for all functions of the chip
   int ptr_support;       // bits of kPointer*
   int reg_is_global;     // 1: a registration is valid for all connections
   int force_flush;
@@ -55,14 +55,14 @@ static_assert(sizeof(NetPropertiesV11) == 112);
 struct NetV11 {
   const char* name;
 
-  // Called once per communicator. Communicators made by ncclCommSplit with shared resources use
-  // their parent's context.
+  // Called once per communicator, except for communicators made by ncclCommSplit with shared
+  // resources: they use their parent's context.
   Result (*init)(void** context, uint64_t communicator_id, NetCommConfig* config, LogFunction log,
                  NetProfilerCallback profiler);
 
-  // Sets *count to the number of devices: first the plain devices, later also the devices that
-  // make_v_device created. NCCL takes the increase as the number of merged devices and derives the
-  // next indices from it.
+  // Sets *count to the number of devices: the plain devices, and the devices that make_v_device has
+  // created so far. NCCL takes the increase between two calls as the number of merged devices and
+  // derives the indices of further devices from it.
   Result (*devices)(int* count);
 
   // The plugin must set every field: NCCL passes uninitialised memory.
@@ -71,9 +71,8 @@ struct NetV11 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(void* context, int device, void* handle, void** listen_comm);
 
-  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
-  // again, with the same handle.
-  // `send_device` and `recv_device` may be null.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls the
+  // same function again, connect with the same handle. `send_device` and `recv_device` may be null.
   Result (*connect)(void* context, int device, void* handle, void** send_comm,
                     NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
@@ -106,14 +105,14 @@ struct NetV11 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional. Called only for networks that GPU code accesses.
+  // The next two functions are optional. NCCL calls them only for networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 
   // Optional. Sets *device to the index of the new device.
   Result (*make_v_device)(int* device, NetVDeviceOf4* members);
 
-  // This function is required; the next one is optional.
+  // finalize is required; set_net_attr is optional.
   Result (*finalize)(void* context);
   Result (*set_net_attr)(void* context, NetAttr* attributes);
 };

@@ -17,7 +17,7 @@ namespace nccltune::abi {
 struct NetPropertiesV12 {
   const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
-  uint64_t guid;         // identifies the chip; the same for all its functions
+  uint64_t guid;         // identifies the chip; the same for all functions of the chip
   int ptr_support;       // bits of kPointer*
   int reg_is_global;     // 1: a registration is valid for all connections
   int force_flush;
@@ -32,8 +32,8 @@ struct NetPropertiesV12 {
   size_t max_p2p_bytes;
   size_t max_coll_bytes;
   int max_multi_request_size;
-  int16_t rail_id;   // kNetUndefined: none
-  int16_t plane_id;  // kNetUndefined: none
+  int16_t rail_id;   // kNetUndefined: not set
+  int16_t plane_id;  // kNetUndefined: not set
 };
 static_assert(offsetof(NetPropertiesV12, name) == 0);
 static_assert(offsetof(NetPropertiesV12, pci_path) == 8);
@@ -59,14 +59,14 @@ static_assert(sizeof(NetPropertiesV12) == 128);
 struct NetV12 {
   const char* name;
 
-  // Called once per communicator. Communicators made by ncclCommSplit with shared resources use
-  // their parent's context.
+  // Called once per communicator, except for communicators made by ncclCommSplit with shared
+  // resources: they use their parent's context.
   Result (*init)(void** context, uint64_t communicator_id, NetCommConfig* config, LogFunction log,
                  NetProfilerCallback profiler);
 
-  // Sets *count to the number of devices: first the plain devices, later also the devices that
-  // make_v_device created. NCCL takes the increase as the number of merged devices and derives the
-  // next indices from it.
+  // Sets *count to the number of devices: the plain devices, and the devices that make_v_device has
+  // created so far. NCCL takes the increase between two calls as the number of merged devices and
+  // derives the indices of further devices from it.
   Result (*devices)(int* count);
 
   // The plugin must set every field: NCCL passes uninitialised memory.
@@ -75,9 +75,8 @@ struct NetV12 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(void* context, int device, void* handle, void** listen_comm);
 
-  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
-  // again, with the same handle.
-  // `send_device` and `recv_device` may be null.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls the
+  // same function again, connect with the same handle. `send_device` and `recv_device` may be null.
   Result (*connect)(void* context, int device, void* handle, void** send_comm,
                     NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
@@ -110,14 +109,14 @@ struct NetV12 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional. Called only for networks that GPU code accesses.
+  // The next two functions are optional. NCCL calls them only for networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 
   // Optional. Sets *device to the index of the new device.
   Result (*make_v_device)(int* device, NetVDeviceOf8* members);
 
-  // This function is required; the next one is optional.
+  // finalize is required; set_net_attr is optional.
   Result (*finalize)(void* context);
   Result (*set_net_attr)(void* context, NetAttr* attributes);
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Net interface v6, symbol ncclNetPlugin_v6, since NCCL 2.13.
-// NCCL 2.13 to 2.18 look for this version first. Later versions use it if the plugin exports no
-// newer symbol. This is the first version with DMA-BUF registration. This header is frozen: a
+// NCCL 2.13 to 2.18 look for this version first. Later NCCL versions use it if the plugin exports
+// no newer symbol. This is the first version with DMA-BUF registration. This header is frozen: a
 // change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V6_H_
 #define NCCLTUNE_ABI_NET_V6_H_
@@ -17,7 +17,7 @@ namespace nccltune::abi {
 struct NetPropertiesV6 {
   const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
-  uint64_t guid;         // identifies the chip; the same for all its functions
+  uint64_t guid;         // identifies the chip; the same for all functions of the chip
   int ptr_support;       // bits of kPointer*
   int speed;             // Mb/s
   int port;
@@ -39,8 +39,8 @@ static_assert(sizeof(NetPropertiesV6) == 48);
 struct NetV6 {
   const char* name;
 
-  // Called once while the plugin is loaded. Since NCCL 2.28, called when a communicator is created
-  // while no other one exists.
+  // Up to NCCL 2.27, called once, while the plugin is loaded. Since NCCL 2.28, called whenever a
+  // communicator is created while no other communicator exists.
   Result (*init)(LogFunction log);
   Result (*devices)(int* count);
 
@@ -50,8 +50,8 @@ struct NetV6 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
-  // again, with the same handle.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls the
+  // same function again, connect with the same handle.
   Result (*connect)(int device, void* handle, void** send_comm);
   Result (*accept)(void* listen_comm, void** recv_comm);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Net interface v8, symbol ncclNetPlugin_v8, since NCCL 2.20.
-// NCCL 2.20 to 2.23 look for this version first. Later versions use it if the plugin exports no
-// newer symbol. This version adds reg_is_global, and a size_t for registered memory. This header is
-// frozen: a change of layout needs a new version and a new header.
+// NCCL 2.20 to 2.23 look for this version first. Later NCCL versions use it if the plugin exports
+// no newer symbol. This version adds reg_is_global, and a size_t for registered memory. This header
+// is frozen: a change of layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_NET_V8_H_
 #define NCCLTUNE_ABI_NET_V8_H_
 
@@ -17,7 +17,7 @@ namespace nccltune::abi {
 struct NetPropertiesV8 {
   const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
-  uint64_t guid;         // identifies the chip; the same for all its functions
+  uint64_t guid;         // identifies the chip; the same for all functions of the chip
   int ptr_support;       // bits of kPointer*
   int reg_is_global;     // 1: a registration is valid for all connections
   int speed;             // Mb/s
@@ -45,8 +45,8 @@ static_assert(sizeof(NetPropertiesV8) == 64);
 struct NetV8 {
   const char* name;
 
-  // Called once while the plugin is loaded. Since NCCL 2.28, called when a communicator is created
-  // while no other one exists.
+  // Up to NCCL 2.27, called once, while the plugin is loaded. Since NCCL 2.28, called whenever a
+  // communicator is created while no other communicator exists.
   Result (*init)(LogFunction log);
   Result (*devices)(int* count);
 
@@ -56,9 +56,8 @@ struct NetV8 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
-  // again, with the same handle.
-  // `send_device` and `recv_device` may be null.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls the
+  // same function again, connect with the same handle. `send_device` and `recv_device` may be null.
   Result (*connect)(int device, void* handle, void** send_comm, NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
 
@@ -86,7 +85,7 @@ struct NetV8 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional. Called only for networks that GPU code accesses.
+  // The next two functions are optional. NCCL calls them only for networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 };

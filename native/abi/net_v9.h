@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Net interface v9, symbol ncclNetPlugin_v9, since NCCL 2.24.
-// NCCL 2.24 and 2.25 look for this version first. Later versions use it if the plugin exports no
-// newer symbol. This version adds merged devices, message sizes as size_t, and receives with
+// NCCL 2.24 and 2.25 look for this version first. Later NCCL versions use it if the plugin exports
+// no newer symbol. This version adds merged devices, message sizes as size_t, and receives with
 // optional completion. This header is frozen: a change of layout needs a new version and a new
 // header.
 #ifndef NCCLTUNE_ABI_NET_V9_H_
@@ -18,7 +18,7 @@ namespace nccltune::abi {
 struct NetPropertiesV9 {
   const char* name;      // must be unique; the plugin owns the string
   const char* pci_path;  // the device's directory in sysfs; null if virtual
-  uint64_t guid;         // identifies the chip; the same for all its functions
+  uint64_t guid;         // identifies the chip; the same for all functions of the chip
   int ptr_support;       // bits of kPointer*
   int reg_is_global;     // 1: a registration is valid for all connections
   int force_flush;
@@ -54,13 +54,13 @@ static_assert(sizeof(NetPropertiesV9) == 104);
 struct NetV9 {
   const char* name;
 
-  // Called once while the plugin is loaded. Since NCCL 2.28, called when a communicator is created
-  // while no other one exists.
+  // Up to NCCL 2.27, called once, while the plugin is loaded. Since NCCL 2.28, called whenever a
+  // communicator is created while no other communicator exists.
   Result (*init)(LogFunction log);
 
-  // Sets *count to the number of devices: first the plain devices, later also the devices that
-  // make_v_device created. NCCL takes the increase as the number of merged devices and derives the
-  // next indices from it.
+  // Sets *count to the number of devices: the plain devices, and the devices that make_v_device has
+  // created so far. NCCL takes the increase between two calls as the number of merged devices and
+  // derives the indices of further devices from it.
   Result (*devices)(int* count);
 
   // The plugin must set every field: NCCL passes uninitialised memory.
@@ -69,9 +69,8 @@ struct NetV9 {
   // `handle` has kNetHandleBytes bytes. NCCL transfers it to the peer that connects.
   Result (*listen)(int device, void* handle, void** listen_comm);
 
-  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls
-  // again, with the same handle.
-  // `send_device` and `recv_device` may be null.
+  // connect and accept must not block. To wait, return success and a null comm. NCCL then calls the
+  // same function again, connect with the same handle. `send_device` and `recv_device` may be null.
   Result (*connect)(int device, void* handle, void** send_comm, NetDeviceHandle** send_device);
   Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
 
@@ -101,7 +100,7 @@ struct NetV9 {
   Result (*close_recv)(void* recv_comm);
   Result (*close_listen)(void* listen_comm);
 
-  // Optional. Called only for networks that GPU code accesses.
+  // The next two functions are optional. NCCL calls them only for networks that GPU code accesses.
   Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
   Result (*irecv_consumed)(void* recv_comm, int count, void* request);
 

@@ -11,8 +11,8 @@
 
 namespace nccltune::abi {
 
-// The argument `plugin` of NetProfilerCallback: the kind of network in the upper 16 bits
-// (NCCL_PROFILER_NET_TYPE_SOCK) and the version of the description in the lower 16.
+// The argument `plugin` of NetProfilerCallback. Bits 16 and up hold the kind of network: 2 is
+// NCCL_PROFILER_NET_TYPE_SOCK. The lower 16 bits hold the version of the description: 1.
 inline constexpr int64_t kProfilerNetSocketV1 = (int64_t{2} << 16) | 1;
 
 // ncclProfileSocket: the only type of event.

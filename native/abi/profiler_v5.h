@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Profiler interface v5, symbol ncclProfiler_v5, since NCCL 2.28.
-// NCCL 2.28 looks for this version first. Later versions use it if the plugin exports no newer
-// symbol (2.32.3 looks for v7 to v1).
-// This header is frozen: a change of layout needs a new version and a new header. Only the members
-// that we read are declared. Checked against NCCL 2.28.9, and the translation of later versions
-// against 2.30.7.
+// NCCL 2.28 looks for this version first. Later NCCL versions use it if the plugin exports no newer
+// symbol (2.32.3 looks for v7 to v1). This header is frozen: a change of layout needs a new version
+// and a new header. Only the members that we read are declared. Checked against NCCL 2.28.9, and
+// against 2.30.7, which translates its newer interface to v5 for such plugins.
 #ifndef NCCLTUNE_ABI_PROFILER_V5_H_
 #define NCCLTUNE_ABI_PROFILER_V5_H_
 
@@ -16,7 +15,8 @@
 
 namespace nccltune::abi {
 
-// Event types. They are also the bits of the activation mask.
+// Event types. The same values are the bits of the activation mask, which is `mask` in
+// ProfilerV5::init.
 inline constexpr uint64_t kProfileCollective = 1U << 1U;
 inline constexpr uint64_t kProfilePointToPoint = 1U << 2U;
 
@@ -71,12 +71,13 @@ static_assert(sizeof(ProfilerPointToPointV5) == 48);
 struct ProfilerV5 {
   const char* name;
 
-  // Called once per communicator. *mask belongs to NCCL and applies to the whole process. It may be
-  // changed at any time; each enqueued call uses its current value.
+  // Called once per communicator. *mask holds bits of the event types that NCCL reports. *mask
+  // belongs to NCCL and applies to the whole process. The plugin may change *mask at any time; each
+  // enqueued call uses the current value.
   Result (*init)(void** context, uint64_t communicator_id, int* mask, const char* communicator_name,
                  int nodes, int ranks, int rank, LogFunction log);
 
-  // Sets *handle. If it is null, NCCL does not report the end of the event.
+  // Sets *handle. If *handle is null, NCCL does not call stop_event for the event.
   Result (*start_event)(void* context, void** handle, ProfilerEventV5* event);
   Result (*stop_event)(void* handle);
   Result (*record_event_state)(void* handle, int state, void* arguments);

@@ -43,7 +43,7 @@ enum Protocol : int {
 };
 inline constexpr int kNumProtocols = 3;
 
-// NCCL_ALGO_PROTO_IGNORE: a cost table entry that NCCL will not run.
+// NCCL_ALGO_PROTO_IGNORE: the cost table entry of an algorithm and protocol that NCCL will not run.
 inline constexpr float kIgnore = -1.0F;
 
 // First index of TunerConstants::hw_latencies.

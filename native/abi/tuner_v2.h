@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tuner interface v2, symbol ncclTunerPlugin_v2, since NCCL 2.21.
-// NCCL 2.21 looks for this version first. Later versions use it if the plugin exports no newer
-// symbol. This is the only version in use without a cost table: the tuner names its choice and NCCL
-// runs it unchecked. This header is frozen: a change of layout needs a new version and a new
-// header.
+// NCCL 2.21 looks for this version first. Later NCCL versions use it if the plugin exports no newer
+// symbol. This is the only version in use without a cost table: the tuner returns its choice, and
+// NCCL runs the choice without a check. This header is frozen: a change of layout needs a new
+// version and a new header.
 #ifndef NCCLTUNE_ABI_TUNER_V2_H_
 #define NCCLTUNE_ABI_TUNER_V2_H_
 

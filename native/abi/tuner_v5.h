@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tuner interface v5, symbol ncclTunerPlugin_v5, since NCCL 2.28.
-// NCCL 2.28 and 2.29 look for this version first. Later versions use it if the plugin exports no
-// newer symbol. This version adds the communicator id, the NVLink domains and the constants of the
-// cost model to init, and renames destroy to finalize. This header is frozen: a change of layout
-// needs a new version and a new header.
+// NCCL 2.28 and 2.29 look for this version first. Later NCCL versions use it if the plugin exports
+// no newer symbol. This version adds the communicator id, the NVLink domains and the constants of
+// the cost model to init, and renames destroy to finalize. This header is frozen: a change of
+// layout needs a new version and a new header.
 #ifndef NCCLTUNE_ABI_TUNER_V5_H_
 #define NCCLTUNE_ABI_TUNER_V5_H_
 
@@ -57,9 +57,9 @@ struct TunerV5 {
 
   // Called once per enqueued collective. `cost_table` is declared as float** but is one
   // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
-  // cannot run the pair. NCCL runs the pair with the lowest time. On entry *channels is 0, which
-  // means that NCCL decides. `registered_buffers` is also 1 while a CUDA graph is captured
-  // (NCCL_GRAPH_REGISTER, default 1).
+  // cannot run this pair of algorithm and protocol. NCCL runs the pair with the lowest time. On
+  // entry *channels is 0, which means that NCCL decides. `registered_buffers` is also 1 while a
+  // CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,
                           int* channels);

@@ -49,19 +49,20 @@ struct TunerV7 {
 
   // Called once per enqueued collective. `cost_table` is declared as float** but is one
   // contiguous float[algorithms][protocols] of predicted microseconds. An entry is negative if NCCL
-  // cannot run the pair. NCCL runs the pair with the lowest time. On entry *channels is 0, which
-  // means that NCCL decides. As in 2.31, *channels can only lower NCCL's own count.
-  // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
+  // cannot run this pair of algorithm and protocol. NCCL runs the pair with the lowest time. On
+  // entry *channels is 0, which means that NCCL decides. As since NCCL 2.31, *channels can only
+  // lower NCCL's own channel count. `registered_buffers` is also 1 while a CUDA graph is captured
+  // (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, TunedCollective collective, size_t bytes, int pipe_ops,
                           float** cost_table, int algorithms, int protocols, int registered_buffers,
                           int* channels);
 
   Result (*finalize)(void* context);
 
-  // Optional: the function pointer may be null. Called one to three times per collective, except
-  // for CollNet, with `channels` 1 and the bytes of that channel. NCCL limits *chunk_bytes to its
-  // buffers and rounds it down to the protocol's grain (16, 1920, 512 bytes): below one grain it
-  // becomes 0.
+  // Optional: the function pointer may be null. Called one to three times per collective, with
+  // `channels` 1 and the bytes of one channel. Not called for CollNet. NCCL limits *chunk_bytes to
+  // the size of its buffers and rounds *chunk_bytes down to the protocol's grain: LL 16, LL128
+  // 1920, Simple 512 bytes. A value below one grain becomes 0.
   Result (*get_chunk_size)(void* context, TunedCollective collective, size_t bytes, int algorithm,
                            int protocol, int channels, size_t* chunk_bytes);
 };

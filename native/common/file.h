@@ -8,7 +8,8 @@
 namespace nccltune {
 
 // Reads a whole regular file of at most `largest` bytes. Returns false and sets `*error` (such as
-// "is a directory") if the file cannot be read. Never blocks on a pipe or a device.
+// "is a directory", without the path) if the file is larger, is no regular file or cannot be read.
+// Never blocks on a pipe or a device.
 bool ReadFile(const std::string& path, size_t largest, std::string* content, std::string* error);
 
 }  // namespace nccltune

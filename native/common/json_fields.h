@@ -21,8 +21,9 @@ class Fields {
   // `value` must outlive this object. If `value` is not an object, that is the first error.
   explicit Fields(const Value& value);
 
-  // Each function sets *out to the member `key`. A null member counts as absent. An absent required
-  // member, a member of another type, and an integer outside [low, high] are errors.
+  // Each function sets *out to the member `key`. A null member counts as absent. *out is unchanged
+  // if an optional member is absent. An absent required member, a member of another type, and an
+  // integer outside [low, high] are errors.
   Fields& Required(std::string_view key, std::string* out);
   Fields& Required(std::string_view key, int64_t* out, int64_t low, int64_t high);
   Fields& Optional(std::string_view key, std::string* out);

@@ -8,7 +8,8 @@
 namespace nccltune {
 namespace {
 
-// NCCL 2.21 limits a line to 1,024 bytes, including its own prefix of host, process and thread.
+// NCCL 2.21 limits a line to 1,024 bytes, including NCCL's own prefix of host, process and thread.
+// 800 bytes leave room for that prefix.
 constexpr size_t kLongestLine = 800;
 constexpr std::string_view kCutMark = " ...";
 

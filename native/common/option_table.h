@@ -37,7 +37,8 @@ class OptionTable {
   // an empty text. Parse writes the option's name before the error text.
   using Read = std::function<std::string(std::string_view value)>;
 
-  // Adds an option without a value. *out becomes true if the option is given.
+  // Adds an option without a value. *out becomes true if the option is given and is unchanged
+  // otherwise.
   void Flag(std::string_view name, bool* out);
   void Value(std::string_view name, Read read);
   // Adds an option whose value is a path. The path must not be empty.
@@ -57,8 +58,9 @@ class OptionTable {
   // prefix. If no function is set, such arguments are errors.
   void Positional(Read read) { positional_ = std::move(read); }
 
-  // Parses "--name value" and "--name=value". Returns false and sets *error for an unknown option,
-  // or for a bad or missing value.
+  // Parses "--name value" and "--name=value". Stops at the first error, sets *error and returns
+  // false. Errors are an unknown option, a bad or missing value, a value for a flag, and a bad
+  // positional argument.
   bool Parse(const std::vector<std::string_view>& arguments, std::string* error) const;
 
  private:

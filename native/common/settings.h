@@ -56,7 +56,7 @@ struct Numbers {
 struct Setting {
   const char* name;
   std::string_view type;  // "path", the valid words separated by "|", or the range of numbers
-  std::string_view default_value;  // empty if there is none
+  std::string_view default_value;  // empty if there is no default
   std::string_view meaning;
   Words valid;  // valid words; for a numeric setting, words that replace a number; empty for a path
   Numbers numbers = {};
@@ -74,16 +74,19 @@ std::span<const Setting> Settings();
 // Returns the value of a setting that is a path or a text; empty if the variable is unset or empty.
 std::string ReadPath(SettingId id);
 
-// Returns the value of a setting that is one of several words. For an invalid value, returns the
-// default and adds a warning that names the nearest valid word.
+// Returns the value of a setting that is one of several words; the default if the variable is unset
+// or empty. For an invalid value, returns the default and adds a warning that names the valid
+// words.
 std::string_view ReadWord(SettingId id, std::vector<std::string>* warnings);
 
-// Returns the value of a numeric setting, or nothing if the value is a word such as "auto". For an
-// invalid value, returns the default and adds a warning that names the valid range.
+// Returns the value of a numeric setting, or nothing if the value is a word such as "auto". An
+// unset or empty variable has the default value. For an invalid value, returns the default and adds
+// a warning that names the valid range.
 std::optional<uint64_t> ReadNumber(SettingId id, std::vector<std::string>* warnings);
 
-// Returns the value of a setting that is a range of numbers, or nothing if the variable is unset.
-// For an invalid value, returns the default and adds a warning that names the valid ranges.
+// Returns the value of a setting that is a range of numbers. For an unset or empty variable,
+// returns the default, or nothing if the setting has no default. For an invalid value, does the
+// same and adds a warning that names the valid ranges.
 std::optional<NumberRange> ReadRange(SettingId id, std::vector<std::string>* warnings);
 
 // Returns one warning for each NCCLTUNE_* variable of the environment that is not in the table.

@@ -23,7 +23,7 @@ class SharedLibrary {
   // object without a library.
   static SharedLibrary Loaded(const char* name);
   // Returns the loaded library whose code or data contains `address`. Returns an object without a
-  // library if `address` belongs to the program itself.
+  // library if `address` is null, belongs to the program itself or is in no loaded file.
   static SharedLibrary Holding(const void* address);
   // Returns an object that finds symbols of the program and of all globally loaded libraries.
   static SharedLibrary Global();

@@ -8,12 +8,13 @@
 
 namespace nccltune::sendrecv {
 
-// Returns a substitute for a function that the real NCCL lacks. As its result code the substitute
-// returns ncclInvalidUsage. `returns` is the type of its result.
+// Returns a substitute for a function that the real NCCL lacks. `returns` is the type of its
+// result: for a result code the substitute returns ncclInvalidUsage, for a text an error text, for
+// a number or a team zeros.
 void* SubstituteForMissing(Returns returns);
 
-// Returns a substitute for any function if no real NCCL was found. As its result code the
-// substitute returns ncclSystemError.
+// Returns a substitute for any function if no real NCCL was found. The substitute differs from that
+// of SubstituteForMissing in its result code, ncclSystemError, and in its error text.
 void* SubstituteWithoutNccl(Returns returns);
 
 }  // namespace nccltune::sendrecv

@@ -26,7 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Least and longest time that a group waits for receivers to post before it decides without them.
+// A group waits for receivers to post for kMinReceiverWait plus the time that the copy takes, but
+// never longer than kMaxReceiverWait. Then the group decides without the missing receivers.
 constexpr auto kMinReceiverWait = std::chrono::microseconds(50);
 constexpr auto kMaxReceiverWait = std::chrono::milliseconds(5);
 // How long a group waits for a peer to capture the same message. If the peer does not, NCCL carries
@@ -59,7 +60,7 @@ class GroupRun {
         group_.held, [](const HeldCall& held) { return held.message.eligible; });
     if (!eligible) return RunNative(changes, repeated);
     // Prepare requires usable communicators, and a lane may fail during Prepare. So check before
-    // and after it.
+    // and after Prepare.
     Communicator::FailureInfo failure = FindFailure();
     if (failure.why.empty()) {
       Prepare();
@@ -67,8 +68,8 @@ class GroupRun {
     }
     if (!failure.why.empty()) return Fail(failure.why, failure.result);
     const std::string problem = Enqueue();
-    // NCCL's calls are in progress. The program polls NCCL until they are complete. Finish is
-    // called then.
+    // NCCL's calls are in progress. The program polls NCCL until the calls are complete. Then the
+    // library calls Finish.
     if (problem.empty() && enqueue_rest_) return abi::kInProgress;
     return End(problem);
   }
@@ -142,7 +143,8 @@ class GroupRun {
     ours_.assign(batches_.size(), false);
     result_ = CallNative(call_indices);
     const bool runs = result_ == abi::kSuccess || result_ == abi::kInProgress;
-    // A group that NCCL refused never runs, and the peer does not count its messages.
+    // A group that NCCL refused never runs, and the peer does not count its messages. So do not
+    // count them on this side.
     if (runs) {
       WithdrawStaleOfDryRuns();
       for (const MessageCall& call : group_.already_called) CountCalled(call);
@@ -216,7 +218,7 @@ class GroupRun {
       }
       const MessageCall& call = held.message;
       const size_t batch = BatchOf(call);
-      // Both sides create a lane at its first eligible message.
+      // Both sides create a lane at the lane's first eligible message.
       Port* const port = PortOf(call, call.eligible);
       if (port == nullptr) {
         native_calls_.push_back(call_index);
@@ -238,8 +240,9 @@ class GroupRun {
     call.communicator->MapPeerMemory(call.peer, [this] { return IsIdle(); });
   }
 
-  // Returns whether no communicator of the process has work in progress. Keeps the mutexes of all
-  // communicators until Prepare ends, so that no new work begins.
+  // Returns whether no communicator of the process has work in progress. Returns false as well
+  // while another thread is in a call. Keeps the mutexes of all communicators until Prepare ends,
+  // so that no new work begins.
   bool IsIdle() {
     std::vector<Stream> streams;
     for (const Batch& batch : batches_) AddUnique<Stream>(&streams, batch.stream);
@@ -274,7 +277,8 @@ class GroupRun {
     return batches_.size() - 1;
   }
 
-  // Adds the stream of a collective, so that JoinStreams includes it.
+  // Adds the stream of a collective or of a one-sided operation, so that JoinStreams includes the
+  // stream. Does nothing if no message of the group has the same communicator.
   void AddStream(const GroupCalls::OtherWork& other) {
     const auto same = [&](const MessageCall& call) {
       return call.comm == other.comm && call.communicator != nullptr;

@@ -37,8 +37,8 @@ struct MessageCall {
   uint64_t bytes() const { return count * nccl::SizeOf(type); }
 };
 
-// A call that the library passes to NCCL only at the end of the group. It is `other` if that is not
-// null, else `message`.
+// A call that the library passes to NCCL only at the end of the group. The call is `other` if
+// `other` is not null, else `message`.
 struct HeldCall {
   MessageCall message;
   std::unique_ptr<EnqueueCall> other;
@@ -91,8 +91,9 @@ struct GroupResult {
 };
 
 // Carries out a group with at least one message whose `communicator` is set. If an earlier call of
-// the group has failed with `error`, NCCL's group ends without the held calls. `repeated` remembers
-// the group if NCCL carries all of it. `changes` is CommunicatorTable::changes().
+// the group has failed with `error`, NCCL's group ends without the held messages, the communicators
+// of the group are marked as failed, and `error` is the result. `repeated` remembers the group if
+// NCCL carries all of its messages. `changes` is CommunicatorTable::changes().
 GroupResult RunCalls(GroupCalls group, const Native& native, uint64_t changes, nccl::Result error,
                      RepeatedGroup* repeated);
 

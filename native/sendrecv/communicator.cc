@@ -28,12 +28,12 @@ LaneMemory::Broken StateAfter(uint32_t abandoned) {
 }
 
 constexpr int kPolls = 10;
-// After this time streams that wait for a lost peer continue without its bytes. A program that
-// polls for errors has seen the error and aborted long before.
+// After this time streams that wait for a lost peer continue without the peer's bytes. A program
+// that polls for errors has seen the error and aborted long before.
 constexpr auto kReleaseAfter = std::chrono::seconds(10);
 
 // Returns whether the GPU `from` can access the memory of the GPU `to`. A GPU that this process
-// cannot see counts as reachable. If it is not, mapping its memory fails later.
+// cannot see counts as reachable. If that GPU is not reachable, mapping its memory fails later.
 bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
   int count = 0;
   std::optional<cu::Device> here;
@@ -65,7 +65,7 @@ struct Communicator::Peer {
     // Address of the staging memory, or 0 if it is not allocated.
     DeviceAddress memory = 0;
     bool refused = false;
-    std::optional<ExportedAddress> staging_address;  // the staging memory as the peer knows it
+    std::optional<ExportedAddress> staging_address;  // set when the peer has mapped `memory`
     std::unique_ptr<Staging> staging;
     std::unique_ptr<vccl::LaneBuffer> buffer;  // null without the vccl policy
   };
@@ -163,12 +163,13 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   return made;
 }
 
-// At this point the communicator has been closed, or NCCL has not created it.
+// At this point Close has freed everything and `segment_` is null, or NCCL has not created the
+// communicator.
 Communicator::~Communicator() {
   if (segment_ == nullptr) return;
   if (exported_ != nullptr) segment_->memory().records[place_].state.store(RankRecord::kLeft);
-  // NCCL failed to create the communicator, so Begin has not removed the file's name. This may be
-  // the last rank that can remove it.
+  // NCCL failed to create the communicator, so Begin has not removed the file's name. This rank may
+  // be the last one that can remove the name.
   if (rank_.load() < 0) segment_->Unlink();
 }
 
@@ -181,8 +182,9 @@ void Communicator::Begin(int rank) {
 int Communicator::RankAt(size_t place) {
   const RankRecord& record = segment_->memory().records[place];
   const RankRecord& mine = segment_->memory().records[place_];
-  // After a split the peer does not know its rank until NCCL has created the communicator there.
-  // Wait for that.
+  // After a split the peer does not know its rank until NCCL has created the communicator in the
+  // peer's process. Wait until then, or until the peer has left or ended or this communicator is
+  // abandoned.
   while (record.rank.load() < 0 && record.state.load() == RankRecord::kJoined &&
          segment_->IsAlive(place) && mine.abandoned.load() == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -326,7 +328,8 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
 
 Communicator::Checked Communicator::NextChecked(int peer, Role role) {
   Peer::Direction& direction = *peers_.at(peer)->directions[static_cast<size_t>(role)];
-  // After a captured message the lane is closed, and the two sides would count differently.
+  // After a captured message the lane is closed, and the two sides would count differently. So
+  // messages of a closed lane are not compared.
   if (verifier_ == nullptr || direction.end.closed()) return {};
   return {.verifier = verifier_.get(), .sums = direction.sums, .number = ++direction.checked};
 }

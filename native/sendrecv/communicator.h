@@ -49,16 +49,17 @@ class Communicator {
   using Clock = std::chrono::steady_clock;
 
   // Joins the ranks of this host. Returns null and the reason in `why` if NCCL must carry all
-  // messages. Call it before NCCL creates the communicator, with the CUDA context current that NCCL
-  // will use. `key` is equal on all ranks of the communicator. `rank` is -1 if it is not known yet.
+  // messages. Call Join before NCCL creates the communicator. The current CUDA context must be the
+  // context that NCCL will use. `key` is equal on all ranks of the communicator. `rank` is -1 if it
+  // is not known yet.
   static std::shared_ptr<Communicator> Join(std::string_view key, int rank,
                                             const SendRecvOptions& options, std::string* why);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Stores the rank and removes the segment file's name. Call it when NCCL has created the
-  // communicator. All ranks of this host have joined by then.
+  // Stores the rank and removes the segment file's name. Call Begin when NCCL has created the
+  // communicator. All ranks of this host have joined by then, so none needs the name any more.
   void Begin(int rank);
   // Marks the communicator as nonblocking: NCCL's calls may return before they are complete. Call
   // this before any other function.
@@ -70,8 +71,8 @@ class Communicator {
 
   // The functions from here to JoinStreams require the mutex.
   //
-  // Withdraws exported memory that has changed and that no message uses. Call it before the first
-  // message of a group.
+  // Withdraws exported memory that has changed and that no message uses. Call WithdrawStale before
+  // the first message of a group.
   void WithdrawStale();
   struct Peer;
   // Returns this rank's end of the lane to the peer, or from the peer if `role` is the receiver.
@@ -81,10 +82,10 @@ class Communicator {
   // Returns the size in bytes from which a copy engine may carry messages with this peer: the lower
   // `from` of the two ranks. Returns UINT64_MAX if NCCL carries all messages with the peer.
   uint64_t FloorOf(int peer);
-  // A message whose contents are compared. Both ranks give it the same `number`. `sums` are the
-  // checksums of its lane.
+  // A message whose contents are compared. Both ranks give the message the same `number`. `sums`
+  // are the checksums of its lane.
   struct Checked {
-    Verifier* verifier = nullptr;  // null if contents are not compared
+    Verifier* verifier = nullptr;  // null if the contents are not compared
     Sums* sums = nullptr;
     uint64_t number = 0;
   };
@@ -93,10 +94,11 @@ class Communicator {
   // GPU work is in progress: see ImportedMemory::Update.
   void MapPeerMemory(int peer, const std::function<bool()>& is_idle);
   // Returns whether no work of the library or of NCCL is in progress on this communicator. May
-  // record events in `streams`, the streams of the present calls.
+  // record events in `streams`, the streams of the present calls. A communicator with messages in
+  // CUDA graphs is never idle.
   bool IsIdle(std::span<const Stream> streams);
-  // Exports the memory of a message to the peer and returns its state. With the vccl policy, does
-  // the same for the receiver's buffer instead.
+  // Exports the memory of a message to the peer and returns its state. With the vccl policy,
+  // returns the state of the receiver's buffer instead.
   ExportLookup FindMemory(int peer, Role role, DeviceAddress address, uint64_t bytes);
   // Makes each stream wait for the present work of the other streams. Returns false if CUDA
   // refuses.
@@ -117,11 +119,12 @@ class Communicator {
 
   // Marks the communicator as failed and ends all waits on both sides. Thread-safe.
   void Break(const std::string& why) { Abandon(why, RankRecord::kFailed); }
-  // Does the same when the application ends the communicator before its messages are complete. The
-  // peers do not treat this as a failure: NCCL carries their later messages to this rank.
+  // Does the same as Break when the application ends the communicator before its messages are
+  // complete. The peers do not treat this end as a failure: NCCL carries their later messages to
+  // this rank.
   void End(const std::string& why) { Abandon(why, RankRecord::kEnded); }
-  // Checks whether the peers are alive. 10 s after a peer is lost, ends the waits for it.
-  // Thread-safe.
+  // Checks whether the peers are alive. 10 s after a peer is lost, ends the waits for the lost
+  // peers, or for all peers if the communicator has failed. Thread-safe.
   void CheckPeers();
   // Returns a line for each incomplete message. Thread-safe.
   std::string DescribeIncompleteMessages();
@@ -176,16 +179,17 @@ class Communicator {
   std::atomic<int> rank_ = -1;
   std::atomic<uint64_t> children_ = 0;
 
-  // By rank. Null if NCCL carries all messages with the peer, for example if it is on another host.
+  // By rank. Null if NCCL carries all messages with the peer, for example if the peer is on another
+  // host.
   std::map<int, std::unique_ptr<Peer>> peers_;
-  std::unique_ptr<Verifier> verifier_;  // null if contents are not compared
+  std::unique_ptr<Verifier> verifier_;  // null if the contents are not compared
   std::vector<Event> join_events_;
 
   std::mutex lanes_mutex_;
   // A peer that this rank has connected to.
   struct WatchedPeer {
     size_t place = 0;
-    std::vector<std::pair<LaneMemory*, std::string>> lanes;  // each with its name
+    std::vector<std::pair<LaneMemory*, std::string>> lanes;  // each lane with its name
     std::string lost_why;       // why the peer is lost; empty if it is alive
     bool released = false;      // the waits for this peer have been ended
     Clock::time_point lost_at;  // when the peer was found to be lost

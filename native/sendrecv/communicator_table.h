@@ -24,7 +24,8 @@ class CommunicatorTable {
     int ranks = 0;  // 0 if it is not known
   };
 
-  // Adds a communicator that NCCL has created. Returns false if NCCL does not return its rank.
+  // Adds a communicator that NCCL has created. Adds nothing and returns false if NCCL does not
+  // return its rank.
   bool Add(const std::shared_ptr<Communicator>& communicator, nccl::Comm comm);
   // Returns the entry of a handle, or an empty entry if the handle is not known. The reference is
   // valid until this thread's next call of Find.

@@ -132,7 +132,7 @@ void CudaDriver::DeleteStream(Stream stream) {
   Succeeded(api_.StreamDestroy(stream));
 }
 
-// The thread that watches peers calls this as well, so it must be thread-safe.
+// The thread that watches peers calls NewEvent as well, so NewEvent must be thread-safe.
 Event CudaDriver::NewEvent() {
   Event event = CreateEvent();
   return event != nullptr ? event : spare_event_.exchange(nullptr);
@@ -173,7 +173,8 @@ bool CudaDriver::WaitValue(Stream stream, Flag& flag, uint32_t value) {
 bool CudaDriver::Capturing(Stream stream) {
   const ScopedContext in(api_, context_);
   int status = cu::kCaptureNone;
-  // For the legacy stream CUDA returns an error while another stream is under capture.
+  // For the legacy stream CUDA returns an error while another stream is under capture. The stream
+  // cannot be used then, so it counts as captured.
   return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
 }
 

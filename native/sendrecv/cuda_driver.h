@@ -72,9 +72,9 @@ class CudaDriver final : public Driver {
   CudaDriver(const CudaDriver&) = delete;
   CudaDriver& operator=(const CudaDriver&) = delete;
 
-  // Creates a spare stream and a spare event, unless they exist. NewStream and NewEvent return them
-  // if CUDA refuses a new one, because by then a peer may already wait for this rank. Returns false
-  // if CUDA refuses.
+  // Creates a spare stream and a spare event, unless they exist. NewStream and NewEvent return the
+  // spare if CUDA refuses a new one, because by then a peer may already wait for this rank. Reserve
+  // returns false if CUDA refuses a spare.
   bool Reserve();
 
   Stream NewStream() override;
@@ -88,8 +88,8 @@ class CudaDriver final : public Driver {
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
 
-  // Records an event after all work of the context. Returns false if CUDA refuses. The function
-  // exists since CUDA 12.5.
+  // Records an event after all work of the context. Returns false if CUDA refuses or is older than
+  // 12.5, which lacks the function.
   bool RecordAll(Event event);
   // IsComplete returns whether all work of the stream is complete. HasHappened returns whether all
   // work before the event is complete.
@@ -102,7 +102,7 @@ class CudaDriver final : public Driver {
   void Free(DeviceAddress address);
 
   // The next four functions are used only to compare contents (NCCLTUNE_SENDRECV=verify).
-  // `function` runs on the CPU in the order of the stream. It must not call CUDA.
+  // `function` runs on the CPU in the order of the stream. `function` must not call CUDA.
   void* AllocateHost(uint64_t bytes);
   void FreeHost(void* address);
   bool CopyToHost(Stream stream, void* to, DeviceAddress from, uint64_t bytes);

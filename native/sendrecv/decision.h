@@ -14,8 +14,8 @@
 //   DecideFirst                        push, pull, fetch, buffer or NCCL; on the first side
 //   ChooseSendMethod                   is a push direct or from staging memory?
 //   MakePlan (plan.h)                  the streams and the order of the copies
-// A captured message takes LaneEnd::Capture and AcceptCapture instead of PassGate and DecideFirst
-// if a copy engine may carry it: is it copied when the graphs run?
+// If a copy engine may carry a captured message, LaneEnd::Capture and AcceptCapture replace
+// PassGate and DecideFirst. They decide whether the message is copied whenever the graphs run.
 #ifndef NCCLTUNE_SENDRECV_DECISION_H_
 #define NCCLTUNE_SENDRECV_DECISION_H_
 
@@ -29,7 +29,8 @@ namespace nccltune::sendrecv {
 struct MessageConditions {
   uint64_t bytes = 0;
   // The first side allows a copy engine: the size, captures and memory permit it. calls.cc sets
-  // this from the result of LocalRoute. The second side's value matters only for captured messages.
+  // `can_copy` from the result of LocalRoute. The second side's value matters only for captured
+  // messages.
   bool can_copy = false;
   // The group also has receives. Under NCCL, too, such a group may wait for its peers.
   bool group_receives = false;
@@ -52,8 +53,9 @@ struct Policy {
   uint64_t piece = 0;
 };
 
-// Returns whether a send may wait for its receive: the user allows it, or the send may wait under
-// NCCL as well.
+// Returns whether a send may wait for its receive: the policy allows every send to wait, the group
+// also receives, or the message is larger than `eager_limit`. In the last two cases the send may
+// wait under NCCL as well.
 bool MayWait(const MessageConditions& conditions, const Policy& policy);
 
 // Returns how the message is carried. `role` is that of the first side. For a push, the next

@@ -27,8 +27,9 @@ inline bool Reached(uint32_t flag, uint32_t value) {
 // awaited value, but not so far that the cyclic comparison wraps around.
 inline constexpr uint32_t kFarAhead = 1U << 30;
 
-// Enqueues operations in CUDA streams. Every function returns at once. It returns false if CUDA
-// refuses; then nothing was enqueued. The operations of one stream run in order.
+// Enqueues operations in CUDA streams. Every function returns at once. Functions that enqueue work
+// return false if CUDA refuses; then nothing was enqueued. The operations of one stream run in
+// order.
 class Driver {
  public:
   virtual ~Driver() = default;

@@ -7,7 +7,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// NCCL has 10 data types, and 12 since 2.24. For versions later than the last known one, no type
+// NCCL has 10 data types, and 12 since 2.24. For versions later than 2.32, only a negative type
 // counts as unknown.
 constexpr int kFloat8Version = 22400;
 constexpr int kLastKnownVersion = 23299;

@@ -2,8 +2,8 @@
 //
 // Decides, when the application calls, whether a copy engine may carry a message at all. NCCL
 // carries all other messages. The next decision is LocalRoute (message_routes.h) at the end of the
-// group: it tests the size again, against this rank's own threshold, and the memory. decision.h
-// lists all decisions.
+// group. LocalRoute compares the size with this rank's own threshold and tests the memory.
+// decision.h lists all decisions.
 #ifndef NCCLTUNE_SENDRECV_ELIGIBILITY_H_
 #define NCCLTUNE_SENDRECV_ELIGIBILITY_H_
 
@@ -18,8 +18,8 @@ namespace nccltune::sendrecv {
 enum class Eligibility : uint8_t {
   kUntracked,  // NCCL carries the message, and neither rank counts it
   kNative,     // NCCL carries the message, and both ranks count it
-  // A copy engine may carry the message. The two ranks decide at the end of their groups. The
-  // result may still be NCCL.
+  // A copy engine may carry the message. The two ranks decide at the end of their groups. They may
+  // still leave the message to NCCL.
   kEligible,
 };
 

@@ -66,7 +66,8 @@ class EnqueueCall {
   // Returns null if that memory cannot be copied.
   virtual std::unique_ptr<EnqueueCall> Copy() const = 0;
 
-  // The arguments that NCCL checks at the call. `rank` is the root or the peer.
+  // The arguments that NCCL checks at the call. `rank` is the root or the peer. An argument that
+  // the function does not have is empty.
   nccl::Comm comm = nullptr;
   nccl::Stream stream = nullptr;
   std::optional<nccl::DataType> type;
@@ -124,8 +125,8 @@ class TypedEnqueueCall final : public EnqueueCall {
     return stored_.back().get();
   }
 
-  // Copies the struct. NCCL reads it only during the call, so the application may free it
-  // afterwards.
+  // Copies the struct. NCCL reads the struct only during the call, so the application may free it
+  // afterwards. Returns false for a struct of unknown layout.
   bool CopyPointee(const nccl::CollConfig** config) {
     const nccl::CollConfig* const given = *config;
     if (given == nullptr) return true;

@@ -6,9 +6,10 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// Least time between two events after groups that NCCL carries as a whole.
+// Least time between two events in a stream while NCCL carries all messages of the stream's groups.
 constexpr auto kEventInterval = std::chrono::milliseconds(4);
-// How long after the loss of a peer its last messages may still complete here.
+// How long after the loss of a peer its last messages may still complete here. Until then NCCL does
+// not count as waiting for the peer.
 constexpr auto kPeerLossGrace = std::chrono::seconds(1);
 // If the context is still busy this long after a peer was lost, its work may be waiting for that
 // peer.
@@ -116,7 +117,7 @@ bool EnqueuedWork::RecordEvent(Stream stream) {
   recorded_[stream] = {.event = event, .at = Clock::now()};
   for (auto& [peer, messages] : messages_) {
     const auto found = messages.native.find(stream);
-    // The event also covers messages of earlier groups that have none.
+    // The event also covers messages of earlier groups that have no event yet.
     if (found != messages.native.end() && found->second == nullptr) found->second = event;
   }
   return true;

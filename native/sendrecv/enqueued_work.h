@@ -42,7 +42,8 @@ class EnqueuedWork {
 
   // Tracks NCCL's messages with this peer from now on.
   void TrackPeer(int peer);
-  // Notes that NCCL is being called for messages with these peers. Call it before those NCCL calls.
+  // Notes that NCCL is being called for messages with these peers. Call BeginNative before those
+  // NCCL calls.
   void BeginNative(std::span<const int> peers);
   // The work that a group has enqueued in one stream.
   struct StreamWork {
@@ -51,17 +52,19 @@ class EnqueuedWork {
     std::span<const int> native;  // the peers of messages that NCCL carries
   };
   // Notes the work of a group that was enqueued, and records an event after it. If NCCL carries the
-  // whole group, records one only every few milliseconds, because events after all small messages
-  // make them a third slower. An event covers all earlier work of its stream.
+  // whole group, records an event only every few milliseconds: an event after every small message
+  // makes such messages a third slower. Captured work gets no event. An event covers all earlier
+  // work of its stream.
   void Enqueued(const StreamWork& work);
 
-  // Remembers the last group, all of which NCCL carried in one stream. Call it after Enqueued,
-  // which forgets the previous group. Returns a number for BeginRepeat, or 0 if the group has no
-  // event, for example because it is captured.
+  // Remembers the last group, all of which NCCL carried in one stream. Call Remember after
+  // Enqueued, which forgets the previous group. Returns a number for BeginRepeat, or 0 if the group
+  // has no event, for example because it is captured.
   uint64_t Remember(Stream stream, std::span<const int> peers);
   void Forget();
   // Notes that the remembered group is repeated. Returns false if another group was enqueued since,
-  // or if an event is due. Call it instead of BeginNative, and EndRepeat instead of Enqueued.
+  // or if an event is due. Call BeginRepeat instead of BeginNative, and EndRepeat instead of
+  // Enqueued.
   bool BeginRepeat(uint64_t number) {
     if (number != last_.number || Ticks() - last_.ticks >= last_.max_ticks) return false;
     last_.repeat.store(Repeat::kCalling, std::memory_order_release);
@@ -72,13 +75,15 @@ class EnqueuedWork {
   // Returns whether all recorded events have completed, and no event is missing because CUDA
   // refused.
   bool IsComplete();
-  // Records missing events in `streams`, the streams of the present calls. Returns whether all
-  // recent messages of NCCL then have an event.
+  // Records missing events in `streams`, the streams of the present calls. Returns whether no NCCL
+  // call is in progress and all recent NCCL messages then have an event. Messages without an event
+  // count as complete after 10 s.
   bool EnsureEvents(std::span<const Stream> streams);
   // Notes that a peer is lost. If a message with the peer has no event, records one event after all
   // work of the CUDA context.
   void PeerLost(int peer);
   // Returns whether NCCL may be waiting for ever for a peer that was lost at the time `lost`.
+  // Returns false during the first second after the loss.
   bool MayWaitFor(int peer, Clock::time_point lost);
 
   // Frees all events. All work must be complete.
@@ -101,7 +106,7 @@ class EnqueuedWork {
   };
 
   SharedEvent NewSharedEvent();
-  // Whether the last group was repeated after it was remembered. A repeat has no event after it.
+  // Whether the last group was repeated after Remember. No event follows a repeat.
   enum class Repeat : uint8_t { kNone, kCalling, kCalled };
   // The remembered group. `number` is 0 if there is none.
   struct LastGroup {
@@ -113,7 +118,8 @@ class EnqueuedWork {
     std::vector<int> peers;
   };
 
-  // Records in `messages_` that the last group was repeated. Call it before reading `messages_`.
+  // Records in `messages_` that the last group was repeated. Call NoteRepeat before reading
+  // `messages_`.
   void NoteRepeat();
   void ForgetLast();
   // Records an event after all work in the stream. Returns false if CUDA refuses.
@@ -126,7 +132,7 @@ class EnqueuedWork {
   const uint64_t ticks_made_ = Ticks();
   CudaDriver& driver_;
   std::mutex mutex_;
-  std::vector<Event> idle_;  // Declared before the members whose destruction returns events to it.
+  std::vector<Event> idle_;  // Must precede the next two members: destroying them puts events here.
   std::map<Stream, RecordedEvent> recorded_;
   std::map<int, Messages> messages_;  // by peer
   bool last_group_tracked_ = false;   // whether the last group has an event or will get one

@@ -43,7 +43,7 @@ inline bool IsNcclsOwn(const ThreadState& thread, const void* caller) {
   return thread.inside || g_installed.nccl.Contains(caller);
 }
 
-// Returns `result`. If it is an error, reports that to the interceptor first.
+// Returns `result`. If `result` is an error, first reports the error to the interceptor.
 inline nccl::Result ReportFailure(ThreadState& thread, Interceptor& interceptor,
                                   nccl::Result result) {
   if (result != abi::kSuccess && result != abi::kInProgress) interceptor.MayHaveRefused(thread);
@@ -62,8 +62,8 @@ struct Signature<nccl::Result (Interceptor::*)(ThreadState&, Arguments...)> {
   using Type = nccl::Result(Arguments...);
 };
 
-// The entry for one of the two names of a function. `profiled` selects the name with the prefix
-// pnccl.
+// The entry for one of the two names of a function, such as ncclSend and pncclSend. `profiled`
+// selects the name with the prefix pnccl.
 template <auto method, bool profiled, typename Type = typename Signature<decltype(method)>::Type>
 struct Entry;
 
@@ -96,8 +96,8 @@ struct Entry<method, profiled, nccl::Result(Arguments...)> {
   }
 };
 
-// Functions that are passed to NCCL unchanged. The library reads only their results: X(name,
-// parameter types...).
+// Functions that are passed to NCCL unchanged; the library only checks whether they fail. Each line
+// is X(name, parameter types...).
 #define OBSERVED_CALLS(X)                                                                  \
   X(CommGrow, nccl::Comm, int, const nccl::UniqueId*, int, nccl::Comm*, nccl::CommConfig*) \
   X(CommFinalize, nccl::Comm)                                                              \

@@ -25,8 +25,8 @@ std::span<const Intercepted> AllIntercepted();
 // Sets all function pointers of `native` to the functions of the real NCCL.
 void Bind(const RealNccl& nccl, Native* native);
 
-// Sets the interceptor of the process. Call it after every `original` is set and before the first
-// call of any entry. The interceptor is never destroyed.
+// Sets the interceptor of the process. Call Install after every `original` is set and before the
+// first call of any entry. The interceptor is never destroyed.
 void Install(Interceptor* interceptor, const CodeRange& nccl);
 
 }  // namespace nccltune::sendrecv

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of the memory that this rank exports to its peers. It is in the rank's record in shared
-// memory (segment.h). Each entry states which peers have mapped it.
+// The table of the memory that this rank exports to its peers. The table is in the rank's record in
+// shared memory (segment.h). Each entry states which peers have mapped it.
 #ifndef NCCLTUNE_SENDRECV_EXPORT_TABLE_H_
 #define NCCLTUNE_SENDRECV_EXPORT_TABLE_H_
 
@@ -43,8 +43,8 @@ class ExportTable {
   void Withdraw(ExportEntry* entry);
   // Makes peers read the table at their next call.
   void NotifyPeers() { ++record_.exports_changed; }
-  // Asks a peer to map the entry, unless it was asked before. Returns whether the peer has mapped
-  // the entry.
+  // Asks a peer to map the entry, unless the peer was asked before. Returns whether the peer has
+  // mapped or refused the entry, with the entry's number and `offset`.
   ExportLookup Request(ExportEntry* entry, uint64_t offset, size_t peer);
 
  private:

@@ -31,15 +31,16 @@ class ExportedMemory {
   ExportedMemory(const ExportedMemory&) = delete;
   ExportedMemory& operator=(const ExportedMemory&) = delete;
 
-  // Exports the memory of a message to a peer, if that is not done yet. Returns whether the peer
-  // has mapped the memory. `peer` is the peer's place in the segment.
+  // Exports the memory of a message to a peer, if that is not done yet. Returns the state of the
+  // memory, for example whether the peer has mapped the memory. `peer` is the peer's place in the
+  // segment.
   ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
 
-  // Withdraws allocations that the application has freed. Find calls it when the last check is over
-  // a second old. Until then peers keep the memory mapped.
+  // Withdraws allocations that the application has freed. Find calls WithdrawFreed when the last
+  // check is over a second old. Until then peers keep the memory mapped.
   void WithdrawFreed();
-  // Withdraws spans (spans.h) that have changed and that no message uses. Do not call it between
-  // Find and LaneEnd::Post of a message.
+  // Withdraws spans (spans.h) that have changed and that no message uses. Do not call WithdrawStale
+  // between Find and LaneEnd::Post of a message.
   void WithdrawStale(const Spans::InUse& in_use) { spans_.WithdrawStale(in_use); }
 
  private:

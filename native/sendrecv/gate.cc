@@ -58,7 +58,7 @@ Gate::Step Gate::Take(bool may_open, int64_t max_lead, bool pass) {
     const int64_t ahead = state.lead * one;
     if (state.opened) {
       // The peer has opened the gate and no longer changes this word. NCCL carries the messages
-      // that the peer passed before.
+      // that the peer passed before, so this side passes as many before it opens the gate.
       if (ahead >= 0) {
         Open();
         return Step::kOpen;

@@ -22,9 +22,9 @@ namespace nccltune::sendrecv {
 enum class Role : uint8_t { kSender, kReceiver };
 inline Role Other(Role role) { return role == Role::kSender ? Role::kReceiver : Role::kSender; }
 
-// The state of a gate in shared memory, which every rank maps before it knows its peers. It is all
-// zero at first. The periods use the two words alternately. Two words are enough: a period ends
-// only after both sides have been in it, so neither side still uses the period before.
+// The state of a gate in shared memory, which every rank maps before it knows its peers. The state
+// is all zero at first. The periods use the two words alternately. Two words are enough: a period
+// ends only after both sides have been in it, so neither side still uses the period before.
 struct GateMemory {
   std::array<std::atomic<uint64_t>, 2> periods = {};
 };
@@ -53,8 +53,8 @@ class Gate {
   bool has_opened() const { return open_ || period_ > 0; }
   // Returns whether the gate is closed because one side cannot use the lane's memory.
   bool is_unusable() const { return unusable_; }
-  // Returns 1 or 2, a mark for a slot that was found in use. The mark identifies the present period
-  // if the gate is shut, else the next one.
+  // Returns the mark, 1 or 2, that a side writes to a slot that it has found in use. The mark
+  // identifies the present period if the gate is shut, else the next period.
   uint64_t mark() const { return 1 + period_ % 2; }
 
   enum class Step : uint8_t {
@@ -71,8 +71,8 @@ class Gate {
   // Returns whether this side has passed a message in this period.
   bool has_passed() const { return passed_; }
 
-  // Shuts the gate before the next message. Both sides must have agreed on that by a mark in the
-  // slot.
+  // Shuts the gate before the next message. Both sides must have agreed to shut it, by a mark in
+  // the slot that the message found in use.
   void Shut() {
     open_ = false;
     passed_ = false;

@@ -73,7 +73,8 @@ class BatchRun {
     const PostedMessage posted =
         end.Post(message.bytes, posting.exported.allocation, posting.exported.offset, decision);
     if (posted.full) return SetNative(index);
-    // The lane was broken meanwhile, so its flags no longer state which messages are complete.
+    // The lane was broken meanwhile, so its flags no longer state which messages are complete, and
+    // a copy engine cannot carry this message.
     if (end.broken()) {
       return end.ended() ? SetNative(index, NativeReason::kEnded) : FailByPeer(message);
     }
@@ -163,7 +164,8 @@ class BatchRun {
     return true;
   }
 
-  // Posts a captured message. The second side does the copy, because only it knows both addresses.
+  // Posts a captured message. The second side does the copy, because only the second side knows
+  // both addresses.
   bool Capture(size_t index) {
     const GroupMessage& message = messages_[index];
     LaneEnd& end = *message.port->end;
@@ -251,7 +253,8 @@ class BatchRun {
     const MessageDecision decision = DecideAsFirst(message, conditions);
     const bool pulled = decision == MessageDecision::kPull || decision == MessageDecision::kFetch;
     const uint64_t bytes = pulled && !message.port->same_process ? message.bytes : 0;
-    // If no slot is free, NCCL carries the message, whatever the receiver does.
+    // If no slot is free, NCCL carries the message, whatever the receiver does. So do not wait
+    // then.
     while (end.HasFreeSlot() && !end.IsDecidedByPeer() && context_.wait_for_receiver(bytes)) {
     }
     if (!staging || decision != MessageDecision::kFetch || end.IsDecidedByPeer()) return decision;
@@ -318,8 +321,8 @@ class BatchRun {
     Staging* const staging = stages_for_peer || stages ? message.port->staging() : nullptr;
     if (staging != nullptr && !posting.region) posting.region = staging->Find(message.bytes);
     if (staging != nullptr && posting.region) {
-      // Take the region only now. If the message went another way, nothing would ever free the
-      // region.
+      // Take the region only now, when the message certainly uses it. For another message nothing
+      // would ever free the region.
       staging->Take(*posting.region, slot.done, transfer.value);
       transfer.kind = stages_for_peer ? MessageTransfer::Kind::kStagedForPeer
                                       : MessageTransfer::Kind::kStagedCopy;
@@ -408,7 +411,7 @@ class BatchRun {
         operation.kind == Operation::Kind::kCopy) {
       return EnqueueIn(stream, operation);
     }
-    // The application's stream uses the events of the first lane.
+    // Stream 0, the application's stream, uses the events of the first lane.
     const PlanStream& which = plan_.streams[operation.stream];
     Port& port = *ports_[which.lane];
     Event& joined = port.joined[which.kind];
@@ -517,7 +520,7 @@ GroupOutcome RunGroup(const std::vector<Batch>& batches, const GroupContext& con
   const bool well = Decide(*runs) && Enqueue(runs, context, &outcome.enqueue_rest);
   if (!well && outcome.error.empty()) outcome.error = "CUDA or NCCL refused an operation";
   for (BatchRun& run : *runs) {
-    // Without this, peers would wait for ever for the messages that were posted.
+    // Without Break, peers would wait for ever for the messages that were posted.
     if (!well) run.Break();
     outcome.messages.push_back(run.Outcomes());
   }

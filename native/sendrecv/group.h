@@ -27,7 +27,8 @@ namespace nccltune::sendrecv {
 // are mapped.
 using Resolve = std::function<DeviceAddress(uint64_t allocation, uint64_t offset, uint64_t bytes)>;
 
-// An address as the peer knows it: the number of exported memory, and an offset.
+// An address as the peer knows it: the number of an exported entry (segment.h), and an offset in
+// the entry's memory.
 struct ExportedAddress {
   uint64_t allocation = 0;
   uint64_t offset = 0;
@@ -41,7 +42,7 @@ struct Port {
   // allocates the memory.
   std::function<Staging*()> staging;
   // The completion of the last message that was pushed from staging memory. Later copies to the
-  // peer wait for it, because they are in the same stream.
+  // peer wait for that message, because they are in the same stream.
   std::optional<Staging::Completion> staged;
   // Returns the address of the staging memory, if the peer has mapped it.
   std::function<std::optional<ExportedAddress>()> staging_address;
@@ -90,7 +91,7 @@ enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled, kBuffered };
 enum class NativeReason : uint8_t {
   kDecided,   // the first side decided for NCCL
   kFresh,     // no message of the lane has had a slot yet
-  kRingFull,  // all slots are in use, or were and half of them are not free again yet
+  kRingFull,  // all slots are in use, or were and less than half of them is free again
   kClosed,    // NCCL carries all messages of the lane from now on
   kEnded,     // the peer's application has ended the communicator
 };
@@ -126,10 +127,12 @@ enum class NativeStart : uint8_t { kComplete, kInProgress, kRefused };
 // The policy, and the functions of the caller that RunGroup calls.
 struct GroupContext {
   Policy policy;
-  // Waits a moment for the receiver to post the message. Returns whether to call it again. A longer
-  // wait may save the receiver's copy engine a copy of `bytes` bytes.
+  // Waits a moment for the receiver to post the message. Returns whether the caller may wait again.
+  // The wait may save the receiver's copy engine a copy of `bytes` bytes, so it may take longer for
+  // more bytes.
   std::function<bool(uint64_t bytes)> wait_for_receiver;
-  // Waits a moment for a peer that may capture the same message. Returns whether to call it again.
+  // Waits a moment for a peer that may capture the same message. Returns whether the caller may
+  // wait again.
   std::function<bool()> wait_for_capture;
   // NCCL has more work in the group than the messages passed to `start_native`.
   bool has_other_native_work = false;

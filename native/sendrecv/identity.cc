@@ -15,7 +15,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// The token. It is zero before its first use, and again in a forked child.
+// The token of this process. It is zero before its first use, and again in a forked child.
 struct TokenMemory {
   std::atomic<uint64_t> low = 0;
   std::atomic<uint64_t> high = 0;
@@ -44,8 +44,8 @@ TokenMemory* NewTokenMemory() {
   return made;
 }
 
-// Sets the value if it is still 0, and returns the present value. Of several threads, the first one
-// sets it.
+// Sets the value if it is still 0, and returns the present value. If several threads call this, the
+// first one sets the value, and all return the same value.
 uint64_t SetOnce(std::atomic<uint64_t>* half, uint64_t random) {
   uint64_t present = 0;
   return half->compare_exchange_strong(present, random) ? random : present;

@@ -8,9 +8,9 @@
 
 namespace nccltune::sendrecv {
 
-// A random number that identifies a process. Process ids do not identify it: two containers that
-// share /dev/shm have separate PID namespaces, and both have a process 1. A forked child gets
-// another token than its parent. A token of zeros identifies no process.
+// A random number that identifies a process. A process id is not enough: two containers that share
+// /dev/shm have separate PID namespaces, and both have a process 1. A forked child gets another
+// token than its parent. A token of zeros identifies no process.
 struct ProcessToken {
   uint64_t low = 0;
   uint64_t high = 0;

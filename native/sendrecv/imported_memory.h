@@ -21,12 +21,13 @@ class ImportedMemory {
  public:
   enum class Kind : uint8_t {
     kByHandle,  // the peer is in another process
-    // The peer is in this process, so its addresses are valid here; only chunks are mapped again.
+    // The peer is in this process, so its addresses are valid here. Only chunks of cuMemMap
+    // (mapped_chunks.h) are mapped again.
     kDirect,
     kNone,  // this rank's GPU cannot reach the peer's memory
   };
   // `place` and `from` are this rank's and the peer's place in the segment. `inbox` receives the
-  // peer's chunks. It is null if the system refused the socket.
+  // peer's chunks (mapped_chunks.h). `inbox` is null if the system refused the socket.
   ImportedMemory(const CudaDriver& driver, RankRecord& peer, size_t place, Kind kind, Inbox* inbox,
                  size_t from)
       : driver_(driver), peer_(peer), place_(place), kind_(kind), inbox_(inbox), from_(from) {}
@@ -36,9 +37,9 @@ class ImportedMemory {
 
   // Maps newly exported memory and unmaps memory that the peer has withdrawn. Closing a legacy
   // handle waits for all work of the GPU (driver 580). That work may wait for the caller's next
-  // operation. So handles of withdrawn memory stay open until the communicator ends. If they hold
-  // over 1 GiB, they are closed once `is_idle` returns true, and until then no other memory of the
-  // peer is mapped.
+  // operation. So handles of withdrawn memory stay open until the communicator ends. If such
+  // handles hold over 1 GiB, they are closed once `is_idle` returns true. Until then no other
+  // memory of the peer is mapped.
   void Update(const std::function<bool()>& is_idle);
   // Returns the address of `bytes` bytes of an exported entry, or 0 if not all of them are mapped.
   DeviceAddress Resolve(uint64_t number, uint64_t offset, uint64_t bytes) const;

@@ -35,7 +35,8 @@ void Inbox::Accept(const Mailbox::Received& received) {
   const ChunkMessage& datagram = received.datagram;
   if (datagram.place >= kMaxLocalRanks || received.user != getuid()) return;
   // The token proves the sender: it is in the sender's record, which only this user can read.
-  // Process ids would not do, because they are not unique across PID namespaces.
+  // A process id would not prove the sender, because process ids are not unique across PID
+  // namespaces.
   if (memory_.records[datagram.place].process != datagram.process) return;
   ReceivedChunks& delivery = deliveries_[{datagram.place, datagram.number}];
   if (delivery.refused) return;

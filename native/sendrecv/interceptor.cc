@@ -38,7 +38,8 @@ namespace {
 
 using SharedCommunicator = std::shared_ptr<Communicator>;
 
-// How long destroying a communicator waits for its operations to complete.
+// How long CommDestroy waits for the communicator's operations to complete. CommDestroy waits
+// longer only for living peers that have not received all messages.
 constexpr auto kDestroyWait = std::chrono::seconds(1);
 
 pid_t g_process = 0;  // the process that created the interceptor
@@ -48,8 +49,8 @@ bool IsSet(const char* name, const char* value) {
   return set != nullptr && std::strcmp(set, value) == 0;
 }
 
-// Returns whether NCCL's calls on the new communicator block. Returns `default_blocks` if neither
-// NCCL_COMM_BLOCKING nor a configuration is set.
+// Returns whether NCCL's calls on the new communicator block. Returns `default_blocks` if
+// NCCL_COMM_BLOCKING is not set and there is no configuration.
 bool Blocks(const nccl::CommConfig* config, bool default_blocks = true) {
   for (const char* const value : {"0", "1"}) {
     if (IsSet("NCCL_COMM_BLOCKING", value)) return *value == '1';
@@ -127,7 +128,8 @@ class SendRecv final : public Interceptor {
   nccl::Result CommDestroy(nccl::Comm comm) override {
     const SplitChildren::KeptChildren ending = children_.End(comm);
     const SharedCommunicator communicator = RemoveFromTable(comm);
-    // Release need not wait for a failed communicator.
+    // Break ends the waits of a failed communicator, so that Release need not wait for its
+    // operations.
     const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
     if (failed) communicator->Break("the communicator was destroyed");
     retired_.Add(communicator);
@@ -146,8 +148,8 @@ class SendRecv final : public Interceptor {
   }
 
   // Ends the library's waits before it calls NCCL, because NCCL may wait for the streams. After a
-  // revocation NCCL refuses calls on the communicator, except those that end it or create others
-  // from it. Up to 2.32 NCCL refuses all flags but 0.
+  // revocation NCCL refuses calls on the communicator, except calls that end the communicator or
+  // create other communicators from it. Up to 2.32 NCCL refuses all flags but 0.
   nccl::Result CommRevoke(nccl::Comm comm, int flags) override {
     if (flags == 0) Revoke(comm);
     const nccl::Result result = native().CommRevoke(comm, flags);
@@ -230,8 +232,8 @@ class SendRecv final : public Interceptor {
     if (open != nullptr && open->IsOpen()) open->MarkDoubtful();
   }
 
-  // NCCL destroys the operator at once. If a held call uses the operator, this call is held as
-  // well.
+  // NCCL destroys the operator at once. If a held call uses the operator, this call of RedOpDestroy
+  // is held as well.
   nccl::Result RedOpDestroy(ThreadState& thread, nccl::RedOp op, nccl::Comm comm) override {
     OpenGroup* const open = OpenGroup::Find(thread);
     if (open == nullptr || !open->HoldsUseOf(op, comm)) return native().RedOpDestroy(op, comm);
@@ -373,7 +375,8 @@ class SendRecv final : public Interceptor {
                                       ? native().Send(buffer, count, type, peer, comm, stream)
                                       : native().Recv(buffer, count, type, peer, comm, stream);
       if (result != abi::kSuccess) [[unlikely]] {
-        // TryRepeat has counted the call, but NCCL refused it.
+        // TryRepeat has counted the call, but NCCL refused the call. So drop it from the repeated
+        // calls.
         StopRepeating(&open, 1);
         open.AddOther(result);
       }
@@ -390,7 +393,8 @@ class SendRecv final : public Interceptor {
                             &open);
   }
 
-  // Makes a single call that repeats the last one. Returns nothing if the call does not repeat it.
+  // Handles a call outside of a group that repeats the thread's previous call. Returns nothing if
+  // the call differs or cannot be repeated; then the caller must handle the call as a new one.
   std::optional<nccl::Result> HandleRepeatedMessage(const MessageCall& call, OpenGroup* open) {
     const uint64_t changes = communicators_.changes();
     const bool takes = open->repeated.TryRepeat(call.role, call.buffer, call.count, call.type,
@@ -482,7 +486,7 @@ class SendRecv final : public Interceptor {
   }
 
   // Ends a group that NCCL may refuse. NCCL's group ends first, before the held calls are posted to
-  // peers. If NCCL accepts it, the held calls run in a group of their own.
+  // peers. If NCCL accepts its group, the held calls run in a second group.
   nccl::Result EndDoubtful(OpenGroup::Contents ended, OpenGroup* open,
                            const std::function<nccl::Result()>& end) {
     CallNested(ended.calls.held);

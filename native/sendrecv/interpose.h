@@ -18,7 +18,8 @@ namespace nccltune::sendrecv {
 enum class InterposeMode { kOn, kVerify, kDryRun };
 
 // The functions of the real NCCL. A pointer is null if that NCCL lacks the function. Any thread may
-// call them. Calls that NCCL makes to its own functions meanwhile are not intercepted.
+// call these functions. While such a call runs, the calls that NCCL makes to its own functions are
+// not intercepted.
 struct Native {
   // The functions that every message needs come first, so that they are in neighbouring cache
   // lines.
@@ -111,9 +112,9 @@ class Interceptor {
 };
 
 // Creates the interceptor. Returns null if all calls shall go straight to NCCL. Called once in a
-// process, at its first NCCL call. Other threads that call NCCL wait meanwhile, so it must be fast.
-// `native` lives as long as the interceptor. The library that links the shell defines this
-// function.
+// process, at the first NCCL call. Other threads that call NCCL wait meanwhile, so NewInterceptor
+// must be fast. `native` lives as long as the interceptor. The library that links the shell defines
+// this function.
 std::unique_ptr<Interceptor> NewInterceptor(InterposeMode mode, const Native& native);
 
 }  // namespace nccltune::sendrecv

@@ -8,9 +8,10 @@
 
 namespace nccltune::sendrecv {
 
-// Returns the files that ldconfig has recorded under a name, for any processor architecture.
-// Returns none if the cache file cannot be read. glibc 2.2 and later write this format. Up to glibc
-// 2.31 an older format precedes it in the file.
+// Returns the files that ldconfig has recorded in the file `cache` under the library name `name`,
+// for any processor architecture. Returns none if `cache` cannot be read or does not have the
+// format of glibc 2.2 and later. Up to glibc 2.31 an older format may precede that format in the
+// file.
 std::vector<std::string> FindInLoaderCache(const std::string& cache, std::string_view name);
 
 }  // namespace nccltune::sendrecv

@@ -9,13 +9,13 @@
 namespace nccltune::sendrecv {
 
 // Writes the counters and then the lines of `more` to the file that NCCLTUNE_SENDRECV_STATS names,
-// or to standard error if it names none.
+// or to standard error if the setting is empty or `-`.
 void LogCounts(const std::string& more);
 
 // Installs a handler for the signal that NCCLTUNE_SENDRECV_SIGNAL names. Does nothing if the
 // setting is `none` or the program already handles the signal.
 void LogCountsAtSignal();
-// Returns whether that signal has arrived since the last call.
+// Returns whether the signal of NCCLTUNE_SENDRECV_SIGNAL has arrived since the last call.
 bool TakeCountsSignal();
 
 }  // namespace nccltune::sendrecv

@@ -17,7 +17,7 @@ constexpr size_t kRoom =
     CMSG_SPACE(ChunkMessage::kMaxChunks * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred));
 
 // The abstract address of a rank's socket. Abstract addresses have no owner: if another user has
-// bound this one, Open fails on the rank.
+// bound the address of a rank, Open fails on that rank.
 struct Address {
   sockaddr_un socket = {};
   socklen_t bytes = 0;
@@ -25,7 +25,7 @@ struct Address {
   Address(std::string_view name, size_t place) {
     const std::string whole = std::string(name) + "-" + std::to_string(place);
     socket.sun_family = AF_UNIX;
-    // An abstract socket name begins with a zero byte. It exists only as long as the socket.
+    // An abstract socket name begins with a zero byte. The name exists only as long as the socket.
     const size_t size = std::min(whole.size(), sizeof(socket.sun_path) - 1);
     std::memcpy(socket.sun_path + 1, whole.data(), size);
     bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);

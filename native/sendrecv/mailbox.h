@@ -21,7 +21,7 @@
 namespace nccltune::sendrecv {
 
 // One datagram. It describes consecutive chunks of an exported entry. The chunks' file descriptors
-// are attached to it.
+// are attached to the datagram.
 struct ChunkMessage {
   // The kernel allows at most 253 descriptors in a datagram.
   static constexpr size_t kMaxChunks = 64;
@@ -41,11 +41,11 @@ class Mailbox {
   enum class SendResult : uint8_t {
     kSent,
     kFull,  // the socket is full; retry later
-    kGone,  // no socket has this name
+    kGone,  // no socket has this name, or the system refuses the datagram
   };
 
   struct Received {
-    int64_t user = -1;  // user id of the sender, as the kernel reports it; -1 if it does not
+    int64_t user = -1;  // user id of the sender, as the kernel reports it; -1 if not reported
     ChunkMessage datagram;
     // One for each of the `datagram.count` chunks, or fewer if this process has reached its limit
     // of descriptors.
@@ -59,8 +59,8 @@ class Mailbox {
   // Sends a datagram to the rank at `place`.
   SendResult Send(size_t place, const ChunkMessage& datagram,
                   const std::vector<Descriptor>& descriptors);
-  // Reads one datagram and returns it. Returns nothing if there is none or it is invalid. `any` is
-  // set to whether a datagram was read.
+  // Reads one datagram and returns it. Returns nothing if there is no datagram or the datagram is
+  // invalid. `any` is set to whether a datagram was read.
   std::optional<Received> Receive(bool* any);
 
  private:

@@ -41,9 +41,10 @@ class MappedChunks {
   bool IsSupported() const;
 
   // Returns the chunk at an address of GPU memory. Returns nothing for other memory, or if the
-  // driver does not report it.
+  // driver does not report the chunk.
   std::optional<MappedChunk> Find(DeviceAddress address) const;
-  // Returns whether the chunk was created for sharing by file descriptor.
+  // Returns whether the chunk was created for sharing by file descriptor. Returns false as well if
+  // CUDA does not report it.
   bool IsShareable(const MappedChunk& chunk) const;
   // Returns a file descriptor for the chunk, or an empty descriptor if CUDA refuses.
   Descriptor Export(const MappedChunk& chunk) const;
@@ -54,7 +55,7 @@ class MappedChunks {
   void Release(cu::Memory memory) const;
   // Maps the chunks at consecutive addresses, accessible to the driver's GPU. Returns the first
   // address. Returns 0 if CUDA refuses; then nothing stays mapped. The caller still owns the
-  // chunks. The mapping stays valid after they are released.
+  // chunks. The mapping stays valid after the caller has released the chunks.
   DeviceAddress Map(const std::vector<ChunkMemory>& chunks) const;
   void Unmap(DeviceAddress base, uint64_t bytes) const;
 

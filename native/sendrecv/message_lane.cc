@@ -83,7 +83,8 @@ std::string DescribeIncompleteMessages(const LaneMemory& lane, std::string_view 
     if (IsComplete(slot) || decision >= kKnown.size()) continue;
     const auto& [what, first] = kKnown[decision];
     const SlotHalf& half = slot.halves[static_cast<size_t>(first.value_or(Role::kSender))];
-    // The half with the smaller count may still belong to an earlier message.
+    // The half with the smaller count may still belong to an earlier message. So use the larger
+    // count.
     const uint64_t earlier =
         std::max(slot.halves[0].earlier_messages, slot.halves[1].earlier_messages);
     words += std::string(name) + ": message " + std::to_string(earlier + 1) + ", ";
@@ -140,7 +141,8 @@ std::string FindMismatch(const LaneMemory& lane) {
 }
 
 // Returns whether the next half of the slots is free. A program that always has messages in
-// progress never has all slots free. With less than half the gate would soon shut again.
+// progress never has all slots free. With less than half of the slots free, the gate would soon
+// shut again.
 bool LaneEnd::IsHalfFree() {
   while (free_slots_ < ring_ / 2 && IsComplete(SlotOf(next() + free_slots_))) ++free_slots_;
   return free_slots_ == ring_ / 2;
@@ -227,7 +229,8 @@ PostedMessage LaneEnd::Post(uint64_t bytes, uint64_t allocation, uint64_t offset
     ++messages_;
     return posted;
   }
-  // The peer has decided. It has written its half of the slot before the word.
+  // The peer has decided. It has written its half of the slot before the word, so its half can be
+  // read now.
   half = posted.mine;
   ++slotted_messages_;
   ++messages_;
@@ -340,7 +343,7 @@ LaneMemory::GraphFlags* LaneEnd::ResolveCapture(uint64_t number) {
   closed_ = word.compare_exchange_strong(packed, none.Packed()) ||
             SlotWord::Of(packed).decision != MessageDecision::kGraph;
   if (closed_) return nullptr;
-  // Set the bit only after the decision. From then on the peer may use the slot for a later
+  // Set kMatched only after the decision. From then on the peer may use the slot for a later
   // message.
   word.fetch_or(kMatched);
   return NextGraphFlags();

@@ -2,8 +2,8 @@
 //
 // A lane carries the messages from one rank to another. The two ranks are its sides. They share the
 // lane's memory, which holds a ring of slots. A side posts a message when it writes its half of the
-// message's slot. The side that posts first is the first side. It decides once how the message is
-// carried, and the second side follows.
+// message's slot. The side that posts first is the first side. The first side decides once how the
+// message is carried, and the second side follows.
 #ifndef NCCLTUNE_SENDRECV_MESSAGE_LANE_H_
 #define NCCLTUNE_SENDRECV_MESSAGE_LANE_H_
 
@@ -70,7 +70,7 @@ bool IsComplete(const MessageSlot& slot);
 // Describes how the two halves of a message differ. Returns an empty text if they match.
 std::string DescribeMismatch(const SlotHalf& sent, const SlotHalf& received);
 
-// A lane's shared memory. It is all zero at first.
+// A lane's shared memory. The memory is all zero at first.
 struct LaneMemory {
   static constexpr uint64_t kSlots = 512;
   // The lane's state. A side breaks the lane when its rank or the peer fails (kBrokenIdle), or when
@@ -104,9 +104,11 @@ static_assert(sizeof(vccl::SharedState) == 64 + vccl::kMaxChannels * 128);
 static_assert(sizeof(vccl::SharedState::Channel) == 128 && sizeof(LaneMemory::GraphFlags) == 128);
 static_assert(sizeof(LaneMemory) == 148672);
 
-// Returns whether some message was posted by at least one side and is not complete.
+// Returns whether some message was posted by at least one side and is not complete. A message in a
+// CUDA graph never counts as complete.
 bool HasIncomplete(const LaneMemory& lane);
-// Returns whether the sender has posted a message for a copy engine that is not complete.
+// Returns whether the sender has posted a message that is pushed, pulled or fetched and is not
+// complete. Returns false for a broken lane.
 bool HasUnreceivedSends(const LaneMemory& lane);
 // Returns a line for each incomplete message: the lane's `name`, who has posted it, and its state.
 std::string DescribeIncompleteMessages(const LaneMemory& lane, std::string_view name);
@@ -152,7 +154,7 @@ struct CapturedMessage {
 // One side of a lane. Not thread-safe.
 class LaneEnd {
  public:
-  // `ring` is the number of slots that are used. It is equal on both sides.
+  // `ring` is the number of slots that are used. `ring` is equal on both sides.
   LaneEnd(LaneMemory& memory, GateMemory& gate, Role role, uint64_t ring = LaneMemory::kSlots)
       : memory_(memory), gate_(gate, role), role_(role), ring_(ring) {}
 
@@ -172,8 +174,9 @@ class LaneEnd {
   // Returns whether NCCL carries all messages because one side cannot use the lane's memory.
   bool is_unusable() const { return gate_.is_unusable(); }
 
-  // Returns whether the next message has a slot. If not, NCCL carries the message on both sides,
-  // and this function counts it. If so, the next decision is DecideFirst (decision.h).
+  // Returns whether the next message has a slot. For a message with a slot, the next decision is
+  // DecideFirst (decision.h). A message without a slot is carried by NCCL on both sides, and
+  // PassGate counts the message.
   bool PassGate();
   // Opens the gate if that is possible now. Returns whether the next message would have a slot.
   // Counts nothing.
@@ -196,9 +199,9 @@ class LaneEnd {
                      MessageDecision decision);
 
   // Closes the lane: NCCL carries the next message and all later ones, on both sides. Returns false
-  // if the peer has decided the next message for a copy engine. If it returns true and the lane is
-  // still not closed, call it again: the peer had decided a message for NCCL, and the slot of that
-  // message was skipped.
+  // if the peer has decided the next message for a copy engine. If Close returns true and the lane
+  // is still not closed, call Close again: the peer had decided a message for NCCL, and the slot of
+  // that message was skipped.
   bool Close();
   bool closed() const { return closed_; }
 

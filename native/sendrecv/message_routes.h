@@ -15,9 +15,10 @@
 namespace nccltune::sendrecv {
 
 // Returns Route::kPushed if this rank allows a copy engine, or the reason why NCCL must carry the
-// message. Tests the size against this rank's own threshold, because EligibilityOf has tested it
-// only against the lower one of both ranks. Sets the exported address in `message`. `first` is true
-// if NCCL connects the two ranks with this message. The caller holds the communicator's mutex.
+// message. Tests the size against this rank's own threshold, because EligibilityOf has tested the
+// size only against the lower threshold of the two ranks. Sets the exported address in `message`.
+// `first` is true if NCCL connects the two ranks with this message. The caller holds the
+// communicator's mutex.
 Route LocalRoute(const MessageCall& call, bool first, GroupMessage* message);
 
 // Returns the route of a message that has been carried. `local` is the result of LocalRoute.

@@ -9,9 +9,9 @@
 
 namespace nccltune::sendrecv {
 
-// Runs a function once in a process while other threads wait. If the process was forked meanwhile,
-// the running thread does not exist in the child, and the next caller there runs the function
-// again. std::call_once would wait for ever in that child.
+// Runs a function once in a process while other threads wait. If the process is forked while the
+// function runs, the running thread does not exist in the child, and the next caller in the child
+// runs the function again. std::call_once would wait for ever in that child.
 class Once {
  public:
   template <typename Work>

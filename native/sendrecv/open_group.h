@@ -51,7 +51,7 @@ class OpenGroup {
   }
 
   bool HasHeldCalls() const { return !calls_.held.empty(); }
-  // Returns whether NCCL has refused a call of the group. Then it will refuse the whole group.
+  // Returns whether NCCL has refused a call of the group. Then NCCL will refuse the whole group.
   bool failed() const { return failed_; }
   // Notes that a call has failed. NCCL may refuse the whole group because of that call.
   void MarkDoubtful() { doubtful_ = true; }
@@ -76,8 +76,8 @@ class OpenGroup {
   // Passes all held calls to NCCL without posting them to peers. Use it only if NCCL will not run
   // the group.
   void Flush(const Native& native);
-  // Returns whether ncclGroupSimulateEnd would run the group. NCCL runs it if a communicator is
-  // nonblocking.
+  // Returns whether ncclGroupSimulateEnd would run the group. NCCL runs the group if one of its
+  // communicators is nonblocking.
   bool IgnoresSimulation() const;
 
   void AddNew(NewCommunicator made);
@@ -85,7 +85,8 @@ class OpenGroup {
   // some messages of the communicator are held.
   bool Forget(const Communicator* communicator);
 
-  // Ends the group and returns its calls and communicators. The object is empty afterwards.
+  // Ends the group. Returns its calls and the communicators that NCCL creates at its end. The
+  // object is empty afterwards.
   struct Contents {
     GroupCalls calls;
     std::vector<NewCommunicator> made;

@@ -32,8 +32,10 @@ class PendingNonblocking {
   // Adds a group whose NCCL calls are not complete. Does nothing if `group` is null.
   void AddGroup(const std::shared_ptr<PendingGroup>& group);
 
-  // Asks NCCL whether its calls on the communicator are complete. If so, begins a new communicator
-  // or finishes the pending group, and returns the result. Otherwise returns NCCL's state.
+  // Returns ncclSuccess if nothing is pending on the communicator. Otherwise asks NCCL for the
+  // state of its calls. After success, begins a new communicator or finishes the pending group, and
+  // returns the result. After an error, abandons the pending group and returns the error. Returns
+  // ncclInProgress if the calls are not complete.
   nccl::Result Progress(nccl::Comm comm);
   // Removes a communicator that ends, and abandons its pending group.
   void Forget(nccl::Comm comm);

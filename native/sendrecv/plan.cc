@@ -43,8 +43,9 @@ class Planner {
       several = several || IsStaged(transfer) || !transfer.channels.empty();
       if (std::ranges::count(lanes, transfer.lane) == 0) lanes.push_back(transfer.lane);
     }
-    // The copies of a single lane can run in the application's stream. The operations after them
-    // wait only for peers, and those peers already have our `ready` flags.
+    // The copies of a single lane can run in the application's stream: they delay no copy of
+    // another lane. The stream writes all `ready` flags before these copies, so no peer waits for
+    // them either.
     in_application_stream_ = lanes.size() == 1 && !native && !several;
   }
 

@@ -10,10 +10,11 @@
 namespace nccltune::sendrecv {
 
 // Opens an NVTX range in the domain "nccltune" on the calling thread, until the object is
-// destroyed. Create one only if IsActive() is true.
+// destroyed. Create an object only if IsActive() is true.
 class ProfilerRange {
  public:
-  // Returns whether a profiler is attached. Profilers attach before the first call or never.
+  // Returns whether a profiler is attached; false if the library was built without NVTX. Profilers
+  // attach before the first call or never.
   static bool IsActive();
 
   explicit ProfilerRange(const std::string& text);

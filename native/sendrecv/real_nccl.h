@@ -21,9 +21,10 @@ struct CodeRange {
   }
 };
 
-// The real NCCL. It is searched in this order: NCCLTUNE_SENDRECV_NCCL, the loader's next library
-// (RTLD_NEXT), a loaded library with NCCL's name, libnccl.so.2 on the loader's search path. This
-// library and copies of it are skipped. The NCCL that is found stays loaded.
+// The real NCCL. The constructor searches for NCCL in this order: NCCLTUNE_SENDRECV_NCCL, the
+// loader's next library (RTLD_NEXT), a loaded library with NCCL's name, libnccl.so.2 on the
+// loader's search path. If NCCLTUNE_SENDRECV_NCCL is set, no other place is searched. This library
+// and copies of it are skipped. The NCCL that is found stays loaded.
 class RealNccl {
  public:
   RealNccl();
@@ -34,10 +35,11 @@ class RealNccl {
   // Returns why no NCCL was found, or an empty text if one was found.
   const std::string& error() const { return error_; }
   const std::string& path() const { return path_; }
-  // Returns null if NCCL has no function of this name.
+  // Returns NCCL's function `symbol`, or null if NCCL lacks the function.
   void* Find(const char* symbol) const;
   // Returns the address range of NCCL if it is a library named libnccl.so*. Otherwise the range is
-  // empty: NCCL may be part of a program, whose own calls come from the same range.
+  // empty: NCCL may be part of a program, whose own calls come from the same range and must be
+  // intercepted.
   const CodeRange& code() const { return code_; }
 
  private:

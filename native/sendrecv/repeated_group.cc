@@ -49,7 +49,7 @@ std::optional<nccl::Result> RepeatedGroup::CallAlone(const Native& native, void*
   });
 }
 
-// NCCL refused the group, so its messages never run.
+// Takes back the counts of the group's messages: NCCL refused the group, so they never run.
 void RepeatedGroup::Uncount() {
   for (const RememberedCall& known : calls_) {
     if (known.end != nullptr) known.end->UncountNative();

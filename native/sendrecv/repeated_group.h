@@ -26,7 +26,7 @@ namespace nccltune::sendrecv {
 class RepeatedGroup {
  public:
   // Returns whether the next call of the open group matches the remembered group. Then the caller
-  // passes it to NCCL. `changes` is CommunicatorTable::changes().
+  // passes the call to NCCL. `changes` is CommunicatorTable::changes().
   bool TryRepeat(Role role, const void* buffer, size_t count, nccl::DataType type, int peer,
                  nccl::Comm comm, nccl::Stream stream, uint64_t changes) {
     if (next_ >= end_) return false;
@@ -39,7 +39,7 @@ class RepeatedGroup {
     ++next_;
     return true;
   }
-  // Returns whether the open group has repeated all calls of the last one and no others.
+  // Returns whether the open group has repeated all calls of the remembered group and no others.
   bool IsFullRepeat() const { return next_ != 0 && next_ == end_; }
 
   // End passes the end of a repeated group to NCCL. CallAlone makes a repeated single call outside
@@ -50,17 +50,19 @@ class RepeatedGroup {
                                                      uint64_t changes);
 
   // Returns the calls of the open group so far, without their communicators. Afterwards TryRepeat
-  // returns false until Restart. Call it when the open group differs from the remembered one.
+  // returns false until Restart. Call StopRepeating when the open group differs from the remembered
+  // group.
   std::vector<MessageCall> StopRepeating();
-  // Compares the next calls with the remembered group from its beginning. Call it when a new group
-  // begins.
+  // Compares the next calls with the remembered group from its beginning. Call Restart when a new
+  // group begins.
   void Restart() {
     next_ = 0;
     end_ = size_;
   }
 
-  // Remembers a completed group whose messages NCCL carried. The caller holds the mutexes of its
-  // communicators and has called EnqueuedWork::Enqueued.
+  // Remembers a completed group whose messages NCCL carried. Remembers nothing if the group has
+  // other calls than small messages of one blocking communicator in one stream. The caller holds
+  // the mutexes of its communicators and has called EnqueuedWork::Enqueued.
   void Remember(const GroupCalls& group, uint64_t changes);
 
  private:
@@ -70,7 +72,7 @@ class RepeatedGroup {
     nccl::DataType type = nccl::kInt8;
     uint32_t size = 0;  // bytes of an element
     Role role = Role::kSender;
-    LaneEnd* end = nullptr;  // this rank's end of the message's lane; null if it has none
+    LaneEnd* end = nullptr;  // this rank's end of the message's lane; null if there is no lane
     size_t count = 0;        // elements of this call in the open group
   };
 

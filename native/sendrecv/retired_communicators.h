@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Communicators that the application has destroyed or aborted. They are kept until their operations
-// are complete. NCCL would have buffered small sends. Here a peer may still have to copy them from
-// this rank's memory.
+// are complete. NCCL would have buffered small sends, so that the peer could receive them later.
+// With copy engines the peer may still have to copy them from this rank's memory.
 #ifndef NCCLTUNE_SENDRECV_RETIRED_COMMUNICATORS_H_
 #define NCCLTUNE_SENDRECV_RETIRED_COMMUNICATORS_H_
 

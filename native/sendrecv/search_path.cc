@@ -43,7 +43,8 @@ std::vector<std::string> FoldersOf(const char* path) {
 }
 
 // Returns whether the folder is one of the loader's built-in folders, which every object searches
-// last. The dlinfo of glibc does not mark them (2.41).
+// last. The dlinfo of glibc does not mark these folders (checked with 2.41), so their paths are
+// compared.
 bool IsSystemFolder(std::string_view folder) {
   return folder.starts_with("/lib") || folder.starts_with("/usr/lib");
 }

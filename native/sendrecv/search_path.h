@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds where the dynamic loader searches for a library. dlopen cannot search for a name that it
-// has already resolved to another file.
+// Finds where the dynamic loader searches for a library. dlopen does not search again for a name
+// that it has already resolved, such as libnccl.so.2 if this library has that name.
 #ifndef NCCLTUNE_SENDRECV_SEARCH_PATH_H_
 #define NCCLTUNE_SENDRECV_SEARCH_PATH_H_
 
@@ -19,7 +19,7 @@ struct SearchPath {
 // Returns the paths of all shared objects in this process, in load order, without the program.
 std::vector<std::string> LoadedPaths();
 
-// Returns the files of this name, without the file `except`. It searches the folders of the program
+// Returns the files of this name, without the file `except`. Searches the folders of the program
 // and of the loaded objects (RPATH, LD_LIBRARY_PATH, RUNPATH), the loader's cache and the system's
 // folders.
 SearchPath FindOnSearchPath(std::string_view name, const std::string& except);

@@ -132,8 +132,8 @@ bool Segment::OpenFile(std::string* why) {
   }
   if (!IsOurs(why)) return false;
   if (MapHead(why)) return true;
-  // Ranks that open the segment later create a new file. They do not meet the ranks that have this
-  // file open.
+  // Remove the unusable file. Ranks that open the segment later create a new file, and do not meet
+  // the ranks that have this file open.
   Unlink();
   return false;
 }
@@ -175,8 +175,8 @@ bool Segment::MapHead(std::string* why) {
   return false;
 }
 
-// Without reserved memory the first write could raise SIGBUS. posix_fallocate is not used: it
-// writes to the file where the file system lacks fallocate.
+// Without reserved memory the first write could raise SIGBUS. posix_fallocate is not used: if the
+// file system lacks fallocate, posix_fallocate writes to the file.
 bool Segment::ReserveMemory(size_t begin, size_t bytes, std::string* why) const {
   const int result = Retry(
       [&] { return fallocate(file_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes)); });

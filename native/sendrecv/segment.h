@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The segment: the shared-memory file of a communicator on one host. Each rank of the host takes a
-// place in the file, which is the index of its RankRecord. It does so before NCCL creates the
-// communicator, and NCCL's handshake waits for all ranks. So after the handshake all ranks of the
-// host are in the file.
+// place in the file, which is the index of its RankRecord. A rank takes its place before NCCL
+// creates the communicator, and NCCL's handshake waits for all ranks. So after the handshake all
+// ranks of the host are in the file.
 #ifndef NCCLTUNE_SENDRECV_SEGMENT_H_
 #define NCCLTUNE_SENDRECV_SEGMENT_H_
 
@@ -109,7 +109,8 @@ static_assert(offsetof(SegmentMemory, records) ==
 class Segment {
  public:
   // Opens the file for `key`, which is equal on all ranks of the communicator and on no others.
-  // Returns null if there is no shared memory, with the reason in `why`.
+  // Returns null and the reason in `why` if the file cannot be used: it cannot be created, belongs
+  // to another user, has another layout, or has no room.
   static std::shared_ptr<Segment> Open(std::string_view key, std::string* why);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -122,7 +123,8 @@ class Segment {
   // fails. The caller owns the record at that place from then on.
   std::optional<size_t> Join(std::string* why);
   size_t places() const { return std::min<size_t>(memory_->places.load(), kMaxLocalRanks); }
-  // Returns false if the rank's process has ended without marking its record as left.
+  // Returns false if the rank's process has ended without marking its record as left. Returns true
+  // in all other cases, also for a record that is empty or left.
   bool IsAlive(size_t place);
 
   // A mapped lane (message_lane.h): its shared state, and the checksums that follow it in the file.

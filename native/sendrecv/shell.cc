@@ -36,9 +36,10 @@ namespace {
 using Targets = std::array<void*, kSymbols.size()>;
 
 constinit Once g_once;
-// The real NCCL's functions, or substitutes for those that it lacks.
+// The real NCCL's functions, or substitutes for functions that NCCL lacks.
 constinit Targets g_native = {};
-// Whether this thread is filling the table. Meanwhile it may itself call NCCL's functions.
+// Whether this thread is filling the table. While it does so, the thread may itself call NCCL's
+// functions.
 thread_local bool t_filling = false;
 // Whether this thread has filled `g_native`.
 thread_local bool t_found = false;

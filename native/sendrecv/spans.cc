@@ -15,7 +15,8 @@ namespace {
 // a while.
 constexpr uint64_t kMaxMargin = uint64_t{64} << 20;
 constexpr size_t kMaxUnshareable = 1024;
-// How long to wait before a full socket is tried again. Each try creates descriptors.
+// How long to wait before a full socket is tried again. Each try creates descriptors, so a try at
+// every message would be slow.
 constexpr auto kRetryPause = std::chrono::milliseconds(2);
 
 }  // namespace
@@ -160,7 +161,7 @@ void Spans::Deliver(Span* span, size_t peer) {
 }
 
 // Returns the file descriptors of the datagram's chunks. Returns fewer if a chunk has changed or
-// CUDA refuses one.
+// CUDA refuses to export a chunk.
 std::vector<Descriptor> Spans::Export(const Span& span, const ChunkMessage& datagram) {
   std::vector<Descriptor> all;
   for (size_t i = 0; i < datagram.count; ++i) {

@@ -27,15 +27,16 @@ class Spans {
   // Returns whether an incomplete message uses the exported entry of that number.
   using InUse = std::function<bool(uint64_t number)>;
 
-  // If `mailbox` is null, no span is exported. `place` is this rank's place in the segment.
+  // If `mailbox` is null, no span is exported, and Find returns kUnshareable. `place` is this
+  // rank's place in the segment.
   Spans(const CudaDriver& driver, ExportTable& table, Mailbox* mailbox, size_t place)
       : chunks_(driver), table_(table), mailbox_(mailbox), place_(place) {}
   ~Spans();
   Spans(const Spans&) = delete;
   Spans& operator=(const Spans&) = delete;
 
-  // Exports the span that contains a message, if that is not done yet. Returns whether the peer has
-  // mapped it.
+  // Exports the span that contains a message, if that is not done yet. Returns the state of the
+  // span, for example whether the peer has mapped the span.
   ExportLookup Find(DeviceAddress address, uint64_t bytes, size_t peer);
   // Marks each span of which a chunk was unmapped or replaced. New messages do not use a marked
   // span.

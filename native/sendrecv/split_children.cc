@@ -7,7 +7,8 @@ namespace nccltune::sendrecv {
 
 nccl::Comm* SplitChildren::AddChild(std::shared_ptr<Communicator> made, nccl::Comm parent,
                                     nccl::Comm* wanted) {
-  // Without the library, NCCL sets the program's handle to null until the child is complete.
+  // Without the library, NCCL sets the program's handle to null until the child is complete. So set
+  // it to null here.
   *wanted = nullptr;
   const std::scoped_lock lock(mutex_);
   children_.push_back(

@@ -2,9 +2,9 @@
 //
 // Communicators that are split or shrunk from a nonblocking parent. NCCL creates each child after
 // the call has returned, and writes the child's handle when the child is complete (2.18 to 2.30).
-// Peers wait for this rank, but the program may ask for its handle late. So the library makes NCCL
-// write the handle to the library's memory. A thread of the library polls that memory, begins the
-// communicator and passes the handle on to the program.
+// Peers wait for this rank, but the program may ask for the child's handle late. So the library
+// makes NCCL write the handle to the library's memory. A thread of the library polls that memory,
+// begins the communicator and passes the handle on to the program.
 #ifndef NCCLTUNE_SENDRECV_SPLIT_CHILDREN_H_
 #define NCCLTUNE_SENDRECV_SPLIT_CHILDREN_H_
 
@@ -44,8 +44,9 @@ class SplitChildren {
   // create, or null. Thread-safe.
   void BeginMade(nccl::Comm failed = nullptr);
 
-  // Owns the handles of the children of a parent that ends. Destroy the object when NCCL no longer
-  // writes to them.
+  // Owns the memory to which NCCL writes the handles of a parent's children, while the parent ends.
+  // Destroy the object when NCCL no longer writes to that memory. The destructor passes the handles
+  // that NCCL has written to the program.
   class KeptChildren {
    public:
     explicit KeptChildren(std::list<Child> children) : children_(std::move(children)) {}

@@ -15,7 +15,8 @@ std::optional<Staging::Region> Staging::Find(uint64_t bytes) const {
   const uint64_t wanted = Aligned(bytes);
   if (wanted > capacity_) return std::nullopt;
   uint64_t begin = head_;
-  // A region is contiguous, so the rest at the end of the ring is skipped.
+  // A region is contiguous. If the message does not fit before the end of the ring, skip the bytes
+  // up to the end.
   const uint64_t left = capacity_ - begin % capacity_;
   if (wanted > left) begin += left;
   Region region = {

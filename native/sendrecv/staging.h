@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Staging memory on the sender's GPU, for sends that complete before they are received. It is a
-// ring. A region is free again when the `done` flag of its message is written. The next user of the
-// region waits for that flag in its stream, like a send of NCCL that waits for space in NCCL's
-// buffers. So the host never waits for a free region.
+// Staging memory on the sender's GPU, for sends that complete before they are received. The memory
+// is a ring of regions, one for each staged message. A region is free again when the `done` flag of
+// its message is written. The next user of the region waits for that flag in its stream, like a
+// send of NCCL that waits for space in NCCL's buffers. So the host never waits for a free region.
 #ifndef NCCLTUNE_SENDRECV_STAGING_H_
 #define NCCLTUNE_SENDRECV_STAGING_H_
 

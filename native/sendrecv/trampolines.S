@@ -8,7 +8,7 @@
 
   .macro TRAMPOLINE name
   .p2align 5
-  .ascii "nccltune" /* see symbols.h */
+  .ascii "nccltune" /* the mark of a trampoline: see IsTrampoline in symbols.h */
   .globl \name
   .type \name, %function
 \name:
@@ -89,7 +89,7 @@ resolve:
 
   .macro TRAMPOLINE name
   .p2align 5
-  .ascii "nccltune" /* see symbols.h */
+  .ascii "nccltune" /* the mark of a trampoline: see IsTrampoline in symbols.h */
   .globl \name
   .type \name, %function
 \name:

@@ -38,10 +38,11 @@ class Verifier {
   Verifier(const Verifier&) = delete;
   Verifier& operator=(const Verifier&) = delete;
 
-  // Enqueues the checksum of a message before it is sent.
+  // Enqueues the checksum of a message before it is sent. Returns false if CUDA refuses.
   bool Sum(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums, uint64_t number);
-  // Enqueues the comparison of a received message. The comparison is skipped if the message's
-  // checksum has been overwritten by that of a later message.
+  // Enqueues the comparison of a received message. Returns false if CUDA refuses. The comparison is
+  // skipped if the slot in `sums` does not hold the checksum of this message, for example because a
+  // later message has overwritten it.
   bool Check(Stream stream, DeviceAddress address, uint64_t bytes, Sums* sums, uint64_t number,
              const std::string& lane);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A thread that checks every 200 ms whether peers are alive, as long as the process has
-// communicators. It calls CUDA only to record an event when a peer is lost. It calls NCCL only for
-// new communicators that no other thread knows yet.
+// communicators. The thread calls CUDA only to record an event when a peer is lost. The thread
+// calls NCCL only for new communicators that no other thread knows yet.
 #ifndef NCCLTUNE_SENDRECV_WATCH_H_
 #define NCCLTUNE_SENDRECV_WATCH_H_
 
@@ -23,13 +23,13 @@ class Watcher {
   // Returns the watcher of the process, which is never destroyed.
   static Watcher& Get();
 
-  // Sets a function that the thread calls with each check. Call it before the first Add.
+  // Sets a function that the thread calls with each check. Call SetExtraCheck before the first Add.
   void SetExtraCheck(std::function<void()> check) { extra_check_ = std::move(check); }
 
   void Add(std::shared_ptr<Communicator> communicator);
   // Like Add, but does not start the thread. The thread itself may call this function.
   void AddWithoutStart(std::shared_ptr<Communicator> communicator);
-  // Removes a communicator. Stops the thread after the last one.
+  // Removes a communicator. Stops the thread after the last communicator is removed.
   void Remove(const std::shared_ptr<Communicator>& communicator);
 
   // Returns all communicators of the process.

@@ -14,9 +14,10 @@
 
 namespace nccltune::sendrecv::vccl {
 
-// Returns the chunk size for a message, at most a slot. VCCL's table divides a channel's buffer by
-// a divisor and by the number of slots. The divisor is 1 from 32 MiB on, 2 from 16, 4 from 8, 8
-// from 4, 16 from 2, 32 from 1 MiB, and 64 below.
+// Returns the chunk size for a message: `chunk_bytes`, but at most a slot. If `chunk_bytes` is 0,
+// returns the size in VCCL's table. The table divides a channel's buffer by a divisor and by the
+// number of slots. The divisor is 1 from 32 MiB on, 2 from 16, 4 from 8, 8 from 4, 16 from 2, 32
+// from 1 MiB, and 64 below.
 uint64_t ChunkBytes(const VcclSettings& settings, uint64_t bytes);
 
 struct BufferChunk {

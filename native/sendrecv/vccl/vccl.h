@@ -4,7 +4,8 @@
 // receiver's GPU memory. The sender's copy engine fills slots of the buffer and the receiver's copy
 // engine empties them, on several channels at once. This is the method of VCCL's send/recv without
 // SMs (sii-research/VCCL, psm_p2p.cc), with adjustable parameters. It exists to be compared with
-// zero copy. A lane carries the messages from one rank to another (message_lane.h).
+// the `copy` policy, which copies directly between the messages' memory. A lane carries the
+// messages from one rank to another (message_lane.h).
 //
 // The rest of the library uses this header alone:
 //   interceptor.cc   ReadSettings
@@ -56,9 +57,11 @@ std::string SharedSettingsText(const VcclSettings& settings);
 
 // The policy's part of a lane's shared memory. It is all zero at first.
 struct SharedState {
-  // The number of the receiver's buffer in its export table, or 0 if it is not exported yet.
+  // The number of the buffer in the receiver's export table, or 0 if the buffer is not exported
+  // yet.
   alignas(64) std::atomic<uint64_t> buffer = 0;
-  // One channel. `filled` and `emptied` count the channel's chunks.
+  // One channel. `filled` is the number of chunks that the sender has copied into the buffer,
+  // `emptied` the number of chunks that the receiver has copied out of the buffer.
   struct Channel {
     alignas(64) Flag filled = 0;
     alignas(64) Flag emptied = 0;
@@ -81,8 +84,8 @@ class Channels {
   ~Channels();
 
   // Returns the operations of the next message, one list for each channel. Each channel has one
-  // stream, so that its chunks stay in order. Both sides must call this for the same messages in
-  // the same order.
+  // stream, so that its chunks stay in order. Both sides must call NextMessage for the same
+  // messages in the same order.
   std::vector<std::vector<Operation>> NextMessage(DeviceAddress address, uint64_t bytes);
 
  private:
