@@ -12,7 +12,8 @@
 
 namespace nccltune::bench {
 
-// NCCL asks tuner plugins about the first five only. The first five have the numbers of ncclFunc_t.
+// NCCL asks tuner plugins only about the first five collectives, which have the numbers of
+// ncclFunc_t.
 enum class Collective : int {
   kBroadcast = abi::kBroadcast,
   kReduce = abi::kReduce,

@@ -49,7 +49,7 @@ class BackendThread : private ProcessExchange {
  private:
   bool AllGather(std::string_view mine, std::vector<std::string>* all) override;
   void Loop();
-  // Runs one task. Returns false after the last one.
+  // Runs one task. Returns false if no task may follow: after kQuit, or if a step cannot be parsed.
   bool RunTask(const Message& message);
   void Answer(MessageType type, std::string payload);
   void SignalEvent();

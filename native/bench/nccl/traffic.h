@@ -56,8 +56,8 @@ class Traffic {
   // Returns the error that stopped the traffic; nullopt if there is none.
   std::optional<StepError> failure();
 
-  // Begins no more exchanges and sets *begun to the number begun since Start. Other ranks may have
-  // begun more exchanges. Those complete only after this rank has run its part; see Finish.
+  // Stops beginning exchanges and sets *begun to the number begun since Start. Other ranks may have
+  // begun more exchanges, which complete only after this rank has run them too; see Finish.
   std::optional<StepError> Pause(uint64_t* begun);
   // Begins exchanges up to `most`, the largest number of all ranks, and waits for all of them.
   std::optional<StepError> Finish(uint64_t most);

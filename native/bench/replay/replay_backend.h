@@ -24,7 +24,7 @@ struct ReplayOptions {
   std::string tuner_path;                   // absolute path of our plugin
   std::optional<NcclVersion> nccl_version;  // nullopt: the recorded version
   std::optional<RecordedScale> scale;       // nullopt: the only recorded scale
-  double pace = 0;  // duration of a step, as a multiple of the recorded time
+  double pace = 0;  // duration of a step as a multiple of the recorded time; 0: no wait
 };
 
 // Runs in any number of processes up to the number of recorded ranks. Each process simulates a part
