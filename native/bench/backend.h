@@ -67,10 +67,10 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Opens the libraries and creates the communicator. Before that, all processes exchange over
-  // `exchange` whether they can take part. Otherwise a process without a GPU would leave the others
-  // waiting in ncclCommInitRank. `exchange` must outlive the backend. Returns an error if the run
-  // must end.
+  // Opens the libraries and creates the communicator. Before the communicator is created, all
+  // processes report over `exchange` whether they can take part. Otherwise a process without a GPU
+  // would leave the others waiting in ncclCommInitRank. `exchange` must outlive the backend.
+  // Returns an error if the run must end.
   virtual std::optional<OpenError> Open(const World& world, ProcessExchange* exchange,
                                         BackendInfo* info) = 0;
 

@@ -33,8 +33,8 @@ struct Choice {
 struct Step {
   uint64_t sequence = 0;  // counts from 1, the same in all processes
   Collective collective = Collective::kAllReduce;
-  // The size as NCCL's tuner counts it. For all-gather, reduce-scatter, all-to-all, gather and
-  // scatter, the sum over all ranks.
+  // For all-gather and reduce-scatter, the sum over all ranks, as NCCL's tuner counts the size. The
+  // same applies to all-to-all, gather and scatter.
   size_t bytes = 0;
   Dtype dtype = Dtype::kFloat;
   Redop redop = Redop::kSum;

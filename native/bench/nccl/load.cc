@@ -111,8 +111,8 @@ Failure ComputeLoad::Launch() {
   return Check(cuda_->EventRecord(events_[begun_++ % kEnqueued], stream_), "record an event");
 }
 
-// Runs eight kernels and measures the last four. Before the fifth, the code is loaded and the
-// clocks are high.
+// Runs eight kernels and measures the last four. When the fifth kernel starts, the code is loaded
+// and the clocks are high.
 Failure ComputeLoad::Calibrate() {
   rounds_ = kFirstRounds;
   begun_ = ended_ = 0;

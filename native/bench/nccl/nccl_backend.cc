@@ -25,8 +25,8 @@ Failure Unsupported(std::string text) {
   return StepError{ErrorKind::kUnsupported, std::move(text), -1, false};
 }
 
-// Returns a higher number for an error that explains more. kDied explains nothing, because such a
-// rank was only stopped.
+// Returns a higher number for an error that explains more. An error of kind kDied explains nothing,
+// because that rank was only stopped.
 int Severity(const StepError& error) {
   if (error.kind == ErrorKind::kDied) return 0;
   return error.fatal ? 2 : 1;

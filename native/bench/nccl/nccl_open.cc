@@ -24,7 +24,8 @@ OpenError FromStep(const StepError& error, std::string hint) {
 
 // Finds the first device of this process. The driver may show all devices of the host. Then the
 // local rank decides which device is the first. If the driver shows only the devices of this
-// process, because a launcher has hidden the others, the first device is 0.
+// process, because a launcher has hidden the others, the first device is 0. Returns an error if
+// there are too few devices.
 std::optional<OpenError> FirstDevice(const World& world, int devices, int* first) {
   const int wanted = world.gpus_per_process;
   *first = world.local_process / world.ranks_per_gpu * wanted;

@@ -49,7 +49,8 @@ bool IsApplied(const Step& step, const Observation& observation) {
            observation.decision->outcome == NCCLTUNE_TUNER_APPLIED;
   }
   // With several ranks in one process, the plugin's newest decision is sometimes about another call
-  // (seen with 2.32.3, in 24 of 770 calls). So judge by the profiler's record.
+  // (seen with 2.32.3, in 24 of 770 calls). So judge by the profiler's record. Without such a
+  // record, the choice counts as not applied.
   return probed && wanted.known() &&
          (step.choice.channels <= 0 || observation.probed->channels <= step.choice.channels);
 }

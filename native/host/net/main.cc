@@ -162,7 +162,8 @@ int RunOne(const NetCheckOptions& options) {
     return kCannotRun;
   }
   const int status = RunRank(options, options.rank, std::move(link), peer);
-  // Kill the peer: it is still stopped, or the run failed before the peer was continued.
+  // Kill the peer if the run failed, or if no option continues the peer. A peer that is still
+  // stopped would never exit.
   if (peer != 0 && (status != kOk || options.continue_after_ms < 0)) kill(peer, SIGKILL);
   if (status == kPeerVanished) {
     std::fputs("error: the other process ended during the run\n", stderr);

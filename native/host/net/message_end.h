@@ -31,11 +31,12 @@ class MessageEnd {
   void Register();
   void Deregister();
 
-  // Posts one request if a slot is free, and tests one outstanding request. Returns false after an
-  // error.
+  // Posts one request if a slot is free, and tests one outstanding request. Sets *moved if a
+  // request was posted or completed. Returns false after an error.
   bool Step(bool* moved);
 
-  // Posts requests until no slot is free.
+  // Posts requests until no slot is free, the limit is reached, or the plugin accepts no more.
+  // Returns false after an error.
   bool Fill();
 
   // Sets the total number of messages; kNoLimit if it is not known yet.

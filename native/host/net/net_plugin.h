@@ -69,8 +69,8 @@ class NetPlugin {
   virtual int version() const = 0;
   virtual const char* name() const = 0;
 
-  // From v11 on, calls the plugin's init for each communicator. Before v11, calls it only if no
-  // other communicator exists.
+  // From v11 on, calls the plugin's init for each communicator. Before v11, calls the plugin's init
+  // only if no other communicator exists.
   virtual abi::Result Init(uint64_t communicator, int traffic_class, void** context) = 0;
   virtual abi::Result Finalize(void* context) = 0;
   virtual abi::Result Devices(int* count) = 0;
