@@ -75,7 +75,8 @@ class Backend {
                                         BackendInfo* info) = 0;
 
   // Runs the step on all ranks of this process and blocks until they are done. If one process
-  // cannot take part, every process must learn this before the launch and return an error.
+  // cannot take part, every process must learn this before the collective is launched, and return
+  // an error.
   virtual StepResult Run(const Step& step) = 0;
 
   // Returns NCCL's predictions for the call that the step describes. Ignores the step's choice,

@@ -17,7 +17,7 @@ enum ExitStatus : int {
   kSignalled = 128,
 };
 
-// Time between the moment a process must end and its exit by force.
+// Time from the moment when a process must end to the exit by force.
 inline constexpr std::chrono::milliseconds kGrace{3500};
 
 // Exits the process with `status` after the time `after`, even if threads of the process are stuck.

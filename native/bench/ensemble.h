@@ -69,8 +69,8 @@ class Ensemble {
   // Waits until at most 64 KiB of the output are unwritten, or until the run ends.
   void WaitForReader();
 
-  // Returns the reason why the run must end; nullopt while it continues. Only the first reason is
-  // kept.
+  // Returns the reason why the run must end; nullopt while the run continues. Only the first reason
+  // is kept.
   const std::optional<RunEnd>& ending() const { return ending_; }
   void End(int status, ErrorReport error_report, bool reported = false);
   void MarkReported() {
@@ -79,8 +79,8 @@ class Ensemble {
   // Sets the first rank of each process, for error messages.
   void SetFirstRanks(std::vector<int> ranks) { first_ranks_ = std::move(ranks); }
 
-  // Makes all players close their backends and waits for them. Their connections may close
-  // afterwards. Returns false if a player did not answer.
+  // Makes all players close their backends and waits for their answers. From then on, a player may
+  // close its connection. Returns false if a player did not answer in time.
   bool Quit();
   // Waits until all output has been written, writing fails, or the run ends.
   void FlushOutput();

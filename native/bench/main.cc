@@ -9,7 +9,7 @@
 //   archive            converts structs to bytes and back; archive_errors does so for errors
 //   backend            the interface that runs steps, for nccl/ and replay/
 //   conductor          the main loop of process 0
-//   ending             ends the process on a signal, with its parent, or by force
+//   ending             ends the process on a signal, when its parent dies, or by force
 //   endpoint           host name and port of process 0, and their socket addresses
 //   ensemble           all connections of process 0: the players, standard input and output
 //   error_words        texts for error messages

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kHead = 5;
 constexpr size_t kReadBytes = size_t{64} << 10;
-// Sent bytes are removed from the buffer when there are more than this. Removing them after each
-// message would move the remaining bytes too often.
+// Sent bytes are removed from the buffer when there are more than this number. Removing them after
+// each message would move the remaining bytes too often.
 constexpr size_t kKeepSent = size_t{64} << 10;
 
 }  // namespace

@@ -30,7 +30,8 @@ inline bool IsTuned(Collective collective) {
   return static_cast<int>(collective) < abi::kNumCollectives;
 }
 
-// Return whether the call has a reduction operator, and whether it has a root rank.
+// Reduces returns whether the call has a reduction operator. HasRoot returns whether the call has a
+// root rank.
 inline bool Reduces(Collective collective) {
   return collective == Collective::kReduce || collective == Collective::kReduceScatter ||
          collective == Collective::kAllReduce;

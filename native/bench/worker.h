@@ -42,8 +42,8 @@ class BackendThread : private ProcessExchange {
   // starts.
   void Abort();
 
-  // Returns whether the thread has ended. It ends after kQuit, or after Abort once the backend has
-  // returned.
+  // Returns whether the thread has ended. The thread ends after kQuit or after Abort, when the
+  // backend has returned.
   bool finished();
 
  private:

@@ -55,9 +55,10 @@ inline constexpr float kNominalCostUs = 1000.0f;
 // NCCL_PAT_ENABLE.
 CostTable NominalTable(const NcclRules& rules, int collective, const Platform& platform);
 
-// Returns the combination that NCCL picks from the table it offered and the plugin's changes to it;
-// unknown if no entry can be picked. With Selection::kPluginDirect the plugin cannot change the
-// table, so the result is NCCL's own pick, not the combination that the plugin names.
+// Returns the combination that NCCL picks from the table that NCCL offered (`offered`) and the
+// plugin changed (`answered`); unknown if no entry can be picked. With Selection::kPluginDirect the
+// plugin cannot change the table, so the result is NCCL's own pick, not the combination that the
+// plugin names.
 Combination Pick(const NcclRules& rules, const CostTable& offered, const CostTable& answered);
 
 }  // namespace nccltune::host

@@ -33,7 +33,7 @@ enum class ConstantsRule {
 
 struct NcclRules {
   int since_minor;       // the first minor version 2.x with these rules
-  int native_interface;  // newest tuner interface that NCCL uses; it accepts v2 and later
+  int native_interface;  // newest tuner interface that NCCL accepts; the oldest is v2
   int algorithms;        // rows of the cost table
   Selection selection;
   float cost_limit;  // NCCL never picks an entry with this cost or a higher one

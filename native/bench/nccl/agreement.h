@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exchanges between the processes that keep any of them from waiting alone in a collective call.
+// Exchanges between the processes before a collective call. They prevent that one process waits in
+// the call while another process cannot make the call.
 #ifndef NCCLTUNE_BENCH_NCCL_AGREEMENT_H_
 #define NCCLTUNE_BENCH_NCCL_AGREEMENT_H_
 

@@ -36,9 +36,9 @@ class DeviceBuffers {
   // Allocates the memory that every step needs. Call Open before the other functions.
   std::optional<StepError> Open(cu::Device device);
 
-  // Grows the buffers for the step if they are too small; nothing may be running that uses them.
-  // With `registered`, the memory comes from ncclMemAlloc and is registered with the communicator.
-  // If memory is short, returns the error kMemory, which is not fatal.
+  // Grows the buffers for the step if they are too small; no running call may use the buffers. With
+  // `registered`, the memory comes from ncclMemAlloc and is registered with the communicator. If
+  // memory is short, returns the error kMemory, which is not fatal.
   std::optional<StepError> Reserve(const Step& step, const CallLayout& layout, nccl::Comm comm);
 
   // Enqueues the copy of the rank's pattern into the buffer that the step reads, unless that buffer

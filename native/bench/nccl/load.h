@@ -16,7 +16,7 @@
 
 namespace nccltune::bench {
 
-// All functions are called from the GPU's own thread, in its context.
+// All functions are called from the GPU's own thread, in the CUDA context of the GPU.
 class ComputeLoad {
  public:
   ComputeLoad(const CudaLibrary& cuda, int rank) : cuda_(cuda), rank_(rank) {}

@@ -46,7 +46,7 @@ class NcclBackend final : public Backend {
     Team::Clock::time_point deadline;
   };
 
-  // The resources that a step needs in every process before it can be launched.
+  // The resources that every process needs before a step can be launched.
   struct Needs {
     PatternKey key;
     bool registered = false;

@@ -178,7 +178,7 @@ std::optional<OpenError> NcclBackend::Connect(const World& world) {
   return std::nullopt;
 }
 
-// Checks that NCCL loaded the plugin and calls it.
+// Checks that NCCL has loaded our tuner plugin and asks it for decisions.
 std::optional<OpenError> NcclBackend::ProveTuner() {
   const int rank = body_->gpus.front().rank();
   const std::string& path = options_.tuner_path;

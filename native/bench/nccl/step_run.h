@@ -19,12 +19,13 @@ struct StepOutcome {
 
 // Runs a prepared step whose choice is set in all processes:
 //
-// 1. Run one untimed call that is observed. It also creates the connections of the choice. If the
-// step has a check, the result of this call is compared on the host. Then run the other warm-up
-// calls. 2. Run a barrier and wait for its end. So all ranks start the calls within a few
-// microseconds. 3. Read the host clock. For small sizes, run one leading call, which absorbs the
-// remaining difference between the start times. Record the start event, run the iterations, record
-// the end event, and poll for the end.
+// 1. Run one untimed call that is observed. This call also creates the connections of the choice.
+//    If the step has a check, the result of this call is compared on the host. Then run the other
+//    warm-up calls.
+// 2. Run a barrier and wait for its end. So all ranks start the calls within a few microseconds.
+// 3. Read the host clock. For small sizes, run one leading call, which absorbs the remaining
+//    difference between the start times. Record the start event, run the iterations, record the end
+//    event, and poll for the end.
 //
 // `event_us` is the time between the events divided by the iterations. `host_us` is the host time
 // divided by the number of all calls in item 3. As in nccl-tests, `host_us` includes the first

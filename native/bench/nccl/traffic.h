@@ -22,7 +22,7 @@ namespace nccltune::bench {
 
 // The functions are called from the GPU's own thread, in its CUDA context, unless stated otherwise.
 // Between Start and Pause, a separate thread enqueues the exchanges. So an ncclGroupEnd that waits
-// for a peer does not delay the timed calls, and the timed calls do not delay it.
+// for a peer does not delay the timed calls, and the timed calls do not delay the exchanges.
 class Traffic {
  public:
   // Polling interval. It is long enough to leave the CPU to the threads that poll for the timed

@@ -98,8 +98,8 @@ bool ReportedResult(int status) {
   return code == kRankSucceeded || code == kFailed || code == kCannotRun;
 }
 
-// Starts both ranks and waits for them. If neither rank has reported an error, it reports
-// the rank that ended unexpectedly as the cause.
+// Starts both ranks and waits for them. If a rank ended unexpectedly and neither rank has reported
+// an error, RunBoth reports that rank as the cause.
 int RunBoth(const NetCheckOptions& options) {
   auto [first, second] = PeerLink::Pair();
   if (first == nullptr) {

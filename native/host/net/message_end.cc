@@ -16,8 +16,8 @@ constexpr unsigned char kClosed = 0xC3;
 constexpr int kPointerCuda = 2;
 constexpr uint64_t kAlignment = 64;
 
-// Returns an invalid pointer, which *request holds before each call. If it is unchanged after the
-// call, the plugin did not set *request.
+// Returns an invalid pointer, which *request holds before each call. If *request still holds this
+// pointer after the call, the plugin did not set *request.
 void* UnsetRequest() { return reinterpret_cast<void*>(uintptr_t{0xDEAD0}); }
 
 bool AllAre(unsigned char value, const unsigned char* begin, const unsigned char* end) {

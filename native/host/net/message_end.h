@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a connection with its buffers and outstanding requests. It does what NCCL's proxy
-// progress thread does for one channel.
+// One end of a connection with its buffers and outstanding requests. A MessageEnd does what NCCL's
+// proxy progress thread does for one channel.
 #ifndef NCCLTUNE_HOST_NET_MESSAGE_END_H_
 #define NCCLTUNE_HOST_NET_MESSAGE_END_H_
 

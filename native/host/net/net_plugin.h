@@ -17,8 +17,8 @@ inline constexpr size_t kHandleBytes = 128;  // NCCL_NET_HANDLE_MAXSIZE
 inline constexpr int kPointerHost = 1;       // NCCL_PTR_HOST
 inline constexpr int kMaxRecvs = 8;          // NCCL_PROXY_MAX_SUBS: number of sizes passed to test
 
-// A value of *request in irecv. It means that NCCL needs no completion for the receive (v9 and
-// later).
+// A value of *request in irecv. This value means that NCCL needs no completion for the receive (v9
+// and later).
 inline void* OptionalCompletion() { return reinterpret_cast<void*>(uintptr_t{1}); }
 
 // Returns "remote error" for 6; "result 9" for a number that NCCL does not have.
