@@ -105,7 +105,7 @@ class Ensemble {
 
   MessageType awaited_ = MessageType::kHeartbeat;
   std::vector<std::optional<std::string>> answers_;
-  // The data that each process has sent for the current AllGather; nullopt until it arrives.
+  // The data that each process has sent for the current AllGather; nullopt until the data arrives.
   std::vector<std::optional<std::string>> gathered_;
   // The time to stop waiting for further answers; set after a fatal answer.
   std::optional<Clock::time_point> cut_short_at_;

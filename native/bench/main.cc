@@ -71,9 +71,10 @@ struct StartFailure {
 
 const char* Getenv(const char* name) { return std::getenv(name); }
 
-// Makes NCCL see each emulated node as a host of its own. Unless NCCL_SOCKET_IFNAME is set, NCCL
-// uses the loopback interface. Call EmulateNodes before any library is opened or thread is started,
-// because libraries and threads read the environment.
+// Makes NCCL see each emulated node as a host of its own. Returns an error if NCCL_HOSTID is set
+// already. Does nothing if no nodes are emulated. Unless NCCL_SOCKET_IFNAME is set, NCCL uses the
+// loopback interface. Call EmulateNodes before any library is opened or thread is started, because
+// libraries and threads read the environment.
 std::optional<StartFailure> EmulateNodes(const World& world) {
   if (world.emulated_nodes == 0) return std::nullopt;
   if (Getenv("NCCL_HOSTID") != nullptr) {

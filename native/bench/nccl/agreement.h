@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exchanges between the processes before a collective call. They prevent that one process waits in
-// the call while another process cannot make the call.
+// Exchanges between the processes before a collective call. With them, no process waits in the call
+// while another process cannot make the call.
 #ifndef NCCLTUNE_BENCH_NCCL_AGREEMENT_H_
 #define NCCLTUNE_BENCH_NCCL_AGREEMENT_H_
 

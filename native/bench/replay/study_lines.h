@@ -47,7 +47,7 @@ LineResult ReadTable(const json::Value& value, TableLine* table);
 std::string TextOf(const json::Value& value, std::string_view key);
 
 // Reads an optional integer in [low, kMaxCount]. If the member is missing or null, returns true and
-// leaves *out unchanged. Returns false for any other value.
+// leaves *out unchanged. Returns false if the member is anything else.
 inline constexpr int64_t kMaxCount = 1 << 24;
 bool ReadInteger(const json::Value& value, std::string_view key, int64_t low,
                  std::optional<int64_t>* out);
