@@ -32,7 +32,7 @@ json::Value QuitAnswer(const json::Value& id);
 
 // Describes an invalid request, or the reason why the run ends.
 struct ErrorReport {
-  std::string kind;  // "request", "start", or the kind of a step error
+  std::string kind;  // "request", "start", "signal", "output", or the KindName of a step error
   std::string text;
   std::string hint;
   int rank = -1;

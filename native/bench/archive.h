@@ -38,8 +38,8 @@ class Writer {
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       Number(static_cast<uint64_t>(value));
     } else {
-      // Describe takes a non-const reference, because reading uses it too. Writing modifies
-      // nothing.
+      // Describe takes a non-const reference, because the Reader uses the same function. The Writer
+      // does not modify the value.
       Describe(*this, const_cast<T&>(value));
     }
   }

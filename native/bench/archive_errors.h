@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions with which archive.h converts the error types to bytes and back.
+// Functions with which archive.h converts OpenError and StepError to bytes and back.
 #ifndef NCCLTUNE_BENCH_ARCHIVE_ERRORS_H_
 #define NCCLTUNE_BENCH_ARCHIVE_ERRORS_H_
 

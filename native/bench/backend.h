@@ -67,14 +67,16 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Opens the libraries and creates the communicator. All processes first agree over `exchange`
-  // that each of them can do so. Otherwise a process without a GPU would leave the others waiting
-  // in ncclCommInitRank. `exchange` must outlive the backend. Returns an error if the run must end.
+  // Opens the libraries and creates the communicator. Before the communicator is created, all
+  // processes report over `exchange` whether they can take part. Otherwise a process without a GPU
+  // would leave the others waiting in ncclCommInitRank. `exchange` must outlive the backend.
+  // Returns an error if the run must end.
   virtual std::optional<OpenError> Open(const World& world, ProcessExchange* exchange,
                                         BackendInfo* info) = 0;
 
   // Runs the step on all ranks of this process and blocks until they are done. If one process
-  // cannot take part, every process must learn this before the launch and return an error.
+  // cannot take part, every process must learn this before the collective is launched, and return
+  // an error.
   virtual StepResult Run(const Step& step) = 0;
 
   // Returns NCCL's predictions for the call that the step describes. Ignores the step's choice,
@@ -84,8 +86,9 @@ class Backend {
   // Releases the communicator and the libraries. Not called after Abort.
   virtual void Close() = 0;
 
-  // Makes a blocked call of another thread return soon, with ncclCommAbort. Called at most once, at
-  // any time. Abort may block too; then the process exits by force a few seconds later.
+  // Makes a blocked call of another thread return soon; the NCCL backend uses ncclCommAbort. Called
+  // at most once, at any time. Abort may block too; then the process exits by force a few seconds
+  // later.
   virtual void Abort() noexcept = 0;
 };
 
@@ -96,7 +99,7 @@ struct NcclOptions {
   std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
 };
 
-// Creates the backend. It opens no library before Open.
+// Creates the NCCL backend. No library is opened before Backend::Open is called.
 std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options);
 
 }  // namespace nccltune::bench

@@ -102,7 +102,8 @@ void Conductor::ServeRequests() {
   }
 }
 
-// Reads the next valid request. Returns false at the end of input or if the run ends.
+// Reads the next valid request, and answers each invalid request with an error. Returns false at
+// the end of input or if the run ends.
 bool Conductor::NextRequest(BenchRequest* request) {
   for (;;) {
     std::string line;
@@ -218,7 +219,8 @@ void Conductor::Table(const BenchRequest& request) {
   ensemble_.WriteAnswer(TableAnswer(request.id, rows));
 }
 
-// Returns the table of process 0, or the error of any process.
+// Returns the table of process 0. If a process failed, returns an error instead; a fatal error is
+// preferred. If the run ends, the table is empty.
 TableResult Conductor::TableOf(const Step& step) {
   TableResult table;
   table.error = Unsupported(step);

@@ -17,16 +17,16 @@ enum ExitStatus : int {
   kSignalled = 128,
 };
 
-// Time between the moment a process must end and its exit by force.
+// Time from the moment when a process must end to the exit by force.
 inline constexpr std::chrono::milliseconds kGrace{3500};
 
-// Exits the process with `status` after the time `after`, whatever its threads do. If called
-// several times, the earliest deadline counts.
+// Exits the process with `status` after the time `after`, even if threads of the process are stuck.
+// If called several times, the earliest deadline counts.
 void EndByForce(int status, std::chrono::milliseconds after);
 
 // Handles SIGTERM, SIGINT and SIGHUP. A SIGINT or SIGHUP that the parent has set to be ignored
 // (nohup) stays ignored. Create this object before any thread, because threads inherit the signal
-// mask. The first signal makes descriptor() readable and starts the kGrace period.
+// mask. The first signal makes descriptor() readable. After kGrace the process then exits by force.
 class Signals {
  public:
   Signals();

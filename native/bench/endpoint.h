@@ -19,14 +19,15 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-// Parses "host:29500", "10.0.0.1:29500" or "[fe80::1%eth0]:29500".
+// Parses "host:29500", "10.0.0.1:29500" or "[fe80::1%eth0]:29500". Returns nullopt for any other
+// form.
 std::optional<Endpoint> ParseEndpoint(std::string_view text);
 
 std::string ToString(const Endpoint& endpoint);
 
 // Returns whether the host is an IP address or "localhost". Process 0 then listens on exactly that
-// address. For a host name, process 0 listens on all interfaces, because many hosts resolve their
-// own name to a loopback address.
+// address. For any other host name, process 0 listens on all interfaces, because many hosts resolve
+// their own name to a loopback address.
 bool IsExact(const Endpoint& endpoint);
 
 struct SocketAddress {

@@ -20,15 +20,16 @@ using std::chrono::seconds;
 
 // Time limit for closing the communicator.
 constexpr seconds kCloseLimit{30};
-// Time limit for the players to exit; must be below kGrace.
+// Time limit for the players to exit. It must be below kGrace, after which this process exits by
+// force.
 constexpr milliseconds kEndLimit{2500};
-// No new step starts while more bytes of output than this are unread.
+// No new step starts while more bytes of output than this are unwritten.
 constexpr size_t kMaxUnread = size_t{64} << 10;
 constexpr seconds kLongestWait{1};
 
 Ensemble::Clock::time_point Never() { return Ensemble::Clock::time_point::max(); }
 
-// Returns whether the answer reports an error after which no step can run.
+// Returns whether the answer cannot be read, or reports an error after which no step can run.
 bool IsFatal(MessageType type, std::string_view payload) {
   if (type == MessageType::kStepDone) {
     StepResult step;
@@ -205,7 +206,7 @@ void Ensemble::Gather(size_t process, std::string part) {
 
 void Ensemble::OnLost(size_t process, const std::string& why) {
   lost_[process] = true;
-  // The player has closed its backend, so it may disconnect.
+  // This player has answered kQuit, so its disconnection is no error.
   if (quitting_ && answers_[process]) return;
   End(kFailed, {"died", "process " + std::to_string(process) + " was lost: " + why,
                 "its standard error may show why",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ensemble: all connections of process 0, to the player of each process (see player.h) and to
-// standard input and output. While it waits for one event, it also sends heartbeats, serves
-// exchanges and detects lost players.
+// standard input and output. While an Ensemble waits for one event, it also sends heartbeats,
+// serves exchanges between the processes (see exchange.h) and detects lost players.
 #ifndef NCCLTUNE_BENCH_ENSEMBLE_H_
 #define NCCLTUNE_BENCH_ENSEMBLE_H_
 
@@ -40,7 +40,7 @@ class Ensemble {
     int interrupt = -1;
     std::function<std::string()> why_interrupted = [] { return std::string("interrupted"); };
     std::function<int()> interrupted_status = [] { return 0; };
-    // Called once when the run starts to end because of an error.
+    // Called once, when the run starts to end early.
     std::function<void(int status)> ending = [](int) {};
     // Time that the other players have to answer after one player reports a fatal error.
     std::chrono::milliseconds after_fatal{2000};
@@ -58,17 +58,19 @@ class Ensemble {
   const std::vector<std::optional<std::string>>& answers() const { return answers_; }
   // Returns whether the last question ended early because a player reported a fatal error.
   bool cut_short() const { return cut_short_at_.has_value(); }
-  // Returns the processes that have not answered, such as "process 3" or "processes 1, 4-7".
+  // Returns a text that names the processes without an answer, such as "process 3" or "processes 1,
+  // 4-7".
   std::string MissingAnswers() const;
 
-  // Reads the next line of input. Returns kEnd at the end of input, and also when the run ends.
+  // Reads the next line of input and returns kLine. Returns kTooLong for a line over 1 MiB, which
+  // is skipped, and kEnd at the end of input or when the run ends.
   host::LineBuffer::Result NextLine(std::string* line);
   void WriteAnswer(const json::Value& answer);
-  // Waits until the reader of standard output has caught up, or until the run ends.
+  // Waits until at most 64 KiB of the output are unwritten, or until the run ends.
   void WaitForReader();
 
-  // Returns the reason why the run must end; nullopt while it continues. Only the first reason is
-  // kept.
+  // Returns the reason why the run must end; nullopt while the run continues. Only the first reason
+  // is kept.
   const std::optional<RunEnd>& ending() const { return ending_; }
   void End(int status, ErrorReport error_report, bool reported = false);
   void MarkReported() {
@@ -77,10 +79,10 @@ class Ensemble {
   // Sets the first rank of each process, for error messages.
   void SetFirstRanks(std::vector<int> ranks) { first_ranks_ = std::move(ranks); }
 
-  // Makes all players close their backends and waits for them. Their connections may close
-  // afterwards. Returns false if a player did not answer.
+  // Makes all players close their backends and waits for their answers. From then on, a player may
+  // close its connection. Returns false if a player did not answer in time.
   bool Quit();
-  // Waits until all output has been written.
+  // Waits until all output has been written, writing fails, or the run ends.
   void FlushOutput();
   // Makes all players exit with the status of `ending`, and waits a short time for them.
   void Abort(const RunEnd& ending);
@@ -103,7 +105,7 @@ class Ensemble {
 
   MessageType awaited_ = MessageType::kHeartbeat;
   std::vector<std::optional<std::string>> answers_;
-  // Parts received for the current exchange, by process.
+  // The data that each process has sent for the current AllGather; nullopt until the data arrives.
   std::vector<std::optional<std::string>> gathered_;
   // The time to stop waiting for further answers; set after a fatal answer.
   std::optional<Clock::time_point> cut_short_at_;

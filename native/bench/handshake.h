@@ -34,14 +34,15 @@ inline constexpr size_t kJoinRequestBytes = 8 + 4 + 16 + 3 * 4;
 
 std::string Serialize(const JoinRequest& request);
 
-// Returns whether the bytes can be the beginning of a JoinRequest. If not, the connection is closed
-// at once.
+// Returns whether the bytes can be the beginning of a JoinRequest. If not, process 0 closes the
+// connection at once.
 bool MayBeJoinRequest(std::string_view begun);
 
 // Parses exactly kJoinRequestBytes. Returns nullopt if they are not a JoinRequest.
 std::optional<JoinRequest> ParseJoinRequest(std::string_view bytes);
 
-// Returns the reason to reject a process that has the right token; empty if it is accepted.
+// Returns the reason to reject a process that has the right token; empty if the process is
+// accepted.
 std::string RejectionReason(const JoinRequest& request, const World& world);
 
 // Returns the reply to a JoinRequest, at most kMaxReplyBytes long. An empty `refusal` means that
@@ -50,8 +51,9 @@ std::string SerializeReply(std::string_view refusal);
 inline constexpr size_t kMaxReplyBytes = 8 + 2 + 1000;
 
 enum class JoinReply { kNotYet, kWelcome, kRefused, kGarbage };
-// Parses the bytes received so far. For kNotYet, *missing is the number of bytes to read next.
-// Reading more could consume bytes of the messages that follow the reply.
+// Parses the bytes received so far. For kRefused, *refusal is the reason. For kNotYet, *missing is
+// the number of bytes to read next; reading more could consume bytes of the messages that follow
+// the reply. kGarbage means that the bytes are no reply.
 JoinReply ParseReply(std::string_view begun, std::string* refusal, size_t* missing);
 
 }  // namespace nccltune::bench

@@ -19,13 +19,13 @@ struct Launcher {
   const char* rank;
   const char* size;
   const char* local_rank;
-  // Whether the variable names belong to this launcher alone. If so, a rank without a size is an
-  // error. RANK alone may come from an unrelated program.
+  // Whether no other program uses these variable names. If true, a rank without a size is an error.
+  // If false, a rank without a size is ignored, because RANK may come from an unrelated program.
   bool own_names;
 };
 
-// Most reliable first. Slurm is last: what mpirun or torchrun starts inside a Slurm job inherits
-// the variables of the surrounding Slurm task.
+// The most reliable launcher is first. Slurm is last, because processes that mpirun or torchrun
+// starts inside a Slurm job inherit the variables of the surrounding Slurm task.
 constexpr std::array<Launcher, 4> kLaunchers = {{
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", true},
     {"hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true},
@@ -110,7 +110,8 @@ class Finder {
     if (flags_.launcher == "none") return true;
     for (const Launcher& launcher : kLaunchers) {
       if (!flags_.launcher.empty() && launcher.name != flags_.launcher) continue;
-      // Slurm's variables may belong to a task around this run.
+      // Ignore Slurm's variables if flags or another launcher gave the rank. Slurm's variables may
+      // belong to a task around this run.
       if (launcher.name == "slurm" && claim->has_value() && flags_.launcher.empty()) continue;
       std::optional<Claim> found;
       if (!Read(launcher, &found)) return false;
@@ -197,8 +198,8 @@ bool FindMaster(const Environment& environment, std::optional<Endpoint>* endpoin
              " are no host and port";
     return false;
   }
-  // Then torchrun's own store listens on MASTER_PORT (PyTorch 1.11 and later). Every process uses
-  // the next port instead.
+  // If TORCHELASTIC_USE_AGENT_STORE is True, torchrun's own store listens on MASTER_PORT (PyTorch
+  // 1.11 and later). Every process then uses the next port, or port 65534 if MASTER_PORT is 65535.
   const char* const agent_store = environment("TORCHELASTIC_USE_AGENT_STORE");
   if (agent_store != nullptr && std::string_view(agent_store) == "True") {
     Endpoint& found = **endpoint;

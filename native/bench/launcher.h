@@ -22,7 +22,7 @@ using Environment = std::function<const char*(const char* name)>;
 // The values of --launcher: "openmpi", "hydra", "slurm", "torchrun", "none".
 Words LauncherNames();
 
-// The command-line flags. An absent flag is replaced by the launcher's variable.
+// The command-line flags. The launcher's variables replace an absent rank, size or local rank.
 struct WorldFlags {
   std::optional<int> rank;
   std::optional<int> size;
@@ -33,13 +33,14 @@ struct WorldFlags {
   int ranks_per_gpu = 1;
 };
 
-// Fills *world. Without flags and without a launcher it is a single process. Returns false, with
-// *error and *hint, if the flags or variables contradict each other.
+// Fills *world. Without flags and without a launcher, the run has a single process. Returns false,
+// with *error and *hint, if the flags or variables are invalid, incomplete or contradict each
+// other.
 bool FindWorld(const WorldFlags& flags, const Environment& environment, World* world,
                std::string* error, std::string* hint);
 
-// Reads the rendezvous address from MASTER_ADDR and MASTER_PORT. *endpoint stays empty if they are
-// not set. Returns false with *error if they are invalid.
+// Reads the rendezvous address from MASTER_ADDR and MASTER_PORT. *endpoint stays empty if one of
+// these variables is not set. Returns false with *error if they are invalid.
 bool FindMaster(const Environment& environment, std::optional<Endpoint>* endpoint,
                 std::string* error);
 

@@ -9,7 +9,8 @@
 namespace nccltune::bench {
 
 // Writes lines to a reader that may be slow or may close the pipe; a write never blocks. The
-// descriptor is not made non-blocking, because that would affect every process that shares it.
+// descriptor stays in blocking mode, because a change of the mode would affect every process that
+// shares the descriptor.
 class LineOutput {
  public:
   explicit LineOutput(int descriptor) : descriptor_(descriptor) {}

@@ -9,7 +9,7 @@
 //   archive            converts structs to bytes and back; archive_errors does so for errors
 //   backend            the interface that runs steps, for nccl/ and replay/
 //   conductor          the main loop of process 0
-//   ending             ends the process on a signal, with its parent, or by force
+//   ending             ends the process on a signal, when its parent dies, or by force
 //   endpoint           host name and port of process 0, and their socket addresses
 //   ensemble           all connections of process 0: the players, standard input and output
 //   error_words        texts for error messages
@@ -71,8 +71,10 @@ struct StartFailure {
 
 const char* Getenv(const char* name) { return std::getenv(name); }
 
-// Makes NCCL see each emulated node as a host of its own. It must run before any library is opened
-// or thread is started, because both read the environment.
+// Makes NCCL see each emulated node as a host of its own. Returns an error if NCCL_HOSTID is set
+// already. Does nothing if no nodes are emulated. Unless NCCL_SOCKET_IFNAME is set, NCCL uses the
+// loopback interface. Call EmulateNodes before any library is opened or thread is started, because
+// libraries and threads read the environment.
 std::optional<StartFailure> EmulateNodes(const World& world) {
   if (world.emulated_nodes == 0) return std::nullopt;
   if (Getenv("NCCL_HOSTID") != nullptr) {
@@ -114,7 +116,8 @@ std::optional<StartFailure> FindRendezvous(const BenchOptions& options, Rendezvo
   return std::nullopt;
 }
 
-// The plugin installed with this program, in ../lib relative to the program.
+// Returns the path of the tuner plugin that is installed with this program, in ../lib relative to
+// the folder of the program.
 std::string InstalledTuner() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -175,7 +178,7 @@ int Play(const World& world, std::unique_ptr<Backend> backend, Wire wire, const 
   Player player(world, std::move(backend), std::move(wire), player_options);
   std::string why;
   const int status = player.Run(&why);
-  // Process 0 reports the errors that it knows. Only the loss of process 0 must be reported here.
+  // Process 0 reports all errors except its own loss, which must be reported here.
   if (player.lost_conductor()) std::fprintf(stderr, "error: %s\n", why.c_str());
   return status;
 }
@@ -220,8 +223,8 @@ int Run(const BenchOptions& options) {
   std::string error;
   std::string hint;
   const bool found = FindWorld(options.world, Getenv, &config.world, &error, &hint);
-  // Only rank 0 writes answers. In every process LineChannel redirects descriptor 1 to standard
-  // error.
+  // Only process 0 writes answers. In every process LineChannel redirects descriptor 1 to standard
+  // error, so that the output of libraries cannot mix with the answers.
   host::LineChannel channel;
   const bool is_process_0 = found && config.world.process == 0;
   host::LineChannel* const answers = is_process_0 && channel.ok() ? &channel : nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The payloads of messages between conductor and players. All processes have the same version and
-// have shown the token. So a payload that cannot be parsed is a bug or a damaged connection.
+// have sent the right token. So a payload that cannot be parsed is a bug or a damaged connection.
 #ifndef NCCLTUNE_BENCH_MESSAGES_H_
 #define NCCLTUNE_BENCH_MESSAGES_H_
 
@@ -28,8 +28,8 @@ struct AbortOrder {
 };
 
 // Each function serializes one payload. kStep and kTable carry a Step, kStepDone a StepResult,
-// kTableDone a TableResult. kLeaving and kGather carry plain bytes. kGathered carries the parts of
-// all processes.
+// kTableDone a TableResult. kLeaving and kGather carry plain bytes. kGathered carries the bytes of
+// all processes, in process order. The types kHeartbeat, kOpen, kQuit and kClosed have no payload.
 std::string Serialize(const Step& step);
 std::string Serialize(const StepResult& result);
 std::string Serialize(const TableResult& result);

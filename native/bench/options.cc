@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxProcesses = 1 << 20;
 constexpr int kMaxGpus = 64;
-constexpr int kMaxRanksPerGpu = 48;  // clients of an MPS server
+constexpr int kMaxRanksPerGpu = 48;  // an MPS server accepts at most 48 clients
 constexpr double kLongestStart = 86'400;
 constexpr double kSlowestPace = 1000;
 
@@ -108,7 +108,7 @@ OptionTable TableFor(BenchOptions* options) {
   return table;
 }
 
-// Returns which options contradict each other; empty if none do.
+// Returns an error text if options contradict each other, else an empty text.
 std::string Conflict(const BenchOptions& options) {
   const bool replay = !options.replay.empty();
   const std::array<std::pair<bool, const char*>, 3> for_replay = {{

@@ -21,7 +21,7 @@ struct BenchOptions {
   std::optional<Endpoint> rendezvous;
   std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
   std::string nccl;    // a path; empty: search for it
-  std::string tuner;   // a path; empty: the one installed with this program
+  std::string tuner;   // a path; empty: the plugin installed with this program
   std::string replay;  // path of a study; empty: no replay
   std::optional<NcclVersion> nccl_version;
   std::optional<std::pair<int, int>> scale;  // nodes, ranks
@@ -30,7 +30,8 @@ struct BenchOptions {
   bool help = false;
 };
 
-// Returns false with *error if an argument is not in the help text or not valid.
+// Parses the command line. Returns false with *error if an argument is unknown or invalid, or if
+// arguments contradict each other. The defaults remain for arguments that are not given.
 bool ParseOptions(const std::vector<std::string_view>& arguments, BenchOptions* options,
                   std::string* error);
 

@@ -14,8 +14,8 @@ int Severity(const StepError& error) {
   return error.kind == ErrorKind::kWrong ? 0 : 1;
 }
 
-// Returns the error for a rank without a timing. A correct backend never causes it. Without the
-// error, the point would look like a valid timing.
+// Returns the error for a rank without a timing. A correct backend never causes this error. Without
+// the error, the point would look like a valid timing.
 StepError Missing(int rank) {
   return {ErrorKind::kNccl, "no timing came from rank " + std::to_string(rank), rank, true};
 }

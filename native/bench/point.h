@@ -17,7 +17,7 @@ struct Point {
   std::vector<double> times_us;  // time of one iteration on each rank, in rank order
   std::optional<double> host_us;
   std::optional<double> load_alone_us;     // of the rank whose load slowed down most
-  std::optional<double> load_us;           // of the same rank
+  std::optional<double> load_us;           // of the rank of load_alone_us
   std::optional<double> traffic_alone_us;  // the largest of all ranks
   std::optional<double> traffic_us;        // the largest of all ranks
   std::optional<int64_t> wrong;            // sum over all ranks; nullopt unless all ranks checked

@@ -47,7 +47,7 @@ Descriptor ListenOn(const SocketAddress& address, int* problem) {
   return listener;
 }
 
-// A connection that has not yet identified itself.
+// A connection that has not yet sent a complete JoinRequest.
 struct UnidentifiedConnection {
   Descriptor socket;
   Clock::time_point since;
@@ -205,8 +205,8 @@ class RendezvousServer {
     return false;
   }
 
-  // Reads from an unidentified connection. Returns false if the connection has identified itself or
-  // must be closed.
+  // Reads from an unidentified connection. Returns false if the connection must leave the list: its
+  // JoinRequest is complete, or the connection must be closed.
   bool ReadFrom(UnidentifiedConnection* connection, std::optional<RendezvousError>* failure) {
     char bytes[kJoinRequestBytes];
     const size_t wanted = kJoinRequestBytes - connection->received.size();

@@ -139,7 +139,8 @@ class RendezvousClient {
     return false;
   }
 
-  // Reads the next reply. Returns kNotYet if the connection closes or the time is over first.
+  // Reads the next reply. Returns kNotYet if the connection closes, the time is over or the wait is
+  // interrupted first.
   JoinReply ReadReply(Clock::time_point until, std::string* refusal) {
     std::string received;
     for (;;) {

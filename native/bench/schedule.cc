@@ -11,8 +11,8 @@
 namespace nccltune::bench {
 namespace {
 
-// A part of the seed of the order. It makes the order independent of the timings that a replay
-// draws for the same round.
+// Mixed into the seed for the order of the steps. So the order is independent of the timings that a
+// replay draws for the same round.
 constexpr std::string_view kOrderSeed = "order";
 
 void AddSize(const BenchRequest& request, size_t bytes, std::vector<Step>* steps) {
@@ -49,7 +49,7 @@ std::vector<Step> StepsOfRound(const BenchRequest& request, int round) {
     }
   }
   if (!request.by_size) Shuffle(&random, &steps);
-  std::map<size_t, int> defaults;  // steps with NCCL's default so far, by size
+  std::map<size_t, int> defaults;  // number of default steps so far, by size
   for (Step& step : steps) {
     step.round = round;
     if (step.choice.kind == Choice::Kind::kDefault) step.repeat = defaults[step.bytes]++;

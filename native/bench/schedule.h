@@ -29,10 +29,11 @@ class Iterations {
 
   explicit Iterations(double target_ms) : target_us_(target_ms * 1e3) {}
 
-  // Returns the number of iterations, or nullopt if it is not known yet. In that case run the step
-  // Trial.
+  // Returns the number of iterations, or nullopt if it is not known yet. In that case, run the step
+  // that Trial returns.
   std::optional<int> For(const Step& step) const;
-  // Returns a short, unchecked step of the same call. Pass its timing to SetTrialTime.
+  // Returns a short, unchecked step of the same call. Run this step and pass the time of one
+  // iteration to SetTrialTime.
   static Step Trial(Step step);
   void SetTrialTime(const Step& step, double time_us);
 

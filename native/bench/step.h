@@ -33,7 +33,8 @@ struct Choice {
 struct Step {
   uint64_t sequence = 0;  // counts from 1, the same in all processes
   Collective collective = Collective::kAllReduce;
-  // Counted as NCCL's tuner does: for all-gather and reduce-scatter, the sum over all ranks.
+  // For all-gather and reduce-scatter, the sum over all ranks, as NCCL's tuner counts the size. The
+  // same applies to all-to-all, gather and scatter.
   size_t bytes = 0;
   Dtype dtype = Dtype::kFloat;
   Redop redop = Redop::kSum;
@@ -50,8 +51,8 @@ struct Step {
   int iterations = 1;
   bool check = true;
   double timeout_s = 30;  // limit for warm-up, timing and check together
-  // Position of the step in its request. Seeds of random numbers are derived from the three members
-  // below.
+  // The seed of the request, and the round and repeat of the step in the request. Seeds of random
+  // numbers are derived from these three members.
   uint64_t seed = 0;
   int round = 0;
   int repeat = 0;

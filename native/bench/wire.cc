@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kHead = 5;
 constexpr size_t kReadBytes = size_t{64} << 10;
-// Sent bytes are removed from the buffer when there are more than this. Removing them after each
-// message would move the remaining bytes too often.
+// Sent bytes are removed from the buffer when there are more than this number. Removing them after
+// each message would move the remaining bytes too often.
 constexpr size_t kKeepSent = size_t{64} << 10;
 
 }  // namespace
@@ -27,7 +27,7 @@ constexpr size_t kKeepSent = size_t{64} << 10;
 Wire::Wire(Descriptor socket)
     : socket_(std::move(socket)), last_sent_(Clock::now()), last_received_(last_sent_) {
   fcntl(socket_.fd(), F_SETFL, fcntl(socket_.fd(), F_GETFL) | O_NONBLOCK);
-  // The call fails on the socket pair that process 0 uses for its own player. The failure is
+  // setsockopt fails on the socket pair that process 0 uses for its own player. The failure is
   // harmless, because a socket pair does not delay small packets.
   const int on = 1;
   setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -116,7 +116,8 @@ void Wire::KeepAlive(Clock::time_point now) {
     Break("nothing was received for " + std::to_string(kPeerTimeout.count()) + " s");
     return;
   }
-  // If earlier bytes are still unsent, a heartbeat would only be queued behind them.
+  // If earlier bytes are still unsent, send no heartbeat, because it would only be queued behind
+  // them.
   if (now - last_sent_ >= kHeartbeatInterval) {
     if (wants_to_send()) {
       last_sent_ = now;

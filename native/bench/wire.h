@@ -17,7 +17,7 @@ namespace nccltune::bench {
 
 enum class MessageType : uint8_t {
   kHeartbeat = 1,
-  kOpen,       // to a player: open the backend
+  kOpen,       // to all players: open the backend
   kOpened,     // from a player: the backend's description, or the error
   kStep,       // to all players: run this step
   kStepDone,   // from a player: a StepResult
@@ -51,21 +51,22 @@ class Wire {
 
   int descriptor() const { return socket_.fd(); }
 
-  // Queues a message and sends as much as the socket accepts; Flush sends the rest. After the peer
-  // has closed the connection, Send does nothing, and Receive reports the close.
+  // Queues a message and sends as much as the socket accepts; Flush sends the remaining bytes.
+  // After the peer has closed the connection, Send does nothing, and Receive reports the close.
   void Send(MessageType type, std::string_view payload);
   void Flush();
   bool wants_to_send() const { return sent_ < outgoing_.size(); }
 
-  // Appends the complete messages received so far. Heartbeats only update the time of the last
-  // receipt.
+  // Appends the complete messages received so far. Heartbeats are not appended; they only show that
+  // the peer is alive.
   void Receive(std::vector<Message>* messages);
 
   // Returns the reason why the connection is broken; empty while it works.
   const std::string& broken() const { return broken_; }
   void Break(std::string why);
 
-  // Sends a heartbeat if one is due. Breaks the connection if the peer was silent for too long.
+  // Sends a heartbeat if nothing was sent for kHeartbeatInterval. Breaks the connection if nothing
+  // was received for kPeerTimeout.
   void KeepAlive(Clock::time_point now);
   // Returns the time at which KeepAlive must be called next.
   Clock::time_point NextDeadline() const;

@@ -12,7 +12,8 @@
 
 namespace nccltune::bench {
 
-// NCCL asks tuner plugins about the first five only. The first five have the numbers of ncclFunc_t.
+// NCCL asks tuner plugins only about the first five collectives, which have the numbers of
+// ncclFunc_t.
 enum class Collective : int {
   kBroadcast = abi::kBroadcast,
   kReduce = abi::kReduce,
@@ -29,7 +30,8 @@ inline bool IsTuned(Collective collective) {
   return static_cast<int>(collective) < abi::kNumCollectives;
 }
 
-// Return whether the call has a reduction operator, and whether it has a root rank.
+// Reduces returns whether the call has a reduction operator. HasRoot returns whether the call has a
+// root rank.
 inline bool Reduces(Collective collective) {
   return collective == Collective::kReduce || collective == Collective::kReduceScatter ||
          collective == Collective::kAllReduce;

@@ -49,8 +49,8 @@ bool BackendThread::Deliver(Message message) {
 std::vector<Message> BackendThread::TakeAnswers() {
   uint64_t count = 0;
   if (read(event_.fd(), &count, sizeof count) < 0) return {};
-  // A message that is added between read and lock is taken now. Its event later wakes the caller
-  // once without a message.
+  // A message that is added between read and lock is taken now. The event of that message later
+  // wakes the caller once without a message.
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(answers_, {});
 }

@@ -42,14 +42,14 @@ class BackendThread : private ProcessExchange {
   // starts.
   void Abort();
 
-  // Returns whether the thread has ended. It ends after kQuit, or after Abort once the backend has
-  // returned.
+  // Returns whether the thread has ended. The thread ends after kQuit or after Abort, when the
+  // backend has returned.
   bool finished();
 
  private:
   bool AllGather(std::string_view mine, std::vector<std::string>* all) override;
   void Loop();
-  // Runs one task. Returns false after the last one.
+  // Runs one task. Returns false if no task may follow: after kQuit, or if a step cannot be parsed.
   bool RunTask(const Message& message);
   void Answer(MessageType type, std::string payload);
   void SignalEvent();

@@ -18,7 +18,7 @@ ChunkLimits LimitsOfChunk(int collective, Combination combination) {
     case abi::kLl:
       return {kLlBuffer / kSteps / 2, 16};  // half of each line holds flags
     case abi::kLl128:
-      return {kLl128Buffer / kSteps / 16 * 15, 1920};  // one of the 16 words in each line is a flag
+      return {kLl128Buffer / kSteps / 16 * 15, 1920};  // in each line, one word of 16 is a flag
     default: {
       const bool piped = collective != abi::kBroadcast && collective != abi::kReduce;
       const size_t slots = combination.algorithm == abi::kRing && piped ? kSteps / 2 : 1;

@@ -71,9 +71,9 @@ Combination Pick(const NcclRules& rules, const CostTable& offered, const CostTab
   ForEachEntry(offered, [&](Combination c) {
     const float cost = answered.at(c);
     if (rules.selection == Selection::kLeastOfOffered) {
-      // NCCL walks its list from the highest number down and takes strictly smaller costs. This
-      // loop goes up, so an equal cost replaces the earlier one. Entries that NCCL did not offer
-      // are not in its list (2.31).
+      // NCCL 2.31 walks its list of entries from the highest number down and takes strictly smaller
+      // costs. This loop goes up, so an equal cost replaces the earlier cost. Skip entries that
+      // NCCL did not offer, because they are not in NCCL's list.
       if (offered.at(c) == abi::kIgnore) return;
       if (best.known() ? cost <= least : cost < least) {
         best = c;

@@ -15,7 +15,7 @@ struct CostTable {
   int algorithms = abi::kNumAlgorithms;  // rows in use
   std::array<std::array<float, abi::kNumProtocols>, abi::kNumAlgorithms> cost;
 
-  // Marks every entry as not usable.
+  // Makes every entry not usable (kIgnore).
   explicit CostTable(int rows = abi::kNumAlgorithms);
 
   float at(Combination c) const {
@@ -45,8 +45,9 @@ struct Platform {
   bool ll128 = true;
 };
 
-// The cost of every usable entry of a nominal table, which is used if NCCL's predictions are
-// unknown. The value has no meaning. An entry that still holds it was not changed by the plugin.
+// A nominal table is used if NCCL's predictions are unknown. Every usable entry of a nominal table
+// has this cost, which has no meaning. If an entry still has this cost after the call, the plugin
+// did not change the entry.
 inline constexpr float kNominalCostUs = 1000.0f;
 
 // Returns a table with the nominal cost for every combination that NCCL can offer for the
@@ -54,9 +55,10 @@ inline constexpr float kNominalCostUs = 1000.0f;
 // NCCL_PAT_ENABLE.
 CostTable NominalTable(const NcclRules& rules, int collective, const Platform& platform);
 
-// Returns the combination that NCCL picks from the table it offered and the plugin's changes to it;
-// unknown if no entry can be picked. With Selection::kPluginDirect the plugin cannot change the
-// table, so the result is NCCL's own pick, not the combination that the plugin names.
+// Returns the combination that NCCL picks from the table that NCCL offered (`offered`) and the
+// plugin changed (`answered`); unknown if no entry can be picked. With Selection::kPluginDirect the
+// plugin cannot change the table, so the result is NCCL's own pick, not the combination that the
+// plugin names.
 Combination Pick(const NcclRules& rules, const CostTable& offered, const CostTable& answered);
 
 }  // namespace nccltune::host

@@ -16,7 +16,8 @@
 
 namespace nccltune::host {
 
-// A problem that NCCL would not report. docs/reference/plugin-host.md lists the codes.
+// A mistake of the plugin that NCCL would not report. docs/reference/plugin-host.md lists the
+// codes.
 struct Warning {
   std::string code;
   std::string text;

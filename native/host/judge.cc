@@ -63,7 +63,7 @@ class Judgement {
     out_->choice.channels = in_.channel_limit;
   }
 
-  // With NCCL 2.21 and interface v2, NCCL runs the combination that the plugin names.
+  // For NCCL 2.21 with interface v2. NCCL then runs the combination that the plugin names.
   void JudgeNamed() {
     const Combination named = in_.named;
     const bool half = (named.algorithm == abi::kAlgorithmUndefined) !=

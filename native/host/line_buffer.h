@@ -8,7 +8,7 @@
 
 namespace nccltune::host {
 
-// Splits input into lines. A line longer than 1 MiB is skipped.
+// Splits input into lines. A line longer than 1 MiB is skipped and reported as kTooLong.
 class LineBuffer {
  public:
   static constexpr size_t kLongestLine = size_t{1} << 20;
@@ -20,7 +20,8 @@ class LineBuffer {
   bool ended() const { return ended_; }
 
   enum class Result { kLine, kTooLong, kEnd, kMore };
-  // Returns the next line without its newline; kMore if more bytes must be added first.
+  // kLine: *line is the next line without its newline. kTooLong: the next line was skipped. kMore:
+  // more bytes must be added first. kEnd: the input has ended and no line is left.
   Result Next(std::string* line);
 
  private:

@@ -9,8 +9,8 @@
 namespace nccltune::host {
 namespace {
 
-// Duplicates the descriptor above the three standard ones. Child processes of the plugin do not
-// inherit it.
+// Duplicates the descriptor to a number above the three standard descriptors. Child processes of
+// the plugin do not inherit the duplicate.
 int PrivateCopy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace nccltune::host {
 
 // Takes over standard input and output. Afterwards descriptor 0 reads /dev/null and descriptor 1 is
-// standard error, so that a plugin's printf cannot break the conversation.
+// standard error, so that a plugin's printf cannot mix with the answers.
 class LineChannel {
  public:
   // After construction, ok() returns whether the descriptors could be set up.
@@ -21,11 +21,12 @@ class LineChannel {
   bool ok() const { return in_ && out_; }
 
   enum class Result { kLine, kTooLong, kEnd };
-  // Reads the next line without its newline. A line longer than 1 MiB is skipped and returns
-  // kTooLong.
+  // Reads the next line without its newline and returns kLine. Skips a line longer than 1 MiB and
+  // returns kTooLong. Returns kEnd at the end of input or if reading fails.
   Result ReadLine(std::string* line);
 
-  // Writes a line. Returns false if the reader has closed its end.
+  // Writes a line. Returns false if writing fails, for example because the reader has closed its
+  // end.
   bool WriteLine(std::string_view line);
 
   // Return the private descriptors, for a program that polls them with others; -1 if not open.

@@ -12,7 +12,7 @@
 //   line_channel       private copies of standard input and output
 //   model_constants    NCCL's default constants of the cost model
 //   names              names and numbers of collectives, algorithms and protocols
-//   nccl_rules         the treatment of a plugin in each NCCL version
+//   nccl_rules         how each NCCL version treats a plugin
 //   nccl_stand_in      the exported ncclGetVersion
 //   plugin_library     opens the shared object of a plugin
 //   plugin_log         stores the lines that plugins log

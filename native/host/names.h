@@ -27,7 +27,8 @@ struct Combination {
   bool operator==(const Combination&) const = default;
 };
 
-// Returns a name such as "tree/ll128".
+// Return a name such as "tree/ll128", and the combination of such a name; nullopt if the name is
+// unknown.
 std::string CombinationName(Combination combination);
 std::optional<Combination> CombinationByName(std::string_view name);
 

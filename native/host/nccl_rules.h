@@ -11,9 +11,9 @@ namespace nccltune::host {
 // The way in which NCCL picks algorithm and protocol after the plugin has answered.
 enum class Selection {
   kPluginDirect,      // 2.21: the combination that the v2 plugin names, unchecked
-  kLeastNotNegative,  // 2.22-2.30: least cost >= 0 of the whole table; if equal, the lowest number
-  // 2.31: least cost, which may be negative, of the entries that NCCL offered; if equal, the
-  // highest number.
+  kLeastNotNegative,  // 2.22-2.30: least cost >= 0 in the table; of equal costs, the first
+  // From 2.31: least cost, which may be negative, of the entries that NCCL offered; of equal costs,
+  // the last in the table.
   kLeastOfOffered,
 };
 
@@ -33,7 +33,7 @@ enum class ConstantsRule {
 
 struct NcclRules {
   int since_minor;       // the first minor version 2.x with these rules
-  int native_interface;  // the newest tuner interface; older ones down to v2 are accepted too
+  int native_interface;  // newest tuner interface that NCCL accepts; the oldest is v2
   int algorithms;        // rows of the cost table
   Selection selection;
   float cost_limit;  // NCCL never picks an entry with this cost or a higher one

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one function of NCCL, ncclGetVersion, that a plugin may look up in the process that loads it.
+// The one function of NCCL, ncclGetVersion, that a plugin may look up in the process that has
+// loaded the plugin.
 #ifndef NCCLTUNE_HOST_NCCL_STAND_IN_H_
 #define NCCLTUNE_HOST_NCCL_STAND_IN_H_
 

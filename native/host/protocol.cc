@@ -66,7 +66,8 @@ std::string ParseDecide(const Value& value, const NcclRules& rules, Command* com
 
 Value NumberOrNull(double number) { return std::isfinite(number) ? Value(number) : Value(); }
 
-// Converts a float to the shortest decimal number that identifies it: 12.3, not 12.300000190734863.
+// Converts a float to a double whose shortest decimal form equals that of the float: 12.3, not
+// 12.300000190734863. Returns null for infinity and NaN.
 Value Cost(float cost) {
   if (!std::isfinite(cost)) return {};
   char digits[32];

@@ -14,7 +14,8 @@
 
 namespace nccltune::bench {
 
-// Not in an unnamed namespace: argument-dependent lookup from archive.h must find it.
+// This function is not in an unnamed namespace, because argument-dependent lookup from archive.h
+// must find it.
 template <typename Archive>
 static void Describe(Archive& archive, Introduction& introduction) {
   archive(introduction.error, introduction.nccl_version, introduction.host_hash,
@@ -40,10 +41,11 @@ bool Introduce(ProcessExchange* exchange, const Introduction& mine,
 
 namespace {
 
-// Since this version ranks of one node may share a GPU.
+// Since this NCCL version, ranks of one node may share a GPU.
 constexpr NcclVersion kSharesGpus = {2, 31, 0};
 
-// The ranks of one GPU so far, and the emulated node of the last one.
+// The use of one GPU by the ranks seen so far: the first rank, the number of ranks, and the node of
+// the last rank.
 struct GpuUse {
   int first = 0;
   int ranks = 0;

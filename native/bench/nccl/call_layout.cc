@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kAlignment = 16;
 
-// Returns whether the step's size is divided among the ranks. Then the call's count is that of one
-// rank.
+// Returns whether the step's size is divided among the ranks. If so, the count argument of the call
+// is the number of elements of one rank.
 bool IsShared(Collective collective) {
   switch (collective) {
     case Collective::kAllGather:

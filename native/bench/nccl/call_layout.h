@@ -13,7 +13,7 @@
 
 namespace nccltune::bench {
 
-// Offsets are in bytes from the start of a rank's region of the send or receive buffer. For an
+// A region is the memory that one call uses in the send or receive buffer of a rank. For an
 // in-place call, both regions are the same.
 struct CallLayout {
   size_t count = 0;  // the count argument of the NCCL function, in elements
@@ -22,21 +22,24 @@ struct CallLayout {
   size_t bytes = 0;
   size_t send_bytes = 0;
   size_t receive_bytes = 0;
-  size_t send_offset = 0;     // 0 unless the call is in place
-  size_t receive_offset = 0;  // 0 unless the call is in place
+  // Only an in-place call uses the offsets, which are in bytes from the start of the region.
+  size_t send_offset = 0;
+  size_t receive_offset = 0;
   size_t region_bytes() const { return send_bytes > receive_bytes ? send_bytes : receive_bytes; }
 };
 
 // Computes the layout for one rank; only the in-place offsets depend on the rank. Returns
-// kUnsupported on all ranks if the size leaves a rank without an element. Also returns it for
-// send/recv and all-to-all in place, because they would overwrite data before it is sent.
+// kUnsupported on all ranks if the size leaves a rank without an element, or if the root is not a
+// rank. Also returns kUnsupported for send/recv and all-to-all in place, because these would
+// overwrite data before it is sent.
 //
 // A size that does not divide among the ranks is rounded down as nccl-tests does: to 16 bytes a
 // rank, or to whole elements if 16 bytes are too much.
 std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayout* layout);
 
 // A part of a rank's result: `elements` elements at byte `offset`. The expected data starts at
-// element `first` of the pattern of rank `source`, or of the reduction of all patterns.
+// element `first` of the pattern (the data that a rank sends) of rank `source`, or of the reduction
+// of all patterns.
 struct ResultPart {
   static constexpr int kReduced = -1;
   int source = kReduced;

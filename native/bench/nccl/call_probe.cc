@@ -27,12 +27,12 @@ struct Communicator {
   std::optional<ProbedCall> last;
 };
 
-// The mutex guards all members, but NCCL reads *mask without it.
+// The mutex guards all members. NCCL reads *mask without the mutex, so *mask is written atomically.
 struct State {
   std::mutex mutex;
   int* mask = nullptr;
   int listeners = 0;
-  std::map<void*, Communicator> communicators;  // key: the context returned to NCCL
+  std::map<void*, Communicator> communicators;  // key: the context that Init returned
   uintptr_t contexts = 0;
 };
 
@@ -136,8 +136,8 @@ std::optional<ProbedCall> CallProbe::Take(int rank) {
 
 }  // namespace nccltune::bench
 
-// NCCL looks this symbol up in the program. NCCL may call its functions from any thread. They throw
-// only if memory is exhausted, which ends the program.
+// NCCL looks up the symbol ncclProfiler_v5 in the program. NCCL may call the functions of this
+// table from any thread. The functions throw only if memory is exhausted, which ends the program.
 extern "C" {
 extern __attribute__((visibility("default"))) const nccltune::abi::ProfilerV5 ncclProfiler_v5;
 

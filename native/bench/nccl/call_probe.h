@@ -34,8 +34,8 @@ class CallProbe {
   };
 
   // Returns and clears the last call that `rank`, a rank of this process, enqueued. Call Take after
-  // that call has completed. Returns nullopt under graph capture, because NCCL enqueues the call
-  // later.
+  // that call has completed. Returns nullopt if no call was recorded: before NCCL 2.28, if the
+  // probe is not loaded, and under graph capture, because NCCL then enqueues the call later.
   static std::optional<ProbedCall> Take(int rank);
 };
 

@@ -7,7 +7,8 @@
 namespace nccltune::bench {
 namespace {
 
-// Memory left free for other programs and for NCCL, which allocates when a choice is first used.
+// Bytes of GPU memory left free for other programs and for NCCL, which allocates memory when a
+// choice is first used. On small GPUs less is left free.
 constexpr size_t kLeftFree = size_t{1} << 30U;
 constexpr size_t kGranule = size_t{2} << 20U;  // page size of the GPU
 constexpr size_t kPlaceAlignment = 512;
@@ -67,7 +68,8 @@ std::optional<StepError> DeviceBuffers::Reserve(const Step& step, const CallLayo
   const size_t kept = std::min(kLeftFree, share / 16);
   const size_t most = std::min(free + held, share);
   const size_t available = most > kept ? most - kept : 0;
-  // Buffers never shrink, so that alternating sizes do not allocate each time.
+  // Keep larger buffers, so that alternating sizes do not allocate each time. If memory is short,
+  // free them and allocate only the size of this step.
   size_t new_send = std::max({send, send_.bytes, min_bytes_});
   size_t new_receive = std::max({receive, receive_.bytes, min_bytes_});
   if (new_send + new_receive > available) {
@@ -173,7 +175,8 @@ std::optional<StepError> DeviceBuffers::Fill(Buffer* buffer, const PatternKey& k
 
 std::optional<StepError> DeviceBuffers::Repeat(cu::Pointer to, size_t bytes,
                                                cu::Stream stream) const {
-  // Doubles the filled part. It stays a whole number of patterns until the last copy.
+  // Each copy doubles the filled memory. Until the last copy, the filled memory is a whole number
+  // of patterns.
   size_t done = std::min(pattern_bytes_, bytes);
   cu::Result result = cuda_->MemcpyDtoDAsync(to, pattern_, done, stream);
   while (result == cu::kSuccess && done < bytes) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The send and receive buffers of a GPU. They grow to the largest step so far and are at least
-// twice as large as the L2 cache. Successive calls use different offsets, so that no call finds its
-// data in the cache.
+// The send and receive buffers of a GPU. If GPU memory suffices, they grow to the largest step so
+// far and are at least twice as large as the L2 cache. Successive calls use different offsets, so
+// that no call finds its data in the cache.
 #ifndef NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_
 #define NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_
 
@@ -26,37 +26,39 @@ struct CallBuffers {
 // All functions need the GPU's context to be current.
 class DeviceBuffers {
  public:
-  // The buffers take at most their part of the memory of a GPU that `ranks_per_gpu` ranks share.
+  // `ranks_per_gpu` ranks share the GPU. The buffers of each rank take at most an equal share of
+  // the GPU's memory.
   DeviceBuffers(const CudaLibrary& cuda, const NcclLibrary& nccl, int rank, int ranks_per_gpu)
       : cuda_(cuda), nccl_(nccl), rank_(rank), ranks_per_gpu_(ranks_per_gpu) {}
   DeviceBuffers(const DeviceBuffers&) = delete;
   DeviceBuffers& operator=(const DeviceBuffers&) = delete;
 
-  // Allocates what every step needs. Call it first.
+  // Allocates the memory that every step needs. Call Open before the other functions.
   std::optional<StepError> Open(cu::Device device);
 
-  // Grows the buffers for the step if they are too small; nothing may be running that uses them.
-  // With `registered`, the memory comes from ncclMemAlloc and is registered with the communicator.
-  // The error kMemory is not fatal and states what would fit; the buffers are then empty.
+  // Grows the buffers for the step if they are too small; no running call may use the buffers. With
+  // `registered`, the memory comes from ncclMemAlloc and is registered with the communicator. If
+  // memory is short, returns the error kMemory, which is not fatal.
   std::optional<StepError> Reserve(const Step& step, const CallLayout& layout, nccl::Comm comm);
 
-  // Enqueues the copy of the rank's pattern into the buffer that the step reads, unless it is there
-  // already.
+  // Enqueues the copy of the rank's pattern into the buffer that the step reads, unless that buffer
+  // holds the pattern already.
   std::optional<StepError> FillFor(const Step& step, const PatternKey& key, const Bytes& pattern,
                                    cu::Stream stream);
 
-  // Enqueues copies of the current pattern that fill `bytes` at `to`.
+  // Enqueues copies of the current pattern that fill `bytes` bytes at `to`.
   std::optional<StepError> Repeat(cu::Pointer to, size_t bytes, cu::Stream stream) const;
 
-  // Returns how many places, that is pairs of regions for one call, the buffers hold; at least one.
+  // A place is a send region and a receive region for one call. Returns the number of places in the
+  // buffers; at least one.
   size_t places(const Step& step, const CallLayout& layout) const;
   CallBuffers At(const Step& step, const CallLayout& layout, size_t place) const;
 
   // One float, for the all-reduce that synchronizes the ranks.
   cu::Pointer barrier_value() const { return barrier_value_; }
 
-  // Frees everything. A null `comm` means that the communicator was aborted, and its registrations
-  // with it.
+  // Frees everything. Pass null for `comm` if the communicator was aborted. Buffers are then not
+  // deregistered, because the communicator's registrations do not exist any more.
   void Release(nccl::Comm comm);
 
  private:

@@ -10,8 +10,8 @@
 namespace nccltune::bench {
 namespace {
 
-// A floating-point format narrower than float. Its bits are the sign, the exponent and the
-// fraction.
+// A floating-point format narrower than float. From the highest bit down, the format has the sign,
+// the exponent and the fraction.
 struct Narrow {
   int exponent_bits;
   int fraction_bits;

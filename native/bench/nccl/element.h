@@ -20,7 +20,8 @@ struct NumberFormat {
 
 NumberFormat FormatOf(Dtype dtype);
 
-// Returns the largest number such that all integers from 0 to it are stored exactly (at most 2^53).
+// Returns the largest number N such that all integers from 0 to N are stored exactly (at most
+// 2^53).
 double LargestExact(Dtype dtype);
 
 // Reads the number in the SizeOf(dtype) bytes at `element`. 64-bit integers are exact up to 2^53.

@@ -11,14 +11,15 @@ namespace {
 // NCCL is asked for asynchronous errors once in this many polls.
 constexpr unsigned kPollsPerErrorCheck = 64;
 
-// Written over the result region before a check. No pattern has a long run of this byte.
+// Written over the result region before a check, so that bytes which NCCL does not write are wrong.
+// No pattern has a long run of this byte.
 constexpr unsigned char kOverwritten = 0xa5;
 
 }  // namespace
 
 std::optional<StepError> Gpu::Open() {
   if (auto error = CudaCheck(cuda_->DeviceGet(&device_, ordinal_), "find the GPU")) return error;
-  // The primary context, which NCCL uses too.
+  // Use the primary context, because NCCL uses it too.
   if (auto error = CudaCheck(cuda_->DevicePrimaryCtxRetain(&context_, device_), "take the GPU")) {
     return error;
   }
@@ -99,8 +100,9 @@ std::optional<StepError> Gpu::FeedLoad() {
 
 std::optional<StepError> Gpu::StopLoad() { return load_->Stop(); }
 
-// Each exchange waits for all ranks, so every rank must run as many as the rank that has begun
-// most. That number is exchanged over the communicator of the calls, which waits for no traffic.
+// Each traffic exchange waits for all ranks, so every rank must run as many exchanges as the rank
+// that has begun most. The ranks find this number over the communicator of the timed calls, which
+// does not wait for traffic.
 std::optional<StepError> Gpu::StopTraffic() {
   uint64_t begun = 0;
   uint64_t most = 0;
@@ -168,7 +170,7 @@ std::optional<StepError> Gpu::PrepareCheck(const Step& step) {
                     "spoil the result")) {
     return error;
   }
-  // Out of place, the send region is never written to.
+  // Out of place, the send region is never written to and needs no restoring.
   return step.in_place ? buffers_.Repeat(at.send, layout_.send_bytes, stream_) : std::nullopt;
 }
 

@@ -24,7 +24,7 @@ namespace nccltune::bench {
 // All functions except Abort are called from one thread, the GPU's own.
 class Gpu {
  public:
-  // `ordinal` is the driver's index of the device. Setting `stop` ends every wait.
+  // `ordinal` is the driver's index of the device. Setting `stop` ends every wait with an error.
   Gpu(const CudaLibrary& cuda, const NcclLibrary& nccl, int ordinal, int rank, int ranks,
       int ranks_per_gpu, const std::atomic<bool>& stop)
       : cuda_(cuda),
@@ -42,9 +42,10 @@ class Gpu {
   int rank() const { return rank_; }
   // The layout of the prepared step.
   const CallLayout& layout() const { return layout_; }
-  // Whether a call is so short that microseconds matter and an additional call costs nothing.
+  // Returns whether the call has at most 1 MiB. Such a call is so short that microseconds matter
+  // and an additional call costs little time.
   static bool IsSmall(const Step& step) { return step.bytes <= kMaxSmallBytes; }
-  // Whether EnqueueBarrier uses the step's own collective.
+  // Returns whether EnqueueBarrier uses the step's own collective.
   static bool IsOwnBarrier(const Step& step);
 
   // Creates context, stream, events and buffers.
@@ -52,18 +53,19 @@ class Gpu {
   // Creates the communicator with the ranks of all processes.
   std::optional<StepError> Connect(const nccl::UniqueId& id);
 
-  // Prepares the step: layout, buffers, reduction operator, data. Whatever keeps this rank from
-  // running the step fails here, before anything is launched.
+  // Prepares the step: layout, buffers, reduction operator, data. If this rank cannot run the step,
+  // returns the error here, before anything is launched.
   std::optional<StepError> Prepare(const Step& step);
 
   // Enqueues the prepared step's collective on place 0 of the buffers, where Check looks at the
   // result.
   std::optional<StepError> FirstCall(const Step& step);
-  // Enqueues it on another place: `index` places after the one where the step begins.
+  // Enqueues the prepared step's collective on another place: `index` places after the first place
+  // of the step.
   std::optional<StepError> Call(const Step& step, size_t index);
-  // Enqueues a barrier: a call that completes on no rank before all ranks have reached it. It is
-  // the step's own collective if that has this property and is small, else an all-reduce of one
-  // number.
+  // Enqueues a barrier: a call that completes on no rank before all ranks have reached it. The call
+  // is the step's own collective if that collective has this property and is small. Otherwise the
+  // call is an all-reduce of one number.
   std::optional<StepError> EnqueueBarrier(const Step& step, size_t index);
   // Enqueues a barrier that is an all-reduce of one number.
   std::optional<StepError> EnqueueBarrierAllReduce();
@@ -76,23 +78,24 @@ class Gpu {
   // Returns the time between the start and the end event in microseconds.
   std::optional<StepError> Elapsed(double* us) const;
 
-  // Calls between these two are captured into a graph.
+  // Calls between BeginCapture and EndCapture are captured into a CUDA graph.
   std::optional<StepError> BeginCapture();
   std::optional<StepError> EndCapture(cu::GraphExec* graph);
   std::optional<StepError> Launch(cu::GraphExec graph);
   void DestroyGraph(cu::GraphExec graph) { cuda_->GraphExecDestroy(graph); }
 
-  // A compute load in a stream of its own. It is fed during every wait.
+  // A compute load in a stream of its own. Every wait of the Gpu also calls FeedLoad.
   std::optional<StepError> StartLoad();
   std::optional<StepError> FeedLoad();
   std::optional<StepError> StopLoad();
   uint64_t load_kernels() const { return load_ == nullptr ? 0 : load_->ended(); }
 
-  // Traffic during the calls, after it is connected on all ranks.
+  // Messages to the next rank during the calls (see traffic.h). Connect the traffic on all ranks
+  // before StartTraffic.
   Traffic& traffic() { return traffic_; }
   std::optional<StepError> StartTraffic(size_t bytes) { return traffic_.Start(context_, bytes); }
-  // Completes the exchanges that any rank has begun. Call it after the step's calls have ended on
-  // all ranks.
+  // Completes the exchanges that any rank has begun. Call StopTraffic after the step's calls have
+  // ended on all ranks.
   std::optional<StepError> StopTraffic();
 
   // Prepares the check of a first call: overwrites the result region and restores the input.
@@ -100,12 +103,12 @@ class Gpu {
   // Counts the wrong elements of the result on place 0.
   std::optional<StepError> Check(const Step& step, int64_t* wrong);
 
-  // Frees everything in an orderly way.
+  // Destroys the communicators and frees everything. Used if there was no Abort.
   std::optional<StepError> Close();
   // Frees everything after Abort.
   void Release();
 
-  // Aborts the communicators and what runs on them. Called at most once, from any thread.
+  // Aborts the communicators and the calls that run on them. Called at most once, from any thread.
   void Abort() noexcept;
 
  private:

@@ -11,7 +11,8 @@ namespace {
 using Failure = std::optional<StepError>;
 
 constexpr unsigned kThreads = 256;
-// Enough blocks to fill every SM with threads. On a GPU with smaller SMs some blocks wait.
+// Eight blocks of kThreads threads fill an SM of 2048 threads. On a GPU with smaller SMs some
+// blocks wait.
 constexpr unsigned kBlocksPerSm = 8;
 constexpr unsigned kFirstRounds = 4096;
 constexpr double kMicroseconds = 100;  // target duration of one kernel
@@ -110,7 +111,8 @@ Failure ComputeLoad::Launch() {
   return Check(cuda_->EventRecord(events_[begun_++ % kEnqueued], stream_), "record an event");
 }
 
-// Measures the last four of eight kernels. By then the code is loaded and the clocks are high.
+// Runs eight kernels and measures the last four. When the fifth kernel starts, the code is loaded
+// and the clocks are high.
 Failure ComputeLoad::Calibrate() {
   rounds_ = kFirstRounds;
   begun_ = ended_ = 0;
@@ -149,7 +151,7 @@ Failure ComputeLoad::Feed() {
   return std::nullopt;
 }
 
-// Waits for the enqueued kernels, which soon end by themselves.
+// Waits for the enqueued kernels, which end soon because each takes about 100 us.
 Failure ComputeLoad::Stop() {
   running_ = false;
   while (ended_ < begun_) {

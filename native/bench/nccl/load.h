@@ -16,7 +16,7 @@
 
 namespace nccltune::bench {
 
-// All functions are called from the GPU's own thread, in its context.
+// All functions are called from the GPU's own thread, in the CUDA context of the GPU.
 class ComputeLoad {
  public:
   ComputeLoad(const CudaLibrary& cuda, int rank) : cuda_(cuda), rank_(rank) {}
@@ -27,8 +27,8 @@ class ComputeLoad {
 
   // Compiles the kernel with the driver and calibrates its duration, on the first call only.
   std::optional<StepError> Open(cu::Device device);
-  // Start enqueues the first kernels. From then on Feed must be called about every millisecond; it
-  // enqueues a new kernel for each one that has ended.
+  // Start enqueues the first kernels. From then on, call Feed about every millisecond. Feed
+  // enqueues a new kernel for each kernel that has ended.
   std::optional<StepError> Start();
   std::optional<StepError> Feed();
   // Enqueues no more kernels and waits for the enqueued ones.

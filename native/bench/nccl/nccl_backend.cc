@@ -25,8 +25,8 @@ Failure Unsupported(std::string text) {
   return StepError{ErrorKind::kUnsupported, std::move(text), -1, false};
 }
 
-// Returns a higher number for an error that explains more. A rank that was only stopped explains
-// nothing.
+// Returns a higher number for an error that explains more. An error of kind kDied explains nothing,
+// because that rank was only stopped.
 int Severity(const StepError& error) {
   if (error.kind == ErrorKind::kDied) return 0;
   return error.fatal ? 2 : 1;
@@ -56,7 +56,8 @@ NcclBackend::NcclBackend(NcclOptions options) : options_(std::move(options)) {}
 NcclBackend::~NcclBackend() {
   if (!team_) return;
   if (!closed_) AbortAll();
-  // After an abort, free the resources of the GPUs if their threads are not stuck.
+  // After an abort, free the resources of the GPUs. If a GPU's thread is stuck, leave the resources
+  // allocated, because the thread may use them.
   if (!closed_ && team_->WaitIdle(kIdleLimit)) {
     const auto task = [body = body_](size_t member) { body->gpus[member].Release(); };
     team_->Run(task, Team::Clock::now() + kReleaseLimit);
@@ -77,7 +78,7 @@ Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::s
   const auto run = [work, body = body_, team](size_t member) {
     Failure& failure = work->failures[member];
     failure = work->task(body->gpus[member], member);
-    // This rank has failed, but the other ranks still wait for it.
+    // This rank has failed, but the other ranks still wait for this rank. So end the task soon.
     if (failure && failure->fatal && !body->stop) team->EndSoon();
   };
   if (team_->Run(run, limit.deadline)) {
@@ -87,8 +88,8 @@ Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::s
   if (body_->stop) return RunEndedError();
   const int stuck = body_->gpus[team_->FirstBusy()].rank();
   AbortAll();
-  // If a rank failed, its error explains why the others are stuck. The thread of that rank returned
-  // long ago.
+  // If a rank failed, return its error, because that error explains why the other ranks are stuck.
+  // The errors can be read only if all threads have returned.
   const bool settled = team_->WaitIdle(kIdleLimit);
   Failure worst = settled ? Worst(work->failures) : std::nullopt;
   if (worst && worst->kind != ErrorKind::kDied) return worst;
@@ -193,7 +194,8 @@ Failure NcclBackend::ConnectTraffic(const Limit& limit) {
 }
 
 Failure NcclBackend::Apply(const Step& step) {
-  // The barrier is an all-reduce, so a choice forced earlier must not affect it.
+  // The barrier is an all-reduce. An all-reduce choice that an earlier step has set must not affect
+  // the barrier, so reset the choice.
   if (!Gpu::IsOwnBarrier(step) && step.collective != Collective::kAllReduce) {
     body_->control->Apply(Collective::kAllReduce, Choice());
   }

@@ -46,7 +46,7 @@ class NcclBackend final : public Backend {
     Team::Clock::time_point deadline;
   };
 
-  // The resources that a step needs in every process before it can be launched.
+  // The resources that every process needs before a step can be launched.
   struct Needs {
     PatternKey key;
     bool registered = false;
@@ -56,8 +56,8 @@ class NcclBackend final : public Backend {
     bool Cover(const Needs& other) const;
   };
 
-  // State that the tasks use. The tasks own it too, because a thread that is stuck in NCCL outlives
-  // the backend.
+  // State that the tasks use. The tasks share ownership of this state, because a thread that is
+  // stuck in NCCL outlives the backend.
   struct Body {
     std::atomic<bool> stop = false;
     std::unique_ptr<CudaLibrary> cuda;
@@ -73,9 +73,10 @@ class NcclBackend final : public Backend {
   std::optional<OpenError> ProveTuner();
   void Describe(const World& world, const std::vector<Introduction>& all, BackendInfo* info) const;
 
-  // Runs the task on all GPUs. Returns the first fatal error in rank order; if there is none, the
-  // first other error. On a timeout it aborts the communicator and returns an error that names
-  // `what`.
+  // Runs the task on all GPUs. Returns the first fatal error in rank order. If there is none,
+  // returns the first other error; kDied comes last. Returns RunEndedError() after an abort. On a
+  // timeout, aborts the communicator and returns the error of a rank that failed. If no rank
+  // failed, returns kTimeout with a text that contains `what`.
   Failure OnAll(const GpuTask& task, const Limit& limit, const std::string& what);
   Failure Unsupported(const Step& step) const;
   Failure PrepareAll(const Step& step, const Limit& limit);

@@ -72,7 +72,7 @@ bool NcclLibrary::TakeFunctions(const SharedLibrary& library, OpenError* error) 
       from_ == std::string("flag") ? OpenError::Kind::kBadInput : OpenError::Kind::kCannotRun;
   const char* const missing = FindAll(library, &functions_);
   int code = 0;
-  // Check the version first: for an old library it is a clearer error than a missing function.
+  // Check the version first, because "too old" is a clearer error than a missing function.
   const bool reports =
       functions_.ncclGetVersion != nullptr && functions_.ncclGetVersion(&code) == abi::kSuccess;
   const std::optional<NcclVersion> version = reports ? NcclVersionFromCode(code) : std::nullopt;

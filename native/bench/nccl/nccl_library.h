@@ -17,8 +17,8 @@ namespace nccltune::bench {
 class NcclLibrary {
  public:
   // Opens the library at `path`. If `path` is empty, opens the library of the PyTorch in the active
-  // Python (the first `python3` on PATH), or else the system's library. Set the environment
-  // variables that NCCL reads at its start before this call. Returns null with *error if there is
+  // Python (the first `python3` on PATH), or else the system's library. Before this call, set the
+  // environment variables that NCCL reads when it is loaded. Returns null with *error if there is
   // no library, or if it cannot be opened or is older than 2.21.
   static std::unique_ptr<NcclLibrary> Open(const std::string& path, OpenError* error);
 

@@ -22,8 +22,10 @@ OpenError FromStep(const StepError& error, std::string hint) {
   return {OpenError::Kind::kFailed, error.text, std::move(hint), error.rank};
 }
 
-// Finds the first device of this process. The driver shows either all devices of the host, or only
-// those that a launcher made visible to this process.
+// Finds the first device of this process. The driver may show all devices of the host. Then the
+// local rank decides which device is the first. If the driver shows only the devices of this
+// process, because a launcher has hidden the others, the first device is 0. Returns an error if
+// there are too few devices.
 std::optional<OpenError> FirstDevice(const World& world, int devices, int* first) {
   const int wanted = world.gpus_per_process;
   *first = world.local_process / world.ranks_per_gpu * wanted;
@@ -116,7 +118,8 @@ std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
   body_->nccl = NcclLibrary::Open(options_.nccl_path, &error);
   error.rank = world.first_rank();
   if (body_->nccl == nullptr) return error;
-  // If the plugin asks this process for NCCL's version, it must get the version of this library.
+  // If the plugin asks this process for NCCL's version, the answer must be the version of the
+  // opened library.
   host::StandInForNccl(body_->nccl->version());
   const std::lock_guard<std::mutex> lock(abort_mutex_);
   for (int i = 0; i < world.gpus_per_process; ++i) {
@@ -167,15 +170,15 @@ std::optional<OpenError> NcclBackend::Connect(const World& world) {
     if (auto error = gpu.Open()) return error;
     return gpu.Connect(id);
   };
-  // Return without Agree: the other processes may never leave the call that failed here. The run
-  // ends.
+  // After an error, return without ShareFirstError, because the other processes may never leave the
+  // call that failed here. The error ends the run.
   failure = OnAll(task, Limit(options_.start_limit), "making the communicator");
   if (failure) return FromStep(*failure, kHint);
   if (auto error = ShareFirstError(exchange_, failure)) return FromStep(*error, kHint);
   return std::nullopt;
 }
 
-// Checks that NCCL loaded the plugin and calls it.
+// Checks that NCCL has loaded our tuner plugin and asks it for decisions.
 std::optional<OpenError> NcclBackend::ProveTuner() {
   const int rank = body_->gpus.front().rank();
   const std::string& path = options_.tuner_path;

@@ -23,9 +23,9 @@ struct Observation {
 
 // Turns on the records of the profiler and the plugin while at least one GPU of the process
 // observes a call. The ranks synchronize between the observed call and the timed calls, so no timed
-// call is recorded. Older records are dropped first: another GPU that still observes may have
-// recorded the barrier. Also, some NCCL versions report no event for some calls (2.32.3 for
-// broadcasts).
+// call is recorded. The profiler's older record of the rank is dropped first, because it may be
+// taken for the record of this call. It may be of the barrier, if another GPU was still observing
+// then. Also, some NCCL versions report no event for some calls (2.32.3 for broadcasts).
 class Observer {
  public:
   explicit Observer(TunerControl& control) : control_(control) {}
@@ -42,7 +42,8 @@ class Observer {
     const CallProbe::Listening listening_;
   };
 
-  // Returns the records of the call of `bytes` that `rank` has just completed or captured.
+  // Returns the records of the call that `rank` has just completed or captured. `bytes` is the size
+  // of that call.
   Observation Collect(Collective collective, size_t bytes, int rank) const;
 
  private:

@@ -19,7 +19,8 @@ constexpr int kMaxFactors = 4;
 
 uint64_t RandomAt(int rank, size_t index) { return MixSeed(static_cast<uint64_t>(rank), index); }
 
-// Returns the largest factor of a rank's data. The factors of mulsum are 1 and 2; see PremulScalar.
+// Returns the largest factor by which the reduction multiplies a rank's data. The factors of mulsum
+// are 1 and 2; see PremulScalar.
 double LargestWeight(const PatternKey& key) { return key.redop == Redop::kMulsum ? 2 : 1; }
 
 // Returns the number of ranks that contribute a number other than the neutral one to an element.
@@ -144,9 +145,9 @@ Reduced ReductionOf(const PatternKey& key) {
     Encode(key.dtype, ReducedAt(key, i), reduced.bytes.data() + i * size);
   }
   if (key.redop == Redop::kAvg && !AverageIsExact(key)) {
-    // Rounding errors of half a unit in the last place: one for 1/ranks, one for all products
-    // together, one for each sum, and one for our own reference. All terms have the same sign, so
-    // no partial sum exceeds the result.
+    // The tolerance allows rounding errors of half a unit in the last place: one for 1/ranks, one
+    // for all products together, one for each sum, and one for our own reference. All terms have
+    // the same sign, so no partial sum exceeds the result.
     const NumberFormat format = FormatOf(key.dtype);
     const int roundings = Contributors(key) + 3;
     reduced.relative = roundings * std::ldexp(1.0, -format.digits) * 1.01;

@@ -34,9 +34,9 @@ struct PatternKey {
 // integers (powers of two for products), chosen so that every partial result in any order is exact.
 // So the result has the same bits with every algorithm.
 //
-// Narrow types cannot hold the sum of all ranks exactly; f8e5m2 is exact only up to 8. With them,
-// only some ranks contribute a number other than the neutral one to each element. Every rank
-// contributes to some elements.
+// Narrow types cannot hold the sum of all ranks exactly; f8e5m2 is exact only up to 8. In
+// reductions of such types, only some ranks contribute a number other than the neutral one to each
+// element. Every rank contributes to some elements.
 Bytes PatternOf(const PatternKey& key, int rank);
 
 // Returns the factor that `mulsum` applies to this rank's data.

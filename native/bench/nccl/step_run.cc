@@ -133,11 +133,11 @@ class Runner {
   }
 
   // Times the traffic without the calls and leaves it running. If the step has a load, the load
-  // runs at the same time, because traffic without the load is not needed.
+  // runs at the same time, because no time of traffic without the load is reported.
   Failure TrafficAlone() {
     if (auto error = gpu_.Wait()) return error;
     if (auto error = gpu_.StartTraffic(step_.traffic_bytes)) return error;
-    // Skip the first exchanges, which find the links idle.
+    // Skip the first exchanges, which may be faster because the links are idle.
     if (auto error = WaitForExchanges(2)) return error;
     const Traffic::Progress before = gpu_.traffic().progress();
     if (auto error = WaitForExchanges(before.exchanges + kAloneExchanges)) return error;

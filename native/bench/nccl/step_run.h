@@ -19,21 +19,21 @@ struct StepOutcome {
 
 // Runs a prepared step whose choice is set in all processes:
 //
-// 1. Run one untimed call that is observed. It also creates the connections of the choice. If the
-//    step has a check, the result of this call is compared on the host. Then run the other warm-up
-//    calls.
-// 2. Run a barrier and wait for its end. Then all ranks start within a few microseconds.
-// 3. Read the host clock. For small sizes, run one leading call, which absorbs the rest of that
-//    start difference. Record the start event, run the iterations, record the end event, and poll
-//    for the end.
+// 1. Run one untimed call that is observed. This call also creates the connections of the choice.
+//    If the step has a check, the result of this call is compared on the host. Then run the other
+//    warm-up calls.
+// 2. Run a barrier and wait for its end. So all ranks start the calls within a few microseconds.
+// 3. Read the host clock. For small sizes, run one leading call, which absorbs the remaining
+//    difference between the start times. Record the start event, run the iterations, record the end
+//    event, and poll for the end.
 //
 // `event_us` is the time between the events divided by the iterations. `host_us` is the host time
-// divided by the number of all calls in part 3; like nccl-tests, it includes the first launch and
-// the polling.
+// divided by the number of all calls in item 3. As in nccl-tests, `host_us` includes the first
+// launch and the polling.
 //
-// With a load, the load kernels run from before part 2 to the end of part 3. The time of one kernel
-// alone is measured first. Traffic works the same way, but continues until all ranks have reached
-// the end of part 3.
+// With a load, the load kernels run from before item 2 to the end of item 3. The time of one load
+// kernel without the calls is measured first. Traffic works the same way, but continues until all
+// ranks have reached the end of item 3.
 //
 // With a graph, the iterations are captured once and launched once untimed. After the barrier the
 // graph is launched once between the events, without a leading call. The check uses a separate
@@ -41,7 +41,7 @@ struct StepOutcome {
 std::optional<StepError> RunStep(Gpu& gpu, const Step& step, Observer& observer,
                                  StepOutcome* outcome);
 
-// Runs one untimed call and sets *observation to its records.
+// Runs one untimed call and sets *observation to the records of that call.
 std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
                                  Observation* observation);
 

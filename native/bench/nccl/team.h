@@ -17,8 +17,8 @@ class Team {
   using Task = std::function<void(size_t member)>;
 
   explicit Team(size_t members);
-  // Detaches a thread that is stuck in a task. Everything that the task uses must live as long as
-  // the task object.
+  // Ends all threads and waits for them. A thread that is still in a task is detached instead.
+  // Everything that the task uses must live as long as the task object.
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -28,7 +28,7 @@ class Team {
   // case, do not call Run again before WaitIdle has returned true.
   bool Run(Task task, Clock::time_point deadline);
 
-  // Makes the current Run end soon. Called from any thread, also from a task.
+  // Makes the current Run return within kEndSoonLimit. Called from any thread, also from a task.
   void EndSoon();
 
   // Waits at most `longest` for running tasks. Returns true if none is running.

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kMark = "nccltune:";
 constexpr std::chrono::seconds kLongest{10};
 
-// '' in sys.path is the current folder, which must not be searched for packages.
+// An empty entry in sys.path is the current folder, which must not be searched for packages.
 constexpr const char* kProgram = R"(
 import os, sys
 from importlib.util import find_spec
@@ -45,8 +45,8 @@ for folder in folders:
         break
 )";
 
-// Returns what the process has written when it ends or the time is over. Kills the process if it
-// still runs, and reaps it.
+// Returns the output of the process up to its end, or up to kLongest. Kills the process if it still
+// runs, and reaps it.
 std::string OutputOf(pid_t process, int descriptor) {
   const Clock::time_point deadline = Clock::now() + kLongest;
   std::string output;

@@ -9,7 +9,8 @@ namespace {
 using Failure = std::optional<StepError>;
 
 // Number of warm-up exchanges. A library that interposes on NCCL, such as ours, passes the first
-// messages of each pair of ranks and each allocation on to NCCL.
+// messages of each pair of ranks and each allocation on to NCCL. So the first exchanges are not
+// typical.
 constexpr int kWarmUps = 6;
 constexpr unsigned kPollsPerErrorCheck = 16;
 

@@ -22,7 +22,7 @@ namespace nccltune::bench {
 
 // The functions are called from the GPU's own thread, in its CUDA context, unless stated otherwise.
 // Between Start and Pause, a separate thread enqueues the exchanges. So an ncclGroupEnd that waits
-// for a peer does not delay the timed calls, and the timed calls do not delay it.
+// for a peer does not delay the timed calls, and the timed calls do not delay the exchanges.
 class Traffic {
  public:
   // Polling interval. It is long enough to leave the CPU to the threads that poll for the timed
@@ -56,8 +56,8 @@ class Traffic {
   // Returns the error that stopped the traffic; nullopt if there is none.
   std::optional<StepError> failure();
 
-  // Begins no more exchanges and sets *begun to the number begun since Start. Other ranks may have
-  // begun more exchanges. Those complete only after this rank has run its part; see Finish.
+  // Stops beginning exchanges and sets *begun to the number begun since Start. Other ranks may have
+  // begun more exchanges, which complete only after this rank has run them too; see Finish.
   std::optional<StepError> Pause(uint64_t* begun);
   // Begins exchanges up to `most`, the largest number of all ranks, and waits for all of them.
   std::optional<StepError> Finish(uint64_t most);

@@ -15,7 +15,7 @@ bool Fits(const std::optional<T>& recorded, T asked, int* known) {
 }
 
 // Returns the number of known properties of the series that match the step, or -1 if a property
-// contradicts it.
+// contradicts the step.
 int Fitness(const CallKind& kind, const Step& step, const Choice& choice) {
   int known = 0;
   const bool fits = kind.collective == step.collective && kind.choice == choice &&

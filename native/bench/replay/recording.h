@@ -47,8 +47,8 @@ using Costs = std::vector<std::pair<host::Combination, double>>;
 class Recording {
  public:
   // Reads samples.jsonl of the study, and platform.json and tables.jsonl if they exist. Without
-  // `scale`, the study must hold a single scale. Returns null with *error and *hint if the study
-  // cannot be used.
+  // `scale`, the study must hold samples of a single scale. Returns null with *error and *hint if
+  // the study cannot be used.
   static std::unique_ptr<Recording> Open(const std::string& study,
                                          std::optional<RecordedScale> scale, std::string* error,
                                          std::string* hint);
@@ -71,7 +71,7 @@ class Recording {
 
   // Returns the recorded predictions for the call. Between two recorded sizes, costs are
   // interpolated linearly in log size and log cost, for combinations that both sizes have. Returns
-  // nullopt outside the recorded sizes.
+  // nullopt outside the recorded sizes of the collective.
   std::optional<Costs> FindCosts(Collective collective, size_t bytes) const;
 
  private:

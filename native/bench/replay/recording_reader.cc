@@ -115,7 +115,8 @@ class RecordingReader {
   }
 
   // Passes each line of the file to `take`. An incomplete last line, left by an interrupted run, is
-  // skipped.
+  // skipped. Returns false, and stores the error, if the file cannot be read or a line is damaged
+  // or too new. A missing file is an error only if `needed`.
   template <typename Take>
   bool ReadLines(const char* name, bool needed, const Take& take) {
     const std::string path = PathOf(name);
@@ -172,7 +173,8 @@ class RecordingReader {
     return result;
   }
 
-  // Returns the scale. A missing number is taken from platform.json, or 0 if unknown there too.
+  // Returns the scale with the given numbers. A missing number is taken from platform.json, or is 0
+  // if platform.json does not have the number.
   RecordedScale ScaleOf(std::optional<int64_t> nodes, std::optional<int64_t> ranks) const {
     if (!nodes) nodes = platform_nodes_;
     if (!ranks) ranks = platform_gpus_;

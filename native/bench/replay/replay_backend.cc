@@ -47,7 +47,8 @@ StepResult ReplayBackend::Run(const Step& step) {
   const Running running = Decide(step);
   result.applied = running.applied;
   result.error = running.error;
-  // Exchange also after an error, so that no process waits for this one.
+  // Take part in the exchange even after an error, because the other processes wait for this
+  // process.
   if (auto disagreement = Disagreement(step, running.choice)) result.error = disagreement;
   if (result.error) return result;
   const Series* series = recording_->Find(step, running.choice);
@@ -112,7 +113,8 @@ ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
     running.choice.kind = Choice::Kind::kForced;
     running.choice.combination = decision.choice.combination;
     running.choice.channels = decision.choice.channels.value_or(-1);
-    // Recordings are stored under the requested chunk size; NCCL may round it.
+    // The recording stores timings under the requested chunk size, so search for that size. NCCL
+    // may run a rounded size.
     if (decision.choice.chunk_bytes) running.choice.chunk_bytes = step.choice.chunk_bytes;
   }
   if (step.choice.kind == Choice::Kind::kForced) running.applied = running.choice == step.choice;

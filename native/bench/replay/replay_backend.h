@@ -24,10 +24,10 @@ struct ReplayOptions {
   std::string tuner_path;                   // absolute path of our plugin
   std::optional<NcclVersion> nccl_version;  // nullopt: the recorded version
   std::optional<RecordedScale> scale;       // nullopt: the only recorded scale
-  double pace = 0;  // duration of a step, as a multiple of the recorded time
+  double pace = 0;  // duration of a step as a multiple of the recorded time; 0: no wait
 };
 
-// Runs in any number of processes up to the number of recorded ranks. Each process simulates a part
+// Runs in any number of processes up to the number of recorded ranks. Each process simulates some
 // of the ranks. The tuner plugin is loaded and called as NCCL would do it. Each process draws the
 // same timing for the plugin's decision, or for NCCL's default if the plugin decides nothing.
 class ReplayBackend : public Backend {

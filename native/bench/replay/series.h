@@ -26,9 +26,9 @@ class Series {
   void Add(size_t bytes, const Timing& timing) { sizes_[bytes].push_back(timing); }
 
   // Draws a timing. At a recorded size, each timing of that size is equally likely. Between two
-  // recorded sizes, the median is interpolated (log size, log time). Then it is multiplied by a
-  // random timing of the nearer size, divided by that size's median. Returns nullopt outside the
-  // recorded sizes.
+  // recorded sizes, the median is interpolated (log size, log time). The result is the interpolated
+  // median, multiplied by a random timing of the nearer size and divided by the median of that
+  // size. Returns nullopt outside the recorded sizes.
   std::optional<Timing> Draw(size_t bytes, Random* random) const;
 
   bool Covers(size_t bytes) const;

@@ -10,7 +10,7 @@ using json::Value;
 
 constexpr int64_t kNewestSchema = 1;
 
-// Reads a number of bytes or elements. Unlike ReadInteger, it has no upper limit.
+// Reads a number of bytes or elements, as ReadInteger does, but without an upper limit.
 bool ReadSize(const Value& value, std::string_view key, int64_t low, std::optional<int64_t>* out) {
   const Value* member = value.Find(key);
   if (member == nullptr || member->IsNull()) return true;
@@ -37,8 +37,9 @@ bool ReadCombination(const Value& value, host::Combination* combination) {
   return true;
 }
 
-// Reads the choice. Sets *tuned if the sample was measured under rules, because these may differ
-// from the rules of this replay.
+// Reads the choice. Sets *tuned if the sample was measured under rules. The caller skips such
+// samples, because those rules may differ from the rules of this replay. Returns false if the
+// choice is missing or invalid.
 bool ReadChoice(const Value& sample, Choice* choice, bool* tuned) {
   const Value* member = sample.Find("choice");
   if (member == nullptr) return false;
@@ -129,7 +130,7 @@ LineResult ReadSample(const Value& value, Sample* sample) {
     if (!found) return LineResult::kPassedOver;
     kind.redop = static_cast<Redop>(*found);
   }
-  // nccl-tests writes -1 for collectives without a root.
+  // Read the root only for collectives with a root, because nccl-tests writes -1 for the others.
   if (HasRoot(kind.collective) && ReadInteger(value, "root", 0, &root) && root) {
     kind.root = static_cast<int>(*root);
   }

@@ -46,13 +46,14 @@ LineResult ReadTable(const json::Value& value, TableLine* table);
 // Returns the member if it is a string, else an empty string.
 std::string TextOf(const json::Value& value, std::string_view key);
 
-// Reads an optional integer in [low, kMaxCount]. Returns false if the member exists and is not such
-// an integer.
+// Reads an optional integer in [low, kMaxCount]. If the member is missing or null, returns true and
+// leaves *out unchanged. Returns false if the member is anything else.
 inline constexpr int64_t kMaxCount = 1 << 24;
 bool ReadInteger(const json::Value& value, std::string_view key, int64_t low,
                  std::optional<int64_t>* out);
 
-// Returns whether a newer version of nccltune wrote the line.
+// Returns whether a newer version of nccltune wrote `value`, which is a line of a study's file or
+// the content of platform.json.
 bool IsNewer(const json::Value& value);
 
 }  // namespace nccltune::bench

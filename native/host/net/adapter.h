@@ -22,8 +22,8 @@
 
 namespace nccltune::host::net {
 
-// The profiler callback that plugins of interface v10 and later get. It accepts the event and
-// counts it.
+// The profiler callback that plugins of interface v10 and later get. The callback accepts each
+// event and counts the calls.
 abi::Result CountProfilerCall(void** event, int type, void* parent, int64_t plugin, void* data);
 
 template <typename Interface>
@@ -208,7 +208,7 @@ class Adapter final : public NetPlugin {
                     [[maybe_unused]] void* phandle, void** request) override {
     const CallScope call("irecv");
     if constexpr (kVersion < 9) {
-      // Before v9 a receive cannot have optional completion.
+      // Before v9, a receive cannot have optional completion, so pass null.
       if (*request == OptionalCompletion()) *request = nullptr;
       if (bytes > INT_MAX) return abi::kInternalError;
       int size = static_cast<int>(bytes);

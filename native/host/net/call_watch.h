@@ -14,7 +14,7 @@ struct CallSlot {
   std::atomic<uint64_t> calls{0};
 };
 
-// The slot of the calling thread. If it is null, calls of this thread are not recorded.
+// The slot of the calling thread. If the slot is null, calls of this thread are not recorded.
 inline thread_local CallSlot* this_threads_slot = nullptr;
 
 class CallScope {

@@ -34,8 +34,9 @@ class Content {
 
   bool Matches(uint64_t sequence, const void* data, uint64_t bytes) const;
 
-  // Describes where the bytes differ from those of message `sequence`, and names the message to
-  // which they belong, if it can be identified. Returns nullopt if the bytes match.
+  // Returns nullopt if the bytes match message `sequence`. Otherwise returns a text. The text names
+  // the message to which the bytes belong, or the range of the wrong bytes if no message close to
+  // `sequence` has these bytes.
   std::optional<std::string> Difference(uint64_t sequence, const void* data, uint64_t bytes) const;
 
  private:

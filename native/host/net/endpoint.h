@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the plugin in one of the two processes, and the connections of that process. It makes the
-// calls that NCCL's init and proxy service threads make.
+// Owns the plugin in one of the two processes, and the connections of that process. A
+// PluginEndpoint makes the calls that NCCL's init and proxy service threads make.
 #ifndef NCCLTUNE_HOST_NET_ENDPOINT_H_
 #define NCCLTUNE_HOST_NET_ENDPOINT_H_
 

@@ -30,7 +30,8 @@ bool Checks(const NetCheckOptions& options) {
   return options.check || options.mode == NetCheckMode::kTransfer;
 }
 
-// Returns the largest window whose buffers fit in the memory limit.
+// Returns the largest window (number of outstanding requests) whose buffers fit in the memory
+// limit. The result is at least 1 and at most options.window.
 int FittingWindow(const NetCheckOptions& options) {
   const uint64_t ends = static_cast<uint64_t>(options.connections) * (options.both ? 2 : 1);
   const uint64_t buffer = options.sizes.Largest() + options.slack + 1;
@@ -57,7 +58,7 @@ json::Value Latency(uint64_t bytes, std::vector<double> us) {
 
 }  // namespace
 
-// Measures counters, wall time and CPU time since its construction.
+// Measures counters, wall time and CPU time since the construction of the Meter.
 class MessageExchange::Meter {
  public:
   explicit Meter(const MessageExchange& exchange)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of the progress thread in each mode. It handles all connections of the process one after
-// the other, like NCCL's proxy.
+// The work of the progress thread in each mode. The thread handles all connections of the process
+// one after the other, like NCCL's proxy.
 #ifndef NCCLTUNE_HOST_NET_EXCHANGE_H_
 #define NCCLTUNE_HOST_NET_EXCHANGE_H_
 
@@ -35,11 +35,11 @@ class MessageExchange {
  public:
   MessageExchange(HostProcess* process, PluginEndpoint* endpoint);
 
-  // Returns the number of outstanding requests for each connection. It is below the option `window`
-  // if the memory limit requires this.
+  // Returns the largest number of outstanding requests for each connection. This number is below
+  // the option `window` if the memory limit requires it.
   int window() const { return window_; }
 
-  // The three parts of a run. Register and Deregister handle the buffers, in the service thread.
+  // The three steps of a run. Register and Deregister handle the buffers, in the service thread.
   // Progress exchanges the messages, in the progress thread.
   void Register();
   void Progress();
@@ -63,8 +63,8 @@ class MessageExchange {
   void AnswerPings(MessageEnd* receives, MessageEnd* sends);
   void Ping(MessageEnd* sends, MessageEnd* receives);
   void Idle();
-  // Makes one pass over `ends`. Returns false when the run is over. Yields if no message moved, and
-  // fails if none has moved for the timeout.
+  // Makes one pass over `ends`. Returns false when the run is over. Yields the CPU if no message
+  // moved in this pass. Records a failure if no message has moved for the timeout.
   bool Pass(const std::vector<MessageEnd*>& ends);
   bool AllFinished() const;
   MessageEnd* Find(bool sends) const;

@@ -15,7 +15,8 @@ namespace nccltune::host::net {
 
 class FirstFailure {
  public:
-  // Stores the text if it is the first one. Returns false, so that callers can return the result.
+  // Stores the text if no failure is stored yet. Always returns false, so that callers can return
+  // the result.
   bool Fail(std::string text) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!failed_.load(std::memory_order_relaxed)) {
@@ -26,7 +27,8 @@ class FirstFailure {
     return false;
   }
 
-  // Replaces the stored failure with one of the other process if that one is earlier.
+  // Stores a failure of the other process if no failure is stored yet, or if the stored failure is
+  // later.
   void Adopt(std::string text, int64_t at_ns) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (failed_.load(std::memory_order_relaxed) && at_ns_ <= at_ns) return;

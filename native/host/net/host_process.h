@@ -69,11 +69,12 @@ class HostProcess {
   // process exits.
   bool Run(const std::vector<std::function<void()>>& parts);
 
-  // Does the same as Run. Meanwhile rank 0 kills, stops or continues the other process if the
-  // options require this.
+  // Does the same as Run. While the functions run, rank 0 kills, stops or continues the other
+  // process if the options require this.
   bool RunDisturbed(const std::vector<std::function<void()>>& parts);
 
-  // Resets the state that ended the last round. Both processes must have finished that round.
+  // Resets the state of the last round (from opening the plugin to closing it). Both processes must
+  // have finished that round.
   void StartRound();
 
   // Waits until both processes have called Barrier. Returns false if something failed in one of
@@ -83,8 +84,9 @@ class HostProcess {
   bool Await(PeerMessage type, std::string* text);
   bool Send(PeerMessage type, std::string_view text) { return link_->Send(type, text); }
 
-  // For threads of Run. Post queues a message to the other process. Received returns true and sets
-  // *text if a message of that type has arrived. Neither function blocks.
+  // For use in the threads that Run starts. Post queues a message to the other process. Received
+  // returns true and sets *text if a message of that type has arrived, else false. Neither function
+  // blocks.
   void Post(PeerMessage type, std::string text);
   bool Received(PeerMessage type, std::string* text);
 

@@ -98,8 +98,8 @@ bool ReportedResult(int status) {
   return code == kRankSucceeded || code == kFailed || code == kCannotRun;
 }
 
-// Starts both ranks and waits for them. If neither rank has reported an error, it reports
-// the rank that ended unexpectedly as the cause.
+// Starts both ranks and waits for them. If a rank ended unexpectedly and neither rank has reported
+// an error, RunBoth reports that rank as the cause.
 int RunBoth(const NetCheckOptions& options) {
   auto [first, second] = PeerLink::Pair();
   if (first == nullptr) {
@@ -162,7 +162,8 @@ int RunOne(const NetCheckOptions& options) {
     return kCannotRun;
   }
   const int status = RunRank(options, options.rank, std::move(link), peer);
-  // Kill the peer: it is still stopped, or the run failed before the peer was continued.
+  // Kill the peer if the run failed, or if no option continues the peer. A peer that is still
+  // stopped would never exit.
   if (peer != 0 && (status != kOk || options.continue_after_ms < 0)) kill(peer, SIGKILL);
   if (status == kPeerVanished) {
     std::fputs("error: the other process ended during the run\n", stderr);

@@ -16,7 +16,8 @@ constexpr unsigned char kClosed = 0xC3;
 constexpr int kPointerCuda = 2;
 constexpr uint64_t kAlignment = 64;
 
-// Returns an invalid pointer for *request, where NCCL leaves the previous request.
+// Returns an invalid pointer, which *request holds before each call. If *request still holds this
+// pointer after the call, the plugin did not set *request.
 void* UnsetRequest() { return reinterpret_cast<void*>(uintptr_t{0xDEAD0}); }
 
 bool AllAre(unsigned char value, const unsigned char* begin, const unsigned char* end) {
@@ -113,7 +114,8 @@ void MessageEnd::Prepare(Slot* slot, uint64_t bytes) {
   slot->data = static_cast<unsigned char*>(slot->memory->data());
   if (!check_) return;
   if (!sends()) slot->posted_bytes += random_() % (options_.slack + 1);
-  // Put the message at the end of the buffer, close to the guard bytes.
+  // Put the message at the end of the buffer, close to the guard bytes that detect writes outside
+  // the buffer.
   slot->data += (capacity_ - slot->posted_bytes) / kAlignment * kAlignment;
   if (sends()) {
     content_.Fill(posted_, slot->data, bytes);

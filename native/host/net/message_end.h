@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a connection with its buffers and outstanding requests. It does what NCCL's proxy
-// progress thread does for one channel.
+// One end of a connection with its buffers and outstanding requests. A MessageEnd does what NCCL's
+// proxy progress thread does for one channel.
 #ifndef NCCLTUNE_HOST_NET_MESSAGE_END_H_
 #define NCCLTUNE_HOST_NET_MESSAGE_END_H_
 
@@ -31,11 +31,12 @@ class MessageEnd {
   void Register();
   void Deregister();
 
-  // Posts one request if a slot is free, and tests one outstanding request. Returns false after an
-  // error.
+  // Posts one request if a slot is free, and tests one outstanding request. Sets *moved if a
+  // request was posted or completed. Returns false after an error.
   bool Step(bool* moved);
 
-  // Posts requests until no slot is free.
+  // Posts requests until no slot is free, the limit is reached, or the plugin accepts no more.
+  // Returns false after an error.
   bool Fill();
 
   // Sets the total number of messages; kNoLimit if it is not known yet.

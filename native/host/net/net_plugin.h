@@ -17,8 +17,8 @@ inline constexpr size_t kHandleBytes = 128;  // NCCL_NET_HANDLE_MAXSIZE
 inline constexpr int kPointerHost = 1;       // NCCL_PTR_HOST
 inline constexpr int kMaxRecvs = 8;          // NCCL_PROXY_MAX_SUBS: number of sizes passed to test
 
-// A value of *request in irecv. It means that NCCL needs no completion for the receive (v9 and
-// later).
+// A value of *request in irecv. This value means that NCCL needs no completion for the receive (v9
+// and later).
 inline void* OptionalCompletion() { return reinterpret_cast<void*>(uintptr_t{1}); }
 
 // Returns "remote error" for 6; "result 9" for a number that NCCL does not have.
@@ -69,8 +69,8 @@ class NetPlugin {
   virtual int version() const = 0;
   virtual const char* name() const = 0;
 
-  // From v11 on, calls the plugin's init for each communicator. Before v11, calls it only if no
-  // other communicator exists.
+  // From v11 on, calls the plugin's init for each communicator. Before v11, calls the plugin's init
+  // only if no other communicator exists.
   virtual abi::Result Init(uint64_t communicator, int traffic_class, void** context) = 0;
   virtual abi::Result Finalize(void* context) = 0;
   virtual abi::Result Devices(int* count) = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnccltune-pace.so is loaded with LD_PRELOAD. It limits the rate of some outgoing TCP
-// connections of a process, or resets them. It works on connect(), so it disturbs every transport
-// in the same way. It is for tests and benchmarks and is not installed.
+// libnccltune-pace.so is loaded with LD_PRELOAD. The library limits the rate of some outgoing TCP
+// connections of a process, or resets these connections. The library interposes on connect(), so it
+// disturbs every transport in the same way. It is for tests and benchmarks and is not installed.
 //
 //   PACE_PORTS=A-B                only connections to these ports (default: all)
 //   PACE_SKIP=N                   ignore the first N of these connections (default: 0)

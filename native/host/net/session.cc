@@ -78,7 +78,8 @@ json::Value GbPerS(const json::Value& report) {
   return seconds > 0 && bytes > 0 ? Rounded(1e-9 * bytes / seconds) : json::Value();
 }
 
-// Returns the CPU seconds of both processes for each GB that either of them received.
+// Returns the CPU seconds of both processes for each GB that either of them received; null if none
+// received any.
 json::Value CpuSecondsPerGb(const json::Value& ours, const json::Value& theirs) {
   const double gb = 1e-9 * (Number(Member(ours, "received", "bytes")) +
                             Number(Member(theirs, "received", "bytes")));

@@ -43,7 +43,7 @@ class Session {
   std::unique_ptr<PluginEndpoint> endpoint_;
   std::unique_ptr<MessageExchange> exchange_;
   std::string cannot_open_;
-  ProcessResources left_behind_;  // of the last round
+  ProcessResources left_behind_;  // additional resources after the last round
   json::Value own_report_;        // this process's report of the last round
   json::Value common_report_;     // the part of the report that is the same in both processes
 };
