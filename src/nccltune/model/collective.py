@@ -74,7 +74,7 @@ TUNED: tuple[Collective, ...] = (
     Collective.REDUCESCATTER,
     Collective.ALLREDUCE,
 )
-"""Collectives in the order of `ncclFunc_t`. Their index is the value that NCCL passes."""
+"""Collectives in the order of `ncclFunc_t`. Their index is the value that a tuner gets."""
 
 _SCATTERED = frozenset(
     {
@@ -84,8 +84,8 @@ _SCATTERED = frozenset(
         Collective.ALLTOALLV,
         Collective.GATHER,
         Collective.SCATTER,
-        # nccl-tests prints the sum over the ranks as the size. Its bus bandwidth leaves out the
-        # part that a rank already has.
+        # nccl-tests prints the sum over the ranks as the size. A rank already has its own part of
+        # that sum, so the bus bandwidth counts only the other parts.
         Collective.HYPERCUBE,
     }
 )

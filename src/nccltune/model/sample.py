@@ -69,8 +69,8 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One line of `samples.jsonl`. A field that is absent has its default value.
 
     `bytes` is the size as NCCL's tuner counts it: for all-gather and reduce-scatter the sum over
-    the ranks. `time_us` is the mean time of a call in microseconds over `iterations` calls. It is
-    that of the slowest rank, if the tool measures every rank. `round` numbers the passes over all
+    the ranks. `time_us` is the mean time of a call in microseconds over `iterations` calls. If the
+    tool measures every rank, the time is that of the slowest. `round` numbers the passes over all
     choices. `repeat` numbers the timings of one choice within a round. `wrong` is the number of
     wrong elements; None if the results were not checked.
 

@@ -166,7 +166,7 @@ def _read_page(fd: int) -> Page | None:
     """Return a consistent reading of a page; None while the plugin is still creating the page.
 
     The page is read, not mapped. If its owner truncated the memory, access to a mapping would end
-    this process with SIGBUS. Raises PlatformError as `decode` does.
+    this process with SIGBUS. Raises PlatformError for a page that is damaged or has another layout.
     """
     page = None
     for _ in range(_TRIES):
