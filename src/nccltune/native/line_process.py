@@ -15,7 +15,7 @@ from nccltune.native.child import Child, start
 
 _KEPT_BYTES = 64 * 1024
 _LAST_WORDS_S = 12.0
-"""Seconds to read standard error on after the first process has closed its standard output.
+"""Seconds for which standard error is still read after the first process closed its output.
 
 Other processes of the job may keep standard error open for longer.
 """

@@ -42,8 +42,8 @@ def collect(kubectl: Kubectl, kind: JobKind, job: str, born: str, folder: Path) 
 
 
 def _is_of(job: str, name: str) -> bool:
-    """Return whether `name` is the job or one of its pods.
+    """Return whether `name` is the job or an object made for the job, such as a pod.
 
-    Only the names of pods may follow the job's name, because `JOB-2` is another job.
+    A name such as `JOB-2` is another job, although it begins with the job's name.
     """
     return name == job or name.startswith((f"{job}-launcher", f"{job}-worker"))

@@ -192,7 +192,7 @@ class ClusterJob:
         return f"{self._job.kubernetes.kind} {self._job.name}"
 
     def _watch(self, start_within_s: float | None, *, held: bool = False) -> RunEnd | None:
-        """Return how the job ended, or why the watch stopped before.
+        """Return how the job ended. The states PENDING and LOST mean that the watch gave up.
 
         With `held`, return None as soon as all pods of the job run.
         """

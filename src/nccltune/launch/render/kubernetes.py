@@ -21,7 +21,7 @@ ALIVE = "/tmp/nccltune-alive"  # noqa: S108 - in a container
 HOLD_S = 300
 """A held launcher pod ends if the file `ALIVE` has not been touched for this many seconds.
 
-With it the job ends, which frees its GPUs.
+The job then ends, too, which frees its GPUs.
 """
 # Process 1 of a container ignores every signal for which it has no handler. Hence the trap.
 HOLD = f"""\

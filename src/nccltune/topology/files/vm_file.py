@@ -193,10 +193,11 @@ def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
 def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topology:
     """Return the topology with the kind and affinity of every CPU.
 
-    The kind is architecture, vendor, family and model. A CPU without a kind gets that of `machine`,
-    unless its architecture or vendor differs. A NUMA node that `machine` does not have gets the
-    affinity of all CPUs. With `made_up` the affinity in the tree is ignored, because it belongs to
-    another machine. If `machine` has no CPU, the topology is returned unchanged.
+    The kind is architecture, vendor, family and model. A CPU without a complete kind gets that of
+    `machine`, unless the tree has an architecture or vendor that differs. A NUMA node that
+    `machine` does not have gets the affinity of all CPUs. With `made_up` the affinity in the tree
+    is ignored, because it belongs to another machine. If `machine` has no CPU, the topology is
+    returned unchanged.
 
     The file must have the kind, because NCCL adds it only to CPUs above a rank's own GPUs. If ranks
     see different kinds, each counts the CPU of the other rank as an additional CPU. If there also

@@ -51,7 +51,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         return self.values[name].value
 
     def cost(self, flow: FlowKind, link: LinkKind, *, through_intel: bool = False) -> float:
-        """Return the GB/s of a link that each GB/s of a flow uses up."""
+        """Return the GB/s of a link that each GB/s of a flow uses up.
+
+        `through_intel` marks P2P through an Intel CPU, which uses up more of PCIe links.
+        """
         return 1.0 / self._efficiency(flow, link, through_intel)
 
     def _efficiency(self, flow: FlowKind, link: LinkKind, through_intel: bool) -> float:

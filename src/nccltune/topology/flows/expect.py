@@ -202,7 +202,7 @@ def _check_nvlink(topology: Topology, gpus: int) -> None:
 
 
 def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
-    """Raise InputError if a link with a load has a bandwidth of 0: its real bandwidth is unknown."""
+    """Raise InputError if a link with a load has bandwidth 0: its real bandwidth is unknown."""
     for one in found.links:
         if one.link.gb_per_s > 0:
             continue

@@ -132,7 +132,7 @@ class _Build:
 
 
 class _Host:
-    """The devices of one file. `nodes` maps the hash of each host in the file to the host's number."""
+    """The devices of one file. `nodes` maps the hash of each host to the number of the host."""
 
     def __init__(self, build: _Build, topology: Topology, nodes: dict[str | None, int]) -> None:
         self.build = build

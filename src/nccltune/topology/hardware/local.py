@@ -65,7 +65,7 @@ def local_gpu(
     *,
     among_sharing: bool = True,
 ) -> int | None:
-    """Return the GPU whose own NIC this is; None if no near GPU has it among its own NICs."""
+    """Return the GPU that has `net` among its own NICs; None if no GPU near the NIC has it."""
     near = best_route_indexes(net_gpu[net])
     owned = {
         gpu: local_nets(gpu, gpu_net, net_gpu, indexes, among_sharing=among_sharing) for gpu in near

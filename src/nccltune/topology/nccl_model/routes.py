@@ -41,8 +41,8 @@ class Leg(NamedTuple):
 class Route(NamedTuple):
     """A route between two devices.
 
-    NCCL's search books `gb_per_s` of `links`, as a path of type `kind`. The bytes travel over
-    `legs`.
+    `kind`, `gb_per_s` and `links` are those of NCCL's path, on which the search books bandwidth.
+    The bytes travel over `legs`.
     """
 
     kind: PathKind
