@@ -196,7 +196,10 @@ class SlurmBatchJob:
                 self._follower.feed(data)
 
     def _ask(self, command: list[str]) -> str | None:
-        """Return the output of a Slurm command; None if it is missing, fails or takes too long."""
+        """Return the output of a Slurm command.
+
+        None if the command is not installed, fails or takes too long.
+        """
         done = run_tool(command, _COMMAND_LIMIT_S, self._environment)
         return _plain(done.out) if done is not None and done.status == 0 else None
 

@@ -21,9 +21,9 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Slurm.
 
-    `mpi` is the value of `srun --mpi=`. If it is None, `find.slurm_mpi` chooses a value that srun
-    supports, or else the value is `pmix`. `gpus` is False at a site where Slurm does not manage
-    GPUs as a resource. `options` are further options of sbatch or srun.
+    `mpi` is the value of `srun --mpi=`. If `mpi` is None, `find.slurm_mpi` chooses a value that
+    srun supports, or else the value is `pmix`. `gpus` is False at a site where Slurm does not
+    manage GPUs as a resource. `options` are further options of sbatch or srun.
     """
 
     partition: str | None = None
@@ -38,7 +38,7 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Kubernetes.
 
-    - `context`: the name of a context in kubectl's configuration.
+    - `context`: the name of a context in kubectl's configuration; None is its current context.
     - `resources`: limits of a worker besides its GPUs, such as `rdma/ib = 1`.
     - `shm`: the size of a worker's /dev/shm.
     - `ssh_secret`: the secret with the SSH key pair for the pods of a JobSet.

@@ -48,7 +48,8 @@ class Collective(StrEnum):
     def bus_factor(self, ranks: int) -> float:
         """Return the ratio of bus bandwidth to algorithm bandwidth for `ranks` ranks.
 
-        As in nccl-tests, it is 0 for a single rank if its formula contains `ranks - 1`.
+        As in nccl-tests, the ratio is 0 for a single rank if the collective's formula contains
+        `ranks - 1`.
         """
         if self is Collective.ALLREDUCE:
             return 2 * (ranks - 1) / ranks

@@ -38,7 +38,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     which is never stored.
 
     `process` identifies one start of the program that measured. Timings of one process share an
-    offset, so they are not independent. It is None in studies of nccltune 0.1.
+    offset, so they are not independent. `process` is None in studies of nccltune 0.1.
 
     `in_rounds` states that processes with the same `round` ran close together in time. If it is
     False, `round` can be compared only within one process.

@@ -3,7 +3,7 @@
 
 The plugin keeps the counters of each connection in shared memory, called a page. Only processes
 that `/proc` shows are found: those of this user, or for root those of all users. In a container,
-only the container's processes are found. On a host, those of its containers are found too.
+only the container's processes are found. On a host, processes in its containers are found, too.
 """
 
 import os
@@ -48,7 +48,7 @@ class _Read(msgspec.Struct, frozen=True):
 class NetWatch:
     """Repeated readings of processes, with rates between two readings.
 
-    `pids` are the processes to read. If it is empty, every process that uses the plugin is read.
+    `pids` are the processes to read. If `pids` is empty, all that use the plugin are read.
     """
 
     def __init__(self, pids: Iterable[int] = (), proc: Path = PROC) -> None:

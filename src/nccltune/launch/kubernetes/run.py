@@ -34,7 +34,7 @@ _TAKEN_UP_S = 3.0
 A job that no controller has noticed is reported only after this time.
 """
 LOST_LIMIT_S = 60.0
-"""Seconds in which a job that lost a pod may end by itself. After them it counts as failed."""
+"""Seconds in which a job that lost a pod may end by itself. Then the job counts as failed."""
 DELETE_LIMIT_S = 60.0
 SILENT_LIMIT_S = 5.0
 """Seconds to wait for the deletion of pods whose node does not answer.

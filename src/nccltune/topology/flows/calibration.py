@@ -3,7 +3,7 @@
 
 A figure is a measured or documented number with a name. Most figures are efficiencies: the
 bandwidth that one kind of flow alone reaches on a link, divided by the bandwidth that NCCL assumes
-for the link. Two figures are costs of read requests instead: the GB/s that they take in the
+for the link. Two figures are costs of read requests instead: the GB/s that the requests take in the
 opposite direction for each GB/s read. The defaults are in calibration.json. A user's calibration
 file needs only the figures that it changes.
 """

@@ -41,7 +41,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """The ceiling at large sizes: the bandwidth that the links allow if nothing else limits it.
 
     - `load_by_kind`: load of the bottleneck link in GB/s by kind of flow.
-    - `used`: the sum of these loads divided by `capacity_gb_per_s`; 1 is full.
+    - `used`: the sum of these loads divided by the link's bandwidth `capacity_gb_per_s`; 1 is full.
     - `nccl_busbw_gb_per_s`: the bandwidth in NCCL's own cost model. That model has no kinds of
       flows and no host memory.
     - `alternatives`: the ceilings of the algorithms that NCCL does not choose.
@@ -320,7 +320,7 @@ def _flows(found: Ceiling) -> dict[FlowKind, float]:
 
 
 def _host_memory(found: Ceiling) -> float:
-    """Return the traffic through host memory in GB/s, in the node where it is largest."""
+    """Return the traffic through host memory in GB/s, in the node with the most such traffic."""
     by_role: dict[str, float] = {}
     for full in found.links:
         if full.link.kind is LinkKind.MEMORY:

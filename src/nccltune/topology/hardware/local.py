@@ -39,7 +39,7 @@ def local_nets(
     *,
     among_sharing: bool = True,
 ) -> list[int]:
-    """Return the NICs of a GPU in the order in which its channels use them, each once.
+    """Return the NICs of a GPU in the order in which the GPU's channels use them, each NIC once.
 
     `indexes` are the NVML indexes of the GPUs. GPUs that have the same nearest NICs share them
     (`NCCL_NETDEVS_POLICY=AUTO`): each GPU starts at another NIC. The start follows from the GPU's

@@ -87,8 +87,8 @@ def _shared(
 ) -> Iterator[Issue]:
     """Report uplinks that are narrower than the devices below them need.
 
-    An uplink is too narrow if a single device below it is faster. It is crowded if all GPUs below
-    it together are faster, other GPUs are elsewhere, and no NVLink joins the GPUs.
+    An uplink is too narrow if a single device below it is faster. An uplink is crowded if all GPUs
+    below it together are faster, other GPUs are elsewhere, and no NVLink joins the GPUs.
     """
     narrow: list[tuple[Pci, str]] = []
     crowded: list[tuple[Pci, str]] = []
@@ -126,7 +126,7 @@ def _shared(
 def _is_lower_level(one: PlacedDevice) -> bool:
     """Return whether a bridge is the lower level of a Broadcom switch.
 
-    The link above such a bridge is inside a chip, so it is never too narrow.
+    The link above such a bridge is inside a chip, so the link is never too narrow.
     """
     generation = broadcom_generation(one.above[-1], 0) if one.above else 0
     return generation > 0 and broadcom_generation(one.device, 1) == generation

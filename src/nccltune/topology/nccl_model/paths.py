@@ -69,8 +69,9 @@ class Paths:
     def between(self, source: str, target: str) -> Path:
         """Return the path between two vertices.
 
-        The kind of the path is NET if only the network connects the vertices. It is DIS if they are
-        in the same node but nothing connects them. Raises KeyError for an unknown name.
+        The kind of the path is NET if only the network connects the vertices. The kind is DIS if
+        the vertices are in the same node but no links connect them. Raises KeyError for an unknown
+        name.
         """
         if self._domains[source] != self._domains[target]:
             nodes = [self._graph.vertices[name].node for name in (source, target)]

@@ -60,7 +60,7 @@ class GpuSpot(msgspec.Struct, frozen=True):
     own_nvlink_gb_per_s: float = 0.0
     """Bandwidth of NVLinks that lead back to this GPU, as in the files of some clouds.
 
-    They are not usable, but NCCL counts them in the GPU's `totalBw`.
+    NCCL cannot use these NVLinks, but counts them in the GPU's `totalBw`.
     """
 
 

@@ -53,7 +53,7 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     p2p_level: PathKind | None = None
-    """NCCL_P2P_LEVEL: the worst path that P2P uses. It is LOC if NCCL_P2P_DISABLE=1."""
+    """NCCL_P2P_LEVEL: the worst path that P2P uses. With NCCL_P2P_DISABLE=1: LOC, so no P2P."""
     gdr_level: PathKind | None = None
     """NCCL_NET_GDR_LEVEL: the worst path that GPUDirect RDMA uses."""
     gdr_read: bool | None = None
