@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the nodes that a batch queue allocated to this shell from its environment variables."""
+"""Find the nodes that a batch queue allocated to this shell, from environment variables."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -34,7 +34,8 @@ class Allocated(NamedTuple):
 def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated | None:
     """Return the number of nodes of the Slurm job that this shell belongs to.
 
-    None outside of a Slurm job, or if `launcher` is not Slurm.
+    None outside of a Slurm job, if `launcher` is not Slurm, or if SLURM_JOB_NUM_NODES has no
+    number.
     """
     nodes = environment.get(NODES, "")
     if launcher is not Launcher.SLURM or JOB not in environment or not nodes.isdecimal():
@@ -47,7 +48,8 @@ def knows_hosts(
 ) -> bool:
     """Return whether the launcher knows the hosts on which to start.
 
-    Only an mpirun on several nodes needs host names: from the job or from a batch queue.
+    Only an mpirun on several nodes needs host names. They come from `hosts`, or from an environment
+    variable of a batch queue or of mpirun. For one node and for other launchers return True.
     """
     mpirun = flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA)
     return not mpirun or nodes < 2 or bool(hosts) or any(map(environment.get, _HOSTS_KNOWN))

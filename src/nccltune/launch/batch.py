@@ -36,7 +36,7 @@ _WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED")
 
 
 class SlurmStatus(NamedTuple):
-    """The state of a job in Slurm, and Slurm's reason if the job waits."""
+    """The state of a job in Slurm, and Slurm's reason for the state, which may be empty."""
 
     state: str
     reason: str = ""
@@ -46,8 +46,8 @@ class SlurmBatchJob:
     """One job in Slurm's queue.
 
     `output` is the file that the job writes; its content is passed to `follower`. `on_change` is
-    called with a sentence when the job is submitted and when its state changes. Slurm's commands
-    run with `environment`.
+    called with a sentence when the job is submitted and when the job's state or reason changes.
+    Slurm's commands run with `environment`.
     """
 
     def __init__(
@@ -69,9 +69,10 @@ class SlurmBatchJob:
     def run(self, words: Sequence[str], start_within_s: float | None = None) -> RunEnd:
         """Submit the job with the command `words`, follow it to its end and return how it ended.
 
-        A job that has not started after `start_within_s` seconds is cancelled. KeyboardInterrupt
-        cancels the job; the returned state is then STOPPED. Raises LaunchError if Slurm refuses the
-        job or does not answer, and PlatformError if sbatch cannot be started.
+        A job that has not started after `start_within_s` seconds is cancelled; the returned state
+        is then PENDING. None waits without limit. KeyboardInterrupt cancels the job; the returned
+        state is then STOPPED. Raises LaunchError if Slurm refuses the job or does not answer, and
+        PlatformError if sbatch cannot be started.
         """
         try:
             self._submit(words)
@@ -141,9 +142,9 @@ class SlurmBatchJob:
             time.sleep(self._poll_s)
 
     def status(self) -> SlurmStatus | None:
-        """Return the job's state from squeue or else sacct; None if neither knows the job."""
+        """Return the job's state from squeue or else sacct; None if neither reports the job."""
         number = self.number.partition(";")[0]
-        # squeue forgets a job some minutes after its end.
+        # squeue forgets a job some minutes after its end. sacct still knows the job.
         text = self._ask(["squeue", "-h", "-t", "all", "-j", number, "-o", "%T|%r"])
         text = text or self._ask(["sacct", "-n", "-P", "-X", "-j", number, "-o", "State"])
         if not text:
@@ -155,6 +156,7 @@ class SlurmBatchJob:
 
     def _over(self, status: SlurmStatus) -> RunEnd:
         # On a network file system, the last output may become visible after the end of the job.
+        # Wait before the last read.
         time.sleep(min(self._poll_s, 1.0))
         self._follow()
         if status.state == "COMPLETED":
@@ -170,7 +172,11 @@ class SlurmBatchJob:
         )
 
     def _cancel(self) -> str:
-        """Cancel the job and wait until it has ended. Return the result as a sentence."""
+        """Cancel the job and return a sentence on the result.
+
+        The job's end is awaited for at most `_CANCEL_LIMIT_S` seconds. KeyboardInterrupt ends the
+        wait.
+        """
         number = self.number.partition(";")[0]
         with contextlib.suppress(KeyboardInterrupt):
             asked = self._ask(["scancel", number])
@@ -190,15 +196,18 @@ class SlurmBatchJob:
                 self._follower.feed(data)
 
     def _ask(self, command: list[str]) -> str | None:
-        """Return the output of a Slurm command; None if the command fails."""
+        """Return the output of a Slurm command.
+
+        None if the command is not installed, fails or takes too long.
+        """
         done = run_tool(command, _COMMAND_LIMIT_S, self._environment)
         return _plain(done.out) if done is not None and done.status == 0 else None
 
 
 def _number_of(out: bytes) -> str:
-    """Return the job number that `sbatch --parsable` printed, or an empty text.
+    """Return the job number that `sbatch --parsable` printed: `123` or `123;cluster`.
 
-    The number has the form `123` or `123;cluster`.
+    Return an empty text if the last line is no such number.
     """
     last = _plain(out).splitlines()[-1:]
     return last[0] if last and re.fullmatch(r"\d+(;\S+)?", last[0]) else ""

@@ -30,14 +30,14 @@ _MPI_LIKED = ("pmix", "pmi2")
 
 
 class InstalledLauncher(NamedTuple):
-    """An installed launcher. `program` is its command; None for no launcher."""
+    """An installed launcher. `program` is its command; None for `LOCAL`, which has no command."""
 
     flavor: Flavor
     program: str | None = None
 
     def render_context(self, *, in_allocation: bool, conversation: bool = False) -> RenderContext:
         """Return the render context of this launcher for a job started from this shell."""
-        # For Slurm the renderer chooses between srun and sbatch.
+        # For Slurm leave the program out: the renderer chooses between srun and sbatch.
         own = None if self.flavor.launcher is Launcher.SLURM else self.program
         return RenderContext(own, os.geteuid() == 0, in_allocation, conversation)
 
@@ -77,17 +77,18 @@ def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> 
 def installed_version(program: str, environment: Mapping[str, str] = os.environ) -> Flavor | None:
     """Return the launcher and version that `PROGRAM --version` prints.
 
-    None if the program is not installed, or if it is not a known launcher.
+    None if the program is not installed or cannot be run, or if it is not a known launcher.
     """
     text = _output_of([program, "--version"], environment)
     return flavor_of(text) if text is not None else None
 
 
 def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLauncher:
-    """Return the first installed launcher for a job that names none.
+    """Return the first installed launcher that can start the job. Use this if the user names none.
 
-    The order is Slurm, no launcher, Open MPI, hydra. A job with hosts skips the first two. "No
-    launcher" is possible only for a single process. Raises PlatformError if none is installed.
+    The order is Slurm, `Launcher.LOCAL` (no launcher), Open MPI, hydra. If the job names hosts,
+    Slurm and LOCAL are left out. LOCAL is possible only for a single process. Raises PlatformError
+    if no possible launcher is installed.
     """
     order = [Launcher.OPENMPI, Launcher.HYDRA]
     if not job.hosts:
@@ -106,10 +107,10 @@ def choose(job: Job, environment: Mapping[str, str] = os.environ) -> InstalledLa
 
 
 def slurm_mpi(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the value for `srun --mpi=`; None if srun supports neither PMIx nor PMI2.
+    """Return the value for `srun --mpi=`; None if no suitable value is found.
 
-    The value of SLURM_MPI_TYPE, which is srun's own variable, is preferred. Then come PMIx and
-    PMI2.
+    SLURM_MPI_TYPE, an environment variable of srun, is used if it is set. Otherwise the value is
+    `pmix` or else `pmi2`, whichever srun supports.
     """
     if chosen := environment.get("SLURM_MPI_TYPE"):
         return chosen
@@ -123,5 +124,5 @@ def _output_of(command: list[str], environment: Mapping[str, str]) -> str | None
     if path is None:
         return None
     done = run_tool([path, *command[1:]], _LIMIT_S, environment)
-    # `srun --mpi=list` prints to standard error.
+    # `srun --mpi=list` prints to standard error, so return both outputs.
     return done and (done.out + b"\n" + done.errors).decode(errors="replace")

@@ -29,7 +29,8 @@ class Flavor(NamedTuple):
     def is_intel(self) -> bool:
         """Return whether the launcher is the hydra of Intel MPI.
 
-        Versions of Intel MPI are years (2021.18); those of MPICH are 4 and 5.
+        Versions of Intel MPI are years (2021.18); those of MPICH are 4 and 5. False if the version
+        is unknown.
         """
         return self.launcher is Launcher.HYDRA and self.version[:1] >= (_FIRST_YEAR,)
 

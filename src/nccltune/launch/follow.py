@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the output of a running job: rows of nccl-tests' table, its processes, and last lines.
+"""Parse the output of a running job: nccl-tests' table, its list of devices, and the last lines.
 
 A launcher may put a prefix with the rank before each line. These prefixes are removed.
 """
@@ -12,7 +12,8 @@ from typing import NamedTuple
 from nccltune.formats.text.prefixes import strip_prefix
 from nccltune.launch.placement import Placement
 
-# Match the whole line: a launcher's message may follow a row that was cut off.
+# Match the whole line: a launcher's message may follow a row that was cut off, and such a line is
+# not a row.
 _ROW = re.compile(
     r"\s*\d+\s+\d+(?:\s+[a-z]\w*){1,2}(?:\s+(?:[-+]?[\d.]+(?:e[-+]?\d+)?|N/A|nan|inf)){4,}"
     r"(?:\s+\d+-\d+-\d+ [\d:]+)?\s*$"
@@ -45,7 +46,8 @@ class Follower:
     """A parser of a job's output, which may arrive in pieces of any size.
 
     `on_line` is called with each header and row of the table. If several processes print a table,
-    it gets only the first process's. `rows` counts the rows of all processes so far.
+    `on_line` gets only the table of the first process. `rows` counts the rows of all processes so
+    far.
 
     >>> follower = Follower()
     >>> follower.feed(b"#  Rank  0 Group  0 Pid  41 on  node1 device  0 [0000:1b:00] H200\\n")
@@ -118,7 +120,10 @@ class Follower:
             self._rest = self._rest[-_LONGEST_LINE:]
 
     def finish(self) -> None:
-        """Process the end of the output. A last line without a newline is never a row."""
+        """Process the end of the output.
+
+        A last line without a newline never counts as a row, because it may be cut off.
+        """
         if self._rest.strip():
             self._remember(*strip_prefix(self._rest.decode(errors="replace")))
         self._rest = b""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job: the program to run and where. `render` turns a job into the command of a launcher."""
+"""A job: a program, and the nodes and GPUs to run it on. `render` turns it into a command."""
 
 import re
 import tomllib
@@ -21,8 +21,9 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Slurm.
 
-    `mpi` is the value of `srun --mpi=`; with None, `slurm_mpi` chooses it. `gpus` is False at a
-    site where Slurm does not manage GPUs as a resource. `options` are further options of sbatch.
+    `mpi` is the value of `srun --mpi=`. If `mpi` is None, `find.slurm_mpi` chooses a value that
+    srun supports, or else the value is `pmix`. `gpus` is False at a site where Slurm does not
+    manage GPUs as a resource. `options` are further options of sbatch or srun.
     """
 
     partition: str | None = None
@@ -37,7 +38,7 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options for Kubernetes.
 
-    - `context`: the name of a context in kubectl's configuration.
+    - `context`: the name of a context in kubectl's configuration; None is its current context.
     - `resources`: limits of a worker besides its GPUs, such as `rdma/ib = 1`.
     - `shm`: the size of a worker's /dev/shm.
     - `ssh_secret`: the secret with the SSH key pair for the pods of a JobSet.
@@ -61,10 +62,10 @@ class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A test to run, and where.
 
-    `program` is a binary with its arguments. The number of GPUs of a process is not among them,
-    because it follows from `processes`. `interface`, `hcas` and `nvls` set NCCL_SOCKET_IFNAME,
-    NCCL_IB_HCA and NCCL_NVLS_ENABLE. `inherit` names variables whose values the processes get from
-    the launcher's environment. These values appear on no command line.
+    `program` is a binary with its arguments. The arguments must not contain the number of GPUs of a
+    process, because that number follows from `processes`. `interface`, `hcas` and `nvls` set
+    NCCL_SOCKET_IFNAME, NCCL_IB_HCA and NCCL_NVLS_ENABLE. `inherit` names variables whose values the
+    processes get from the launcher's environment. Inherited values appear on no command line.
     """
 
     program: list[str]
@@ -98,7 +99,7 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the environment variables that every process gets, by name."""
+        """Return the environment variables that the job sets in every process, sorted by name."""
         found = dict(self.environment)
         if self.interface is not None:
             found["NCCL_SOCKET_IFNAME"] = self.interface

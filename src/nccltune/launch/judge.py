@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide from its output how a run ended, because a launcher's exit status may be wrong."""
+"""Decide how a run ended. The launcher's exit status may be wrong, so the output counts too."""
 
 from pathlib import PurePath
 
@@ -14,7 +14,10 @@ def end_by_output(end: RunEnd, job: Job, follower: Follower, imported: Imported 
     """Return how a run ended, judged by the launcher's `end` and by the output.
 
     A status of 0 may be wrong: Open MPI 5.0.11 ends with 0 when a node is lost, and nccl-tests ends
-    with 0 after an unknown option. `imported` is None if the output had no table.
+    with 0 after an unknown option. So a run with status 0 counts as failed if a node was lost, if
+    nccl-tests printed no table, or if a table is incomplete. If a run failed and a node was lost,
+    the lost node is added to the reason. Any other `end` is returned unchanged. `imported` is None
+    if the output had no table.
     """
     if end.state is RunState.FAILED and follower.lost is not None:
         return end._replace(why=f"{follower.lost}; {end.why}")

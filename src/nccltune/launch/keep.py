@@ -23,7 +23,8 @@ OUTPUT = "output.txt"
 def new_folder(study: Path, now: datetime) -> Path:
     """Make the folder `launch/TIME` in a study and return it.
 
-    Raises StudyError if the folder cannot be made.
+    If the folder exists, its name gets a suffix: `-2`, `-3` and so on. Raises StudyError if the
+    folder cannot be made.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as study:

@@ -37,7 +37,7 @@ _UNKNOWN = "as the job has it"
 
 
 def meanings(job: Job) -> list[tuple[str, str]]:
-    """Return each argument of the program with its meaning. Unknown ones get a general text."""
+    """Return each argument of the program with its meaning, or with a general text if unknown."""
     words = job.words
     program = read_program(words)
     found = _others(words) if program is None else _nccl_tests(words, program)
@@ -70,7 +70,7 @@ def _others(words: list[str]) -> list[tuple[str, str]]:
 
 
 def variable_meanings(job: Job) -> list[tuple[str, str]]:
-    """Return each variable of a job with its effect on NCCL."""
+    """Return each variable of a job with its effect on NCCL, or with a general text if unknown."""
     known = {
         "NCCL_SOCKET_IFNAME": "the network interfaces that NCCL meets over, by the start of a name",
         "NCCL_IB_HCA": "the InfiniBand or RoCE adapters that NCCL uses, by the start of a name",

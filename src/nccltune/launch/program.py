@@ -105,13 +105,16 @@ class Program(NamedTuple):
         return match[1] if match is not None else ""
 
     def value(self, flag: str) -> str | None:
-        """Return the value of an option; None without one. Of repeated options the last counts."""
+        """Return the value of an option; None if the option is missing.
+
+        If the option is repeated, the last value counts.
+        """
         return next((a.value for a in reversed(self.arguments) if a.flag == flag), None)
 
     def number(self, flag: str, default: int) -> int:
         """Return the value of an option as C's strtol reads it; `default` if the option is missing.
 
-        strtol reads the leading digits, and gives 0 without any.
+        strtol reads the leading digits, and gives 0 if the value begins with no digit.
         """
         value = self.value(flag)
         return default if value is None else _strtol(value)
@@ -127,7 +130,10 @@ class Program(NamedTuple):
         return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
 
     def size(self, flag: str) -> int | None:
-        """Return the value of the option `b` or `e` in bytes; None if it is not a valid size."""
+        """Return the value of the option `b` or `e` in bytes; None if it is not a valid size.
+
+        If the option is missing, return nccl-tests' default of 32 MiB.
+        """
         value = self.value(flag)
         return DEFAULT_BYTES if value is None else parse_size(value)
 
@@ -217,7 +223,8 @@ def is_nccl_test(word: str) -> bool:
 def nearest_nccl_test(word: str) -> str | None:
     """Return the nccl-tests binary that a misspelt name means; None for any other word.
 
-    `allreduce_perf` gives `all_reduce_perf`. The folder of the word is kept.
+    None also for a name that is spelt well. `allreduce_perf` gives `all_reduce_perf`. The folder of
+    the word is kept.
     """
     path = PurePosixPath(word)
     if _BINARY.fullmatch(path.name):
@@ -246,7 +253,8 @@ def nearest_nccl_test(word: str) -> str | None:
 def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
     """Return the index of a word such as `all_reduce`, and the binary that it means.
 
-    The options -b and -e of nccl-tests must follow the word. None if there is no such word.
+    Only a word that is followed by the options -b and -e of nccl-tests counts. None if there is no
+    such word.
     """
     for at, word in enumerate(words):
         name = PurePosixPath(word).name
@@ -257,7 +265,7 @@ def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
 
 
 def read_program(words: Sequence[str], skip: Set[int] = frozenset()) -> Program | None:
-    """Return the nccl-tests binary among `words` with its arguments; None without one.
+    """Return the nccl-tests binary among `words` with its arguments; None if there is no binary.
 
     Other words, such as `numactl ...`, may come before it. Words at the indexes in `skip` are not
     read.

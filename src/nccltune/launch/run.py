@@ -87,7 +87,10 @@ class _Job:
         os.set_blocking(self._pipe.fileno(), False)
 
     def follow(self, limit_s: float | None) -> bool:
-        """Process output for at most `limit_s` seconds; return whether the launcher has ended."""
+        """Process output until the launcher ends; return whether it has ended.
+
+        Stop after `limit_s` seconds. None sets no limit.
+        """
         until = None if limit_s is None else time.monotonic() + limit_s
         gone_at: float | None = None
         while until is None or time.monotonic() < until:
@@ -106,7 +109,10 @@ class _Job:
         return self._process.poll() is not None
 
     def _take(self) -> bool | None:
-        """Process the output that has arrived; return whether there was any. None at its end."""
+        """Process the output that has arrived; return whether there was any.
+
+        None at the end of the output.
+        """
         try:
             data = os.read(self._pipe.fileno(), 1 << 16)
         except BlockingIOError:
@@ -119,7 +125,10 @@ class _Job:
         return True
 
     def end(self) -> None:
-        """Send the launcher each signal of `GRACE_S` until it ends. Ctrl-C skips to the next."""
+        """Send the launcher each signal of `GRACE_S` until it ends.
+
+        KeyboardInterrupt skips the wait before the next signal.
+        """
         for number, patience_s in GRACE_S:
             self._process.send_signal(number)
             with contextlib.suppress(KeyboardInterrupt):

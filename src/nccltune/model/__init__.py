@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data types that all packages of nccltune share. They import no other package of it.
+"""The data types that all packages of nccltune share. They import no other package of nccltune.
 
 collective.py  collectives: names, sizes as NCCL's tuner counts them, bus bandwidth
 choice.py      algorithm, protocol, channels and chunk size of a call

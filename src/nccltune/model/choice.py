@@ -87,9 +87,9 @@ def choice_label(choice: AnyChoice) -> str:
 def parse_choice(text: str) -> AnyChoice:
     """Read `default`, `tuned`, `tree/ll`, `ring/simple/8` or `ring/simple/8/131072`.
 
-    The parts are algorithm, protocol, channels and chunk size in bytes. Names are those of NCCL, in
-    upper or lower case (`Tree/LL128`, `NVLSTree`). Raises InputError, with the nearest valid word,
-    for any other text.
+    The fields are algorithm, protocol, channels and chunk size in bytes; `-` leaves channels or
+    chunk size to NCCL. Names are those of NCCL, in upper or lower case (`Tree/LL128`, `NVLSTree`).
+    Raises InputError for any other text. For a misspelt name, the error's hint has the nearest one.
 
     >>> parse_choice("NVLSTree/Simple/8").label
     'nvls_tree/simple/8'

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The limits of a chunk size from a tuner, as in `calcCollChunking` of NCCL 2.30.7.
 
-NCCL asks for chunk sizes since 2.30.
+NCCL asks a tuner for chunk sizes since 2.30.
 """
 
 import re
@@ -28,14 +28,18 @@ def before_chunks(version: str) -> bool:
 
 
 def chunk_grain(choice: Choice) -> int:
-    """Return the bytes of which every chunk is a multiple. NCCL rounds a smaller chunk to 0."""
+    """Return the number of bytes of which NCCL makes every chunk size a multiple.
+
+    NCCL rounds down, so a chunk size below this number becomes 0.
+    """
     return _GRAIN[choice.protocol]
 
 
 def largest_chunk(collective: Collective, choice: Choice) -> int | None:
     """Return the largest chunk in bytes, with NCCL's default buffer sizes. NCCL cuts larger chunks.
 
-    None if NCCL checks the chunk against another buffer than the one that the algorithm uses.
+    None for the CollNet and NVLS algorithms: NCCL checks their chunks against a buffer that they do
+    not use.
     """
     if choice.algorithm not in _CUT:
         return None

@@ -48,7 +48,8 @@ class Collective(StrEnum):
     def bus_factor(self, ranks: int) -> float:
         """Return the ratio of bus bandwidth to algorithm bandwidth for `ranks` ranks.
 
-        As in nccl-tests, it is 0 for a single rank if its formula contains `ranks - 1`.
+        As in nccl-tests, the ratio is 0 for a single rank if the collective's formula contains
+        `ranks - 1`.
         """
         if self is Collective.ALLREDUCE:
             return 2 * (ranks - 1) / ranks
@@ -74,7 +75,7 @@ TUNED: tuple[Collective, ...] = (
     Collective.REDUCESCATTER,
     Collective.ALLREDUCE,
 )
-"""Collectives in the order of `ncclFunc_t`. Their index is the value that NCCL passes."""
+"""Collectives in the order of `ncclFunc_t`. Their index is the value that a tuner gets."""
 
 _SCATTERED = frozenset(
     {
@@ -84,8 +85,8 @@ _SCATTERED = frozenset(
         Collective.ALLTOALLV,
         Collective.GATHER,
         Collective.SCATTER,
-        # nccl-tests prints the sum over the ranks as the size. Its bus bandwidth leaves out the
-        # part that a rank already has.
+        # nccl-tests prints the sum over the ranks as the size. A rank already has its own part of
+        # that sum, so the bus bandwidth counts only the other parts.
         Collective.HYPERCUBE,
     }
 )

@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Iterable
 
 _SHORT_LIST = 20
-"""The most words that a hint lists in full. Of a longer list it names only the nearest words."""
+"""The most words that a hint lists in full. Of a longer list the hint names only a few."""
 _NEAR = 8
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A platform: what the measurements were made on."""
+"""A platform: the machine on which the measurements were made, its software and settings."""
 
 import msgspec
 
@@ -7,12 +7,13 @@ from nccltune.model.sample import SCHEMA_VERSION
 
 
 class Platform(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the machine; None and empty mean unknown.
+    """The machine on which the measurements were made. None or an empty value means unknown.
 
-    `settings` holds the `NCCL_*` settings in force. `line_rate_gb_per_s` is the bus bandwidth the
-    links could carry, where somebody knows it. `emulated_nodes`: the "nodes" were made on one
-    host (through `NCCL_HOSTID`). `ranks_per_gpu` ranks shared each GPU, with NVIDIA's MPS daemon if
-    `mps`. `replay` names the recording that timings were drawn from.
+    `settings` holds the `NCCL_*` variables that were set. `line_rate_gb_per_s` is the highest bus
+    bandwidth that the links can carry. `emulated_nodes` states that one host acted as several
+    nodes, through different values of `NCCL_HOSTID`. `ranks_per_gpu` is the number of ranks that
+    shared each GPU; `mps` states that they shared it through NVIDIA's MPS daemon. `replay` names
+    the recording from which the timings were drawn.
     """
 
     schema_version: int = SCHEMA_VERSION

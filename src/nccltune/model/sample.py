@@ -38,7 +38,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     which is never stored.
 
     `process` identifies one start of the program that measured. Timings of one process share an
-    offset, so they are not independent. It is None in studies of nccltune 0.1.
+    offset, so they are not independent. `process` is None in studies of nccltune 0.1.
 
     `in_rounds` states that processes with the same `round` ran close together in time. If it is
     False, `round` can be compared only within one process.
@@ -69,8 +69,8 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One line of `samples.jsonl`. A field that is absent has its default value.
 
     `bytes` is the size as NCCL's tuner counts it: for all-gather and reduce-scatter the sum over
-    the ranks. `time_us` is the mean time of a call in microseconds over `iterations` calls. It is
-    that of the slowest rank, if the tool measures every rank. `round` numbers the passes over all
+    the ranks. `time_us` is the mean time of a call in microseconds over `iterations` calls. If the
+    tool measures every rank, the time is that of the slowest. `round` numbers the passes over all
     choices. `repeat` numbers the timings of one choice within a round. `wrong` is the number of
     wrong elements; None if the results were not checked.
 

@@ -53,7 +53,7 @@ def parse_range(text: str) -> tuple[int, int]:
 
 
 def format_bytes(size: int) -> str:
-    """Return a size as readable text: three digits, binary units (`64 KiB`, `1.5 MiB`)."""
+    """Return a size as readable text, rounded, in binary units (`64 KiB`, `1.5 MiB`)."""
     for factor, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= factor:
             value = size / factor

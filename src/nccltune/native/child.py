@@ -124,7 +124,7 @@ def start(
         raise PlatformError(f"cannot be started: {error.strerror}", where=words[0]) from error
     except BaseException:
         if child is not None:
-            # Leaving the block closes the child's pipes and collects it.
+            # Leaving the block closes the child's pipes and waits for the child's end.
             with child:
                 child.kill()
         raise

@@ -15,7 +15,10 @@ from nccltune.native.child import Child, start
 
 _KEPT_BYTES = 64 * 1024
 _LAST_WORDS_S = 12.0
-"""Seconds that other processes may keep standard error open after the first closed its output."""
+"""Seconds for which standard error is still read after the first process closed its output.
+
+Other processes of the job may keep standard error open for longer.
+"""
 _KILL_LIMIT_S = 10.0
 _LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
@@ -40,9 +43,9 @@ class LineProcess:
     """A child process and its pipes. The last 64 KiB of standard error are kept, not shown.
 
     `others` are the commands of further processes of the same job. Only the first process answers.
-    The others share its standard error and end with it. With `apart` no process gets the signals of
-    the terminal, so this process decides what Ctrl-C does. If a process cannot be started, the
-    others are killed and PlatformError is raised.
+    The others share the standard error of the first and are killed with it. With `apart` no process
+    gets the signals of the terminal, so the caller decides what Ctrl-C does. If a process cannot be
+    started, the others are killed and PlatformError is raised.
 
     >>> with LineProcess(["cat"], {}) as process:
     ...     process.send(b"ready")
@@ -137,7 +140,8 @@ class LineProcess:
     def receive_all(self, limit_s: float) -> list[bytes]:
         """Return the next line, and every further line that can be read without waiting.
 
-        Raises as `receive` does.
+        Raises ProcessEnded if the process ends before the first line. After `limit_s` seconds, and
+        for a line of over 64 MiB, it kills all processes of the job and raises NoAnswer.
         """
         lines = [self.receive(limit_s)]
         if not self._output_closed():
@@ -167,9 +171,9 @@ class LineProcess:
             raise NoAnswer from None
 
     def finish(self, limit_s: float) -> int | None:
-        """Close standard input and return the exit status; None if the job had to be killed.
+        """Close standard input, wait for the end of the job and return the first process's status.
 
-        The processes are killed if they have not ended after `limit_s` seconds.
+        If a process of the job has not ended after `limit_s` seconds, kill all and return None.
         """
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()

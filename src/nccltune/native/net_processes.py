@@ -3,7 +3,7 @@
 
 The plugin keeps the counters of each connection in shared memory, called a page. Only processes
 that `/proc` shows are found: those of this user, or for root those of all users. In a container,
-only the container's processes are found. On a host, those of its containers are found too.
+only the container's processes are found. On a host, processes in its containers are found, too.
 """
 
 import os
@@ -48,7 +48,7 @@ class _Read(msgspec.Struct, frozen=True):
 class NetWatch:
     """Repeated readings of processes, with rates between two readings.
 
-    `pids` are the processes to read. If it is empty, every process that uses the plugin is read.
+    `pids` are the processes to read. If `pids` is empty, all that use the plugin are read.
     """
 
     def __init__(self, pids: Iterable[int] = (), proc: Path = PROC) -> None:
@@ -166,7 +166,7 @@ def _read_page(fd: int) -> Page | None:
     """Return a consistent reading of a page; None while the plugin is still creating the page.
 
     The page is read, not mapped. If its owner truncated the memory, access to a mapping would end
-    this process with SIGBUS. Raises PlatformError as `decode` does.
+    this process with SIGBUS. Raises PlatformError for a page that is damaged or has another layout.
     """
     page = None
     for _ in range(_TRIES):

@@ -29,10 +29,10 @@ class PluginHost:
     """A tuner plugin, loaded as `nccl_version` loads it for a communicator of `scale`.
 
     Use it in a `with` statement. Entering starts the host program, loads the plugin and calls its
-    init; leaving calls its finalize. The plugin gets the variables of this process, changed by
-    `environment`; None unsets a variable. One of them is NCCL_TUNER_CONFIG_FILE. `without` names
-    features that the platform lacks; it has an effect only on calls without costs. A call that
-    takes longer than `timeout_s` seconds ends the process.
+    init; leaving calls its finalize. The plugin gets the environment variables of this process,
+    changed by `environment`, for example NCCL_TUNER_CONFIG_FILE. A value of None unsets a variable.
+    `without` names features that the platform lacks; it has an effect only on calls of `decide`
+    without `costs`. A call that takes longer than `timeout_s` seconds ends the process.
 
     Entering raises PlatformError if the host is not installed or the plugin cannot be loaded, and
     InputError for an NCCL version or a scale at which NCCL asks no tuner. Entering, leaving and
@@ -126,11 +126,11 @@ class PluginHost:
     ) -> PluginDecision:
         """Return the plugin's decision on one call of `size` bytes, counted as NCCL's tuner counts.
 
-        `costs` are NCCL's predicted times in us. Without them, every combination that NCCL has for
-        this collective and scale gets the same nominal cost, and the choice of NCCL itself is
-        unknown. `chunk_bytes` is the chunk size that NCCL would use by itself, for versions that
-        ask for one (since 2.30). Its default is NCCL's largest chunk. With `log` the result has all
-        log lines of the plugin, otherwise only its warnings.
+        `costs` are NCCL's predicted times in us. Without them, every algorithm with a protocol that
+        NCCL has for this collective and scale gets the same nominal cost, and the choice of NCCL
+        itself is unknown. `chunk_bytes` is the chunk size that NCCL would use without a tuner; None
+        is NCCL's largest chunk. Only NCCL 2.30 and later asks a tuner for a chunk size. With `log`
+        the result has all log lines of the plugin, otherwise only its warnings.
 
         Raises InputError for a call that NCCL does not make, LaunchError if the plugin crashes,
         hangs or ends the process, and NccltuneError if the answer cannot be decoded.

@@ -24,7 +24,10 @@ class Caution(msgspec.Struct, frozen=True):
 
 
 class PluginFailure(msgspec.Struct, frozen=True):
-    """The reason why NCCL would stop. docs/reference/plugin-host.md lists the values of `kind`."""
+    """The reason why the plugin could not be loaded or initialised, or why a call failed.
+
+    docs/reference/plugin-host.md lists the values of `kind`.
+    """
 
     kind: str
     text: str
@@ -78,9 +81,9 @@ class TunerAnswer(msgspec.Struct, frozen=True):
 class PluginDecision(msgspec.Struct, frozen=True):
     """The result of one call of getCollInfo, as the emulated NCCL version uses it.
 
-    `decided` is `default` if the plugin left everything to NCCL. It is None if NCCL fails the call;
-    `error` then gives the reason. `selected` is what NCCL runs. It is None if NCCL's own
-    predictions would decide and were not given.
+    `decided` is `default` if the plugin left everything to NCCL. If NCCL fails the call, `decided`
+    is None and `error` gives the reason. `selected` is what NCCL runs; None if NCCL's own predicted
+    times would decide and were not given.
     """
 
     collective: Collective

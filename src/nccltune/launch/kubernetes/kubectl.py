@@ -40,7 +40,7 @@ class KubectlResult(NamedTuple):
 class Kubectl:
     """Calls of kubectl for one cluster and namespace.
 
-    With None for `context` or `namespace`, that of the user's configuration is used.
+    If `context` or `namespace` is None, kubectl uses the one of the user's configuration.
     """
 
     def __init__(
@@ -66,15 +66,18 @@ class Kubectl:
         return self._call(*arguments, f"--request-timeout={REQUEST_LIMIT_S}s")
 
     def write(self, pod: str, path: str, data: bytes) -> KubectlResult:
-        """Write a file in the first container of a pod. Raises as `ask` does."""
+        """Write a file in the first container of a pod.
+
+        Raises PlatformError if kubectl cannot be started.
+        """
         words = ("exec", "-i", pod, "--", "sh", "-c", 'cat > "$0"', path)
         return self._call(*words, data=data)
 
     def take(self, pod: str, pattern: str) -> KubectlResult:
         """Return the content of the files that match a shell pattern, and remove the files.
 
-        The files are in the first container of a pod. It is no error if no file matches. Raises as
-        `ask` does.
+        The files are in the first container of a pod. It is no error if no file matches. Raises
+        PlatformError if kubectl cannot be started.
         """
         # Leave `$0` without quotes, so that the shell expands the pattern.
         script = "cat $0 2>/dev/null; rm -f $0"
@@ -99,7 +102,7 @@ class Kubectl:
         """Return the JSON that `kubectl get` prints, and an empty text.
 
         If the JSON cannot be read, return None and the reason. If the object does not exist, return
-        None and an empty text. Raises as `ask` does.
+        None and an empty text. Raises PlatformError if kubectl cannot be started.
         """
         answer = self.ask(*arguments, "-o", "json", "--ignore-not-found")
         if answer.status != 0:
@@ -123,7 +126,10 @@ def base_words(context: str | None = None, namespace: str | None = None) -> tupl
 
 
 def refusal(kind: str, errors: str) -> NccltuneError:
-    """Return the error for a job of this kind that the cluster refused to create, with a hint."""
+    """Return the error for a job of this kind that `kubectl create` did not create.
+
+    `errors` is the text that kubectl printed to standard error.
+    """
     last = _last(errors)
     if re.search(r"no matches for kind|could not find the requested resource", errors):
         return PlatformError(f"the cluster knows no {kind}", hint=_OPERATORS[kind])
@@ -148,6 +154,9 @@ def refusal(kind: str, errors: str) -> NccltuneError:
 
 
 def _last(errors: str) -> str:
-    """Return the last line that is not empty. Earlier lines are retries and warnings."""
+    """Return the last line that is not empty, without `error: `. Return an empty text if none.
+
+    Earlier lines are retries and warnings.
+    """
     lines = [line for line in errors.splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ").strip() if lines else ""

@@ -14,8 +14,8 @@ from nccltune.native.child import Child, start
 
 _AGAIN_S = 2.0
 _TRIES = 3
-# With --timestamps each line begins with its time in ns. Times of one node have equal length, so
-# they are compared as text.
+# With --timestamps each line begins with its time, to the nanosecond. Times of one node have equal
+# length, so they are compared as text.
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\S*) ?(.*)", re.DOTALL)
 
 
@@ -62,7 +62,7 @@ class PodLog:
         return True
 
     def finish(self) -> bool:
-        """Process the rest of the log; return whether it was read to its end.
+        """Process the remaining lines of the log; return whether the log was read to its end.
 
         Raises PlatformError if kubectl cannot be started.
         """

@@ -34,7 +34,7 @@ _TAKEN_UP_S = 3.0
 A job that no controller has noticed is reported only after this time.
 """
 LOST_LIMIT_S = 60.0
-"""Seconds in which a job that lost a node may end by itself."""
+"""Seconds in which a job that lost a pod may end by itself. Then the job counts as failed."""
 DELETE_LIMIT_S = 60.0
 SILENT_LIMIT_S = 5.0
 """Seconds to wait for the deletion of pods whose node does not answer.
@@ -56,7 +56,8 @@ class ClusterJob:
     """One MPIJob or JobSet.
 
     `on_change` is called with a sentence at every change of state. The launcher's log is written to
-    `output`. If the job fails, its pods, events and worker logs are saved in the same folder.
+    `output`. If `run` ends without success, the job's pods, events and worker logs are saved in the
+    folder of `output`.
     """
 
     def __init__(
@@ -88,12 +89,12 @@ class ClusterJob:
     def run(self, words: Sequence[str], start_within_s: float | None = None) -> RunEnd:
         """Create the job with the command `words`, follow it to its end and return how it ended.
 
-        At the end the job and its pods are always deleted. A job that has not started after
-        `start_within_s` seconds is deleted too. KeyboardInterrupt deletes the job; the returned
-        state is then STOPPED. Raises InputError, LaunchError or PlatformError if the cluster
-        refuses the job, and LaunchError if kubectl does not answer. Raises PlatformError if kubectl
-        cannot be started or the secret of a JobSet is missing, and OSError if `output` cannot be
-        written.
+        At the end the job and its pods are always deleted. After KeyboardInterrupt the returned
+        state is STOPPED. If the job has not started after `start_within_s` seconds, the state is
+        PENDING; None waits without limit. Raises InputError, LaunchError or PlatformError if the
+        cluster refuses the job, and LaunchError if kubectl does not answer. Raises PlatformError if
+        kubectl cannot be started or the secret of a JobSet is missing, and OSError if `output`
+        cannot be written.
         """
         self._output.touch()
         self._prepare()
@@ -114,8 +115,10 @@ class ClusterJob:
     def hold(self, words: Sequence[str], start_within_s: float | None = None) -> list[Pod]:
         """Create the job, wait until all of its pods run, and return the pods.
 
-        `release` deletes the job later. Raises as `run` does, and LaunchError if the job ended, was
-        lost or did not start in time. After an error the job is deleted.
+        `release` deletes the job later. Raises InputError, LaunchError or PlatformError if the
+        cluster refuses the job. Raises LaunchError if kubectl does not answer, or if the job ended,
+        was lost or did not start in time. Raises PlatformError if kubectl cannot be started or the
+        secret of a JobSet is missing. After an error the job is deleted.
         """
         try:
             self._prepare()
@@ -130,7 +133,10 @@ class ClusterJob:
         raise LaunchError(f"the pods are {end.state.value}: {why}")
 
     def release(self) -> str:
-        """Delete a job that `hold` created. Return a sentence on what remains, or an empty text."""
+        """Delete a job that `hold` created.
+
+        Return a sentence on the job or the pods that remain, or an empty text.
+        """
         return self._delete()
 
     @property
@@ -186,7 +192,10 @@ class ClusterJob:
         return f"{self._job.kubernetes.kind} {self._job.name}"
 
     def _watch(self, start_within_s: float | None, *, held: bool = False) -> RunEnd | None:
-        """Return how the job ended. With `held`, return None as soon as all of its pods run."""
+        """Return how the job ended. The states PENDING and LOST mean that the watch gave up.
+
+        With `held`, return None as soon as all pods of the job run.
+        """
         begun = time.monotonic()
         before = ""
         lost_since: float | None = None
@@ -229,7 +238,8 @@ class ClusterJob:
     def _ask(self) -> tuple[dict[str, Any] | None, list[Pod] | None]:
         """Return the job and its pods. Each is None if it cannot be read or does not exist.
 
-        `_unread` is the reason. It is empty if the job does not exist.
+        Sets `_unread` to the reason. The reason is empty if the job does not exist. A later job
+        with the same name does not count.
         """
         assert self._created is not None
         job, self._unread = self._kubectl.read("get", self._kind.resource, self._created.name)
@@ -277,7 +287,10 @@ class ClusterJob:
         )
 
     def _clear(self, end: RunEnd) -> str:
-        """Save the logs, delete the job and its pods, and return a sentence on what remains."""
+        """Save the logs, delete the job and its pods, and return sentences on what failed.
+
+        The text is empty if nothing failed.
+        """
         if self._created is None:
             return ""
         remains = []
@@ -294,7 +307,10 @@ class ClusterJob:
         return "; ".join(filter(None, remains))
 
     def _delete(self) -> str:
-        """Delete the job, wait until its pods are gone, and return a sentence on what remains."""
+        """Delete the job and wait until its pods are gone.
+
+        Return a sentence on the job or the pods that remain, or an empty text.
+        """
         if self._created is None:
             return ""
         resource, (name, namespace, uid, _) = self._kind.resource, self._created

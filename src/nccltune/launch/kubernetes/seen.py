@@ -50,8 +50,8 @@ class Pod(NamedTuple):
     - `started`: its container runs or has run.
     - `running`: its container runs now.
     - `trouble`: the reason why the pod does not run or is removed; empty if all is well.
-    - `ended`: how its container ended, in words.
-    - `silent`: its node does not answer any more.
+    - `ended`: how its container ended, in words; empty if it runs or ended with status 0.
+    - `silent`: its container runs, but the pod is not ready: its node may not answer any more.
     """
 
     name: str
@@ -69,7 +69,8 @@ class Pod(NamedTuple):
 class JobSnapshot(NamedTuple):
     """The state of a job at one moment.
 
-    `end` is None while the job runs, `reason` is why it waits, and `lost` describes lost pods.
+    `end` is None until the job ends. `reason` is why the job has not started yet; otherwise it is
+    empty. `lost` has a sentence on each lost pod.
     """
 
     end: RunEnd | None

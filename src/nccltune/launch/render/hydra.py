@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Render an mpiexec line for hydra, the process manager of MPICH and Intel MPI.
 
-Long options of hydra have one dash. It has no options -x and -N, and root needs no permission.
-Intel MPI (tested with 2021.18) accepts -bind-to but ignores it; its own setting is I_MPI_PIN.
+Long options of hydra have one dash. hydra has no options -x and -N, and it needs no option to run
+as root. Intel MPI (tested with 2021.18) accepts -bind-to but ignores it; its own setting is the
+environment variable I_MPI_PIN.
 """
 
 from nccltune.launch.flavor import Flavor, Launcher
@@ -13,7 +14,7 @@ from nccltune.model.scale import count
 _PIN = "I_MPI_PIN"
 USUAL_MPICH = Flavor(Launcher.HYDRA, (4,))
 USUAL_INTEL = Flavor(Launcher.HYDRA, (2021,))
-"""Versions to assume, here and in `USUAL_MPICH`, if only the name of the MPI is known."""
+"""`USUAL_MPICH` and `USUAL_INTEL` are the versions to assume if only the MPI's name is known."""
 
 
 def render_hydra(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
@@ -30,7 +31,8 @@ def render_hydra(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
 def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[CommandPart]:
     """Return the options between mpiexec and the program, without the hosts.
 
-    hydra passes its whole environment to every process, so `job.inherit` needs no option.
+    hydra passes its whole environment to every process, so `job.inherit` needs no option. With
+    `tagged` each output line gets a prefix with the rank.
     """
     total, per_node = job.placement.processes, job.processes_per_node
     parts = [

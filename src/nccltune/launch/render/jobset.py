@@ -17,11 +17,12 @@ from nccltune.model.scale import count
 
 KEYS = "/etc/nccl-ssh"
 WAIT_S = 600
-# By default Open MPI 4 cuts a host's name at the first dot, but the short name of a pod is not
-# known to DNS.
+# By default Open MPI 4 cuts a host's name at the first dot, but DNS does not know the short name of
+# a pod. This variable makes Open MPI keep the whole name.
 _WHOLE_NAMES = "OMPI_MCA_orte_keep_fqdn_hostnames"
 
-# All users can read the files of a secret, and ssh refuses a key with such permissions. So copy it.
+# All users can read the files of a secret, and ssh refuses a key with such permissions. So the
+# script copies the keys with permissions for their owner only.
 _PREPARE = f"""\
 mkdir -p /root/.ssh /run/sshd
 install -m 600 {KEYS}/id /root/.ssh/id
@@ -51,7 +52,8 @@ def mpirun_of(job: Job, *, tagged: bool) -> list[CommandPart]:
 def wait_for_workers(job: Job) -> str:
     """Return the shell lines that wait until every worker accepts ssh.
 
-    ssh must not read the standard input, because the program reads it.
+    They exit with status 1 if a worker does not answer. ssh reads /dev/null, because the standard
+    input is for the program.
     """
     return (
         f"for host in {' '.join(_hosts(job))}; do\n"

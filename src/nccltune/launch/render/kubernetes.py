@@ -19,7 +19,10 @@ ROOTS_SSH = "/root/.ssh"
 """The folder in which the MPI Operator mounts its SSH key by default."""
 ALIVE = "/tmp/nccltune-alive"  # noqa: S108 - in a container
 HOLD_S = 300
-"""A held pod ends and frees its GPUs if `ALIVE` has not been touched for this many seconds."""
+"""A held launcher pod ends if the file `ALIVE` has not been touched for this many seconds.
+
+The job then ends, too, which frees its GPUs.
+"""
 # Process 1 of a container ignores every signal for which it has no handler. Hence the trap.
 HOLD = f"""\
 trap 'exit 0' TERM
@@ -117,7 +120,8 @@ def inner(job: Job, context: RenderContext) -> tuple[str, list[CommandPart]]:
 def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]]:
     """Return the manifest of an MPIJob and the meanings of its parts.
 
-    Its format is v2beta1, of MPI Operator 0.5 and later.
+    The format is v2beta1, of MPI Operator 0.5 and later. With `held` the launcher pod does not
+    start the program but waits for commands.
     """
     options = job.kubernetes
     parts = [CommandPart(("sh", "-c", HOLD), "waits for conversations")] if held else _launcher(job)
@@ -173,7 +177,10 @@ def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[CommandPart]
 
 
 def _launcher(job: Job, *, tagged: bool = True) -> list[CommandPart]:
-    """Return the command of the launcher pod, for the MPI that the image has."""
+    """Return the command of the launcher pod, for the MPI that the image has.
+
+    With `tagged` each output line gets a prefix with the rank.
+    """
     if job.kubernetes.mpi == "OpenMPI":
         hostfile = CommandPart(("--hostfile", HOSTFILE), "the operator writes the workers there")
         # The version of Open MPI in the image is unknown. Use only options that both 4 and 5 have.

@@ -24,7 +24,8 @@ def mpirun_parts(
 ) -> list[CommandPart]:
     """Return the options between mpirun and the program, without `--allow-run-as-root`.
 
-    `where` are the options that name the hosts.
+    `where` are the options that name the hosts. With `tagged` each output line gets a prefix with
+    the rank.
     """
     per_node = job.processes_per_node
     parts = [

@@ -28,7 +28,7 @@ class RenderContext(NamedTuple):
 
 
 class CommandPart(NamedTuple):
-    """Words of a command that belong together, such as an option and its value; their meaning."""
+    """Words of a command that belong together, such as an option and its value, with a meaning."""
 
     words: tuple[str, ...]
     meaning: str
@@ -37,7 +37,7 @@ class CommandPart(NamedTuple):
 class Rendered(NamedTuple):
     """The command that starts a job.
 
-    `words` is the command. `files` maps the names of the files that it reads to their content.
+    `words` is the command. `files` maps the names of files that the command reads to their content.
     `parts` are the launcher's options with their meanings, whether in the command or in a file.
     `placement` is where the processes should run.
     """

@@ -26,7 +26,8 @@ ONCE = CommandPart(
 def render_slurm(job: Job, flavor: Flavor, context: RenderContext) -> Rendered:
     """Return an sbatch script and the command that submits it, or an srun line.
 
-    An srun line is returned in an allocation, and for a conversation with rank 0.
+    An srun line is returned if Slurm has already allocated the nodes, or if the program on rank 0
+    reads commands from standard input (`context.conversation`).
     """
     step = _step(job, context)
     program = CommandPart(tuple(job.words), "the program")

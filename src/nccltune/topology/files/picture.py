@@ -47,7 +47,8 @@ _LEGEND = (
 def svg(graph: LinkGraph, *, title: str, detected: bool = False) -> str:
     """Return the picture of a graph: CPUs, switches, GPUs and NICs with each link's GB/s.
 
-    Tooltips show how each bandwidth was derived. `detected` is passed to `headline`.
+    Tooltips show how each bandwidth was derived. `detected` is True if the file has no information
+    about NVLink, because NCCL detects it.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology

@@ -15,7 +15,7 @@ GAP = 14.0
 LEVEL = 96.0
 MARGIN = 28.0
 STACK_FROM = 3
-"""If one switch has at least this number of NICs, they are drawn as a column."""
+"""If a switch or CPU has at least this number of NICs, the NICs are drawn as a column."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Box:
     y: float = 0.0
     children: list["Box"] = field(default_factory=list)
     stack: list["Box"] = field(default_factory=list)
-    """The boxes of a column, of which this box is the first; empty without a column."""
+    """The boxes of the column that begins with this box; empty if no column begins here."""
     ports: list[Link] = field(default_factory=list)
     depth: int = 0
 

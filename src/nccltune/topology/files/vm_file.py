@@ -41,8 +41,8 @@ def parse_pcie(text: str) -> Pcie:
 def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
     """Return the name and bus id of each entry of a list; the name is None if it is missing.
 
-    A list is `0000:05:00.0,mlx5_0=0000:06:00.0`. Raises InputError for a text that is not a bus id,
-    and for a repeated bus id.
+    `text` is a list such as `0000:05:00.0,mlx5_0=0000:06:00.0`. Raises InputError for an entry that
+    is not a bus id, and for a repeated bus id.
     """
     found: list[tuple[str | None, str]] = []
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -63,8 +63,8 @@ def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
 def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
     """Return a topology with GPUs and NICs spread evenly over switches, and switches over CPUs.
 
-    Bus ids are placeholders until `with_bus_ids` replaces them. Raises InputError if the numbers do
-    not divide evenly.
+    Bus ids are placeholders until `with_bus_ids` replaces them. Raises InputError if GPUs do not
+    divide evenly over switches, or switches over CPUs. The number of NICs need not divide evenly.
     """
     for what, number, over, whom in (
         ("switches", switches, cpus, "CPUs"), ("GPUs", gpus, switches, "switches"),
@@ -99,7 +99,7 @@ def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
 
 
 def _share(number: int, parts: int, place: int) -> range:
-    """Divide `number` indexes into `parts` equal groups and return the group `place`."""
+    """Divide `number` indexes into `parts` groups, as equal as possible; return group `place`."""
     return range(number * place // parts, number * (place + 1) // parts)
 
 
@@ -111,7 +111,8 @@ def with_bus_ids(
     """Return the topology with real bus ids, and the names of the NICs that were removed.
 
     A NIC that gets no bus id is removed. GPUs are matched by index (`nvidia-smi` and NCCL number
-    them by bus id), NICs by name or else by order. Raises InputError if a GPU has no bus id.
+    them by bus id), NICs by name or else by order. Raises InputError if the number of bus ids is
+    not that of the GPUs, if no NIC has a given name, or if there are more bus ids than NICs.
     """
     by_gpu = _by_number(_indices(topology), gpus, "GPU")
     names = [net.name or "" for net in _nets(topology)]
@@ -159,9 +160,9 @@ def _by_number(
 def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
     """Return the topology with a speed and a width for every link.
 
-    Values of the file are kept if NCCL understands them; `pcie` replaces the others. A switch at
-    2.5 GT/s x1 is one of the virtual machine, so it gets `pcie` too. Raises InputError if a link
-    needs `pcie` and `pcie` is None.
+    Values of the file are kept if NCCL understands them; `pcie` replaces the others. It also
+    replaces the link of a switch below 3 GB/s, such as 2.5 GT/s x1, because the virtual machine
+    made up that value. Raises InputError if a link needs `pcie` and `pcie` is None.
     """
 
     def changed(device: Pci) -> Pci:
@@ -192,13 +193,15 @@ def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
 def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topology:
     """Return the topology with the kind and affinity of every CPU.
 
-    The kind is architecture, vendor, family and model. It is that of `machine` if the tree has none
-    and does not contradict it. A NUMA node that the machine does not have gets the affinity of all
-    CPUs. With `made_up` the affinity in the tree is ignored, because it belongs to another machine.
+    The kind is architecture, vendor, family and model. A CPU without a complete kind gets that of
+    `machine`, unless the tree has an architecture or vendor that differs. A NUMA node that
+    `machine` does not have gets the affinity of all CPUs. With `made_up` the affinity in the tree
+    is ignored, because it belongs to another machine. If `machine` has no CPU, the topology is
+    returned unchanged.
 
     The file must have the kind, because NCCL adds it only to CPUs above a rank's own GPUs. If ranks
-    see different kinds, each counts the CPU of the other rank as an additional CPU. With a NIC that
-    is not a PCI device, no rank starts then (2.28.9, "internal error").
+    see different kinds, each counts the CPU of the other rank as an additional CPU. If there also
+    is a NIC that is not a PCI device, no rank starts (2.28.9, "internal error").
     """
     if not machine.cpus:
         return topology

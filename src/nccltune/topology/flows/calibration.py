@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of each kind of flow on a link. Every figure has a source.
 
-A figure is a measured or documented number with a name. Most figures are efficiencies: the share of
-the bandwidth that NCCL assumes for a link which one kind of flow alone reaches. Two figures are
-costs instead: GB/s of the opposite direction for each GB/s read. The defaults are in
-calibration.json. A user's calibration file needs only the figures that it changes.
+A figure is a measured or documented number with a name. Most figures are efficiencies: the
+bandwidth that one kind of flow alone reaches on a link, divided by the bandwidth that NCCL assumes
+for the link. Two figures are costs of read requests instead: the GB/s that the requests take in the
+opposite direction for each GB/s read. The defaults are in calibration.json. A user's calibration
+file needs only the figures that it changes.
 """
 
 import functools
@@ -27,10 +28,10 @@ COSTS = ("read_request", "read_beside_peer_writes")
 
 
 class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A figure with its source.
+    """A measured or documented number with its source.
 
-    `value` is above 1 only if NCCL assumes too little bandwidth for a link. `samples` is the number
-    of timings behind it; 0 if it was not measured with nccltune.
+    An efficiency is above 1 only if NCCL assumes too little bandwidth for a link. `samples` is the
+    number of timings from which `value` was derived; 0 if it was not measured with nccltune.
     """
 
     value: Share
@@ -50,7 +51,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         return self.values[name].value
 
     def cost(self, flow: FlowKind, link: LinkKind, *, through_intel: bool = False) -> float:
-        """Return the GB/s of a link that each GB/s of a flow uses up."""
+        """Return the GB/s of a link that each GB/s of a flow uses up.
+
+        `through_intel` marks P2P through an Intel CPU, which uses up more of PCIe links.
+        """
         return 1.0 / self._efficiency(flow, link, through_intel)
 
     def _efficiency(self, flow: FlowKind, link: LinkKind, through_intel: bool) -> float:
@@ -79,7 +83,10 @@ def _figure_of(flow: FlowKind, link: LinkKind) -> str | None:
 
 
 def figure_of(flow: FlowKind, link: Link) -> str:
-    """Return the name of the figure for a flow on a link; the flow's own name without one."""
+    """Return the name of the calibration figure that applies to a flow on a link.
+
+    If no figure applies, return the name of the kind of flow.
+    """
     return _figure_of(flow, link.kind) or flow.value
 
 
@@ -91,9 +98,10 @@ def defaults() -> Calibration:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Return the default figures, with those of a calibration file in place of some.
+    """Return the default figures, some of them replaced by those of a calibration file.
 
-    Raises InputError if the file cannot be read or names an unknown figure.
+    Raises InputError if the file cannot be read, is from a newer nccltune, or names an unknown
+    figure.
     """
     try:
         data = path.read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute the ceiling of a collective from its flows: its bandwidth and the link that is full.
+"""Compute the ceiling of a collective: the bandwidth that the links allow, and the limiting link.
 
 A role is a group of nodes with the same traffic (`flows.py`).
 """
@@ -25,7 +25,7 @@ Channels = list[dict[_Place, dict[FlowKind, float]]]
 
 
 class FullLink(msgspec.Struct, frozen=True, kw_only=True):
-    """The load of a link at the ceiling, in the nodes of a role.
+    """A link in the nodes of a role, with its load at the ceiling.
 
     `by_kind` is the load in GB/s by kind of flow. `role` describes the nodes.
     """
@@ -61,9 +61,9 @@ def ceiling(
 ) -> Ceiling:
     """Return the ceiling of `flows`.
 
-    `pattern` is the pattern of the tree search. Pattern 3, a plain tree, lowers the ceiling. All
-    nodes of a role are equal, so one node stands for all of them. Channels with the same loads form
-    one demand.
+    `pattern` is the pattern of the tree search. Pattern 3, a plain tree, lowers the ceiling of the
+    tree algorithm. All nodes of a role are equal, so one node stands for all of them. Channels with
+    the same loads form one demand.
     """
     by_name = {link.name: link for link in node.links}
     loads: Channels = [{} for _ in range(flows.channels)]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Derive calibration figures from measurements, so that the model predicts the measurements.
 
-A ceiling is a maximum, so the best of several measurements counts. A link that carried a load once
-can carry it again. Each measurement changes one figure. For a ring it is the figure of the kind of
-flow with the largest load on the bottleneck; for tree and NVLS it is the algorithm's own figure.
+A calibration figure is a number of the model, such as the efficiency of one kind of flow on a link.
+A ceiling is a maximum, so the best of several measurements counts: a link that carried a load once
+can carry it again. Each measurement changes at most one figure. A ring changes the figure of the
+kind of flow with the largest load on the bottleneck. Tree and NVLS change their own figure.
 """
 
 from collections import defaultdict
@@ -64,6 +65,7 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
 def observations(samples: Iterable[Sample]) -> list[Observation]:
     """Return the best bus bandwidth at large sizes for each collective, algorithm and scale.
 
+    Only timings of protocol Simple, at `LEAST_BYTES` or more and with at least two ranks, count.
     Samples with wrong results and samples of `nccltune verify` are left out.
     """
     times: dict[tuple[Collective, Algorithm, int, int], dict[int, list[float]]] = defaultdict(
@@ -114,11 +116,12 @@ def derive(
     settings: Mapping[str, str] | None = None,
     nccl_version: Version | None = None,
 ) -> Derived:
-    """Return `base`, renamed to `name`, with the figures that follow from `found`.
+    """Return `base`, renamed to `name`, with the figures that follow from the observations `found`.
 
     Observations of rings come first, because a ring depends on links alone. Then come trees and
     NVLS, whose own efficiency explains the remaining difference. Within each group, fewer nodes
-    come first, because they have fewer kinds of flows. Raises InputError as `expect` does.
+    come first, because they have fewer kinds of flows. Raises InputError if `expect` cannot predict
+    an observation on this topology.
     """
     result = base
     used: dict[str, Observation] = {}
@@ -178,7 +181,7 @@ def _figure(algorithm: Algorithm, answer: Expected, used: Mapping[str, Observati
 
 
 def _value(figure: str, answer: Expected, measured: float, base: Calibration) -> float | None:
-    """Return the value of a figure with which the model predicts `measured`; None without one."""
+    """Return the value of a figure with which the model predicts `measured`; None if none does."""
     if figure in ("tree", "plain_tree", "nvls"):
         return base[figure] * measured / answer.busbw_gb_per_s
     ratio = measured / answer.busbw_gb_per_s

@@ -40,16 +40,17 @@ _KEPT = 32
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """The ceiling at large sizes: the bandwidth that the links allow if nothing else limits it.
 
-    - `load_by_kind`: GB/s of the bottleneck link by kind of flow. The sum is `used` times
-      `capacity_gb_per_s`.
+    - `load_by_kind`: load of the bottleneck link in GB/s by kind of flow.
+    - `used`: the sum of these loads divided by the link's bandwidth `capacity_gb_per_s`; 1 is full.
     - `nccl_busbw_gb_per_s`: the bandwidth in NCCL's own cost model. That model has no kinds of
       flows and no host memory.
     - `alternatives`: the ceilings of the algorithms that NCCL does not choose.
     - `flows_gb_per_s`: the largest load of each kind of flow on any link of the node.
     - `host_memory_gb_per_s`: the traffic through host memory, written and read.
-    - `calibrated_by`: the calibration figure with most weight for the bottleneck.
-    - `plain_tree`: whether trees are plain, so that the figure `plain_tree` applies to them.
-    - `sure`: False if a bandwidth that matters was assumed.
+    - `calibrated_by`: the name of the calibration figure (a number of the model, such as an
+      efficiency) for the largest load on the bottleneck.
+    - `plain_tree`: whether the ceiling of trees is lowered by the calibration figure `plain_tree`.
+    - `sure`: False if a bandwidth that matters was assumed, or if there are other `notes`.
     """
 
     busbw_gb_per_s: float
@@ -92,9 +93,9 @@ def expect(
     The network beyond the NICs is assumed to be wide enough. GPUs and NVLinks that the file leaves
     to detection are assumed from device ids and the shape of the node.
 
-    Raises InputError if the topology has no answer: no GPU, GPUs of unknown model, no NIC for
-    several nodes, fewer than two ranks, a link without bandwidth, or a collective that NCCL builds
-    from send and receive.
+    Raises InputError if the model has no answer: no GPU, GPUs of unknown model, no NIC for several
+    nodes, fewer than two ranks, a link without bandwidth, an invalid setting, or a collective that
+    NCCL builds from send and receive.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology
@@ -166,7 +167,10 @@ def _search(
     several: bool,
     cross_nic: int,
 ) -> Searched:
-    """Return the cached search result. It is the same for all numbers of nodes above one."""
+    """Return the cached search result, which is the same for all numbers of nodes above one.
+
+    `several` is True for more than one node.
+    """
     node = _node_routes(topology, settings, version)
     return search(node, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
@@ -198,7 +202,7 @@ def _check_nvlink(topology: Topology, gpus: int) -> None:
 
 
 def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
-    """Raise InputError if a link with a load has a bandwidth of 0: the real one is unknown."""
+    """Raise InputError if a link with a load has bandwidth 0: its real bandwidth is unknown."""
     for one in found.links:
         if one.link.gb_per_s > 0:
             continue
@@ -229,8 +233,9 @@ def _taken(
 ) -> Algorithm:
     """Return the algorithm that NCCL uses for large sizes.
 
-    It is the algorithm in NCCL_ALGO, if it is available. Otherwise NCCL's cost model chooses ring
-    or tree (`booked`), and NVLS replaces the chosen one if the ceiling of NVLS is higher.
+    It is the algorithm in NCCL_ALGO, if that is available. Otherwise it is ring or tree, whichever
+    has the higher bandwidth in NCCL's cost model (`booked`). NVLS replaces that algorithm if the
+    ceiling of NVLS is higher.
     """
     if chosen.algorithm is not None and chosen.algorithm in ceilings:
         return chosen.algorithm
@@ -315,7 +320,7 @@ def _flows(found: Ceiling) -> dict[FlowKind, float]:
 
 
 def _host_memory(found: Ceiling) -> float:
-    """Return the traffic through host memory in GB/s, in the node where it is largest."""
+    """Return the traffic through host memory in GB/s, in the node with the most such traffic."""
     by_role: dict[str, float] = {}
     for full in found.links:
         if full.link.kind is LinkKind.MEMORY:

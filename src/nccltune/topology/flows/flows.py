@@ -24,7 +24,7 @@ from nccltune.topology.nccl_model.trees import Place, places
 
 
 class Role(msgspec.Struct, frozen=True):
-    """Nodes with the same traffic: a description, their number, and the loads of their links."""
+    """Nodes with the same traffic: their description, their number, and the flows in each node."""
 
     words: str
     count: int
@@ -48,7 +48,8 @@ def algorithms(
     """Return the algorithms that NCCL may use and this model knows.
 
     Ring is for all five collectives and tree for all-reduce. NVLS is for all-reduce within one node
-    with NVSwitches and more than two GPUs of Hopper or later (since NCCL 2.17).
+    with NVSwitches and more than two GPUs of Hopper or later (since NCCL 2.17). `nvls` is False if
+    the user switched NVLS off.
     """
     found = [Algorithm.RING]
     if collective is Collective.ALLREDUCE:
@@ -70,8 +71,8 @@ def flows(
 ) -> Flows:
     """Return the flows of `collective` on `nodes` nodes with `channels` connected channels.
 
-    `algorithm` must be one of `algorithms`. All flows of a channel run at one rate, and every
-    channel has the same share of the bytes.
+    The function `algorithms` must return `algorithm` for these nodes. All flows of a channel run at
+    one rate, and every channel has the same share of the bytes.
     """
     ranks = nodes * len(node.gpus)
     if algorithm is Algorithm.NVLS:
@@ -84,7 +85,8 @@ def flows(
 def _ring(node: NodeRoutes, found: SearchResult, nodes: int, channels: int) -> Flows:
     """Return the flows of a ring. Each hop carries the bus bandwidth, for all five collectives.
 
-    In broadcast and reduce one hop carries nothing. The maximum over the hops is the same.
+    In broadcast and reduce one hop carries nothing. This is ignored, because the largest load over
+    all hops is the same.
     """
     rings = [found.rings[number % found.channels] for number in range(channels)]
     if nodes == 1:
@@ -120,7 +122,7 @@ def _through(node: NodeRoutes, rings: Sequence[Ring]) -> tuple[FlowLoad, ...]:
 
 
 class _Ends(NamedTuple):
-    """Positions, in the chain of a node's GPUs, of those that connect to other nodes.
+    """The GPUs that connect to other nodes, as positions in the chain of a node's GPUs.
 
     `parent` connects to the parent node, `first` and `second` to the two child nodes.
     """
@@ -139,8 +141,8 @@ def _ends(pattern: Pattern) -> _Ends:
 def _tree(node: NodeRoutes, found: SearchResult, nodes: int, channels: int, factor: float) -> Flows:
     """Return the flows of a tree, which reduces upwards and broadcasts downwards.
 
-    Each edge carries the buffer once in each direction. The first half of the channels uses one
-    tree of nodes, the second half the other tree.
+    Each edge carries the buffer once in each direction. NCCL joins the nodes in two different
+    trees. The first half of the channels uses one tree, the second half the other.
     """
     amount = 1.0 / factor
     rings = [found.rings[number % found.channels] for number in range(channels)]

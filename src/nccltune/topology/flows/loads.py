@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load that flows put on the links of a node, in GB/s.
 
-A flow loads a link by more than its own rate if the link's efficiency for it is below 1. The data
-of a read goes in one direction and its requests go in the other. Requests cost little, unless peer
-GPUs write in the same direction as the requests. PCIe lets no read request pass a posted write, and
-peers write in bursts at the full rate of the link. A NIC has a limited number of outstanding
-requests, so each waiting request lowers its bandwidth. Writes of a NIC cause no such wait: they
-arrive at the network's rate and leave gaps.
+A flow loads a link by more than its own rate if the efficiency of this kind of flow on the link is
+below 1. The data of a read goes in one direction and the read requests go in the other. Requests
+cost little, unless peer GPUs write in the same direction as the requests. Peers write in bursts at
+the full rate of the link, and PCIe lets no read request pass a posted write, so the requests wait.
+A NIC has a limited number of outstanding requests, so each waiting request lowers its bandwidth.
+Writes of a NIC cause no such wait: they arrive at the network's rate and leave gaps.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ class FlowLoad(NamedTuple):
 
 
 Loads = list[dict[str, dict[FlowKind, float]]]
-"""For each channel: load by link name and kind of flow, in GB/s for each GB/s of its rate."""
+"""For each channel: load by link name and kind of flow, in GB/s for each GB/s of channel rate."""
 
 _PEER_WRITES = (FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET)
 
@@ -78,7 +78,8 @@ def _add_waiting_requests(
 ) -> None:
     """Raise the cost of a NIC's read requests that wait behind writes of peer GPUs.
 
-    The full cost applies if at least as many bytes are written by peers as are read.
+    The full cost applies if peers write at least as many bytes as NICs read. If peers write fewer
+    bytes, the cost is lower in proportion.
     """
     extra = calibration["read_beside_peer_writes"] - calibration["read_request"]
     for part in parts:

@@ -17,7 +17,10 @@ from nccltune.topology.nccl_model.flow_kind import FlowKind
 
 
 class TopologyExpectations(NamedTuple):
-    """The ceilings, and sentences with the reasons why other collectives and scales have none."""
+    """The ceilings of collectives and scales.
+
+    `silent` are sentences with the reasons why other collectives and scales have no ceiling.
+    """
 
     expectations: list[Expectation]
     silent: list[str]
@@ -29,11 +32,11 @@ def expectations(
     asked: Iterable[tuple[Collective, Scale]],
     calibration: Calibration | None = None,
 ) -> TopologyExpectations:
-    """Return the ceiling of every collective and scale, with the settings of the platform.
+    """Return the ceiling of every collective and scale in `asked`, with the platform's settings.
 
     With None for `calibration` the default efficiencies apply. Collectives that consist of send and
-    receive are left out, and scales whose nodes have different numbers of ranks. If the nodes were
-    emulated the result is empty, because the topology does not describe such nodes.
+    receive are left out, and so are scales whose nodes have different numbers of ranks. If one host
+    emulated several nodes, the result is empty, because the topology does not describe such nodes.
     """
     found: list[Expectation] = []
     silent: dict[str, None] = {}
@@ -70,7 +73,11 @@ def expectations(
 
 
 def limit(made: Expected) -> str:
-    """Return the limiting link: `GPU0 -> NVS (360 GB/s) is full with GPU to GPU over NVLink`."""
+    """Return a text on the limiting link, its bandwidth, and the kinds of flows that load it.
+
+    For example `GPU0 -> NVS (360 GB/s) is full with GPU to GPU over NVLink`. Here `GPU to GPU over
+    NVLink` is the name of a kind of flow.
+    """
     state = "full" if made.used > 0.995 else f"{100 * made.used:.0f} % full"
     return f"{made.bottleneck} ({made.capacity_gb_per_s:.3g} GB/s) is {state} with {_kinds(made)}"
 
@@ -87,7 +94,7 @@ def _words(kinds: list[tuple[FlowKind, float]]) -> Iterator[str]:
 
 
 def version_of(text: str | None) -> tuple[int, int, int] | None:
-    """Return the numbers of a version such as `2.28.9`; None if it is unknown."""
+    """Return the three numbers of a version such as `2.28.9`; None for any other text."""
     parts = (text or "").split(".")
     if len(parts) < 3 or not all(part.isdecimal() for part in parts[:3]):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NCCL settings that change the flows of a collective: path settings and others."""
+"""The NCCL settings that change the flows of a collective: paths, NICs, algorithm and channels."""
 
 from collections.abc import Mapping
 

@@ -17,17 +17,22 @@ _EQUAL = 1e-9
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """A number of equal demands. `loads` maps a link's name to its GB/s for each GB/s of rate."""
+    """`count` equal demands.
+
+    `loads` maps the name of a link to the GB/s that one demand takes from the link for each GB/s of
+    the demand's rate.
+    """
 
     loads: Mapping[str, float]
     count: int = 1
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """Max-min fair shares. `rates` (GB/s) are for one of the `count` demands, in the given order.
+    """Max-min fair shares, in the order of the given demands.
 
-    `held_by` names the link that stops each demand. If there are several, it is the link on which
-    the demand has its largest load. `used` is the load of each link in GB/s.
+    `rates` are in GB/s, each for a single one of `count` equal demands. `held_by` names the link
+    that stops each demand. If several links stop it, the one with its largest load is named. `used`
+    is the load of each link in GB/s.
     """
 
     rates: tuple[float, ...]

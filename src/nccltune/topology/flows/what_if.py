@@ -38,10 +38,7 @@ class WhatIfCase(msgspec.Struct, frozen=True, kw_only=True):
     nccl_version: Version | None = None
 
     def expected(self) -> Expected:
-        """Return the ceiling of the case.
-
-        Raises InputError as `expect` does.
-        """
+        """Return the ceiling of the case. Raises InputError if the model cannot predict it."""
         return expect(
             self.topology,
             collective=self.collective,
@@ -84,7 +81,7 @@ def what_if(
 ) -> tuple[Expected, list[WhatIfResult]]:
     """Return the present ceiling, and the result of each change alone.
 
-    Raises InputError as `expect` does.
+    Raises InputError if the model cannot predict a ceiling, or if a change names a missing device.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology

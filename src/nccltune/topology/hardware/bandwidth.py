@@ -10,7 +10,7 @@ from nccltune.model.topology import Cpu, Gpu, Pci
 
 Version = tuple[int, int, int]
 ASSUMED = ", assumed"
-"""Suffix of the derivation if the NVLinks are not from the file but assumed (`fill_in.py`)."""
+"""Suffix of `Bandwidth.how` if the NVLinks are not from the file but assumed (`fill_in.py`)."""
 _PCI_DEFAULT_LANE = 60
 _WIDTH_DEFAULT = 16
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
@@ -18,8 +18,9 @@ WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 
 
 class Bandwidth(NamedTuple):
-    """A bandwidth in GB/s in one direction, its derivation, and whether it is known (`sure`).
+    """A bandwidth in GB/s in one direction.
 
+    `how` is its derivation in words. `sure` is False if the value is an assumption or a guess.
     `upper_bound` marks a guess that may be too high, for example because the width is unknown.
     """
 
@@ -65,9 +66,10 @@ def pci_generation(speed: str | None) -> int | None:
 def pci(device: Pci) -> Bandwidth:
     """Return the bandwidth of a PCI device's upstream link: width x speed (`ncclTopoAddPci`).
 
-    NCCL reads a width of 0 as 16. If the file has no width, NCCL asks the machine; 16 is assumed
-    here. NCCL multiplies by any other number. With a negative width NCCL finds no ring over the
-    link, so the result is 0.
+    NCCL reads an unknown speed as generation 3, and a width of 0 as 16. If the file has no width,
+    NCCL asks the machine; 16 is assumed here. NCCL multiplies the speed of a lane by any other
+    width, even one that PCIe does not have. With a negative width NCCL finds no ring over the link,
+    so the result is 0.
     """
     lane, words, sure = _PCI_DEFAULT_LANE, "", True
     for row in _tables()["pci"]:
@@ -113,7 +115,10 @@ def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
 
 
 def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
-    """Return the bandwidth from `cpu` to another CPU of the same host (`ncclTopoGetInterCpuBw`)."""
+    """Return the bandwidth from `cpu` to another CPU of the same host (`ncclTopoGetInterCpuBw`).
+
+    For an unknown kind of CPU NCCL assumes no limit.
+    """
     arch = cpu.arch or "x86_64"
     fitting = [
         row
@@ -135,7 +140,11 @@ def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
 
 
 def net(mbit_per_s: int | None, *, assumed: str | None = None) -> Bandwidth:
-    """Return the bandwidth of a NIC's port in each direction (`ncclTopoAddNet`)."""
+    """Return the bandwidth of a NIC's port in each direction (`ncclTopoAddNet`).
+
+    A port without a speed gets NCCL's default. `assumed` names the source of a speed that is not
+    from the file.
+    """
     if mbit_per_s is None or mbit_per_s <= 0:
         given = "no speed" if mbit_per_s is None else f"speed {mbit_per_s}"
         value = _tables()["net_default_mbit_per_s"]

@@ -27,7 +27,7 @@ from nccltune.topology.hardware.links import Link, LinkGraph, LinkKind, NodeKind
 MAX_DEVICES = 256
 """Limits for the devices in a file: this many GPUs and NIC ports, three times as many PCI devices.
 
-It is three times the largest existing NVLink domain. NCCL has room for 640 of each (2.30).
+256 is over three times the largest existing NVLink domain. NCCL has room for 640 of each (2.30).
 """
 MAX_CPUS = 128
 
@@ -132,7 +132,7 @@ class _Build:
 
 
 class _Host:
-    """The devices of one file. `nodes` maps the hash of each host of the file to its number."""
+    """The devices of one file. `nodes` maps the hash of each host to the number of the host."""
 
     def __init__(self, build: _Build, topology: Topology, nodes: dict[str | None, int]) -> None:
         self.build = build
@@ -150,7 +150,7 @@ class _Host:
         )
         nets = [net for cpu in topology.cpus for net in _nets(cpu)]
         # NCCL ignores ports without a number. But a file without any numbers was not written by
-        # NCCL.
+        # NCCL, so all of its ports count.
         numbered = any(net.index is not None for net in nets)
         self.only_numbered = topology.dialect is Dialect.NCCL and numbered
 
@@ -211,8 +211,8 @@ class _Host:
             self.gpus[node, _bus(device.bus_id)] = (name, gpu, cpu)
             generation = bandwidth.pci_generation(device.speed)
             if generation is not None and generation < 3:
-                # NVML reports the current generation, which is lower while a GPU is idle. NCCL
-                # 2.30.7 and later uses it.
+                # NCCL 2.30.7 and later uses the generation that NVML reports at the moment. It is
+                # lower while a GPU is idle, so the bandwidth is not sure.
                 found = found._replace(how=f"{found.how}; an idle GPU reports less", sure=False)
         elif kind is PciKind.NIC:
             name = self.build.vertex(
@@ -239,8 +239,8 @@ class _Host:
     def _below(self, device: Pci, name: str, cpu: str, node: int) -> None:
         """Add the devices below a switch.
 
-        NCCL merges the two levels of a Broadcom switch into one (`FlattenBcmSwitches`). It does so
-        for generation 5 since 2.20.
+        NCCL merges the two levels of a Broadcom switch into one (`FlattenBcmSwitches`): for
+        generation 4, and since 2.20 also for generation 5.
         """
         self.switches[node, _bus(device.bus_id)] = name
         self._switch_links += [(node, name, target) for target in device.switch_links]

@@ -17,7 +17,8 @@ def move_nic(topology: Topology, nic: str, place: str) -> Topology:
     """Return the topology with a NIC (a port's name or a bus id) at another place.
 
     `place` is the new parent: the bus id of a switch or a CPU (`CPU0`). A GPU (`GPU0`) stands for
-    its own parent. Raises InputError for a device that the file does not have.
+    its own parent. Raises InputError if `nic` is not a NIC of the topology, or if the topology does
+    not have `place`.
 
     >>> from nccltune.topology.files.vm_file import even_tree
     >>> moved = move_nic(even_tree(cpus=1, switches=2, gpus=4, nics=2), "nic0", "CPU0")
@@ -34,8 +35,8 @@ def move_nic(topology: Topology, nic: str, place: str) -> Topology:
 def add_switch(topology: Topology, place: str, names: Sequence[str]) -> Topology:
     """Return the topology with a new PCIe switch at `place` and the devices `names` below it.
 
-    The uplink of the switch is as fast as the fastest link of these devices. Raises InputError as
-    `move_nic` does.
+    The uplink of the switch is as fast as the fastest link of these devices. Raises InputError if
+    `names` is empty, or if the topology does not have a device or `place`.
     """
     devices = [_device(topology, name) for name in names]
     if not devices:
@@ -72,7 +73,10 @@ def _names(topology: Topology) -> str:
 
 
 def _device(topology: Topology, name: str) -> Pci:
-    """Return the device with this bus id, GPU name (`GPU0`) or port name."""
+    """Return the device with this bus id, GPU name (`GPU0`) or port name.
+
+    Raises InputError if there is none.
+    """
     for device in devices_of(topology):
         ports = [net.name for net in device.nets]
         index = device.gpu.index if device.gpu is not None else None

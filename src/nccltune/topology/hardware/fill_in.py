@@ -3,9 +3,9 @@
 
 Clouds ship files for `NCCL_TOPO_FILE` that contain the PCI tree alone. If such a file has no
 compute capability and no NVLinks for a GPU, NCCL asks NVML for them (`ncclTopoGetXmlFromGpu`). So
-their absence in the file means nothing. This module guesses most of them from device ids, or from
-the shape of the cloud instance. The guesses are marked as assumed, because no file and no driver
-confirms them.
+the machine may have NVLinks that the file does not list. This module guesses most of them from
+device ids, or from the shape of the cloud instance: its numbers of GPUs, NICs and switches. The
+guesses are marked as assumed, because no file and no driver confirms them.
 """
 
 import functools
@@ -57,10 +57,10 @@ def _shapes() -> list[_Shape]:
 
 
 def leaves_nvlink_out(topology: Topology) -> bool:
-    """Return whether a file has no information about NVLink, so that its absence means nothing.
+    """Return whether a file has no information about NVLink, so the machine may have NVLinks.
 
     A file written by NCCL has the compute capability of GPUs (or AMD's GPU name). If such a file
-    lists no NVLink, there is none.
+    lists no NVLink, there is none. The matrix of `nvidia-smi` always shows NVLink.
     """
     if topology.dialect is Dialect.SMI:
         return False
@@ -129,7 +129,10 @@ def _with_gpus(
 
 
 def _with_ports(topology: Topology, shape: _Shape | None) -> Topology:
-    """Give each NIC without a port one port, with the NIC speed of a cloud instance."""
+    """Give each NIC without a port one port, with the NIC speed of the cloud instance `shape`.
+
+    If the instance or its NIC speed is unknown, return the topology unchanged.
+    """
     if shape is None or shape.nic_gbit is None:
         return topology
     words, speed = f"as {shape.name} has", shape.nic_gbit * 1000
@@ -159,7 +162,10 @@ def _sentences(model: GpuModel, gpus: int, source: str) -> tuple[str, ...]:
 
 
 def _links(model: GpuModel, bus_ids: list[str]) -> dict[str, tuple[NvLink, ...]] | None:
-    """Return the NVLinks of each GPU by bus id; None for a number of GPUs that no board has."""
+    """Return the NVLinks of each GPU by bus id; None for a number of GPUs that no board has.
+
+    The result is empty for a single GPU and for models whose boards have no fixed NVLinks.
+    """
     count = len(bus_ids)
     if model.nvlink in ("none", "bridge") or count < 2:
         return {}
@@ -183,7 +189,11 @@ def _links(model: GpuModel, bus_ids: list[str]) -> dict[str, tuple[NvLink, ...]]
 
 
 def _gpus(topology: Topology) -> list[Pci]:
-    """Return the GPUs in the order of the file. If the file names its GPUs, return only those."""
+    """Return the GPUs in the order of the file.
+
+    If the file has compute capabilities, return only the GPUs that it describes as GPUs. Otherwise
+    recognise GPUs by class or device id, too.
+    """
     devices = list(devices_of(topology))
     named = any(one.gpu is not None and one.gpu.sm is not None for one in devices)
     return [one for one in devices if pci_kind(one, named) is PciKind.GPU]
@@ -194,7 +204,10 @@ def _has_no_port(device: Pci) -> bool:
 
 
 def _shape(topology: Topology, gpus: list[Pci]) -> _Shape | None:
-    """Return the row of `node_shapes.toml` that matches the tree of a file; None without one."""
+    """Return the cloud instance or board (row of `node_shapes.toml`) with the PCI tree of a file.
+
+    None if no row matches, or if a GPU is not NVIDIA's or not of class 0x0302.
+    """
     ids = {one.bus_id for one in gpus}
     if not all((one.class_code or "").startswith("0x0302") for one in gpus):
         return None

@@ -36,7 +36,7 @@ class Vertex(msgspec.Struct, frozen=True, kw_only=True):
     """A device of a node.
 
     `name` is unique in its LinkGraph: `GPU0`, `PCI 0000:0a:00.0`, `CPU0`, `NET mlx5_0`. If there
-    are several nodes it begins with the node: `node1/GPU0`.
+    are several nodes, the name begins with the node: `node1/GPU0`.
     """
 
     name: str

@@ -39,7 +39,7 @@ def local_nets(
     *,
     among_sharing: bool = True,
 ) -> list[int]:
-    """Return the NICs of a GPU in the order in which its channels use them, each once.
+    """Return the NICs of a GPU in the order in which the GPU's channels use them, each NIC once.
 
     `indexes` are the NVML indexes of the GPUs. GPUs that have the same nearest NICs share them
     (`NCCL_NETDEVS_POLICY=AUTO`): each GPU starts at another NIC. The start follows from the GPU's
@@ -65,7 +65,7 @@ def local_gpu(
     *,
     among_sharing: bool = True,
 ) -> int | None:
-    """Return the GPU whose own NIC this is; None if no near GPU has it among its own NICs."""
+    """Return the GPU that has `net` among its own NICs; None if no GPU near the NIC has it."""
     near = best_route_indexes(net_gpu[net])
     owned = {
         gpu: local_nets(gpu, gpu_net, net_gpu, indexes, among_sharing=among_sharing) for gpu in near

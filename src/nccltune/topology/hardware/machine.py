@@ -31,7 +31,8 @@ _ROW = re.compile(r"\s*(\d{1,4})\s*,\s*([0-9A-Fa-f:.]+)\s*,\s*(\d{1,2})\.(\d)\s*
 def this_machine(root: Path = Path("/")) -> Topology:
     """Return the topology from sysfs, and from `nvidia-smi` if it works.
 
-    Failures of `nvidia-smi` are listed in `unread`.
+    If the output of `nvidia-smi` cannot be used, `unread` of the result has the reason. If
+    `nvidia-smi` fails, its data is left out without a reason.
     """
     topology = read_sysfs(root)
     if not any(_gpus(topology)) or shutil.which("nvidia-smi") is None:
@@ -68,7 +69,9 @@ def with_smi(
 ) -> Topology:
     """Return a topology of sysfs with the indexes, compute capabilities and NVLinks of its GPUs.
 
-    `matrix` is that of `nvidia-smi topo -m`; `facts` is the result of `capabilities`.
+    `matrix` is that of `nvidia-smi topo -m`; with None, no NVLinks are added. `facts` is the result
+    of `capabilities`. If the matrix has another number of GPUs than sysfs, nothing is added, and
+    `unread` has the reason.
     """
     real = {}
     for device in _gpus(topology):

@@ -8,7 +8,10 @@ import msgspec
 from nccltune.model.topology import Cpu, Net, Pci, Topology
 
 DeviceChange = Callable[[Pci], Pci | None]
-"""Returns the replacement of a device, or None to remove it. Its children are replaced before."""
+"""Returns the replacement of a device, or None to remove the device and all devices below it.
+
+The devices below it have already been replaced.
+"""
 
 
 def devices_of(topology: Topology) -> Iterator[Pci]:

@@ -40,8 +40,9 @@ def first_gpus(topology: Topology, count: int) -> Topology:
 def only_nics(topology: Topology, rule: str | None) -> Topology:
     """Return the topology with the NIC ports that `NCCL_IB_HCA=rule` selects.
 
-    The rule is applied to NICs of other kinds (sockets) too. Raises InputError if the file has NICs
-    and the rule selects none.
+    NCCL applies the rule to InfiniBand and RoCE NICs; here it is applied to socket interfaces, too.
+    Without a rule all ports are kept. Raises InputError if the file has NICs and the rule selects
+    none.
     """
     nets = nets_of(topology)
     if not rule or not nets:

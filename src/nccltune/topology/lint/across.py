@@ -13,8 +13,8 @@ from nccltune.topology.lint.issue import Issue, gpus, nets, placed, shortened
 def check_across(topologies: Sequence[Topology]) -> Iterator[Issue]:
     """Report properties that differ between the nodes of several files.
 
-    The value of the majority of nodes is taken as right; without a majority, that of the first
-    file.
+    The value of the majority of nodes is taken as right. If no value has a majority, the value of
+    the first file is taken.
     """
     if len(topologies) < 2:
         return

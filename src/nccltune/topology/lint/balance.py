@@ -15,7 +15,10 @@ from nccltune.topology.lint.issue import Issue, PlacedDevice, gpus, issue_about,
 from nccltune.topology.lint.links import is_virtual
 
 _WIRE = 60 / 80 / (8 * 128 / 130 / 8)
-"""The part of a PCIe link's raw speed that NCCL assumes: 0.75 of 0.985 GB/s for a Gen3 lane."""
+"""The bandwidth that NCCL assumes for a PCIe link, divided by the link's raw bandwidth.
+
+For a Gen3 lane, NCCL assumes 0.75 GB/s; the raw bandwidth is 0.985 GB/s.
+"""
 _HEADROOM = 0.95
 _BELOW_PORT, _SAME_CPU, _OTHER_CPU = range(3)
 
@@ -31,6 +34,7 @@ def check_balance(topology: Topology) -> Iterator[Issue]:
     joined = any(gpu.nvlinks for _, gpu in gpus(whole)) or leaves_nvlink_out(whole)
     if topology.dialect is not Dialect.SYSFS:
         # sysfs lists every NIC, so the nearest one may be a management NIC that NCCL does not use.
+        # So this rule is skipped for sysfs.
         yield from _far(topology, held, nics, joined=joined)
     yield from _shared(topology, every, held, joined=joined)
     yield from _slots(topology, nics)
@@ -41,7 +45,10 @@ def check_balance(topology: Topology) -> Iterator[Issue]:
 def _far(
     topology: Topology, held: list[PlacedDevice], nics: list[PlacedDevice], *, joined: bool
 ) -> Iterator[Issue]:
-    """Report GPUs that are farther from the nearest NIC than their peers."""
+    """Report GPUs that are farther from the nearest NIC than their peers.
+
+    Nothing is reported for machines with C2C or with links between switches.
+    """
     if not nics or any(one.device.switch_links for one in placed(topology)):
         return
     if any(gpu.c2c for _, gpu in gpus(topology)):
@@ -80,8 +87,8 @@ def _shared(
 ) -> Iterator[Issue]:
     """Report uplinks that are narrower than the devices below them need.
 
-    An uplink is too narrow if a single device below it is faster. It is crowded if all GPUs below
-    it together are faster, other GPUs are elsewhere, and no NVLink joins the GPUs.
+    An uplink is too narrow if a single device below it is faster. An uplink is crowded if all GPUs
+    below it together are faster, other GPUs are elsewhere, and no NVLink joins the GPUs.
     """
     narrow: list[tuple[Pci, str]] = []
     crowded: list[tuple[Pci, str]] = []
@@ -119,7 +126,7 @@ def _shared(
 def _is_lower_level(one: PlacedDevice) -> bool:
     """Return whether a bridge is the lower level of a Broadcom switch.
 
-    The link above such a bridge is inside a chip, so it is never too narrow.
+    The link above such a bridge is inside a chip, so the link is never too narrow.
     """
     generation = broadcom_generation(one.above[-1], 0) if one.above else 0
     return generation > 0 and broadcom_generation(one.device, 1) == generation
@@ -157,7 +164,10 @@ def _uneven(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
 
 
 def _nvlink(topology: Topology, held: list[PlacedDevice]) -> Iterator[Issue]:
-    """Report NVLink that a file leaves to NCCL's detection, and NVLink that other files lack."""
+    """Report a file that leaves NVLink to NCCL's detection.
+
+    If no GPU of another file has NVLinks, report the GPUs whose model always has NVLinks.
+    """
     if len(held) < 2:
         return
     if nvlink_is_unknown(filled(topology)):

@@ -16,7 +16,7 @@ _NAMES = {member.value: member.name.lower().replace("_", "-") for member in Grap
 
 
 def check_graphs(graphs: Graphs, topologies: Sequence[Topology]) -> Iterator[Issue]:
-    """Check a graph file alone, and against the topologies of the same call."""
+    """Check a graph file alone, and against the topologies that are linted together with it."""
 
     def issue(severity: Severity, identity: str, line: int, message: str, hint: str) -> Issue:
         return Issue(

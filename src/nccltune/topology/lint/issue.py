@@ -10,7 +10,11 @@ from nccltune.model.topology import Cpu, Gpu, Net, Pci, Topology
 
 
 class Issue(msgspec.Struct, frozen=True, kw_only=True):
-    """An issue of a file. `line` is its first line; `devices` are the bus ids that it affects."""
+    """An issue of a file.
+
+    `line` is the first line of the file that it affects; None if unknown. `devices` are the bus ids
+    of the affected devices.
+    """
 
     severity: Severity
     id: str

@@ -18,7 +18,7 @@ _WITH_LINK_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
 
 
 def check_links(topology: Topology) -> Iterator[Issue]:
-    """Report wrong link values, virtual switches, idle GPUs, and slow devices of a model."""
+    """Report wrong link values, virtual switches, idle GPUs, and links slower than their twins'."""
     every = list(placed(topology))
     if topology.dialect in _WITH_LINK_SPEEDS:
         yield from _speeds(topology, every)

@@ -117,7 +117,11 @@ def _doubles(topology: Topology) -> Iterator[Issue]:
 
 
 def _flat(topology: Topology) -> Iterator[Issue]:
-    """Report GPUs and NICs directly on a CPU, where NCCL uses neither P2P nor GPUDirect RDMA."""
+    """Report GPUs directly below a CPU, where NCCL uses neither P2P nor GPUDirect RDMA.
+
+    Nothing is reported if the file has a switch. Without a NIC, a single GPU and GPUs with NVLink
+    or C2C are fine, too.
+    """
     every = list(placed(topology))
     if topology.dialect is Dialect.SYSFS or any(one.device.children for one in every):
         return

@@ -19,7 +19,7 @@ def algbw_gb_per_s(
 ) -> float:
     """Return the algorithm bandwidth (bytes over time) in NCCL's cost model, in GB/s.
 
-    It holds for large sizes. `algorithm` is ring or tree.
+    The value holds for large sizes. `algorithm` is ring or tree.
     """
     speed = found.intra_gb_per_s if nodes <= 2 else found.inter_gb_per_s
     bus = found.channels * speed

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the best path from every vertex to one, before settings apply (`ncclTopoSetPaths`)."""
+"""Find the best path from every vertex to a given one, before settings change paths.
+
+The source is `ncclTopoSetPaths`.
+"""
 
 from collections import defaultdict
 
@@ -18,7 +21,7 @@ _KINDS = {
     # The link from a NIC to its port does not change the kind of a path.
     LinkKind.NET: PathKind.LOC,
 }
-"""The kind of a path that consists of one link. Paths contain no links of other kinds."""
+"""The kind of a path that consists of one link. The search follows no links of other kinds."""
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +102,7 @@ class GraphIndex:
         return self.vertices[name].kind is kind
 
     def domains(self) -> dict[str, int]:
-        """Return a number for each vertex. It is equal for vertices that are connected by links."""
+        """Return a number for each vertex. Vertices that links connect have the same number."""
         found: dict[str, int] = {}
         for name in self.vertices:
             if name in found:
@@ -119,8 +122,9 @@ class GraphIndex:
     def paths_to(self, base: str, *, by_kind: bool, nvb: bool) -> dict[str, Path]:
         """Return the best path to `base` from each vertex that has one.
 
-        `by_kind` is explained in `PathRules`. `nvb` allows a path that passes through one other GPU
-        over NVLink.
+        With `by_kind`, paths are compared by kind, then bandwidth, then hops (NCCL 2.30.7 and
+        later). Otherwise a path replaces another only if it has more bandwidth and no more hops.
+        `nvb` allows a path that passes through one other GPU over NVLink.
         """
         local = Path(source=base, target=base, kind=PathKind.LOC, gb_per_s=bandwidth.local())
         best = {base: local}

@@ -41,7 +41,7 @@ def paths(
     settings: PathSettings = DEFAULT_SETTINGS,
     nccl_version: Version | None = None,
 ) -> "Paths":
-    """Return the paths of a graph. They are computed on first use, per connected part of it.
+    """Return the paths of a graph. Those of a connected part are computed when it is first used.
 
     >>> from nccltune.examples import example
     >>> from nccltune.topology.files.load import load_topology
@@ -69,8 +69,9 @@ class Paths:
     def between(self, source: str, target: str) -> Path:
         """Return the path between two vertices.
 
-        The kind of the path is NET if only the network connects the vertices. It is DIS if they are
-        in the same node but nothing connects them. Raises KeyError for an unknown name.
+        The kind of the path is NET if only the network connects the vertices. The kind is DIS if
+        the vertices are in the same node but no links connect them. Raises KeyError for an unknown
+        name.
         """
         if self._domains[source] != self._domains[target]:
             nodes = [self._graph.vertices[name].node for name in (source, target)]
@@ -295,7 +296,10 @@ class _Domain:
             self._change(msgspec.structs.replace(joined, kind=PathKind.PXN))
 
     def _gpu_of(self, net: str) -> str | None:
-        """Return the GPU that has a NIC among its own (`ncclTopoGetLocalGpu`)."""
+        """Return the GPU that has `net` among its own NICs; None if no near GPU has it.
+
+        The source is `ncclTopoGetLocalGpu`.
+        """
         if net not in self._owners:
             self._owners[net] = self._find_gpu_of(net)
         return self._owners[net]

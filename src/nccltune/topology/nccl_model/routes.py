@@ -41,8 +41,8 @@ class Leg(NamedTuple):
 class Route(NamedTuple):
     """A route between two devices.
 
-    NCCL's search books `gb_per_s` of `links`, as a path of type `kind`. The bytes travel over
-    `legs`.
+    `kind`, `gb_per_s` and `links` are those of NCCL's path, on which the search books bandwidth.
+    The bytes travel over `legs`.
     """
 
     kind: PathKind
@@ -60,7 +60,7 @@ class GpuSpot(msgspec.Struct, frozen=True):
     own_nvlink_gb_per_s: float = 0.0
     """Bandwidth of NVLinks that lead back to this GPU, as in the files of some clouds.
 
-    They are not usable, but NCCL counts them in the GPU's `totalBw`.
+    NCCL cannot use these NVLinks, but counts them in the GPU's `totalBw`.
     """
 
 

@@ -5,8 +5,8 @@ The search *books* bandwidth: it subtracts the speed of a channel from each link
 uses. The source is `ncclTopoCompute` in `graph/search.cc` of NCCL 2.28.9. If the search finds too
 little, it relaxes its goal in this order, which is the same from 2.19 to 2.30:
 
-1. the same channels 2. different channels 3. a simpler tree 4. longer paths inside the node 5.
-longer paths to the NIC 6. another NIC 7. a lower speed
+1. the same order of GPUs in all channels 2. different orders 3. a simpler tree 4. longer paths
+inside the node 5. longer paths to the NIC 6. different NICs in and out 7. a lower speed
 
 Then it doubles the channels and raises the speed again. Only the list of speeds differs by version
 (search_speeds.toml).
@@ -78,8 +78,9 @@ class Searched(msgspec.Struct, frozen=True):
     ) -> int:
         """Return the number of channels that collectives use (`connect.cc`, 2.19 to 2.30).
 
-        NCCL doubles the channels, and doubles them again for fast networks on Hopper and later.
-        Then it applies `NCCL_MAX_NCHANNELS` (`most`) and `NCCL_MIN_NCHANNELS` (`least`).
+        NCCL doubles the channels. If several nodes have GPUs of Hopper or later (`sm`), and a
+        channel has more than 45 GB/s, NCCL doubles fewer than 16 channels again. Then it applies
+        `NCCL_MAX_NCHANNELS` (`most`) and `NCCL_MIN_NCHANNELS` (`least`).
         """
         count = min(MAX_CHANNELS, 2 * self.ring.channels)
         if sm >= 90 and nodes > 1 and self.ring.intra_gb_per_s > 45.0 and count < 16:
@@ -328,7 +329,7 @@ class _Search:
             low_inter = min([*kinds, PathKind.SYS])
             high_inter = high_intra = max([*kinds, PathKind.LOC])
         if self.sm < 90 and self.version >= (2, 29, 0):
-            # The way back of a balanced tree may need a long path.
+            # The way back of a balanced tree may need a long path, so allow all paths to NICs.
             high_inter = PathKind.SYS
         return low_intra, high_intra, low_inter, high_inter
 
@@ -374,8 +375,8 @@ class _Search:
 def system_bandwidths(node: NodeRoutes, *, inter: bool) -> tuple[float, float]:
     """Return NCCL's `maxBw` and `totalBw` of a node in GB/s (`ncclTopoSearchInit`).
 
-    `maxBw` is the bandwidth of the fastest path. `totalBw` is the largest bandwidth of a GPU's
-    links.
+    `maxBw` is the bandwidth of the fastest path: between GPUs, or with `inter` from a GPU to a NIC.
+    `totalBw` is the largest bandwidth of a GPU: of its NVLinks together or of its PCIe link.
     """
     if not inter and len(node.gpus) == 1:
         return 5000.0, 5000.0

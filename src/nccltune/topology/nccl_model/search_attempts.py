@@ -214,7 +214,11 @@ class SearchAttempts:
     def _enter(
         self, net: int | None, gpu: int, to_net: int, to_first: int, order: str
     ) -> SearchStep:
-        """Go to the first GPU of a channel, from NIC `net`, or without a NIC if `net` is None."""
+        """Go to the first GPU of a channel, from NIC `net`, or without a NIC if `net` is None.
+
+        `order` selects the further GPUs: `index` goes by index, `replay` repeats the last channel,
+        and `search` tries the best GPUs first.
+        """
         route: Route | None = None
         bookings: Bookings = ()
         if net is not None:
@@ -291,7 +295,10 @@ class SearchAttempts:
         return self._known_bookings[key]
 
     def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> SearchStep | None:
-        """Continue at a GPU, which is number `step` of the channel (`ncclTopoSearchRecGpu`)."""
+        """Continue at a GPU, which is number `step` of the channel (`ncclTopoSearchRecGpu`).
+
+        Return None if the limit of steps is reached.
+        """
         if self.time <= 0:
             return None
         self.time -= 1
@@ -341,7 +348,8 @@ class SearchAttempts:
     def _open_routes(self) -> list[list[Bookings | None]]:
         """Return the bookings of each route between GPUs at the goal's speed.
 
-        They are None if the path type of the route is too long for the goal.
+        A route has None instead if its path type is too long for the goal. For a tree, the route
+        back counts too.
         """
         goal = self.goal
         tree = goal.pattern is not Pattern.RING

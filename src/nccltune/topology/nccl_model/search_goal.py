@@ -54,7 +54,10 @@ class BestChannels(msgspec.Struct):
         return len(self.rings) * self.inter_gb_per_s
 
     def as_goal(self, goal: SearchGoal) -> SearchGoal:
-        """Return the goal that the next attempts have to improve on."""
+        """Return a goal with the values of the best channels, for attempts to improve on them.
+
+        The limits of the number of channels are those of `goal`.
+        """
         return SearchGoal(
             pattern=self.pattern,
             least=goal.least,

@@ -53,13 +53,13 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     p2p_level: PathKind | None = None
-    """NCCL_P2P_LEVEL: the worst path that P2P uses. It is LOC if NCCL_P2P_DISABLE=1."""
+    """NCCL_P2P_LEVEL: the worst path that P2P uses. With NCCL_P2P_DISABLE=1: LOC, so no P2P."""
     gdr_level: PathKind | None = None
     """NCCL_NET_GDR_LEVEL: the worst path that GPUDirect RDMA uses."""
     gdr_read: bool | None = None
     """NCCL_NET_GDR_READ: whether a NIC reads GPU memory when it sends."""
     gdr_c2c: bool | None = None
-    """NCCL_NET_GDR_C2C: GPUDirect RDMA through C2C and the CPU."""
+    """NCCL_NET_GDR_C2C: whether GPUDirect RDMA may go through C2C and the CPU."""
     pxn: bool = True
     """Whether NCCL uses PXN. False if NCCL_PXN_DISABLE=1."""
     pxn_c2c: bool | None = None
@@ -131,7 +131,7 @@ def level_of(text: str | None) -> PathKind | None:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the whole number at the start of a text, of at most 9 digits; None without one."""
+    """Return the whole number (at most 9 digits) at the start of a text; None if there is none."""
     if text is None:
         return None
     text = text.strip()
