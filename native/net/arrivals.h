@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records which parts of a request have arrived. A request is cut into chunks only at multiples of
+// Records which bytes of a request have arrived. A request is cut into chunks only at multiples of
 // a granule. Both peers derive the granule from the request's size. So the receiver recognises
 // bytes that arrive twice, even if the two copies were cut differently. This code makes no system
 // call.
@@ -27,7 +27,8 @@ class Arrivals {
  public:
   void Reset(uint64_t total);
 
-  // Returns whether any part of the chunk has not arrived yet.
+  // Returns whether any byte of the chunk has not arrived yet. For an empty chunk: whether the
+  // chunk has not arrived.
   bool AnyMissing(uint64_t offset, uint64_t length) const;
 
   // Marks the chunk as arrived. Returns the number of bytes that had not arrived before.

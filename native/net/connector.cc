@@ -12,7 +12,7 @@
 namespace nccltune::net {
 namespace {
 
-// The same limit as in NCCL's built-in socket transport.
+// Time limit of a connect with all its flows, the same as in NCCL's built-in socket transport.
 constexpr int64_t kConnectionLimitNs = 60 * kNsPerSecond;
 constexpr int64_t kRetryPauseNs = 200 * kNsPerMs;
 // Time limit for the welcome of a flow that reconnects. A pool thread of the peer sends the welcome

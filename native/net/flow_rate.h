@@ -21,7 +21,7 @@ class FlowRate {
   struct Mark {
     int64_t sent_ns = 0;
     uint64_t delivered = 0;    // bytes delivered when the frame was sent
-    int64_t delivered_ns = 0;  // time of the count in `delivered`
+    int64_t delivered_ns = 0;  // time of that count, or of this send after an idle time
     bool app_limited = false;  // nothing else was waiting to be sent
   };
 

@@ -45,8 +45,9 @@ struct CpuCounts {
   int local_ranks = 1;  // ranks of the job on this host
 };
 
-// Returns the number of CPUs that this process may use, at least 1. One limit is the process's
-// affinity. The other is the smallest of three numbers, divided by the ranks on this host: the
+// Returns the number of CPUs that this process may use, at least 1. The number is the smaller of
+// two limits. The first limit is the number of CPUs in the process's affinity. The second limit is
+// shared by all ranks on this host, so it is divided by their number. It is the smallest of: the
 // host's CPUs, the cpuset of the process's cgroup, and the CPU quotas of that cgroup. Limits of
 // parent cgroups count too. Cgroups may be of version 1 or 2, and quotas are rounded up.
 int UsableCpus(const KernelRoots& roots = {});
