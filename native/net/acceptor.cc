@@ -255,7 +255,7 @@ bool Acceptor::ReadHello(PendingHandshake& handshake, int64_t now_ns) {
 }
 
 // Handles a flow whose hello is valid. A flow of an established connection goes to its receiver; a
-// flow of a new connection is kept until all flows have arrived. Other flows are refused.
+// flow of a new connection is kept until all flows have arrived. Other flows are refused or closed.
 void Acceptor::Assign(const Hello& hello, Descriptor socket, int64_t now_ns) {
   const auto served = served_.find(hello.connection);
   if (served != served_.end() && !served->second.ended) {

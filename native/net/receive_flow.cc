@@ -113,7 +113,7 @@ void ReceiveFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
 void ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
   const auto bytes = Encode(frame);
   // Skip a new frame while the previous one is partly sent. Acknowledgements are cumulative, so the
-  // next one includes the skipped one.
+  // next acknowledgement includes a skipped one.
   if (unsent_frame_.empty()) unsent_frame_.assign(bytes.begin(), bytes.end());
   iovec part = {unsent_frame_.data(), unsent_frame_.size()};
   const IoResult moved = WriteSome(socket_.fd(), {&part, 1});
