@@ -14,13 +14,13 @@ namespace nccltune::net {
 namespace {
 
 constexpr int64_t kHelloLimitNs = 5 * kNsPerSecond;
-// Limit of the time between the arrival of a connection's first flow and of its last flow.
+// A new connection is dropped if a flow is still missing this long after its first flow arrived.
 constexpr int64_t kPendingLimitNs = 60 * kNsPerSecond;
-// Accept fails if no file descriptor was free for this long.
+// Accept fails if for this long no file descriptor was free, and we had no socket to close.
 constexpr int64_t kExhaustedLimitNs = 10 * kNsPerSecond;
 constexpr int64_t kPollNs = 10 * kNsPerMs;
-// Limit of open handshakes, more than a port scan opens at once. At the limit, the oldest handshake
-// is closed.
+// Limit of accepted sockets whose hello has not arrived. A port scan opens fewer at once. At the
+// limit, the oldest handshake is closed.
 constexpr size_t kMostHandshakes = 512;
 constexpr int kAcceptsATurn = 64;
 
@@ -154,8 +154,8 @@ void Acceptor::OnException(const char* what) noexcept {
   context_.log.Warn(what);
 }
 
-// Accepts sockets and advances all handshakes. Returns whether anything changed. The caller holds
-// `mutex_`.
+// Accepts sockets and advances all handshakes. Returns whether a socket was accepted or a handshake
+// ended. The caller holds `mutex_`.
 bool Acceptor::Advance(int64_t now_ns) {
   backlog_left_ = false;
   int shortage = 0;
@@ -173,7 +173,7 @@ bool Acceptor::Advance(int64_t now_ns) {
 }
 
 // Accepts waiting sockets, at most kAcceptsATurn on each address. Sets `*shortage` to the errno
-// value if some must wait for a free file descriptor.
+// value if sockets must wait for a free file descriptor.
 bool Acceptor::AcceptWaiting(int64_t now_ns, int* shortage) {
   bool progress = false;
   for (const Descriptor& socket : listening_) {
@@ -254,7 +254,8 @@ bool Acceptor::ReadHello(PendingHandshake& handshake, int64_t now_ns) {
   return false;
 }
 
-// Assigns a flow to its connection, which is established, new or closed. `hello` is valid.
+// Handles a flow whose hello is valid. A flow of an established connection goes to its receiver; a
+// flow of a new connection is kept until all flows have arrived. Other flows are refused or closed.
 void Acceptor::Assign(const Hello& hello, Descriptor socket, int64_t now_ns) {
   const auto served = served_.find(hello.connection);
   if (served != served_.end() && !served->second.ended) {
@@ -285,8 +286,8 @@ void Acceptor::Assign(const Hello& hello, Descriptor socket, int64_t now_ns) {
   place = std::move(socket);
 }
 
-// Drops flows that the peer has closed, and connections that stay incomplete. Without this
-// function, flows of a peer that gave up would be kept for a minute.
+// Drops flows that the peer has closed. Then drops connections that have no flow left, or that stay
+// incomplete for longer than kPendingLimitNs.
 void Acceptor::DropDeadFlows(int64_t now_ns) {
   if (pending_.empty() || now_ns - checked_ns_ < kPollNs) return;
   checked_ns_ = now_ns;
@@ -300,9 +301,9 @@ void Acceptor::DropDeadFlows(int64_t now_ns) {
   });
 }
 
-// Called when peers wait and no file descriptor is free. Refuses incomplete connections; each peer
-// may retry with as many flows as had arrived. Stops at a complete connection, which the next
-// accept takes.
+// Called when peers wait and no file descriptor is free. Refuses incomplete connections. Each
+// refused peer learns with how many flows it may retry: as many as had arrived, or 0 (do not retry)
+// if those are too few. Stops at a complete connection, which the next accept takes.
 void Acceptor::HandleShortage(int error, int64_t now_ns) {
   ReportShortage(context_.log, "accept", error);
   bool freed = false;
@@ -319,7 +320,7 @@ void Acceptor::HandleShortage(int error, int64_t now_ns) {
     exhausted_since_ns_ = 0;
     return;
   }
-  // No descriptor of ours can be freed.
+  // No descriptor of ours can be freed. Report a failure if that lasts for kExhaustedLimitNs.
   if (exhausted_since_ns_ == 0) exhausted_since_ns_ = now_ns;
   if (now_ns - exhausted_since_ns_ < kExhaustedLimitNs) return;
   failure_ = ShortageText("accept", error);

@@ -38,7 +38,8 @@ struct PendingConnection {
 
 class Acceptor final : public Task {
  public:
-  // Listens on the device's NICs. Returns null and sets `*why` if that fails.
+  // Listens on those NICs of the device that have the address family of its first NIC. Returns null
+  // and sets `*why` if that fails.
   static std::shared_ptr<Acceptor> Open(const ConnectionContext& context, const Device& device,
                                         std::string* why);
   ~Acceptor() override;
@@ -86,7 +87,8 @@ class Acceptor final : public Task {
   bool AcceptWaiting(int64_t now_ns, int* shortage);
   bool ReadHellos(int64_t now_ns);
   void MakeRoomForOne(int64_t now_ns);
-  // Returns false if the handshake has ended, successfully or not.
+  // Returns true while the hello is incomplete, and false if the handshake has ended, successfully
+  // or not.
   bool ReadHello(PendingHandshake& handshake, int64_t now_ns);
   void Assign(const Hello& hello, Descriptor socket, int64_t now_ns);
   void DropDeadFlows(int64_t now_ns);

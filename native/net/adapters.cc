@@ -44,7 +44,7 @@ abi::Result Init(void** context, uint64_t /*communicator_id*/, abi::NetCommConfi
   return plugin::Init(version, context, config, log);
 }
 
-// Sets every field of every version, because NCCL does not clear `properties`.
+// Sets every field that the version's struct has, because NCCL does not clear `properties`.
 template <typename Properties>
 abi::Result GetProperties(int device, Properties* properties) {
   using Ours = plugin::Properties;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kSmallestGranule = 8 << 10;
 constexpr uint64_t kLargestGranule = 1 << 20;
-// A request has at most this many granules, unless its granule has reached the largest size.
+// A request has at most this many granules. Only a request with the largest granule may have more.
 constexpr uint64_t kMostGranules = 4096;
 
 }  // namespace

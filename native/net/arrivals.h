@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records which parts of a request have arrived. A request is cut into chunks only at multiples of
-// a granule. Both peers derive the granule from the request's size. So a duplicate is recognised
-// even if it was cut differently. Makes no system call.
+// Records which bytes of a request have arrived. A request is cut into chunks only at multiples of
+// a granule. Both peers derive the granule from the request's size. So the receiver recognises
+// bytes that arrive twice, even if the two copies were cut differently. This code makes no system
+// call.
 #ifndef NCCLTUNE_NET_ARRIVALS_H_
 #define NCCLTUNE_NET_ARRIVALS_H_
 
@@ -16,8 +17,8 @@ namespace nccltune::net {
 uint64_t Granule(uint64_t total);
 
 // Returns whether `length` bytes at `offset` are a valid chunk of a request of `total` bytes. A
-// valid chunk starts at a multiple of the granule, and ends at one or at the request's end. Only an
-// empty request has an empty chunk.
+// valid chunk starts at a multiple of the granule, and ends at another multiple or at the request's
+// end. An empty chunk is valid only for an empty request.
 bool OnGrid(uint64_t total, uint64_t offset, uint64_t length);
 
 // The granules of one request that have arrived. Chunks passed to the functions must be valid
@@ -26,7 +27,8 @@ class Arrivals {
  public:
   void Reset(uint64_t total);
 
-  // Returns whether any part of the chunk has not arrived yet.
+  // Returns whether any byte of the chunk has not arrived yet. For an empty chunk: whether the
+  // chunk has not arrived.
   bool AnyMissing(uint64_t offset, uint64_t length) const;
 
   // Marks the chunk as arrived. Returns the number of bytes that had not arrived before.

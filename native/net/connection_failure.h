@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether and why one end of a connection has failed, the log line of the failure, and how long no
-// flow has been up. A flow is one TCP connection; several flows form one connection of NCCL.
+// Records whether and why one end of a connection has failed, logs the failure, and measures how
+// long no flow has been up. A flow is one TCP connection; several flows form one connection of
+// NCCL.
 #ifndef NCCLTUNE_NET_CONNECTION_FAILURE_H_
 #define NCCLTUNE_NET_CONNECTION_FAILURE_H_
 
@@ -28,11 +29,11 @@ class ConnectionFailure {
   // Records the first failure; later failures are ignored. `waiting`: NCCL waits for a request, so
   // the log line is a warning. Otherwise the log line is at INFO, because the peer may just have
   // finished before us. `bytes` is the number of outstanding bytes for the log line. If memory runs
-  // out, the log line is shorter.
+  // out, the log line is a warning that contains only `why`.
   void Set(abi::Result result, std::string_view why, bool waiting, uint64_t bytes) noexcept;
 
-  // Returns the result for a new call on the failed connection. Warns first if the failure was only
-  // logged at INFO.
+  // Returns the result for a new call on the failed connection. If the failure was only logged at
+  // INFO, logs it as a warning first.
   abi::Result Refuse();
 
   // Called after a flow came up or went down. `any_up`: at least one flow is up. `why` is the
@@ -45,7 +46,7 @@ class ConnectionFailure {
  private:
   Log log_;
   std::string what_;
-  std::string unwarned_;     // the failure's log line, if it was not a warning yet
+  std::string unwarned_;     // the failure's log line if it was logged at INFO only
   int64_t all_down_ns_ = 0;  // time since which no flow is up; 0: a flow is up
   std::string why_down_;
   std::atomic<abi::Result> error_ = abi::kSuccess;

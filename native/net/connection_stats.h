@@ -20,7 +20,7 @@ namespace nccltune::net {
 
 class ConnectionStats {
  public:
-  // `flows` includes the express flow.
+  // `flows` is the number of flows, including the express flow.
   ConnectionStats(StatsRole role, const Log& log, const std::string& device,
                   const std::string& peer, size_t flows);
   // Logs the summary.
@@ -35,7 +35,8 @@ class ConnectionStats {
   // the express flow.
   FlowStats NextFlow();
 
-  // Checks for slow flows and logs each. Called periodically; any thread may call it.
+  // Logs a line for each slow flow if a check is due. Called periodically, by any thread. Does
+  // nothing while another thread checks.
   void Tick(int64_t now_ns) noexcept;
 
   // Returns the summary for the log.
@@ -52,7 +53,7 @@ class ConnectionStats {
   SlowFlowWatch watch_;
 };
 
-// Return a number with three significant digits and its unit: "987 B", "1.24 GiB", "210 MB/s".
+// Return a number with its unit, rounded to about three digits: "987 B", "1.24 GiB", "210 MB/s".
 std::string SizeText(uint64_t bytes);
 std::string SpeedText(double bytes_per_s);
 

@@ -12,11 +12,11 @@
 namespace nccltune::net {
 namespace {
 
-// The same limit as in NCCL's built-in socket transport.
+// Time limit of a connect with all its flows, the same as in NCCL's built-in socket transport.
 constexpr int64_t kConnectionLimitNs = 60 * kNsPerSecond;
 constexpr int64_t kRetryPauseNs = 200 * kNsPerMs;
-// Time limit for the welcome of a flow that reconnects. A pool thread of the peer sends it at once,
-// without waiting for the peer's application.
+// Time limit for the welcome of a flow that reconnects. A pool thread of the peer sends the welcome
+// at once, without waiting for the peer's application.
 constexpr int64_t kReconnectWelcomeNs = 10 * kNsPerSecond;
 
 uint64_t RandomNumber() {
@@ -30,7 +30,7 @@ uint64_t RandomNumber() {
 }  // namespace
 
 size_t NicOfFlow(const std::vector<Nic>& nics, size_t flow) {
-  // Each flow goes to the NIC with the fewest flows for its speed.
+  // Each flow goes to the NIC that has the fewest flows relative to the NIC's speed.
   std::vector<double> given(nics.size(), 0);
   size_t best = 0;
   for (size_t i = 0; i <= flow; ++i) {
@@ -54,7 +54,8 @@ Connector::Connector(const ConnectionContext& context, const Device& device,
   const int family = invitation.ends.front().storage.ss_family;
   std::ranges::copy_if(device.nics, std::back_inserter(nics_),
                        [&](const Nic& nic) { return nic.address.family() == family; });
-  // If no NIC has an address of that family, the kernel chooses the source address.
+  // If no NIC has an address of that family, use an empty Nic: the kernel then chooses the source
+  // address.
   if (nics_.empty()) nics_.emplace_back();
   const size_t wanted = static_cast<size_t>(flows) + 1;
   const size_t granted = DescriptorShare(wanted, kFewestFlows);
@@ -62,7 +63,8 @@ Connector::Connector(const ConnectionContext& context, const Device& device,
   Start(granted);
 }
 
-// Starts `flows` flows, including the express flow, or fewer if file descriptors run out.
+// Starts `flows` flows, including the express flow, or fewer if file descriptors run out. Fails the
+// connect if fewer than kFewestFlows can start.
 void Connector::Start(size_t flows) {
   for (;;) {
     dialers_.clear();

@@ -22,7 +22,8 @@ namespace nccltune::net {
 class Connector {
  public:
   // Starts the express flow and `flows` bulk flows, spread over the device's NICs by speed. Starts
-  // fewer flows if one of the two processes is short of file descriptors.
+  // fewer flows if this process is short of file descriptors. If the peer's process is short of
+  // them, Step starts again with fewer flows.
   Connector(const ConnectionContext& context, const Device& device, const Invitation& invitation,
             std::shared_ptr<Pool> pool, int flows);
 
@@ -61,7 +62,8 @@ class Connector {
   std::string reason_;
 };
 
-// Returns the index of the NIC for a bulk flow. Each NIC gets flows in proportion to its speed.
+// Returns the index of the NIC for a bulk flow (numbered from 0). Each NIC gets flows in proportion
+// to its speed.
 size_t NicOfFlow(const std::vector<Nic>& nics, size_t flow);
 
 }  // namespace nccltune::net

@@ -17,10 +17,11 @@ struct Counters {
   std::atomic<uint64_t> eager = 0;     // requests sent on the express flow; senders only
   std::atomic<uint64_t> chunks = 0;
   std::atomic<uint64_t> sent_again = 0;  // chunks resent because their flow died
-  std::atomic<uint64_t> sent_twice = 0;  // chunks duplicated because they were late on another flow
-  std::atomic<uint64_t> not_wanted = 0;  // duplicate chunks received
-  std::atomic<uint64_t> stashed = 0;     // chunks received before their request was posted
-  std::atomic<uint64_t> flow_ends = 0;   // flows that died
+  std::atomic<uint64_t> sent_twice =
+      0;  // chunks that were late on one flow and sent on another too
+  std::atomic<uint64_t> not_wanted = 0;    // duplicate chunks received
+  std::atomic<uint64_t> stashed = 0;       // chunks received before their request was posted
+  std::atomic<uint64_t> flow_ends = 0;     // flows that died
   std::atomic<uint64_t> flow_returns = 0;  // dead flows that reconnected
   // Sends with MSG_ZEROCOPY, as the kernel reported them.
   std::atomic<uint64_t> uncopied_bytes = 0;   // sent without a copy

@@ -25,12 +25,13 @@ struct DescriptorUse {
 
   uint64_t free() const { return used < limit ? limit - used : 0; }
 };
-// Counts the open descriptors. `used` is 0 if counting would take long (before Linux 6.2 with a
-// high limit).
+// Reads the limit and counts the open descriptors. `used` is 0 if the number is unknown: the kernel
+// call failed, or counting would take long (before Linux 6.2 with a high limit).
 DescriptorUse ReadDescriptorUse();
 
 // Returns how many of `wanted` descriptors one new connection or thread pool may take: a sixteenth
-// of the free ones, but at least `least`. The remaining descriptors are for later connections.
+// of the free descriptors, at least `least` and at most `wanted`. The remaining descriptors are for
+// later connections.
 uint64_t DescriptorShare(uint64_t wanted, uint64_t least);
 
 // Returns whether `error` is EMFILE or ENFILE.
@@ -56,9 +57,9 @@ class SpareDescriptor {
 
   SpareDescriptor() { Restore(); }
 
-  // Closes the reserved descriptor. Returns false if it was released already.
+  // Closes the reserved descriptor. Returns false if no descriptor is reserved.
   bool Release();
-  // Reserves a descriptor again. Returns whether one is reserved.
+  // Reserves a descriptor again. Returns whether a descriptor is reserved now.
   bool Restore();
 
  private:

@@ -21,8 +21,8 @@ struct Address {
 struct Nic {
   std::string name;  // such as "eth0"
   Address address;
-  std::string pci_path;  // its directory in sysfs; empty if the NIC is virtual
-  std::string driver;    // such as "mlx5_core"; empty if the NIC is virtual
+  std::string pci_path;  // the device's directory in sysfs; empty for a bridge or tunnel
+  std::string driver;    // such as "mlx5_core"; empty if `pci_path` is empty
   int speed_mbps = 0;    // 10000 if the kernel does not report it, as in NCCL
   int mtu = 0;
 };
@@ -34,7 +34,7 @@ struct Device {
   uint64_t guid = 0;
   int speed_mbps = 0;  // sum over the NICs
   std::vector<Nic> nics;
-  std::vector<int> members;  // indices of the merged devices; for one NIC, its own index
+  std::vector<int> members;  // indices of the merged devices; for one NIC, the device's own index
 };
 
 }  // namespace nccltune::net

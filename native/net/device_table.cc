@@ -17,8 +17,8 @@
 namespace nccltune::net {
 namespace {
 
-// Returns an id of the NIC. The id is the same in every process of a host, so that NCCL sees one
-// NIC when two ranks describe it. The id differs between hosts, because NCCL merges the topologies
+// Returns an id of the NIC. The id is the same in every process of a host: NCCL recognises the NIC
+// when several ranks describe it. The id differs between hosts, because NCCL merges the topologies
 // of several hosts.
 uint64_t GuidOf(const Nic& nic) {
   return ContentHash(nic.name + '\n' + nic.pci_path + '\n' + AddressText(nic.address));
@@ -29,7 +29,7 @@ Device PlainDevice(Nic nic, int index, int copy, int copies) {
   Device device;
   device.name = nic.name;
   device.guid = GuidOf(nic);
-  // An interface name cannot contain a slash, so the name is unique.
+  // An interface name cannot contain a slash, so the device's name is unique.
   if (copy > 0) {
     device.name += '/' + std::to_string(copy);
     device.guid = ContentHash(device.name + Hex64(device.guid));
@@ -80,7 +80,7 @@ bool SameSet(std::vector<int> one, std::span<const int> other) {
 }  // namespace
 
 int DevicesEach(size_t nics) {
-  // Ignored here: plugin.cc logs the warnings about all settings.
+  // The warnings are ignored here: plugin.cc reads all settings and logs the warnings.
   std::vector<std::string> warnings;
   const int wanted = ReadNetSettings(&warnings).devices;
   if (wanted != 0) return wanted;
@@ -128,8 +128,9 @@ int DeviceTable::MakeVirtual(std::span<const int> members, std::string* error) {
   *error = WhyNotMergeable(members);
   if (!error->empty()) return -1;
   if (members.size() == 1) return members.front();
-  // NCCL knows the devices below `visible_`. Search one device more: after ForgetVirtual, NCCL asks
-  // for the same devices again and must get the same indices.
+  // NCCL knows the devices below `visible_`. Also compare the first hidden device: after
+  // ForgetVirtual, NCCL asks for the same devices again, in the same order, and must get the same
+  // indices.
   const size_t known = std::min(visible_ + 1, devices_.size());
   for (size_t index = plain_; index < known; ++index) {
     if (!SameSet(devices_[index]->members, members)) continue;

@@ -19,10 +19,10 @@ namespace nccltune::net {
 // Most NICs in one virtual device: 8 in the newest interface (v12), 4 in v9 to v11.
 inline constexpr size_t kMostMembers = 8;
 
-// Returns the number of devices per NIC: the user's setting, or a number that suits `nics` NICs.
-// NCCL makes two channels for a device, and a channel waits for its peer between two bursts. With
-// four devices, other channels transfer in the meantime. If the user asks NCCL to merge NICs, the
-// number is 1: devices of the same NIC are never merged.
+// Returns the number of devices per NIC. The number is NCCLTUNE_NET_DEVICES if it is set; else 1 if
+// the user asks NCCL to merge NICs, because devices of the same NIC are never merged; else a number
+// that suits `nics` NICs. NCCL makes two channels for a device, and a channel waits for its peer
+// between two bursts. With four devices, other channels transfer in the meantime.
 int DevicesEach(size_t nics);
 
 // The table of devices. Thread-safe. Devices live as long as the table, because NCCL keeps pointers
@@ -32,8 +32,8 @@ class DeviceTable {
   // Returns the table of the process, which is created at the first call and never destroyed.
   static DeviceTable& Get();
 
-  // Each NIC appears as `devices_each` devices that share its speed. The order is: all NICs, then
-  // all NICs again.
+  // Each NIC appears as `devices_each` devices that share the NIC's speed. The order is: all NICs,
+  // then all NICs again.
   explicit DeviceTable(std::vector<Nic> nics, int devices_each = 1);
   DeviceTable(const DeviceTable&) = delete;
   DeviceTable& operator=(const DeviceTable&) = delete;
@@ -57,11 +57,11 @@ class DeviceTable {
   // CPU, takes them for ports of one card, and would merge them by default.
   int MakeVirtual(std::span<const int> members, std::string* error);
 
-  // Hides the virtual devices. Called when the last communicator has ended, or at init if the
-  // interface is older than v11. NCCL unloads the plugin then, but its code stays in memory (-z
-  // nodelete). If NCCL loads the plugin again, it counts the devices again and must not take
-  // virtual ones for NICs. Old indices stay valid, because NCCL keeps using them with
-  // NCCL_NET_PLUGIN_REF_COUNT=1.
+  // Hides the virtual devices. Called when the last communicator has ended (interface v11 and
+  // later), or at init (older interfaces). NCCL unloads the plugin after its last communicator, but
+  // the plugin's code stays in memory (it is linked with `-z nodelete`). If NCCL loads the plugin
+  // again, NCCL counts the devices again and must not take virtual devices for NICs. Old indices
+  // stay valid, because NCCL keeps using them if NCCL_NET_PLUGIN_REF_COUNT is 1.
   void ForgetVirtual();
 
  private:

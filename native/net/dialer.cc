@@ -9,7 +9,7 @@
 namespace nccltune::net {
 namespace {
 
-// Limit of the time of a TCP connect. The kernel of a reachable host answers much earlier.
+// Time limit of a TCP connect. The kernel of a reachable host answers much earlier.
 constexpr int64_t kConnectLimitNs = 20 * kNsPerSecond;
 
 }  // namespace

@@ -36,7 +36,7 @@ class Dialer {
         path_timeout_ms_(path_timeout_ms),
         path_(path_timeout_ms) {}
 
-  // Limits the time until the peer has sent its welcome. By default there is no limit, because the
+  // Limits the time from Start to the peer's welcome. By default there is no limit, because the
   // peer's application decides when to accept.
   void set_welcome_limit(int64_t ns) { welcome_limit_ns_ = ns; }
 

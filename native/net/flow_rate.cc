@@ -7,16 +7,16 @@ namespace nccltune::net {
 namespace {
 
 constexpr double kNsPerS = 1e9;
-// Lifetime of a measured minimum of the round trip. Paths change, so an older minimum is not valid.
+// The shortest measured round trip is replaced after this time, because paths change.
 constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
 // Weight of a new sample in the moving average. A flow that slows down must be detected within a
 // few chunks.
 constexpr double kWeight = 0.25;
-// If bytes were in flight for a smaller share of the time, the path is not the bottleneck.
+// If bytes were in flight for less than this share of the time, the path is not the bottleneck.
 constexpr double kBusy = 0.5;
 constexpr uint64_t kSmallestTail = 256 << 10;
-// Size of a chunk that is large compared with the cost of its system calls and of waking a thread
-// when it ends.
+// Sending a chunk of this size takes long compared with its system calls and with waking a thread
+// at its end.
 constexpr double kGoodChunk = 256 << 10;
 // Bounds of the time that a chunk takes, in seconds. The time is short, so that a request's last
 // chunk ends early. The time is longer if all flows are slow, because many flows may share few
@@ -66,7 +66,7 @@ void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark, in
     rate_ = sample;
   } else if ((!mark.app_limited && busy_ >= kBusy) || sample > rate_) {
     // If the application or a thread was the bottleneck, a sample is only a lower bound of the
-    // rate.
+    // rate, so a lower sample is ignored.
     rate_ += kWeight * (sample - rate_);
   }
 }

@@ -21,22 +21,22 @@ class FlowRate {
   struct Mark {
     int64_t sent_ns = 0;
     uint64_t delivered = 0;    // bytes delivered when the frame was sent
-    int64_t delivered_ns = 0;  // time of the count in `delivered`
+    int64_t delivered_ns = 0;  // time of that count, or of this send after an idle time
     bool app_limited = false;  // nothing else was waiting to be sent
   };
 
   Mark Sent(int64_t now_ns, uint64_t undelivered, bool app_limited);
   // Records the acknowledgement of `bytes` bytes. `busy_ns` is the total time in which bytes of
-  // this flow were in flight. If the path was idle for most of the time, threads were the
-  // bottleneck. Then the sample is only a lower bound of the path's rate.
+  // this flow were in flight. If the path was idle for most of the time, or nothing else was
+  // waiting to be sent, the sample is only a lower bound of the path's rate.
   void Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark, int64_t busy_ns);
 
   // Returns the rate in bytes per second; 0 before the first acknowledgement.
   double rate() const { return rate_; }
 
   // Returns the rate for chunk sizes and limits, in bytes per second. `fastest` is the rate of the
-  // connection's fastest flow. A flow whose path is not its bottleneck may carry as much as the
-  // fastest flow.
+  // connection's fastest flow. If a thread and not the path is this flow's bottleneck, the flow may
+  // carry as much as the fastest flow.
   double Allowed(double fastest) const;
 
   // Returns the shortest recent time from sending a frame to its acknowledgement; 0 before the
@@ -46,8 +46,8 @@ class FlowRate {
   // Sets the shortest round trip of the path without queues, as the kernel measured it.
   void SetPathRoundTrip(int64_t ns) { path_ns_ = ns; }
 
-  // Returns the limit of undelivered bytes. A flow at the limit takes no chunk. `fastest` is the
-  // rate of the connection's fastest flow.
+  // Returns the limit of undelivered bytes. A flow at the limit takes no further chunk. `fastest`
+  // is the rate of the connection's fastest flow.
   uint64_t Cap(double fastest) const;
 
   // Returns the time at which a frame's acknowledgement is expected, if `undelivered` bytes are
@@ -73,8 +73,8 @@ struct Rates {
 };
 
 // Returns the size in bytes of the next chunk for a flow with `rate`, while `pending` bytes wait to
-// be sent. A chunk takes the same short time on every flow, so that no flow finishes late. The size
-// is a multiple of `granule`, and at least `granule`.
+// be sent. A chunk takes about the same short time on every flow, so that no flow finishes late.
+// The size is a multiple of `granule`, and at least `granule`.
 uint64_t ChunkFor(double rate, const Rates& rates, uint64_t pending, uint64_t granule);
 
 }  // namespace nccltune::net

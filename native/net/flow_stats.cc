@@ -24,7 +24,7 @@ bool OnItsWay(int fd) {
 }  // namespace
 
 void FlowStats::CameUp(int fd) {
-  // The number is odd while the two texts are written. A reader that sees the same even number
+  // `sequence` is odd while the two texts are written. A reader that sees the same even number
   // before and after has read texts that belong together. The additions are sequentially consistent
   // for that reason.
   block_.sequence.fetch_add(1);

@@ -15,7 +15,7 @@ class FlowStats {
  public:
   explicit FlowStats(FlowBlock& block) : block_(block) {}
 
-  // These functions are for the data path: they use relaxed loads and stores.
+  // The next five functions are on the data path, so they use only relaxed loads and stores.
   void AddTransferred(uint64_t bytes, uint64_t chunks) {
     Add(block_.bytes, bytes);
     Add(block_.chunks, chunks);
@@ -27,7 +27,7 @@ class FlowStats {
 
   // Records that the flow is up, with the socket `fd`.
   void CameUp(int fd);
-  // Records that the flow is down. `died`: it ended without a bye, the frame that ends a flow
+  // Records that the flow is down. `died`: the flow ended without a bye, the frame that ends a flow
   // regularly.
   void WentDown(bool died);
   // Counts a reconnect attempt after the death of a flow. Attempts after a regular end are not

@@ -17,7 +17,7 @@ using little_endian::Put;
 // Layout in bytes: magic 4, release 2, family 1, address count 1, token 16, addresses with ports
 // (as in sockaddr, network byte order), attempt number in the last 8. Numbers are little-endian on
 // every host. Magic and release keep their places in all releases, so that each side can name the
-// other's release. The rest may change with kWireRelease.
+// other's release. The other fields may change with kWireRelease.
 constexpr uint32_t kHandleMagic = 0x486e544eU;
 constexpr size_t kAddressesAt = 24;
 constexpr size_t kOwnAt = kHandleBytes - sizeof(uint64_t);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The 128-byte handle that NCCL transfers from a listener to its connector. It comes from another
-// host and is not trusted. The connector uses the last eight bytes for its attempt number.
+// The 128-byte handle that NCCL transfers from a listener to its connector. The handle comes from
+// another host, so every field is checked. In the last eight bytes, the connector stores the number
+// of its connect attempt.
 #ifndef NCCLTUNE_NET_HANDLE_H_
 #define NCCLTUNE_NET_HANDLE_H_
 
@@ -32,14 +33,15 @@ struct Invitation {
 };
 
 void WriteHandle(const Invitation& invitation, Handle handle);
-// Returns nothing if the handle is not nccltune's. If the handle has another release of the wire
-// format, only `release` is set.
+// Returns nothing if the handle is invalid or is not nccltune's. If the handle has another release
+// of the wire format, only `release` is set.
 std::optional<Invitation> ReadHandle(Handle handle);
 
 // Returns the token of a handle that ReadHandle has accepted.
 Token TokenOf(Handle handle);
 
-// Returns the number of the connect attempt; 0 before NCCL's first call of connect.
+// Returns the number of the connect attempt that SetAttempt stored; 0 before NCCL's first call of
+// connect.
 uint64_t AttemptOf(Handle handle);
 void SetAttempt(Handle handle, uint64_t attempt);
 

@@ -81,7 +81,7 @@ bool InterfaceFilter::Listed(std::string_view name) const {
 std::vector<InterfaceAddress> ChooseInterfaces(std::span<const InterfaceAddress> all,
                                                std::string_view names, std::string_view family) {
   const int wanted = FamilyOf(family);
-  // NCCL ignores a value of one character.
+  // NCCL ignores a value with fewer than two characters.
   if (names.size() > 1) return Choose(all, InterfaceFilter(names), wanted);
   for (const std::string_view list : kDefaultLists) {
     std::vector<InterfaceAddress> chosen = Choose(all, InterfaceFilter(list), wanted);

@@ -2,7 +2,7 @@
 //
 // Chooses the network interfaces that NCCL would use. The rules are those of NCCL's built-in socket
 // transport, 2.28 to 2.30 (src/misc/socket.cc, src/misc/utils.cc and, since 2.29, src/os/linux.cc).
-// Makes no system call.
+// This code makes no system call.
 #ifndef NCCLTUNE_NET_INTERFACE_FILTER_H_
 #define NCCLTUNE_NET_INTERFACE_FILTER_H_
 

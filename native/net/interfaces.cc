@@ -32,8 +32,8 @@ std::string RealPath(const std::string& path) {
 
 std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Returns the speed in Mb/s. For an unknown speed, kernels report -1, 4294967295, nothing or an
-// error.
+// Returns the speed in Mb/s, or kUnknownSpeedMbps if the kernel does not know it. Kernels then
+// report -1, 4294967295, nothing or an error.
 int SpeedOf(const std::string& folder) {
   const std::optional<uint64_t> speed = ReadKernelNumber(folder + "/speed");
   if (!speed || *speed == 0 || *speed > INT_MAX) return kUnknownSpeedMbps;

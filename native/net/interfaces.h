@@ -16,11 +16,12 @@ namespace nccltune::net {
 // The speed that NCCL assumes if the kernel does not report one.
 inline constexpr int kUnknownSpeedMbps = 10000;
 
-// Returns every address of every interface, or nothing if the kernel call fails.
+// Returns every IPv4 and IPv6 address of every interface; empty if the kernel call fails.
 std::vector<InterfaceAddress> ListInterfaceAddresses();
 
-// Returns an interface's properties from sysfs. For an SR-IOV virtual function, uses its own
-// directory and not that of its physical function, as NCCL's built-in socket transport does.
+// Returns an interface's properties from sysfs. For an SR-IOV virtual function, `pci_path` is the
+// directory of the virtual function and not of the physical one, as in NCCL's built-in socket
+// transport.
 Nic DescribeNic(const InterfaceAddress& interface, const std::string& sysfs = "/sys");
 
 // Return the NICs that the environment variables NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY select.
@@ -32,7 +33,7 @@ std::vector<Nic> FindNics();
 // NICs at the first CPU.
 bool IsPciFunction(const Nic& nic);
 
-// Returns the address as text: "10.0.0.1", "fe80::1%2".
+// Returns the address as text: "10.0.0.1", "fe80::1%2", or "no address" for another family.
 std::string AddressText(const Address& address);
 
 }  // namespace nccltune::net

@@ -27,8 +27,9 @@ struct KernelRoots {
 // Kernel limits in bytes; empty if unknown. rmem_max and wmem_max of net.core are not included:
 // they limit only programs that set a buffer size, and we set none.
 struct KernelFacts {
-  std::optional<uint64_t> optmem_max;    // net.core: limits MSG_ZEROCOPY reports per socket
-  std::optional<uint64_t> tcp_rmem_max;  // net.ipv4: limit of a socket's automatic buffer
+  std::optional<uint64_t> optmem_max;  // net.core: limits MSG_ZEROCOPY reports per socket
+  std::optional<uint64_t>
+      tcp_rmem_max;  // net.ipv4: limit of a receive buffer that the kernel sizes
   std::optional<uint64_t> tcp_wmem_max;
   std::string congestion_control;  // empty if unknown
   bool zero_copy = false;          // result of KernelHasZeroCopy
@@ -44,8 +45,9 @@ struct CpuCounts {
   int local_ranks = 1;  // ranks of the job on this host
 };
 
-// Returns the number of CPUs that this process may use, at least 1. One limit is the process's
-// affinity. The other is the smallest of three numbers, divided by the ranks on this host: the
+// Returns the number of CPUs that this process may use, at least 1. The number is the smaller of
+// two limits. The first limit is the number of CPUs in the process's affinity. The second limit is
+// shared by all ranks on this host, so it is divided by their number. It is the smallest of: the
 // host's CPUs, the cpuset of the process's cgroup, and the CPU quotas of that cgroup. Limits of
 // parent cgroups count too. Cgroups may be of version 1 or 2, and quotas are rounded up.
 int UsableCpus(const KernelRoots& roots = {});
@@ -65,7 +67,7 @@ int LocalRanks();
 // Returns a number of bytes as text without rounding: "0", "1500", "64 KiB", "4 MiB".
 std::string BytesText(uint64_t bytes);
 
-// NCCL cuts log lines at 1024 characters, including NCCL's prefix.
+// Limit of the log line's length. NCCL cuts log lines at 1024 characters, including NCCL's prefix.
 inline constexpr size_t kMostInitLine = 700;
 // Returns the log line at init: the settings in use and the host's limits. The line has at most
 // kMostInitLine characters; NICs that do not fit are only counted.

@@ -18,7 +18,7 @@ struct PortRange {
 inline constexpr int kPathTimeoutMs = 60'000;
 
 enum class ZeroCopyMode {
-  kAuto,    // tried on each flow, kept if the kernel does not copy
+  kAuto,    // MSG_ZEROCOPY is tried on each flow and kept if the kernel does not copy
   kOff,     // NCCLTUNE_NET_ZEROCOPY=0
   kAlways,  // NCCLTUNE_NET_ZEROCOPY=1: used until the kernel refuses it
 };

@@ -52,11 +52,12 @@ struct Properties {
   static constexpr int kMaxMultiRequestSize = 1;
 };
 
-// Fills `properties`. `place` is NCCL's output pointer; returns an error if it is null.
+// Fills `properties`. `place` is NCCL's output pointer. Returns an error if `place` is null or the
+// device is unknown.
 abi::Result GetProperties(int device, const void* place, Properties* properties) noexcept;
 
-// Returns the members of a device in the struct of v9 to v11, which has room for four, or of v12
-// (eight).
+// Returns the members of a device in NCCL's struct `VDevice`, which has room for four members (v9
+// to v11) or eight (v12). Further members are left out.
 template <typename VDevice>
 VDevice MembersOf(const Properties& properties) noexcept {
   VDevice members = {};
@@ -79,7 +80,8 @@ abi::Result MakeVDevice(int* device, VDevice* members) noexcept {
                      static_cast<int>(std::size(members->devices)));
 }
 
-// The first overload uses the context of the process, the second one the context of a communicator.
+// The first overload uses the context of the process (up to v10), the second one the context of a
+// communicator (v11 and later).
 abi::Result Listen(int device, void* handle, void** listen_comm) noexcept;
 abi::Result Listen(void* context, int device, void* handle, void** listen_comm) noexcept;
 
@@ -90,12 +92,13 @@ abi::Result Connect(int device, const abi::NetCommConfig* config, void* handle,
 abi::Result Connect(void* context, int device, void* handle, void** send_comm) noexcept;
 abi::Result Accept(void* listen_comm, void** recv_comm) noexcept;
 
-// TCP needs no registered memory: *mhandle is always null.
+// Returns an error for memory other than host memory. TCP needs no registered memory: *mhandle is
+// always null.
 abi::Result RegMr(void* comm, int type, void** mhandle) noexcept;
 abi::Result DeregMr(void* comm, void* mhandle) noexcept;
 
-// A negative size (versions up to v8) arrives here as a size above the limit. `parent` is the
-// profiler's handle and may be null.
+// A negative size (versions up to v8) arrives here as a size above the limit and is refused.
+// `parent` is the profiler's handle and may be null.
 abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
                   void* parent = nullptr) noexcept;
 

@@ -21,8 +21,8 @@
 namespace nccltune::net {
 namespace {
 
-// How long an idle thread polls before it sleeps: a spinning thread, another thread of the same
-// pool, and any thread of a small pool.
+// How long an idle thread polls before it sleeps. The three constants are for a spinning thread,
+// for another thread of the same pool, and for any thread of a small pool.
 //
 // Only few threads of a large pool spin. When all of 24 threads on 32 cores spun for 500 us, in two
 // processes, bursts took 1.7 times as long. Waking a thread takes up to 40 us in a virtual machine,
@@ -44,8 +44,8 @@ size_t SpinningThreads(size_t workers) {
 }
 
 constexpr uint64_t kOwnEvent = 0;
-// Limits of the time in which the peer reads the last data of a closed connection: usually, and
-// when the pool ends.
+// Time limits for sending the last data of a closed connection: in normal operation, and when the
+// pool ends.
 constexpr int64_t kCloseLimitNs = 30 * kNsPerSecond;
 constexpr int64_t kExitCloseLimitNs = 2 * kNsPerSecond;
 constexpr int64_t kClosePollNs = 5 * kNsPerMs;
@@ -192,7 +192,7 @@ int PoolThread::SleepMs() {
   return static_cast<int>(std::clamp<int64_t>(ms, 1, 60'000));
 }
 
-// Runs `call` on a task. If the task throws, its connection fails. Other tasks continue.
+// Runs `call` on a task. If the task throws, calls its OnException. Other tasks continue.
 template <typename Call>
 void PoolThread::CallTask(Task& task, const Call& call) noexcept {
   const bool well = Contain([&] { call(task); }, [&](const char* what) { task.OnException(what); });
@@ -207,7 +207,7 @@ bool PoolThread::Turn(int timeout_ms) {
   bool worked = false;
   threw_ = false;
   for (int i = 0; i < ready; ++i) {
-    // The struct is packed, so a reference cannot be bound to its number.
+    // Copy the number: the struct is packed, so no reference can be bound to `data.u64`.
     const epoll_event& event = events[static_cast<size_t>(i)];
     const uint64_t number = event.data.u64;
     // The eventfd only wakes the thread. It is edge-triggered, so it need not be read.
@@ -237,7 +237,7 @@ ClosingSockets::~ClosingSockets() {
 
 void ClosingSockets::Add(Descriptor socket, std::span<const std::byte> rest) {
   ClosingSocket closing(std::move(socket), rest);
-  // In most cases all data has been sent by now.
+  // In most cases all data has been sent by now, and the socket is closed here.
   if (closing.Step()) return;
   {
     const std::scoped_lock lock(mutex_);
@@ -298,7 +298,7 @@ std::shared_ptr<Pool> Pool::Get(int threads, int* error) {
 void Pool::AddCpusOfCaller() {
   const CpuSet added = CpusOfThread(0);
   const std::scoped_lock lock(mutex_);
-  // The pool's threads inherited the CPUs of the first caller.
+  // The pool's threads inherited the CPUs of the first caller, so these are only recorded.
   if (cpus_.empty()) cpus_ = added;
   cpus_.resize(std::max(cpus_.size(), added.size()));
   bool more = false;

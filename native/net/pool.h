@@ -37,11 +37,12 @@ class Task {
   // none.
   virtual int64_t NextNs() const { return INT64_MAX; }
 
-  // Called after Ready or Work threw. It must fail the connection of the task.
+  // Called after Ready or Work threw. A flow then fails its connection. The other tasks (acceptors,
+  // closing sockets) continue their work.
   virtual void OnException(const char* what) noexcept = 0;
 
-  // Returns whether many requests are outstanding. The application does not wait for a single one
-  // then, so low latency is not needed.
+  // Returns whether many requests are outstanding. The application then does not wait for a single
+  // request, so low latency is not needed.
   virtual bool IsSaturated(int64_t now_ns) const {
     (void)now_ns;
     return false;
@@ -51,7 +52,8 @@ class Task {
 class PoolThread {
  public:
   // `spin_ns` is the time that the thread polls before it sleeps. With `yields`, the thread yields
-  // the CPU after each poll. Without `yields`, the thread does not spin while a task is saturated.
+  // the CPU after each poll. Without `yields`, the thread does not spin while a task has many
+  // outstanding requests (IsSaturated).
   PoolThread(int number, int64_t spin_ns, bool yields = false);
   ~PoolThread();
   PoolThread(const PoolThread&) = delete;
@@ -142,9 +144,9 @@ class ClosingSockets final : public Task {
 class Pool {
  public:
   // Returns the pool of the process. Creates a pool with `threads` threads if there is none. The
-  // pool lives as long as any pointer to it. Its threads may run on the CPUs of every thread that
-  // has called Get, because NCCL binds the threads of each GPU near that GPU. Returns null and sets
-  // `*error` if no thread can be created.
+  // pool lives as long as any pointer to the pool. Its threads may run on the CPUs of every thread
+  // that has called Get, because NCCL binds the threads of each GPU near that GPU. Returns null and
+  // sets `*error` if no thread can be created.
   static std::shared_ptr<Pool> Get(int threads, int* error);
 
   explicit Pool(int threads);
@@ -171,8 +173,8 @@ class Pool {
   enum class Kind { kSpinning, kOther };
 
   // Returns the thread of that role and kind with the fewest users; equal threads are used
-  // alternately. A caller is a user until it drops the pointer, which it must do before the pool
-  // ends. A small pool ignores `kind`.
+  // alternately. A caller is a user until it drops the returned pointer. The caller must drop the
+  // pointer before the pool ends. A small pool ignores `kind`.
   std::shared_ptr<PoolThread> Pick(Role role, Kind kind);
 
  private:

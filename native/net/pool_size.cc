@@ -14,9 +14,9 @@ constexpr int kFewestBulkFlows = 2;
 constexpr int kMostBulkFlows = 8;
 
 // NCCL's progress thread and the application's main thread often poll, and each takes one CPU. With
-// at most this many CPUs, a NIC is one device, or the pool has two threads. More devices, which
-// bring more channels, or more threads would only compete for CPUs
-// (benchmarks/results/net-cores.md).
+// at most kOneChannelPairCpus CPUs, a NIC is one device. With at most kTwoThreadCpus CPUs, the pool
+// has two threads. More devices (which bring more channels) or more threads would only compete for
+// CPUs (benchmarks/results/net-cores.md).
 constexpr int kOneChannelPairCpus = 5;
 constexpr int kTwoThreadCpus = 3;
 constexpr int kFewCpuThreads = 4;

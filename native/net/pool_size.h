@@ -21,7 +21,7 @@ int PoolThreads(const NetSettings& settings);
 int FlowsOf(const NetSettings& settings, int threads);
 
 // Return the number of devices per NIC for a host with `nics` NICs. The user's setting is not
-// considered.
+// considered. Without `cpus`, the result of UsableCpus is used.
 int DevicesOfNic(size_t nics, int cpus);
 int DevicesOfNic(size_t nics);
 

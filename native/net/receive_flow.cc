@@ -13,10 +13,12 @@ namespace nccltune::net {
 namespace {
 
 constexpr int kReadsATurn = 8;
-// Frames are acknowledged after this many bytes, and whenever no more data is available.
+// Frames are acknowledged after this many bytes, and whenever no more data is available or the flow
+// must wait.
 constexpr uint64_t kAckBytes = 2 * kFullChunk;
 // Acknowledgements of eager (small) messages can be rare: the sender waits for none of them, and
-// only keeps copies in a limited number of slots.
+// only keeps copies in a limited number of slots. An acknowledgement is sent after this many
+// messages, bytes or nanoseconds.
 constexpr uint64_t kAckEagerMessages = 32;
 constexpr uint64_t kAckEagerBytes = 128 << 10;
 constexpr int64_t kAckEagerNs = 2 * kNsPerMs;
@@ -110,8 +112,8 @@ void ReceiveFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
 
 void ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
   const auto bytes = Encode(frame);
-  // Skip a new frame while the previous one is partly sent. No acknowledgement is lost, because
-  // acknowledgements are cumulative.
+  // Skip a new frame while the previous one is partly sent. Acknowledgements are cumulative, so the
+  // next acknowledgement includes a skipped one.
   if (unsent_frame_.empty()) unsent_frame_.assign(bytes.begin(), bytes.end());
   iovec part = {unsent_frame_.data(), unsent_frame_.size()};
   const IoResult moved = WriteSome(socket_.fd(), {&part, 1});
@@ -129,7 +131,7 @@ void ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
 void ReceiveFlowBase::Close(Pool& pool) noexcept {
   if (!socket_) return;
   const auto bye = Encode(ReverseFrame{FrameType::kBye, 0});
-  // If memory runs out, the peer sees the stream end without a bye.
+  // If a frame is partly sent or memory runs out, the peer sees the stream end without a bye.
   if (unsent_frame_.empty()) Contain([&] { pool.CloseGracefully(std::move(socket_), bye); });
   socket_.Close();
 }
@@ -171,8 +173,8 @@ ReceiveFlow::Step ReceiveFlow::Read(int64_t now_ns) {
   return Step::kWait;
 }
 
-// Handles the result of a read of `wanted` bytes: updates `readable_` and ends the flow on an
-// error.
+// Handles the result of a read of `wanted` bytes: updates `readable_`, and takes the flow down on
+// an error or at the end of the stream.
 ReceiveFlow::Step ReceiveFlow::CheckRead(const IoResult& moved, size_t wanted, int64_t now_ns) {
   if (moved.would_block()) {
     readable_ = false;
@@ -197,7 +199,8 @@ ReceiveFlow::Step ReceiveFlow::ReadHeader(int64_t now_ns) {
   return header_filled_ == header_bytes_.size() ? HeaderDone(now_ns) : Step::kMore;
 }
 
-// Reads the rest of a chunk and the next header in one call.
+// Makes one non-blocking read for the missing bytes of the current chunk and for the next header.
+// The read may bring fewer bytes. An empty chunk is completed without a read.
 ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
   std::optional<std::byte*> to;
   if (!stashing_) to = receiver_.Pin(header_);
@@ -250,7 +253,8 @@ ReceiveFlow::Step ReceiveFlow::HeaderDone(int64_t now_ns) {
   return PlaceChunk(now_ns);
 }
 
-// Decides where the chunk of the current header goes.
+// Decides what happens to the chunk of the current header. The chunk is read now if its request is
+// posted or complete. Otherwise the flow waits. An invalid chunk takes the flow down.
 ReceiveFlow::Step ReceiveFlow::PlaceChunk(int64_t now_ns) {
   const Receiver::ChunkState place = receiver_.Locate(header_);
   if (place == Receiver::ChunkState::kInvalid) {
@@ -271,8 +275,9 @@ ReceiveFlow::Step ReceiveFlow::PlaceChunk(int64_t now_ns) {
   return Step::kMore;
 }
 
-// Waits until the application posts the request of this flow's current chunk. If the receiver is
-// stalled, reads the chunk into our own memory instead.
+// Checks whether this flow must still wait for the request of its current chunk. The wait ends when
+// the application has posted the request. It also ends if the receiver is stalled: the chunk is
+// then read into our own memory. Until then, a kWaiting frame is sent every second.
 ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
   const bool posted = receiver_.posted() > header_.request;
   if (!posted && !receiver_.stalled(now_ns)) {

@@ -38,7 +38,7 @@ class ReceiveFlowBase : public Task {
   // Starts the flow. Returns 0 or the error of epoll_ctl.
   [[nodiscard]] int Start(uint32_t events);
   void Stop() { worker_->Remove(number_); }
-  // Replaces the socket. Callable from any thread.
+  // Passes a new socket to the flow's thread, which replaces the old one. Callable from any thread.
   void Adopt(Descriptor socket);
 
   void Ready(uint32_t events) override { epoll_events_ |= events; }
@@ -50,7 +50,8 @@ class ReceiveFlowBase : public Task {
   PoolThread& worker() const { return *worker_; }
   bool up() const { return up_.load(); }
 
-  // Sends a bye (the frame that ends a flow regularly) and closes the socket.
+  // Sends a bye (the frame that ends a flow regularly), unless a frame is partly sent. Closes the
+  // socket.
   void Close(Pool& pool) noexcept;
 
  protected:
@@ -128,14 +129,16 @@ class ReceiveFlow final : public ReceiveFlowBase {
   std::atomic<uint64_t> held_ = kNone;
 };
 
-// The flow for small messages. The application's thread reads it when it tests a request.
+// The flow for small messages. The application's thread reads the flow's data when it tests a
+// request.
 class ExpressReceiveFlow final : public ReceiveFlowBase {
  public:
   // EPOLLIN is not included, so that new data wakes no thread.
   static constexpr uint32_t kEvents = EPOLLRDHUP;
   using ReceiveFlowBase::ReceiveFlowBase;
 
-  // Reads all available data.
+  // Reads the available data, up to a message that is not posted yet. Does nothing if another
+  // thread uses the flow, or if the flow is down.
   void Poll();
 
   void Ready(uint32_t events) override;
@@ -150,15 +153,16 @@ class ExpressReceiveFlow final : public ReceiveFlowBase {
  private:
   void ReadAll(int64_t now_ns);
   void Acknowledge(int64_t now_ns);
-  // Reads into the buffer. Returns false if no more data is available, or if the flow is down.
+  // Reads into the buffer, and the rest of a large message directly to its destination. Returns
+  // false if no more data is available, or if the flow is down.
   bool ReadMore(int64_t now_ns);
-  // Handles the frames in the read buffer. Returns false if parsing must wait for a posted request,
-  // or if the flow is down.
+  // Handles the frames in the read buffer. Returns false if parsing must wait for a request to be
+  // posted, if the memory for early data is full, or if the flow is down.
   bool Parse(int64_t now_ns);
   void BeginLarge(const DataHeader& header, Receiver::ChunkState place);
 
   mutable std::mutex mutex_;
-  // The read buffer. The rest of a larger message is read directly to its destination.
+  // The read buffer. Of a message that is larger, only the start is read into this buffer.
   std::array<std::byte, 4096 + kDataHeaderBytes> bytes_ = {};
   size_t begin_ = 0;
   size_t end_ = 0;

@@ -255,7 +255,7 @@ void Receiver::Fail(abi::Result result, std::string_view why) noexcept {
     bytes += slot.known ? slot.missing : slot.capacity;
   }
   failure_.Set(result, why, waiting, bytes);
-  // Without this, the peer would reconnect to the failed connection forever.
+  // Without this call, the peer would reconnect to the failed connection forever.
   acceptor_->StopServing(connection_);
   for (const auto& flow : flows_) flow->worker().Wake();
   express_->worker().Wake();

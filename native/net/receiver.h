@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The receiving end of a connection: posted requests, arrived data, and the point when a buffer
-// belongs to the application again. A request arrives in chunks on several flows (TCP connections).
+// The receiving end of a connection. Records which requests are posted and which bytes have
+// arrived. Completes a request when all its bytes have arrived and none of our threads writes to
+// its buffer. A request arrives in chunks on several flows (TCP connections).
 #ifndef NCCLTUNE_NET_RECEIVER_H_
 #define NCCLTUNE_NET_RECEIVER_H_
 
@@ -39,7 +40,7 @@ struct ReceiveSlot : TransferRequest {
   bool known = false;    // `total` is set
   bool all = false;      // all bytes have arrived
   bool busy = false;
-  // Offsets and lengths of the parts of the buffer that a thread is writing.
+  // Offset and length of each part of the buffer to which a thread is writing.
   std::vector<std::pair<uint64_t, uint64_t>> pins;
   Arrivals arrivals;
 };
@@ -75,14 +76,15 @@ class Receiver {
   enum class ChunkState {
     kPosted,     // its request is posted
     kNotPosted,  // its request is not posted yet
-    kArrived,    // its request is complete, so the chunk is a late copy
+    kArrived,    // NCCL has seen its request complete, so the chunk is a late copy
     kInvalid,    // the peer violated the protocol
   };
   ChunkState Locate(const DataHeader& header);
 
   // Returns the chunk's place in the application's buffer, or nothing if the chunk is no longer
   // needed. The place is valid until Unpin; it may be null for an empty chunk. Call Unpin after one
-  // non-blocking read: a thread with another copy of the chunk waits in Pin.
+  // non-blocking read, even if it has not brought the whole chunk: a thread with another copy of
+  // the chunk waits in Pin.
   std::optional<std::byte*> Pin(const DataHeader& header);
   // Releases the place that Pin returned. `arrived`: the whole chunk is in the buffer.
   void Unpin(const DataHeader& header, bool arrived);
@@ -93,8 +95,9 @@ class Receiver {
   // a flow that is blocked by a chunk of a later request.
   bool stalled(int64_t now_ns) const;
   bool IsDeep(int64_t now_ns) const { return depth_.IsDeep(now_ns); }
-  // Keeps a chunk in our own memory, because its request is not posted yet. Returns false if the
-  // limit of that memory (`stash_bytes`) is reached.
+  // Keeps a chunk in our own memory until its request is posted. If the request was posted in the
+  // meantime, copies the chunk to the application's buffer. Returns false if the limit of that
+  // memory (`stash_bytes`) is reached.
   bool Stash(const DataHeader& header, std::vector<std::byte> bytes);
 
   // Returns the number of posted requests. Requests are numbered from 0, so all lower numbers are

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes a call from NCCL fail: logs one line and returns an error.
+// Functions that make a call from NCCL fail: they log one line and return an error.
 #ifndef NCCLTUNE_NET_REFUSAL_H_
 #define NCCLTUNE_NET_REFUSAL_H_
 
@@ -29,7 +29,7 @@ __attribute__((format(printf, 2, 3))) abi::Result Refuse(abi::Result result, con
 // Logs that a pointer from NCCL, described by `what`, is null. Returns kInvalidArgument.
 abi::Result RefuseNull(const char* call, const char* what) noexcept;
 
-// Runs `work` and turns any exception into a log line and a result.
+// Returns the result of `work`. If `work` throws, logs a warning and returns an error.
 template <typename Work>
 abi::Result Guarded(const char* call, const Work& work) noexcept {
   try {

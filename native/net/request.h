@@ -23,8 +23,9 @@ inline constexpr size_t kMostRequests = 32;
 // complete keeps its slot until the peer acknowledges the message.
 inline constexpr size_t kSlots = 128;
 
-// Detects that many requests are outstanding. NCCL then does not wait for a single request. NCCL
-// has up to eight requests outstanding on a connection, one per step of its operation.
+// Detects that at least kDeep requests were outstanding within the last millisecond. NCCL then does
+// not wait for a single request. NCCL has up to eight requests outstanding on a connection, one per
+// step of its operation.
 class RequestDepth {
  public:
   // Records that `held` requests are outstanding. The caller holds the connection's lock.
@@ -40,12 +41,14 @@ class RequestDepth {
   std::atomic<int64_t> deep_ns_ = -kNsPerSecond;
 };
 
-// A request as NCCL holds it while a transfer runs. It is the base of SendSlot and ReceiveSlot.
+// A request. NCCL holds a pointer to it while the transfer runs. This struct is the base of
+// SendSlot and ReceiveSlot.
 struct TransferRequest {
   Sender* sender = nullptr;  // set for a send; else `receiver` is set
   Receiver* receiver = nullptr;
   uint64_t number = 0;
-  // Set when neither our threads nor the kernel use the application's buffer any more.
+  // Set when the data has been received, delivered or copied, and neither our threads nor the
+  // kernel use the application's buffer any more.
   std::atomic<bool> complete = false;
   void* event = nullptr;  // the profiler's running event; used only by NCCL's calling threads
 };

@@ -23,8 +23,8 @@ constexpr int64_t kAckPollNs = 2 * kNsPerMs;
 // because a thread may be delayed that long.
 constexpr int64_t kPatience = 3;
 constexpr int64_t kLeastPatienceNs = 4 * kNsPerMs;
-// Interval of the checks for a request that only the kernel still holds. If two checks in a row
-// find the same request, the flow is ended: then the kernel releases the buffer.
+// Interval of the checks for a request whose buffer only the kernel still uses. If two checks in a
+// row find the same request, the flow is ended: then the kernel releases the buffer.
 constexpr int64_t kKernelHoldCheckNs = 20 * kNsPerMs;
 // A warning is logged if the kernel holds data of a dead flow for this long. A network device
 // empties its queue within milliseconds.
@@ -91,7 +91,8 @@ void SendFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
   WentDown();
   socket_.Close();
   pause_ns_ = kFirstPauseNs;
-  // Reconnect at once the first time: if the peer's listener is gone, the peer is gone too.
+  // Make the first attempt to reconnect at once. If no socket listens at the peer's address any
+  // more, the peer has ended.
   dial_at_ns_ = now_ns;
   dialing_ = false;
   const bool died = !bye && !sender_.failed();
@@ -127,7 +128,8 @@ bool SendFlowBase::ComeUp(int64_t now_ns) {
     socket_ = dialer_.Take();
     path_.Reset();
     up_ = true;
-    // The socket may have ended already, and epoll would not report that again.
+    // Read and write once without an event: the socket may have ended already, and epoll would not
+    // report that again.
     epoll_events_ |= EPOLLIN | EPOLLOUT;
     ++sender_.counters().flow_returns;
     stats_.CameUp(socket_.fd());
@@ -253,7 +255,8 @@ bool SendFlow::Next(int64_t now_ns) {
     if (!idle || !sender_.has_unacked_frames() || now_ns < late_check_ns_) return false;
     late_check_ns_ = now_ns + kLateCheckNs;
   }
-  // Read the counter before Take: another copy of the chunk may be acknowledged at any time.
+  // Read the counter before Take: another copy of the chunk may be acknowledged at any time. WorkUp
+  // notices that by a change of the counter.
   const uint64_t reclaims = sender_.reclaims();
   // Allocate the frame before Take, because Take pins the chunk and nothing may throw afterwards.
   frames_.emplace_back();
@@ -321,7 +324,8 @@ IoResult SendFlow::WriteFrame() {
   return all;
 }
 
-// Returns false if nothing more can be written now.
+// Writes the rest of the current frame. Returns false if nothing more can be written now, or if the
+// flow has gone down.
 bool SendFlow::Write(int64_t now_ns) {
   const IoResult moved = WriteFrame();
   if (moved.would_block()) {
@@ -395,8 +399,9 @@ void SendFlow::WarnIfDyingTooLong(int64_t now_ns) {
   }
 }
 
-// Copies the rest of the current frame and releases the application's buffer. Does so only if other
-// flows have delivered all chunks of the request, so that the application waits for this flow.
+// Copies the rest of the current frame and releases the application's buffer. Does nothing until
+// other flows have delivered all chunks of the request: only then does the application wait for
+// this flow.
 void SendFlow::ReleaseBuffer() {
   reclaims_ = sender_.reclaims();
   if (!sender_.IsBufferWanted(frames_.back())) return;
@@ -407,7 +412,8 @@ void SendFlow::ReleaseBuffer() {
 
 void SendFlow::WentDown() {
   if (writing_ && pinned_) UnpinFrame();
-  // A request stays incomplete while the kernel holds its buffer, even if other flows deliver it.
+  // A request stays incomplete while the kernel holds its buffer, even if other flows deliver the
+  // request. So ask the kernel which buffers it has released.
   released_.clear();
   zero_copy_.Abandon(&socket_, NowNs(), &released_);
   Released(released_);

@@ -38,7 +38,7 @@ class SendFlowBase : public Task {
   // Starts the flow. All flows of the sender must have been created. Returns 0 or the error of
   // epoll_ctl.
   [[nodiscard]] int Start(uint32_t events);
-  // Stops the flow. No pool thread calls it afterwards.
+  // Stops the flow. No pool thread calls the flow afterwards.
   void Stop() { worker_->Remove(number_); }
 
   void Ready(uint32_t events) override { epoll_events_ |= events; }
@@ -52,8 +52,8 @@ class SendFlowBase : public Task {
 
  protected:
   virtual bool WorkUp(int64_t now_ns) = 0;
-  // Called when the flow goes down, before its socket is closed. Returns the flow's unacknowledged
-  // chunks to the sender.
+  // Called when the flow goes down, before its socket is closed. Queues the flow's unacknowledged
+  // chunks at the sender again.
   virtual void WentDown() = 0;
   virtual int64_t NextUpNs() const { return INT64_MAX; }
 
@@ -105,7 +105,8 @@ class SendFlow final : public SendFlowBase {
   SendFlow(Sender& sender, std::shared_ptr<PoolThread> worker, Dialer dialer);
 
   double rate() const { return shared_rate_.load(std::memory_order_relaxed); }
-  // Returns FlowRate::Allowed. Only the thread that serves this flow may call this.
+  // Returns FlowRate::Allowed, the rate for chunk sizes. Only the thread that serves this flow may
+  // call this.
   double allowed() const { return rate_.Allowed(fastest_); }
   // Counts a new frame of `length` bytes as undelivered. Returns the frame's mark.
   FlowRate::Mark Begin(int64_t now_ns, uint64_t length, bool app_limited);
@@ -118,8 +119,8 @@ class SendFlow final : public SendFlowBase {
   // Returns whether the flow can probably take another chunk. Callable from any thread.
   bool free() const { return up() && !full_.load(std::memory_order_relaxed); }
 
-  // Sends a bye (the frame that ends a flow regularly) and closes the socket. `pool` sends the
-  // bytes that the socket does not take at once.
+  // Sends a bye (the frame that ends a flow regularly), unless a frame is partly sent. Closes the
+  // socket. `pool` sends the bytes that the socket does not take at once.
   void Close(Pool& pool) noexcept;
 
   bool Work(int64_t now_ns) override;
@@ -179,13 +180,13 @@ class SendFlow final : public SendFlowBase {
 // the bytes that the socket did not take.
 class ExpressSendFlow final : public SendFlowBase {
  public:
-  // EPOLLIN is not included, so that acknowledgements wake no thread. They are read when they are
-  // needed.
+  // EPOLLIN is not included, so that acknowledgements wake no thread. Acknowledgements are read
+  // when the sender needs them.
   static constexpr uint32_t kEvents = EPOLLOUT | EPOLLRDHUP;
 
   using SendFlowBase::SendFlowBase;
 
-  // Sends a message. Returns false if the flow is down; then the message must take another flow.
+  // Sends a message. Returns false if the flow is down; then the message must take a bulk flow.
   // `data` is not used after the call.
   bool Put(const DataHeader& header, const std::byte* data);
   // Reads the available acknowledgements.

@@ -15,18 +15,19 @@ namespace {
 using Kind = Pool::Kind;
 using Role = Pool::Role;
 
-// If more eager (small) messages or bytes are unacknowledged, the application's thread reads
-// acknowledgements when it sends.
+// If more than this many eager (small) messages, or bytes of them, are unacknowledged, the
+// application's thread reads acknowledgements when it sends.
 constexpr size_t kPollAcksMessages = 64;
 constexpr size_t kPollAcksBytes = 256 << 10;
-// If more bytes of eager messages are unacknowledged, no message is sent as eager.
+// Limit of unacknowledged bytes of eager messages. A message that would exceed this limit takes
+// bulk flows.
 constexpr size_t kMostUnackedEagerBytes = 512 << 10;
 // Pending bytes for which one thread is enough. Waking another thread costs some microseconds.
 constexpr uint64_t kBytesAThread = 128 << 10;
 // Messages that may queue for one spinning thread. Waiting behind two other messages is faster than
 // waking a thread.
 constexpr int kMostForSpinning = 3;
-// Number of the oldest requests that are searched for late chunks.
+// Only this many of the oldest requests are searched for late chunks.
 constexpr uint64_t kLateWindow = 4;
 // Limit of copies of one chunk. A copy is sent only if the previous one is late. Several may be
 // late, because flows that stall may share one NIC.
@@ -260,8 +261,8 @@ Sender::AssignedChunk Sender::Give(SendSlot& slot, uint32_t number) {
 void Sender::Written(const FlowChunk& frame) {
   const std::scoped_lock lock(mutex_);
   SendSlot& slot = SlotOf(frame.number);
-  // Do not call CompleteIfDone while frames are pinned. It asks the flows to release the buffer,
-  // and it did so already at the last acknowledgement.
+  // Do not call CompleteIfDone while frames are pinned: it would ask the flows to release the
+  // buffer, as it already did at the last acknowledgement.
   if (--slot.pins == 0) CompleteIfDone(slot);
 }
 
@@ -364,7 +365,7 @@ void Sender::WakeSome() {
   uint64_t wanted = 1 + pending_.load() / kBytesAThread;
   SendFlow& first = *flows_.front();
   if (wanted == 1 && first.free()) {
-    // Spinning threads serve the first flow, here and at the peer.
+    // Prefer the first flow: spinning threads serve it, here and at the peer.
     if (first.worker().TryAssign(kMostForSpinning)) return;
     if (first.worker().asleep()) {
       first.worker().Wake();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sending end of a connection: the queue of chunks, the unacknowledged chunks, and the point
-// when a buffer belongs to the application again. A request is sent in chunks on several flows (TCP
-// connections).
+// The sending end of a connection. Cuts requests into chunks and records which chunks are
+// acknowledged. Completes a request when the application may use its buffer again. A request is
+// sent in chunks on several flows (TCP connections).
 #ifndef NCCLTUNE_NET_SENDER_H_
 #define NCCLTUNE_NET_SENDER_H_
 
@@ -100,8 +100,9 @@ class Sender {
   // Called when the peer reports that its application has not posted a receive. The peer is alive,
   // so this counts as progress.
   void PeerWaits(int64_t now_ns) { progress_ns_ = now_ns; }
-  // Called when acknowledgements of the express flow are late. Its messages and all new ones take
-  // bulk flows until an acknowledgement arrives.
+  // Called when acknowledgements of the express flow are late. The unacknowledged messages of the
+  // express flow and all new messages then take bulk flows, until the express flow gets an
+  // acknowledgement or goes down.
   void ExpressIsLate();
   // Queue the unacknowledged chunks or messages of a flow that went down, so that other flows send
   // them.

@@ -41,10 +41,12 @@ void Prepare(int fd, int family, int traffic_class, int path_timeout_ms) {
   Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, std::max(path_timeout_ms / 3000, 1));
   Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, std::max(path_timeout_ms / 6000, 1));
   Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-  // Without this option, probes of a closed window are up to 120 s apart.
+  // Without this option, probes of a closed window are up to 120 s apart, which is longer than the
+  // path timeout.
   Set(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, std::clamp(path_timeout_ms / 3, 1000, 120'000));
   if (traffic_class >= 0) {
-    // NCCL's traffic class is the whole byte; DSCP is its upper six bits.
+    // NCCL's traffic class is the whole traffic-class byte of the IP header, not only the DSCP in
+    // the upper six bits.
     if (family == AF_INET6) Set(fd, IPPROTO_IPV6, IPV6_TCLASS, traffic_class & 0xff);
     if (family == AF_INET) Set(fd, IPPROTO_IP, IP_TOS, traffic_class & 0xff);
   }

@@ -67,7 +67,7 @@ struct PathFacts {
   uint32_t unsent = 0;             // bytes in the send queue that were never sent
   int64_t last_answer_ago_ns = 0;  // time since the last acknowledgement of any kind
 };
-// Returns nothing if the kernel call fails.
+// Returns the measurements of the socket `fd`, or nothing if the kernel call fails.
 std::optional<PathFacts> ReadPathFacts(int fd);
 
 // An address with a port, of this host or of a peer.
@@ -94,7 +94,8 @@ struct SocketResult {
 // Starts to connect to `peer` from the NIC's address.
 SocketResult StartConnecting(const Nic& nic, const SocketEndpoint& peer, int traffic_class,
                              int path_timeout_ms = kPathTimeoutMs);
-// Returns 0 if a started connect has succeeded, EINPROGRESS while it runs, or its error.
+// Returns 0 if a started connect has succeeded, EINPROGRESS while it runs, or the error (errno)
+// with which it failed.
 int ConnectResult(int fd);
 
 SocketResult ListenOn(const Nic& nic, const PortRange& ports);

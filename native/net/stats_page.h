@@ -68,7 +68,7 @@ struct ConnectionBlock {
   Word connection_bytes = 0;  // offset of the first flow
   Word flow_bytes = 0;        // distance between two flows
   Word flows = 0;             // number of flows; the first is for small messages
-  Word pid = 0;               // as seen by the process; a forked child has the memfd too
+  Word pid = 0;               // getpid() of the writer; a forked child has the memfd too
   Word role = 0;
   Word opened_ns = 0;  // CLOCK_MONOTONIC
   std::array<Word, 7> reserved = {};

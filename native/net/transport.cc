@@ -25,7 +25,7 @@
 namespace nccltune::net {
 namespace {
 
-// A connect is cancelled if NCCL has not continued it for this long.
+// A connect without an owner is cancelled if NCCL has not continued it for this long.
 constexpr int64_t kForgottenNs = 60 * kNsPerSecond;
 constexpr int64_t kBetweenSweepsNs = kNsPerSecond;
 
@@ -67,8 +67,9 @@ class Attempts {
   void RemoveOwned(uint64_t owner) {
     RemoveIf([&](const auto& each) { return each.second.owner == owner; });
   }
-  // Cancels attempts that NCCL has not continued for a long time. Their numbers stay known, because
-  // a process that was only stopped continues its attempt.
+  // Cancels attempts without an owner that NCCL has not continued for a long time. Keeps their
+  // numbers: a process that was only stopped for that time may continue, and its attempt then
+  // starts over.
   void GiveUpForgotten(int64_t now_ns) {
     if (now_ns - swept_ns_.load(std::memory_order_relaxed) < kBetweenSweepsNs) return;
     swept_ns_.store(now_ns, std::memory_order_relaxed);
@@ -110,7 +111,8 @@ class Attempts {
 
 }  // namespace
 
-// A listener as NCCL holds it. The acceptor lives at least as long as any of its connections.
+// A listener. NCCL holds a pointer to it. The acceptor lives at least as long as any of its
+// connections.
 class Listener {
  public:
   explicit Listener(std::shared_ptr<Acceptor> acceptor) : resources_{std::move(acceptor), nullptr} {
@@ -237,7 +239,9 @@ abi::Result Begin(const ConnectionContext& context, const Device& device, Handle
   return abi::kSuccess;
 }
 
-// Finds the attempt that the handle names or starts a new one. A cancelled attempt starts over.
+// Sets `*connector` to the attempt that the handle names, or to a new attempt if the handle names
+// none or a cancelled one. Returns an error if the handle names an unknown attempt or another
+// listener's attempt, or if no attempt can be started.
 abi::Result FindOrBegin(const ConnectionContext& context, const Device& device, Handle handle,
                         uint64_t* number, std::shared_ptr<Connector>* connector) {
   bool given_up = false;
@@ -360,7 +364,7 @@ abi::Result Accept(Listener* listener, Receiver** receiver) noexcept {
         *receiver = made.release();
         return abi::kSuccess;
       },
-      // Without this, the peer would reconnect to the failed connection forever.
+      // Without this call, the peer would reconnect to the failed connection forever.
       [&](const char* /*error*/) { acceptor->StopServing(connection); });
 }
 

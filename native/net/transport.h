@@ -3,9 +3,10 @@
 // Connections, independent of the interface version. The adapters call these functions through
 // plugin.h.
 //
-// These functions throw no exception. Each result other than kSuccess has been logged, with the
-// peer and the reason. After a connection has failed, every later call on it returns the same
-// result.
+// These functions throw no exception. Failures are logged once, with the reason. Two wrong calls
+// fail without a log line: an accept after the communicator has ended, and a connect whose handle
+// names an unknown attempt or the attempt of another listener. After a connection has failed, every
+// later call on it returns the same result.
 #ifndef NCCLTUNE_NET_TRANSPORT_H_
 #define NCCLTUNE_NET_TRANSPORT_H_
 
@@ -40,15 +41,17 @@ struct ConnectionContext {
 // Returns a new value for ConnectionContext::owner.
 uint64_t NewOwner() noexcept;
 
-// Releases what a communicator still holds when it ends. Cancels its incomplete connects and
-// releases the sockets of its open listeners. NCCL may still close these listeners later.
+// Called when a communicator ends. Cancels the communicator's incomplete connects. Its open
+// listeners accept no new connection any more and release their resources. NCCL may still close
+// these listeners later.
 void Release(uint64_t owner) noexcept;
 
 // Cancels connects without an owner that NCCL has not continued for a minute. NCCL never continues
 // the connects of an aborted communicator. Called by Listen, Connect, Accept and Close.
 void ReleaseForgotten(int64_t now_ns) noexcept;
 
-// Listens on every NIC of `device`. Fills `handle`, with which a peer connects.
+// Listens on every NIC of `device` that has the address family of the first NIC. Fills `handle`,
+// with which a peer connects.
 abi::Result Listen(const ConnectionContext& context, const Device& device, Handle handle,
                    Listener** listener) noexcept;
 
@@ -61,7 +64,8 @@ abi::Result Connect(const ConnectionContext& context, const Device& device, Hand
 // Accepts a connection; never blocks. `*receiver` is null until a peer has connected.
 abi::Result Accept(Listener* listener, Receiver** receiver) noexcept;
 
-// Starts a send. `*request` is null if 32 requests are outstanding; then NCCL calls again later.
+// Starts a send. `*request` is null if 32 requests are outstanding or no slot is free. NCCL then
+// calls again later. The same is true for Receive.
 abi::Result Send(Sender* sender, const void* data, size_t bytes,
                  TransferRequest** request) noexcept;
 abi::Result Receive(Receiver* receiver, void* data, size_t bytes,

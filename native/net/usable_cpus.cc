@@ -50,7 +50,7 @@ int CfsQuota(const std::string& folder) {
 // do not exist limit nothing.
 template <typename Quota>
 int SmallestAbove(const std::string& root, std::string_view path, Quota quota) {
-  // ".." in the path means a cgroup outside of our cgroup namespace.
+  // ".." in the path means a cgroup outside of our cgroup namespace. Then only `root` is read.
   if (!path.starts_with('/') || path.find("/..") != std::string_view::npos) path = "/";
   int smallest = quota(root);
   while (path.size() > 1) {

@@ -34,7 +34,7 @@ bool Zero(std::span<const std::byte> bytes) {
 }  // namespace
 
 // Layout (number of bytes): type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2,
-// flows 2, rest zero.
+// flows 2. The other bytes are zero.
 std::array<std::byte, kHelloBytes> Encode(const Hello& hello) {
   auto bytes = Begun<kHelloBytes>(FrameType::kHello);
   const std::span<std::byte> to(bytes);
@@ -64,7 +64,8 @@ std::optional<Hello> DecodeHello(std::span<const std::byte, kHelloBytes> bytes) 
   return hello;
 }
 
-// Layout (number of bytes): type 1, status 1, release 2, magic 4, flows 2, rest zero.
+// Layout (number of bytes): type 1, status 1, release 2, magic 4, flows 2. The other bytes are
+// zero.
 std::array<std::byte, kWelcomeBytes> Encode(const Welcome& welcome) {
   auto bytes = Begun<kWelcomeBytes>(FrameType::kWelcome);
   const std::span<std::byte> to(bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The wire format: encoding and checked decoding. Numbers are little-endian. Every frame starts
-// with its type. All data from a peer is checked here before use. A flow is one TCP connection;
+// with its type. Every frame from a peer is checked here before use. A flow is one TCP connection;
 // several flows form one connection of NCCL.
 #ifndef NCCLTUNE_NET_WIRE_H_
 #define NCCLTUNE_NET_WIRE_H_
@@ -97,8 +97,8 @@ struct ForwardFrame {
   FrameType type = FrameType::kData;
   DataHeader data;
 };
-// Returns nothing if the bytes are invalid, or if offset or length is outside the request or off
-// its grid (OnGrid in arrivals.h).
+// Returns nothing if the bytes are invalid, or if the frame has a chunk that is too long or not
+// valid for its request (OnGrid in arrivals.h).
 std::optional<ForwardFrame> DecodeForwardFrame(std::span<const std::byte, kDataHeaderBytes> bytes);
 std::array<std::byte, kDataHeaderBytes> EncodeForwardBye();
 

@@ -4,8 +4,8 @@
 // one TCP connection of an NCCL connection.
 //
 // A send is outstanding until the kernel reports that it has released all pages of the send. Only
-// an open socket delivers reports. So the socket of a dead flow is kept until all its reports have
-// arrived.
+// an open socket delivers reports. So the socket of a dead flow is kept until the reports of all
+// its sends have arrived.
 #ifndef NCCLTUNE_NET_ZERO_COPY_H_
 #define NCCLTUNE_NET_ZERO_COPY_H_
 
@@ -43,7 +43,7 @@ class ZeroCopy {
   bool Finish() { return ledger_.Finish(); }
 
   bool outstanding() const { return ledger_.outstanding() != 0; }
-  // Returns the request that the kernel has held for the longest time.
+  // Returns the request that the kernel has held for the longest time; nothing if it holds none.
   std::optional<uint64_t> oldest() const { return ledger_.oldest(); }
   // Reads the kernel's reports. Returns false if there are none. Appends a request to `released`
   // for each frame whose buffer is no longer read.
@@ -51,21 +51,22 @@ class ZeroCopy {
   // Records that the flow is ended because a request waited only for the kernel's report.
   void HeldTooLong(int64_t now_ns);
 
-  // Gives up the current socket; later calls are for a new one. If sends are outstanding,
+  // Gives up the current socket; later calls are for a new socket. If sends are outstanding,
   // disconnects the socket so that nothing more is sent. If sends are still outstanding then, takes
-  // ownership of `*socket` until all are reported; otherwise the caller keeps it. If Abandon
-  // throws, nothing has changed.
+  // ownership of `*socket` until all sends are reported; otherwise the caller keeps the socket. If
+  // Abandon throws, nothing has changed.
   void Abandon(Descriptor* socket, int64_t now_ns, std::vector<uint64_t>* released);
   // Resets the connection but keeps the socket open. The kernel drops its send queue.
   static void Disconnect(int fd);
 
-  // The following functions are for abandoned sockets.
+  // The following functions are for abandoned sockets. ReadDyingReports does for them what Reports
+  // does for the current socket.
 
   bool dying() const { return !dying_.empty(); }
   bool ReadDyingReports(std::vector<uint64_t>* released);
-  // Returns the time at which the oldest of these sockets was abandoned. dying() must be true.
+  // Returns the time at which the oldest abandoned socket was abandoned. dying() must be true.
   int64_t dying_since_ns() const { return dying_.front().since_ns; }
-  // Waits at most a quarter of a second for the remaining reports.
+  // Waits at most a quarter of a second for the remaining reports of abandoned sockets.
   void AwaitDying();
 
  private:

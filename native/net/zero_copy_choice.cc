@@ -43,7 +43,8 @@ bool ZeroCopyChoice::Refuses(int error) {
 }
 
 void ZeroCopyChoice::Refused(int error, size_t outstanding) {
-  // The kernel's limit for reports or locked memory is reached. Use fewer sends at a time.
+  // ENOBUFS means that the kernel's limit for reports or locked memory is reached. Use fewer sends
+  // at a time.
   if (error == ENOBUFS && outstanding != 0) {
     most_ = std::min(most_, outstanding);
   } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Decides whether a flow (a TCP connection) uses zero-copy sends, from the kernel's reports of
-// earlier sends. Makes no system call.
+// earlier sends. This code makes no system call.
 #ifndef NCCLTUNE_NET_ZERO_COPY_CHOICE_H_
 #define NCCLTUNE_NET_ZERO_COPY_CHOICE_H_
 
@@ -22,8 +22,8 @@ class ZeroCopyChoice {
  public:
   enum class State {
     kOff,
-    kTrial,    // one send at a time, until its report arrives
-    kKept,     // the kernel did not copy
+    kTrial,    // one send at a time, until the first report arrives
+    kKept,     // used: the kernel did not copy, or the mode is kAlways
     kDropped,  // never used again on this flow
   };
 
@@ -43,8 +43,8 @@ class ZeroCopyChoice {
   void Reported(bool copied);
   // Records that the flow was ended because a request waited only for the kernel's report.
   void HeldTooLong(int64_t now_ns);
-  // Records that the flow has a new socket. Its path may be another one, so zero-copy is tried
-  // again.
+  // Records that the flow has a new socket. In mode kAuto, a flow that used zero-copy starts a new
+  // trial, because the new socket's path may be another one.
   void NewSocket();
 
   State state() const { return state_; }

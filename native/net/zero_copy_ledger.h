@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Records zero-copy sends whose pages the kernel may still read, and the requests of these sends.
-// Makes no system call.
+// This code makes no system call.
 #ifndef NCCLTUNE_NET_ZERO_COPY_LEDGER_H_
 #define NCCLTUNE_NET_ZERO_COPY_LEDGER_H_
 
@@ -13,10 +13,10 @@
 
 namespace nccltune::net {
 
-// The ledger of one socket. A frame is a part of a request, and takes one or more sends. The kernel
-// numbers the socket's MSG_ZEROCOPY sends from 0, modulo 2^32. When the kernel has released the
-// pages of sends, it reports a range of their numbers. Ranges come in any order: data purged from
-// the send queue is reported before data that a NIC still has.
+// The ledger of one socket. A frame carries one chunk of a request, and takes one or more sends.
+// The kernel numbers the socket's MSG_ZEROCOPY sends from 0, modulo 2^32. When the kernel has
+// released the pages of sends, it reports a range of their numbers. Ranges come in any order: data
+// purged from the send queue is reported before data that a NIC still has.
 class ZeroCopyLedger {
  public:
   // `first` is the number of the socket's next send.
@@ -41,13 +41,13 @@ class ZeroCopyLedger {
   // each frame whose buffer is no longer read.
   Done Report(uint32_t first, uint32_t last, std::vector<uint64_t>* released);
 
-  // Returns the number of frames that are not released.
+  // Returns the number of frames in the ledger. All frames that are not released are in the ledger.
   size_t frames() const { return frames_.size(); }
   void Swap(ZeroCopyLedger& other) noexcept;
 
   // Returns the number of sends without a report.
   size_t outstanding() const { return outstanding_; }
-  // Returns the request of the oldest frame in the ledger.
+  // Returns the request of the oldest frame in the ledger; nothing if the ledger is empty.
   std::optional<uint64_t> oldest() const;
 
  private:

@@ -26,8 +26,8 @@ abi::Result Init(size_t ranks, size_t nodes, abi::LogFunction log, void** contex
   return Start(version, ranks, nodes, log, context);
 }
 
-// The init since v5 (NCCL 2.28). It does not change the constants of the cost model. v7 has more
-// constants than v5.
+// The init since v5 (NCCL 2.28). This plugin does not change the constants of the cost model. Their
+// struct is a template parameter, because v7 has more constants than v5.
 template <int version, typename NvlDomainInfo, typename Constants>
 abi::Result Init(void** context, uint64_t /*communicator_id*/, size_t ranks, size_t nodes,
                  abi::LogFunction log, NvlDomainInfo* /*nvl_domains*/, Constants* /*constants*/) {
@@ -58,8 +58,8 @@ abi::Result GetCollInfo(void* context, abi::TunedCollective collective, size_t b
   return DecideFromTable(context, call, cost_table, algorithms, protocols, channels);
 }
 
-// The getChunkSize since v6 (NCCL 2.30). `bytes` is the size of one channel's part, not of the
-// call; see granted_chunks.h.
+// The getChunkSize since v6 (NCCL 2.30). `bytes` is the size of one channel's data and not of the
+// call. It cannot select a rule, so it is ignored (granted_chunks.h).
 abi::Result GetChunkSize(void* context, abi::TunedCollective collective, size_t /*bytes*/,
                          int algorithm, int protocol, int /*channels*/, size_t* chunk_bytes) {
   return DecideChunkSize(context, collective, algorithm, protocol, chunk_bytes);

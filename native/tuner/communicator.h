@@ -8,7 +8,7 @@
 namespace nccltune::tuner {
 
 // The plugin's state of one communicator between init and destroy. Only `chunks` changes after
-// init, so any thread may read the rest without a lock.
+// init, so any thread may read the other members without a lock.
 struct TunerContext {
   RuleSet rules;
   Scale scale;

@@ -40,7 +40,7 @@ struct TunerConfig {
   std::vector<Rule> rules;  // in file order
   std::vector<Problem> problems;
   size_t bad_lines = 0;
-  size_t notes = 0;  // problems that are not bad lines
+  size_t notes = 0;  // lines that are used but deserve a warning
   uint64_t content_hash = 0;
 };
 

@@ -11,8 +11,8 @@ namespace {
 constexpr std::string_view kMarker = "nccltune:";
 constexpr std::string_view kBlanks = " \t";
 
-// Removes the next key=value or key="value with blanks" from `rest`. Returns false if there is
-// none.
+// Removes the next key=value or key="value with blanks" from `rest`. Returns false if `rest` does
+// not start with a valid pair. An empty value is not valid.
 bool TakePair(std::string_view* rest, std::string_view* key, std::string_view* value) {
   const size_t equals = rest->find('=');
   if (equals == std::string_view::npos || equals == 0) return false;
@@ -47,7 +47,8 @@ void Keep(std::optional<T>* kept, T value, std::string_view key, std::string* no
   }
 }
 
-// Stores the value of a known key. Returns false if the value is not valid for the key.
+// Stores the value of a known key and ignores an unknown key. Returns false if the value is not
+// valid for the key. Sets *note if the value deserves a warning.
 bool Store(std::string_view key, std::string_view value, ConfigHeader* header, std::string* note) {
   if (key == "schema") {
     const std::optional<uint64_t> schema = ParseUnsigned(value);

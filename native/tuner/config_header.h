@@ -26,8 +26,9 @@ struct ConfigHeader {
 enum class HeaderLine { kNotOurs, kGood, kNote, kBad };
 
 // Parses one line that starts with '#' and adds its values to `header`. The first value of a key is
-// used. Unknown keys are for newer releases and are ignored. For kNote and kBad, `*problem` gets
-// the reason.
+// used. Unknown keys are for newer releases and are ignored. Returns kNotOurs for a comment that is
+// not our header, kNote if the line is used but deserves a warning, and kBad if it is not valid.
+// For kNote and kBad, `*problem` gets the reason.
 HeaderLine ParseHeaderLine(std::string_view line, ConfigHeader* header, std::string* problem);
 
 }  // namespace nccltune::tuner

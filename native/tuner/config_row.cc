@@ -34,8 +34,8 @@ enum ColumnIndex : size_t {
 
 struct Column {
   std::string_view name;
-  std::string_view noun;      // "'x' is not <noun>"
-  std::string_view expected;  // the valid values; empty: the list of names
+  std::string_view noun;      // used in the message "'x' is not <noun>"
+  std::string_view expected;  // the valid values; empty if they are a list of names
 };
 
 constexpr std::string_view kSizes = "sizes are whole bytes without a unit, 0 to 2^64-1";
@@ -79,7 +79,7 @@ std::string Expected(ColumnIndex column) {
 }
 
 // Returns the number of bytes without a unit: "65536" for "64K", "64KB" or "64KiB". Returns an
-// empty string for other text.
+// empty string for other text, and for a number that does not fit into 64 bits.
 std::string WithoutUnit(std::string_view cell) {
   const size_t digits = cell.find_first_not_of("0123456789");
   if (digits == std::string_view::npos) return {};
@@ -135,7 +135,8 @@ class RowReader {
     return bytes.value_or(0);
   }
 
-  // Reads -1 or a number from `least` to `most`.
+  // Returns a number from `least` to `most`, or kAny if the cell is -1. An invalid cell also gives
+  // kAny, and is recorded as an error.
   int32_t Number(ColumnIndex column, uint64_t least, uint64_t most) {
     if (cells_[column] == "-1") return kAny;
     const std::optional<uint64_t> number = ParseUnsigned(cells_[column]);

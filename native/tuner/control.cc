@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exported control functions. They check the arguments of the calling program and store its
-// orders (forced choices, recording).
+// The exported control functions. They check the arguments of the calling program and store the
+// program's orders (forced choices, recording).
 #include "tuner/control.h"
 
 #include <limits>
@@ -29,7 +29,8 @@ bool IsChannels(int channels) {
   return channels == NCCLTUNE_TUNER_DEFAULT || (channels >= 1 && channels <= kMostChannels);
 }
 
-// Applies change(Orders*) to one collective or to all.
+// Applies change(Orders*) to one collective, or to all for NCCLTUNE_TUNER_ALL. Returns
+// NCCLTUNE_TUNER_INVALID for any other number.
 template <typename Change>
 int ChangeOrders(int collective, const Change& change) {
   if (collective != NCCLTUNE_TUNER_ALL && !IsCollective(collective)) return NCCLTUNE_TUNER_INVALID;

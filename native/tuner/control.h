@@ -22,7 +22,8 @@
 extern "C" {
 #endif
 
-/* Increased when a function or a field is added. Existing ones keep their meaning and layout. */
+/* Increased when a function or a field is added. Existing functions and fields keep
+ * their meaning and layout. */
 #define NCCLTUNE_TUNER_CONTROL_VERSION 1
 
 #define NCCLTUNE_TUNER_EXPORT __attribute__((visibility("default")))
@@ -51,21 +52,21 @@ enum nccltune_tuner_source {
 enum nccltune_tuner_outcome {
   NCCLTUNE_TUNER_APPLIED = 0,
   NCCLTUNE_TUNER_UNUSABLE = 1, /* NCCL cannot run that pair; NCCL decides, no rule applies */
-  NCCLTUNE_TUNER_CHANNELS_REFUSED = 2, /* CollNet may run: NCCL does not check its channels */
+  NCCLTUNE_TUNER_CHANNELS_REFUSED = 2, /* CollNet may run, where NCCL does not check channels */
   NCCLTUNE_TUNER_CHUNK_REFUSED = 4     /* the chunk size is not safe, see nccltune_tuner_force */
 };
 
 /* The cost table of one call as NCCL passed it, before any change. */
 struct nccltune_tuner_table {
-  uint64_t sequence; /* counts the calls seen, from 1 */
+  uint64_t sequence; /* number of the recorded call, from 1 */
   uint64_t bytes;
   uint64_t nodes;
   uint64_t ranks;
   int32_t collective;
   int32_t pipe_ops;
   int32_t registered; /* -1: this interface version does not pass it */
-  int32_t algorithms; /* rows and columns in use */
-  int32_t protocols;
+  int32_t algorithms; /* rows of cost_us in use */
+  int32_t protocols;  /* columns of cost_us in use */
   int32_t interface_version;
   /* Predicted microseconds; negative if NCCL cannot run the pair. Unused entries are -1. */
   float cost_us[NCCLTUNE_TUNER_ALGORITHMS][NCCLTUNE_TUNER_PROTOCOLS];
@@ -97,14 +98,14 @@ NCCLTUNE_TUNER_EXPORT int nccltune_tuner_control_version(void);
 /* Returns the plugin's version, such as "0.1.0". */
 NCCLTUNE_TUNER_EXPORT const char* nccltune_tuner_version(void);
 
-/* Forces this choice for the collective from the next call on, instead of any rule, until it is
- * released or replaced. Algorithm and protocol must be given together. `channels` is 1 to 64 or
- * DEFAULT. If everything is DEFAULT, NCCL's default is forced and no rule is used.
+/* Forces this choice for the collective from the next call on, instead of any rule, until the
+ * choice is released or replaced. Algorithm and protocol must be given together. `channels` is 1 to
+ * 64 or DEFAULT. If everything is DEFAULT, NCCL's own choice is forced and no rule is used.
  *
- * `chunk_bytes` is at most 1 GiB, or 0 for NCCL's choice. It needs interface v6 (NCCL 2.30) and
- * must be at least the protocol's grain (16 bytes for LL, 1920 for LL128, 512 for Simple). For NVLS
- * and CollNet it must not exceed NCCL's own chunk size, because NCCL checks it against the wrong
- * buffer there. */
+ * `chunk_bytes` is at most 1 GiB, or 0 for NCCL's choice. A chunk size needs interface v6
+ * (NCCL 2.30) and must be at least the protocol's grain (16 bytes for LL, 1920 for LL128, 512 for
+ * Simple). For NVLS and CollNet a chunk size must not exceed NCCL's own, because NCCL checks it
+ * against a buffer that these algorithms do not use. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_force(int collective, int algorithm, int protocol,
                                                int channels, size_t chunk_bytes);
 
@@ -116,11 +117,13 @@ NCCLTUNE_TUNER_EXPORT int nccltune_tuner_release(int collective);
  * Decisions about forced calls are always recorded. Interface v2 has no table. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_record(int on);
 
-/* Copies the newest table of the collective at that size. Pass SIZE_MAX for any size. */
+/* Copies the newest table of the collective at that size, or at any size if `bytes` is SIZE_MAX.
+ * Returns NCCLTUNE_TUNER_NOTHING if there is none. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_last_table(int collective, size_t bytes,
                                                     struct nccltune_tuner_table* table);
 
-/* Copies the newest decision about the collective. */
+/* Copies the newest decision about the collective. Returns NCCLTUNE_TUNER_NOTHING if there
+ * is none. */
 NCCLTUNE_TUNER_EXPORT int nccltune_tuner_last_decision(int collective,
                                                        struct nccltune_tuner_decision* decision);
 

@@ -20,8 +20,8 @@ constexpr unsigned kChannelsBit = 9;
 constexpr unsigned kChunkBit = 16;
 constexpr uint64_t kRecording = uint64_t{1} << kRecordingBit;
 
-// Tables are stored in small sets, chosen by a hash of the call. A full set replaces its oldest
-// table.
+// Tables are stored in small sets, chosen by a hash of the collective and the size. A full set
+// replaces its oldest table.
 constexpr size_t kSets = 128;
 constexpr size_t kWays = 8;
 using TableSet = std::array<nccltune_tuner_table, kWays>;

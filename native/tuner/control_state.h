@@ -15,7 +15,8 @@
 
 namespace nccltune::tuner {
 
-// The orders for one collective. They fit into one word, so that a call sees all of them or none.
+// The orders for one collective. They fit into one word: a call reads the word with one atomic load
+// and never sees a half-changed order.
 struct Orders {
   bool forced = false;
   bool recording = false;

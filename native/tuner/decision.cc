@@ -42,7 +42,8 @@ nccltune_tuner_table TableFor(const TunerContext& communicator, const Call& call
 }
 
 // Returns whether the call may run CollNet. NCCL limits the number of channels to the
-// communicator's, except for both kinds of CollNet.
+// communicator's, except for both kinds of CollNet. So a forced number of channels is not passed on
+// if CollNet may run.
 template <typename Offer>
 bool MayRunCollnet(const Orders& orders, const Offer& offer) {
   if (orders.algorithm >= 0) return IsCollnet(orders.algorithm);

@@ -31,8 +31,7 @@ class TableOffer {
         algorithms_(entries == nullptr ? 0 : algorithms),
         protocols_(entries == nullptr ? 0 : protocols) {}
 
-  // Returns whether NCCL can run the pair. A negative entry means that it cannot; NaN is not valid
-  // either.
+  // Returns whether NCCL can run the pair. A negative entry or NaN means that NCCL cannot run it.
   bool CanRun(int algorithm, int protocol) const {
     return algorithm < algorithms_ && protocol < protocols_ && *At(algorithm, protocol) >= 0.0F;
   }
@@ -76,13 +75,14 @@ class DirectOffer {
   int* protocol_;
 };
 
-// Decides a call for which orders exist: applies the forced choice instead of rules, and records
-// the call.
+// Decides and records a call for which orders exist (a forced choice, recording, or both). A forced
+// choice replaces the rules. If there is none, the rules decide.
 template <typename Offer>
 void DecideUnderOrders(const TunerContext& communicator, const Call& call, const Orders& orders,
                        const Offer& offer, int* channels);
 
-// Applies the first matching rule that NCCL can run. If there is none, changes nothing.
+// Applies the first matching rule that NCCL can run. Changes nothing if no such rule exists. Orders
+// of a measuring program take precedence.
 template <typename Offer>
 inline void Decide(const TunerContext& communicator, const Call& call, const Offer& offer,
                    int* channels) {

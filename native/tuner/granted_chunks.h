@@ -14,13 +14,14 @@ namespace nccltune::tuner {
 
 // The chunk size of the newest decision about each collective of one communicator.
 //
-// getChunkSize gets the bytes of one channel, not of the call (NCCL 2.30 to 2.32). So it cannot
-// look up the rule of the call. But NCCL calls getCollInfo for every call of a group before it cuts
-// any of these calls into chunks. So the newest decision belongs to the same group, and is the same
-// on every rank. The words are atomic only to avoid data races between calling threads.
+// getChunkSize gets the bytes of one channel, not of the call (NCCL 2.30 to 2.32). So getChunkSize
+// cannot look up the rule of the call. But NCCL calls getCollInfo for every call of a group before
+// it cuts any of these calls into chunks. So the newest decision belongs to the same group, and is
+// the same on every rank. The words are atomic only to avoid data races between calling threads.
 class GrantedChunks {
  public:
-  // Stores the chunk size for a collective of `rules`. `chosen` is null if no rule was applied.
+  // Stores the chunk size of `chosen`, a candidate of `rules`, for the collective. If `chosen` is
+  // null (no rule was applied) or has no chunk size, removes the stored one.
   void Keep(int collective, const LookupTable& rules, const Candidate* chosen) {
     uint64_t word = rules.ChunkOf(chosen);
     if (word != 0) {

@@ -19,16 +19,18 @@ size_t PairOf(const Rule& rule) {
   return size_t{rule.algorithm} * abi::kNumProtocols + rule.protocol;
 }
 
-// Holds the rules that cover the current size, in one heap for each pair of algorithm and protocol.
-// The first rule in the file is on top. A rule that no longer covers the size is removed only when
-// it reaches the top. Each rule is added and removed once, so a sweep over n rules costs n log n.
+// Holds the rules that cover the current size of an ascending sweep over sizes, in one heap for
+// each pair of algorithm and protocol. The first rule in the file is on top. A rule that no longer
+// covers the size is removed only when it reaches the top. Each rule is added and removed once, so
+// a sweep over n rules costs n log n.
 class ActiveRules {
  public:
   explicit ActiveRules(const std::vector<Rule>& rules) : rules_(rules) {}
 
   void Add(uint32_t rule) { waiting_[PairOf(rules_[rule])].push(rule); }
 
-  // Sets *chain to the indices of the first rule of each pair that covers `bytes`, in file order.
+  // Finds, for each pair, the first rule in the file that covers `bytes`. Sets *chain to the
+  // indices of these rules, in file order.
   void FirstOfEachPair(uint64_t bytes, std::vector<uint32_t>* chain) {
     chain->clear();
     for (Heap& heap : waiting_) {

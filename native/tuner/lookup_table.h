@@ -28,9 +28,10 @@ static_assert(sizeof(Candidate) == 8);
 //
 // The range of sizes is cut at each size where the set of covering rules changes; the pieces are
 // called segments. For every pair of algorithm and protocol, a segment holds the first rule in file
-// order that covers it. A later rule with the same pair can never be used, because whether NCCL can
-// run a pair does not depend on the row. So a segment has at most 21 candidates, and n rules make
-// at most 2n+1 segments. Each condition on pipe_ops or registered has its own group of segments.
+// order that covers the segment. A later rule with the same pair can never be used, because whether
+// NCCL can run a pair does not depend on the row. So a segment has at most 21 candidates, and n
+// rules make at most 2n+1 segments. Each condition on pipe_ops or registered has its own group of
+// segments.
 class LookupTable {
  public:
   LookupTable() = default;
@@ -124,8 +125,8 @@ class LookupTable {
       chains_;  // index in candidates_ at which each segment starts; one more for the end
   std::vector<Candidate> candidates_;  // in file order within a segment
   std::vector<Group> groups_;          // sorted by (pipe_ops, registered)
-  // The chunk size of each candidate; empty if no rule has one. The array is separate, because few
-  // files have chunk sizes.
+  // The chunk size of each candidate; empty if no rule has a chunk size. The array is separate,
+  // because few files have chunk sizes.
   std::vector<uint32_t> chunks_;
 };
 

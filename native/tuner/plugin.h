@@ -31,22 +31,24 @@ namespace nccltune::tuner {
 
 inline constexpr const char* kPluginName = "nccltune";
 
-// Reads the configuration, logs the result and builds the tables. After any failure, also of
-// memory, the context (which may be null) leaves every call to NCCL.
+// Reads the configuration, logs the result and builds the tables. After any failure, including a
+// lack of memory, NCCL decides every call. The context may be null then.
 abi::Result Start(int interface_version, size_t ranks, size_t nodes, abi::LogFunction log,
                   void** context) noexcept;
 
 abi::Result Stop(void* context) noexcept;
 
-// Used since v3. `cost_table` is one contiguous float[algorithms][protocols], despite its type.
+// Used by v3 and later. `cost_table` is one contiguous float[algorithms][protocols], despite its
+// type.
 abi::Result DecideFromTable(void* context, const Call& call, float** cost_table, int algorithms,
                             int protocols, int* channels) noexcept;
 
-// Used for v2. Decides without a cost table, from the two flags and the communicator's context.
+// Used by v2. Decides without a cost table, from NCCL's two support flags and the communicator's
+// context.
 abi::Result DecideDirectly(void* context, const Call& call, int collnet_support, int nvls_support,
                            int* algorithm, int* protocol, int* channels) noexcept;
 
-// Used since v6. Decides the chunk size for one channel.
+// Used by v6 and later. Decides the chunk size for one channel.
 abi::Result DecideChunkSize(void* context, abi::TunedCollective collective, int algorithm,
                             int protocol, size_t* chunk_bytes) noexcept;
 

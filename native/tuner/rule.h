@@ -11,10 +11,11 @@ inline constexpr int kAny = -1;
 // NCCL's MAXCHANNELS since 2.25, the most channels that it can run.
 inline constexpr int kMostChannels = 64;
 
-// Larger than any buffer to which NCCL limits a chunk.
+// Largest chunk size that a row may set. NCCL limits a chunk to a buffer, which is smaller.
 inline constexpr uint32_t kLargestChunk = uint32_t{1} << 30U;
 
-// One row of a configuration. Nodes, ranks, pipe_ops and registered may be kAny.
+// One row of a configuration. Nodes, ranks, pipe_ops and registered may be kAny, which matches
+// every value.
 struct Rule {
   uint64_t min_bytes = 0;  // inclusive; bytes are counted as NCCL's tuner interface counts them
   uint64_t max_bytes = 0;  // inclusive

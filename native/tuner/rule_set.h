@@ -24,7 +24,8 @@ struct RuleCounts {
   size_t total = 0;
   size_t applied = 0;
   size_t other_scale = 0;  // for another number of nodes or ranks
-  // with a condition on registered buffers, which this interface version does not pass
+  // with a condition on registered buffers, but this interface version does not pass whether
+  // buffers are registered
   size_t unknown_registration = 0;
   size_t shadowed = 0;       // covered completely by earlier rows with the same condition and pair
   size_t with_channels = 0;  // applied rules that set the number of channels
@@ -35,13 +36,14 @@ class RuleSet {
  public:
   RuleSet() = default;
 
-  // `passes_registered` states whether the interface version passes registered buffers (v4 and
+  // `passes_registered`: the interface version passes whether buffers are registered (v4 and
   // newer).
   RuleSet(const std::vector<Rule>& rules, Scale scale, bool passes_registered);
 
   const RuleCounts& counts() const { return counts_; }
 
-  // Returns null for a collective that NCCL does not ask tuners about.
+  // Returns the rules of a collective, or null for a collective that NCCL does not ask tuners
+  // about.
   const LookupTable* TableOf(int collective) const {
     const auto index = static_cast<size_t>(collective);
     return index < tables_.size() ? &tables_[index] : nullptr;

@@ -13,7 +13,8 @@ bool IsGatherOrScatter(int collective) {
 bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol) {
   if (facts.filtered || facts.scale.ranks < 2) return false;
   // LL128 loses data on links that reorder stores. NCCL enables it depending on the path between
-  // the GPUs, which a tuner does not know.
+  // the GPUs, which a tuner does not know. So LL128 is used only if the rules were measured on this
+  // platform.
   if (protocol == abi::kLl128 && !facts.measured_here) return false;
   const bool allreduce = facts.collective == abi::kAllReduce;
   const bool collnet = facts.collnet_support == 1;
@@ -27,7 +28,8 @@ bool CanRunWithoutTable(const WithoutTable& facts, int algorithm, int protocol) 
       return allreduce;
     case abi::kCollnetDirect:
       // CollNet direct also needs an NVSwitch and, except for all-reduce, a NIC for each GPU. A
-      // tuner does not know whether the platform has them.
+      // tuner does not know whether the platform has them. So CollNet direct is used only if the
+      // rules were measured on this platform.
       return simple && collnet && facts.measured_here &&
              (allreduce || IsGatherOrScatter(facts.collective));
     case abi::kCollnetChain:

@@ -15,7 +15,7 @@ struct WithoutTable {
   // The rules were measured on this type of GPU with this NCCL version, so NCCL could run the
   // choices that they name.
   bool measured_here = false;
-  // NCCL_ALGO or NCCL_PROTO is set. Only a cost table shows which pairs remain.
+  // NCCL_ALGO or NCCL_PROTO is set. Only a cost table shows which pairs remain, so no rule is used.
   bool filtered = false;
 };
 
