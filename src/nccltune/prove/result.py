@@ -15,12 +15,14 @@ SizeVerdict = Literal["faster", "alike", "slower", "open", "left alone", "not al
 
 Sizes that a rule applies to:
 
-- `faster`, `slower`: with the rule, beyond noise
+- `faster`: faster with the rule, beyond noise
+- `slower`: slower with the rule, beyond noise; or the tuned call failed or gave wrong results
 - `alike`: not slower
 - `open`: more rounds are needed
 
 Sizes without a rule:
 
+- `open`: too few rounds
 - `left alone`: the tuned call ran the same choice as the default, as far as is known
 - `not alike`: the tuned call ran another choice than the default, although no rule applies
 
@@ -59,7 +61,7 @@ class ProvenSize(msgspec.Struct, frozen=True, kw_only=True):
 class RuleProof(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that is still in the configuration.
 
-    reason    explains a verdict other than `holds`
+    reason    explains the verdict; None for `holds`, unless some sizes could not be measured
     expected  the gain that the rule search predicted
     gain      default time over tuned time, the mean over the size axis; `gain_low` and `gain_high`
               are its 95 % interval
@@ -118,7 +120,7 @@ class ProofPass(msgspec.Struct, frozen=True):
     """One pass: the measurement of one set of rules.
 
     Its round numbers are `first_round` to `first_round + ROUNDS_OF_A_PASS - 1`. `dropped` are the
-    rules that earlier passes removed.
+    rules that earlier passes removed or narrowed.
     """
 
     first_round: int
@@ -155,7 +157,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slower(self) -> int:
-        """Return the number of sizes that are slower with the rules, beyond noise."""
+        """Return the number of sizes with the verdict `slower`."""
         return sum(size.verdict == "slower" for group in self.groups for size in group.sizes)
 
     @property

@@ -181,7 +181,8 @@ def problems_of(
 ) -> list[str]:
     """Return the reasons why the deployed configuration does not work, one sentence each.
 
-    The list is empty if it works. `config_hash` is the hash of the deployed configuration.
+    The list is empty if the configuration works. `config_hash` is the hash of the deployed
+    configuration.
     """
     found = []
     if not after.config_hashes:

@@ -154,7 +154,7 @@ def choice_ranges(
 ) -> Iterator[tuple[Choice, list[SizeState]]]:
     """Yield each range of neighbouring sizes with the same choice in `chosen`, and that choice.
 
-    Ranges of the default are left out.
+    Ranges of the default, and of sizes that are not in `chosen`, are left out.
     """
     current: list[SizeState] = []
     for size, state in states.items():

@@ -126,7 +126,7 @@ class ExecutedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     chunk_bytes: int | None = None
 
     def choice(self) -> Choice | None:
-        """Return the same as a `Choice`.
+        """Return what NCCL executed as a `Choice`.
 
         Return None if the algorithm or the protocol is missing, or if nccltune does not know it.
         """
@@ -186,7 +186,8 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     def is_kept(self) -> bool:
         """Return whether this point is recorded in a study.
 
-        A point that only failed because a rank died is not recorded, so that it is tried again.
+        A point whose error may not occur again, for example because a rank died, is not recorded. A
+        later run then tries the point again.
         """
         return self.error is None or self.error.kind in LASTING_ERRORS
 
@@ -197,7 +198,7 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Predicted(msgspec.Struct, frozen=True):
-    """The algorithm and protocol that NCCL would pick by its own predictions."""
+    """The algorithm and protocol that NCCL would pick by its own predictions; None if unknown."""
 
     algorithm: str | None = None
     protocol: str | None = None

@@ -94,10 +94,11 @@ class ProcessLine(
 
     session    number of the `nccltune` run that started the process; only processes of one session
                are compared as neighbours
-    probe      True for the first process of a study, which is not compared; `look` in the file
+    probe      True for the first process of a study, which is not compared; the JSON key is `look`
     load       as in `ProcessSample`
     traffic    as in `ProcessSample`
-    carried    number of messages by carrier (NCCL or copy engine), if the library reports it
+    carried    number of messages by carrier (NCCL or copy engine); None if the send/recv library
+               did not report it
     error      the reason if the process failed
     """
 

@@ -89,7 +89,7 @@ class SettingsExperiment(ABC):
 
     @property
     def seconds_to_come(self) -> float:
-        """Return about how long the rest takes, in seconds."""
+        """Return about how long the processes still to start take, in seconds."""
         return self._plan.still_to_start() * self._processes.times.expected_s
 
     def measure(self) -> EndReason:

@@ -66,7 +66,11 @@ def facts_of(log: RunLog, tried: SettingChanges) -> StartFacts:
 
 
 def differences(before: StartFacts, after: StartFacts) -> Iterator[str]:
-    """Yield each difference between two processes as text, for example `channels 24 -> 2`."""
+    """Yield each difference between two processes as text, for example `channels 24 -> 2`.
+
+    Facts that one of the processes did not log are not compared. Also yield each sign of a broken
+    platform that only `after` has.
+    """
     for words, name in (("channels", "channels"), ("NVLS channels", "nvls_channels")):
         one, other = getattr(before, name), getattr(after, name)
         if one is not None and other is not None and one != other:

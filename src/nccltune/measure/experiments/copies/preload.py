@@ -26,7 +26,8 @@ BESIDE_TRAFFIC = RecordKind(
 CONNECTIONS = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 """Variables of all processes in a comparison during traffic. CUDA streams that share a connection
 to the GPU wait for each other. With traffic in one stream, ranks could then wait for each other in
-a cycle. The library sets the same value only if it is loaded at the program's start."""
+a cycle. The library sets the same value itself, but only if it is loaded at the program's start;
+processes with the default settings do not load it."""
 BY_COPY_ENGINE = "copy engine"
 """Prefix of the carrier names that the library uses for messages by copy engine."""
 _WARNING = re.compile(r"nccltune sendrecv WARN (.+)")

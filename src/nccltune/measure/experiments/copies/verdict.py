@@ -80,9 +80,10 @@ class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
     from_bytes  the threshold in bytes; None if copy engines should carry no message, and while
                 nothing is decided
     load        `compute` if the GPUs ran compute kernels during the calls, else None
-    champion    the best policy, if it was worth a proof
-    proof       gain of the champion over copy engines without a policy in the proof, even if it
-                does not prove the champion faster
+    champion    the best policy; None if no policy was worth a proof
+    proof       gain of the champion over copy engines without a policy, from the pairs of the
+                proof, even if the champion is not proven faster; None without such pairs or without
+                a threshold
     failed      settings with which a process failed, each with the reason
     carried     number of messages by carrier; None if unknown
     processes   number of processes that this run started
@@ -162,7 +163,8 @@ def leader(order: CopyOrder, floor: float) -> Settings | None:
     """Return the policy that is worth a proof; None if there is none.
 
     It is the policy with the largest mean gain over the sizes from the threshold on. Its gain must
-    exceed that of copy engines without a policy by more than the noise floor.
+    exceed that of copy engines without a policy by more than the noise floor. Return None also if
+    copy engines should carry no message.
     """
     taken = _taken(order, threshold(order, floor).from_bytes)
     if not taken:
@@ -180,8 +182,9 @@ def leader(order: CopyOrder, floor: float) -> Settings | None:
 def proven(order: CopyOrder, from_bytes: int, floor: float) -> bool:
     """Return whether the proof shows that the champion is faster.
 
-    The champion must be faster in the mean over the sizes from `from_bytes` on, and slower at none
-    of these sizes.
+    The champion must be faster in the mean over the sizes from `from_bytes` on, with the confidence
+    `_SURE` and by at least `floor` (a log). It must be slower at none of these sizes. Return False
+    if the proof is not complete.
     """
     gains = order.proof_gains()
     if len(gains) < order.proof_pairs or order.champion in order.results.failed:
