@@ -23,8 +23,8 @@ SECOND_LOOK = 12
 MOST_ROUNDS = 24
 """The most rounds of a size. After them a size that is not proven slower is called good."""
 LEAST_FLOOR = 0.01
-"""A size may be slower than the default by this fraction, or by the A/A noise if the noise is
-larger."""
+"""A size may be slower than the default by this fraction. If the default differs from itself by
+more than this (A/A noise), a size may be slower by the noise."""
 _CHANCE = 0.05
 """The chance that any size of a configuration is called slower by mistake. The chance that any rule
 is called faster by mistake is the same."""

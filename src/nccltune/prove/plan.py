@@ -72,9 +72,9 @@ class ProofPlan:
         """Add recorded points of earlier passes, at sizes where the rules still give the same
         choice.
 
-        `known` are the recorded points of all passes. The last of `passes` is this pass. Of its
-        points only the failures are added here. This plan requests the others again, and the engine
-        then answers them from `known`.
+        `known` are the recorded points of all passes. The last of `passes` is this pass. From this
+        pass only the failed points are added here. The plan requests its other points again, and
+        the engine then answers these requests from `known`.
         """
         for key, point in known.items():
             proof = self.proofs.get(key.collective)

@@ -36,8 +36,8 @@ class ProvenSize(msgspec.Struct, frozen=True, kw_only=True):
 
     choice   the choice of the rule; None if no rule applies
     between  True if the sweep had not measured this size
-    gain     default time over tuned time (1.1 is 1.1 times as fast), from `rounds` rounds;
-             `gain_low` and `gain_high` are its 95 % interval
+    gain     default time over tuned time (1.1 is 1.1 times as fast), from `rounds` rounds; None
+             with too few rounds; `gain_low` and `gain_high` are the 95 % interval of the gain
     ran      the choice that NCCL executed with the rules; None if unknown
     note     the reason if the size failed or could not be measured
 
@@ -63,8 +63,8 @@ class RuleProof(msgspec.Struct, frozen=True, kw_only=True):
 
     reason    explains the verdict; None for `holds`, unless some sizes could not be measured
     expected  the gain that the rule search predicted
-    gain      default time over tuned time, the mean over the size axis; `gain_low` and `gain_high`
-              are its 95 % interval
+    gain      default time over tuned time, the mean over the size axis; None with too few rounds;
+              `gain_low` and `gain_high` are the 95 % interval of the gain
     least     the smallest gain at one size; `most` is the largest
     sizes     number of sizes measured for this proof
     between   number of these sizes that the sweep had not measured

@@ -206,7 +206,7 @@ def rules_of(study: Study) -> list[Rule]:
 
 
 def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:
-    """Return the measured sizes (bytes, rising) of every tuned collective at this scale.
+    """Return the measured sizes (bytes, rising) at this scale, by collective.
 
     Collectives that NCCL does not ask a tuner plugin about are left out. Raises StudyError if
     `samples.jsonl` is damaged.

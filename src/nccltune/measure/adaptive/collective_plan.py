@@ -118,7 +118,7 @@ class CollectivePlan:
 
     @property
     def unexplored(self) -> list[int]:
-        """Return the coarse sizes that were not requested yet."""
+        """Return the sizes of the stage `explore` that were not requested yet."""
         return [size for size in self._coarse if size not in self._next_round]
 
     @property

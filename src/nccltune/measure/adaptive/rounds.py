@@ -31,7 +31,8 @@ RULE_PRICE = 0.05
 """A range is worth a proof if its gains beyond the threshold (natural logs), summed over its sizes,
 are at least this. The rule search requires about as much of a rule."""
 _SMALL_STAKE = 0.1
-"""As a share of the threshold: a choice whose stake is smaller gets no further timing."""
+"""As a share of the threshold: a choice whose expected loss (stake) is smaller gets no further
+timing."""
 _LEAST_WORTH = 0.25
 """As a share of the threshold: a range is worth a proof only if the present rules miss a larger
 gain in it. The gain is weighted with the range's share of the size axis."""

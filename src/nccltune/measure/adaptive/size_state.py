@@ -126,7 +126,8 @@ def size_states(
 def gain_left(states: SizeStates) -> float:
     """Return the gain that further measurements may still find, as a natural log.
 
-    It is the mean of the stakes over the size axis (log bytes).
+    It is the mean, over the size axis (log bytes), of the expected losses from a wrong leader
+    (`SizeState.stake`).
     """
     share = axis_shares(states)
     return math.fsum(share[size] * state.stake for size, state in states.items())

@@ -55,7 +55,7 @@ class TableRequest(msgspec.Struct, kw_only=True, tag_field="op", tag="table"):
 
 
 class BenchGpu(msgspec.Struct, frozen=True):
-    """The GPU of one rank. `host_hash` is a hash of the host's name."""
+    """The GPU of one rank. `host_hash` is a hash that identifies the host."""
 
     rank: int
     name: str | None = None
@@ -218,7 +218,8 @@ class TableRow(msgspec.Struct, frozen=True):
 class Op(msgspec.Struct, frozen=True):
     """Any answer, decoded before its type (`op`) is known.
 
-    `kind`, `text` and `hint` are set in an error, `rows` in a table.
+    `kind`, `text` and `hint` are set in an error, `rows` in a table, and `points` in `done`, the
+    end of a measurement.
     """
 
     op: str

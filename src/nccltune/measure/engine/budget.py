@@ -51,7 +51,10 @@ class ProcessTimes:
 
     @property
     def expected_s(self) -> float:
-        """Return about how long the next process takes, in seconds: the mean of all so far."""
+        """Return about how long the next process takes, in seconds: the mean of all so far.
+
+        Before any process has run, return `FIRST_GUESS_S`.
+        """
         if not self._seconds:
             return FIRST_GUESS_S
         return math.fsum(self._seconds) / len(self._seconds)

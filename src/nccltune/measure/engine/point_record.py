@@ -118,7 +118,7 @@ class PointRecord:
         return found
 
     def append(self, points: Iterable[tuple[PointKey, BenchPoint]]) -> None:
-        """Record points. Those with an error that may not occur again are not recorded.
+        """Record points. A point whose error may not occur again is not recorded.
 
         When this returns, the points survive the end of this process. About once a second they are
         synced to disk, and then also survive a crash of the machine. Raises StudyError for a failed

@@ -154,7 +154,7 @@ def judge(
 def never_read(verdict: TrialVerdict) -> list[str]:
     """Return the proposed settings of NCCL that NCCL did not log as read.
 
-    The list is empty if there is no log.
+    Settings to unset are left out. The list is empty if there is no log.
     """
     if verdict.read is None:
         return []

@@ -88,7 +88,7 @@ class FairnessVerdict(msgspec.Struct, frozen=True, kw_only=True):
                    that slow traffic down least
     traffic_bytes  bytes of each background message
     failed         settings with which a process failed, each with the reason
-    carried        number of messages by carrier; None if unknown
+    carried        number of messages by carrier (NCCL or copy engine); None if unknown
     processes      number of processes that this run started
     known          number of processes taken from earlier runs
     """

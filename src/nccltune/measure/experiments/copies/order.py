@@ -79,7 +79,8 @@ class CopyOrder:
         return self.results.pair_gains(COPY_ENGINE, 0)[: self.pairs]
 
     def proof_gains(self) -> list[dict[Call, float]]:
-        """Return, for each pair, the gain of the champion over copy engines without a policy."""
+        """Return, for each pair of the proof, the gain of the champion over copy engines without a
+        policy, by call. The list is empty if there is no champion."""
         if self.champion is None:
             return []
         return self.results.pair_gains(self.champion, 0, over=COPY_ENGINE)

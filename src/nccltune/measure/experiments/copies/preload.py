@@ -116,7 +116,7 @@ def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -
 
 
 def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, int]:
-    """Return the number of messages by carrier, from the file `counts`.
+    """Return the number of messages by carrier (NCCL or copy engine), from the file `counts`.
 
     Raises LaunchError if copy engines carried no message or the library refused a setting. The
     process then did not measure what the settings request.
@@ -136,7 +136,7 @@ def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, in
 
 
 def count_messages(text: str) -> dict[str, int]:
-    """Return the number of messages by carrier, summed over the processes.
+    """Return the number of messages by carrier (NCCL or copy engine), over all processes.
 
     `text` is the content of the file that `NCCLTUNE_SENDRECV_STATS` names.
     """

@@ -85,7 +85,7 @@ class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
                 proof, even if the champion is not proven faster; None without such pairs or without
                 a threshold
     failed      settings with which a process failed, each with the reason
-    carried     number of messages by carrier; None if unknown
+    carried     number of messages by carrier (NCCL or copy engine); None if unknown
     processes   number of processes that this run started
     known       number of processes taken from earlier runs
     """
@@ -263,7 +263,7 @@ def proof_gain(order: CopyOrder, from_bytes: int | None) -> ProcessGain | None:
 
 
 def carried(results: NeighbourGains) -> dict[str, int] | None:
-    """Return the number of messages by carrier.
+    """Return the number of messages by carrier (NCCL or copy engine).
 
     It is the sum over the processes with copy engines and without a policy or chunk size. Return
     None if no process has counts.

@@ -73,7 +73,10 @@ class Race:
         self.stage = "done"
 
     def proof_gains(self) -> list[dict[Call, float]]:
-        """Return, for each pair of the proof, the gain of the champion by call."""
+        """Return, for each pair of the proof, the gain of the champion over the default, by call.
+
+        The list is empty before the proof.
+        """
         if self.champion is None or self.proof_from is None:
             return []
         return self.results.pair_gains(self.champion, self.proof_from)
