@@ -94,7 +94,8 @@ class CollectiveProof:
     def asks(self, first_round: int) -> list[RoundRequest]:
         """Return the next requests; an empty list when every size and every rule is decided.
 
-        `first_round` is the number of the pass's first round. It is added to every round number.
+        `first_round` is the number of the pass's first round. This number is added to every round
+        number.
         """
         wanted = {
             size: FIRST_LOOK
@@ -119,7 +120,7 @@ class CollectiveProof:
     def asks_left(self) -> list[RoundRequest]:
         """Return requests that take about as long as the measurements still needed.
 
-        They serve only to estimate the remaining time.
+        The requests serve only to estimate the remaining time.
         """
         new = [size for size in self.sizes if len(self.gains(size)) < FIRST_LOOK]
         sizes = tuple(size for size in new or self._further() if size not in self._lost)

@@ -112,8 +112,8 @@ class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ROUNDS_OF_A_PASS = 100
-"""The number of round numbers reserved for a pass. It is larger than a pass needs, so that two
-passes never use the same round number."""
+"""How many round numbers are reserved for a pass: more than a pass needs, so that two passes
+never use the same round number."""
 
 
 class ProofPass(msgspec.Struct, frozen=True):

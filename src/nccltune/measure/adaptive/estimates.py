@@ -3,8 +3,8 @@
 
 A plan has to decide after one or two rounds, which are too few to show the noise of one choice.
 All choices at a size therefore share one noise estimate. The estimate uses the two timings of the
-default in each round and the spread of each choice over its rounds. It is combined with the usual
-noise of the collective. A gain is the natural log of default time over choice time.
+default in each round and the spread of each choice over its rounds. The estimate is combined
+with the usual noise of the collective. A gain is the natural log of default time over choice time.
 """
 
 import math

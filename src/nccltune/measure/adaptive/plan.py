@@ -83,8 +83,8 @@ class Plan:
     def iterations(self, collective: Collective, size: int) -> int:
         """Return the number of timed calls in one timing at a size.
 
-        The first call decides the number. It does not change later, so that all timings at a size
-        are comparable.
+        The first call of this method decides the number. The number does not change later, so that
+        all timings at a size are comparable.
         """
         decided = self._iterations[collective]
         if size not in decided:

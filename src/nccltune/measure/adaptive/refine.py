@@ -121,7 +121,7 @@ def _by_the_other(left: SizeState, right: SizeState, smooth: bool) -> float:
     """Return how much time is certainly lost if the leader of one size is used in the whole gap.
 
     The result is a natural log. A leader that was not measured at the other size counts as an
-    infinite loss there. The curves of two forced choices are smooth. They cross near the
+    infinite loss there. The curves of two forced choices are smooth. The curves cross near the
     size where the two times are close, so the smaller of the two losses is the bound. The default
     jumps where NCCL changes its choice, so the larger loss may begin anywhere in the gap. With
     `smooth`, the default does not jump in this gap, and the smaller loss is the bound.
@@ -138,8 +138,8 @@ def _by_the_other(left: SizeState, right: SizeState, smooth: bool) -> float:
 def _same_prediction(left: SizeState, right: SizeState, predicted: Mapping[int, Choice]) -> bool:
     """Return whether the default runs the same choice in the whole gap.
 
-    That is so if NCCL predicts one choice for the gap, and the default is as fast as that choice at
-    both sizes.
+    The result is True if NCCL predicts one choice for the gap, and the default is as fast as that
+    choice at both sizes.
     """
     below = max((size for size in predicted if size <= left.bytes), default=None)
     above = min((size for size in predicted if size >= right.bytes), default=None)

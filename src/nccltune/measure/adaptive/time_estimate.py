@@ -80,8 +80,7 @@ class TimeEstimator:
         )
 
     def iterations(self, size: int) -> int:
-        """Return the number of timed calls in one timing at a size. It is the same for every
-        choice.
+        """Return the number of timed calls in one timing at a size, the same for every choice.
 
         A number in `decided` does not change.
         """

@@ -258,9 +258,9 @@ class Bench:
     def _unexpected(self, answer: Op) -> None:
         """Handle an answer that was not expected.
 
-        An error of a kind other than "request" states why the bench is about to end. It is stored
-        for the exception that is raised when the bench has ended. Any other answer is our bug:
-        NccltuneError is raised.
+        An error of a kind other than "request" states why the bench is about to end. The error is
+        stored for the exception that is raised when the bench has ended. Any other answer is our
+        bug: NccltuneError is raised.
         """
         if answer.op == "error" and answer.kind != "request":
             self._trouble = answer

@@ -35,7 +35,7 @@ class ProcessTimes:
     """The number of processes that an experiment has run, and the seconds they took.
 
     `before` are the durations, in seconds, of the processes of earlier runs of this experiment.
-    They count for `expected_s`, but not for `processes` and `spent_s`.
+    These processes count for `expected_s`, but not for `processes` and `spent_s`.
     """
 
     def __init__(self, before: Iterable[float]) -> None:

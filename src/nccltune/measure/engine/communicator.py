@@ -283,7 +283,8 @@ class PlanRun(Generic[AnyPlan]):
     def _key(ask: RoundRequest, point: BenchPoint) -> PointKey:
         """Return the key of a point that was measured for `ask`.
 
-        The bench counts repeats from 0. Its repeat n is the repeat `ask.repeats[n]` of the plan.
+        The bench counts repeats from 0. The bench's repeat n is the repeat `ask.repeats[n]` of the
+        plan.
         """
         repeat = ask.repeats[point.repeat] if point.choice == DEFAULT else 0
         return PointKey(ask.collective, point.bytes, point.choice, point.round, repeat)

@@ -23,8 +23,8 @@ _PATIENCE_S = 5.0
 class ProgramResult(NamedTuple):
     """How a program ended, and what it printed.
 
-    `status` is as in `Popen.returncode`; None if the program exceeded the time limit and was
-    killed.
+    `status` is the exit status, or minus the number of the signal that ended the program. It is
+    None if the program exceeded the time limit and was killed.
     """
 
     status: int | None

@@ -275,7 +275,7 @@ class TrialExperiment:
     def _error(self) -> str | None:
         """Return the error of a process with the settings; None if there is none.
 
-        Such an error is the result of the settings. They are not tried again.
+        Such an error is the result of the settings. The settings are not tried again.
         """
         return next((line.error for line in self._lines if line.side == "set" and line.error), None)
 

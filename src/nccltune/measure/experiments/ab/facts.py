@@ -22,7 +22,7 @@ class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     transports   number of connections by kind
     network      name of the network that NCCL uses between nodes
     gdr_send     whether sends use GPUDirect RDMA; None if no connection uses a network
-    gdr_receive  the same for receives
+    gdr_receive  whether receives use GPUDirect RDMA; None if no connection uses a network
     alarms       sentences on signs of a broken platform in the log
     """
 

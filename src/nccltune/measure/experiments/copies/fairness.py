@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict on chunk sizes: whether to split large copies into chunks.
 
-*Traffic* are large background messages. Other messages can run between the chunks of a large one,
-so they wait less; but chunks may slow the traffic down. The verdict compares the gain of the
-messages with the cost for the traffic. A gain is the natural log of the time with whole messages
-over the time with chunks.
+*Traffic* are large background messages. Other messages can run between the chunks of a large
+message, so other messages wait less; but chunks may slow the traffic down. The verdict compares the
+gain of the messages with the cost for the traffic. A gain is the natural log of the time with whole
+messages over the time with chunks.
 """
 
 import math

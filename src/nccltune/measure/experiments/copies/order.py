@@ -24,8 +24,8 @@ PROOF_PAIRS = 6
 class CopyOrder:
     """Decides which process to start next in the comparison by message size.
 
-    `leader` returns the policy that is worth a proof, or None. It is called when all policies have
-    run.
+    `leader` returns the policy that is worth a proof, or None if none is. `leader` is called when
+    all policies have run.
     """
 
     def __init__(

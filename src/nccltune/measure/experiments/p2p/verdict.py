@@ -103,7 +103,8 @@ class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
     """Return whether the champion is recommended, and the reason as text.
 
-    `reason` is why the measurement ended. `threshold` is the least gain, as in `Race`.
+    `reason` is why the measurement ended. `threshold` is the least gain (a natural log) that
+    recommended settings must have.
     """
     results, champion = race.results, race.champion
     if champion is None:
