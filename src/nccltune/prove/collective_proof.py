@@ -34,8 +34,8 @@ from nccltune.prove.result import ProofGroup, ProvenSize, SizeVerdict
 from nccltune.prove.sizes import taken
 
 _HARMLESS = frozenset({"unsupported", "memory"})
-"""Kinds of failure that a rule does not cause. A size that fails so is not measured, and its rule
-is kept."""
+"""Kinds of failure that a rule does not cause. A size with such a failure is not measured, and its
+rule is kept."""
 
 
 class CollectiveProof:
@@ -80,7 +80,11 @@ class CollectiveProof:
             self.note_failure(key, point)
 
     def note_failure(self, key: PointKey, point: BenchPoint) -> None:
-        """Record a point without a valid timing. Its size is not measured again."""
+        """Record a point without a valid timing. Its size is not measured again.
+
+        If a tuned call failed in a way that its rule may have caused, the size is added to
+        `failures`. Otherwise the size is added to `lost`.
+        """
         kind = point.error.kind if point.error else "wrong"
         if kind in _HARMLESS or key.choice == DEFAULT:
             self._lost[key.bytes] = point.error.text if point.error else "wrong results"
@@ -90,7 +94,8 @@ class CollectiveProof:
     def asks(self, first_round: int) -> list[RoundRequest]:
         """Return the next requests; an empty list when every size and every rule is decided.
 
-        `first_round` is the number of the pass's first round. It is added to every round number.
+        `first_round` is the number of the pass's first round. This number is added to every round
+        number.
         """
         wanted = {
             size: FIRST_LOOK
@@ -115,7 +120,7 @@ class CollectiveProof:
     def asks_left(self) -> list[RoundRequest]:
         """Return requests that take about as long as the measurements still needed.
 
-        They serve only to estimate the remaining time.
+        The requests serve only to estimate the remaining time.
         """
         new = [size for size in self.sizes if len(self.gains(size)) < FIRST_LOOK]
         sizes = tuple(size for size in new or self._further() if size not in self._lost)
@@ -126,7 +131,8 @@ class CollectiveProof:
     def _further(self) -> dict[int, int]:
         """Return the sizes that need more rounds, each with the number of rounds to reach.
 
-        A size needs more rounds if its own state or the state of its rule is `OPEN`.
+        A size needs more rounds if its own state or the state of its rule is `OPEN`. Sizes without
+        a rule, and sizes of a rule that failed, need none.
         """
         wanted: dict[int, int] = {}
         for index in {index for index in self.at.values() if index is not None}:
@@ -204,7 +210,10 @@ class CollectiveProof:
         return None if not ran or wanted.label in ran else " and ".join(sorted(ran))
 
     def gain_words(self, size: int) -> str:
-        """Return the gain at a size as text: `0.93x at 64 KiB (0.91-0.95)`."""
+        """Return the gain at a size as text: `0.93x at 64 KiB (0.91-0.95)`.
+
+        With too few rounds for a gain, the text is only `at 64 KiB`.
+        """
         found = interval(self.gains(size))
         if found is None:
             return f"at {format_bytes(size)}"

@@ -3,8 +3,9 @@
 
 A gain is the natural log of default over tuned time; there is one for each round. Every size gets
 `FIRST_LOOK` rounds. Sizes and rules that are open get more rounds, so that one outlier does not
-remove a good rule. Because many sizes are judged, a size is called slower only if an interval shows
-it that is valid for all sizes together (Bonferroni).
+remove a good rule. Many sizes are judged. A size is therefore called slower only with an interval
+that is valid for all sizes together (Bonferroni). After `MOST_ROUNDS` rounds, the 95 % interval of
+the size alone decides.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ SECOND_LOOK = 12
 MOST_ROUNDS = 24
 """The most rounds of a size. After them a size that is not proven slower is called good."""
 LEAST_FLOOR = 0.01
-"""A size may be slower than the default by this fraction, or by the A/A noise if the noise is
-larger."""
+"""A size may be slower than the default by this fraction. If the default differs from itself by
+more than this (A/A noise), a size may be slower by the noise."""
 _CHANCE = 0.05
 """The chance that any size of a configuration is called slower by mistake. The chance that any rule
 is called faster by mistake is the same."""
@@ -68,7 +69,7 @@ def size_state(gains: Sequence[float], floor: float, strict: float) -> ProofStat
 
     Good: slower by at most `floor` (a fraction), with 95 % confidence. Bad: slower with the
     confidence `strict`, and by more than `floor` in the mean. After `MOST_ROUNDS` rounds, 95 %
-    confidence is enough for bad, and every other size is good.
+    confidence is enough for bad, and every other size is good. Open: anything else.
 
     >>> size_state([0.20, 0.21, 0.19, 0.20], floor=0.01, strict=0.99)
     <ProofState.GOOD: 'good'>
@@ -91,7 +92,7 @@ def rule_state(gains: Sequence[float], noise: float, strict: float) -> ProofStat
 
     Good: faster with the confidence `strict`, and by more than `noise` (a fraction) in the mean.
     Bad: not good after `MOST_ROUNDS` rounds. A rule is bad earlier if its gain is smaller than
-    `noise` with the confidence `strict`.
+    `noise` with the confidence `strict`. Open: anything else.
     """
     plain, sure = interval(gains), interval(gains, strict)
     if plain is None or sure is None:

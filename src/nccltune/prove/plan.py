@@ -72,9 +72,9 @@ class ProofPlan:
         """Add recorded points of earlier passes, at sizes where the rules still give the same
         choice.
 
-        `known` are the recorded points of all passes. The last of `passes` is this pass. Of its
-        points only the failures are added here. This plan requests the others again, and the engine
-        then answers them from `known`.
+        `known` are the recorded points of all passes. The last of `passes` is this pass. From this
+        pass only the failed points are added here. The plan requests its other points again, and
+        the engine then answers these requests from `known`.
         """
         for key, point in known.items():
             proof = self.proofs.get(key.collective)
@@ -97,7 +97,8 @@ class ProofPlan:
 
     @property
     def turns(self) -> Sequence[RequestSource]:
-        """Return one function for each collective. It returns the next requests."""
+        """Return one function for each collective; it returns the next requests of the
+        collective."""
         return [partial(proof.asks, self.first_round) for proof in self.proofs.values()]
 
     def feed(self, key: PointKey, point: BenchPoint) -> None:
@@ -111,8 +112,8 @@ class ProofPlan:
         return self._estimator(ask.collective).seconds(ask)
 
     def iterations(self, collective: Collective, size: int) -> int:
-        """Return the number of timed calls in one timing at a size. It does not change in a
-        pass."""
+        """Return the number of timed calls in one timing at a size. The number does not change
+        during a pass."""
         decided = self._iterations[collective]
         if size not in decided:
             decided[size] = self._estimator(collective).iterations(size)
@@ -229,8 +230,8 @@ class ProofPlan:
         """Return the rule without the sizes in `slower`.
 
         Return None if the other sizes are not neighbours, are fewer than two, or are bad together.
-        The new range ends at the outermost of the other sizes. The next pass proves the new rule
-        like any other.
+        On a side where sizes are removed, the new range ends at the last remaining size. The next
+        pass proves the new rule like any other rule.
         """
         proof = self.proofs[self.rules[index].collective]
         good = [place for place, size in enumerate(sizes) if size not in slower]

@@ -15,12 +15,14 @@ SizeVerdict = Literal["faster", "alike", "slower", "open", "left alone", "not al
 
 Sizes that a rule applies to:
 
-- `faster`, `slower`: with the rule, beyond noise
+- `faster`: faster with the rule, beyond noise
+- `slower`: slower with the rule, beyond noise; or the tuned call failed or gave wrong results
 - `alike`: not slower
 - `open`: more rounds are needed
 
 Sizes without a rule:
 
+- `open`: too few rounds
 - `left alone`: the tuned call ran the same choice as the default, as far as is known
 - `not alike`: the tuned call ran another choice than the default, although no rule applies
 
@@ -34,8 +36,8 @@ class ProvenSize(msgspec.Struct, frozen=True, kw_only=True):
 
     choice   the choice of the rule; None if no rule applies
     between  True if the sweep had not measured this size
-    gain     default time over tuned time (1.1 is 1.1 times as fast), from `rounds` rounds;
-             `gain_low` and `gain_high` are its 95 % interval
+    gain     default time over tuned time (1.1 is 1.1 times as fast), from `rounds` rounds; None
+             with too few rounds; `gain_low` and `gain_high` are the 95 % interval of the gain
     ran      the choice that NCCL executed with the rules; None if unknown
     note     the reason if the size failed or could not be measured
 
@@ -59,10 +61,10 @@ class ProvenSize(msgspec.Struct, frozen=True, kw_only=True):
 class RuleProof(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that is still in the configuration.
 
-    reason    explains a verdict other than `holds`
+    reason    explains the verdict; None for `holds`, unless some sizes could not be measured
     expected  the gain that the rule search predicted
-    gain      default time over tuned time, the mean over the size axis; `gain_low` and `gain_high`
-              are its 95 % interval
+    gain      default time over tuned time, the mean over the size axis; None with too few rounds;
+              `gain_low` and `gain_high` are the 95 % interval of the gain
     least     the smallest gain at one size; `most` is the largest
     sizes     number of sizes measured for this proof
     between   number of these sizes that the sweep had not measured
@@ -110,15 +112,15 @@ class ProofGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ROUNDS_OF_A_PASS = 100
-"""The number of round numbers reserved for a pass. It is larger than a pass needs, so that two
-passes never use the same round number."""
+"""How many round numbers are reserved for a pass: more than a pass needs, so that two passes
+never use the same round number."""
 
 
 class ProofPass(msgspec.Struct, frozen=True):
     """One pass: the measurement of one set of rules.
 
     Its round numbers are `first_round` to `first_round + ROUNDS_OF_A_PASS - 1`. `dropped` are the
-    rules that earlier passes removed.
+    rules that earlier passes removed or narrowed.
     """
 
     first_round: int
@@ -155,7 +157,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slower(self) -> int:
-        """Return the number of sizes that are slower with the rules, beyond noise."""
+        """Return the number of sizes with the verdict `slower`."""
         return sum(size.verdict == "slower" for group in self.groups for size in group.sizes)
 
     @property

@@ -2,9 +2,9 @@
 """Prove a study's configuration: measure in passes until every remaining rule holds.
 
 Each pass measures the rules of the present `tuner.conf`. Then rules that do not hold are removed
-from the file. The next pass measures the sizes for which the rules changed. Every result is written
-when it arrives: timings to samples.jsonl, points without a valid timing to verify.jsonl, and the
-passes with their rules to proof.json.
+from the file, or narrowed to the sizes where they hold. The next pass measures the sizes for which
+the rules changed. Every result is written when it arrives: timings to samples.jsonl, points without
+a valid timing to verify.jsonl, and the passes with their rules to proof.json.
 """
 
 import contextlib
@@ -54,8 +54,8 @@ class Verification:
     """One run of `verify`.
 
     `command` is the command that resumes the run. `budget_s` limits the time of measurement in
-    seconds. With `anew`, neither the proof nor the timings of an earlier run are used. Otherwise
-    raises StudyError if that proof is damaged.
+    seconds. With `anew`, neither the proof nor the timings of an earlier run are used. Without
+    `anew`, raises StudyError if the proof of the earlier run is damaged.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Verification:
         `proof.json` is written before and after each pass. Raises StudyError if another measurement
         holds the study's lock or a file of the study is damaged, UnwritableError if a file cannot
         be written, InputError if `tuner.conf` cannot be read, and the errors of `Bench`. After an
-        error, all points measured before it are in the study. On KeyboardInterrupt, `proof.json` is
-        written before the exception is raised again.
+        error, all points measured before it are in the study. On KeyboardInterrupt, LaunchError or
+        StudyError, `proof.json` is written if possible, and the exception is raised again.
         """
         with locked(self._study):
             try:
@@ -165,7 +165,7 @@ class Verification:
         self._passes.append(ProofPass(first_round, rules, self._dropped))
 
     def _remove_bad(self) -> bool:
-        """Remove the rules that do not hold. Return whether any rule was removed."""
+        """Remove or narrow the rules that do not hold. Return whether there were any."""
         assert self._now is not None
         plan, _ = self._now
         narrowed = [item.narrowed for item in self._dropped if item.narrowed is not None]
@@ -206,7 +206,7 @@ def rules_of(study: Study) -> list[Rule]:
 
 
 def measured(study: Study, scale: Scale) -> dict[Collective, list[int]]:
-    """Return the measured sizes (bytes, rising) of every tuned collective at this scale.
+    """Return the measured sizes (bytes, rising) at this scale, by collective.
 
     Collectives that NCCL does not ask a tuner plugin about are left out. Raises StudyError if
     `samples.jsonl` is damaged.

@@ -45,9 +45,10 @@ def sizes_to_prove(
     """Return the sizes (bytes, rising) that a proof measures.
 
     These are all measured sizes, the sizes halfway between them, and the sizes on both sides of
-    every edge of a rule. No size outside the measured range is returned. For a collective without
-    measured sizes, they are powers of two within the ranges of its rules, from `LEAST_BYTES` to
-    `MOST_BYTES`.
+    every edge of a rule. Between measured sizes that are close (`BOUNDARY_RATIO`), none is added.
+    No size outside the measured range is returned. For a collective without measured sizes, sizes
+    in the ranges of its rules take their place: from `LEAST_BYTES` to `MOST_BYTES`, each twice the
+    one before.
     """
     own = [rule for rule in rules if rule.collective is collective and applies(rule, scale)]
     grid = Grid(collective, scale.ranks, 1, MAX_BYTES)

@@ -35,10 +35,10 @@ class StockRun(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds        duration of the run
     logs           number of log files
-    tuner          name of the tuner plugin that NCCL loaded
+    tuner          name of the tuner plugin that NCCL loaded; None if the log names none
     config_hashes  hashes of the configurations that our plugin loaded
     rules          number of rules in the configuration
-    applying       number of these rules that apply at the scale of the run
+    applying       number of these rules that apply at the scale of the run (nodes and ranks)
     """
 
     seconds: float
@@ -181,7 +181,8 @@ def problems_of(
 ) -> list[str]:
     """Return the reasons why the deployed configuration does not work, one sentence each.
 
-    The list is empty if it works. `config_hash` is the hash of the deployed configuration.
+    The list is empty if the configuration works. `config_hash` is the hash of the deployed
+    configuration.
     """
     found = []
     if not after.config_hashes:

@@ -3,8 +3,9 @@
 
 Each channel takes an SM from compute. Fewer channels are therefore better as long as they cost no
 time. The counts tried are powers of two below the count that ran, downwards until the time gets
-worse. Twice that count is also tried, and so are half and twice the chunk size that ran. These
-three are kept only if they are faster.
+worse. Three more variants are tried and kept only if they are faster: twice that channel count, and
+half and twice the chunk size that ran. Chunk sizes are tried only if the tuner interface can set
+them.
 """
 
 import math
@@ -52,7 +53,9 @@ def next_trial(
     *,
     chunks: bool,
 ) -> ChannelTrial | None:
-    """Return the next trial for a rule with the choice `base`; None when nothing is left to try.
+    """Return the next trial for a rule with the choice `base`.
+
+    Return None if nothing is left to try, or if `base` was not measured at every size of `states`.
 
     `states` are the sizes of the rule. `ran` maps each size to what NCCL executed when `base` was
     forced. `impossible` are choices that could not run at one of the sizes. `chunks` is whether the
@@ -87,8 +90,10 @@ def next_trial(
 
 
 def affordable(states: Sequence[SizeState], timings: Timings) -> bool:
-    """Return whether a trial of one variant at all sizes of `states` costs at most `_MOST_COST` of
-    the time spent so far."""
+    """Return whether a trial of one variant is cheap enough.
+
+    A trial at all sizes of `states` must cost less than `_MOST_COST` of the time spent so far.
+    """
     cost_us = math.fsum(_TIMINGS * _ROUNDS * timing_us(timings, state.bytes) for state in states)
     return cost_us < _MOST_COST * spent_us(timings)
 
@@ -99,9 +104,9 @@ def _judge(
     """Return the rounds still needed to judge `variant`, and whether it is good enough.
 
     The variant is good enough if its mean gain exceeds the mean gain of `base` by at least
-    `least_lead` (log). The trial is None when this is known; until then the second value is False.
-    The returned trial names only `base`: the caller adds the variant. The largest size is tried
-    first, because it needs channels most.
+    `least_lead` (log). While this is not known, the first value is the next trial and the second is
+    False; afterwards the first value is None. The returned trial names only `base`: the caller adds
+    the variant. The largest size is tried first, because it needs channels most.
     """
     largest = states[-1]
     probe = largest.estimates.get(variant)

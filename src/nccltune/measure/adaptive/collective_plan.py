@@ -8,7 +8,7 @@ explore   time every legal choice once and the default twice, at sizes a factor 
 settle    time the leading choices again where the leader may be wrong and an error is costly
 refine    measure between two sizes with different decisions, until the boundary is known
 channels  try channel counts and chunk sizes for the choices of the rules
-confirm   time again where the rounds do not yet prove a rule
+confirm   time choices again at sizes where the rule search needs more rounds to prove a rule
 
 Nothing here reads a clock, a file or a random number. The same answers lead to the same requests.
 """
@@ -43,8 +43,8 @@ give it."""
 
 COARSE_FACTOR = 4
 MOST_TRIAL_ROUNDS = 64
-"""The most rounds at one size, over all stages. Every step requests a new size or a new round, so
-this limit makes every plan end."""
+"""The most rounds at one size that channel trials may reach; other stages stop at `MOST_ROUNDS`.
+Every step requests a new size or a new round, so these limits make every plan end."""
 
 
 class PlanOptions(NamedTuple):
@@ -111,13 +111,14 @@ class CollectivePlan:
     def gain_left(self) -> float:
         """Return the gain that further measurements may still find, as a natural log.
 
-        It is the mean of the stakes over the size axis (`size_state.gain_left`).
+        Each size has an expected loss from choosing a wrong leader (its stake). The result is the
+        mean of these losses over the size axis.
         """
         return gain_left(self.states)
 
     @property
     def unexplored(self) -> list[int]:
-        """Return the coarse sizes that were not requested yet."""
+        """Return the sizes of the stage `explore` that were not requested yet."""
         return [size for size in self._coarse if size not in self._next_round]
 
     @property
@@ -132,8 +133,8 @@ class CollectivePlan:
     def feed(self, key: PointKey, point: BenchPoint) -> None:
         """Record the answer to one requested point.
 
-        A choice that failed, or that NCCL did not run, is not requested again at that size. If the
-        default failed, nothing more is measured at that size.
+        A choice is not requested again at a size where it failed, gave a wrong result or was not
+        executed by NCCL. If the default failed, nothing more is measured at that size.
         """
         self._states = None
         if key.bytes in self._lost or key.choice in self._excluded.get(key.bytes, ()):
@@ -181,8 +182,8 @@ class CollectivePlan:
         if len(below) == 2:
             before, last = below
             lost = self._dominated(before, last)
-            # One slow timing must not exclude a choice. A second timing costs less at this size
-            # than at the next, larger one.
+            # One slow timing must not exclude a choice. Choices with a single timing are therefore
+            # timed again first, at this size, because the next size is larger and costs more.
             doubtful = tuple(item for item in lost if last.estimates[item].n == 1)
             again = (
                 {last.bytes: FurtherRounds(doubtful, self._next(last.bytes))} if doubtful else {}
@@ -220,7 +221,7 @@ class CollectivePlan:
         )
 
     def unsettled(self) -> list[int]:
-        """Return the sizes where one more round is worth most for its cost. The list is empty while
+        """Return the sizes where one more round is worth most for its cost. The list is empty if
         `gain_left` is below the threshold."""
         return unsettled(self.states, self.timings, self._next_round, self.threshold)
 

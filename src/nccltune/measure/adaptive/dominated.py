@@ -16,16 +16,17 @@ from nccltune.measure.adaptive.size_state import SizeState
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 LEAST_DISADVANTAGE = 0.15
-"""How much slower than another choice a dominated choice is at least, as a natural log. This holds,
-with confidence, for its time at the last size and for its slope. It also holds for its time at the
-size before, so that one disturbed timing does not decide. The margin is large because curves are
-not quite straight."""
+"""How much slower than another choice a dominated choice is at least, as a natural log. At the
+larger of the two sizes, its time and its slope must be worse by this, with confidence. At the
+smaller size its time must also be worse by this, so that one disturbed timing does not decide. The
+margin is large because curves are not quite straight."""
 
 
 class _Line(NamedTuple):
-    """The times of one choice at the last two sizes, and the slope: `time` minus `before`.
+    """The times of one choice at the last two sizes: `before` at the smaller, `time` at the larger.
 
-    The unit is the default's time at the last size. Errors are relative standard errors.
+    `slope` is `time` minus `before`. The unit is the default's time at the last size. Errors are
+    relative standard errors.
     """
 
     before: float

@@ -3,8 +3,8 @@
 
 A plan has to decide after one or two rounds, which are too few to show the noise of one choice.
 All choices at a size therefore share one noise estimate. The estimate uses the two timings of the
-default in each round and the spread of each choice over its rounds. It is combined with the usual
-noise of the collective. A gain is the natural log of default time over choice time.
+default in each round and the spread of each choice over its rounds. The estimate is combined
+with the usual noise of the collective. A gain is the natural log of default time over choice time.
 """
 
 import math
@@ -22,7 +22,7 @@ LEAST_NOISE = 0.002
 """Lower limit of the relative noise of one timing. Two timings may agree better than this only by
 chance."""
 UNKNOWN_NOISE = 0.05
-"""Assumed relative noise of one timing while no point has two timings."""
+"""Assumed relative noise of one timing while no choice has two timings at any size."""
 _PRIOR_WEIGHT = 4.0
 """The usual noise of the collective counts as this many timings when it is combined with the
 timings of one size."""
@@ -94,7 +94,7 @@ def expected_loss(lead: float, error: float) -> float:
         return max(0.0, -lead)
     distance = lead / error
     density = math.exp(-distance * distance / 2) / math.sqrt(2 * math.pi)
-    # Rounding can make the difference of two tiny numbers negative.
+    # Rounding can make the difference of two tiny numbers negative, but a loss is at least 0.
     return max(0.0, error * density - lead * 0.5 * math.erfc(distance / math.sqrt(2)))
 
 

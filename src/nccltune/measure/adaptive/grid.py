@@ -11,7 +11,8 @@ ELEMENT_BYTES = 4
 """Bytes of one element of the measured data type (float)."""
 _VECTOR_BYTES = 16
 """Bytes that NCCL's kernels load at once. All but tiny messages of programs are multiples of 16
-bytes. For another size NCCL runs a slower loop over the remaining elements."""
+bytes. For another size NCCL runs a slower loop over the remaining elements. All but tiny sizes of
+the grid are therefore multiples of 16 bytes."""
 
 
 @dataclass(frozen=True)

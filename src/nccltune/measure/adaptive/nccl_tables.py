@@ -20,7 +20,10 @@ class CollectiveTables(NamedTuple):
 
     legal      the choices that NCCL can run
     predicted  by size in bytes, the choice that NCCL would pick
-    costs      by size in bytes, the time in us that NCCL predicts for each choice
+    costs      by size in bytes, the time in us that NCCL predicts for each choice, by its label
+               `algorithm/protocol`
+
+    Sizes and choices without a prediction are missing in `predicted` and `costs`.
     """
 
     grid: Grid
@@ -34,8 +37,8 @@ def ask_tables(
 ) -> list[CollectiveTables]:
     """Return NCCL's own tables for `collectives`, at sizes from `low` to `high` bytes.
 
-    Raises InputError for a collective that the bench cannot measure, PlatformError where NCCL
-    offers no choice, LaunchError where the bench ends or gives no answer.
+    Raises InputError for a collective that the bench cannot measure, PlatformError if NCCL offers
+    no choice for any collective, and the errors of `Bench` if it ends or gives no answer.
     """
     able = bench.hello.can.collectives
     found = []
@@ -77,8 +80,10 @@ def _collective_tables(grid: Grid, rows: Sequence[TableRow]) -> CollectiveTables
 
 
 def _choice(label: str) -> Choice | None:
-    """Return the choice with this label; None for an algorithm or protocol that this nccltune does
-    not know, for example of a newer NCCL."""
+    """Return the choice with this label; None if it is not a choice that this nccltune knows.
+
+    A newer NCCL, for example, may have another algorithm or protocol.
+    """
     try:
         choice: AnyChoice = parse_choice(label)
     except InputError:

@@ -37,8 +37,8 @@ class Plan:
 
     Each function in `turns` returns the next requests of one collective, or an empty list at the
     end. All answers must be passed to `feed` before the same function is called again. The
-    functions do not wait for each other. A plan is a pure function of the answers. If it gets the
-    samples of a study, it reaches the state of the run that measured them.
+    functions do not wait for each other. A plan depends only on the answers. A plan that is fed the
+    samples of a study therefore reaches the same state as the run that measured them.
     """
 
     def __init__(
@@ -53,13 +53,15 @@ class Plan:
 
     @property
     def turns(self) -> Sequence[RequestSource]:
-        """Return one function for each collective. It returns the next requests."""
+        """Return one function for each collective; it returns the next requests of the
+        collective."""
         return [plan.step for plan in self._plans.values()]
 
     def outline(self) -> list[RoundRequest]:
-        """Return the first round of every coarse size, with all legal choices.
+        """Return the first round, with all legal choices, of every coarse size not yet requested.
 
-        The run itself may request fewer choices at large sizes.
+        Coarse sizes are those that a run explores first, about a factor of 4 apart. The run itself
+        may request fewer choices at large sizes.
         """
         return [
             RoundRequest(
@@ -81,8 +83,8 @@ class Plan:
     def iterations(self, collective: Collective, size: int) -> int:
         """Return the number of timed calls in one timing at a size.
 
-        The first call decides the number. It does not change later, so that all timings at a size
-        are comparable.
+        The first call of this method decides the number. The number does not change later, so that
+        all timings at a size are comparable.
         """
         decided = self._iterations[collective]
         if size not in decided:
@@ -90,7 +92,7 @@ class Plan:
         return decided[size]
 
     def seconds_left(self) -> float:
-        """Return about how long the rest takes, in seconds."""
+        """Return about how long all remaining measurements take, in seconds."""
         return math.fsum(
             seconds_left(plan, self._estimator(plan.collective)) for plan in self._plans.values()
         )
@@ -99,7 +101,7 @@ class Plan:
     def gain_left(self) -> float:
         """Return the gain that further measurements may still find, as a fraction.
 
-        It is the largest over the collectives.
+        Each collective has its own value; the largest one is returned.
         """
         return math.expm1(max((plan.gain_left for plan in self._plans.values()), default=0.0))
 
@@ -144,8 +146,11 @@ class ExhaustivePlan(Plan):
         return [self._step]
 
     def _step(self) -> list[RoundRequest]:
-        """Return the requests of the next round. A choice that failed at a size is not tried there
-        again."""
+        """Return the requests of the next round; an empty list after the last round.
+
+        A choice that failed at a size is not tried there again. A size where the default failed is
+        left out.
+        """
         if self._round == self._rounds:
             return []
         asks = [ask for plan in self._plans.values() for ask in self._whole(plan, self._round)]

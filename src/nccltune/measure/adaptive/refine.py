@@ -13,8 +13,8 @@ BOUNDARY_RATIO = 1.1
 """A boundary between two decisions is known well enough when the ratio of the two neighbouring
 sizes is at most this."""
 WIDE_RATIO = 2.1
-"""Between two sizes farther apart than this ratio, the default may lose time even where it does not
-at the two sizes."""
+"""Between two sizes farther apart than this ratio, the default may be slower than another choice
+even if it is not slower at the two sizes themselves."""
 _SMALL_SHARE = 1 / 16
 """As a share of the threshold: the least loss in a gap between two sizes that is worth a timing.
 The loss is weighted with the width of the gap on the size axis."""
@@ -23,8 +23,8 @@ _CLOSE = 0.1
 interpolation, may be the fastest. The margin grows to twice this for sizes a factor of 4 apart,
 because curves bend."""
 _ALIKE = 0.1
-"""The default may run a choice whose gain (a natural log) differs from 0 by at most this, and by no
-more than noise."""
+"""A choice may be the one that the default runs if its gain (a natural log) differs from 0 by at
+most this, and by no more than noise."""
 
 
 class Curves:
@@ -58,7 +58,7 @@ class Curves:
 
     def nearest(self, size: int, choice: AnyChoice) -> tuple[int, float] | None:
         """Return the measured size of `choice` nearest to `size`, and the log of the time in us
-        there."""
+        there. Return None if `choice` was not measured at any size."""
         known = self._logs.get(choice)
         if not known:
             return None
@@ -71,10 +71,11 @@ def open_gaps(
 ) -> list[tuple[SizeState, SizeState]]:
     """Return the pairs of neighbouring sizes between which the best choice is not known.
 
-    There are two kinds of pairs. In both, the possible loss must exceed `threshold` (a log).
+    There are two kinds of pairs. In both, the possible loss must exceed `threshold` (a log). Narrow
+    gaps with a small loss are left out (`_SMALL_SHARE`).
 
-    - The two sizes have different leaders, and one leader in the whole gap could lose time. Such a
-      gap stays open until the ratio of the two sizes is at most `BOUNDARY_RATIO`.
+    - The two sizes have different leaders, and using only one of them in the whole gap could lose
+      time. Such a gap stays open until the ratio of the two sizes is at most `BOUNDARY_RATIO`.
     - The ratio of the two sizes is above `WIDE_RATIO`, the default is not beaten with confidence at
       both, and the default may lose time between them.
 
@@ -119,7 +120,8 @@ def candidates(
 def _by_the_other(left: SizeState, right: SizeState, smooth: bool) -> float:
     """Return how much time is certainly lost if the leader of one size is used in the whole gap.
 
-    The result is a natural log. The curves of two forced choices are smooth. They cross near the
+    The result is a natural log. A leader that was not measured at the other size counts as an
+    infinite loss there. The curves of two forced choices are smooth. The curves cross near the
     size where the two times are close, so the smaller of the two losses is the bound. The default
     jumps where NCCL changes its choice, so the larger loss may begin anywhere in the gap. With
     `smooth`, the default does not jump in this gap, and the smaller loss is the bound.
@@ -136,8 +138,8 @@ def _by_the_other(left: SizeState, right: SizeState, smooth: bool) -> float:
 def _same_prediction(left: SizeState, right: SizeState, predicted: Mapping[int, Choice]) -> bool:
     """Return whether the default runs the same choice in the whole gap.
 
-    That is so if NCCL predicts one choice for the gap, and the default is as fast as that choice at
-    both sizes.
+    The result is True if NCCL predicts one choice for the gap, and the default is as fast as that
+    choice at both sizes.
     """
     below = max((size for size in predicted if size <= left.bytes), default=None)
     above = min((size for size in predicted if size >= right.bytes), default=None)
@@ -152,7 +154,8 @@ def _may_hide(
 ) -> float:
     """Return how much time the default may lose halfway between two sizes, as a natural log.
 
-    There the default may run the choice that it runs at either of the two sizes.
+    Halfway, the default may run any choice that it may run at either of the two sizes. The result
+    is the largest loss of these choices, or 0.
     """
     middle = round(math.sqrt(left.bytes * right.bytes))
     choice_ranges = {*_alike(left), *_alike(right)}
@@ -174,7 +177,7 @@ def _may_hide(
 
 
 def _alike(state: SizeState) -> list[Choice]:
-    """Return the choices that the default may run at this size, because they are equally fast."""
+    """Return the choices that the default may run at this size: those equally fast within noise."""
     return [
         choice
         for choice, estimate in state.estimates.items()

@@ -20,8 +20,8 @@ from nccltune.measure.bench.round_request import FurtherRounds
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 SETTLE_ROUNDS = 8
-"""The most rounds at a size for deciding which choice leads. More would bring little: to halve an
-error takes four times the rounds."""
+"""The most rounds at a size for deciding which choice leads. More rounds would bring little:
+halving an error needs four times the rounds."""
 PROOF_ROUNDS = (4, 6, 9, 12, 16)
 """Numbers of rounds after which the rule search tries to prove a rule. 5 and 10 are left out: with
 them the trimmed mean discards one more value at each end than with 4 and 9."""
@@ -31,7 +31,8 @@ RULE_PRICE = 0.05
 """A range is worth a proof if its gains beyond the threshold (natural logs), summed over its sizes,
 are at least this. The rule search requires about as much of a rule."""
 _SMALL_STAKE = 0.1
-"""As a share of the threshold: a choice whose stake is smaller gets no further timing."""
+"""As a share of the threshold: a choice whose expected loss (stake) is smaller gets no further
+timing."""
 _LEAST_WORTH = 0.25
 """As a share of the threshold: a range is worth a proof only if the present rules miss a larger
 gain in it. The gain is weighted with the range's share of the size axis."""
@@ -54,14 +55,14 @@ def unsettled(
 ) -> list[int]:
     """Return the sizes for one more round, ordered by benefit for cost.
 
-    The amount by which `gain_left` exceeds `threshold` (a log) is to be removed. The returned sizes
-    remove about half of that amount; the list is empty if there is none. `rounds` is the number of
-    rounds that each size has had.
+    Further rounds are to reduce `gain_left` to `threshold` (a log). A round at each returned size
+    removes about half of the difference. The list is empty if `gain_left` is not above `threshold`.
+    `rounds` is the number of rounds that each size has had.
     """
     excess = gain_left(states) - threshold
     share = axis_shares(states)
     brings = {
-        # A stake falls like the standard error: with the root of the number of rounds.
+        # A stake falls like the standard error: with the square root of the number of rounds.
         size: share[size] * state.stake * (1 - math.sqrt(rounds[size] / (rounds[size] + 1)))
         for size, state in states.items()
         if state.stake > threshold / 2 and rounds[size] < SETTLE_ROUNDS

@@ -64,7 +64,7 @@ class SizeState(NamedTuple):
     def estimate(self, choice: AnyChoice) -> Estimate | None:
         """Return the gain of `choice` at this size.
 
-        It is exactly 0 for the default, and None for a choice that was not measured.
+        The gain is exactly 0 for the default. Return None for a choice that was not measured.
         """
         return self.estimates.get(choice) if isinstance(choice, Choice) else _EXACT
 
@@ -84,7 +84,7 @@ class SizeState(NamedTuple):
     def difference(self, choice: AnyChoice, over: AnyChoice) -> tuple[float, float]:
         """Return the gain of `choice` minus the gain of `over` (a log), and its standard error.
 
-        Both must have been measured at this size.
+        Both choices must have been measured at this size.
         """
         mine, other = self.estimate(choice), self.estimate(over)
         assert mine is not None
@@ -126,7 +126,8 @@ def size_states(
 def gain_left(states: SizeStates) -> float:
     """Return the gain that further measurements may still find, as a natural log.
 
-    It is the mean of the stakes over the size axis (log bytes).
+    The result is the mean, over the size axis (log bytes), of the expected losses from a wrong
+    leader (`SizeState.stake`).
     """
     share = axis_shares(states)
     return math.fsum(share[size] * state.stake for size, state in states.items())
@@ -154,7 +155,7 @@ def choice_ranges(
 ) -> Iterator[tuple[Choice, list[SizeState]]]:
     """Yield each range of neighbouring sizes with the same choice in `chosen`, and that choice.
 
-    Ranges of the default are left out.
+    Ranges of the default, and of sizes that are not in `chosen`, are left out.
     """
     current: list[SizeState] = []
     for size, state in states.items():

@@ -25,8 +25,8 @@ the first, the second synchronises the ranks, and the third warms up. Larger siz
 first."""
 _UNKNOWN_US = 20.0
 _UNKNOWN_BYTES_PER_US = 25e3
-"""Assumed speed of a call that has neither a timing nor a prediction. The value is between the
-speeds of sockets and NVLink."""
+"""Assumed speed of a call that has neither a timing nor a prediction, in addition to `_UNKNOWN_US`.
+The value is between the speeds of sockets and NVLink."""
 _OVERHEAD_US = 300.0
 """Time that a timing takes in addition to its calls, in us: to switch the choice, to synchronise
 the ranks and to report the result."""
@@ -34,8 +34,8 @@ _ROUNDS_TO_COME = 3
 """Rounds that a new size typically needs until its leader is decided."""
 _MOST_ROUNDS_AHEAD = 8
 _AFTER_EXPLORING = 1.5
-"""Time of the later stages, as a multiple of the time that the stage `explore` still takes. It is
-used only while sizes are unexplored."""
+"""Assumed time of the stages after `explore`, as a multiple of the time that `explore` still takes.
+It is used only while sizes are unexplored."""
 
 
 class TimeEstimator:
@@ -66,8 +66,9 @@ class TimeEstimator:
         if near is None:
             return _UNKNOWN_US + size / _UNKNOWN_BYTES_PER_US
         at, log = near
-        # Scale the time of the nearest size with the square root of the ratio of sizes. That is
-        # between constant (latency dominates) and proportional (bandwidth dominates).
+        # For a larger size, multiply the time of the nearest size by the square root of the ratio
+        # of sizes. The square root is between constant (latency dominates) and proportional
+        # (bandwidth dominates). For a smaller size, keep the time.
         return math.exp(log) * math.sqrt(max(1.0, size / at))
 
     def seconds(self, ask: RoundRequest) -> float:
@@ -79,8 +80,7 @@ class TimeEstimator:
         )
 
     def iterations(self, size: int) -> int:
-        """Return the number of timed calls in one timing at a size. It is the same for every
-        choice.
+        """Return the number of timed calls in one timing at a size, the same for every choice.
 
         A number in `decided` does not change.
         """

@@ -55,7 +55,7 @@ class TableRequest(msgspec.Struct, kw_only=True, tag_field="op", tag="table"):
 
 
 class BenchGpu(msgspec.Struct, frozen=True):
-    """The GPU of one rank. `host_hash` is a hash of the host's name."""
+    """The GPU of one rank. `host_hash` is a hash that identifies the host."""
 
     rank: int
     name: str | None = None
@@ -126,7 +126,7 @@ class ExecutedChoice(msgspec.Struct, frozen=True, omit_defaults=True):
     chunk_bytes: int | None = None
 
     def choice(self) -> Choice | None:
-        """Return the same as a `Choice`.
+        """Return what NCCL executed as a `Choice`.
 
         Return None if the algorithm or the protocol is missing, or if nccltune does not know it.
         """
@@ -186,7 +186,8 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     def is_kept(self) -> bool:
         """Return whether this point is recorded in a study.
 
-        A point that only failed because a rank died is not recorded, so that it is tried again.
+        A point whose error may not occur again, for example because a rank died, is not recorded. A
+        later run then tries the point again.
         """
         return self.error is None or self.error.kind in LASTING_ERRORS
 
@@ -197,7 +198,7 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Predicted(msgspec.Struct, frozen=True):
-    """The algorithm and protocol that NCCL would pick by its own predictions."""
+    """The algorithm and protocol that NCCL would pick by its own predictions; None if unknown."""
 
     algorithm: str | None = None
     protocol: str | None = None
@@ -217,7 +218,8 @@ class TableRow(msgspec.Struct, frozen=True):
 class Op(msgspec.Struct, frozen=True):
     """Any answer, decoded before its type (`op`) is known.
 
-    `kind`, `text` and `hint` are set in an error, `rows` in a table.
+    `kind`, `text` and `hint` are set in an error, `rows` in a table, and `points` in `done`, the
+    end of a measurement.
     """
 
     op: str

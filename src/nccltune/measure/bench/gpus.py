@@ -15,8 +15,8 @@ DRIVER_VERSION = Path("/sys/module/nvidia/version")
 def visible_gpus(hint: str) -> int:
     """Return the number of GPUs that CUDA sees; CUDA_VISIBLE_DEVICES limits it.
 
-    NVML is used where it gives the same number, because CUDA takes half a second to start. Raises
-    PlatformError, with `hint`, where there is no GPU or no driver.
+    CUDA takes half a second to start. NVML is asked instead if CUDA_VISIBLE_DEVICES is not set and
+    no GPU is split (MIG). Raises PlatformError, with `hint`, if there is no GPU or no driver.
     """
     if "CUDA_VISIBLE_DEVICES" not in os.environ and (count := _whole_gpus()):
         return count
@@ -34,9 +34,9 @@ def visible_gpus(hint: str) -> int:
 
 
 def _whole_gpus() -> int | None:
-    """Return the number of GPUs by NVML; None where NVML does not work or a GPU is split (MIG).
+    """Return the number of GPUs that NVML reports.
 
-    CUDA sees another number of devices with MIG.
+    Return None if NVML does not work, or if a GPU is split (MIG): CUDA then sees another number.
     """
     try:
         nvml = ctypes.CDLL(NVML)
@@ -52,7 +52,7 @@ def _whole_gpus() -> int | None:
             device, now, later = ctypes.c_void_p(), ctypes.c_uint(0), ctypes.c_uint(0)
             if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
                 return None
-            # This fails on GPUs without MIG.
+            # This call fails on GPUs without MIG, so a failure means that the GPU is not split.
             asked = nvml.nvmlDeviceGetMigMode(device, ctypes.byref(now), ctypes.byref(later))
             if asked == 0 and now.value != 0:
                 return None
@@ -62,8 +62,7 @@ def _whole_gpus() -> int | None:
 
 
 def driver_version() -> str | None:
-    """Return the version of the kernel driver, such as 580.159.04, not that of CUDA. Return None
-    where unknown."""
+    """Return the version of NVIDIA's kernel driver, such as `580.159.04`; None if unknown."""
     try:
         return DRIVER_VERSION.read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):

@@ -42,8 +42,8 @@ def keep_topology(study: Study, launch: Launch, file: Path | None) -> None:
     """Copy the topology into the study if the study has none.
 
     `file` is the file that NCCL wrote. In a replay the topology of the replayed study is copied
-    instead. A missing file is no error, because process 0 may run on another node. Raises
-    StudyError for a failed write.
+    instead. If `file` is None or does not exist, nothing is copied: process 0 may run on another
+    node. Raises StudyError for a failed write.
     """
     if launch.replay is not None:
         file = Study(launch.replay).topology_path

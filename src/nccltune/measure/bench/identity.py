@@ -90,8 +90,10 @@ def check_same_platform(
     *,
     hint: str = OTHER_STUDY,
 ) -> None:
-    """Raise StudyError, with `hint`, if the study holds measurements of another platform than
-    `now`."""
+    """Raise StudyError, with `hint`, if the study is of another platform than `now`.
+
+    Also raise StudyError if the study holds measurements but does not name their platform.
+    """
     if not study.platform_path.exists():
         if study.samples_path.exists():
             raise StudyError(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's MPS daemon, without which processes on one GPU take turns.
+"""Find or start NVIDIA's MPS daemon. Without this daemon, processes on one GPU take turns.
 
-A daemon that runs for this user is used. Another one is started on request, with a folder of its
-own, and ends with nccltune.
+If a daemon already runs for this user, it is used. Otherwise nccltune can start its own daemon in a
+separate folder. That daemon ends when nccltune ends.
 """
 
 import contextlib
@@ -25,16 +25,17 @@ WITHOUT = (
     "no MPS daemon runs: ranks on one GPU take turns of about 2 ms (all-reduce of 1 KiB: 4,504 us "
     "instead of 42); --mps starts one"
 )
-"""Measured with 2 ranks on an H200, NCCL 2.28.9."""
+"""The times were measured with 2 ranks on an H200, NCCL 2.28.9."""
 _DEFAULT_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - where the daemon puts them
 _START_LIMIT_S = 20.0
 _QUIT_LIMIT_S = 15.0
 
 
 def running_daemon(environment: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the variables of the clients of a daemon that runs for this user; None without one.
+    """Return the environment variables with which a process uses the running daemon.
 
-    A daemon of root serves every user. That of another user is left alone.
+    Return None if no daemon runs for this user. A daemon that root started serves every user. A
+    daemon of another user is not used.
     """
     folder = Path(environment.get(PIPES, _DEFAULT_PIPES))
     try:
@@ -47,12 +48,13 @@ def running_daemon(environment: Mapping[str, str]) -> dict[str, str] | None:
 
 
 class MpsDaemon:
-    """A daemon of our own. `variables` are those of its clients."""
+    """An MPS daemon that nccltune starts. `variables` are the environment variables of its
+    clients."""
 
     def __init__(self) -> None:
-        """Start it and wait until it takes clients.
+        """Start the daemon and wait until it accepts clients.
 
-        Raises PlatformError where it is not installed or does not start.
+        Raises PlatformError if the daemon is not installed or does not start.
         """
         self._folder = Path(tempfile.mkdtemp(prefix="nccltune-mps-"))
         self.variables = {PIPES: str(self._folder / "pipe"), LOGS: str(self._folder / "log")}
@@ -60,7 +62,8 @@ class MpsDaemon:
         try:
             for place in self.variables.values():
                 Path(place).mkdir()
-            # In the foreground, so that it ends with this process, whatever ends that.
+            # With -f the daemon stays a child process, so `end_with_parent` ends it together with
+            # nccltune, even if nccltune is killed.
             self._process = start(
                 [CONTROL, "-f"],
                 {**os.environ, **self.variables},
@@ -74,7 +77,7 @@ class MpsDaemon:
             raise
 
     def close(self) -> None:
-        """End the daemon and its server, and remove its folder."""
+        """End the daemon and its server process, and remove the daemon's folder."""
         if self._process is not None and self._process.poll() is None:
             self._quit()
             self._process.terminate()
@@ -125,7 +128,10 @@ class MpsDaemon:
 
 
 def _has_ended(folder: Path) -> bool:
-    """Return whether the process that made `folder` is known to have ended, and left its files."""
+    """Return whether the daemon that made `folder` has ended and left its files.
+
+    Return False if the process id of the daemon cannot be read.
+    """
     try:
         number = int((folder / f"{CONTROL}.pid").read_text(encoding="ascii"))
     except (OSError, ValueError):

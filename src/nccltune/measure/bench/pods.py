@@ -22,15 +22,17 @@ from nccltune.launch.render.rendered import words_of
 from nccltune.model.errors import InputError, LaunchError
 
 CONFIG = "/dev/shm/nccltune-tuner.conf"  # noqa: S108 - in a container
-# The values of these variables are paths of this machine, which do not exist in a pod.
+# These variables are not passed to the pods. Their values are paths of this machine, which do not
+# exist in a pod.
 _NOT_PASSED = frozenset({"NCCLTUNE_NATIVE_DIR"})
 _OURS = ("NCCL_", "NCCLTUNE_")
-# The script reads the variables from its input, one in each line. On a command line, other users
-# could read secrets.
+# The script reads the variables from its input, one in each line. If the variables were on a
+# command line, other users could read secrets in them.
 _VARIABLES = """\
 while IFS= read -r line && [ -n "$line" ]; do export "$line"; done
 """
-# A held pod ends itself when the file ALIVE was not touched for some minutes.
+# A waiting pod ends itself if the file ALIVE was not touched for some minutes. This loop touches
+# the file while a command runs.
 _ALIVE = f"""\
 (while touch {ALIVE}; do sleep 20; done) </dev/null >/dev/null 2>&1 &
 """
@@ -120,8 +122,9 @@ class Pods:
         The caller writes these lines to the command's standard input, and closes the input to stop
         the program. For a program of nccl-tests, -g is set to the GPUs of a process. Every process
         gets the variables `NCCL_*` and `NCCLTUNE_*` of `environment`, and those that `also` names.
-        Raises InputError for a program that sets its GPUs itself or a variable of several lines,
-        LaunchError or PlatformError where the cluster provides no pods.
+        Raises InputError for a program that sets its GPUs itself, a configuration file that cannot
+        be read or a variable of several lines, LaunchError or PlatformError where the cluster
+        provides no pods.
         """
         job = replace(self._job, program=list(program))
         check(job, "--launcher kubernetes")

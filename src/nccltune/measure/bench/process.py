@@ -38,10 +38,10 @@ START_LIMIT_S = 150.0
 communicator."""
 END_LIMIT_S = 40.0
 _CTAS_OF_A_GPU = 8
-"""Channels of all ranks of one node on a GPU together."""
+"""The number of channels (CTAs) that all ranks on one GPU share, if a node has several ranks."""
 _BEYOND_TIMEOUT_S = 30.0
-"""Seconds between two answers, in addition to a point's own time limit, which the bench
-enforces."""
+"""Seconds to wait for an answer in addition to the time limit of a point. The bench itself enforces
+the time limit of the point."""
 NO_GPU_HINT = "try the whole loop on a recording: nccltune auto --replay h200x4-as-4-nodes"
 ONE_GPU_HINT = (
     "several ranks can share it, as nodes: --ranks-per-gpu 4 --mps measures how NCCL's choices "
@@ -53,11 +53,11 @@ _T = TypeVar("_T")
 class Launch(NamedTuple):
     """What to run: a replay of the study `replay`, or NCCL on `gpus` GPUs (None: all visible ones).
 
-    There is one process for each GPU, or a single one with `one_process`. With `ranks_per_gpu` so
-    many processes share each GPU, as clients of an MPS daemon if `mps` holds its variables; `gpus`
-    and `emulate_nodes` are then given. `with_launcher` is the
-    site's launcher, if one starts the processes. `config` holds the rules that the choice `tuned`
-    applies; without it the environment decides.
+    There is one process for each GPU, or a single process with `one_process`. If `ranks_per_gpu` is
+    above 1, that many processes share each GPU, and `gpus` and `emulate_nodes` must be given. `mps`
+    are the variables of an MPS daemon for these processes, if one runs. `with_launcher` is the
+    site's launcher, if a launcher starts the processes. `config` is the file of the rules that the
+    choice `tuned` applies. If it is None, the environment (NCCLTUNE_CONFIG) names the file.
     """
 
     replay: Path | None = None
@@ -72,10 +72,10 @@ class Launch(NamedTuple):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the variables that ranks need which share a GPU.
+        """Return the environment variables for ranks that share a GPU; empty if none is needed.
 
-        Ranks of one node wait for each other in their kernels, so all kernels of a GPU must run at
-        once: each gets few channels (CTAs).
+        Ranks of one node wait for each other in their kernels, so all kernels on a GPU must run at
+        once. Each rank therefore gets few channels (CTAs).
         """
         found = dict(self.mps or {})
         ranks = (self.gpus or 0) * self.ranks_per_gpu
@@ -125,8 +125,10 @@ class Bench:
 
     @property
     def stderr_tail(self) -> str:
-        """Return the last part of what its processes wrote to standard error. Set after they have
-        ended."""
+        """Return the last part of the standard error of the bench's processes.
+
+        It is empty until the `with` statement has ended without an exception.
+        """
         return self._stderr_tail
 
     @property
@@ -140,7 +142,7 @@ class Bench:
         environment = {**self._launch.variables, **os.environ, **(self._launch.mps or {})}
         environment |= {**self._settings, "NCCLTUNE_TOKEN": secrets.token_hex(16)}
         if self._launch.config is not None:
-            # These rules must apply, whatever this shell sets.
+            # The rules of `config` must apply, even if this shell sets these variables otherwise.
             environment |= {
                 "NCCLTUNE_CONFIG": str(self._launch.config.absolute()),
                 "NCCLTUNE_STRICT": "0",
@@ -184,7 +186,7 @@ class Bench:
     def tables(self, request: TableRequest) -> list[TableRow]:
         """Return NCCL's predictions. Sizes without a prediction are left out.
 
-        Raises errors as `Bench` does.
+        Raises the errors of `Bench`.
         """
         request.id = next(self._ids)
         self._send(request)
@@ -199,11 +201,10 @@ class Bench:
         self._send(request)
 
     def answer(self) -> tuple[list[BenchPoint], bool]:
-        """Return the points of the oldest request that have arrived, and whether they are its last
-        ones.
+        """Wait for points of the oldest request. Return them, and whether the request is finished.
 
-        If a point ends the bench, it is returned first; the next call raises the error. Raises
-        errors as `Bench` does.
+        If the bench ends after a failed point, this point is still returned, and the next call
+        raises the error. Raises the errors of `Bench`.
         """
         if not self._lines:
             self._lines.extend(self._receive(self._asked[0].timeout_s + _BEYOND_TIMEOUT_S))
@@ -223,7 +224,7 @@ class Bench:
     def measure(self, request: Measure) -> Iterator[list[BenchPoint]]:
         """Send a request, and yield its points as they arrive, all available ones at a time.
 
-        Raises errors as `Bench` does.
+        Raises the errors of `Bench`.
         """
         self.ask(request)
         done = False
@@ -257,8 +258,9 @@ class Bench:
     def _unexpected(self, answer: Op) -> None:
         """Handle an answer that was not expected.
 
-        An error of a kind other than "request" is the reason for the end of the bench, which
-        follows; it is stored. Anything else is our bug and is raised.
+        An error of a kind other than "request" states why the bench is about to end. The error is
+        stored for the exception that is raised when the bench has ended. Any other answer is our
+        bug: NccltuneError is raised.
         """
         if answer.op == "error" and answer.kind != "request":
             self._trouble = answer
@@ -275,7 +277,7 @@ class Bench:
             elif line.startswith("hint:"):
                 hint = hint or line.removeprefix("hint:").strip()
         text = text or _lost(stderr)
-        # kubectl exec exits with status 0 when its connection is lost.
+        # Status 0 is an error here, too: kubectl exec exits with 0 when its connection is lost.
         text = text or (
             f"the bench {ending(status)}" if status else "the bench ended before its answer"
         )
@@ -293,9 +295,11 @@ class Bench:
 def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[list[str]]:
     """Return the command of every process. The first one is the process that answers requests.
 
-    Raises InputError for options that cannot be combined, PlatformError where there is no GPU.
+    Raises InputError if more nodes than processes are to be emulated. Raises PlatformError if there
+    is no GPU, or a single GPU with a single rank.
     """
-    # nccltune itself may run under a launcher, whose variables do not describe these processes.
+    # nccltune itself may run under a launcher. The launcher's variables do not describe these
+    # processes, so the bench must ignore them.
     common = [*program, "--launcher=none", *options_of(launch)]
     if launch.replay is not None:
         return [common]
@@ -320,7 +324,7 @@ def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[lis
 
 
 def options_of(launch: Launch) -> list[str]:
-    """Return the bench's options for what to measure."""
+    """Return the bench's option that names the recording to replay, or the NCCL library if set."""
     if launch.replay is not None:
         return [f"--replay={launch.replay}"]
     return [f"--nccl={launch.nccl}"] if launch.nccl is not None else []
@@ -342,8 +346,8 @@ def _decode(line: bytes, kind: type[_T]) -> _T:
 
 
 def _lost(stderr: str) -> str | None:
-    """Return the message of a launcher that could not start the bench on a node, or lost it
-    there."""
+    """Return the message of a launcher that could not start the bench on a node, or lost the
+    connection to that node. Return None if there is no such message."""
     follower = Follower()
     follower.feed(stderr.encode())
     return follower.lost
@@ -352,8 +356,8 @@ def _lost(stderr: str) -> str | None:
 def _explaining_line(stderr: str) -> str | None:
     """Return the line of standard error that explains the end, as a hint.
 
-    After a lost node this is the first line, because a launcher prints guesses after the reason.
-    Otherwise it is the last line.
+    If a launcher lost a node, it is the first line, because a launcher prints the reason before its
+    guesses. Otherwise it is the last line. Return None if nothing was printed.
     """
     lines = [line for line in stderr.splitlines() if line.strip(" \t-=*")]
     lines = [line for line in lines if not line.startswith(EXEC_FAILED)]

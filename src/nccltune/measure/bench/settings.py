@@ -4,8 +4,8 @@
 from collections.abc import Mapping
 
 FILTERING = ("NCCL_ALGO", "NCCL_PROTO")
-"""If one of these is set, NCCL offers a tuner plugin only the algorithms and protocols that it
-allows (all versions of NCCL)."""
+"""If one of these variables is set, NCCL offers a tuner plugin only the algorithms or protocols
+that the variable allows. This holds for all versions of NCCL."""
 _RESTRICTING = {
     "NCCL_ALGO": "only these algorithms can be chosen",
     "NCCL_PROTO": "only these protocols can be chosen",

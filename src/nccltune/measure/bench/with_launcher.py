@@ -127,7 +127,7 @@ def _job(
 def _first_host(with_launcher: WithLauncher, environment: Mapping[str, str]) -> str:
     """Return an address of process 0's node that the other processes can reach.
 
-    Raises InputError where the nodes are unknown.
+    Raises InputError where the nodes are unknown, PlatformError where Slurm does not name them.
     """
     if with_launcher.hosts:
         return with_launcher.hosts[0]

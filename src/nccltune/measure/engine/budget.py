@@ -35,7 +35,7 @@ class ProcessTimes:
     """The number of processes that an experiment has run, and the seconds they took.
 
     `before` are the durations, in seconds, of the processes of earlier runs of this experiment.
-    They count for `expected_s`, but not for `processes` and `spent_s`.
+    These processes count for `expected_s`, but not for `processes` and `spent_s`.
     """
 
     def __init__(self, before: Iterable[float]) -> None:
@@ -51,7 +51,10 @@ class ProcessTimes:
 
     @property
     def expected_s(self) -> float:
-        """Return about how long the next process takes, in seconds: the mean of all so far."""
+        """Return about how long the next process takes, in seconds: the mean of all so far.
+
+        Before any process has run, return `FIRST_GUESS_S`.
+        """
         if not self._seconds:
             return FIRST_GUESS_S
         return math.fsum(self._seconds) / len(self._seconds)

@@ -24,8 +24,8 @@ from nccltune.model.collective import Collective
 _REQUEST_S = 0.5
 """Target seconds of one request. The bench can only be stopped between requests."""
 _AHEAD = 2
-"""The number of requests that the bench has at a time. While the answers to one are analysed, the
-bench works on the next."""
+"""The number of requests that the bench has at a time. While the answers to one request are
+analysed, the bench works on the next request."""
 _WARMUP = 1
 """The number of warm-up calls. In this call NCCL makes the connections that a choice needs, and the
 bench checks the result."""
@@ -33,7 +33,8 @@ _UPDATE_EVERY_S = 0.1
 """The least time between two status updates, in seconds: computing a status takes time."""
 _TIMEOUT_S = 30.0
 _TIMEOUT_FACTOR = 20.0
-"""A point that takes this many times longer than expected counts as hung."""
+"""A point counts as hung if it takes this many times longer than expected, but at least
+`_TIMEOUT_S`."""
 
 
 class SweepStatus(NamedTuple):
@@ -205,7 +206,10 @@ class PlanRun(Generic[AnyPlan]):
         ]
 
     def _slowness(self) -> float:
-        """Return how many times longer requests took than expected, limited to 0.2 to 5."""
+        """Return how many times longer requests took than expected, limited to 0.2 to 5.
+
+        Return 1 while too few requests have been answered.
+        """
         if self._expected_s < _REQUEST_S:
             return 1.0
         return min(max(self.spent_s / self._expected_s, 0.2), 5.0)
@@ -279,7 +283,8 @@ class PlanRun(Generic[AnyPlan]):
     def _key(ask: RoundRequest, point: BenchPoint) -> PointKey:
         """Return the key of a point that was measured for `ask`.
 
-        The bench counts repeats from 0. Its repeat n is the repeat `ask.repeats[n]` of the plan.
+        The bench counts repeats from 0. The bench's repeat n is the repeat `ask.repeats[n]` of the
+        plan.
         """
         repeat = ask.repeats[point.repeat] if point.choice == DEFAULT else 0
         return PointKey(ask.collective, point.bytes, point.choice, point.round, repeat)

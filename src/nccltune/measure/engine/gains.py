@@ -76,7 +76,8 @@ class NeighbourGains:
     def add(self, run: ProcessRun) -> None:
         """Add a process that has ended.
 
-        If it failed or lacks a call, its settings count as failed; such a default is ignored.
+        If the process failed or has no time for a call, its settings count as failed. If it is a
+        default, it is ignored instead.
         """
         missing = [call for call in self.calls if call not in run.times_us]
         if run.error is None and not missing:
@@ -108,7 +109,8 @@ class NeighbourGains:
         """Return, for each process with these settings, the gain of each call.
 
         The reference is the mean log time of the default just before and the default just after the
-        process. A process without such a default is left out.
+        process. If only one of these defaults exists, it is the reference. A process with neither
+        is left out.
         """
         found = []
         for run in self.runs_with(settings):
@@ -127,8 +129,9 @@ class NeighbourGains:
     ) -> list[dict[Call, float]]:
         """Return, for each pair of neighbouring processes, the gain of `settings` over `over`.
 
-        A pair is one process with `settings` and one with `over`, in either order. No process is in
-        two pairs, so the gains are independent. Only processes numbered `since` or higher count.
+        A pair is one process with `settings` and one with `over`, in either order and in the same
+        session. No process is in two pairs, so the gains are independent. Only processes numbered
+        `since` or higher count.
         """
         runs = [self._runs[process] for process in sorted(self._runs) if process >= since]
         found = []
@@ -150,7 +153,8 @@ class NeighbourGains:
         return self.score_of(self.gains(settings)[:first])
 
     def score_of(self, gains: Sequence[Mapping[Call, float]]) -> Score:
-        """Return the score of processes with these gains."""
+        """Return the score of processes with these gains; without gains, 0 with an infinite
+        error."""
         if not gains:
             return Score(0.0, math.inf, 0)
         means = [_mean([gain[call] for call in self.raced]) for gain in gains]
@@ -160,6 +164,7 @@ class NeighbourGains:
         """Return the standard deviation of one process's mean gain over `calls`.
 
         The estimate uses the differences between each default and the defaults before and after it.
+        While there are few of these differences, the assumed `_PRIOR_NOISE` dominates.
         """
         squares = [
             _mean([_gain(run, beside, call) for call in calls]) ** 2
@@ -185,8 +190,8 @@ class NeighbourGains:
     def _beside(self, run: ProcessRun) -> list[ProcessRun]:
         """Return the defaults just before and just after a process in the same session.
 
-        The mean of the two cancels slow drift of the machine. A session is one run of the nccltune
-        command.
+        The mean of the two cancels slow drift of the machine. Either of them may be missing. A
+        session is one run of the nccltune command.
         """
         defaults = [other for other in self.runs_with(DEFAULT) if other.session == run.session]
         before = [other for other in defaults if other.process < run.process]

@@ -90,7 +90,7 @@ class PointRecord:
         )
 
     def known(self) -> dict[PointKey, BenchPoint]:
-        """Return every point that earlier runs at this scale have recorded.
+        """Return every point that earlier runs with the same nodes and ranks have recorded.
 
         Raises StudyError for a damaged line.
         """
@@ -118,7 +118,7 @@ class PointRecord:
         return found
 
     def append(self, points: Iterable[tuple[PointKey, BenchPoint]]) -> None:
-        """Record points.
+        """Record points. A point whose error may not occur again is not recorded.
 
         When this returns, the points survive the end of this process. About once a second they are
         synced to disk, and then also survive a crash of the machine. Raises StudyError for a failed
@@ -248,8 +248,8 @@ def _as_point(sample: Sample) -> BenchPoint:
 def _what_it_was(choice: Choice, ran: Choice | None) -> AnyChoice:
     """Return the choice to record for a timing in which NCCL did not apply the forced `choice`.
 
-    If NCCL refused only the channel count or chunk size, it is `choice` without them. Otherwise it
-    is the default.
+    If NCCL refused only the channel count or chunk size, the result is `choice` without them.
+    Otherwise the result is the default.
     """
     bare = choice.without_channels()
     if choice != bare and ran is not None and ran.without_channels() == bare:

@@ -37,7 +37,8 @@ def shuffled_starts(
 ) -> ProcessSteps:
     """Yield the settings of processes until each of `settings` has run `starts` times.
 
-    The order is shuffled by `order`. A default runs before and after every two candidates.
+    The order is shuffled by `order`. A default runs before and after every two candidates. Settings
+    that have failed are skipped.
     """
     missing = [item for item in settings for _ in range(starts - len(results.runs_with(item)))]
     order.shuffle(missing)
@@ -55,7 +56,8 @@ def shuffled_starts(
 def alternating(one: Settings, other: Settings, most: int) -> Iterator[tuple[Settings, Settings]]:
     """Yield `most` pairs of processes to start one after the other.
 
-    `one` is first in every second pair and `other` in the rest, so that drift cancels.
+    `one` is first in the first, third, ... pair, and `other` in the pairs between, so that drift
+    cancels.
     """
     for number in range(most):
         yield (one, other) if number % 2 == 0 else (other, one)

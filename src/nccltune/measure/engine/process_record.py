@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record processes that each run with their own settings, and read the records.
 
-NAME-samples.jsonl   every timing, with the settings of its process. It is separate from
-                     samples.jsonl, because those timings all have the default settings.
+NAME-samples.jsonl   every timing, with the settings of its process; in a separate file because the
+                     timings in samples.jsonl have the default settings, except those of A/B tests
 NAME-runs.jsonl      every process that has ended: its settings, and the reason if it failed
 
 NAME is `p2p` for the comparison of NCCL's send/recv settings. For comparisons with copy engines it
@@ -94,10 +94,11 @@ class ProcessLine(
 
     session    number of the `nccltune` run that started the process; only processes of one session
                are compared as neighbours
-    probe      True for the first process of a study, which is not compared; `look` in the file
-    load       as in `ProcessSample`
-    traffic    as in `ProcessSample`
-    carried    number of messages by carrier (NCCL or copy engine), if the library reports it
+    probe      True for the first process of a study, which is not compared; the JSON key is `look`
+    load       `compute` if the GPUs ran compute kernels during the calls, else None
+    traffic    bytes of each background message sent during the calls; None if none was
+    carried    number of messages by carrier (NCCL or copy engine); None if the send/recv library
+               did not report it
     error      the reason if the process failed
     """
 

@@ -23,8 +23,8 @@ _PATIENCE_S = 5.0
 class ProgramResult(NamedTuple):
     """How a program ended, and what it printed.
 
-    `status` is as in `Popen.returncode`; None if the program exceeded the time limit and was
-    killed.
+    `status` is the exit status, or minus the number of the signal that ended the program. It is
+    None if the program exceeded the time limit and was killed.
     """
 
     status: int | None
@@ -42,8 +42,8 @@ class ProgramResult(NamedTuple):
         errors = [line for line in self.errors.splitlines() if not line.startswith(EXEC_FAILED)]
         said = errors or self.output.decode(errors="replace").splitlines()
         lines = [strip_prefix(line) for line in said if line.strip(" \t-=*")]
-        # A launcher prefixes the program's lines, but not its own report of a dead process, which
-        # it prints last. Prefer the program's lines.
+        # A launcher prefixes the program's lines. The launcher's own report of a dead process has
+        # no prefix and is printed last. Prefer the lines with a prefix.
         own = [text for source, text in lines if source] or [text for _, text in lines]
         return f"{how}; its last line: {own[-1].strip()}" if own else how
 

@@ -53,6 +53,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     failed     number of points without a valid timing
     seconds    duration of the run; in a replay, how long the replayed timings took
     gain_left  gain that further measurements may still find, as a fraction; None if not estimated
+    replay     name of the replayed recording; None for a measurement
+    command    the command that resumes the run
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -55,7 +55,8 @@ class _Replayed:
 
     @property
     def carried(self) -> dict[str, int] | None:
-        """Return the recorded number of messages by carrier."""
+        """Return the recorded number of messages by carrier (NCCL or copy engine); None if
+        unknown."""
         return self._run.carried
 
     def effective(self) -> Effective | None:

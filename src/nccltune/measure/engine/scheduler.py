@@ -50,9 +50,9 @@ class CallTask:
 
 
 TaskSource = Callable[[], Sequence[Task] | None]
-"""A function that returns the tasks to run next, or None at the end. It is called again when all
-its tasks are finished. It returns an empty sequence if the study already had all results; then it
-is called again at once."""
+"""A function that returns the tasks to run next, or None at the end. The function is called again
+when all tasks that it returned are finished. It returns an empty sequence if the study already had
+all results; then it is called again without waiting."""
 
 
 def sequential_source(steps: Iterator[Sequence[Task]]) -> TaskSource:

@@ -45,9 +45,9 @@ class SettingsExperiment(ABC):
     """One experiment in one study.
 
     `start` starts a process with given settings. `first` is a running process with the default
-    settings; its hello describes this machine. `now` is a clock in seconds. Raises InputError for
-    options that cannot lead to a decision, PlatformError if this machine cannot measure what the
-    experiment needs, and StudyError for a damaged study.
+    settings; its first answer (hello) describes this machine. `now` is a clock in seconds. Raises
+    InputError for options that cannot lead to a decision, PlatformError if this machine cannot
+    measure what the experiment needs, and StudyError for a damaged study.
     """
 
     retry: ClassVar[bool] = False
@@ -89,7 +89,7 @@ class SettingsExperiment(ABC):
 
     @property
     def seconds_to_come(self) -> float:
-        """Return about how long the rest takes, in seconds."""
+        """Return about how long the processes still to start take, in seconds."""
         return self._plan.still_to_start() * self._processes.times.expected_s
 
     def measure(self) -> EndReason:

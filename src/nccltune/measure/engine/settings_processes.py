@@ -126,8 +126,8 @@ class SettingsProcesses:
         run = left.pop(0)
         found = []
         while settings != DEFAULT and (defaults := self._recorded[DEFAULT]):
-            # These defaults were the first process of a session and belong to the candidate after
-            # them.
+            # Each of these defaults was the first process of a session. It was started for the
+            # candidate that ran next, so return it together with that candidate.
             if defaults[0].process > run.process:
                 break
             found.append(defaults.pop(0))
@@ -138,14 +138,16 @@ class SettingsProcesses:
     def to_measure(self, settings: Settings) -> list[Settings]:
         """Return the settings of the processes to start when the plan requests `settings`.
 
-        The first process of a session is always a default, because processes of different sessions
-        are not compared.
+        Processes of different sessions are not compared, so each session needs its own default.
+        Before the first candidate of a session, a default is therefore added.
         """
         first = settings != DEFAULT and self._first is not None
         return [DEFAULT, settings] if first else [settings]
 
     def measure(self, settings: Settings, *, probe: bool = False) -> ProcessRun:
-        """Run one process to its end and record it. If a candidate fails, its result has an error.
+        """Run one process to its end, record it and return it with its results.
+
+        If a candidate fails, nothing is raised; the returned process has the error.
 
         Raises LaunchError, PlatformError or InputError if the default does not run, LaunchError if
         the default gives wrong results, StudyError for a failed write.

@@ -120,7 +120,8 @@ def workload(
 
     Sizes are from `low` to `high` bytes: each size of send/recv is `factor` times the one before,
     each size of the collectives four times. `able` are the collectives that the bench supports.
-    `load` and `traffic` are as in `Workload`.
+    With `load`, the GPUs run compute kernels during the calls. `traffic` is the size in bytes of
+    background messages during the calls (0: none).
     """
     raced = _sizes(low, high, factor, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
     found = {RACED: raced}

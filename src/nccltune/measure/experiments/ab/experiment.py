@@ -52,7 +52,8 @@ class TrialRunner(Protocol):
 
         `number` is the number of the process: `number // 2` is the same for both processes of a
         round. Raises LaunchError, PlatformError or InputError if the process cannot be started.
-        Such an error of the default ends the trial. An error with the settings is their result.
+        If the process has the default settings, such an error ends the trial. If it has the
+        proposed settings, the error is the result of these settings.
         """
 
 
@@ -70,7 +71,7 @@ class TrialOutcome(NamedTuple):
     rounds         numbers of the rounds in which both sides ran to their end
     known          number of these rounds that are from earlier runs
     processes      number of processes that this run started
-    error          the error with the settings, if any; it is their result
+    error          the error of a process with the proposed settings; None if none failed
     default_facts  effective settings of NCCL without the proposed settings
     set_facts      effective settings of NCCL with the proposed settings
     """
@@ -122,7 +123,7 @@ class TrialExperiment:
 
         Return None, and run nothing, if nothing is left to measure. `keep_probe` writes the results
         to the study. Raises LaunchError if the probe fails or prints no timing, InputError if it
-        has only one rank.
+        has only one rank, and the errors of `TrialRunner.run`.
         """
         if len(self._rounds()) >= self._scope.rounds or self._error() is not None:
             return None
@@ -150,7 +151,7 @@ class TrialExperiment:
             self._runs.record_end(line)
 
     def run(self, on_status: StatusCallback = ignore_status) -> TrialOutcome:
-        """Measure until there are enough rounds or the budget is spent.
+        """Measure until all rounds are complete, the settings fail or the budget is spent.
 
         All timings are in the study when this returns or raises. Raises LaunchError, PlatformError
         or InputError if the default does not run, StudyError for a failed write.
@@ -173,7 +174,7 @@ class TrialExperiment:
 
     @property
     def seconds_to_come(self) -> float:
-        """Return about how long the rest takes, in seconds."""
+        """Return about how long the remaining rounds take, in seconds."""
         return 2 * (self._scope.rounds - len(self._rounds())) * self._times.expected_s
 
     def order(self, index: int) -> tuple[Side, Side]:
@@ -274,7 +275,7 @@ class TrialExperiment:
     def _error(self) -> str | None:
         """Return the error of a process with the settings; None if there is none.
 
-        Such an error is the result of the settings. They are not tried again.
+        Such an error is the result of the settings. The settings are not tried again.
         """
         return next((line.error for line in self._lines if line.side == "set" and line.error), None)
 

@@ -22,7 +22,7 @@ class StartFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     transports   number of connections by kind
     network      name of the network that NCCL uses between nodes
     gdr_send     whether sends use GPUDirect RDMA; None if no connection uses a network
-    gdr_receive  the same for receives
+    gdr_receive  whether receives use GPUDirect RDMA; None if no connection uses a network
     alarms       sentences on signs of a broken platform in the log
     """
 
@@ -66,7 +66,11 @@ def facts_of(log: RunLog, tried: SettingChanges) -> StartFacts:
 
 
 def differences(before: StartFacts, after: StartFacts) -> Iterator[str]:
-    """Yield each difference between two processes as text, for example `channels 24 -> 2`."""
+    """Yield each difference between two processes as text, for example `channels 24 -> 2`.
+
+    Facts that one of the processes did not log are not compared. Also yield each sign of a broken
+    platform that only `after` has.
+    """
     for words, name in (("channels", "channels"), ("NVLS channels", "nvls_channels")):
         one, other = getattr(before, name), getattr(after, name)
         if one is not None and other is not None and one != other:

@@ -32,7 +32,7 @@ Effect = Literal["faster", "slower", "same"]
 Decision = Literal["keep", "mixed", "harms", "no help", "failed", "open"]
 LEAST_EFFECT = 0.01
 """The least relative difference at one size that counts as faster or slower. A smaller difference
-counts as none, even if it is certain."""
+counts as `same`, even if it is certain."""
 
 
 class SettingGain(msgspec.Struct, frozen=True):
@@ -154,7 +154,7 @@ def judge(
 def never_read(verdict: TrialVerdict) -> list[str]:
     """Return the proposed settings of NCCL that NCCL did not log as read.
 
-    The list is empty if there is no log.
+    Settings to unset are left out. The list is empty if there is no log.
     """
     if verdict.read is None:
         return []
@@ -231,7 +231,7 @@ def _by_round(group: Iterable[Timings], size: int) -> dict[int, float]:
 def _pooled(sizes: Sequence[Mapping[int, float]], confidence: float = 0.95) -> Interval:
     """Return the mean gain with its interval, from the mean over `sizes` in each round.
 
-    Only rounds that all sizes have are used.
+    Only rounds that all sizes have are used. If there is no such round, the gain is 0.
     """
     rounds = set(sizes[0]).intersection(*sizes[1:]) if sizes else set()
     values = [math.fsum(gains[at] for gains in sizes) / len(sizes) for at in sorted(rounds)]

@@ -27,8 +27,8 @@ class Logs(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the settings that make NCCL log its start. With them it logs nothing
-        afterwards."""
+        """Return the settings that make NCCL log its start. With these settings NCCL logs nothing
+        after its start."""
         return {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH",
@@ -56,8 +56,8 @@ def logs_of_start(with_launcher: WithLauncher | None) -> Iterator[Logs]:
     The folder is deleted at the end.
     """
     pods = None if with_launcher is None else with_launcher.pods
-    # Process 0 may run on another node. There the current folder is usually a shared one, but /tmp
-    # is not.
+    # Process 0 may run on another node and must write the log to a folder that this machine can
+    # read. The current folder is usually shared between nodes; /tmp is not.
     shared = None if with_launcher is None or pods is not None else Path.cwd()
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
         yield Logs(Path(name), pods)

@@ -69,7 +69,8 @@ class ReplayRunner:
         """Draw one process, as specified in `TrialRunner.run`.
 
         If possible, both processes of a round are drawn from one recorded round, in which the
-        machine was in the same state for both. Raises StudyError for a study without a platform.
+        machine was in the same state for both processes. Raises StudyError for a study without a
+        platform.
         """
         mine = self._recorded[_key(settings)]
         rounds = [{line.round for line, _ in found} for found in self._recorded.values()]

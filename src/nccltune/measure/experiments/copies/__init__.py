@@ -21,7 +21,7 @@ native       NCCL's own send/recv
 carrier      what transfers a message: NCCL or a copy engine
 threshold    the size of the smallest message that a copy engine carries
 policy       settings with `NCCLTUNE_SENDRECV_POLICY=vccl`: copy engines then copy a message through
-a buffer on the receiver's GPU
+             a buffer on the receiver's GPU
 champion     the best policy, if it is worth a proof
 noise floor  the least difference that counts
 """

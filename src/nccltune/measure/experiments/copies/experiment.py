@@ -90,7 +90,7 @@ class CopiesExperiment(CopyComparison):
 
     @property
     def order(self) -> CopyOrder:
-        """Return the object that orders the processes. It holds their results, too."""
+        """Return the object that orders the processes and holds their results."""
         return self._order
 
     def run(self) -> CopiesVerdict:

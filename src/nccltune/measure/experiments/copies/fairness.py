@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict on chunk sizes: whether to split large copies into chunks.
 
-*Traffic* are large background messages. Other messages can run between the chunks of a large one,
-so they wait less; but chunks may slow the traffic down. The verdict compares the gain of the
-messages with the cost for the traffic. A gain is the natural log of the time with whole messages
-over the time with chunks.
+*Traffic* are large background messages. Other messages can run between the chunks of a large
+message, so other messages wait less; but chunks may slow the traffic down. The verdict compares the
+gain of the messages with the cost for the traffic. A gain is the natural log of the time with whole
+messages over the time with chunks.
 """
 
 import math
@@ -88,7 +88,7 @@ class FairnessVerdict(msgspec.Struct, frozen=True, kw_only=True):
                    that slow traffic down least
     traffic_bytes  bytes of each background message
     failed         settings with which a process failed, each with the reason
-    carried        number of messages by carrier; None if unknown
+    carried        number of messages by carrier (NCCL or copy engine); None if unknown
     processes      number of processes that this run started
     known          number of processes taken from earlier runs
     """

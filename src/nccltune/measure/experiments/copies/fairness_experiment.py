@@ -88,7 +88,7 @@ class FairnessExperiment(CopyComparison):
 
     @property
     def order(self) -> RoundsBesideTraffic:
-        """Return the object that orders the processes. It holds their results, too."""
+        """Return the object that orders the processes and holds their results."""
         return self._order
 
     def run(self) -> FairnessVerdict:

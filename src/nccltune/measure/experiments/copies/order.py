@@ -24,8 +24,8 @@ PROOF_PAIRS = 6
 class CopyOrder:
     """Decides which process to start next in the comparison by message size.
 
-    `leader` returns the policy that is worth a proof, or None. It is called when all policies have
-    run.
+    `leader` returns the policy that is worth a proof, or None if none is. `leader` is called when
+    all policies have run.
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class CopyOrder:
         return self.results.pair_gains(COPY_ENGINE, 0)[: self.pairs]
 
     def proof_gains(self) -> list[dict[Call, float]]:
-        """Return, for each pair, the gain of the champion over copy engines without a policy."""
+        """Return, for each pair of the proof, the gain of the champion over copy engines without a
+        policy, by call. The list is empty if there is no champion."""
         if self.champion is None:
             return []
         return self.results.pair_gains(self.champion, 0, over=COPY_ENGINE)

@@ -26,7 +26,8 @@ BESIDE_TRAFFIC = RecordKind(
 CONNECTIONS = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 """Variables of all processes in a comparison during traffic. CUDA streams that share a connection
 to the GPU wait for each other. With traffic in one stream, ranks could then wait for each other in
-a cycle. The library sets the same value only if it is loaded at the program's start."""
+a cycle. The library sets the same value itself, but only if it is loaded at the program's start;
+processes with the default settings do not load it."""
 BY_COPY_ENGINE = "copy engine"
 """Prefix of the carrier names that the library uses for messages by copy engine."""
 _WARNING = re.compile(r"nccltune sendrecv WARN (.+)")
@@ -115,7 +116,7 @@ def preloaded(library: Path, nccl: str | None, environment: Mapping[str, str]) -
 
 
 def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, int]:
-    """Return the number of messages by carrier, from the file `counts`.
+    """Return the number of messages by carrier (NCCL or copy engine), from the file `counts`.
 
     Raises LaunchError if copy engines carried no message or the library refused a setting. The
     process then did not measure what the settings request.
@@ -135,7 +136,7 @@ def _carried(counts: Path, stderr_tail: str, settings: Settings) -> dict[str, in
 
 
 def count_messages(text: str) -> dict[str, int]:
-    """Return the number of messages by carrier, summed over the processes.
+    """Return the number of messages by carrier (NCCL or copy engine), over all processes.
 
     `text` is the content of the file that `NCCLTUNE_SENDRECV_STATS` names.
     """

@@ -61,11 +61,11 @@ def effect_of(interval: Interval, sure: Interval, floor: float) -> Effect:
 def find_threshold(sizes: Sequence[MessageSizeGain], default: int) -> CopyThreshold:
     """Return the threshold from the effects at all sizes.
 
-    - If copy engines are proven not slower at `default` and all larger sizes, it is the smallest
-      size from which on this is proven.
-    - If copy engines are proven slower at `default` or a larger size, it is the size after the
-      largest such size; None if there is no larger size.
-    - Otherwise it is `default`.
+    - If copy engines are proven not slower at `default` and all larger sizes, the threshold is the
+      smallest size from which on they are proven not slower.
+    - If copy engines are proven slower at `default` or a larger size, the threshold is the size
+      after the largest such size. It is None if there is no larger size.
+    - Otherwise the threshold is `default`.
 
     `sizes` must be ascending and not empty, and `default` must be within their range.
 

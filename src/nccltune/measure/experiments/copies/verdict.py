@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict of the comparison by message size.
 
-It has the recommended settings, a table by size, and the effects of the policies.
+The verdict has the recommended settings, a table by size, and the effects of the policies.
 """
 
 import math
@@ -37,7 +37,7 @@ class SizePoint(msgspec.Struct, frozen=True):
     taken                    the recommended carrier: `native` or `copy engine`
     native_load_slower       with a load: time of a compute kernel during NCCL's calls over its time
                              without calls (1.2 is 20 % longer); None if unknown
-    copy_engine_load_slower  the same for copy engines
+    copy_engine_load_slower  the same quotient during calls with copy engines
     """
 
     bytes: int
@@ -80,11 +80,12 @@ class CopiesVerdict(msgspec.Struct, frozen=True, kw_only=True):
     from_bytes  the threshold in bytes; None if copy engines should carry no message, and while
                 nothing is decided
     load        `compute` if the GPUs ran compute kernels during the calls, else None
-    champion    the best policy, if it was worth a proof
-    proof       gain of the champion over copy engines without a policy in the proof, even if it
-                does not prove the champion faster
+    champion    the best policy; None if no policy was worth a proof
+    proof       gain of the champion over copy engines without a policy, from the pairs of the
+                proof, even if the champion is not proven faster; None without such pairs or without
+                a threshold
     failed      settings with which a process failed, each with the reason
-    carried     number of messages by carrier; None if unknown
+    carried     number of messages by carrier (NCCL or copy engine); None if unknown
     processes   number of processes that this run started
     known       number of processes taken from earlier runs
     """
@@ -161,8 +162,9 @@ def threshold(order: CopyOrder, floor: float) -> CopyThreshold:
 def leader(order: CopyOrder, floor: float) -> Settings | None:
     """Return the policy that is worth a proof; None if there is none.
 
-    It is the policy with the largest mean gain over the sizes from the threshold on. Its gain must
-    exceed that of copy engines without a policy by more than the noise floor.
+    The result is the policy with the largest mean gain over the sizes from the threshold on. Its
+    gain must exceed that of copy engines without a policy by more than the noise floor. Return None
+    also if copy engines should carry no message.
     """
     taken = _taken(order, threshold(order, floor).from_bytes)
     if not taken:
@@ -180,8 +182,9 @@ def leader(order: CopyOrder, floor: float) -> Settings | None:
 def proven(order: CopyOrder, from_bytes: int, floor: float) -> bool:
     """Return whether the proof shows that the champion is faster.
 
-    The champion must be faster in the mean over the sizes from `from_bytes` on, and slower at none
-    of these sizes.
+    The champion must be faster in the mean over the sizes from `from_bytes` on, with the confidence
+    `_SURE` and by at least `floor` (a log). It must be slower at none of these sizes. Return False
+    if the proof is not complete.
     """
     gains = order.proof_gains()
     if len(gains) < order.proof_pairs or order.champion in order.results.failed:
@@ -253,17 +256,18 @@ def policy_points(order: CopyOrder, from_bytes: int | None) -> list[PolicyPoint]
 def proof_gain(order: CopyOrder, from_bytes: int | None) -> ProcessGain | None:
     """Return the champion's gain over copy engines without a policy, from the pairs of the proof.
 
-    It is the mean over the sizes from the threshold on; None without a proof or a threshold.
+    The gain is the mean over the sizes from the threshold on. Return None without a proof or a
+    threshold.
     """
     gains, taken = order.proof_gains(), _taken(order, from_bytes)
     return ProcessGain(*pooled(order.results, gains, taken).ratio) if gains and taken else None
 
 
 def carried(results: NeighbourGains) -> dict[str, int] | None:
-    """Return the number of messages by carrier.
+    """Return the number of messages by carrier (NCCL or copy engine).
 
-    It is the sum over the processes with copy engines and without a policy or chunk size. Return
-    None if no process has counts.
+    The numbers are sums over the processes with copy engines and without a policy or chunk size.
+    Return None if no process has counts.
     """
     counted = [run.carried for run in results.runs_with(COPY_ENGINE) if run.carried is not None]
     if not counted:

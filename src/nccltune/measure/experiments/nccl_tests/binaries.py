@@ -76,7 +76,7 @@ class NcclTestsSite(NamedTuple):
         *options: str,
         variables: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Return the command for sizes from `low` to `high` bytes by FACTOR.
+        """Return the command for sizes from `low` to `high` bytes, each FACTOR times the last.
 
         `variables` are the environment of the command. Raises PlatformError if the binary is
         missing, InputError for a launcher whose nodes are unknown.
@@ -92,7 +92,7 @@ class NcclTestsSite(NamedTuple):
 def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:
     """Return a copy of the environment `base` in which NCCL runs `choice`.
 
-    Other variables that change NCCL's choice are removed.
+    Other variables that change NCCL's choice are removed. For the default, no variable is added.
 
     >>> from nccltune.model.choice import parse_choice
     >>> environment({}, parse_choice("ring/ll"))

@@ -41,8 +41,8 @@ from nccltune.study.files import Study
 TOOL = "nccl-tests"
 _LEAST_LIMIT_S = 300.0
 _LIMIT_FACTOR = 20.0
-"""A process that takes this many times longer than the last process with the same choice counts as
-hung."""
+"""A process counts as hung if it takes this many times longer than the last process with the same
+choice, but at least `_LEAST_LIMIT_S` seconds."""
 
 
 class NcclTestsScope(NamedTuple):
@@ -115,7 +115,9 @@ class NcclTestsExperiment:
         self._reused = 0
 
     def hello(self) -> Hello:
-        """Return the platform of this sweep, from a probe of the default. Write nothing.
+        """Return the platform of this sweep, from a probe of the default.
+
+        Nothing is written to the study.
 
         Raises LaunchError if the default does not run, PlatformError if a binary is missing or
         cannot be started, InputError for a launcher whose nodes are unknown.
@@ -150,9 +152,9 @@ class NcclTestsExperiment:
         return NcclTestsOutcome(reason, self._points, self._reused, self._spent_s(), left_out)
 
     def plan(self) -> list[ChoiceProcess]:
-        """Return the processes of all rounds, in order. Processes without missing timings are left
-        out.
+        """Return the processes of all rounds, in order.
 
+        A process is left out if all its timings are recorded, or if its choice cannot be measured.
         A choice without a probe counts as measurable. Raises the errors of `hello`.
         """
         return [task for number in range(self._wanted.rounds) for task in self._round(number)]
@@ -215,8 +217,8 @@ class NcclTestsExperiment:
             yield [CallTask(self._expected_s(task), partial(self._measure, task))]
 
     def _round(self, number: int) -> Iterator[ChoiceProcess]:
-        """Yield the processes of one round in order. Processes without missing timings are left
-        out."""
+        """Yield the processes of one round, in order. A process is left out if all its timings are
+        recorded, or if its choice cannot be measured."""
         pairs = [
             (collective, choice)
             for collective in self._wanted.collectives
@@ -239,7 +241,8 @@ class NcclTestsExperiment:
     def _asked(self, size: int) -> int:
         """Return the size to request so that nccl-tests measures `size`.
 
-        nccl-tests rounds a size down to whole vectors on every rank.
+        nccl-tests rounds a requested size down to whole vectors on every rank, so the size to
+        request may be larger.
         """
         asked = self._wanted.low
         while asked < size:
@@ -283,7 +286,8 @@ class NcclTestsExperiment:
     def _covers(self, item: ProbedRun) -> bool:
         """Return whether a recorded probe is valid for this sweep.
 
-        A probe of another range of sizes is not valid, because the choice may run there.
+        A probe of another range of sizes is not valid: a choice that cannot run in one range may
+        run in the other.
         """
         return (item.low, item.high) == (self._wanted.low, self._wanted.high)
 
@@ -367,7 +371,7 @@ class NcclTestsExperiment:
         self._keep(self._probes[key])
 
     def _is_ours(self, sample: Sample, hello: Hello) -> bool:
-        """Return whether a sample was recorded by such a sweep at this scale.
+        """Return whether a sample is from a sweep with nccl-tests with the same nodes and ranks.
 
         Imported samples have a `file_hash` and do not count.
         """

@@ -82,8 +82,8 @@ def probe(
     A failure of the run is recorded in `error`. Raises PlatformError if the binary is missing or
     cannot be started, InputError for a launcher whose nodes are unknown.
     """
-    # Process 0 may run on another node. There the current folder is usually a shared one, but /tmp
-    # is not.
+    # Process 0 may run on another node and must write the log to a folder that this machine can
+    # read. The current folder is usually shared between nodes; /tmp is not.
     shared = None if site.with_launcher is None else Path.cwd()
     with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
         folder = Path(name)

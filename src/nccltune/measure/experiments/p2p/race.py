@@ -8,8 +8,9 @@
              removed
 4. proof     the champion (the best settings) and the default run in pairs, in alternating order
 
-Only the proof counts for the verdict. The earlier processes do not, because they were used to
-choose the champion. In stages 1 to 3 the default runs before and after every two candidates.
+Only the proof decides whether the champion is recommended. The earlier processes do not count for
+that, because they were used to choose the champion. In stages 1 to 3 the default runs before and
+after every two candidates.
 """
 
 import random
@@ -72,7 +73,10 @@ class Race:
         self.stage = "done"
 
     def proof_gains(self) -> list[dict[Call, float]]:
-        """Return, for each pair of the proof, the gain of the champion by call."""
+        """Return, for each pair of the proof, the gain of the champion over the default, by call.
+
+        The list is empty before the proof.
+        """
         if self.champion is None or self.proof_from is None:
             return []
         return self.results.pair_gains(self.champion, self.proof_from)
@@ -92,7 +96,7 @@ class Race:
         return max(0, ahead.get(self.stage, 0) - 2 * len(self.proof_gains()))
 
     def _starts(self, settings: Sequence[Settings], starts: int) -> ProcessSteps:
-        """Yield processes until each of `settings` has run `starts` times, as `shuffled_starts`."""
+        """Yield processes, like `shuffled_starts`, until each of `settings` ran `starts` times."""
         yield from shuffled_starts(self.results, settings, starts, self._random)
 
     def _survivors(

@@ -43,8 +43,8 @@ _BUFFER_VALUES = (1 << 20, 2 << 20, 8 << 20, 16 << 20)
 class SettingCandidate:
     """One candidate: a value of one setting.
 
-    `of` is the name of the setting. `settings` has its value, and the other settings that this
-    value needs to have an effect.
+    `of` is the name of the setting. `settings` has the value of this setting, and any other
+    settings without which the value would have no effect.
     """
 
     of: str
@@ -90,7 +90,8 @@ def candidates(nodes: int, now: Effective | None) -> list[SettingCandidate]:
     """Return the candidates on `nodes` nodes, one setting at a time.
 
     `now` are the effective settings of the default. Values that would not change them are left out.
-    If `now` is None, all values are returned.
+    If `now` is None, no value is left out for this reason. Channels to a network peer are a
+    candidate only on several nodes, and the NVLink chunk size only on one node.
 
     >>> [candidate.settings.label for candidate in candidates(nodes=1, now=None)][:2]
     ['NCCL_MIN_P2P_NCHANNELS=4', 'NCCL_MIN_P2P_NCHANNELS=8']
@@ -146,9 +147,9 @@ def _chunk(value: int) -> SettingCandidate:
 def memory_bytes(settings: Settings, made: Effective | None, ranks: int) -> int | None:
     """Return the most memory that the buffers of send/recv may take on one GPU, in bytes.
 
-    That is with all channels to all peers in use. NCCL allocates the buffers of a connection at its
-    first use, so a program may need less. Return None if the number of channels per peer is
-    unknown.
+    The result assumes that all channels to all peers are used. NCCL allocates the buffers of a
+    connection at its first use, so a program may need less. Return None if the number of channels
+    per peer is unknown.
     """
     if made is None or made.channels_per_peer is None:
         return None

@@ -18,7 +18,7 @@ from nccltune.model.sample import SCHEMA_VERSION
 
 LEAST_EFFECT = math.log1p(0.01)
 """The least difference at one size that counts as faster or slower, as a natural log. A smaller
-difference counts as none, even if it is certain."""
+difference counts as `same`, even if it is certain."""
 _LABEL_CONFIDENCE = 0.99
 """Confidence needed to call a size faster or slower. It is above 95 % because a race judges some
 dozen sizes."""
@@ -71,9 +71,11 @@ class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `p2p.json`: how a race ended.
 
     reason     `done`, `budget` or `interrupted`
-    settings   the recommended settings; empty if the default stays
-    champion   the effects of the best settings, whether they are recommended or not
-    parts      the effects of each of the champion's settings alone, if it has run alone
+    settings   the recommended settings; empty if none are recommended
+    champion   the effects of the leading settings, whether they are recommended or not; None if no
+               settings lead or none of their processes could be compared
+    parts      for each candidate that is only a part of the champion and has results, its effects
+               without the champion's other settings
     failed     settings with which a process failed, each with the reason
     processes  number of processes that this run started
     known      number of processes taken from earlier runs
@@ -101,7 +103,8 @@ class RaceVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
     """Return whether the champion is recommended, and the reason as text.
 
-    `reason` is why the measurement ended. `threshold` is the least gain, as in `Race`.
+    `reason` is why the measurement ended. `threshold` is the least gain (a natural log) that
+    recommended settings must have.
     """
     results, champion = race.results, race.champion
     if champion is None:
@@ -156,7 +159,7 @@ def effects(results: NeighbourGains, settings: Settings, gains: Gains, ranks: in
 
 
 def default_effective(results: NeighbourGains) -> Effective | None:
-    """Return the effective settings of a default; None if NCCL logged none."""
+    """Return the effective settings of the first default that has them; None if none has."""
     return next(
         (run.effective for run in results.runs_with(DEFAULT) if run.effective is not None), None
     )
