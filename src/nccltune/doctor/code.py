@@ -41,7 +41,7 @@ class Code(NamedTuple):
 
 
 def slow_pairs(nodes: Mapping[str, Values]) -> CodeFinding:
-    """Find slow pairs whose two nodes each have another pair that is not slow.
+    """Find slow pairs of nodes, if each of the two nodes also has a pair that is not slow.
 
     For such a pair the network path is slow, not a node. The bandwidth of a pair is the highest of
     its runs with the same collective, size and number of ranks. Only such pairs are compared, and

@@ -46,8 +46,8 @@ class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `nodes` has the names of nodes by their verdict. `missing` names the missing facts if the
     verdict is CANNOT_TELL. For a finding, `remedy`, `commands` and `fix` contain the values of this
-    examination. Otherwise `remedy` is the text of the rule, and the other two are empty. If `alone`
-    is true, a report may print the evidence without the title.
+    examination. Otherwise `remedy` is the text of the rule; `commands` and `fix` are empty. If
+    `alone` is true, a report may print the evidence without the title.
     """
 
     rule: str
@@ -115,8 +115,8 @@ def read_words(read: Sequence[str], most: int = 48) -> str:
 def node_names(names: Sequence[str], most: int = 6) -> str:
     """Return names as text, with ranges of numbers: `n[001-004,007]`.
 
-    Names that differ only in their last number are written as one name with ranges. After `most` of
-    the resulting names, only the number of the others follows.
+    Names that differ only in their last number are written as one name with ranges. At most
+    `most` such names are listed. Then the number of the other names follows.
     """
     parts = _folded(sorted(set(names), key=_natural))
     shown = ", ".join(parts[:most])

@@ -81,7 +81,7 @@ class CommandVariable(NamedTuple):
 
 
 class Host(NamedTuple):
-    """A host and its slots. Each is None if the command does not give it."""
+    """A host and its slots. A name or number that the command does not give is None."""
 
     name: str | None
     slots: int | None

@@ -277,7 +277,7 @@ def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:
     """Return how many words follow an option that the launcher does not know.
 
     This is the number for the same option of another launcher, else for the option with the most
-    similar name. If there is neither, it is 1 if the following word looks like a value, else 0.
+    similar name. Without such an option, return 1 if the following word looks like a value, else 0.
     """
     following = words[at + 1].text if at + 1 < len(words) else "-"
     for table in TABLES.values():

@@ -65,8 +65,8 @@ def add_gpus(evidence: NodeEvidence, facts: Facts) -> None:
 def _states(evidence: NodeEvidence) -> tuple[list[NodeGpu] | None, str | None, str]:
     """Return the GPUs that nvidia-smi lists, the driver's version, and the source of the GPUs.
 
-    The outputs of all queries in _QUERIES are merged by GPU index. If they list no GPU, the first
-    result is None and the source is "". The version is None if no output has it.
+    The outputs of all queries in _QUERIES are merged by GPU index. If no output lists a GPU, the
+    first result is None and the source is "". The version is None if no output has the version.
     """
     found: dict[int | None, NodeGpu] = {}
     driver, source = None, ""

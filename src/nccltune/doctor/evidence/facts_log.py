@@ -154,8 +154,8 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
 def _forced(log: NcclLines | None, name: str) -> str | None:
     """Return the only algorithm that NCCL was allowed to use.
 
-    It is the value of NCCL_ALGO in the log. Without NCCL_ALGO it is the algorithm in the file name.
-    Return None if that value or name is not exactly one algorithm.
+    A value of NCCL_ALGO in the log decides. Without such a value, the file name decides. Return
+    None if the value or the name does not name exactly one algorithm.
     """
     for setting in log.settings if log is not None else ():
         if setting.name == "NCCL_ALGO":

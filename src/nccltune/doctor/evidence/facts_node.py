@@ -61,7 +61,7 @@ _CONTAINER = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|garden", re
 def add_node(evidence: NodeEvidence, facts: Facts) -> None:
     """Add `cpu.*`, `limits.*`, `shm.*`, `logind.*`, `container.*` and `gpu.peer_memory`.
 
-    Also add those of `node.*` and `kernel.*` that no other module of this package adds.
+    Also add the facts `node.*` and `kernel.*` that no other module of this package adds.
     """
     _system(evidence, facts)
     _container(evidence, facts)

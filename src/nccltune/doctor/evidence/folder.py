@@ -120,10 +120,10 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
 
 
 def _parts(kinds: FileItems, data: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each item in a file: the whole file, unless `kinds.starts` divides it.
+    """Yield the bytes of each item in a file. Without `kinds.starts`, each item is the whole file.
 
-    Empty lines are added before each item of a divided file. They keep the line numbers of the
-    file.
+    With `kinds.starts`, each item is a section of the file. Empty lines are added before a section,
+    so its lines have the same numbers as in the file.
     """
     if not kinds.starts:
         yield from (data for _ in kinds.items)

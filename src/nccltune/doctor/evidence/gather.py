@@ -59,7 +59,7 @@ def gather(
 ) -> NodeEvidence:
     """Read everything of a running node that needs no root rights.
 
-    `thorough` also runs the slow tools. People can read their output, but rules do not need it.
+    `thorough` also runs the slow tools. Their output is for people; rules do not need it.
 
     If `root` is not `/`, tools run only through a given `runner`. `problems` of the result lists
     what could not be read, and what was not yet read when `stop` was set.

@@ -181,7 +181,7 @@ _SAME_MARK = {
     "virtual-topology": "topology",
     "given-graph": "graph",
 }
-"""Items that have the same mark as another item. Only the file name distinguishes the two."""
+"""Items with the same mark as another item. Only the file name distinguishes the two items."""
 _TREES = (
     (b"/sys/bus/pci/", "pci"),
     (b"/sys/kernel/iommu_groups", "iommu"),
@@ -228,7 +228,7 @@ class FileItems(NamedTuple):
 
 
 def kinds_of(name: str, data: bytes) -> FileItems:
-    """Return the items in a file, or no item if neither content nor name identifies one.
+    """Return the items in a file, or no item if neither content nor name identifies an item.
 
     One file can hold several items: a test under NCCL_DEBUG=INFO prints its table, a log and NCCL's
     diagnostics.

@@ -72,8 +72,8 @@ def _below(root: Path, name: str, depth: int) -> list[NodeFiles]:
     """Return one node for a folder, or the nodes in its subfolders.
 
     The subfolders hold nodes if the folder has no file, and the subfolders look alike (_are_alike).
-    A folder without files and with one subfolder stands for the nodes in that subfolder, if these
-    are several.
+    For a folder without files and with only one subfolder, return the nodes in that subfolder if
+    there are several.
     """
     folders, files = listed(root / name)
     if not files and len(folders) > 1 and depth < _DEEPEST and _are_alike(root / name, folders):
@@ -102,7 +102,7 @@ def _in(name: str, files: Iterable[str]) -> list[str]:
 
 
 def _are_alike(path: Path, folders: Iterable[str]) -> bool:
-    """Return whether the folders look like those of nodes or racks.
+    """Return whether the folders look like folders of nodes or racks.
 
     Two folders of nodes hold entries of the same name. A folder of a rack holds several folders and
     no file.

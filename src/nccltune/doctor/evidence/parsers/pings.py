@@ -2,8 +2,8 @@
 """Parse pings from each NIC of a node to each NIC of another node.
 
 The text has outputs of `ping`. Before each output, a line names the numbers of the two NICs
-(`== 0 3`): first the NIC that pings, then the NIC that is pinged. The records call these numbers
-rails.
+(`== 0 3`): first the NIC that pings, then the NIC that is pinged. In the records, the
+number of a NIC is called its rail.
 """
 
 import re
