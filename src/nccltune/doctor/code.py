@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 """Values of one node's facts by name."""
 
 SLOW_PAIR = 0.85
-"""A pair of nodes is slow if its bandwidth is below this share of the median of all pairs.
+"""A pair of nodes is slow if its bandwidth is below this share of the median of comparable pairs.
 
 In a healthy fabric the bandwidths of pairs differ by up to 5 %.
 """
@@ -41,10 +41,11 @@ class Code(NamedTuple):
 
 
 def slow_pairs(nodes: Mapping[str, Values]) -> CodeFinding:
-    """Find pairs of nodes that are slower together than each node is with others.
+    """Find slow pairs of nodes, if each of the two nodes also has a pair that is not slow.
 
     For such a pair the network path is slow, not a node. The bandwidth of a pair is the highest of
-    its runs with the same collective, size and number of ranks.
+    its runs with the same collective, size and number of ranks. Only such pairs are compared, and
+    only if there are 4 or more. If no such pairs exist, the result names `tests` as missing.
     """
     known = [values["tests"] for values in nodes.values() if values.get("tests") is not None]
     runs: dict[Any, dict[tuple[str, ...], float]] = defaultdict(dict)
@@ -58,7 +59,8 @@ def slow_pairs(nodes: Mapping[str, Values]) -> CodeFinding:
     sentences: list[tuple[str, tuple[str, ...]]] = []
     enough = False
     for pairs in runs.values():
-        # With fewer than 4 pairs, too few other pairs contain the nodes of a slow pair.
+        # With fewer than 4 pairs, the nodes of a slow pair are in too few other pairs. Then a slow
+        # node and a slow path look the same.
         if len(pairs) < 4:
             continue
         enough = True
@@ -117,7 +119,7 @@ def nodes_not_read(nodes: Mapping[str, Values]) -> CodeFinding:
 
     The collection on such a node failed or stopped early. A missing `gpus` is a finding if at least
     one other node has `gpus`. Another missing fact of ASKED is a finding if the share MOST_KNOW of
-    the nodes has that fact.
+    the nodes has that fact. Only nodes with `node.collected` count; at least two are needed.
     """
     own = {name: values for name, values in nodes.items() if values.get("node.collected")}
     if len(own) < 2:

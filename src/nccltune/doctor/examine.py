@@ -87,11 +87,13 @@ def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examinat
 
 
 def ask(rule: DoctorRule, env: Env) -> RuleAnswer:
-    """Evaluate `rule` on the facts of one node, or on the pooled records of all nodes.
+    """Evaluate `rule` on the facts of one node, or on the records of all nodes together.
 
-    The verdict is CANNOT_TELL if the finding is UNKNOWN, or if it is UNKNOWN whether the rule
-    applies. Then `missing` names the missing facts. If the finding is False, the verdict is OK,
-    even if it is UNKNOWN whether the rule applies.
+    - NOT_APPLICABLE: the rule does not apply.
+    - OK: the finding is False, even if it is UNKNOWN whether the rule applies.
+    - CANNOT_TELL: the finding is UNKNOWN, or it is UNKNOWN whether the rule applies. `missing`
+      names the missing facts.
+    - FINDING: all other cases.
     """
     env.missing = set()
     env.names = {}
@@ -124,7 +126,8 @@ def _asked(ask_it: Callable[[], RuleAnswer]) -> RuleAnswer:
 def _applies(rule: DoctorRule, env: Env) -> Any:
     """Return whether a rule applies: True, False or UNKNOWN.
 
-    A rule applies if the NCCL version is in the rule's range and its `applies` expression is true.
+    A rule applies if the NCCL version is in the rule's range and the rule's expression `applies` is
+    true. A rule may lack the range, the expression or both.
     """
     ranged: Any = True
     if rule.text.nccl is not None:
@@ -224,10 +227,11 @@ def _compared_of(rule: DoctorRule, env: Env) -> _Compared:
 
 
 def _compared(rule: DoctorRule, envs: Mapping[str, Env], node_groups: NodeGroups) -> RuleAnswer:
-    """Compare the nodes of each group (equal `within`), and report the outliers.
+    """Compare the nodes of each group, and report the outliers. `within` is equal in a group.
 
-    If no group has two nodes with known values, the verdict is CANNOT_TELL. It is NOT_APPLICABLE if
-    the rule applies to fewer than two nodes and no fact is missing.
+    Without outliers, the verdict is OK if a group has two nodes with known values. Otherwise it is
+    NOT_APPLICABLE if the rule applies to fewer than two nodes and no fact is missing. In all other
+    cases it is CANNOT_TELL.
     """
     assert rule.text.compare is not None
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -267,9 +271,10 @@ def _compared(rule: DoctorRule, envs: Mapping[str, Env], node_groups: NodeGroups
 
 
 def _different(what: str, members: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return a sentence for each value that differs from the majority's value.
+    """Return a sentence for each value that differs from the most common value.
 
-    Without a majority, return a sentence for each value.
+    If two values are the most common, return a sentence for each value. If all nodes have the same
+    value, return no sentence.
     """
     by_value: dict[str, list[str]] = defaultdict(list)
     values = {}
@@ -291,7 +296,7 @@ def _different(what: str, members: Mapping[str, Any]) -> list[tuple[str, tuple[s
 
 
 def _beside(value: Any, most: Any) -> str:
-    """Return a value and the majority's value. For lists, return only the differences."""
+    """Return a text with a value and the most common one. For lists, name only the differences."""
     if not (isinstance(value, list) and isinstance(most, list)):
         return f"{format_value(value)}; most have {format_value(most)}"
     more = [member for member in value if member not in most]
@@ -331,7 +336,7 @@ def _whole(rule: DoctorRule, sentences: Iterable[tuple[str, tuple[str, ...]]]) -
 
 
 def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str, Any]:
-    """Return the records of all nodes, by fact. Expressions of rules about all nodes read them.
+    """Return the records of all nodes, by fact, for the expressions of rules about all nodes.
 
     Each record gets the name of its node as `node`.
     """
@@ -401,13 +406,17 @@ def _judged(
 
 
 def _read(rule: DoctorRule, named: Iterable[str], nodes: Mapping[str, Facts]) -> tuple[str, ...]:
-    """Return where the rule's facts were read on the first node in `named`."""
+    """Return where the rule's facts were read on the first node in `named`.
+
+    At most _MAX_READ places are returned. The result is empty if `named` is empty or its first node
+    is unknown.
+    """
     first = next(iter(named), None)
     if first is None or first not in nodes:
         return ()
     facts = nodes[first]
     assert rule.finding or rule.compare or rule.code
     asked = rule.finding or rule.compare
-    # Omit `settings`: each of its records has its own source in `where`.
+    # Omit `settings`: each setting has its own source in the field `where`.
     names = sorted((asked.needs if asked is not None else rule.needs) - {"settings"})
     return tuple(dict.fromkeys(facts[name].source for name in names if name in facts))[:_MAX_READ]

@@ -27,7 +27,7 @@ class RuleVerdict(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence, the nodes for which it is true, and where its facts were read."""
+    """A sentence, the nodes for which the sentence is true, and where the facts in it were read."""
 
     text: str
     nodes: tuple[str, ...]
@@ -45,8 +45,9 @@ class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of one rule.
 
     `nodes` has the names of nodes by their verdict. `missing` names the missing facts if the
-    verdict is CANNOT_TELL. `remedy`, `commands` and `fix` are filled in for a finding. If `alone`
-    is true, the evidence is complete without the title.
+    verdict is CANNOT_TELL. For a finding, `remedy`, `commands` and `fix` contain the values of this
+    examination. Otherwise `remedy` is the text of the rule; `commands` and `fix` are empty. If
+    `alone` is true, a report may print the evidence without the title.
     """
 
     rule: str
@@ -114,7 +115,8 @@ def read_words(read: Sequence[str], most: int = 48) -> str:
 def node_names(names: Sequence[str], most: int = 6) -> str:
     """Return names as text, with ranges of numbers: `n[001-004,007]`.
 
-    A range is one part. After `most` parts, only the number of the other parts follows.
+    Names that differ only in their last number are written as one name with ranges. At most
+    `most` such names are listed. Then the number of the other names follows.
     """
     parts = _folded(sorted(set(names), key=_natural))
     shown = ", ".join(parts[:most])

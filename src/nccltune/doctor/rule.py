@@ -55,9 +55,10 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Compare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Comparison of `value` between the nodes that have the same `within`.
 
-    Without `tolerance`, a node is an outlier if its value differs from the value of the majority.
-    With `tolerance` (0.1 is 10 %), a node is an outlier if its value is below the median by more
-    than `tolerance`. `what` names the value in sentences.
+    Without `tolerance`, a node is an outlier if its value differs from the most common value. If
+    two values are the most common, all nodes are outliers. With `tolerance` (0.1 is 10 %), a node
+    is an outlier if its value is below the median by more than `tolerance`. `what` names the value
+    in sentences.
     """
 
     value: str

@@ -117,9 +117,10 @@ def _view(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> View:
 def _fixed(
     command: LaunchCommand, flavor: Flavor, site: LaunchContext, wanted: Sequence[Flavor] = ()
 ) -> str | None:
-    """Return the command after all fixes, or None if errors or warnings remain.
+    """Return the command after at most _ROUNDS fixes.
 
-    After each fix the command is checked again, because a fix can add or remove findings.
+    After each fix the command is checked again, because a fix can add or remove findings. Return
+    None if errors or warnings remain, or if the result cannot be read as one command.
     """
     for _ in range(_ROUNDS):
         changed = None

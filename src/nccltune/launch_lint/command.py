@@ -14,7 +14,7 @@ from nccltune.launch_lint.words import Word
 class Option(NamedTuple):
     """An option of the launcher. `meaning` is from the tables in `options.py`.
 
-    `meaning` is None if the launcher does not know the option.
+    `meaning` is None if the launcher does not know the option, and "" if no rule uses the option.
     """
 
     words: tuple[Word, ...]
@@ -81,7 +81,7 @@ class CommandVariable(NamedTuple):
 
 
 class Host(NamedTuple):
-    """A host and its slots."""
+    """A host and its slots. A name or number that the command does not give is None."""
 
     name: str | None
     slots: int | None

@@ -21,7 +21,10 @@ _SETS_VARIABLE = ("-e", "--env")
 
 
 def apply_edits(command: LaunchCommand, edits: Iterable[Edit]) -> LaunchCommand:
-    """Return `command` with `edits` applied. If two edits change one option, the first wins."""
+    """Return `command` with `edits` applied.
+
+    If two edits change the same option, or set the same argument, the first edit wins.
+    """
     done: set[int] = set()
     replaced: dict[int, tuple[str, ...]] = {}
     options: list[Option | None] = list(command.options)

@@ -60,7 +60,8 @@ def _nodes_for(total: int | None, per_node: int | None, gpus: int, site: LaunchC
 def _merged(named: list[str], default: int | None = None) -> tuple[Host, ...]:
     """Return the hosts of a list such as `a:8,b:8`. Slots of a host that is named twice are added.
 
-    `default` is the number of slots of a host for which the list has no number.
+    `default` is the number of slots of a host for which the list has no number. Without `default`,
+    such a host has 1 slot. The slots of `a:*` are None.
     """
     found: dict[str, int | None] = {}
     for part in named:
@@ -123,7 +124,10 @@ def _slurm(
 
 
 def with_slurm_gpus(command: LaunchCommand, flavor: Flavor, site: LaunchContext) -> LaunchContext:
-    """Return `site` with the GPUs per node that the options of srun or its allocation request."""
+    """Return `site` with the GPUs per node that the options of srun or its allocation request.
+
+    Without such options, or for another launcher than srun, return `site` unchanged.
+    """
     if flavor.launcher is not Launcher.SLURM:
         return site
     options = (*site.inherited, *command.options)

@@ -77,7 +77,10 @@ def from_manifests(
 
 
 def _of_kind(document: dict[str, Any], site: LaunchContext) -> LaunchContext:
-    """Return `site` with the numbers of nodes, slots and GPUs that a manifest gives its workers."""
+    """Return `site` with the numbers of nodes, slots and GPUs that a manifest gives its workers.
+
+    For a PyTorchJob, also add the variables that its operator sets.
+    """
     spec = document.get("spec")
     if not isinstance(spec, dict):
         return site

@@ -123,7 +123,7 @@ TABLES: dict[Flavor, dict[str, Spec]] = {
 """Options of each launcher, without leading dashes. Names of torchrun have `-` instead of `_`."""
 
 LAUNCHER_TABLES = (_OPENMPI, _HYDRA, _SLURM, _ONLY_5, _ONLY_INTEL)
-"""Options of the launchers that start nccl-tests."""
+"""Options of the launchers that start nccl-tests: all except torchrun."""
 
 DEPRECATED_5 = {
     "npernode": "--map-by ppr:N:node",

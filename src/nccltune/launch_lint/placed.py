@@ -162,7 +162,7 @@ def _number(option: Option | None) -> int | str | None:
 
 
 def openmpi(ask: PlacementOptions, slots: Sequence[int], is_4: bool) -> list[int] | str:
-    """Return the processes of each host, or the reason why Open MPI refuses."""
+    """Return the number of processes on each host, or the reason why Open MPI starts none."""
     all_slots = sum(slots)
     if ask.per_node is not None:
         return _openmpi_per_node(ask, ask.per_node, slots, is_4)
@@ -229,7 +229,7 @@ def slots_count(command: LaunchCommand) -> bool:
 
 
 def hydra(ask: PlacementOptions, slots: Sequence[int]) -> list[int] | str:
-    """Return the processes of each host, or an error if no host takes a process.
+    """Return the number of processes on each host, or an error if no host takes a process.
 
     hydra gives one block of processes to each host, in the order of the hosts. After the last host
     hydra continues with the first host.
@@ -244,11 +244,15 @@ def hydra(ask: PlacementOptions, slots: Sequence[int]) -> list[int] | str:
 
 
 def slurm(ask: PlacementOptions, nodes: int) -> list[int]:
-    """Return the tasks of each node: an even share of the total, else the number per node."""
+    """Return the number of tasks on each node.
+
+    A total is shared evenly, and the first nodes get the remainder. Without a total, each node has
+    the number per node, or 1.
+    """
     total = ask.total
     if total is None:
         return [1 if ask.per_node is None else ask.per_node] * nodes
     # If the total is above --ntasks-per-node times the nodes, srun (22.05) warns and ignores
-    # --ntasks-per-node.
+    # --ntasks-per-node. So only the total counts.
     share, rest = divmod(total, nodes)
     return [share + (at < rest) for at in range(nodes)]

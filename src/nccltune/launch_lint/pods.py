@@ -175,7 +175,8 @@ def _gpus(document: dict[str, Any], pod: PodSpec, pods: list[PodSpec]) -> Iterat
 def _may_get_gpus_otherwise(pod: PodSpec) -> bool:
     """Return whether the pod may get GPUs without a number in its limits.
 
-    Such ways are resource claims, privileged containers and NVIDIA_VISIBLE_DEVICES.
+    Such ways are resource claims, privileged containers and NVIDIA_VISIBLE_DEVICES. A GPU limit
+    that is not a whole number, such as a variable of a template, also counts.
     """
     if at(pod.spec, "resourceClaims"):
         return True

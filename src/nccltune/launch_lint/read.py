@@ -98,7 +98,8 @@ def is_launcher(word: str) -> bool:
 def program_at(words: Sequence[Word]) -> int | None:
     """Return the index of an nccl-tests binary that is started without a launcher, or None.
 
-    Variables (NAME=VALUE) and wrappers such as `sudo` or `numactl` may precede the binary.
+    Variables (NAME=VALUE) and wrappers such as `sudo` or `numactl` may precede the binary. A name
+    similar to that of a binary counts too, because it is probably misspelt.
     """
     is_wrapped = False
     for at, word in enumerate(words):
@@ -276,7 +277,7 @@ def _guess(words: Sequence[Word], at: int, name: str, flavor: Flavor) -> int:
     """Return how many words follow an option that the launcher does not know.
 
     This is the number for the same option of another launcher, else for the option with the most
-    similar name. Otherwise one following word counts, if it looks like a value.
+    similar name. Without such an option, return 1 if the following word looks like a value, else 0.
     """
     following = words[at + 1].text if at + 1 < len(words) else "-"
     for table in TABLES.values():

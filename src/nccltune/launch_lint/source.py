@@ -140,7 +140,10 @@ def is_output(text: str) -> bool:
 
 
 def _bare(line: str) -> str:
-    """Return a line from its first `#` on. Launchers print a prefix before it."""
+    """Return a line from its first `#` on, because launchers print a prefix before the line.
+
+    A line without `#` is returned unchanged.
+    """
     at = line.find("#")
     return line[at:] if at >= 0 else line
 
@@ -148,7 +151,8 @@ def _bare(line: str) -> str:
 def from_words(words: list[str], site: LaunchContext, *, strict: bool = True) -> list[FoundCommand]:
     """Return the commands in an argument list, or in the script of `bash -c SCRIPT`.
 
-    If there is no command, raises InputError if `strict`, else returns an empty list.
+    If there is no command, raises InputError if `strict`, else returns an empty list. For a shell
+    without `-c SCRIPT` the list is empty in either case.
     """
     if words and words[0].rpartition("/")[2] in _SHELLS:
         scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if _is_c(word)]
@@ -173,7 +177,8 @@ def _is_c(word: str) -> bool:
 def judge_output(text: str) -> list[LaunchFinding]:
     """Return findings on how a test was started, from the test's output.
 
-    Several tables that each have only rank 0 come from processes that did not join one MPI job.
+    The processes did not join one MPI job if there are several tables, and each has only rank 0 or
+    a second table begins before the first has ended. One table with only rank 0 is a warning.
     """
     tables = done = before_end = 0
     ranks: list[int] = []

@@ -9,7 +9,10 @@ _NAMED = 4
 
 
 def starts(prediction: Prediction, gpus: int | None) -> str:
-    """Return a sentence such as `16 processes, 8 on each of 2 nodes, 1 GPU each = 16 ranks`."""
+    """Return a sentence such as `16 processes, 8 on each of 2 nodes, 1 GPU each = 16 ranks`.
+
+    If no process starts or the number is unknown, the sentence has the reason.
+    """
     if prediction.fails is not None:
         return f"nothing: {prediction.fails}"
     placement = prediction.placement

@@ -187,7 +187,8 @@ def _current() -> list[str]:
 def fault(variable: NcclVariable, value: str) -> tuple[str, str | None] | None:
     """Return what is wrong with a value, and a right value, or None if NCCL accepts the value.
 
-    The right value is None if the variable should be left out.
+    The right value is None if no right value is known. A value with `$` or `{` is not checked,
+    because a shell or a template replaces it.
     """
     if not value or "$" in value or "{" in value:
         return None

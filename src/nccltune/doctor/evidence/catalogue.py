@@ -21,7 +21,8 @@ many GPUs.
 class Values(NamedTuple):
     """A group of small files, each with one value.
 
-    `patterns` match the files. `links` match symbolic links, which are listed with their targets.
+    `patterns` match the files. `links` match paths that are listed but not read: a symbolic link
+    with its target, another path with an empty value.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Values(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A file of several lines. Its text is kept unchanged."""
+    """A file of several lines. Its text is kept, except what `gather.plain` removes."""
 
     name: str
     path: str
@@ -172,7 +173,7 @@ PROFILES = (
     "~/.profile",
     "~/.zshrc",
 )
-"""Start-up files of shells. Only the lines that set a variable of `SETTINGS` are kept."""
+"""Start-up files of shells. Only lines that set a variable with a prefix of `SETTINGS` are kept."""
 SETTINGS = (
     "NCCL_",
     "NCCLTUNE_",
@@ -189,11 +190,12 @@ _SMI = "nvidia-smi"
 COMMANDS = (
     ToolCommand("df-shm", ("df", "-P", "/dev/shm")),  # noqa: S108  # read, never written
     ToolCommand("shm-device", ("stat", "-c", "%d", "/dev/shm")),  # noqa: S108
-    # As root, lspci also reads the vital product data of each device. That takes tenths of a second
-    # for each device.
+    # As root, lspci also reads the vital product data, which takes tenths of a second for each
+    # device. Therefore lspci is a slow tool.
     ToolCommand("lspci", ("lspci", "-D", "-nn", "-vvv"), GPU_S, slow=True),
     ToolCommand("dmesg", ("dmesg",)),
-    # For people who read the collected files. Rules use sysfs.
+    # For people who read the collected files. Facts are made of this output only if no sysfs was
+    # collected.
     ToolCommand("addresses", ("ip", "-o", "addr"), slow=True),
     ToolCommand("ibv_devinfo", ("ibv_devinfo", "-v")),
     ToolCommand("virt", ("systemd-detect-virt", "--vm"), fine=(0, 1)),

@@ -39,7 +39,8 @@ _MAKERS: tuple[Callable[[NodeEvidence, Facts], None], ...] = (
 def facts_of(evidence: NodeEvidence) -> Facts:
     """Return the facts of a node, made from its items.
 
-    `unread` of the result lists the inputs that could not be read, each with the reason.
+    `unread` of the result lists the inputs that could not be read, each with the reason. `unused`
+    lists the user's files from which no fact was made.
     """
     facts = Facts(evidence.host)
     for maker in _MAKERS:
@@ -65,7 +66,8 @@ def collect(
     If `root` is not `/`, files below it are read instead of the node's own files, and tools run
     only through `runner`. After `stop` is set, nothing more is read and no tool is left running.
 
-    Raises InputError if one of `files` cannot be read, or if none of `files` has a known kind.
+    Raises InputError if one of `files` does not exist, cannot be read or is not text, or if none of
+    `files` can be used (its kind is unknown, or its content is not valid).
     """
     evidence = gather(root, environment=environment, runner=runner, stop=stop)
     for path in files:

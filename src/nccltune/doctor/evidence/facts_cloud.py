@@ -107,7 +107,8 @@ def _gcp(document: dict[str, Any]) -> CloudFacts:
     if "resourcePolicies" in inner or "networkInterfaces" in inner:
         policies = inner.get("resourcePolicies")
         first = policies[0] if isinstance(policies, list) and policies else ""
-        # The metadata service does not list policies. `describe` omits an empty list.
+        # The metadata service does not list policies, so the placement is unknown. The output of
+        # `describe` (it has `selfLink`) omits an empty list, so the instance has no policy: "".
         if "selfLink" in inner or policies is not None:
             found[CLOUD_PLACEMENT] = str(first).rpartition("/")[2]
     return found
@@ -131,7 +132,10 @@ def _aws_topology(document: dict[str, Any]) -> CloudFacts:
 
 
 def _aws_type(types: list[Any]) -> CloudFacts:
-    """Return the bandwidth of `aws ec2 describe-instance-types`, such as `3200 Gigabit`."""
+    """Return the fact of the line rate from the output of `aws ec2 describe-instance-types`.
+
+    AWS writes the rate as a text, such as `3200 Gigabit`. Without such a text the result is empty.
+    """
     inner = types[0] if types and isinstance(types[0], dict) else {}
     network = inner.get("NetworkInfo")
     told = network.get("NetworkPerformance") if isinstance(network, dict) else None

@@ -14,7 +14,8 @@ from nccltune.doctor.facts.results import FAILURES, KERNEL_FAILURES, KernelFailu
 # Tools that print a table. A tool that fails may print an error instead.
 _TABLES = ("nvlink", "topo", *(f"p2p-{kind}" for kind in "rwnap"))
 _TABLE_BYTES = 1024
-"""An output of a tool in _TABLES of at least this many bytes is a table and states no failure."""
+"""If a tool in _TABLES prints at least this many bytes, the output is a table. A table is not
+searched for failures."""
 _ITEMS = (
     *("test", "output", "log", "diagnostics"),
     *("nvidia-smi", "nvidia-smi-q", "nvidia-smi-sm", "nvidia-smi-fabric", *_TABLES),
@@ -23,7 +24,10 @@ _TOOL = "nvidia-smi"
 
 
 def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add `failures`, `kernel.failures` and `node.collected`. Call this after all other facts."""
+    """Add `failures`, `kernel.failures` and `node.collected`. Call this after all other facts.
+
+    If `gpus` is not known and nvidia-smi printed that there is no GPU, also add an empty `gpus`.
+    """
     if evidence.is_node:
         facts.add(NODE_COLLECTED, not evidence.live, "this node" if evidence.live else "folder")
     raws: dict[str, Raw] = {}
@@ -37,9 +41,10 @@ def add_failures(evidence: NodeEvidence, facts: Facts) -> None:
         rows = evidence.parse(raw, wrong_rows) if raw.name == "test" else ()
         for one in (*rows, *evidence.parse(raw, parse_failures)):
             records.append(_record(one, raw.place(one.line)))
-    # Each query reports the same problem if nvidia-smi is not installed. `fromkeys` keeps one.
     kernel = [one for one in records if one.kind == "xid"]
     records = [one for one in records if one.kind != "xid"]
+    # If nvidia-smi is not installed, each query of nvidia-smi reports the same problem. `fromkeys`
+    # removes the repetitions.
     told = "\n".join(
         dict.fromkeys(
             one for one in evidence.problems if _TOOL in one and one.partition(": ")[0] not in raws

@@ -43,7 +43,10 @@ _NEW_ENOUGH = (5, 12)
 
 
 def add_gpus(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add `gpus`, `gpu.*` (except `gpu.nic_paths`), `imex.*` and `node.fabric`."""
+    """Add `gpus`, `gpu.*`, `imex.*` and `node.fabric`.
+
+    Two facts are added elsewhere: `gpu.nic_paths` by add_nic_paths, `gpu.peer_memory` by add_node.
+    """
     states, driver, source = _states(evidence)
     nodes = nodes_of(evidence)
     places = sorted(place for place, node in nodes.items() if node.kind == "gpu")
@@ -60,16 +63,18 @@ def add_gpus(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _states(evidence: NodeEvidence) -> tuple[list[NodeGpu] | None, str | None, str]:
-    """Return the GPUs that nvidia-smi lists, the driver's version and the source.
+    """Return the GPUs that nvidia-smi lists, the driver's version, and the source of the GPUs.
 
-    Newer fields of GPUs come from a separate query.
+    The outputs of all queries in _QUERIES are merged by GPU index. If no output lists a GPU, the
+    first result is None and the source is "". The version is None if no output has the version.
     """
     found: dict[int | None, NodeGpu] = {}
     driver, source = None, ""
     raws = [raw for name in _QUERIES for raw in evidence.all(name)]
     for raw in raws:
         query = evidence.parse(raw, parse_gpu_query)
-        # On the running node `gather` has already reported the exit code of nvidia-smi.
+        # On the running node `gather` has already reported that nvidia-smi failed, with the exit
+        # code. Do not report the failure again.
         if query.problem is not None and not evidence.live:
             evidence.problems.append(f"{raw.source}: {query.problem}")
         driver = query.driver or driver
@@ -184,7 +189,7 @@ def add_nic_paths(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _nic_places(facts: Facts) -> dict[str, str]:
-    """Return bus ids of RDMA devices, and of interfaces with a PCI device but no RDMA device."""
+    """Return bus ids by name: of RDMA devices, and of PCI interfaces without an RDMA device."""
     found = {hca.name: hca.bus_id for hca in facts.value(HCAS) or [] if hca.name}
     taken = set(found.values())
     for nic in facts.value(NICS) or []:

@@ -116,7 +116,7 @@ def _diagnostics(text: str) -> list[Any]:
 
 def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
     text = evidence.parse(raw, str)
-    # If the text does not name the collective, the file name may do so.
+    # Pass the file name too: it may name the collective if the text does not.
     samples = _samples(evidence, text, raw.source)
     averages = [float(match[1]) for match in _AVERAGE.finditer(text)]
     hosts = sorted({m["host"] for _, line in lines_of(text) if (m := _DEVICE.search(line))})
@@ -152,7 +152,11 @@ def _tests(evidence: NodeEvidence, raw: Raw) -> list[NcclTest]:
 
 
 def _forced(log: NcclLines | None, name: str) -> str | None:
-    """Return the only algorithm that NCCL was allowed to use, from NCCL's log or the file name."""
+    """Return the only algorithm that NCCL was allowed to use.
+
+    A value of NCCL_ALGO in the log decides. Without such a value, the file name decides. Return
+    None if the value or the name does not name exactly one algorithm.
+    """
     for setting in log.settings if log is not None else ():
         if setting.name == "NCCL_ALGO":
             try:
@@ -175,7 +179,7 @@ def _busbw(sample: Sample) -> float:
 def _samples(evidence: NodeEvidence, text: str, name: str) -> list[Sample]:
     report = FileReport(name=name, asked=False)
     # With `started_here`, the reader does not look for the algorithm and protocol of a table. Facts
-    # do not need them, and no table is refused for a contradiction.
+    # do not need them. Otherwise a table with contradicting algorithms would be refused.
     options = ReadOptions(study="doctor", choice=DEFAULT, started_here=True)
     context = Context(name=name, options=options, report=report)
     found: list[Sample] = []

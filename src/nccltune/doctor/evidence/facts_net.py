@@ -119,7 +119,7 @@ def _shown_nics(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _device_type(uevent: str | None) -> str | None:
-    """Return the kernel's type of an interface without a device: bridge, bonding, vlan."""
+    """Return the kernel's type of an interface, such as bridge, bonding, vlan; else None."""
     match = re.search(r"^DEVTYPE=(\w{1,32})$", uevent or "", re.M)
     return {"bond": "bonding"}.get(match[1], match[1]) if match else None
 

@@ -59,8 +59,10 @@ _CONTAINER = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|garden", re
 
 
 def add_node(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add `node.*`, `cpu.*`, `kernel.*` (without IOMMU groups), `limits.*`, `shm.*`, `logind.*` and
-    `container.*`."""
+    """Add `cpu.*`, `limits.*`, `shm.*`, `logind.*`, `container.*` and `gpu.peer_memory`.
+
+    Also add the facts `node.*` and `kernel.*` that no other module of this package adds.
+    """
     _system(evidence, facts)
     _container(evidence, facts)
     _virtual(evidence, facts)
@@ -98,7 +100,8 @@ def _system(evidence: NodeEvidence, facts: Facts) -> None:
         facts.add(KERNEL_HUGE_PAGES, sum(pages), evidence.where(raw, "/sys/kernel/mm/hugepages"))
     elif meminfo is not None and meminfo[0] is not None:
         facts.add(KERNEL_HUGE_PAGES, meminfo[0], meminfo[1].source)
-    # The folder memory_peers exists only if a peer memory client was registered at some time.
+    # The folder memory_peers exists only if a peer memory client was registered at some time. If
+    # other files of /sys were read but none of this folder, the list of clients is empty.
     if any(path.startswith("/sys/") for path in tree.values):
         found = [path.split("/")[5] for path in tree.values if "/memory_peers/" in path]
         facts.add(
@@ -109,7 +112,10 @@ def _system(evidence: NodeEvidence, facts: Facts) -> None:
 
 
 def _container(evidence: NodeEvidence, facts: Facts) -> None:
-    """Add whether the files were read in a container, from files of the runtime or the cgroup."""
+    """Add whether the files were read in a container.
+
+    Signs of a container are files of its runtime, the cgroup, and the type of the root file system.
+    """
     devices = evidence.tree("devices")
     marks = [
         path
@@ -134,7 +140,8 @@ def _virtual(evidence: NodeEvidence, facts: Facts) -> None:
     cpus = evidence.parsed("cpuinfo", parse_cpus)
     virt = evidence.text("virt")
     detected = virt[0].strip() if virt is not None else ""
-    # If a hypervisor hides its CPU flag, systemd still detects the hypervisor by its name.
+    # If a hypervisor hides its CPU flag, systemd still detects the hypervisor by its name. So a
+    # hypervisor that systemd found is used before the CPU flag.
     if virt is not None and detected and detected != "none":
         facts.add(NODE_VIRTUAL, True, virt[1].place())
     elif cpus is not None and cpus[0].virtual is not None:
@@ -155,7 +162,8 @@ def _process(evidence: NodeEvidence, facts: Facts) -> None:
     if state.cpus is not None:
         facts.add(LIMITS_CPUS, state.cpus, raw.place())
     # The default seccomp profiles of Docker, Podman and containerd allow get_mempolicy and similar
-    # calls only with CAP_SYS_NICE. Without a seccomp filter the calls are allowed.
+    # calls only with CAP_SYS_NICE. Without a seccomp filter the calls are allowed. A filter outside
+    # a container may have other rules, so no fact is added.
     if state.seccomp is False or state.sys_nice:
         facts.add(CONTAINER_NUMA_CALLS, True, f"Seccomp, CapEff in {raw.place()}")
     elif state.seccomp and state.sys_nice is False and facts.value(NODE_CONTAINER):
@@ -281,8 +289,8 @@ def _services(evidence: NodeEvidence, facts: Facts) -> None:
             facts.add(NODE_SERVICES, shown, raw.place())
     devices = evidence.tree("devices")
     if runs is None and devices is not None and not facts.value(NODE_CONTAINER):
-        # sd_booted(3) makes the same test. In a container the test is not valid, because the logind
-        # of the host may control shared memory.
+        # systemd runs if this folder exists (sd_booted(3) tests the same). In a container the test
+        # is not valid, because the logind of the host may control shared memory.
         runs = "/run/systemd/system" in devices[0].values
     listed = evidence.parsed("logind", parse_listed)
     if runs is False:

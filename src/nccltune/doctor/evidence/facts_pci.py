@@ -72,7 +72,8 @@ def _is_efa(devices: dict[str, PciDevice]) -> bool:
 def _lspci(evidence: NodeEvidence) -> tuple[list[PciDevice], str] | None:
     """Return the PCI devices from lspci or from PCI configuration space, and the source.
 
-    An output that was read with root rights is preferred, then the output of lspci.
+    An output that was read with root rights is preferred, then the output of lspci. Return None if
+    there is neither.
     """
     found = []
     for name in ("lspci", "pci-config"):
@@ -108,8 +109,8 @@ def _hex(sysfs: str | None, lspci: str | None) -> str | None:
 def _acs(device: PciDevice | None) -> dict[str, Any]:
     """Return the fields of ACS (PCI Access Control Services).
 
-    The result is empty (unknown) if lspci was run without root rights or without -vvv. For a device
-    without the ACS capability, the flags are false.
+    The result is empty (unknown) if lspci did not list the device, or if lspci was run without root
+    rights or without -vvv. For a device without the ACS capability, the flags are false.
     """
     if device is None or device.denied or (device.acs is None and not device.verbose):
         return {}

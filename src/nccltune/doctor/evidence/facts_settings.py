@@ -69,7 +69,7 @@ def add_settings(evidence: NodeEvidence, facts: Facts) -> None:
 
 def _setting(name: str, value: str, kind: str, where: str) -> SettingRecord:
     # A setting in NCCL's log was in force. For the environment and nccl.conf, `add_settings` sets
-    # `in_force` later.
+    # `in_force` later. For start-up and job files `in_force` stays false.
     value, in_force = kept_value(name, value), kind == "log"
     return SettingRecord(name=name, value=value, kind=kind, where=where, in_force=in_force)
 
@@ -161,7 +161,7 @@ def _libraries(evidence: NodeEvidence, facts: Facts) -> None:
         [NcclLibrary(path=path, version=version) for path, version in versions.items()],
         source,
     )
-    # Keep the version from a log, which `add_logs` added before: it is the job's own.
+    # A log names the version that the job used. If `add_logs` added that version before, keep it.
     first = next((version for version in versions.values() if version), None)
     if first is not None and "nccl.version" not in facts:
         facts.add(NCCL_VERSION, first, next(path for path, v in versions.items() if v == first))

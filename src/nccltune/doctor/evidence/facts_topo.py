@@ -179,9 +179,10 @@ def _graph(text: str) -> Graphs | str:
 
 
 def _ends(facts: Facts, graphs: Graphs, topology: Topology, raw: Raw) -> None:
-    """Add the GPU and NIC at both ends of each channel.
+    """Add two pairs of GPU and NIC for each channel: where data arrives, and where data leaves.
 
-    Each end has the kind of path between the two, and the NIC with the GPU's shortest path.
+    Each pair also has the kind of path between GPU and NIC, and the NIC that is nearest to the GPU.
+    A pair is left out if the NIC or its path to the GPU is unknown.
     """
     nets = {
         net.index: net.name for pci in _all(topology) for net in pci.nets if net.index is not None

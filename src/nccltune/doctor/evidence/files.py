@@ -55,8 +55,8 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
 def read_values(root: Path, item: Values) -> tuple[str, list[str]]:
     """Return the text of an item's values and links, and the problems.
 
-    A problem is a file that exists but cannot be read. A file for which the kernel has no value
-    (EINVAL) is not a problem.
+    A problem is a file that exists but cannot be read, or more than _MOST_VALUES values. A file for
+    which the kernel has no value (EINVAL) is not a problem. At most 20 problems are returned.
     """
     wanted = _devices(root) if item.name == PCI.name else None
     values: list[tuple[str, str]] = []
@@ -121,7 +121,10 @@ def matching(root: Path, pattern: str) -> list[str]:
 
 
 def _devices(root: Path) -> frozenset[str]:
-    """Return the bus ids of PCI devices in PCI_CLASSES. A server has hundreds of other devices."""
+    """Return the bus ids of PCI devices in PCI_CLASSES.
+
+    A server has hundreds of other devices. Reading their files would take too long.
+    """
     found = set()
     for path in _matching(root, ("/sys/bus/pci/devices/*/class",), None):
         try:

@@ -65,7 +65,7 @@ def _node(root: Path, node: NodeFiles, cache: Cache) -> NodeEvidence:
 
 
 def _kind_of(path: Path) -> str:
-    """Return the item that a file's content or name identifies.
+    """Return the first item that a file's content or name identifies.
 
     Return "" if the file is not recognised or cannot be read.
     """
@@ -83,7 +83,7 @@ def _put_files(evidence: NodeEvidence, root: Path, names: Sequence[str]) -> None
         left = len(names) - _MOST_FILES
         shown = f"{evidence.host}/ ({left} more files)"
         evidence.refuse(shown, f"only the first {_MOST_FILES} files of a node are read")
-    # The index comes first: it has the original paths of other items.
+    # Read the index file first, because it has the original paths of the other items.
     for name in sorted(names[:_MOST_FILES], key=lambda one: PurePath(one).stem != INDEX):
         put_file(evidence, root / name, visible(name))
 
@@ -91,9 +91,10 @@ def _put_files(evidence: NodeEvidence, root: Path, names: Sequence[str]) -> None
 def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = False) -> None:
     """Add a file to `evidence`, as the items that the file's content or name identifies.
 
-    A file that cannot be read, or whose kind is not recognised, is listed in `evidence.refused`.
+    A file that cannot be read, is not text, is empty, or whose kind is not recognised, is listed in
+    `evidence.refused`.
 
-    Raises InputError if a file that the user named (`asked`) cannot be read.
+    Raises InputError if a file that the user named (`asked`) cannot be read or is not text.
     """
     try:
         if not asked and not stat.S_ISREG(path.lstat().st_mode):
@@ -119,9 +120,10 @@ def put_file(evidence: NodeEvidence, path: Path, shown: str, *, asked: bool = Fa
 
 
 def _parts(kinds: FileItems, data: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each item in a file.
+    """Yield the bytes of each item in a file. Without `kinds.starts`, each item is the whole file.
 
-    Empty lines are added before each item, so that line numbers in the item are those of the file.
+    With `kinds.starts`, each item is a section of the file. Empty lines are added before a section,
+    so its lines have the same numbers as in the file.
     """
     if not kinds.starts:
         yield from (data for _ in kinds.items)

@@ -36,7 +36,11 @@ _TICK_S = 0.05
 
 
 class _Job(NamedTuple):
-    """A read operation that runs in its own thread. `source` is the file that messages name."""
+    """A read operation that runs in its own thread.
+
+    `source` is the file or folder that messages name. `real` is the path if the job reads one file,
+    else "".
+    """
 
     name: str
     source: str
@@ -55,7 +59,7 @@ def gather(
 ) -> NodeEvidence:
     """Read everything of a running node that needs no root rights.
 
-    `thorough` also runs the slow tools. People can read their output, but rules do not need it.
+    `thorough` also runs the slow tools. Their output is for people; rules do not need it.
 
     If `root` is not `/`, tools run only through a given `runner`. `problems` of the result lists
     what could not be read, and what was not yet read when `stop` was set.
@@ -175,9 +179,10 @@ def _first_cpu(text: str) -> str:
 
 
 def _home(root: Path) -> str:
-    """Return the home folder from the password file.
+    """Return the home folder from the password file, or "" if the user is not in that file.
 
-    NCCL reads the password file, not $HOME (misc/param.cc, NCCL 2.30).
+    NCCL reads the password file, not $HOME (misc/param.cc, NCCL 2.30). If `root` is not `/`, the
+    home folder is that of the user root.
     """
     if root != Path("/"):
         return "/root"
@@ -192,8 +197,8 @@ def _listed(
 ) -> tuple[bytes, list[str]]:
     """Return lines of files as `grep -n` prints them (`PATH:NUMBER:LINE`), and problems.
 
-    If `wanted` is "=", only lines that set a kept variable are returned; else all lines except
-    comments.
+    If `wanted` is "=", only lines are returned that set a variable with a prefix of SETTINGS, and
+    secrets are removed. If `wanted` is "", all lines are returned except comments and empty lines.
     """
     out, problems = [], []
     for pattern in patterns:
@@ -211,7 +216,7 @@ def _listed(
 
 
 def _setting_line(line: str) -> str:
-    """Return `NAME=value` if a shell line sets a kept variable, else ""."""
+    """Return `NAME=value` if a shell line sets a variable with a prefix of SETTINGS, else ""."""
     words = line.strip().removeprefix("export ").lstrip()
     name, sign, value = words.partition("=")
     if not sign or not redacting.kept_name(name):
@@ -258,7 +263,11 @@ def _tools(root: Path, runner: Runner | None, thorough: bool) -> Mapping[str, Ou
 
 
 def commands_for(root: Path) -> list[ToolCommand]:
-    """Return the tools to run on a node: `ethtool` per interface, one command for all services."""
+    """Return the tools to run on a node.
+
+    These are COMMANDS, `ethtool` for each interface, one command for all services and one for
+    packages.
+    """
     commands = list(COMMANDS)
     for name in _interfaces(root):
         commands += [

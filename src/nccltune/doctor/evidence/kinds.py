@@ -65,7 +65,8 @@ KNOWN = frozenset(
         *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
         *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
         *("topology", "graph", "given-topology", "given-graph"),
-        # Items that nccltune 0.2 and older wrote. No rule needs these items.
+        # Items that nccltune 0.2 and older wrote. No rule needs them. They are listed because their
+        # files would be reported as unknown.
         *("if_inet", "if_inet6"),
         *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
         *("diagnostics", "rail-pings", "perftest", INDEX),
@@ -161,7 +162,7 @@ _TOOLS = frozenset(
     }
 )
 """Tools whose outputs people often write into one file."""
-# Marks that count only if the file name is that of the item, because they also match other files.
+# Marks that are tried only if the file is named after the item. They also match other files.
 # For GPUs without NVLink, `nvidia-smi nvlink -s` prints the GPU line only.
 _HINTED = {
     "dmesg": _mark(rb"^(?:<\d+>)?\[ *\d+\.\d+\] |^\S* ?kernel: "),
@@ -180,7 +181,7 @@ _SAME_MARK = {
     "virtual-topology": "topology",
     "given-graph": "graph",
 }
-"""Items that have the same mark as another item. Only the file name distinguishes the two."""
+"""Items with the same mark as another item. Only the file name distinguishes the two items."""
 _TREES = (
     (b"/sys/bus/pci/", "pci"),
     (b"/sys/kernel/iommu_groups", "iommu"),
@@ -227,7 +228,7 @@ class FileItems(NamedTuple):
 
 
 def kinds_of(name: str, data: bytes) -> FileItems:
-    """Return the items in a file, or no item if neither content nor name identifies one.
+    """Return the items in a file, or no item if neither content nor name identifies an item.
 
     One file can hold several items: a test under NCCL_DEBUG=INFO prints its table, a log and NCCL's
     diagnostics.
@@ -295,7 +296,7 @@ def _by_content(head: bytes, hint: str) -> str:
 
 
 def _parts(data: bytes) -> list[tuple[int, str]]:
-    """Return the offset in bytes and the item of each tool's output in one file.
+    """Return the offset in bytes and the item of the first output of each tool in one file.
 
     `(nvidia-smi; ibstat; lsmod) >node1.txt` writes such a file.
     """
@@ -356,7 +357,10 @@ _NAMED = re.compile(
 
 
 def named_part(stem: str) -> tuple[str, str]:
-    """Return the item in a name, and the rest: `("dmesg", "node7")` for `node7-dmesg`."""
+    """Return the item in a name and the rest of the name: `("dmesg", "node7")` for `node7-dmesg`.
+
+    If the name contains no item, return "" and the name.
+    """
     plain = _stem(stem)
     match = _NAMED.search(plain)
     if match is None:

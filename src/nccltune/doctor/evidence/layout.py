@@ -21,8 +21,8 @@ _DEEPEST = 4
 _FEW_READINGS = 3
 _READING = re.compile(r"\d{1,3}")
 _SIGN = re.compile(r"[-._]")
-# A node may have several files of each of these items, so such files do not show the number of
-# nodes.
+# A node may have several files of each of these items. So two files of such an item do not prove
+# that there are two nodes.
 _MANY = frozenset(
     {"log", "test", "job", "output", "diagnostics", "counters", "ethtool", "perftest"}
 )
@@ -69,10 +69,11 @@ def listed(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _below(root: Path, name: str, depth: int) -> list[NodeFiles]:
-    """Return the node of a folder, or the nodes of its subfolders.
+    """Return one node for a folder, or the nodes in its subfolders.
 
-    The subfolders are nodes if the folder has no file, and the subfolders hold files of the same
-    names.
+    The subfolders hold nodes if the folder has no file, and the subfolders look alike (_are_alike).
+    For a folder without files and with only one subfolder, return the nodes in that subfolder if
+    there are several.
     """
     folders, files = listed(root / name)
     if not files and len(folders) > 1 and depth < _DEEPEST and _are_alike(root / name, folders):
@@ -101,12 +102,16 @@ def _in(name: str, files: Iterable[str]) -> list[str]:
 
 
 def _are_alike(path: Path, folders: Iterable[str]) -> bool:
-    """Return whether two of the folders hold entries of the same name, as folders of nodes do."""
+    """Return whether the folders look like folders of nodes or racks.
+
+    Two folders of nodes hold entries of the same name. A folder of a rack holds several folders and
+    no file.
+    """
     seen: set[str] = set()
     for one in folders:
         below, files = listed(path / one)
         names = {*files, *(below if not files else ())}
-        # A folder that only holds several folders is a rack of nodes, not a part of one node.
+        # A folder with no file but several folders is a rack of nodes, not a part of one node.
         if names & seen or (not files and len(below) > 1):
             return True
         seen |= names

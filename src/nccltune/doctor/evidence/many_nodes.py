@@ -23,8 +23,8 @@ _MOST_PROCESSES = 8
 class _NodeBatch(NamedTuple):
     """Result of one process.
 
-    `values` holds each distinct value once, encoded. `nodes` holds the name of a node, its unread
-    and unused inputs, and its facts as (name, index into `values`, source).
+    `values` holds each distinct value once, encoded. `nodes` has one entry for each node: its name,
+    its unread inputs, its unused inputs, and its facts as (name, index into `values`, source).
     """
 
     values: list[bytes]
@@ -60,7 +60,8 @@ def _in_processes(path: Path, processes: int) -> list[_NodeBatch] | None:
     from multiprocessing import get_context
 
     try:
-        # Do not use fork: a progress display may have threads.
+        # Do not use fork. This process may have threads, for example of a progress display, and a
+        # forked process could wait forever for a lock that such a thread holds.
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             waiting = [pool.submit(_in_process, path, at, processes) for at in range(processes)]
             return [future.result() for future in waiting]

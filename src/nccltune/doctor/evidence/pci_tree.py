@@ -98,7 +98,11 @@ def _chain(target: str, name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def slot_speed(node: PciNode, nodes: dict[str, PciNode]) -> float | None:
-    """Return the highest speed that both ends of the device's link support, in GT/s per lane."""
+    """Return the highest speed that both ends of the device's link support, in GT/s per lane.
+
+    If the speed of the bridge is unknown, return the highest speed of the device. If the speed of
+    the device is unknown, return None.
+    """
     port = nodes.get(node.above[-1]) if node.above else None
     known = [
         speed
@@ -117,7 +121,10 @@ def with_above(kept: Iterable[PciNode], nodes: dict[str, PciNode]) -> list[PciNo
 
 
 def path_kind(a: PciNode, b: PciNode) -> str:
-    """Return the path between two devices, in the terms of `nvidia-smi topo -m`."""
+    """Return the path between two devices, in the terms of `nvidia-smi topo -m`.
+
+    If the devices have different root buses and the NUMA node of one is unknown, return PHB.
+    """
     shared = 0
     for one, other in zip(a.above, b.above, strict=False):
         if one != other:

@@ -49,7 +49,7 @@ _MOST_LIBRARY = 2 << 30
 
 
 def library_folders(environment: Mapping[str, str]) -> list[str]:
-    """Return the folders that the dynamic linker searches, in order."""
+    """Return the folders of LD_LIBRARY_PATH, then the usual library folders (FOLDERS)."""
     given = [part for part in environment.get("LD_LIBRARY_PATH", "").split(":") if part]
     return list(dict.fromkeys([*given, *FOLDERS]))
 

@@ -115,7 +115,8 @@ class NodeEvidence:
                 if not (raw.is_file and raw.is_given) or raw.source in used:
                     continue
                 # A collector writes several sources of the same fact, and one source is used. So an
-                # unused file is normal, except if parsing such a file gave no result.
+                # unused file is normal. Only report a file that was parsed without a result, and
+                # that is known by its name only.
                 if self.has_index and (raw.is_sure or not self._was_parsed(raw)):
                     continue
                 one = UnusedFile(file=raw.source, why=self._why(name, raw))

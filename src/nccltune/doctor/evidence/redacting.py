@@ -78,7 +78,7 @@ def kept_name(name: str) -> bool:
 
 
 def kept_value(name: str, value: str) -> str:
-    """Return a setting's value, or GONE if it is a secret."""
+    """Return at most 4096 characters of a setting's value, or GONE if the value is a secret."""
     if SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
         # A long list of folders matches _SECRET_VALUE but is not a secret.
         is_path = name.endswith(("PATH", "PRELOAD", "FILE", "PLUGIN", "DIR"))
@@ -88,7 +88,7 @@ def kept_value(name: str, value: str) -> str:
 
 
 def plain_cmdline(text: str) -> str:
-    """Return the kernel's command line. Only values of parameters without secrets are kept."""
+    """Return the kernel's command line up to `--`. Only values of CMDLINE_NAMES are kept."""
     words = []
     for word in text.split():
         if word == "--":
@@ -111,8 +111,8 @@ def plain_environment(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def plain_conf(text: str) -> str:
-    """Return a configuration file of NCCL with the same line numbers. Values of other programs'
-    settings are redacted."""
+    """Return a configuration file of NCCL with the same line numbers. The text of comments, secrets
+    and values of other programs' settings are removed."""
     out = []
     for line in text.split("\n"):
         name, sign, value = line.partition("=")
@@ -141,6 +141,6 @@ def plain_mounts(text: str) -> str:
 
 
 def plain_log(text: str) -> str:
-    """Return the lines of the kernel's log that rules may use."""
+    """Return the lines of the kernel's log that rules may use, without what plain_text removes."""
     lines = [line for line in text.split("\n") if wanted(line)]
     return plain_text("".join(f"{line}\n" for line in lines))

@@ -25,7 +25,7 @@ _TICK_S = 0.05
 
 
 class Output(NamedTuple):
-    """Output of a tool. `problem` is the reason why the output is not valid, or None."""
+    """Output of a tool. `problem` states why the output is not complete and valid, or None."""
 
     data: bytes
     problem: str | None

@@ -24,7 +24,8 @@ def collect_to(folder: Path, *, host: str | None = None) -> Path:
 def write_evidence(evidence: NodeEvidence, folder: Path, *, host: str | None = None) -> Path:
     """Write the items of a node into `folder`/HOST, and return that folder.
 
-    Files of an earlier reading are overwritten. Raises InputError if the folder cannot be written.
+    Existing files with the same names are overwritten. Raises InputError if the folder cannot be
+    written.
     """
     name = re.sub(r"[^\w.-]", "_", host or evidence.host).lstrip(".") or "node"
     target = folder / name

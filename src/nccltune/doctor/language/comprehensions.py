@@ -19,16 +19,17 @@ _SURE, _UNSURE, _LOST, _STOPPED = range(4)
 """Results of the loops.
 
 - _SURE: every filter was decided.
-- _UNSURE: a filter was UNKNOWN for some members.
+- _UNSURE: a filter was UNKNOWN for some members, or a list may lack members.
 - _LOST: a list is UNKNOWN, or the limit STEPS is exceeded.
-- _STOPPED: the visitor stopped the loops.
+- _STOPPED: the function `visit`, called for each member, stopped the loops.
 """
 
 
 def collecting(loops: Sequence[Loop], element: Run) -> Run:
     """Return a compiled list comprehension.
 
-    The list is Unsure if it may lack members, because a filter was UNKNOWN.
+    The list is Unsure if it may lack members, because a filter was UNKNOWN or a list of a loop is
+    Unsure. The result is UNKNOWN if a list of a loop is UNKNOWN or the limit STEPS is exceeded.
     """
 
     def run(env: Env) -> Any:

@@ -60,7 +60,8 @@ Run = Callable[[Env], Any]
 def truth(value: Any) -> Any:
     """Return True, False or UNKNOWN.
 
-    A list is true if it has members. An empty Unsure is UNKNOWN.
+    A list is true if it has members. An empty Unsure is UNKNOWN. Other values are true or false as
+    in Python.
     """
     if value is True or value is False or value is UNKNOWN:
         return value

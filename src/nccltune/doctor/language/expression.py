@@ -12,10 +12,10 @@ An expression may contain:
 
 Everything else is rejected, so a rule file cannot call or access anything else.
 
-Missing data gives UNKNOWN: a missing fact, or a missing field of a record. Every operation on
-UNKNOWN gives UNKNOWN, except that and, or, not, any and all use Kleene's logic. A list is `Unsure`
-if its filter could not be decided for some members. Such a list is true if it has members, else
-UNKNOWN.
+Missing data gives UNKNOWN: a missing fact, field of a record, key or list member. Every operation
+on UNKNOWN gives UNKNOWN, with two exceptions: and, or, not, any and all use Kleene's logic, and the
+functions `known` and `default` test for UNKNOWN. A list is `Unsure` if its filter could not be
+decided for some members. Such a list is true if it has members, else UNKNOWN.
 """
 
 import ast

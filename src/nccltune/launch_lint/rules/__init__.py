@@ -12,7 +12,7 @@ variables.py    variables and values that NCCL does not know
 environment.py  variables that only one node sees, or that have two values
 settings.py     NCCL settings that contradict each other
 sizes.py        sizes that will not be measured
-shape.py        the shape of a rule
+shape.py        the type of a rule
 """
 
 from nccltune.launch_lint.rules import (

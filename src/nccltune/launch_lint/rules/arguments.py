@@ -69,7 +69,10 @@ _NUMERIC = "tgbeifnmwNpIKcrzyTGCaRxDVSMu"
 
 
 def wrong_binary(view: View) -> Iterator[LaunchFinding]:
-    """Find `allreduce_perf`: the binaries' names have a `_` between words."""
+    """Find `allreduce_perf`: the binaries' names have a `_` between words.
+
+    Also find the name of a collective in place of the binary: `all_reduce -b 8 -e 8G`.
+    """
     if view.program is not None:
         return
     for at, word in enumerate(view.command.program):
@@ -97,7 +100,7 @@ def wrong_binary(view: View) -> Iterator[LaunchFinding]:
 
 @of_program
 def one_hyphen(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `-minbytes 8`, which is -m with the value `inbytes`."""
+    """Find `-minbytes 8`, which nccl-tests reads as -m with the value `inbytes`."""
     for argument in program.arguments:
         word = view.command.program[argument.at].text
         name = word.removeprefix("-").partition("=")[0]
@@ -191,7 +194,7 @@ def ignored(view: View, program: Program) -> Iterator[LaunchFinding]:
             continue
         before = next((a for a in program.arguments if a.at + a.length == at), None)
         if before is not None and _is_flag(before.value):
-            continue  # `without_value` reports the option before it.
+            continue  # `without_value` reports the option before this word.
         if before is not None and before.flag in "bei" and _UNITS.fullmatch(word):
             size = before.value + word[0]
             yield LaunchFinding(
@@ -243,7 +246,10 @@ def _is_flag(value: str) -> bool:
 
 @of_program
 def out_of_range(view: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find numbers out of range (`-n 0`, `-R 3`): nccl-tests accepts or silently replaces them."""
+    """Find numbers out of range (`-n 0`, `-R 3`): nccl-tests accepts or silently replaces them.
+
+    Also find `-w 0` and `-N 0`, which are in range but seldom intended.
+    """
     for flag, (low, high) in _RANGES.items():
         value = program.value(flag)
         if value is None or not re.fullmatch(r"[+-]?\d+", value):
@@ -278,7 +284,7 @@ def out_of_range(view: View, program: Program) -> Iterator[LaunchFinding]:
 
 
 def _gpus(view: View) -> int:
-    """Return how many GPUs each process must use, so that a node's processes use all its GPUs."""
+    """Return the number of GPUs per process that makes a node's processes use all its GPUs."""
     placement = view.prediction.placement
     most = max((node.processes for node in placement.nodes), default=1) if placement else 1
     return max(1, view.site.gpus_per_node // max(1, most))
@@ -296,7 +302,7 @@ def _word(flag: str, given: str, known: Sequence[str], meant: dict[str, str]) ->
 
 @of_program
 def names(_: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `-d bf16`, `-o average`: for an unknown name nccl-tests measures its default."""
+    """Find `-d bf16`, `-o average`: unknown names, for which nccl-tests measures float and sum."""
     for flag, what, known, meant, default in (
         ("d", "type", _TYPES, _TYPE_MEANT, "float"),
         ("o", "operation", _OPERATIONS, _OPERATION_MEANT, "sum"),
@@ -335,7 +341,7 @@ def root(view: View, program: Program) -> Iterator[LaunchFinding]:
 
 @of_program
 def steps(_: View, program: Program) -> Iterator[LaunchFinding]:
-    """Find `-f 1`, which does not multiply, and -i beside -f, which is not used."""
+    """Find `-f 1`, which does not multiply sizes, and an -i that a larger -f makes ineffective."""
     factor, step = program.value("f"), program.value("i")
     if factor is None or not re.fullmatch(r"[+-]?\d+", factor):
         return

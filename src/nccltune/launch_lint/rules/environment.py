@@ -14,8 +14,8 @@ _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI
 def not_exported(view: View) -> Iterator[LaunchFinding]:
     """Find `VAR=x mpirun`: the launcher does not pass VAR to other nodes.
 
-    Open MPI passes only its own variables and those of -x. hydra and srun pass all variables,
-    unless an option limits them.
+    Open MPI passes only its own variables and the variables that -x names. hydra and srun pass all
+    variables. Both have options that limit the variables.
     """
     if len(view.prediction.hosts) < 2:
         return

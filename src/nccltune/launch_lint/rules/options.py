@@ -87,7 +87,10 @@ def total_and_iterations(_: View, program: Program) -> Iterator[LaunchFinding]:
 
 
 def no_effect(view: View) -> Iterator[LaunchFinding]:
-    """Find settings of MPI's transports: MPI carries nccl-tests' control messages only."""
+    """Find settings of MPI's transports: MPI carries nccl-tests' control messages only.
+
+    Also find MCA parameters that Open MPI 5 removed or renamed.
+    """
     for option in view.command.all("mca"):
         name = option.value
         if view.flavor == OPENMPI_5 and name.startswith("btl_openib"):
@@ -143,7 +146,7 @@ def wrong_meaning(view: View) -> Iterator[LaunchFinding]:
 
 
 def swallowed(view: View) -> Iterator[LaunchFinding]:
-    """Find `-x NAME VALUE`: the value would be started as the program."""
+    """Find `-x NAME VALUE` and `-H a:8, b:8`: the last word would be started as the program."""
     words = view.command.program
     last = view.command.options[-1] if view.command.options else None
     if not words or view.program is None or view.program.at == 0 or last is None:

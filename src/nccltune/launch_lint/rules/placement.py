@@ -63,7 +63,10 @@ def fails(view: View) -> Iterator[LaunchFinding]:
 
 
 def wraps(view: View) -> Iterator[LaunchFinding]:
-    """Find -n above -ppn times the hosts: hydra then starts more than -ppn on a node."""
+    """Find a total (-n) that is more than -ppn, or the slots, allow on all hosts together.
+
+    hydra then starts more processes on a node than -ppn or its slots.
+    """
     ask, placement = _ask(view), view.prediction.placement
     total = _total(view)
     if view.flavor.launcher is not Launcher.HYDRA or placement is None or total is None:
@@ -290,8 +293,8 @@ def bound(view: View) -> Iterator[LaunchFinding]:
             else AppendOption(("--bind-to", "none"))
         )
         placement = view.prediction.placement
-        # With more than 2 processes the default binds each to a package or a NUMA node, which is
-        # enough cores.
+        # With more than 2 processes the default binds each to a package or a NUMA node. These are
+        # enough cores, so the finding is only a note.
         is_wide = given is None and placement is not None and placement.processes > _TO_CORE
         yield LaunchFinding(
             Severity.NOTE if is_wide else Severity.WARNING,

@@ -114,7 +114,7 @@ def missing_factor(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
 
 @of_sizes
 def size_below_8(program: Program, sizes: Sizes) -> Iterator[LaunchFinding]:
-    """Find sizes below 8 bytes: rounded down to whole elements per rank, the size becomes 0."""
+    """Find sizes below 8 bytes. nccl-tests rounds them down to whole elements per rank, to 0."""
     if sizes.first >= 8:
         return
     yield LaunchFinding(

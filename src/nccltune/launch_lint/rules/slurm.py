@@ -30,7 +30,7 @@ def _option(view: View, meaning: str) -> Option | None:
 
 
 def allocation(view: View) -> Iterator[LaunchFinding]:
-    """Find `#SBATCH --ntask-per-node=8`: sbatch refuses the script."""
+    """Find misspelt options such as `#SBATCH --ntask-per-node=8`: sbatch refuses the script."""
     for option in view.site.inherited:
         near = nearest_option(option.name, SLURM) if option.meaning is None else None
         if near is not None and option.name not in _SBATCH_ONLY:

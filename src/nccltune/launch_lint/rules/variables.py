@@ -41,7 +41,8 @@ def edits_of(
 ) -> tuple[Edit, ...]:
     """Return the edits that rename a variable or change its value.
 
-    If `name` is None, the edits remove the variable. If `value` is None, the value is kept.
+    If `name` is None, the edits remove the variable. If `value` is None, the value is kept. For a
+    variable in the MCA parameter `mca_base_env_list` there are no edits.
     """
     option = variable.option
     value = variable.value if value is None else value

@@ -38,7 +38,7 @@ def exported_names(file: BinaryIO, prefix: str = "") -> list[str]:
     """Return the sorted names of symbols that the file defines and exports and that begin with
     `prefix`.
 
-    Raises InputError if the file is no ELF file or is damaged.
+    Raises InputError if the file is no ELF file, has no section table or is damaged.
     """
     try:
         return sorted(_names(file, prefix.encode()))

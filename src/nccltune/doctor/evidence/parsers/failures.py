@@ -236,8 +236,8 @@ def states_failure(data: bytes) -> bool:
 
 
 def parse_failures(text: str) -> tuple[FailureLine, ...]:
-    """Return the lines that state a failure. Lines that differ only in numbers are counted
-    together."""
+    """Return the first MOST different lines that state a failure. Lines that differ only in numbers
+    are counted together."""
     if _INFO in text:
         text = "\n".join("" if _INFO in line else line for line in text.split("\n"))
     at: dict[int, str] = {}
@@ -284,7 +284,10 @@ def has_rows(text: str) -> bool:
 
 
 def wrong_rows(text: str) -> tuple[FailureLine, ...]:
-    """Return one FailureLine for all nccl-tests rows with wrong elements (`#wrong`), or none."""
+    """Return one FailureLine for all results of nccl-tests with wrong elements, in a table or JSON.
+
+    The result is empty if no result has wrong elements.
+    """
     if "#wrong" not in text:
         counts = [match for match in _JSON_WRONG.finditer(text) if match[1].strip("0")]
         if not counts:

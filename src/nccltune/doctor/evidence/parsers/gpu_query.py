@@ -128,7 +128,7 @@ def _slowdowns(mask: str | None) -> list[str] | None:
     if mask is None:
         return None
     if "," in mask or not mask[:1].isdigit():
-        # The XML and text formats name the reasons, so there is no mask.
+        # Not a mask but names of reasons, separated by commas. The XML and text formats have names.
         return [name for name in mask.split(",") if name in _BITS.values()]
     bits = whole(mask)
     return None if bits is None else [name for bit, name in _BITS.items() if bits & bit]

@@ -82,7 +82,7 @@ def _count(text: str | None) -> int | None:
 
 class ProcStatus(NamedTuple):
     """Fields of `/proc/self/status`: allowed CPUs, whether the process has CAP_SYS_NICE, whether
-    seccomp filters system calls."""
+    seccomp filters system calls. None marks a field that the text does not have."""
 
     cpus: list[int] | None
     sys_nice: bool | None
@@ -105,7 +105,10 @@ def parse_status(text: str) -> ProcStatus:
 
 
 def parse_root_type(text: str) -> str | None:
-    """Return the type of the root file system in `/proc/self/mounts`. The last mount is used."""
+    """Return the type of the file system that was mounted last at `/`, or None if there is none.
+
+    `text` is that of `/proc/self/mounts`.
+    """
     found = None
     for _, line in lines_of(text):
         words = line.split(" ")

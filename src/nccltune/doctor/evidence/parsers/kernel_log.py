@@ -60,8 +60,8 @@ MOST = 2000
 class KernelLog(NamedTuple):
     """The different lines of a kernel log that match WORDS, at most MOST.
 
-    `left_out` is the number of matching lines beyond MOST. `denied` is true if the kernel refused
-    to show its log.
+    `left_out` is the number of other matching lines, repetitions included. `denied` is true if the
+    kernel refused to show its log.
     """
 
     lines: list[KernelLine]

@@ -31,7 +31,8 @@ def parse_listed(text: str) -> list[ListedLine]:
 def remove_ipc(lines: list[ListedLine]) -> tuple[bool, str]:
     """Return logind's RemoveIPC and where it is set.
 
-    The last line is used. The default is yes (logind.conf of systemd 212 and newer).
+    The last line that sets RemoveIPC is used. The default is yes (logind.conf of systemd 212 and
+    newer).
     """
     value, where = True, "systemd-logind's default"
     for line in lines:

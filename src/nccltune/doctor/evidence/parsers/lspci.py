@@ -31,7 +31,8 @@ _BRIDGE, _NVIDIA = "0604", "10de"
 class PciDevice(NamedTuple):
     """A PCI device. None marks a field that the output does not have.
 
-    `acs` is the text after `ACSCtl:`. Speeds are in GT/s per lane.
+    `acs` is the text after `ACSCtl:`. Speeds are in GT/s per lane. `verbose` is true if lspci
+    printed capabilities, as it does with -vvv.
     """
 
     bus_id: str
@@ -123,7 +124,7 @@ def _identity(rest: str) -> tuple[str | None, str | None, str | None]:
 
 
 def _line(block: str, label: str, most: int = 160) -> str | None:
-    """Return at most `most` characters after a label.
+    """Return at most `most` characters after a label, or None if the label is missing.
 
     The text ends at the end of the line. If `most` is over 160, the text may span several lines.
     """

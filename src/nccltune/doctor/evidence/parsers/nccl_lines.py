@@ -49,8 +49,9 @@ class NcclLines(NamedTuple):
     """Data of a log. None marks a field that the log does not have.
 
     `warnings` and `messages` are the different warnings and other messages, at most MOST together.
-    `vias` counts connections by direction and transport. Ranks, nodes and channels are those of the
-    largest communicator.
+    `vias` counts connections by direction and transport. `net_devices` are the devices of the
+    network that NCCL uses (`net`). `relaxed_ordering` is about IB devices. Ranks, nodes and
+    channels are those of the largest communicator.
     """
 
     warnings: list[LogMessage]
@@ -82,7 +83,8 @@ class _State:
         self.bootstrap: str | None = None
         self.devices: dict[str, tuple[list[str], bool | None]] = {}
         self.ranks = self.nodes = 0
-        # Channels by the number of ranks of their communicator.
+        # Whether any message has channel counts; and the counts, by the number of ranks of their
+        # communicator.
         self.has_channels = False
         self.channels: dict[int, ChannelCounts] = {}
 
@@ -100,7 +102,8 @@ def parse_nccl_lines(text: str) -> NcclLines:
     # Iterate from the end, so that the first line number of each message is kept.
     first = dict(zip(reversed(tails), range(len(tails), 0, -1), strict=True))
     for tail, times in counts.items():
-        # "NCCL " may also appear in a path or a setting before the message.
+        # "NCCL " may also appear in a path or a setting before the message. So the message starts
+        # after "NCCL INFO" or "NCCL WARN".
         match = _AT.search(tail)
         if match is None:
             version = VERSION_LINE.search(tail)

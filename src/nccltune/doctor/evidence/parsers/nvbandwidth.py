@@ -28,7 +28,8 @@ class Copies(NamedTuple):
     """Rates in GB/s by GPU: host to device (`h2d`) and device to host (`d2h`).
 
     Rates of copies by the copy engine are preferred to those of copies by SMs. `peers` are copies
-    between GPUs by the copy engine. `peers_line` is the number of the first line with such a copy.
+    between GPUs by the copy engine. `peers_line` is the number of the first line with such a copy,
+    or 0.
     """
 
     h2d: dict[int, float]

@@ -14,7 +14,7 @@ _LEGEND = re.compile(r"^Legend:")
 def parse_p2p_matrix(text: str) -> Parsed[PeerStatus]:
     """Parse one matrix. The header gives the order of the columns.
 
-    The text does not state its kind (read, write, ...), so the records have no `kind`.
+    The text does not state the kind of access (read, write, ...), so the records have no `kind`.
     """
     columns: list[int] = []
     pairs: list[PeerStatus] = []

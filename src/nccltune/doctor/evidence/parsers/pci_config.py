@@ -45,7 +45,8 @@ def parse_pci_config(data: bytes) -> PciConfig:
         if control is not None:
             request = 128 << (control >> 12 & 7)
     acs = ats = None
-    # Users other than root get 64 bytes. A device without PCI Express has exactly 256 bytes.
+    # Users other than root get 64 bytes. Root gets 4096, or 256 of a device without PCI Express,
+    # which has no extended capabilities. So more than 64 bytes are the complete space.
     complete = len(data) > 64
     if complete:
         at = _extended(data, _ACS)

@@ -19,8 +19,8 @@ _GIGABITS = {"Gb/sec": 1.0, "MB/sec": 8 * 1.048576 / 1000, "MiB/sec": 8 * 1.0485
 def parse_perftest(text: str) -> Parsed[RdmaTest]:
     """Parse one output of perftest, or several outputs one after the other.
 
-    Of each test, the row with the largest size is kept. A line `== PEER` before a test names its
-    peer.
+    Of each test, the row with the largest size is kept. A line `== PEER` names the peer of all
+    tests after that line.
     """
     runs: list[RdmaTest] = []
     hca, peer, unit, gpu = "", None, 0.0, False

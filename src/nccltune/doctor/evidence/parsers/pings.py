@@ -2,7 +2,8 @@
 """Parse pings from each NIC of a node to each NIC of another node.
 
 The text has outputs of `ping`. Before each output, a line names the numbers of the two NICs
-(`== 0 3`).
+(`== 0 3`): first the NIC that pings, then the NIC that is pinged. In the records, the
+number of a NIC is called its rail.
 """
 
 import re
@@ -15,7 +16,11 @@ _RESULT = re.compile(r"(?P<sent>\d{1,9}) packets transmitted, (?P<got>\d{1,9}) (
 
 
 def parse_rail_pings(text: str) -> Parsed[RailReach]:
-    """Parse pings between NICs. A pair of NICs without a result is not reached."""
+    """Return a record for each pair of NICs that the text names.
+
+    `reached` is true if at least one ping of the pair was answered. It is false if no ping was
+    answered, or if the text has no result for the pair.
+    """
     found: list[RailReach] = []
     unread = 0
     for _, line in lines_of(text):

@@ -35,14 +35,19 @@ class RdmaPorts(NamedTuple):
 
 
 def state_name(text: str) -> str | None:
-    """Return ACTIVE for `4: ACTIVE`, `Active` and `ACTIVE`, and INIT for `Initializing`."""
+    """Return ACTIVE for `4: ACTIVE`, `Active` and `ACTIVE`, and INIT for `Initializing`.
+
+    Another name is returned in capitals, and None if there is no name.
+    """
     name = text.rpartition(":")[2].strip().upper()
     return _STATES.get(name, name) or None
 
 
 def phys_name(text: str) -> str | None:
-    """Return LinkUp for `5: LinkUp`, `LINK_UP` and `Link Up`; other names capitalized
-    (`Polling`)."""
+    """Return LinkUp for `5: LinkUp`, `LINK_UP` and `Link Up`.
+
+    Another name is returned capitalized (`Polling`), and None if there is no name.
+    """
     name = _PHYSICAL.sub("", text.rpartition(":")[2])
     return {"linkup": "LinkUp"}.get(name.lower(), name.capitalize()) or None
 

@@ -25,7 +25,8 @@ _GPU = re.compile(r"^GPU(\d{1,4})$")
 class Cell(NamedTuple):
     """Path from device `a` to device `b`. The names are `GPU0` or `mlx5_0`.
 
-    `kind` is NVL for NVLink, else the word of nvidia-smi (PIX, SYS). `links` counts the NVLinks.
+    `kind` is NVL for NVLink, else the word of nvidia-smi (PIX, SYS). The old word SOC is replaced
+    by SYS. `links` is the number of NVLinks, or 0.
     """
 
     a: str
@@ -56,7 +57,8 @@ def gpu_number(name: str) -> int | None:
 def parse_topo_matrix(text: str) -> TopoMatrix:
     """Parse the matrix. Its cells may be separated by tabs or spaces.
 
-    A row that is cut or damaged is skipped.
+    A row that is cut or damaged is skipped and counted in `unread`. If the text has no header of a
+    matrix, the result has no cells.
     """
     lines = [line[:LONGEST_LINE] for line in text.split("\n")]
     try:

@@ -30,7 +30,10 @@ class Value(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Values and links by full path, in the order of the text. `unread` counts unknown lines."""
+    """Values and links by full path, in the order of the text. `unread` counts unknown lines.
+
+    A path that `ls -ld` lists and that is no link has an empty value.
+    """
 
     values: dict[str, Value]
     links: dict[str, Value]
