@@ -22,7 +22,7 @@ class ExplainRequest(NamedTuple):
     """The plugin to load, and the calls to ask it about.
 
     `config` is a study or a configuration. `tuner` None is our plugin. `sizes` are the first and
-    the last size in bytes. Other fields that are None follow from the rules.
+    the last size in bytes. If another field is None, its value is taken from the rules.
     """
 
     config: Path | None = None
@@ -89,7 +89,11 @@ def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) 
 def _scales(
     nodes: int | None, ranks: int | None, rules: Sequence[Rule], config: Path | None
 ) -> list[Scale]:
-    """Return the given scale, else all scales of the rules, else all scales of tuning.json."""
+    """Return the given scale, else all scales of the rules, else all scales of tuning.json.
+
+    If only nodes or only ranks are given, scales with other numbers are left out. Raises InputError
+    if no scale is left.
+    """
     if nodes is not None and ranks is not None:
         return [Scale(nodes, ranks)]
     named = [

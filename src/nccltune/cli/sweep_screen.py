@@ -91,7 +91,8 @@ def show_result(swept: Swept, path: Path) -> None:
         out.print(line)
     failures = swept.outcome.failures
     if swept.platform.replay:
-        # Ignore channel counts that the recording lacks. They are no failure of the platform.
+        # Leave out points with a number of channels or a chunk size. A recording may lack them,
+        # which is no failure of the platform.
         failures = [item for item in failures if not _is_variant(item[0].choice)]
     for text in _left_out(failures):
         hanging(out, ("left out   ", "yellow"), 11, text)
