@@ -38,9 +38,9 @@ _MOST_DRIFT_TERMS = 3
 
 
 class Contrast(NamedTuple):
-    """The estimate `value` (a natural log) with its standard error and degrees of freedom.
+    """A contrast: `value` is a natural log, `error` its standard error.
 
-    `n` is the number of replicates, which are rounds or processes.
+    `degrees` are the degrees of freedom of the error. `n` is the number of rounds or processes.
 
     `allowance` is a possible bias from the order in which the processes ran. More runs do not
     reduce this bias, so it widens the interval at both ends.

@@ -386,8 +386,8 @@ class GainTable:
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
     """Return one table for each collective, scale and kind of buffer (registered or not).
 
-    NCCL passes these three values to its tuner, so a rule can differ by them. Collectives that the
-    tuner does not handle are left out.
+    NCCL passes the collective, the scale and the kind of buffer to its tuner, so different rules
+    are possible for them. Collectives that the tuner does not handle are left out.
     """
     grouped: dict[tuple[Collective, Scale, bool], list[Timings]] = {}
     for item in timings:
@@ -406,7 +406,7 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
 def _difference(timings: Timings, size: int, choice: Choice) -> float | None:
     """Return the natural log of the default's median time over that of `choice`.
 
-    Return None if one of the two was not measured under this condition.
+    Return None if `choice` or the default was not measured under this condition.
     """
     default, other = timings.median(size, DEFAULT), timings.median(size, choice)
     return None if default is None or other is None else math.log(default / other)

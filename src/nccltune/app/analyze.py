@@ -125,8 +125,8 @@ def _basis(study: Study) -> str:
 def _expectations(opened: OpenStudy) -> tuple[list[Expectation], list[str]]:
     """Return the bandwidths that the study's topology allows, and warnings.
 
-    Both are empty if the study has no topology or its nodes were emulated. A topology that cannot
-    be read causes only a warning, because curves do not need it.
+    Both lists are empty if the study has no topology or its nodes were emulated. A topology that
+    cannot be read causes only a warning, because curves do not need the topology.
     """
     study = opened.study
     path, platform = study.topology_path, study.platform()

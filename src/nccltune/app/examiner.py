@@ -33,8 +33,8 @@ class ChecksLine(NamedTuple):
 class Examiner:
     """Collects the facts of this node for the doctor while the bench initialises its GPUs.
 
-    Use it in a `with` statement, which asks the collecting thread to stop at its end. An error of
-    the doctor does not stop a measurement: `checks_line` reports it.
+    Use an examiner in a `with` statement. The end of the statement asks the collecting thread to
+    stop. An error of the doctor does not stop a measurement: `checks_line` reports the error.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -93,7 +93,7 @@ class Examiner:
 
     def _collect_facts(self) -> None:
         try:
-            # Import here, so that the import runs in this thread while the bench starts.
+            # Import the doctor in this thread, because the bench starts at the same time.
             from nccltune.doctor.evidence.collect import collect
             from nccltune.doctor.rulebase import rule_base
 

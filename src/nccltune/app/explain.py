@@ -80,7 +80,7 @@ def _read(config: Path | None) -> tuple[Path | None, Sequence[FileRule], dict[st
 
 
 def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) -> list[Collective]:
-    """Return the named collectives. If none is named, return those with rules, else all tuned."""
+    """Return the named collectives; else all with a rule; else all that NCCL's tuner handles."""
     if named:
         return list(named)
     return list(dict.fromkeys(item.rule.collective for item in rules)) or list(reversed(TUNED))

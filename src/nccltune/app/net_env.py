@@ -77,7 +77,7 @@ def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> De
 
 
 def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
-    """Return warnings for variables that `settings` replace, and for those without effect."""
+    """Return warnings for variables that `settings` replace or that do not affect the plugin."""
     found = [
         f"{name}={environment[name]} is set and will be replaced"
         for name in settings

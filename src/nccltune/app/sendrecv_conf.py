@@ -32,7 +32,7 @@ class _Result(msgspec.Struct):
 
 
 def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> None:
-    """Replace the settings in the file by those of a comparison by size.
+    """Replace the settings in sendrecv.conf by `settings`, the result of a comparison by size.
 
     A chunk size that an earlier comparison of chunks added is kept, unless the new settings turn
     the library off. Raises InputError if the file cannot be read, and UnwritableError if it cannot

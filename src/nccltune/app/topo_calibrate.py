@@ -131,8 +131,8 @@ def _version(text: str | None) -> tuple[int, int, int] | None:
 def _save(calibration: Calibration, output: Path) -> Path:
     """Write the efficiencies that differ from the built-in ones; return the path of the file.
 
-    `output` is a file or a study folder. Efficiencies equal to the built-in ones are left out, so
-    that they follow later releases of nccltune.
+    `output` is a file or a study folder. Efficiencies equal to the built-in ones are left out. If a
+    later release of nccltune changes a built-in efficiency, its new value is then used.
     """
     path = output / CALIBRATION if output.is_dir() else output
     own = {

@@ -56,7 +56,7 @@ class WhatIfRequest(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The platform, its ceiling now, and the ceiling after each change.
+    """The platform `case`, its ceiling `now`, and in `answers` the ceiling after each change.
 
     `unanswered` are sentences on settings whose effect cannot be computed for this topology.
     """

@@ -157,8 +157,8 @@ def as_measured(study: Study, *, one_process: bool = False) -> Launch:
 def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Launch:
     """Return the launch that the request describes.
 
-    If the request selects no GPUs, NCCL library or recording, they are those with which the study
-    was measured. Raises what `launch_of` and `as_measured` raise.
+    If the request selects no GPUs, NCCL library or recording, use the GPUs or the recording with
+    which the study was measured. Raises what `launch_of` and `as_measured` raise.
     """
     keys = keys_of(request)
     measured_with = as_measured(study, one_process=keys.per_node)

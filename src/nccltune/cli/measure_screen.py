@@ -111,7 +111,7 @@ class VerifyScreen(RunScreen):
             show_start(platform, hello.nccl.came_from)
 
     def watching(self, hello: Hello) -> contextlib.AbstractContextManager[Watcher[ProofPlan]]:
-        """Return a display of every rule and its gain so far."""
+        """Return a display of every rule with its present estimate of the gain."""
         return Watch("verify", hello.replay, rules_so_far)
 
     def dropped(self, rules: list[RemovedRule]) -> None:
@@ -230,7 +230,10 @@ def point_words(status: SweepStatus) -> str:
 
 
 def best_table(plan: Plan) -> RenderableType:
-    """Return a table with the best choice so far and its gain, by size and collective."""
+    """Return a table of the fastest choice so far, by size and collective, with its gain.
+
+    With many sizes the table shows only some of them.
+    """
     known = [item for item in plan.statuses() if item.states]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("best so far", justify="right")

@@ -60,7 +60,7 @@ def write_exact(text: str) -> None:
 
 def stdout() -> Console:
     """Return the console for results. Colour is off without a terminal or with NO_COLOR."""
-    # A pipe has no width. Use a fixed width, so that no table is cut to Rich's default width.
+    # A pipe has no width, and Rich would cut tables to 80 columns. So use a larger fixed width.
     width = None if sys.stdout.isatty() else 120
     return PlainConsole(width=width, soft_wrap=not sys.stdout.isatty())
 

@@ -101,7 +101,10 @@ def show_result(swept: Swept, path: Path) -> None:
 
 
 def _would_be_rules(plan: Plan) -> Iterator[Text]:
-    """Yield one line for every range that a rule would cover, with its mean gain."""
+    """Yield one line for every range that a rule would cover, with the mean gain in the range.
+
+    For a collective without such a range, yield one line that reports this.
+    """
     for known in plan.statuses():
         found = list(choice_ranges(known.states, decide(known.timings)))
         if not found:

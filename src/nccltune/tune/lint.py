@@ -82,7 +82,7 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
 
 
 def impossible(rule: Rule) -> str | None:
-    """Return why NCCL never runs the choice of `rule` for its collective and scale; None if it can.
+    """Return why NCCL never runs a rule's choice for the rule's collective and scale, else None.
 
     Source: NCCL 2.30, src/graph/tuning.cc. NCCL marks unsupported combinations as unusable in the
     cost table that it passes to a tuner. The plugin then skips the rule.

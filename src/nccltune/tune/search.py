@@ -229,7 +229,8 @@ def _relative_cost(
 def _too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
     """Return whether the options forbid a choice because it uses more channels than the default.
 
-    If the number of channels of the default is unknown, a choice that sets its number is forbidden.
+    If the number of channels of the default is unknown, a choice that sets a number of channels is
+    forbidden. Choices with an unknown number of channels are allowed.
     """
     if options.channels == "any":
         return False
@@ -242,9 +243,9 @@ def _too_many_channels(table: GainTable, size: int, choice: Choice, options: Tun
 def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
     """Return the log gain that a choice with a chunk size needs over the same choice without it.
 
-    A measured chunk size may be larger than the buffer. NCCL then reduces it, so both choices run
-    the same and their times differ only by noise. The result is 0 if `choice` has no chunk size, or
-    the same choice without a chunk size was not measured.
+    A measured chunk size may be larger than NCCL's buffer. NCCL then reduces the chunk size, so
+    both choices run the same and their times differ only by noise. The result is 0 if `choice` has
+    no chunk size, or the same choice without a chunk size was not measured.
     """
     if choice.chunk_bytes is None:
         return 0.0
