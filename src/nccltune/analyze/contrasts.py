@@ -38,7 +38,9 @@ _MOST_DRIFT_TERMS = 3
 
 
 class Contrast(NamedTuple):
-    """An estimate with its standard error and degrees of freedom.
+    """A contrast: `value` is a natural log, `error` its standard error.
+
+    `degrees` are the degrees of freedom of the error. `n` is the number of rounds or processes.
 
     `allowance` is a possible bias from the order in which the processes ran. More runs do not
     reduce this bias, so it widens the interval at both ends.
@@ -51,7 +53,7 @@ class Contrast(NamedTuple):
     allowance: float = 0.0
 
     def half_width(self, confidence: float) -> float:
-        """Return half the width of the two-sided interval."""
+        """Return half the width of the two-sided interval at `confidence` (0.95 is 95 %)."""
         return student_t(confidence, self.degrees) * self.error + self.allowance
 
 
@@ -69,7 +71,10 @@ class PairedContrasts:
     )
 
     def values(self, choice: Choice, columns: Sequence[int]) -> list[float]:
-        """Return the mean gain over `columns` for every round that measured all these sizes."""
+        """Return the mean gain over `columns` for every round that measured all these sizes.
+
+        The result is empty if there is no such round.
+        """
         gains = self.gains.get(choice)
         if gains is None:
             return []
@@ -77,7 +82,7 @@ class PairedContrasts:
         return [float(value) for value in means[~np.isnan(means)]]
 
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        """Return the contrast over `columns`; None with fewer than four rounds."""
+        """Return the contrast over `columns`; None if fewer than four rounds measured them all."""
         values = self.values(choice, columns)
         if len(values) < MIN_ROUNDS:
             return None
@@ -103,7 +108,7 @@ class PairedContrasts:
     def _variance(self, choice: Choice, columns: tuple[int, ...]) -> tuple[float, int] | None:
         """Return the variance of a round's mean gain over `columns`, and its degrees of freedom.
 
-        Return None with fewer than four rounds.
+        Return None if fewer than four rounds measured all these sizes.
         """
         key = (choice, columns)
         if key not in self._variances:
@@ -113,7 +118,10 @@ class PairedContrasts:
         return self._variances[key]
 
     def _windows_beside(self, columns: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return up to two neighbouring windows on each side of `columns`, of the same width."""
+        """Return `columns` shifted by one and two times their width, to both sides.
+
+        Shifts beyond the first or the last size are left out.
+        """
         width = columns[-1] - columns[0] + 1
         last = next(iter(self.gains.values())).shape[1] - 1
         return [
@@ -221,7 +229,8 @@ class ProcessContrasts:
     def contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
         """Return the contrast over `columns` with the fitted drift subtracted.
 
-        Return None if the processes are too few or their order does not allow comparison.
+        Return None if the order of the processes does not allow comparison, or if too few of them
+        measured all these sizes.
         """
         if not self.layout(choice).separable:
             return None
@@ -250,7 +259,8 @@ class ProcessContrasts:
         """Return how far the machine may have drifted between two choices, as a natural log.
 
         The bound assumes that the choices ran one after the other. It is the number of choices
-        minus one, times the range of log times within a choice (median over choices).
+        minus one, times the range of log times within a choice (median over choices). It is 0 if no
+        choice has two processes.
         """
         ranges = []
         for choice in self.choices:
@@ -272,7 +282,10 @@ class ProcessContrasts:
         return [item for item in self.processes if item.choice == choice]
 
     def _fit(self, columns: Sequence[int]) -> "_Fit | None":
-        """Return the fit over the processes that measured all of `columns`."""
+        """Return the fit over the processes that measured all of `columns`.
+
+        Return None if these processes are too few, or lack the default or another choice.
+        """
         whole = [not bool(np.isnan(item.logs[list(columns)]).any()) for item in self.processes]
         key = bytes(whole)
         if key not in self._fits:
@@ -286,8 +299,8 @@ class _Fit:
     """A least-squares fit of log times: one level for each choice, and one drift for all choices.
 
     `members` holds the index of the choice of each process. `inverse` is the pseudo-inverse of the
-    design matrix. `round_columns` are its columns for stated rounds; None if drift is a polynomial
-    in time or not modelled.
+    design matrix. `round_columns` selects the columns of the design matrix for the rounds that the
+    user stated; None if drift is a polynomial in time or not modelled.
     """
 
     choices: list[AnyChoice]
@@ -369,7 +382,8 @@ class _Fit:
 def _drift_columns(used: Sequence[ProcessTimings]) -> tuple[Floats, bool]:
     """Return the columns of the design matrix for drift, and whether they are stated rounds.
 
-    With known times they are a polynomial in time, else one column for each round but the first.
+    If the times of all processes are known and differ, the columns are a polynomial in time. Else
+    there is one column for each stated round but the first; without stated rounds, no column.
     """
     known = [item.at for item in used if item.at is not None]
     if len(known) == len(used):

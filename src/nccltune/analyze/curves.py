@@ -38,15 +38,15 @@ def curve(timings: Timings, choice: AnyChoice) -> Curve:
 def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
     """Return the A/A distance: how far two medians of the same configuration differ.
 
-    If no round has both the default and another choice, the odd and even processes of the default
-    are compared. Otherwise the first of these sources that has data is used:
+    If other choices were measured, but none in a round with the default, the odd and even processes
+    of the default are compared. Otherwise the first of these sources that has data is used:
 
     - the two timings in every round, if the default was measured twice in every round
-    - the odd and even rounds of the default
+    - the odd and even rounds of the default, or of every choice if the default was not measured
 
     Half the processes or rounds give a noisier median than all of them. Therefore the distance of
-    two halves is divided by the square root of 2. Without data the noise is `assumed` (a fraction),
-    or the scatter along the curves if the scatter is larger.
+    two halves is divided by the square root of 2. With too few timings the noise is `assumed` (a
+    fraction), or the scatter along the curves if the scatter is larger.
     """
     if timings.compares_processes:
         return _of_halves("split processes", timings, [DEFAULT], _process_halves, assumed)
@@ -172,7 +172,10 @@ def _repeats(series: Series) -> tuple[list[float], list[float]]:
 
 
 def _process_halves(timings: Timings, series: Series) -> tuple[list[float], list[float]]:
-    """Return the median times of the even processes and of the odd processes."""
+    """Return the median times of the even and of the odd processes.
+
+    Both lists are empty if there are fewer than four processes.
+    """
     by_process: dict[int, list[float]] = {}
     for (round_, _), time_us in series.items():
         by_process.setdefault(timings.rounds_of.process(round_), []).append(time_us)

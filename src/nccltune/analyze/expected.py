@@ -26,14 +26,14 @@ all-reduce reaches 96 %, all-gather and reduce-scatter 88 %."""
 BEYOND = 1.1
 """A measured bandwidth above this multiple of the expected one shows that a link was misread."""
 HOPED = 1.05
-"""NCCL's own model or the line rate may exceed the bandwidth that the links allow. Above this
-ratio the finding explains why."""
+"""NCCL's own model or the line rate may exceed the bandwidth that the links allow. If their ratio
+is above this value, the finding names the limiting link as the reason."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """The bandwidth that the links allow for one collective at one scale.
 
-    `limit` names the link that is full at this bandwidth, and its traffic. `hoped_gb_per_s` is the
+    `limit` is text that names the limiting link and its traffic. `hoped_gb_per_s` is the
     bandwidth in NCCL's own, simpler model; None if that model has none. `sure` is False if the
     bandwidth of a link was assumed.
     """
@@ -76,7 +76,9 @@ def thresholds() -> list[ProviderLimit]:
 def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLimit | None:
     """Return the provider limit for a measured condition; None if no limit applies.
 
-    The limits apply only to all-reduce on one node with all its GPUs.
+    A limit applies only to all-reduce on one real node. The GPU's name and the number of ranks must
+    match, and a size of at least `from_bytes` must have been measured. A limit that needs NVLink
+    SHARP does not apply if NCCL_NVLS_ENABLE=0 was set.
     """
     condition = analysis.condition
     if condition.collective is not Collective.ALLREDUCE or condition.scale.nodes != 1:
@@ -100,7 +102,12 @@ def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> ProviderLim
 def expected_findings(
     platform: Platform, analysis: ConditionAnalysis, expectation: Expectation | None
 ) -> Iterator[Finding]:
-    """Yield findings that the platform is healthy, needs tuning, or has a platform problem."""
+    """Yield findings that the platform is healthy, needs tuning, or has a platform problem.
+
+    The best measured bandwidth is compared with the bandwidth of the links and with the provider
+    limit, each if known. Below the bandwidth of the links, a curve that is not saturated has no
+    finding, because larger sizes may be faster.
+    """
     best = _best(analysis)
     if best is None:
         return

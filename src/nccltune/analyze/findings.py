@@ -121,9 +121,10 @@ def _plateaus(curve: Curve) -> Iterator[_Shape]:
 def _explained(
     analysis: ConditionAnalysis, shape: _Shape, shown: Curve, margin: float
 ) -> Iterator[Finding]:
-    """Yield the defect `shape` as a finding that names a faster choice, if any.
+    """Yield the defect `shape` as a finding. It names a choice that is faster beyond `margin`.
 
-    If no choice is faster, also yield that the defect is not a tuning problem.
+    If no choice is faster, also yield that the defect is not a tuning problem. Do not yield this if
+    latency dominates there, or if there is no default or no other choice to compare.
     """
     here = _at(shown, shape.high)
     assert here is not None
@@ -178,7 +179,7 @@ def better_choice(table: GainTable, size: int) -> tuple[Choice, float] | None:
 
     Beyond noise means that the interval of the gain at `table.strict` confidence is above zero. The
     gain must also exceed `MIN_GAIN` and the A/A distance of two medians. Gains with assumed noise
-    are skipped, because they must not replace a measured rule. Return None if no choice qualifies.
+    do not count, because an assumption is no evidence. Return None if no choice qualifies.
     """
     floor = max(math.log1p(MIN_GAIN), table.noise.typical if table.noise.known else 0.0)
     found: tuple[Choice, float] | None = None
@@ -238,7 +239,10 @@ def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Findin
 
 
 def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
-    """Yield a finding if every choice stays below 80 % of the line rate (if that is known)."""
+    """Yield a finding if no choice reaches 80 % of the line rate.
+
+    Yield nothing if the line rate is unknown.
+    """
     saturation = analysis.saturation
     if saturation is None or saturation.line_rate_share is None:
         return

@@ -27,9 +27,10 @@ from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale, count
 
 _CHANCE = 0.03
-"""The chance of a false rule, divided among all comparisons of a table. The limit is 5 %. The
-difference is a margin, because the search also selects the range of a rule and this selection is
-not counted. benchmarks/statistics_simulation.py checks the margin."""
+"""The accepted chance (3 %) of a false rule in a table, divided among all comparisons of the table.
+The real chance must stay under 5 %. It is above 3 %, because the search also selects the range of a
+rule and the division does not count this selection. benchmarks/statistics_simulation.py checks that
+it stays under 5 %."""
 
 
 @dataclass
@@ -85,12 +86,15 @@ class GainTable:
 
     @cached_property
     def rounds(self) -> int:
-        """Return the largest number of rounds of any point."""
+        """Return the largest number of rounds in which a choice was measured at one size."""
         return max((timings.rounds for timings in self.timings), default=0)
 
     @cached_property
     def comparisons(self) -> int:
-        """Return the number of (size, choice) points with a default to compare; at least 1."""
+        """Return the number of pairs (size, choice) that can be compared with the default.
+
+        The result is at least 1, because it is used as a divisor.
+        """
         points = {
             (size, choice)
             for timings in self.timings
@@ -111,7 +115,10 @@ class GainTable:
         return 1 - _CHANCE / self.comparisons
 
     def gain(self, size: int, choice: Choice, confidence: float = 0.95) -> Interval | None:
-        """Return the mean gain of `choice` at `size` over all conditions; None if not measured."""
+        """Return the mean gain of `choice` at `size` over all conditions.
+
+        Return None if `choice` or the default was not measured at `size`.
+        """
         return self.pooled(choice, (size,), confidence)
 
     def pooled(
@@ -197,7 +204,8 @@ class GainTable:
     def comparable(self, size: int, choice: Choice) -> bool:
         """Return whether the gain of `choice` at `size` may compete with gains of other choices.
 
-        If any choice has a gain with measured noise at `size`, gains with assumed noise may not.
+        Return False if the gain is unknown. Also return False if the noise of this gain was assumed
+        while another choice has a gain with measured noise at `size`.
         """
         gain = self.gain(size, choice)
         return gain is not None and (gain.known or size not in self._measured_sizes)
@@ -378,7 +386,8 @@ class GainTable:
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
     """Return one table for each collective, scale and kind of buffer (registered or not).
 
-    NCCL's tuner gets these values. Collectives that the tuner does not handle are left out.
+    NCCL passes the collective, the scale and the kind of buffer to its tuner, so different rules
+    are possible for them. Collectives that the tuner does not handle are left out.
     """
     grouped: dict[tuple[Collective, Scale, bool], list[Timings]] = {}
     for item in timings:
@@ -397,7 +406,7 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
 def _difference(timings: Timings, size: int, choice: Choice) -> float | None:
     """Return the natural log of the default's median time over that of `choice`.
 
-    Return None if one of the two was not measured under this condition.
+    Return None if `choice` or the default was not measured under this condition.
     """
     default, other = timings.median(size, DEFAULT), timings.median(size, choice)
     return None if default is None or other is None else math.log(default / other)

@@ -31,7 +31,7 @@ class Condition(msgspec.Struct, frozen=True, order=True):
     def title(self) -> str:
         """Return a title such as `all-reduce, 4 nodes, 4 ranks`.
 
-        In-place, registered and CUDA graph conditions are added.
+        `in place` and `registered` or `CUDA graph` are appended if they apply.
         """
         parts = [self.collective.prose, str(self.scale)]
         parts += ["in place"] if self.in_place else []
@@ -70,7 +70,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Saturation(msgspec.Struct, frozen=True):
-    """The peak bus bandwidth of a curve, and the smallest sizes that reach half and 90 % of it.
+    """The peak bus bandwidth of a curve, and the smallest sizes with half and 90 % of the peak.
 
     `line_rate_share` is peak over line rate; None if the line rate is unknown. `saturated` is True
     if the last doubling of the size gained less than 5 %.
@@ -90,7 +90,7 @@ class Noise(msgspec.Struct, frozen=True):
     `source` is the origin of the noise:
 
     - "a/a series": the default was measured twice in every round
-    - "split rounds": odd and even rounds of the default were compared
+    - "split rounds": odd and even rounds were compared, of the default or else of all choices
     - "split processes": odd and even processes of the default were compared
     - "assumed": the timings were too few to measure the noise
 
@@ -124,7 +124,7 @@ class ConditionAnalysis(msgspec.Struct, frozen=True):
     rounds: int
 
     def curve(self, choice: AnyChoice) -> Curve | None:
-        """Return the curve of `choice`; None if it was not measured."""
+        """Return the curve of `choice`; None if the choice was not measured."""
         return next((curve for curve in self.curves if curve.choice == choice), None)
 
 
@@ -132,7 +132,7 @@ class Analysis(msgspec.Struct, frozen=True):
     """The analysis of a whole study.
 
     `findings` are ordered by urgency. They depend on the samples and on other files of the study;
-    `basis` is a hash of these other files.
+    `basis` is a hash of these other files; None if the hash was not computed.
     """
 
     platform: Platform

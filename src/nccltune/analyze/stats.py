@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
     @property
     def ratio(self) -> "Interval":
-        """Return the interval as ratios, if this one is in natural logs of ratios."""
+        """Return this interval of natural logs of ratios as an interval of ratios."""
         value, low, high = map(math.exp, (self.value, self.low, self.high))
         return self._replace(value=value, low=low, high=high)
 

@@ -69,7 +69,8 @@ def analyze(
         findings += condition_findings(analysis, table)
         what = (timings.condition.collective, timings.condition.scale)
         if what not in reported:
-            # Report once for each collective and scale. Out-of-place conditions are sorted first.
+            # Report once for each collective and scale, for its first condition. Conditions out of
+            # place are sorted before conditions in place.
             reported.add(what)
             findings += expected_findings(platform, analysis, known.get(what))
     for table in gain_tables(found.timings, assumed_noise):

@@ -23,7 +23,8 @@ Series = dict[tuple[int, int], float]
 _ONE_PROCESS_A_CHOICE = frozenset({"nccl-tests", "raw-csv"})
 """Tools that run one choice in each process. nccltune 0.1 stored their samples without a process
 id. It numbered the timings of each choice in the order of import and stored the numbers as rounds.
-Timings of one such round need not be close in time."""
+Timings of one such round need not be close in time. Therefore each choice in a file counts as a
+process of its own."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,11 @@ class Timings:
         )
 
     def series(self, size: int, choice: AnyChoice) -> Series:
-        """Return the timings of one point; empty if it was not measured."""
+        """Return the timings of one point; empty if the point was not measured."""
         return self.cells.get(size, {}).get(choice, {})
 
     def median(self, size: int, choice: AnyChoice) -> float | None:
-        """Return the median time of one point in us; None if it was not measured."""
+        """Return the median time of one point in us; None if the point was not measured."""
         series = self.series(size, choice)
         return median(list(series.values())) if series else None
 

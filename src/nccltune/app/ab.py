@@ -41,9 +41,9 @@ def kept_settings(path: Path) -> dict[str, str | None]:
 def trial_of(path: Path, settings: dict[str, str | None], what: Sequence[str]) -> SettingTrial:
     """Return the test of `settings` in the study at `path`.
 
-    Settings that earlier tests confirmed are set on both sides. `what` describes the program that
-    is run; tests of different programs in one study are separate. Raises what `kept_settings`
-    raises.
+    Settings that earlier tests confirmed are set on both sides, except those that are tested now.
+    `what` describes the program that is run; tests of different programs in one study are separate.
+    Raises what `kept_settings` raises.
     """
     baseline = {name: value for name, value in kept_settings(path).items() if name not in settings}
     return SettingTrial(settings=settings, baseline=baseline, what=list(what))
@@ -65,8 +65,8 @@ def ab_test(
     `min_gain` is the least gain of a range of sizes (0.03 is 3 %). `anew` ignores earlier timings.
     `command` is stored as the command line that resumes the test. Writes the verdict to
     STUDY/try.json and all confirmed settings to STUDY/try.conf. Raises InputError for a recording
-    without these settings, LaunchError if the default does not run, and the exception that stops
-    the test early (KeyboardInterrupt, StudyError).
+    without these settings, LaunchError if the default does not run, StudyError if the study is a
+    file or of another platform, and the exception that stops the test early (`STOPPED_BY`).
     """
     refuse_file(path)
     if isinstance(runner, ReplayRunner):
@@ -100,7 +100,8 @@ def ab_test(
 def _save(study: Study, trial: SettingTrial, verdict: TrialVerdict, command: str) -> TrialVerdict:
     """Write the verdict to try.json and the confirmed settings to try.conf.
 
-    Settings of this trial that are no longer confirmed are removed from try.conf.
+    Settings of this trial that are no longer confirmed are removed from try.conf. An open verdict,
+    which needs more rounds, does not change try.conf.
     """
     platform = study.platform() if study.platform_path.exists() else None
     replay = platform.replay if platform is not None else None

@@ -57,7 +57,7 @@ SERIOUS = frozenset(
 def analyze_path(path: Path, *, assumed_noise: float, save: bool) -> Analyzed:
     """Analyse the study at `path`; with `save` write STUDY/findings.json.
 
-    Raises StudyError if there is nothing to analyse.
+    Raises StudyError if there is nothing to analyse or a file of the study is damaged.
     """
     opened = open_study(path)
     analyzed = analyze_study(opened, assumed_noise=assumed_noise)
@@ -125,7 +125,8 @@ def _basis(study: Study) -> str:
 def _expectations(opened: OpenStudy) -> tuple[list[Expectation], list[str]]:
     """Return the bandwidths that the study's topology allows, and warnings.
 
-    A topology that cannot be read causes only a warning, because curves do not need it.
+    Both lists are empty if the study has no topology or its nodes were emulated. A topology that
+    cannot be read causes only a warning, because curves do not need the topology.
     """
     study = opened.study
     path, platform = study.topology_path, study.platform()

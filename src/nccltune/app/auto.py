@@ -22,40 +22,42 @@ from nccltune.study.files import Study
 from nccltune.tune.result import TuneOptions, Tuning
 
 SWEEP_SHARE = 0.8
-"""Of the budget; the rest, and what the sweep leaves of it, is for the proof."""
+"""The share of the budget that the sweep may use. The verification may use all remaining time, at
+least 20 % of the budget."""
 
 
 class AutoProgress(SweepProgress, Protocol):
-    """What `auto` calls as it goes: each result once, when it is there.
+    """Callbacks of a running `auto`. Each result is reported once, as soon as it is known.
 
-    `started` and `watching` are called for the sweep alone.
+    `started` and `watching` are called only for the sweep, and `verifying` has the callbacks for
+    the verification.
     """
 
     @property
     def verifying(self) -> VerifyProgress:
-        """Return what the verification calls."""
+        """Return the callbacks for the verification."""
 
     def checked(self, line: ChecksLine) -> None:
-        """Call with what the doctor found of this node."""
+        """Report the result of the doctor's checks of this node, as one line."""
 
     def swept(self, swept: Swept) -> None:
-        """Call when the sweep has ended."""
+        """Report the result of the sweep."""
 
     def analyzed(self, analysis: Analysis) -> None:
-        """Call with the findings."""
+        """Report the curves and findings."""
 
     def tuned(self, tuning: Tuning) -> None:
-        """Call with the rules."""
+        """Report the rules."""
 
     def proven(self, proof: Proof | None) -> None:
-        """Call with the proof; None where there are no rules."""
+        """Report the proof of the rules; None if no rule was found."""
 
     def warn(self, sentences: list[str]) -> None:
-        """Report parts of the study that could not be used."""
+        """Report parts of the study that could not be used, one sentence for each."""
 
 
 class Auto(NamedTuple):
-    """Everything that `auto` did."""
+    """The results of all steps of `auto`. `proof` is None if no rule was found."""
 
     study: Study
     swept: Swept
@@ -73,10 +75,12 @@ def auto(
     *,
     command: str,
 ) -> Auto:
-    """Do every step into the study at `path`, and return what came out.
+    """Sweep, analyze, tune, verify and report into the study at `path`; return all results.
 
-    `command` is the command line that resumes it. `plan_sweep` returns what its sweep would
-    measure. Raises as `sweep` and `verify` do.
+    Without rules nothing is verified. `command` is stored as the command line that resumes the run.
+    To see the plan of the sweep without measuring, call `plan_sweep`. Raises StudyError if the
+    study cannot be read or written, InputError if the weights in `options` cannot be read, and what
+    `sweep` and `verify` raise.
     """
     budget_s = scope.budget_s
     with Examiner(launch) as examiner:
@@ -112,14 +116,17 @@ def auto(
 
 
 def usual_study(launch: Launch) -> Path:
-    """Return the study that `auto` writes where none is named."""
+    """Return the study that `auto` writes if the user names none.
+
+    It is `studies/auto`, or `studies/replay-of-NAME` for a replay of the recording NAME.
+    """
     if launch.replay is not None:
         return Path("studies") / f"replay-of-{launch.replay.name}"
     return Path("studies") / "auto"
 
 
 class _Checking:
-    """Passes on the calls of a sweep, with the doctor's checks after the platform."""
+    """Callbacks of the sweep that forward to `progress`, and also report the doctor's checks."""
 
     def __init__(self, progress: AutoProgress, examiner: Examiner, path: Path) -> None:
         self._progress = progress
@@ -129,6 +136,6 @@ class _Checking:
         self.stopped = progress.stopped
 
     def started(self, platform: Platform, hello: Hello) -> None:
-        """Pass on the platform and the checks."""
+        """Report the platform, then the doctor's checks."""
         self._progress.started(platform, hello)
         self._progress.checked(self._examiner.checks_line(Study(self._path), platform, hello))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bench runs on: from what a user asks for to a launch."""
+"""Build the launch of the bench, or of a user's program, from the options of the command line."""
 
 import os
 import shlex
@@ -26,11 +26,11 @@ _PER_GPU, _PER_NODE = "per-gpu", "per-node"
 
 
 class LaunchRequest(NamedTuple):
-    """What to measure on, as the command line describes it.
+    """The options of the command line that select the platform; None if an option was not given.
 
-    `gpus` are those of each node. `ranks_per_gpu` ranks share each of them; `mps` starts an MPS
-    daemon for them. `settings` are KEY=VALUE of a job file: `hosts` and `processes`
-    for every launcher, any key for Kubernetes.
+    `gpus` is the number of GPUs of each node. With `ranks_per_gpu`, so many ranks share each GPU,
+    and `mps` starts an MPS daemon for these ranks. `settings` are keys of a job file as KEY=VALUE.
+    The key `hosts` needs a launcher. Keys other than `hosts` and `processes` need Kubernetes.
     """
 
     emulate_nodes: int | None = None
@@ -45,20 +45,27 @@ class LaunchRequest(NamedTuple):
 
     @property
     def is_launched(self) -> bool:
-        """Whether a launcher starts the processes."""
+        """Return whether a launcher other than `local` starts the processes."""
         return self.launcher not in (None, "local")
 
 
 class Site(NamedTuple):
-    """What a launch needs of its caller: `note` is called with a line about the nodes or pods,
-    `on_close` with what must run at the end."""
+    """Callbacks that a launch needs from the verb.
+
+    `note` receives a line about nodes, pods or the MPS daemon. `on_close` receives a function, and
+    must call this function when the verb ends.
+    """
 
     note: Callable[[str], None]
     on_close: Callable[[Callable[[], None]], object]
 
 
 class RequestKeys(NamedTuple):
-    """The settings of a request: hosts, whether a node has one process, and the others."""
+    """The KEY=VALUE settings of a request.
+
+    `per_node` is True for one process on each node, False for one process for each GPU. `others`
+    are all keys except `hosts` and `processes`.
+    """
 
     hosts: tuple[str, ...]
     per_node: bool
@@ -66,10 +73,11 @@ class RequestKeys(NamedTuple):
 
 
 def launch_of(request: LaunchRequest, site: Site) -> Launch:
-    """Return what to launch.
+    """Return the launch of the bench that `request` describes.
 
-    Raises InputError for options that contradict each other, StudyError for a recording that is
-    none, PlatformError for a launcher that is not here.
+    Starts an MPS daemon if the request asks for one and none runs. Raises InputError for options
+    that contradict each other and for a single GPU without `--ranks-per-gpu`, StudyError for an
+    invalid recording, and PlatformError if a launcher, a GPU or the MPS daemon is missing.
     """
     keys = keys_of(request)
     under = None
@@ -112,9 +120,11 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
 
 
 def _shared_gpus(request: LaunchRequest, keys: RequestKeys, site: Site) -> Launch:
-    """Return the launch of ranks that share GPUs: each is a node, unless nodes are given.
+    """Return the launch of ranks that share GPUs.
 
-    Starts an MPS daemon if the request asks for one, and notes where there is none.
+    Each rank is an emulated node, unless the request gives a number of emulated nodes. An MPS
+    daemon that runs is used. If none runs, start one if the request asks for it; otherwise note
+    that there is none.
     """
     assert request.ranks_per_gpu is not None
     if keys.per_node:
@@ -137,9 +147,11 @@ def _shared_gpus(request: LaunchRequest, keys: RequestKeys, site: Site) -> Launc
 
 
 def program_launch_of(request: LaunchRequest, site: Site) -> WithLauncher | None:
-    """Return what starts a PROGRAM of the user's; None where it is started directly.
+    """Return the launcher that starts the user's program.
 
-    Raises InputError for what does not go together, PlatformError for a launcher that is not here.
+    Return None if the request names no launcher; the program is then started directly. Raises
+    InputError for options that contradict each other or need a launcher, and PlatformError if the
+    launcher is not installed.
     """
     keys = keys_of(request)
     if request.launcher is not None:
@@ -155,17 +167,18 @@ def program_launch_of(request: LaunchRequest, site: Site) -> WithLauncher | None
 
 
 def mpi_launch_of(request: LaunchRequest, site: Site) -> WithLauncher:
-    """Return a launcher that is here, for programs of MPI that are on every node.
+    """Return the launcher that starts an MPI program. The program must be on every node.
 
-    Raises InputError for what cannot be, PlatformError for a launcher that is not here.
+    Raises InputError for options that contradict each other and for Kubernetes, and PlatformError
+    if the launcher is not installed.
     """
     return _mpirun(request, keys_of(request), site)
 
 
 def nodes_given(launcher: Launcher, note: Callable[[str], None]) -> int | None:
-    """Return the nodes of the job of Slurm that this shell is in, and note it.
+    """Return the number of nodes of the Slurm job that this shell belongs to, and note it.
 
-    None outside of one, and under other launchers.
+    Return None outside a Slurm job, and for other launchers than Slurm.
     """
     found = allocated(launcher, os.environ)
     if found is None:
@@ -175,9 +188,10 @@ def nodes_given(launcher: Launcher, note: Callable[[str], None]) -> int | None:
 
 
 def keys_of(request: LaunchRequest) -> RequestKeys:
-    """Return the settings of a request.
+    """Return the KEY=VALUE settings of a request.
 
-    Raises InputError for options that need a launcher and have none, or that it would not see.
+    Raises InputError for an invalid setting, and for an option that has no effect with the launcher
+    of the request or without a launcher.
     """
     others = read_keys(request.settings)
     processes = others.pop("processes", _PER_GPU)
@@ -195,7 +209,7 @@ def keys_of(request: LaunchRequest) -> RequestKeys:
 
 
 def _under(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher:
-    """Return any launcher, pods included."""
+    """Return the launcher that the request names; for Kubernetes with pods."""
     if request.launcher != "kubernetes":
         return _mpirun(request, keys, site)
     if keys.hosts:
@@ -219,14 +233,14 @@ def _mpirun(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLaunch
         request.nodes or len(keys.hosts) or nodes_given(wanted.launcher, site.note) or 1,
         request.gpus or visible_gpus(NO_GPU_HINT),
         keys.hosts,
-        # Without a launcher there is one process.
+        # The launcher `local` starts only one process, which uses all GPUs of the node.
         keys.per_node or wanted.launcher is Launcher.LOCAL,
         slurm_mpi() if wanted.launcher is Launcher.SLURM else None,
     )
 
 
 def _pods(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher:
-    """Return pods that are held while the verb runs, and deleted when it ends."""
+    """Return the launcher Kubernetes with pods. The pods are deleted when the verb ends."""
     raw: dict[str, Any] = {"program": [BENCH], "name": "nccltune", "nodes": request.nodes or 1}
     raw["processes"] = _PER_NODE if keys.per_node else _PER_GPU
     if request.gpus is not None:
@@ -242,10 +256,11 @@ def _pods(request: LaunchRequest, keys: RequestKeys, site: Site) -> WithLauncher
 def nccl_tests_of(
     folder: Path, request: LaunchRequest, prefix: str | None, site: Site
 ) -> NcclTestsSite:
-    """Return the nccl-tests binaries in `folder`, and how a process of each GPU is started.
+    """Return the nccl-tests binaries in `folder`, and how they are started.
 
-    `prefix` are words that start the processes instead of a launcher. Raises InputError for options
-    that contradict each other, PlatformError for a launcher that is not here.
+    `prefix` is a command such as `mpirun -np 8`, which starts a process for each GPU instead of a
+    launcher. Without prefix and launcher, one process uses all GPUs. Raises InputError for options
+    that contradict each other, and PlatformError if the launcher or a GPU is missing.
     """
     keys = keys_of(request)
     if prefix is not None and request.launcher is not None:

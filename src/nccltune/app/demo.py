@@ -54,7 +54,7 @@ def copy_recording(recording: Path, target: Path) -> Study:
 
 
 def _is_copy(study: Study, original: Study) -> bool:
-    """Return whether `study` has all samples of `original`, and else only those of `verify`."""
+    """Return whether `study` has all samples of `original`, and no others except of `verify`."""
     with study.samples_path.open("rb") as ours, original.samples_path.open("rb") as theirs:
         if any(line != ours.readline() for line in theirs):
             return False
@@ -85,7 +85,7 @@ class Demo(NamedTuple):
     """The results of a demo on a copy of a recording.
 
     The plugin was called for `asked` sizes, and its decision matched the rules at `agreed` sizes.
-    `proof` is None if there are no rules or the user interrupted the demo.
+    `proof` is None if there are no rules.
     """
 
     study: Study
@@ -103,7 +103,8 @@ def demo(recording: str, path: Path, progress: DemoProgress) -> Demo:
     """Analyse, tune, check the plugin's decisions, verify in a replay and write the report.
 
     The demo uses a copy of `recording` in the study at `path`. Raises InputError for an unknown
-    recording, and PlatformError if a program or library is not built.
+    recording or if another study is at `path`, PlatformError if a program or library is not built,
+    and what `verify` raises.
     """
     began = time.monotonic()
     source = example(recording)

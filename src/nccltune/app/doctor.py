@@ -70,8 +70,8 @@ def rule_called(name: str) -> DoctorRule:
 def keep(checked: CheckedNodes, path: Path) -> list[UnwritableError]:
     """Write STUDY/doctor.json, and add facts of the nodes to STUDY/platform.json.
 
-    Return the error if a file cannot be written, else an empty list. Raises StudyError if the study
-    cannot be read.
+    Return a list with the error if a file cannot be written, else an empty list. Raises StudyError
+    if the study cannot be read or its folder cannot be created.
     """
     unsaved: list[UnwritableError] = []
     with saving(unsaved):

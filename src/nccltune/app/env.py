@@ -21,14 +21,18 @@ from nccltune.study.files import Study
 LineFormat = Literal["shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker"]
 FORMATS: tuple[LineFormat, ...] = get_args(LineFormat)
 WITHOUT_COMMENTS = ("mpirun", "docker")
-"""These are parts of one line and have no place for what a setting means."""
+"""Formats that put all settings on one line, which has no place for comments."""
 _KEPT = (names.P2P_CONF, names.AB_CONF)
-"""In a study: settings that experiments recommend, in the order in which they are printed."""
+"""Files of a study with settings that experiments recommend, in the order of output."""
 
 
 class Deployment(NamedTuple):
-    """Settings with what each means, and what is in their way or has to be done besides. `rules`
-    is how many rules they load, where they load any."""
+    """Settings to deploy.
+
+    `meanings` explains settings, by name. `warnings` are sentences on variables of this shell that
+    conflict with the settings, on doubts, and on further steps. `rules` is the number of rules that
+    the settings load; None if the settings are not for rules.
+    """
 
     settings: dict[str, str]
     meanings: dict[str, str]
@@ -41,9 +45,11 @@ def rules_deployment(
 ) -> Deployment:
     """Return the settings that make stock NCCL load the rules of a study or a configuration.
 
-    Settings that experiments of the study recommend come first. `plugin` and `config_path` are
-    where the two will be on the nodes. Raises InputError where there is nothing to deploy,
-    PlatformError without a plugin.
+    Settings that experiments of the study recommend come first. They are also returned if the study
+    has no rules. `plugin` and `config_path` are the paths of the plugin and of the configuration on
+    the nodes; None is the path on this machine. Raises InputError if there is nothing to deploy or
+    a file cannot be read, StudyError if platform.json is damaged, and PlatformError if the plugin
+    is not installed.
     """
     path = config / names.TUNER_CONF if config.is_dir() else config
     settings: dict[str, str] = {}
@@ -75,7 +81,7 @@ def rules_deployment(
 
 
 def _shared_gpus(study: Study) -> str | None:
-    """Return a warning where the rules were measured with several ranks on a GPU."""
+    """Return a warning if the rules were measured with several ranks on each GPU, else None."""
     if not study.platform_path.exists():
         return None
     platform = study.platform()
@@ -88,7 +94,7 @@ def _shared_gpus(study: Study) -> str | None:
 
 
 def has_threshold(study: Path) -> bool:
-    """Return whether sends and receives were compared in a study."""
+    """Return whether the study has settings for send/recv on copy engines (sendrecv.conf)."""
     return (study / CONF).is_file()
 
 
@@ -97,8 +103,8 @@ def deployment(
 ) -> dict[str, str]:
     """Return the settings that make stock NCCL load the rules in `config`.
 
-    `plugin` and `config_path` are where the two will be, if not where they are here. Raises
-    PlatformError without a plugin.
+    `plugin` and `config_path` are the paths of the plugin and of the configuration on the nodes;
+    None is the path on this machine. Raises PlatformError if the plugin is not installed.
     """
     return {
         "NCCL_TUNER_PLUGIN": str(plugin or tuner_path()),
@@ -107,7 +113,10 @@ def deployment(
 
 
 def conflicts(environment: Mapping[str, str]) -> list[str]:
-    """Return what in `environment` would keep the rules from being used."""
+    """Return a warning for each variable of `environment` that conflicts with deployed rules.
+
+    The variable limits the rules, replaces their configuration, or will itself be replaced.
+    """
     found = []
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
         if environment.get(name):
@@ -128,9 +137,10 @@ def conflicts(environment: Mapping[str, str]) -> list[str]:
 
 
 def lines(deployed: Deployment, form: LineFormat) -> str:
-    """Return the settings as they stand in `form`, each under what it means where that is known.
+    """Return the settings as text in the format `form`.
 
-    Raises InputError for a value that the form cannot hold.
+    If the format has comments, each setting with a known meaning has it in a comment above. Raises
+    InputError if nccl.conf cannot express a value.
     """
     pairs = deployed.settings.items()
     if form == "mpirun":
@@ -148,7 +158,7 @@ def lines(deployed: Deployment, form: LineFormat) -> str:
         elif form == "nccl.conf":
             if "\n" in value:
                 raise InputError(f"{name}: nccl.conf cannot hold a path with a line break")
-            # NCCL takes everything behind the sign, quotes included.
+            # NCCL uses all text after `=` as the value, including quotes. So do not quote it.
             found.append(f"{name}={value}")
         else:
             found.append(f"export {name}={shlex.quote(value)}")

@@ -24,7 +24,7 @@ _SOURCE = "nccltune auto on "
 
 
 class ChecksLine(NamedTuple):
-    """The line that reports the checks; `is_wrong` if it needs attention."""
+    """The line that reports the checks. `is_wrong` is True if the line reports a problem."""
 
     words: str
     is_wrong: bool
@@ -33,12 +33,13 @@ class ChecksLine(NamedTuple):
 class Examiner:
     """Collects the facts of this node for the doctor while the bench initialises its GPUs.
 
-    Use it in a `with` statement, which asks the collecting thread to stop at its end. An error of
-    the doctor does not stop a measurement: `checks_line` reports it.
+    Use an examiner in a `with` statement. The end of the statement asks the collecting thread to
+    stop. An error of the doctor does not stop a measurement: `checks_line` reports the error.
     """
 
     def __init__(self, launch: Launch) -> None:
-        # Do not examine this machine for pods, which may run anywhere, or for a recording.
+        # Do not examine this machine if the timings come from pods or from a recording. Pods may
+        # run on any machine.
         self._is_wanted = launch.replay is None and not (
             launch.with_launcher and launch.with_launcher.pods
         )
@@ -63,7 +64,9 @@ class Examiner:
     def checks_line(self, study: Study, platform: Platform, hello: Hello) -> ChecksLine:
         """Return the line that reports the checks, and store the examination in the study.
 
-        The line for a recording names the NCCL settings that were set when it was made.
+        For a recording, the line only names the NCCL settings that were set when the recording was
+        made, and nothing is stored. If other machines measure, or the facts are not collected in
+        time, the line reports this, and nothing is stored.
         """
         where = "in the recording" if platform.replay else "here"
         found = restrictions(platform.settings)
@@ -83,20 +86,20 @@ class Examiner:
                 examined = _examined(facts)
                 _keep(study, examined)
                 return _of(examined, len(hosts))
-        except Exception as error:  # noqa: BLE001 - no trouble of the doctor's costs a measurement
+        except Exception as error:  # noqa: BLE001 - an error of the doctor must not stop a measurement
             words = f"{error}" or type(error).__name__
             parts = [f"cannot tell: {words}", settings]
         return ChecksLine(printable(" · ".join(part for part in parts if part)), bool(found))
 
     def _collect_facts(self) -> None:
         try:
-            # Import here, so that the import runs in this thread while the bench starts.
+            # Import the doctor in this thread, because the bench starts at the same time.
             from nccltune.doctor.evidence.collect import collect
             from nccltune.doctor.rulebase import rule_base
 
             self._facts = collect(stop=self._stop)
             rule_base()
-        except Exception as error:  # noqa: BLE001 - reported by the thread that asks
+        except Exception as error:  # noqa: BLE001 - `_facts_in_time` raises it again
             self._trouble = error
 
     def _facts_in_time(self) -> Facts:
@@ -111,7 +114,7 @@ class Examiner:
 
 
 def _is_here(hosts: list[str | None]) -> bool:
-    """Return whether the first process is on this machine. Assume so if its host is unknown."""
+    """Return whether the first process is on this machine, or its host is unknown."""
     return not hosts or hosts[0] in (None, this_host_hash())
 
 

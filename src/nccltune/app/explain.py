@@ -22,7 +22,7 @@ class ExplainRequest(NamedTuple):
     """The plugin to load, and the calls to ask it about.
 
     `config` is a study or a configuration. `tuner` None is our plugin. `sizes` are the first and
-    the last size in bytes. Other fields that are None follow from the rules.
+    the last size in bytes. If another field is None, its value is taken from the rules.
     """
 
     config: Path | None = None
@@ -80,7 +80,7 @@ def _read(config: Path | None) -> tuple[Path | None, Sequence[FileRule], dict[st
 
 
 def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) -> list[Collective]:
-    """Return the named collectives. If none is named, return those with rules, else all tuned."""
+    """Return the named collectives; else all with a rule; else all that NCCL's tuner handles."""
     if named:
         return list(named)
     return list(dict.fromkeys(item.rule.collective for item in rules)) or list(reversed(TUNED))
@@ -89,7 +89,11 @@ def _collectives(named: Sequence[Collective] | None, rules: Sequence[FileRule]) 
 def _scales(
     nodes: int | None, ranks: int | None, rules: Sequence[Rule], config: Path | None
 ) -> list[Scale]:
-    """Return the given scale, else all scales of the rules, else all scales of tuning.json."""
+    """Return the given scale, else all scales of the rules, else all scales of tuning.json.
+
+    If only nodes or only ranks are given, scales with other numbers are left out. Raises InputError
+    if no scale is left.
+    """
     if nodes is not None and ranks is not None:
         return [Scale(nodes, ranks)]
     named = [

@@ -38,8 +38,8 @@ class ImportRequest(NamedTuple):
 class ImportResult(NamedTuple):
     """The result of an import, and the exit code.
 
-    The exit code is 1 if numbers are in doubt or rows could not be read. It is 2 if a file was
-    refused or nothing could be read.
+    The exit code is 2 if a file that the user named was refused, or if nothing could be read. Else
+    it is 1 if numbers are in doubt or rows could not be read, and 0 if not.
     """
 
     imported: Imported

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a job from the command line.
 
-The command line names a job file, a program, or both. Its settings override the job file.
+The command line names a job file, a program, or both. Options override settings of the job file.
 """
 
 import datetime as dt

@@ -82,9 +82,9 @@ def render_job(
 ) -> RenderedJob:
     """Return a job and the command or file that starts the job; start nothing.
 
-    `launcher` None selects an installed launcher. Without `to_run`, Open MPI is the fallback.
-    Raises InputError for an invalid job. With `to_run`, also raises PlatformError if the launcher
-    or the program is not installed.
+    `launcher` None selects an installed launcher; if none is installed and `to_run` is False, the
+    job is rendered for Open MPI. Raises InputError for an invalid job. With `to_run`, also raises
+    PlatformError if the launcher or the program is not installed.
     """
     job, says_nodes = job_of(request)
     found = _launcher_for(job, launcher, progress.warn, run=to_run)
@@ -111,15 +111,17 @@ def run_job(
 ) -> LaunchResult:
     """Start a job, follow it to its end, and store the output, the job and the samples in a study.
 
-    Without a study all files are deleted at the end. `choice` is the choice with which the tables
-    are measured. A job that a queue has not started after `start_within` seconds is cancelled.
-    Raises StudyError if `study` is a file, and the exceptions of the launchers.
+    Without a study all files are deleted at the end. `choice` is the choice with which the job
+    measures its tables. A job that a queue has not started after `start_within` seconds is
+    cancelled. Raises InputError for an invalid choice, StudyError if `study` is a file, and the
+    exceptions of the launchers.
     """
     job, rendered = ready
     chosen = parse_choice(choice) if choice is not None else None
     if study is not None and study.is_file():
         raise StudyError("is a file, not a study folder", where=str(study))
-    # Nodes of a queue usually see the current folder, but not this machine's /tmp.
+    # Nodes of a queue usually see the current folder, but not this machine's /tmp. So create the
+    # temporary folder in the current folder.
     scratch = None if study is not None else tempfile.mkdtemp(prefix="nccltune-launch-", dir=".")
     try:
         kept = Path(scratch) if scratch is not None else study

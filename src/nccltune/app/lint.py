@@ -91,15 +91,15 @@ class LintedConfiguration(NamedTuple):
 
     @property
     def is_bad(self) -> bool:
-        """Whether anything is more than a note."""
+        """Return whether any problem is an error or a warning."""
         return any(issue.severity is not Severity.NOTE for issue in self.issues)
 
 
 class LintedLaunch(NamedTuple):
     """A checked launch.
 
-    `source` is its file (None for a command line). `findings` are those that concern no single
-    command.
+    `source` is the file with the launch; None for a command line. `commands` has the problems of
+    each command, `findings` the problems of the whole file.
     """
 
     source: str | None
@@ -108,7 +108,7 @@ class LintedLaunch(NamedTuple):
 
     @property
     def is_bad(self) -> bool:
-        """Whether anything is more than a note."""
+        """Return whether any problem is an error or a warning."""
         findings = any(finding.severity is not Severity.NOTE for finding in self.findings)
         return findings or any(command.is_wrong for command in self.commands)
 
@@ -122,7 +122,7 @@ class Linted(NamedTuple):
 
     @property
     def is_bad(self) -> bool:
-        """Whether anything is more than a note."""
+        """Return whether any problem is an error or a warning."""
         return (
             any(item.is_bad for item in self.configurations)
             or (self.topologies is not None and self.topologies.is_bad)
@@ -133,7 +133,7 @@ class Linted(NamedTuple):
 def lint(request: LintRequest) -> Linted:
     """Check every input of a request according to its kind.
 
-    Raises InputError for an input that cannot be read, has no known kind, or may have several.
+    Raises InputError for an input that cannot be read, has no known kind, or fits two kinds.
     """
     linted = Linted([], None, [])
     site, flavors = _site(request), _flavors(request.launcher)
@@ -253,7 +253,10 @@ def _lint_configuration(path: Path) -> LintedConfiguration:
 
 
 def _xml_files(path: Path) -> list[Path]:
-    """Return `path` if it is a file, else the XML files below the folder."""
+    """Return `path` if it is a file, else the XML files below the folder.
+
+    Raises InputError if the folder has no XML file.
+    """
     if not path.is_dir():
         return [path]
     found = sorted(path.rglob("*.xml"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every use case shares that measures into a study: the study, progress and interruption."""
+"""Common steps of all measurements: open the study, report progress, handle an interruption."""
 
 import contextlib
 import os
@@ -19,24 +19,32 @@ from nccltune.study.files import Study
 from nccltune.study.lock import locked
 
 STOPPED_BY = (KeyboardInterrupt, LaunchError, PlatformError, StudyError)
-"""What ends a measurement early. The use case saves what is known, and raises it again."""
+"""Exceptions that end a measurement early. The results so far are saved, then the exception is
+raised again."""
 
 
 class ExperimentProgress(Protocol):
-    """What an experiment of processes calls while it runs."""
+    """Callbacks of a running experiment that starts processes."""
 
     def started(self, platform: Platform, library: str | None) -> None:
-        """Call once, before the first measurement. `library` is the path of NCCL."""
+        """Report the platform, once, before the first measurement.
+
+        `library` names the measured library: the path of NCCL, or nccl-tests with its version. It
+        is None if unknown.
+        """
 
     def watching(self) -> AbstractContextManager[StatusCallback]:
-        """Return what shows the status; it is open while the experiment measures."""
+        """Return a context manager that yields the callback for the status.
+
+        The context is open while the experiment measures.
+        """
 
     def stopped(self, kept: str) -> None:
-        """Call where the experiment ends early; `kept` is what the study holds of it."""
+        """Report an early end. `kept` describes the results that are in the study."""
 
 
 class NoProgress:
-    """Shows nothing."""
+    """Callbacks that show nothing."""
 
     def started(self, platform: Platform, library: str | None) -> None:
         """Show nothing."""
@@ -62,8 +70,9 @@ def platform_of_run(
 ) -> Platform:
     """Return the platform of a program that has sent `hello`, for the study at `path`.
 
-    `recording` is what it replays. Raises StudyError for a recording that is none, and where the
-    study is of another platform, with `hint`.
+    `recording` is the study that the program replays; None if the program measures. Raises
+    StudyError, with `hint`, if the study at `path` is of another platform. Also raises StudyError
+    if the recording or the study is damaged.
     """
     platform = platform_of(
         hello,
@@ -84,7 +93,7 @@ def platform_of_bench(
 ) -> Platform:
     """Return the platform of a bench that has sent `hello`, for the study at `path`.
 
-    Raises as `platform_of_run` does.
+    Raises what `platform_of_run` raises.
     """
     return platform_of_run(
         path,
@@ -99,17 +108,18 @@ def platform_of_bench(
 
 
 def refuse_file(path: Path) -> None:
-    """Raise StudyError where `path` is a file, and so no study to measure into."""
+    """Raise StudyError if `path` is a file, because a study is a folder."""
     if path.is_file():
         raise StudyError("is a file, not a study folder", where=str(path))
 
 
 @contextlib.contextmanager
 def hold_study(path: Path, platform: Platform | None) -> Iterator[Study]:
-    """Create the study at `path` where there is none, and lock it.
+    """Create the study at `path` if it does not exist, and lock it while the context is open.
 
-    Writes the platform of a new study. None: the study exists, and nothing is measured. Raises
-    StudyError while another measurement holds it.
+    Writes `platform` if the study has no platform yet. If `platform` is None, the study must exist,
+    and its platform is not changed. Raises StudyError if another measurement has the lock, or if
+    the study cannot be written.
     """
     study = Study(path) if platform is None else Study.create(path)
     with locked(study):
@@ -120,9 +130,10 @@ def hold_study(path: Path, platform: Platform | None) -> Iterator[Study]:
 
 @contextlib.contextmanager
 def saved_when_stopped(stack: contextlib.ExitStack, save: Callable[[], object]) -> Iterator[None]:
-    """Close `stack` and call `save` where the block is stopped early, then raise the reason again.
+    """If an exception in `STOPPED_BY` ends the block, close `stack` and call `save`.
 
-    The disk may be the reason, so saving may fail too, and is not tried again.
+    Then the exception is raised again. A StudyError in `save` is ignored: both errors may have the
+    same reason, such as a full disk, and the first error is reported.
     """
     try:
         yield

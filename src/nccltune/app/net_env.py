@@ -23,8 +23,8 @@ _NO_PATH = (2, 27, 3)
 """The only later release that accepts no path. It opens the value itself only if the value begins
 with `lib` and ends in `.so`; else it opens `libnccl-net-<value>.so`."""
 _FORGETS, _REMEMBERS = (2, 28), (2, 30, 3)
-"""From the first release up to, but not including, the second, NCCL clears the name of a plugin
-when it unloads the plugin."""
+"""NCCL from `_FORGETS` up to, but not including, `_REMEMBERS` clears the name of a plugin when it
+unloads the plugin. The next communicator would then not load the plugin."""
 _LONGEST = 254
 """The longest path in bytes: since 2.26, NCCL stores the name in 255 bytes."""
 
@@ -42,9 +42,9 @@ def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> De
     """Return the settings that make NCCL load and use the network plugin.
 
     `plugin` is the path of the plugin on the nodes; None is its path on this machine. `nccl` is the
-    NCCL version on the nodes; None is a release that accepts a path. `warnings` in the result names
-    variables of this environment that conflict. Raises InputError for a path or version that does
-    not work, and PlatformError without a plugin.
+    NCCL version on the nodes; None assumes a release that accepts a path. `warnings` in the result
+    names variables of this environment that conflict, and further steps. Raises InputError for a
+    path or version that does not work, and PlatformError if the plugin is not installed.
     """
     version = None if nccl is None else _version(nccl)
     path = plugin or net_path()
@@ -77,7 +77,7 @@ def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> De
 
 
 def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
-    """Return warnings for variables that `settings` replace, and for those without effect."""
+    """Return warnings for variables that `settings` replace or that do not affect the plugin."""
     found = [
         f"{name}={environment[name]} is set and will be replaced"
         for name in settings
@@ -107,7 +107,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _takes_paths(version: tuple[int, ...]) -> bool:
-    # A version given as 2.27 may be 2.27.3, which accepts no path.
+    # A version given as 2.27 may be 2.27.3, which accepts no path. So treat 2.27 like 2.27.3.
     return version >= _PATHS_SINCE and version not in (_NO_PATH, _NO_PATH[:2])
 
 

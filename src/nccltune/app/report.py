@@ -114,7 +114,11 @@ def _has_hash(study: Study, wanted: str | None) -> bool:
 
 
 def _tuning(opened: OpenStudy) -> tuple[Tuning, bool, list[str]]:
-    """Return the study's tuning, whether STUDY/tuner.conf has the same rules, and warnings."""
+    """Return the study's tuning, whether STUDY/tuner.conf has the same rules, and warnings.
+
+    The tuning is read from tuning.json. If this file is missing or older than the samples, the
+    rules are searched again.
+    """
     study, options, warnings = opened.study, TuneOptions(), []
     if study.tuning_path.is_file():
         stored = study.read_json(study.tuning_path, Tuning)

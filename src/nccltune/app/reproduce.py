@@ -14,12 +14,12 @@ from nccltune.study import names
 from nccltune.study.files import Study
 
 SUFFIX = "-again"
-"""Ends the name of the study that the command makes: into the old one a sweep would measure
-nothing that is there."""
+"""The end of the name of the new study. The command does not write into the old study, because a
+sweep does not measure again what the study already has."""
 
 
 class Reproduction(NamedTuple):
-    """A command to copy, and what to know before running it."""
+    """A command to copy, and a note to read before running the command."""
 
     command: str
     note: str
@@ -30,10 +30,10 @@ def measure_again(
 ) -> Reproduction:
     """Return the command that measures `study` again into a new study.
 
-    It is the sweep's own command where the study has one. Timings that were imported are measured
-    again by a sweep over the same collectives and sizes. `tune_options` are those of the rule
-    search, `proven` is whether a proof belongs to it. Raises StudyError for a platform.json that is
-    damaged.
+    The study may record the command of its sweep, which is then used with the new study. Otherwise,
+    for example after an import, the command is `nccltune auto` with the same collectives and range
+    of sizes. `tune_options` are the options of the rule search. With `proven`, the command also
+    verifies the rules. Raises StudyError if platform.json is damaged.
     """
     target = _beside(study.path)
     platform = study.platform()
@@ -48,7 +48,8 @@ def measure_again(
             note = f"It draws timings from the recording {platform.replay} again, in a new order."
     settings = {} if platform.replay else platform.settings
     before = [f"{name}={shlex.quote(value)}" for name, value in sorted(settings.items())]
-    # `auto` searches rules itself; a recorded command holds its options.
+    # Without a recorded command, `words` is `nccltune auto`, which searches rules and needs these
+    # options. A recorded command already has its options.
     search = tune_options if recorded is None else ()
     command = " ".join([*before, shlex.join(words), *search])
     if words[1] == "auto":
@@ -60,7 +61,7 @@ def measure_again(
 
 
 def _beside(path: Path) -> str:
-    """Return a name for a new study beside the old one, which is not taken."""
+    """Return the path of a new study next to the old one. Nothing exists at this path."""
     name = str(path).rstrip("/") + SUFFIX
     number = 2
     while Path(name).exists():
@@ -70,7 +71,10 @@ def _beside(path: Path) -> str:
 
 
 def _recorded_command(study: Study) -> list[str] | None:
-    """Return the command line of the study's sweep; None where it was not made by one."""
+    """Return the words of the command that swept the study.
+
+    Return None if no sweep is recorded, or if sweep.json is damaged or has no `nccltune` command.
+    """
     path = study.path / names.SWEEP
     if not path.is_file():
         return None
@@ -82,7 +86,7 @@ def _recorded_command(study: Study) -> list[str] | None:
 
 
 def _redirected(words: list[str], target: str) -> list[str]:
-    """Return a command line with another study to write."""
+    """Return the command line `words` with `target` as the study to write."""
     end = words.index("--") if "--" in words else len(words)
     for place in range(end - 1):
         if words[place] in ("--output", "-o"):
@@ -91,8 +95,11 @@ def _redirected(words: list[str], target: str) -> list[str]:
 
 
 def _new_sweep(found: SortedSamples, platform: Platform, target: str) -> list[str]:
-    """Return a command that measures the collectives and sizes of `found` at their largest
-    scale."""
+    """Return an `auto` command that measures the collectives and the range of sizes of `found`.
+
+    The command uses the scale with the most ranks. Collectives that NCCL's tuner does not handle
+    are left out. If none is left, the command measures the default collectives and sizes of `auto`.
+    """
     words = ["nccltune", "auto", "--output", target]
     tuned = [item for item in found.timings if item.condition.collective.tuned]
     if not tuned:
@@ -121,7 +128,7 @@ def _new_sweep(found: SortedSamples, platform: Platform, target: str) -> list[st
 
 
 def _size_option(size: int) -> str:
-    """Return a size as `--sizes` takes it: `64K`, `1000`."""
+    """Return a size in the form that the option `--sizes` accepts: `64K`, `1000`."""
     for unit, factor in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
         if size >= factor and size % factor == 0:
             return f"{size // factor}{unit}"

@@ -32,10 +32,11 @@ class _Result(msgspec.Struct):
 
 
 def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> None:
-    """Replace the settings in the file by those of a comparison by size.
+    """Replace the settings in sendrecv.conf by `settings`, the result of a comparison by size.
 
-    A chunk size that an earlier comparison of chunks added is kept. Raises InputError if the file
-    cannot be read, and UnwritableError if it cannot be written.
+    A chunk size that an earlier comparison of chunks added is kept, unless the new settings turn
+    the library off. Raises InputError if the file cannot be read, and UnwritableError if it cannot
+    be written.
     """
     values = _as_text(settings)
     before = _before(study)
@@ -47,8 +48,8 @@ def keep_threshold(study: Study, platform: Platform, settings: Mapping[str, int 
 def keep_chunk(study: Study, platform: Platform, settings: Mapping[str, int | str]) -> str | None:
     """Add the settings of a comparison of chunks to the file.
 
-    Return None, or the reason if other settings in the file exclude them. Raises what
-    `keep_threshold` raises.
+    Return None if the settings were written. If other settings in the file exclude a chunk size,
+    write nothing and return the reason. Raises what `keep_threshold` raises.
     """
     before = _before(study)
     for name in (ON, POLICY):

@@ -42,8 +42,8 @@ class FairnessPlan(NamedTuple):
 class FairnessResult(NamedTuple):
     """The verdict of a comparison.
 
-    `not_written` is the reason why its settings were not written; None if they were written or
-    there are none.
+    `not_written` is the reason why the recommended settings were not written. It is None if they
+    were written, or if the verdict recommends no settings.
     """
 
     verdict: FairnessVerdict
@@ -80,7 +80,7 @@ def compare_fairness(
 
     `library` is libnccltune-sendrecv.so (None: the installed one). `command` is stored as the
     command line that resumes the comparison. Writes STUDY/sendrecv-fairness.json. Adds a
-    recommended chunk size to STUDY/sendrecv.conf unless other settings there exclude it. Raises
+    recommended chunk size to STUDY/sendrecv.conf, if the settings in this file allow one. Raises
     what `compare_copies` raises.
     """
     study, platform, verdict = run_experiment(

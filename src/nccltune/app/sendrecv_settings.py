@@ -65,7 +65,7 @@ def race_settings(
 
     Writes STUDY/p2p.json, and STUDY/p2p.conf with the settings that won. `command` is stored as the
     command line that resumes the race. Raises the exception that stops the race early
-    (KeyboardInterrupt, LaunchError, StudyError). The study then has every timing.
+    (KeyboardInterrupt, LaunchError, PlatformError, StudyError). The study then has every timing.
     """
     start = _starter(launch, scope)
     study, platform, verdict = run_experiment(
@@ -80,7 +80,10 @@ def _starter(launch: Launch, scope: RaceScope) -> Starter:
 
 
 def settings_in_force(platform: Platform) -> dict[str, str]:
-    """Return the send/recv settings of this environment, which both sides of a race use."""
+    """Return the send/recv settings of this environment, which both sides of a race use.
+
+    The result is empty for a replay.
+    """
     if platform.replay:
         return {}
     return {name: platform.settings[name] for name in MEANING if name in platform.settings}

@@ -68,8 +68,8 @@ def compare_copies(
     `library` is libnccltune-sendrecv.so (None: the installed one). `command` is stored as the
     command line that resumes the comparison. Writes a result file. Writes sendrecv.conf only if the
     comparison is decided. Raises InputError for a scope that cannot lead to a decision. Raises the
-    exception that stops it early (KeyboardInterrupt, LaunchError, StudyError); the study then has
-    every timing.
+    exception that stops the comparison early (KeyboardInterrupt, LaunchError, PlatformError,
+    StudyError); the study then has every timing.
     """
     kept = _kept(scope)
     start = copies_starter(launch, library, scope.seed, kept)
@@ -95,8 +95,9 @@ def copies_starter(
 ) -> Starter:
     """Return a function that starts the processes of a comparison.
 
-    They run on GPUs with the environment variables `more`, or replay a recording. Raises InputError
-    if the environment sets a setting that is compared, and PlatformError without the library.
+    The processes run on GPUs with the environment variables `more`, or replay a recording. Raises
+    InputError if the environment sets a setting that is compared, and PlatformError if the library
+    is not installed.
     """
     if launch.replay is not None:
         return replay(launch.replay, seed, kept)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweep: measure NCCL's choices into a study, where a decision is open."""
+"""Sweep: measure NCCL's choices into a study, at sizes where the best choice is not yet clear."""
 
 import contextlib
 import importlib
@@ -21,24 +21,28 @@ from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.platform import Platform
 
 Channels = Literal["default", "any"]
-"""The channels that a rule may take: at most those of NCCL's default, or any number."""
+"""How many channels a rule may use: at most as many as NCCL's default (`default`), or any number
+(`any`)."""
 
 
 class SweepProgress(Protocol):
-    """What a sweep calls while it runs."""
+    """Callbacks of a running sweep."""
 
     def started(self, platform: Platform, hello: Hello) -> None:
-        """Call once, before the first measurement."""
+        """Report the platform and the bench's first answer, once, before the first measurement."""
 
     def watching(self, hello: Hello) -> contextlib.AbstractContextManager[Watcher[Plan]]:
-        """Return what shows the status; it is open while the sweep measures."""
+        """Return a context manager that yields an object to show the status.
+
+        The context is open while the sweep measures.
+        """
 
     def stopped(self, kept: str) -> None:
-        """Call where it ends early; `kept` is what the study holds of it."""
+        """Report an early end. `kept` describes the results that are in the study."""
 
 
 class Swept(NamedTuple):
-    """A sweep that ended by itself or with its budget."""
+    """The result of a sweep that was not interrupted: it was complete, or its budget was spent."""
 
     platform: Platform
     plan: Plan
@@ -49,9 +53,9 @@ class Swept(NamedTuple):
 def plan_sweep(
     path: Path, launch: Launch, scope: SweepScope, *, channels: Channels = "default"
 ) -> tuple[Platform, Plan]:
-    """Return what a sweep into the study at `path` would measure; write nothing.
+    """Return the platform and the plan of a sweep into the study at `path`; write nothing.
 
-    Raises as `sweep` does.
+    The bench is started, but nothing is measured. Raises what `sweep` raises.
     """
     refuse_file(path)
     with (
@@ -72,14 +76,13 @@ def sweep(
     channels: Channels = "default",
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Swept:
-    """Measure into the study at `path` until nothing more is worth measuring, or the budget is
-    spent.
+    """Measure into the study at `path` until nothing is worth measuring or the budget is spent.
 
-    Every timing is in the study at once. `command` is the command line that resumes it. `channels`
-    must be those of the `tune` that follows, which decides what is worth measuring. `meanwhile` is
-    called while the bench starts, which takes seconds. Raises LaunchError where the bench ends,
-    StudyError where the study is a file or of another platform, and what interrupts it
-    (KeyboardInterrupt).
+    Every timing is stored immediately. `command` is stored as the command line that resumes the
+    sweep. Pass the same `channels` to the rule search later, because they determine which choices
+    are worth measuring. `meanwhile` is called while the bench starts, which takes seconds. Raises
+    what `Bench` raises, and StudyError if the study is a file, is of another platform, or cannot be
+    read or written. KeyboardInterrupt stops the sweep and is raised again.
     """
     refuse_file(path)
     with contextlib.ExitStack() as stack:
@@ -116,18 +119,23 @@ def _experiment(bench: Bench, scope: SweepScope, channels: Channels) -> ChoicesE
 
 
 def _meanwhile(also: Callable[[], None]) -> None:
-    """Import what the sweep will need while the GPUs are made ready: 0.4 s of scipy and rich."""
+    """Call `also`, then import the modules that the sweep needs later.
+
+    The imports of scipy and rich take 0.4 s. The bench initialises the GPUs during this time.
+    """
     also()
     for name in ("nccltune.tune.search", "scipy.special", "rich.live", "rich.table"):
         importlib.import_module(name)
 
 
 def decide(timings: Timings, channels: Channels = "default") -> Mapping[int, AnyChoice]:
-    """Return the choice of a rule at every size, if rules were made now.
+    """Return the choice that a rule would have at every size if rules were searched now.
 
-    Also of choices that look better by few timings: those are worth measuring.
+    The choice is `DEFAULT` at a size without a rule. Rules that are not sure yet are included,
+    because more timings decide whether they are right.
     """
-    # Imported late, see `_meanwhile`.
+    # Import here and not at the top, so that `_meanwhile` can import these modules while the bench
+    # starts.
     from nccltune.tune.result import TuneOptions
     from nccltune.tune.search import search
 

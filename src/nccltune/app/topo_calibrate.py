@@ -30,7 +30,7 @@ _SCOPE = SweepScope(
     high=1 << 30,
     rounds=4,
 )
-"""A sweep of a few large sizes."""
+"""A sweep of a few large sizes, at which the links limit the bandwidth."""
 
 
 class Calibrated(NamedTuple):
@@ -67,7 +67,8 @@ def calibrate(
 ) -> Calibrated:
     """Return the link efficiencies that the samples of studies of one platform show.
 
-    Pass studies of one node first. `topology` is a topology file; None uses the one of each study.
+    Pass studies of one node first: the calculation for a study uses the efficiencies that the
+    studies before it showed. `topology` is a topology file; None uses the topology of each study.
     `output` is a file or study to write to. Raises InputError if the samples show no efficiency,
     StudyError for a path without a study, and UnwritableError if `output` cannot be written.
     """
@@ -130,8 +131,8 @@ def _version(text: str | None) -> tuple[int, int, int] | None:
 def _save(calibration: Calibration, output: Path) -> Path:
     """Write the efficiencies that differ from the built-in ones; return the path of the file.
 
-    `output` is a file or a study folder. Efficiencies equal to the built-in ones are left out, so
-    that they follow later releases of nccltune.
+    `output` is a file or a study folder. Efficiencies equal to the built-in ones are left out. If a
+    later release of nccltune changes a built-in efficiency, its new value is then used.
     """
     path = output / CALIBRATION if output.is_dir() else output
     own = {

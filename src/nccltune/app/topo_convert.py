@@ -40,7 +40,10 @@ class ConvertRequest(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """The text of the file, devices left out because their bus id is unknown, and its problems."""
+    """The text of the written file, the devices that it leaves out, and its problems.
+
+    A device is left out if its bus id is unknown.
+    """
 
     xml: str
     left_out: list[str]
@@ -83,7 +86,10 @@ def convert(request: ConvertRequest, output: Path | None = None) -> Converted:
 
 
 def _tree(request: ConvertRequest, gpus: int, nics: int) -> tuple[Topology, bool]:
-    """Return the topology, and whether the bus ids of its devices are made up."""
+    """Return the topology, and whether the bus ids of its devices are made up.
+
+    Raises InputError for options that contradict each other, and for an unreadable source.
+    """
     what, cpus, switches = request.path, request.cpus, request.switches
     if cpus is not None or switches is not None:
         if what is not None:

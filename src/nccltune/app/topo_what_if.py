@@ -56,7 +56,7 @@ class WhatIfRequest(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The platform, its ceiling now, and the ceiling after each change.
+    """The platform `case`, its ceiling `now`, and in `answers` the ceiling after each change.
 
     `unanswered` are sentences on settings whose effect cannot be computed for this topology.
     """
@@ -70,7 +70,9 @@ class Answers(NamedTuple):
 def answer(request: WhatIfRequest) -> Answers:
     """Return the ceiling of a platform now and after each change; start and write nothing.
 
-    Raises InputError for a file that cannot be read, and for unknown names.
+    If several changes are requested, the result also has the ceiling after all of them, except if
+    they have two different numbers of nodes. Raises InputError for a file that cannot be read, and
+    for unknown names.
     """
     case = _case(request)
     unanswered: list[str] = []

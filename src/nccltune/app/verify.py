@@ -31,43 +31,50 @@ from nccltune.study.files import Study
 
 
 class VerifyProgress(Protocol):
-    """What a verification calls while it runs."""
+    """Callbacks of a running verification."""
 
     def warn(self, sentence: str) -> None:
-        """Report what does not stop it."""
+        """Report a problem that does not stop the verification."""
 
     def started(self, platform: Platform, hello: Hello) -> None:
-        """Call once, before the first measurement."""
+        """Report the platform and the bench's first answer, once, before the first measurement."""
 
     def watching(self, hello: Hello) -> AbstractContextManager[Watcher[ProofPlan]]:
-        """Return what shows the status; it is open while a pass measures."""
+        """Return a context manager that yields an object to show the status.
+
+        A new context is open during each pass. A pass measures every remaining rule.
+        """
 
     def dropped(self, rules: list[RemovedRule]) -> None:
-        """Call after a pass that removed rules, before the next one."""
+        """Report the rules that a pass removed, before the next pass begins."""
 
     def stopped(self, kept: str) -> None:
-        """Call where it ends early; `kept` is what the study holds of it."""
+        """Report an early end. `kept` describes the results that are in the study."""
 
 
 class VerifyPlan(NamedTuple):
-    """What a verification would measure: rules, and the measured sizes of each collective."""
+    """The plan of a verification: the rules, and the sizes of the study for each collective."""
 
     rules: list[Rule]
     sizes: dict[Collective, list[int]]
 
 
 class Verified(NamedTuple):
-    """The proof (None: the configuration has no rule), and whether the configuration is another
-    than before."""
+    """The proof, and whether the verification changed the configuration.
+
+    `proof` is None if the configuration has no rule.
+    """
 
     proof: Proof | None
     is_changed: bool
 
 
 def plan_verify(study: Study, warn: Callable[[str], None]) -> VerifyPlan:
-    """Return what `verify` would measure; start and write nothing.
+    """Return the plan of a verification; start and write nothing.
 
-    Raises InputError where there is no configuration. `warn` is called with what is wrong with it.
+    `warn` receives a sentence if the configuration has lines that the plugin cannot read. Raises
+    InputError if there is no configuration or it cannot be read, and StudyError if the samples are
+    damaged.
     """
     _has_rules(study, warn)
     sizes: dict[Collective, list[int]] = {}
@@ -87,11 +94,13 @@ def verify(
     budget_s: float | None = None,
     anew: bool = False,
 ) -> Verified:
-    """Measure until every rule of STUDY/tuner.conf that is left holds, or the budget is spent.
+    """Measure the rules of STUDY/tuner.conf until every remaining rule holds.
 
-    `command` is the command line that resumes it. Raises InputError where there is no
-    configuration, LaunchError where the bench ends, StudyError where the study is of another
-    platform, and what interrupts it (KeyboardInterrupt).
+    Rules that do not hold are removed from the file. `command` is stored as the command line that
+    resumes the verification, and `budget_s` limits its time in seconds. With `anew`, results of
+    earlier verifications are not used. Raises InputError if there is no configuration, StudyError
+    if the study is of another platform or cannot be read or written, and what `Bench` raises.
+    KeyboardInterrupt stops the verification and is raised again.
     """
     if not _has_rules(study, progress.warn):
         return Verified(None, is_changed=False)
@@ -99,7 +108,7 @@ def verify(
     is_checked = False
 
     def start(bench: Bench) -> None:
-        """Check the platform of the first bench."""
+        """Check and report the platform of the first bench. Later benches have the same launch."""
         nonlocal is_checked
         if is_checked:
             return
@@ -123,9 +132,10 @@ def verify(
 
 
 def as_measured(study: Study, *, one_process: bool = False) -> Launch:
-    """Return the launch that the study's platform was measured with, as far as it is known.
+    """Return the launch with which the study was measured, as far as it is known.
 
-    Raises InputError where it replays a recording that cannot be found by its name.
+    Raises InputError if the study replays a recording that cannot be opened by path or name, and
+    StudyError if platform.json is damaged or was written by a newer nccltune.
     """
     platform = study.platform()
     if platform.replay is not None:
@@ -145,9 +155,10 @@ def as_measured(study: Study, *, one_process: bool = False) -> Launch:
 
 
 def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Launch:
-    """Return the launch of a request; what it leaves open is as the study was measured.
+    """Return the launch that the request describes.
 
-    Raises as `launch_of` and `as_measured` do.
+    If the request selects no GPUs, NCCL library or recording, use the GPUs or the recording with
+    which the study was measured. Raises what `launch_of` and `as_measured` raise.
     """
     keys = keys_of(request)
     measured_with = as_measured(study, one_process=keys.per_node)
@@ -174,7 +185,8 @@ def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Laun
     launcher = launcher_flavor(request.launcher).launcher
     nodes = request.nodes or len(keys.hosts) or nodes_given(launcher, site.note)
     if not nodes:
-        # Nodes of a recording, and emulated ones, were never nodes of a launcher.
+        # A launcher did not start the nodes of a recording, nor emulated nodes. So their number is
+        # not the number of nodes to launch on.
         nodes = 1 if platform.replay or platform.emulated_nodes else platform.nodes or 1
     gpus = platform.gpus // nodes if platform.gpus else None
     recorded = str(measured_with.replay) if measured_with.replay is not None else None
@@ -182,7 +194,10 @@ def launch_as_measured(study: Study, request: LaunchRequest, site: Site) -> Laun
 
 
 def _has_rules(study: Study, warn: Callable[[str], None]) -> bool:
-    """Return whether there are rules to verify; warn about lines that the plugin will not read."""
+    """Return whether the configuration has rules. Warn if the plugin cannot read some lines.
+
+    Raises InputError if there is no configuration or it cannot be read.
+    """
     path = study.config_path
     if not path.is_file():
         raise InputError(

@@ -7,9 +7,9 @@
 Verbs that end without an exception return 0, 1 or 2. A verb whose run signal n stopped may print a
 partial result, and then chooses the code 128 + n itself.
 
-The module of a verb, such as demo.py, has its options and calls one function of `nccltune.app`. The
-screen, such as demo_screen.py, prints the result. Functions of verbs import the other two modules
-when they run, so that help is fast.
+The module of a verb, such as demo.py, defines the options and calls a function of `nccltune.app`.
+The screen, such as demo_screen.py, prints the result. A verb imports its screen and `nccltune.app`
+only when it runs, so that help is fast.
 
 demo.py              analyze, tune, verify and report a recording
 demo_screen.py       steps of the demo and their results

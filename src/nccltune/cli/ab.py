@@ -116,9 +116,9 @@ def _runner(
     options: dict[str, Any],
     seed: int,
 ) -> "TrialRunner":
-    """Return the runner of the test's processes.
+    """Return the runner of the test's processes: of a recording, of the bench, or of a program.
 
-    Raises InputError for options that contradict each other.
+    Raises InputError for options that contradict each other, and what `launch_of` raises.
     """
     from nccltune.app.bench_launch import keys_of, launch_of, program_launch_of
     from nccltune.cli.requests import collectives_from, site, sizes_from
@@ -128,7 +128,8 @@ def _runner(
     from nccltune.measure.experiments.ab.replay import ReplayRunner
     from nccltune.model.errors import InputError
 
-    # Options without effect are an error also with a recording.
+    # Check the options before the branch for a recording: options that have no effect are an error
+    # there, too.
     keys_of(request)
     if request.replay is not None:
         return ReplayRunner(recording(request.replay), seed)

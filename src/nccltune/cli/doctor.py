@@ -103,7 +103,8 @@ def command(
 def _check(alone: list[str], fix_script: bool, paths: tuple[Path, ...]) -> None:
     """Raise InputError for options that contradict each other.
 
-    `alone` are the given options that exclude each other, --fix-script and paths.
+    `alone` has those of --rule, --collect and --collect-script that were given. Each of them
+    excludes the others, --fix-script and paths.
     """
     from nccltune.model.errors import InputError
 

@@ -96,7 +96,7 @@ def show_end(
 def show_settings(verdict: ProcessVerdict, lead: str = "because", note: str = "") -> None:
     """Print the settings of a verdict, each with `note`, and the reason after the label `lead`.
 
-    If `lead` is empty, print only the reason why nothing is set.
+    If `lead` is empty, nothing is set. Then print only the reason.
     """
     out = stdout()
     for name, value in verdict.settings.items():

@@ -110,7 +110,7 @@ def _show_split(result: Imported) -> None:
 
 
 def _show_doubts(studies: list[str]) -> None:
-    """Print facts of the platform that only some runs show."""
+    """Print facts of the platform that only some runs show. Other runs may differ in them."""
     for study in studies:
         for sentence in platform_doubts(Study(Path(study))):
             where = f"{study}: " if len(studies) > 1 else ""

@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
         return list(self._verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a verb and return its command."""
+        """Import a verb and return its command; None for an unknown verb."""
         if cmd_name not in self._verbs:
             return None
         module = cmd_name.replace("-", "_")

@@ -54,7 +54,11 @@ class RunScreen:
         note(f"resume:  {self.command}")
 
     def run(self, run: Callable[[], _Result]) -> _Result:
-        """Return the result of `run`. If signal n stops `run`, exit with code 128 + n."""
+        """Return the result of `run`.
+
+        If signal n stops `run` after `stopped` was called, exit with code 128 + n. If `stopped` was
+        not called, KeyboardInterrupt is raised again, so that the caller prints a message.
+        """
         try:
             with terminated_like_interrupted():
                 return run()
@@ -107,7 +111,7 @@ class VerifyScreen(RunScreen):
             show_start(platform, hello.nccl.came_from)
 
     def watching(self, hello: Hello) -> contextlib.AbstractContextManager[Watcher[ProofPlan]]:
-        """Return a display of every rule and its gain so far."""
+        """Return a display of every rule with its present estimate of the gain."""
         return Watch("verify", hello.replay, rules_so_far)
 
     def dropped(self, rules: list[RemovedRule]) -> None:
@@ -120,7 +124,7 @@ class VerifyScreen(RunScreen):
 
 
 def show_start(platform: Platform, came_from: str | None) -> None:
-    """Print the platform, and the environment settings that change the measurement."""
+    """Print the platform, and a warning if NCCL_ALGO or NCCL_PROTO limits what is measured."""
     show_platform(platform, message_console(), came_from)
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
         if name in platform.settings and not platform.replay:
@@ -209,7 +213,10 @@ def rules_so_far(plan: ProofPlan) -> RenderableType:
 
 
 def point_words(status: SweepStatus) -> str:
-    """Return the last timing, such as `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
+    """Return the last point, such as `allreduce 64 KiB  tree/simple 141 us (default 211)`.
+
+    If the point has no timing, the reason replaces the time. Without a point the text is empty.
+    """
     point = status.point
     if point is None or status.collective is None:
         return ""
@@ -223,7 +230,10 @@ def point_words(status: SweepStatus) -> str:
 
 
 def best_table(plan: Plan) -> RenderableType:
-    """Return a table with the best choice so far and its gain, by size and collective."""
+    """Return a table of the fastest choice so far, by size and collective, with its gain.
+
+    With many sizes the table shows only some of them.
+    """
     known = [item for item in plan.statuses() if item.states]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("best so far", justify="right")

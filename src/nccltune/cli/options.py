@@ -176,8 +176,9 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
     },
 }
-"""The attributes of each flag. `name` is the parameter's where it is not the flag's. In every verb
-`help` begins the help text; `more` ends it where a verb has nothing else to add."""
+"""The attributes of each flag. `name` is the name of the parameter, if it differs from the flag.
+`help` is the first part of the help text in every verb. `more` is the last part, by default `.`; a
+verb can replace it."""
 _ADVANCED = (
     "--assume-noise",
     "--channel-tolerance",
@@ -196,8 +197,9 @@ def option(
 ) -> Decorator:
     """Return a decorator that adds `flag` of `FLAGS`.
 
-    `names` are another parameter's name and short flags; `more` ends the help text; `attributes`
-    are added to those of the flag or replace them.
+    `names` are short flags, and the name of the parameter if it differs from the name in `FLAGS`.
+    `more` replaces the last part of the help text. `attributes` are added to the attributes of the
+    flag, or replace them.
     """
     merged = {**FLAGS[flag], **attributes}
     usual, name = merged.pop("more", "."), merged.pop("name", None)
@@ -225,7 +227,7 @@ STUDY = click.argument("study", type=PATH)
 
 
 def output_option(name: str, more: str, **attributes: Any) -> Decorator:
-    """Return `-o/--output` as the parameter `name`. `more` describes the file that is written."""
+    """Return `-o/--output` as the parameter `name`. `more` describes the file or study to write."""
     return option("--output", "-o", name, more=more, **attributes)
 
 
@@ -240,7 +242,7 @@ PLATFORM = options(
     "--replay",
     "--nccl",
 )
-"""The platform that the bench runs on."""
+"""Options that select the platform on which the bench runs."""
 
 SCOPE = options(
     "--collectives",
@@ -248,7 +250,7 @@ SCOPE = options(
     option("--gain-threshold", more=": stop when less is still to be found.", default="1%"),
     "--seed",
 )
-"""What a sweep measures."""
+"""Options that select what a sweep measures, and when the sweep ends."""
 
 COPIES = options(
     output_option("path", "the study; an interrupted comparison goes on there.", required=True),
@@ -262,7 +264,8 @@ COPIES = options(
     "--nccl",
     "--seed",
 )
-"""Comparisons of NCCL with copy engines, which reach the GPUs of one node."""
+"""Options of comparisons of NCCL with copy engines. Copy engines reach only the GPUs of one node,
+so there is no option for nodes."""
 
 JOB = options(
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="JOB.toml|-- PROGRAM ..."),
@@ -285,7 +288,7 @@ JOB = options(
         more="; without a value the one it has here.",
     ),
 )
-"""The words, launcher and keys of a job."""
+"""Options that describe a job: job file or program, launcher, keys of a job file, and variables."""
 
 
 def scale_options(more: str) -> Decorator:

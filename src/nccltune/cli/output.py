@@ -38,7 +38,10 @@ def harmless(text: str) -> str:
 
 
 def error_lines(message: str, hint: str | None) -> str:
-    """Return the lines `error: ...` and `hint:  ...`, with colour if stderr is a terminal."""
+    """Return the line `error: MESSAGE` and, if there is a hint, the line `hint:  HINT`.
+
+    The labels are coloured if stderr is a terminal and NO_COLOR is not set.
+    """
     coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     red, cyan, end = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if coloured else ("", "", "")
     lines = [f"{red}error:{end} {harmless(message)}"]
@@ -57,7 +60,7 @@ def write_exact(text: str) -> None:
 
 def stdout() -> Console:
     """Return the console for results. Colour is off without a terminal or with NO_COLOR."""
-    # A pipe has no width. Use a fixed width, so that no table is cut to Rich's default width.
+    # A pipe has no width, and Rich would cut tables to 80 columns. So use a larger fixed width.
     width = None if sys.stdout.isatty() else 120
     return PlainConsole(width=width, soft_wrap=not sys.stdout.isatty())
 
@@ -140,12 +143,12 @@ def hanging(
 
 
 def next_step(verb: str, path: Path) -> None:
-    """Print the next command, ready to copy. `path` is quoted for the shell."""
+    """Print `verb` with `path`, quoted for the shell, as a hint on the next command."""
     hint(f"next: {verb} {shlex.quote(str(path))}")
 
 
 def hint(words: str) -> None:
-    """Print a hint on what to do next."""
+    """Print a hint on what to do next, on stderr, unless `-q` is set."""
     message_console().print(words, style="dim", soft_wrap=True)
 
 

@@ -83,7 +83,10 @@ class Progress:
         return self._live is not None
 
     def show(self, step: Step) -> None:
-        """Show the progress. The displayed share never decreases, although estimates change."""
+        """Show the progress.
+
+        The displayed share never decreases, although estimates change, and stays below 100 %.
+        """
         if step.share is not None:
             self._share = max(self._share, min(step.share, 0.99))
             step = step._replace(share=self._share)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build arguments for functions of `nccltune.app` from the options of a verb.
 
-An option sets the field of the same name, so that verbs need not copy options one by one.
+An option sets the field of the same name. So verbs need not copy options one by one.
 """
 
 import inspect
@@ -25,7 +25,7 @@ def struct_from(kind: type[T], options: dict[str, Any], **more: Any) -> T:
     """Return a `kind` built from the verb's options and from `more`.
 
     Options named like a field of `kind` are removed from `options`. If the value of such an option
-    is None, the field has its default.
+    is None, the field keeps its default value.
     """
     fields = inspect.signature(kind).parameters
     found = {name: options.pop(name) for name in fields if name in options}

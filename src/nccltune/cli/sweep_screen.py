@@ -91,7 +91,8 @@ def show_result(swept: Swept, path: Path) -> None:
         out.print(line)
     failures = swept.outcome.failures
     if swept.platform.replay:
-        # Ignore channel counts that the recording lacks. They are no failure of the platform.
+        # Leave out points with a number of channels or a chunk size. A recording may lack them,
+        # which is no failure of the platform.
         failures = [item for item in failures if not _is_variant(item[0].choice)]
     for text in _left_out(failures):
         hanging(out, ("left out   ", "yellow"), 11, text)
@@ -100,7 +101,10 @@ def show_result(swept: Swept, path: Path) -> None:
 
 
 def _would_be_rules(plan: Plan) -> Iterator[Text]:
-    """Yield one line for every range that a rule would cover, with its mean gain."""
+    """Yield one line for every range that a rule would cover, with the mean gain in the range.
+
+    For a collective without such a range, yield one line that reports this.
+    """
     for known in plan.statuses():
         found = list(choice_ranges(known.states, decide(known.timings)))
         if not found:

@@ -35,7 +35,8 @@ def command(study: Path, output: Path | None, dry_run: bool, **options: Any) -> 
     with working("searching rules"):
         found = tune_path(study, struct_from(TuneOptions, options), output, save=not dry_run)
     warn_unsaved(found.unsaved)
-    # Writing a file that the user named either succeeded or raised an error.
+    # An error in writing a file that the user named is raised. So with `output`, `unsaved` can only
+    # have an error about STUDY/tuning.json.
     is_saved = not dry_run and (output is not None or not found.unsaved)
     wrote = f"Wrote {found.config}" if is_saved else "Not saved"
     wrote = f"Would write {found.config}" if dry_run else wrote

@@ -60,7 +60,7 @@ class Verb(click.Command):
 def option_rows(
     command: click.Command, ctx: click.Context
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the help of the normal options and of the advanced options."""
+    """Return the rows of the help for normal options, and for advanced options."""
     plain: list[tuple[str, str]] = []
     advanced: list[tuple[str, str]] = []
     for parameter in command.get_params(ctx):

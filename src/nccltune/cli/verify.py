@@ -57,7 +57,8 @@ def command(
 
     opened = Study.open(study)
     request = struct_from(LaunchRequest, options)
-    # Options without effect are an error also where a PROGRAM is started.
+    # Check the options before the branch for a program: options that have no effect are an error
+    # there, too.
     keys_of(request)
     if program:
         bench = bool(budget_s or anew)
@@ -89,7 +90,8 @@ def _verify_program(
 ) -> int:
     """Run the user's program without and with the plugin. Return the exit code.
 
-    `bench` is True if options of our bench were given.
+    `bench` is True if options of our bench were given. Raises InputError if it is True or the
+    request has other options that a program does not use, and what `verify_program` raises.
     """
     from nccltune.app.bench_launch import mpi_launch_of
     from nccltune.app.verify_program import verify_program

@@ -73,8 +73,8 @@ def show_plan(plan: VerifyPlan) -> None:
 def show_proof_in_full(proof: Proof, study: Study, *, is_changed: bool) -> None:
     """Print the result of a proof, the most important sizes, every rule, and the next step.
 
-    With `is_changed` the proof changed the configuration. Then print its path and the path of the
-    previous version.
+    `is_changed` is True if the verification changed the configuration. Then also print the path of
+    the configuration and the path of its previous version.
     """
     out = stdout()
     built = build_proof(proof)

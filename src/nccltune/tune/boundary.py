@@ -22,7 +22,8 @@ def boundary(
     `before` or `after` is None for the default. A rule next to the default ends where its gain
     falls to `margin` (a natural log). Times are interpolated on log-log axes. Without measured
     noise a line is fitted through two sizes on each side, so that one bad timing does not move the
-    boundary. If the curves do not cross in between, the faster choice gets all sizes in between.
+    boundary. If the curves do not cross in between, the faster choice gets all sizes in between. If
+    the times of a choice are unknown there, `after` gets these sizes.
     """
     offset = 0.0
     if before is None:

@@ -24,10 +24,11 @@ NEWEST_KNOWN = "2.32.3"
 class DecidedRange(msgspec.Struct, frozen=True):
     """A range of sizes, `min_bytes` to `max_bytes` (inclusive), with one decision of the plugin.
 
-    `decides` is `default` (NCCL decides), `fails`, or the label of a choice. A `-` in a label is a
-    part that NCCL decides. `warnings` are problems that NCCL itself does not report. `channels` is
-    the number of channels of the decision, `default_channels` that of NCCL's default; None if
-    unknown. Each channel uses one SM.
+    `decides` is `default` (NCCL decides), `fails`, or the label of a choice. A `-` in a label
+    stands for a value that the plugin leaves to NCCL: `-/-/1` sets only the number of channels.
+    `warnings` are problems that NCCL itself does not report, and the reason if the plugin fails.
+    `channels` is the number of channels of the decision, `default_channels` the number with NCCL's
+    default; None if unknown. Each channel uses one SM.
     """
 
     min_bytes: int
@@ -39,7 +40,10 @@ class DecidedRange(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """The decisions of one plugin at one scale. It was loaded as NCCL version `nccl` loads it."""
+    """The decisions of one plugin at one scale.
+
+    The plugin was loaded as NCCL of the version `nccl` loads it.
+    """
 
     tuner: str
     nccl: str
@@ -183,9 +187,9 @@ def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
 
 
 def _differs_by_cut(got: PluginDecision, expected: Choice | None) -> bool:
-    """Return whether the decision is as expected except for a smaller chunk size.
+    """Return whether the decision is as expected, except for an equal or smaller chunk size.
 
-    The chunk size was cut or rounded, as NCCL also did when the choice was measured.
+    A smaller chunk size is no error: NCCL also cut or rounded it when the choice was measured.
     """
     choice = got.decided.choice if isinstance(got.decided, TunerAnswer) else None
     if choice is None or expected is None:

@@ -57,7 +57,7 @@ _SMALL_GAP = 0.02
 """A gap between two rules is probably a mistake if its length is at most this fraction of the size
 at which the next rule begins."""
 _SMALL_FILE = 64 << 10
-"""If no size in a file exceeds this, the sizes are probably not in bytes."""
+"""If no size in a file of two or more rules exceeds 64 KiB, the sizes are probably not in bytes."""
 
 
 def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[LintIssue]:
@@ -82,7 +82,7 @@ def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[L
 
 
 def impossible(rule: Rule) -> str | None:
-    """Return why NCCL never runs the choice of `rule` for its collective and scale; None if it can.
+    """Return why NCCL never runs a rule's choice for the rule's collective and scale, else None.
 
     Source: NCCL 2.30, src/graph/tuning.cc. NCCL marks unsupported combinations as unusable in the
     cost table that it passes to a tuner. The plugin then skips the rule.
@@ -267,7 +267,7 @@ def _lines(items: Sequence[NumberedRule]) -> str:
 
 
 def _nvidia(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
-    """Yield how NVIDIA's example plugin (2.28 to 2.31) reads the same file differently."""
+    """Yield a note for each value that NVIDIA's example plugin (2.28 to 2.31) reads differently."""
     unset = [item for item in rules if item.rule.choice.channels is None]
     if unset:
         yield LintIssue(

@@ -77,7 +77,8 @@ def search(
 def proven(table: GainTable, choice: Choice, sizes: Sequence[int], min_gain: float) -> bool:
     """Return whether `choice` beats the default by `min_gain` and beyond noise.
 
-    The gain is pooled over `sizes`. With assumed noise, four or more sizes are needed.
+    The gain is pooled over `sizes`. With assumed noise, four or more sizes are needed. Return False
+    if the gain is unknown.
     """
     pooled = table.pooled(choice, sizes, table.strict)
     if pooled is None:
@@ -228,7 +229,8 @@ def _relative_cost(
 def _too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
     """Return whether the options forbid a choice because it uses more channels than the default.
 
-    If the number of channels of the default is unknown, a choice that sets its number is forbidden.
+    If the number of channels of the default is unknown, a choice that sets a number of channels is
+    forbidden. Choices with an unknown number of channels are allowed.
     """
     if options.channels == "any":
         return False
@@ -241,8 +243,9 @@ def _too_many_channels(table: GainTable, size: int, choice: Choice, options: Tun
 def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
     """Return the log gain that a choice with a chunk size needs over the same choice without it.
 
-    A measured chunk size may be larger than the buffer. NCCL then reduces it, so both choices run
-    the same and their times differ only by noise.
+    A measured chunk size may be larger than NCCL's buffer. NCCL then reduces the chunk size, so
+    both choices run the same and their times differ only by noise. The result is 0 if `choice` has
+    no chunk size, or the same choice without a chunk size was not measured.
     """
     if choice.chunk_bytes is None:
         return 0.0
@@ -282,9 +285,11 @@ def _cells(table: GainTable, item: Segment) -> tuple[Choice, list[int]]:
 def _least_channels(
     table: GainTable, item: Segment, choice: Choice, options: TuneOptions
 ) -> Choice:
-    """Return `choice` with the fewest channels that are slower by at most `channel_tolerance`.
+    """Return the variant of `choice` with the fewest channels that is nearly as fast.
 
-    Each channel occupies an SM that compute kernels cannot use.
+    It may be slower than `choice` by `channel_tolerance`, but not slower than the default. If there
+    is no such variant, return `choice`. Fewer channels are better, because each channel occupies an
+    SM that compute kernels cannot use.
     """
     covered = table.sizes[item.first : item.last + 1]
     best = _mean_log(table, covered, choice)
@@ -369,7 +374,10 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
 def _log_times(
     table: GainTable, size: int, candidates: Sequence[AnyChoice], *, anywhere: bool = False
 ) -> dict[AnyChoice, float]:
-    """Return the log time of every candidate that was measured at `size` (see `log_time`)."""
+    """Return the log time of every candidate that was measured at `size` under every condition.
+
+    With `anywhere`, candidates measured under only some conditions are included.
+    """
     logs = {choice: table.log_time(size, choice, anywhere=anywhere) for choice in candidates}
     return {choice: log for choice, log in logs.items() if log is not None}
 
@@ -492,7 +500,7 @@ def _geometric_mean(ratios: Sequence[float]) -> float | None:
 def _recovered(decisions: Sequence[Decision]) -> float | None:
     """Return the share of the possible gain that the rules reach, in log latency.
 
-    The possible gain takes the fastest choice at every size. Return None if it is 0.
+    The possible gain takes the fastest choice at every size. Return None if the possible gain is 0.
     """
     known = [item for item in decisions if item.default_us is not None]
     total = math.fsum(math.log((item.default_us or 1) / item.best_us) for item in known)

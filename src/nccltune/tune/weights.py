@@ -37,8 +37,8 @@ def read_weights(path: Path) -> Weights:
 
     Lines that begin with `#` are comments. Sizes are written as `64K` or in bytes. A size has the
     weight of the nearest smaller or equal size in the file. Sizes below all sizes in the file have
-    the weight of the smallest one. Raises InputError if the file cannot be read, has a bad line, or
-    has no weight above 0.
+    the weight of the smallest size in the file. Raises InputError if the file cannot be read, has a
+    bad line, or has no weight above 0.
     """
     text = _text(path)
     found: dict[int, float] = {}

@@ -16,11 +16,13 @@ from nccltune.tune.search import evidence, proven
 def widen(
     groups: Sequence[TunedGroup], timings: Sequence[Timings], options: TuneOptions
 ) -> list[TunedGroup]:
-    """Return the groups with rules for any scale in ranges in which all scales have one choice.
+    """Return the groups with rules for one scale replaced by rules for any scale, where possible.
 
-    The timings of each scale must prove the common range. A part of a rule outside that range stays
-    a rule of its scale. Collectives with separately measured registered buffers do not change. A
-    rule for any scale also matches scales that were never measured, so it needs `--any-scale`.
+    A range of sizes gets a rule for any scale if all scales have a rule with the same choice there,
+    and the timings of each scale prove this range. A part of a rule outside the range stays a rule
+    of its scale if the part has measured sizes. Collectives with separately measured registered
+    buffers do not change. A rule for any scale also matches scales that were never measured, so it
+    needs `--any-scale`.
     """
     tables = {
         (table.collective, table.scale): table
@@ -54,7 +56,10 @@ def widen(
 
 
 def _common(rule: Rule, groups: Sequence[TunedGroup]) -> tuple[int, int] | None:
-    """Return the range in which every group has a rule with the choice of `rule`, else None."""
+    """Return the range in which every group has a rule with the choice of `rule`.
+
+    Return None if a group has no such rule in the range of `rule`, or several.
+    """
     low, high = rule.min_bytes, rule.max_bytes
     for group in groups:
         same = [

@@ -51,7 +51,7 @@ class LaunchScreen:
 
 
 def show_rendered(rendered: Rendered) -> None:
-    """Print the command or file on stdout, so that it can be redirected to a file."""
+    """Print the command or file on stdout, and for a file the command that starts it on stderr."""
     if is_json():
         print_json(
             {
@@ -125,7 +125,8 @@ def words_of(placement: Placement) -> str:
 def show_result(result: LaunchResult, study: Path | None) -> int:
     """Print the table of results and the end state of the job. Return the exit code.
 
-    Raises LaunchError if the job failed.
+    It is 0 for a finished job, 1 if findings put the numbers in doubt, and 128 + n if signal n
+    stopped the job. Raises LaunchError if the job failed, never started, or was lost.
     """
     end = result.end
     if is_json():

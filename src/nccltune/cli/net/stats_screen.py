@@ -59,7 +59,7 @@ def document(found: Sequence[NetProcess], interval: float) -> dict[str, object]:
 
 
 def screen(found: Sequence[NetProcess], *, brief: bool, width: int | None) -> Text:
-    """Return every process with its connections as text, and unless `brief` also their flows.
+    """Return every process with its connections and their flows as text; with `brief` no flows.
 
     The last columns of a table wider than `width` are omitted.
     """

@@ -81,7 +81,10 @@ def _rate(verdict: FairnessVerdict, us: float | None) -> str:
 
 
 def _cost(one: Candidate) -> str:
-    """Return the gain of the traffic alone over whole copies, and its effect; empty if unknown."""
+    """Return how chunks change the speed of the traffic; empty if unknown.
+
+    For example `0.985x`, followed by a word for the effect.
+    """
     if one.traffic is None or one.traffic_effect is None:
         return ""
     return f"  {one.traffic.gain:.3f}x {one.traffic_effect.value}"

@@ -130,7 +130,10 @@ def _print_row(out: Console, text: str, wide: int, link: Link | None) -> None:
 
 
 def bandwidth_words(link: Link) -> str:
-    """Return a bandwidth such as `48.0 GB/s`; with `?` if guessed, `no limit` inside a chip."""
+    """Return a bandwidth as text, such as `48.0 GB/s`.
+
+    A guessed bandwidth ends with `?`. A link inside a chip has the text `no limit`.
+    """
     if link.gb_per_s >= _NO_LIMIT:
         return "no limit  "
     value = f"{link.gb_per_s:.1f}" if link.gb_per_s >= 10 else f"{link.gb_per_s:.2f}"
