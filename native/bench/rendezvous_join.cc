@@ -114,8 +114,9 @@ class RendezvousClient {
     std::string refusal;
     JoinReply reply = ReadReply(end_, &refusal);
     if (reply == JoinReply::kWelcome) {
-      // Process 0 has accepted this process and now decides how long to wait for the others.
-      // Process 0 may have started later than this process, so wait for twice the limit.
+      // Process 0 has accepted this process and waits for the others, until one limit after its own
+      // start. It may have started later than this process, so `end_` may be too early. With equal
+      // limits process 0 decides within one limit from now; the second one is a margin.
       reply = ReadReply(Clock::now() + 2 * config_.limit, &refusal);
       if (reply == JoinReply::kWelcome) return true;
       if (interrupted_) return false;

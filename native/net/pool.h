@@ -174,7 +174,7 @@ class Pool {
 
   // Returns the thread of that role and kind with the fewest users; equal threads are used
   // alternately. A caller is a user until it drops the returned pointer. The caller must drop the
-  // pointer before the pool ends. A small pool ignores `kind`.
+  // pointer before the pool ends. `kind` is ignored for a role with at most two threads.
   std::shared_ptr<PoolThread> Pick(Role role, Kind kind);
 
  private:

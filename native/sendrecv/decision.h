@@ -34,7 +34,8 @@ struct MessageConditions {
   bool can_copy = false;
   // The group also has receives. Under NCCL, too, such a group may wait for its peers.
   bool group_receives = false;
-  // The peer has mapped the sender's staging memory (staging.h).
+  // On the sender's side: the receiver has mapped this rank's staging memory (staging.h). Only
+  // looked up if a copy engine may carry the message, but NCCL would carry it otherwise.
   bool staging = false;
 };
 

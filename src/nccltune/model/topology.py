@@ -41,7 +41,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     `index` is its NVML index, `sm` its compute capability (90 is 9.0), and `gdr` whether it
     supports GPUDirect RDMA. `detected` means that `sm` and `nvlinks` are not from the file: they
-    are the values that NCCL should detect. `assumed` means that these values may be wrong.
+    are predictions of what NCCL will detect. `assumed` means that these values may be wrong.
     """
 
     index: int | None = None

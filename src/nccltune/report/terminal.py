@@ -76,7 +76,10 @@ def proof_tables(proof: ProofReport, console: "Console", *, brief: bool = False)
 
 
 class _Page:
-    """A writer of wrapped, coloured lines. It writes plain ASCII if the console has no UTF-8."""
+    """A writer of styled text: single lines, and paragraphs wrapped to the width of the console.
+
+    It writes plain ASCII if the console's encoding is not a UTF encoding.
+    """
 
     def __init__(self, console: "Console") -> None:
         self._console = console

@@ -205,7 +205,8 @@ class NodeEvidence:
         return live if self.live else raw.place(line)
 
     def tree(self, name: str) -> tuple[Tree, Raw] | None:
-        """Return the item `name`, parsed as a tree of paths and values, and the item's Raw."""
+        """Return the last item `name`, parsed as a tree of paths and values, and its Raw; None
+        where there is no such item."""
         return self.parsed(name, parse_tree)
 
     def text(self, name: str) -> tuple[str, Raw] | None:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the nccl-tests output of one process: its run, its table, and rows cut by other output."""
+"""Read the nccl-tests output of one process: the headers, tables and footers of its runs.
+
+A row that other output cut in two is joined if the joined row is plausible, and the second piece
+alone is not. Otherwise the cut piece is reported as unreadable.
+"""
 
 import re
 from collections.abc import Callable

@@ -320,7 +320,11 @@ def _flows(found: Ceiling) -> dict[FlowKind, float]:
 
 
 def _host_memory(found: Ceiling) -> float:
-    """Return the traffic through host memory in GB/s, in the node with the most such traffic."""
+    """Return the traffic through host memory in GB/s, in the node with the most such traffic.
+
+    All nodes of a role have the same traffic, so the sum over a role's memory links is that of one
+    node.
+    """
     by_role: dict[str, float] = {}
     for full in found.links:
         if full.link.kind is LinkKind.MEMORY:
