@@ -22,7 +22,8 @@ struct BenchRequest {
   Kind kind = Kind::kQuit;
   json::Value id;  // null, an integer or a string; copied into each answer
 
-  // For kMeasure, the members that all steps of the request share. For kTable, the call to predict.
+  // For kMeasure: the values that are the same in all steps of this request. For kTable: the call
+  // whose costs NCCL predicts.
   Step step;
   std::vector<size_t> bytes;
   // The members below are used by kMeasure only.

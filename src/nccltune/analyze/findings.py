@@ -333,7 +333,7 @@ def _range(sizes: list[int]) -> str:
 
 
 def rate(gb_per_s: float) -> str:
-    """Return a bandwidth in GB/s with three significant digits: `360 GB/s`."""
+    """Return a bandwidth in GB/s with up to three significant digits: `360 GB/s`."""
     return f"{gb_per_s:.3g} GB/s"
 
 

@@ -101,9 +101,10 @@ def per_size_text(least: float | None, most: float | None) -> str:
 
 
 def sms_text(channels: int | None, default: int | None) -> str:
-    """Return the SMs that a choice uses, one for each channel.
+    """Return text with the number of SMs that a choice uses, and that of the default.
 
-    For example `SMs 16 (default 24)` or `SMs unknown`.
+    A channel uses one SM. For example `SMs 16 (default 24)`, or `SMs unknown` if neither number is
+    known.
     """
     if channels is None and default is None:
         return "SMs unknown"

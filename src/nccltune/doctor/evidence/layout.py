@@ -82,7 +82,8 @@ def _below(root: Path, name: str, depth: int) -> list[NodeFiles]:
         inner = _below(root, f"{name}/{folders[0]}", depth + 1)
         if len(inner) > 1:
             return inner
-    # Files directly in the node's folder come last, because the last file of an item is used.
+    # If several files hold the same item (the output of one command), the reader uses the last one.
+    # So files directly in the node's folder come last and win over those in subfolders.
     return [NodeFiles(name, (*_deeper(root, name, folders, depth), *_in(name, files)), True)]
 
 

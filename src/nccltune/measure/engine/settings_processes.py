@@ -115,10 +115,10 @@ class SettingsProcesses:
         self.probe = run
 
     def recorded(self, settings: Settings) -> list[ProcessRun]:
-        """Return the next recorded process with these settings; empty if none is left.
+        """Return a list that ends with the next recorded process with these settings.
 
-        The result begins with the defaults that were started before that process without a request
-        of the plan (see `to_measure`).
+        It is empty if none is left. Before a candidate come the default processes that ran before
+        it and that the plan did not request: each session starts one (see `to_measure`).
         """
         left = self._recorded[settings]
         if not left:

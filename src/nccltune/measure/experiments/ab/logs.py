@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make NCCL write the log of its start to a file, and fetch that file.
 
-NCCL writes to a folder that the processes share. In pods, the file is fetched from the pod of
-process 0.
+Outside pods, NCCL writes to a folder that the processes share. In pods it writes to /dev/shm, and
+the file is fetched from the pod of process 0.
 """
 
 import contextlib
