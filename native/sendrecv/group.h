@@ -124,8 +124,8 @@ struct GroupOutcome {
 // The state of NCCL's calls of a group when they have returned.
 enum class NativeStart : uint8_t { kComplete, kInProgress, kRefused };
 
-// What RunGroup needs from its caller: the policy, callbacks, and whether NCCL has other work in the
-// group.
+// What RunGroup needs from its caller: the policy, callbacks, and whether NCCL has other work in
+// the group.
 struct GroupContext {
   Policy policy;
   // Waits a moment for the receiver to post the message. Returns whether the caller may wait again.
