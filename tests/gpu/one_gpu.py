@@ -243,8 +243,8 @@ class OneGpu:
                     "random programs with graphs": ["--graphs"],
                 }.items():
                     words = [*two, *no_kills, "--operations", "40000", *options]
-                    # NCCL alone (2.32.3) delivers wrong bytes where it registered memory of a
-                    # graph that was then unmapped and mapped anew: 5 of 5 programs.
+                    # NCCL 2.32.3 alone delivers wrong bytes if memory of a graph is unmapped and
+                    # mapped again (5 of 5 programs), but not without this registration.
                     env = {"NCCL_GRAPH_REGISTER": "0"} if "--graphs" in options else {}
                     self.programs(title, words, min(60, third), self.mps.environment | env)
             case "kills":

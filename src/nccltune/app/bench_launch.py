@@ -21,7 +21,6 @@ from nccltune.measure.bench.with_launcher import WithLauncher
 from nccltune.measure.experiments.nccl_tests.binaries import NcclTestsSite
 from nccltune.model.errors import InputError
 
-_SHARING = "--ranks-per-gpu"
 _PER_GPU, _PER_NODE = "per-gpu", "per-node"
 
 
@@ -85,7 +84,9 @@ def launch_of(request: LaunchRequest, site: Site) -> Launch:
         if request.emulate_nodes:
             raise InputError("makes nodes of one machine's GPUs", where="--emulate-nodes")
         if request.ranks_per_gpu or request.mps:
-            raise InputError("is for this machine's GPUs, without --launcher", where=_SHARING)
+            raise InputError(
+                "is for this machine's GPUs, without --launcher", where="--ranks-per-gpu"
+            )
         if request.replay is not None and not request.gpus:
             raise InputError("needs --gpus under a launcher: its processes", where="--replay")
         under = _under(request, keys, site)
