@@ -2,14 +2,15 @@
 """All-reduce over TCP between ranks that pass for nodes: NCCL's own transport, and plugins.
 
 python benchmarks/net_allreduce.py --program all_reduce_perf --plugin libnccl-net-nccltune.so \
-    [--peer NAME=PATH]... [--ranks 2] [--rounds 3] [--grid] [--nccl DIR] [--json FILE]
+    [--peer NAME=PATH]... [--ranks 2] [--ranks-per-gpu 1] [--rounds 3] [--grid] [--largest 256M] \
+    [--nccl DIR] [--json FILE]
 
 Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI. Every rank is a node of its own
-(NCCL_HOSTID) on the loopback, so that all bytes cross TCP. Candidates: NCCL's default, the best of
-its NCCL_SOCKET_NTHREADS {1,2,4,8} x NCCL_NSOCKS_PERTHREAD {1,2,4} (--grid: found by one call of
-each at 16 MiB and more; else 2 x 1), each peer, and ours without a setting. A round runs all one
-after another, each in processes of its own; of a size the table shows median (min - max) over the
-rounds.
+(NCCL_HOSTID) on the loopback, so that all bytes cross TCP; with --ranks-per-gpu, ranks share GPUs
+under NVIDIA's MPS daemon. Candidates: NCCL's default, the best of its NCCL_SOCKET_NTHREADS
+{1,2,4,8} x NCCL_NSOCKS_PERTHREAD {1,2,4} (--grid: found by one call of each at 16 MiB and more;
+else 2 x 1), each peer, and ours without a setting. A round runs all one after another, each in
+processes of its own; of a size the table shows median (min - max) over the rounds.
 """
 
 import argparse
@@ -22,11 +23,21 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common import MIB, read_row, run, shown, size_text
-from net_loopback import DEFAULT, Candidate, built_in, environment, mpirun, nccltune
+import shared_gpu
+from common import MIB, exit_on_term, read_row, run, shown, size_text
+from net_loopback import (
+    DEFAULT,
+    Candidate,
+    built_in,
+    check_network,
+    environment,
+    mpirun,
+    nccltune,
+    said_by_nccl,
+)
 
 SMALL = ("1K", "1M", 100, 20)
-LARGE = ("4M", "256M", 10, 5)
+LARGE = ("4M", 10, 5)
 SECONDS = 300
 
 
@@ -47,7 +58,9 @@ def call(args: argparse.Namespace, timings: Timings, span: tuple[str, str, int, 
     name = timings.candidate.name
     with tempfile.TemporaryDirectory() as log:
         env = environment(timings.candidate, Path(log), nccl=args.nccl)
-        status, said, complaint = run(mpirun(args.ranks, SECONDS, "", program), env, SECONDS)
+        command = mpirun(args.ranks, SECONDS, "", program, args.ranks_per_gpu)
+        status, said, complaint = run(command, env, SECONDS)
+        check_network(timings.candidate, said_by_nccl(Path(log)))
     rows = [row for row in map(read_row, said.splitlines()) if row]
     if status != 0 or not rows:
         sys.exit(f"error: {name}: {said[-2000:]}\n{complaint[-2000:]}")
@@ -64,7 +77,7 @@ def best_of_grid(args: argparse.Namespace) -> Candidate:
     for threads in (1, 2, 4, 8):
         for sockets in (1, 2, 4):
             timings = Timings(built_in(threads, sockets))
-            call(args, timings, ("16M", "256M", 5, 2))
+            call(args, timings, ("16M", args.largest, 5, 2))
             mean = statistics.geometric_mean(max(v[0], 1e-3) for v in timings.busbw.values())
             name = timings.candidate.name
             print(f"{name}: {mean:.2f} GB/s at 16 MiB and more", file=sys.stderr)
@@ -99,10 +112,14 @@ def main() -> None:
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--largest", default="256M", help="size of an all-reduce")
+    shared_gpu.add_options(parser)
     parser.add_argument("--grid", action="store_true")
     parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    exit_on_term()
+    shared_gpu.use_mps(args)
 
     candidates = [DEFAULT, best_of_grid(args) if args.grid else built_in(2, 1)]
     for peer in args.peer:
@@ -112,7 +129,8 @@ def main() -> None:
     for _ in range(args.rounds):
         for timings in measured:
             call(args, timings, SMALL)
-            call(args, timings, LARGE)
+            first, calls, warm_up = LARGE
+            call(args, timings, (first, args.largest, calls, warm_up))
     print(f"n = {args.rounds} rounds, {args.ranks} ranks, {os.cpu_count()} CPUs\n")
     print(table(measured))
     if args.json:

@@ -3,13 +3,14 @@
 
 python benchmarks/net_allreduce_strangers.py --program all_reduce_perf \\
     --plugin libnccl-net-nccltune.so [--a-minute 1000] [--cycles 30] [--calls 50] [--rounds 3] \\
-    [--all-ports] [--nccl DIR] [--json FILE]
+    [--all-ports] [--ranks-per-gpu 1] [--nccl DIR] [--json FILE]
 
-Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI. Sizes from 64 KiB to 64 MiB are gone
-through in cycles; every result is checked. Cases, one after the other: nobody comes; from the end
-of the first cycle on so many strangers of each kind a minute (net_strangers.py: port scans, HTTP
-requests, TLS hellos, random bytes, silent peers) at the ports where the plugin listens;
---all-ports: at all ports of the ranks, NCCL's own among them. Shown is the median (min - max) of
+Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI; with --ranks-per-gpu, ranks share GPUs
+under NVIDIA's MPS daemon. Sizes from 64 KiB to 64 MiB are gone through in cycles; every result is
+checked. Cases, one after the other: nobody comes; from the end of the first cycle on so many
+strangers of each kind a minute (net_strangers.py: port scans, HTTP requests, TLS hellos, random
+bytes, silent peers) at the ports where the plugin listens; --all-ports: at all ports of the ranks,
+NCCL's own among them. Shown is the median (min - max) of
 the rows of all cycles but the first, of all rounds. Exit code 1 where an operation failed.
 """
 
@@ -26,6 +27,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import shared_gpu
 from common import (
     Row,
     end_session,
@@ -75,7 +77,7 @@ def call(args: argparse.Namespace, candidate: Candidate, ports: str | None) -> L
         program = [args.program, "-b", str(SIZES[0]), "-e", str(SIZES[-1]), "-f", "4", "-g", "1"]
         program += ["-n", str(args.calls), "-w", "5", "-N", str(args.cycles)]
         before = f'echo $$ > "{folder}/pid.$OMPI_COMM_WORLD_RANK"; '
-        command = mpirun(args.ranks, args.deadline, before, program)
+        command = mpirun(args.ranks, args.deadline, before, program, args.ranks_per_gpu)
         complaints = stack.enter_context((folder / "complaints").open("w"))
         pipes = {"stdout": subprocess.PIPE, "stderr": complaints, "stdin": subprocess.DEVNULL}
         process = stack.enter_context(session(command, env, **pipes))
@@ -174,10 +176,12 @@ def main() -> None:
     parser.add_argument("--a-minute", type=float, default=1000, help="of each kind")
     parser.add_argument("--all-ports", action="store_true")
     parser.add_argument("--deadline", type=float, default=150, help="seconds for one run")
+    shared_gpu.add_options(parser)
     parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     exit_on_term()
+    shared_gpu.use_mps(args)
 
     candidate = nccltune(args.plugin, NCCLTUNE_NET_PORTS=PORTS)
     cases: dict[str, str | None] = {QUIET: None, ITS_PORTS: PORTS}

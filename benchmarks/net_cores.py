@@ -3,11 +3,11 @@
 
 python benchmarks/net_cores.py --program all_reduce_perf --plugin libnccl-net-nccltune.so \\
     [--cores 2,4,8] [--grid default,1x1,2x1,2x2,4x1,4x4] [--variant NAME:KEY=VALUE,...]... \\
-    [--rounds 3] [--gpus 1] [--busy 1] [--nccl DIR] [--json FILE]
+    [--rounds 3] [--ranks-per-gpu 1] [--busy 1] [--nccl DIR] [--json FILE]
 
 Needs GPUs, mpirun (Open MPI), taskset and nccl-tests built with MPI. Two ranks pass for nodes
-(NCCL_HOSTID) on the loopback; rank r is bound to cores [r * cores, (r + 1) * cores). With --gpus 1
-both ranks share GPU 0: start NVIDIA's MPS daemon before.
+(NCCL_HOSTID) on the loopback; rank r is bound to cores [r * cores, (r + 1) * cores). With
+--ranks-per-gpu 2 both ranks share GPU 0 under NVIDIA's MPS daemon.
 
 Candidates: NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD (--grid), the plugin without a setting, and
 the plugin with other settings (--variant). One round runs every candidate once, each in new
@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import shared_gpu
 from common import MIB, exit_on_term, machine, read_row, run, save, shown, size_text, tests_version
 from net_loopback import (
     DEFAULT,
@@ -75,12 +76,11 @@ def call(
         spin = f'taskset -c "$first-$((first + {cores - 1}))" sh -c "while :; do :; done"'
         spin = f"for i in $(seq {args.busy}); do {spin} &> /dev/null & done; "
         before = before.replace("set --", spin + "set --")
-    if args.gpus == 1:
-        before += "export NCCL_TESTS_DEVICE=0 CUDA_VISIBLE_DEVICES=0; "
     with tempfile.TemporaryDirectory() as name:
         env = environment(timings.candidate, Path(name), nccl=args.nccl)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        status, output, errors = run(mpirun(RANKS, SECONDS, before, program), env, SECONDS)
+        command = mpirun(RANKS, SECONDS, before, program, args.ranks_per_gpu)
+        status, output, errors = run(command, env, SECONDS)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         timings.nccl = said_by_nccl(Path(name)) | {"nccl-tests": tests_version(output)}
         rows = [row for row in map(read_row, output.splitlines()) if row]
@@ -146,7 +146,7 @@ def main() -> None:
     )
     parser.add_argument("--variant", action="append", default=[], metavar="NAME:KEY=VALUE,...")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--gpus", type=int, choices=(1, 2), default=2)
+    shared_gpu.add_options(parser)
     parser.add_argument("--quick", action="store_true", help="fewer operations, up to 64 MiB")
     parser.add_argument("--busy", type=int, default=0, help="spinning processes beside each rank")
     parser.add_argument("--cpu", action="store_true", help="measure CPU seconds a GB, too")
@@ -155,6 +155,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     exit_on_term()
+    shared_gpu.use_mps(args)
 
     grid = [
         DEFAULT if text == "default" else built_in(*pair(text))

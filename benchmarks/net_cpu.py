@@ -3,9 +3,10 @@
 
 python benchmarks/net_cpu.py --program all_reduce_perf --plugin libnccl-net-nccltune.so \\
     [--sizes 64M,256M] [--built-in 1x4,2x1,4x1] [--threads auto,2,4,8] [--rounds 3] \\
-    [--seconds 4] [--nccl DIR] [--json FILE]
+    [--seconds 4] [--ranks-per-gpu 1] [--nccl DIR] [--json FILE]
 
-Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI. Candidates: NCCL's own transport at its
+Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI; with --ranks-per-gpu, ranks share GPUs
+under NVIDIA's MPS daemon. Candidates: NCCL's own transport at its
 default and with other threads x sockets, ours with so many threads (or THREADSxFLOWS): throughput
 and price of each are a point of its curve. A round runs all, one after the other, each in processes
 of its own; shown is the median (min - max) of the rounds.
@@ -30,6 +31,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import shared_gpu
 from common import (
     Row,
     bytes_of,
@@ -109,7 +111,9 @@ def call(args: argparse.Namespace, curve: Curve, size: int, calls: int, seconds:
         file = f"{folder}/usage."
         before = f'set -- "{sys.executable}" "{WRAPPER}" "{file}$OMPI_COMM_WORLD_RANK" "$@"; '
         start = busy_s()
-        status, said, complaint = run(mpirun(args.ranks, seconds, before, program), env, seconds)
+        status, said, complaint = run(
+            mpirun(args.ranks, seconds, before, program, args.ranks_per_gpu), env, seconds
+        )
         machine_s = busy_s() - start
         rows = [row for row in map(read_row, said.splitlines()) if row]
         usages = [json.loads(path.read_text()) for path in folder.glob("usage.*")]
@@ -231,10 +235,12 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="of operations for one point")
+    shared_gpu.add_options(parser)
     parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     exit_on_term()
+    shared_gpu.use_mps(args)
 
     settings = args.built_in.split(",") if args.built_in else []
     built_ins = [Curve(DEFAULT), *(Curve(built_in(*pair(text))) for text in settings)]

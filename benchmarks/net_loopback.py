@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+import shared_gpu
 
 NODES = {
     "NCCL_SOCKET_IFNAME": "lo",
@@ -77,9 +78,12 @@ def environment(
     return env
 
 
-def mpirun(ranks: int, seconds: float, before: str, command: Sequence[str]) -> list[str]:
+def mpirun(
+    ranks: int, seconds: float, before: str, command: Sequence[str], ranks_per_gpu: int = 1
+) -> list[str]:
     """Every rank a node, which does `before` (shell) and becomes the command."""
-    shell = f'export NCCL_HOSTID=node$OMPI_COMM_WORLD_RANK; {before}exec "$@"'
+    gpu = shared_gpu.gpu_of_nccl_tests(ranks_per_gpu)
+    shell = f'export NCCL_HOSTID=node$OMPI_COMM_WORLD_RANK; {gpu}{before}exec "$@"'
     return common.mpirun(ranks, seconds, ["bash", "-c", shell, "rank", *command])
 
 

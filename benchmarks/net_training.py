@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps a second of a BERT-Large-sized PyTorch model, each GPU a node on the loopback.
+"""Training steps a second of a BERT-Large-sized PyTorch model, each rank a node on the loopback.
 
 python benchmarks/net_training.py --plugin libnccl-net-nccltune.so [--fastsocket PATH] \\
-    [--ranks 2] [--batch 8] [--built-in 2x1]... [--rounds 3] [--nccl DIR] [--json FILE]
+    [--ranks 2] [--ranks-per-gpu 1] [--batch 8] [--built-in 2x1]... [--rounds 3] [--nccl DIR] \\
+    [--json FILE]
 
-Needs GPUs and PyTorch. 24 layers, hidden size 1024, 16 heads, 30,522 tokens: 335 million parameters
-under DistributedDataParallel as it comes, AdamW, sequences of 128. Gradients are fp32 and what is
+Needs GPUs and PyTorch; with --ranks-per-gpu, ranks share GPUs under NVIDIA's MPS daemon.
+24 layers, hidden size 1024, 16 heads, 30,522 tokens: 335 million parameters under
+DistributedDataParallel as it comes, AdamW, sequences of 128. Gradients are fp32 and what is
 computed bf16 (autocast), or all is bf16 (--gradients bf16). Candidates: NCCL's own transport at its
 default and with other threads x sockets, Fast Socket, ours without a setting. A round runs all one
 after another, each in processes of its own; shown is the median (min - max) of the rounds. Losses
@@ -21,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import shared_gpu
 from common import exit_on_term, machine, run_ranks, save, shown, told
 from net_loopback import (
     DEFAULT,
@@ -57,7 +60,9 @@ def program(args: argparse.Namespace) -> list[str]:
 
 
 def node(args: argparse.Namespace, candidate: Candidate, rank: int, log: Path) -> dict[str, str]:
-    settings = environment(candidate, log) | {"NCCL_HOSTID": f"node{rank}"}
+    settings = environment(candidate, log)
+    settings |= shared_gpu.node_variables(rank, args.ranks, args.ranks)
+    settings |= shared_gpu.visible_gpu(rank, args.ranks_per_gpu)
     if args.nccl:
         # Wheels of PyTorch find theirs before LD_LIBRARY_PATH is looked at.
         settings["LD_PRELOAD"] = str(Path(args.nccl).resolve() / "libnccl.so.2")
@@ -148,6 +153,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=30522)
     parser.add_argument("--tolerance", type=float, default=0.01, help="of losses, relative")
     parser.add_argument("--deadline", type=float, default=150, help="seconds for one run")
+    shared_gpu.add_options(parser)
     parser.add_argument("--nccl", help="folder of the libnccl.so.2 to use")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--backend", choices=["nccl", "gloo"], default="nccl")
@@ -155,6 +161,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     exit_on_term()
+    shared_gpu.use_mps(args)
 
     candidates = [DEFAULT, *(built_in(*pair(text)) for text in args.built_in or ["2x1"])]
     if args.fastsocket:

@@ -2,19 +2,23 @@
 """nccltune-bench with a real NCCL, on the GPUs of one machine.
 
     python tests/gpu/bench_on_gpus.py --bench build/release/native/bench/nccltune-bench \
-        --tuner libnccl-tuner-nccltune.so [--nccl libnccl.so.2] [--only NAME ...] [-o results.json]
+        --tuner libnccl-tuner-nccltune.so [--nccl libnccl.so.2] [--only NAME ...]
+        [--ranks-per-gpu N [--no-mps]] [-o results.json]
 
-Needs 2 GPUs or more and Python alone. Each check prints one line; a failed one exits with 1.
+Needs Python alone, and 2 GPUs or more, or one with --ranks-per-gpu. Each check prints one line; a
+failed one exits with 1.
 
 combinations   every collective, data type and reduction is right, one process a GPU
 shapes         every collective is right in place, registered, as a graph; one process with all
-               GPUs, one process a GPU, and emulated nodes
+               GPUs, one process a GPU, and emulated nodes. Ranks that share a GPU: each a node,
+               and with NCCL 2.31 or newer all on one node
 choices        forced choices run: the bench reports what NCCL's own log shows, call by call, also
                for the default
 timings        events against the host clock, default against default, and with the probe against
                without
 failures       too large a size, a stuck collective, a killed rank: named, and nothing is left
-nccl-tests     (with --all-reduce-perf, built without MPI) the small all-reduce, alternating
+nccl-tests     (with --all-reduce-perf, built without MPI; no shared GPUs) the small all-reduce,
+               alternating
 """
 
 import argparse
@@ -32,6 +36,11 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import common
+import shared_gpu
 
 TUNED = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
 LOG_NAMES = {
@@ -61,12 +70,18 @@ class Bench:
     ) -> None:
         env = dict(os.environ)
         env["NCCLTUNE_TOKEN"] = secrets.token_hex(16)
+        env.update(options.mps.environment)
+        if options.ranks_per_gpu > 1 and 0 < nodes < processes:
+            env.update(shared_gpu.one_node_variables(options.ranks_per_gpu))
         env.update(environment or {})
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         command = [options.bench, "--size", str(processes), "--rendezvous", f"127.0.0.1:{port}"]
-        command += ["--gpus-per-process", str(gpus_per_process)]
+        if options.ranks_per_gpu > 1:
+            command += ["--ranks-per-gpu", str(options.ranks_per_gpu)]
+        else:
+            command += ["--gpus-per-process", str(gpus_per_process)]
         if options.tuner:
             command += ["--tuner", options.tuner]
         if options.nccl:
@@ -162,12 +177,25 @@ class Bench:
 
 
 def shapes(options: argparse.Namespace) -> dict[str, dict[str, int]]:
-    gpus = options.gpus
+    ranks, gpus = options.ranks, options.gpus
+    if options.ranks_per_gpu > 1:
+        found = {f"{ranks} emulated nodes": {"processes": ranks, "nodes": ranks}}
+        if nccl_version(options) >= shared_gpu.FIRST_ONE_NODE:
+            found[f"{ranks} ranks of one node"] = {"processes": ranks, "nodes": 1}
+        return found
     return {
         "one process": {"processes": 1, "gpus_per_process": gpus},
         "a process a GPU": {"processes": gpus},
         f"{gpus} emulated nodes": {"processes": gpus, "nodes": gpus},
     }
+
+
+def nccl_version(options: argparse.Namespace) -> tuple[int, ...]:
+    if options.version is None:
+        with Bench(options, processes=options.ranks) as bench:
+            options.version = bench.hello()["nccl"]["version"]
+            bench.quit()
+    return tuple(map(int, options.version.split(".")))
 
 
 def problems(points: list[Answer], what: str, *, checked: bool = True) -> list[str]:
@@ -188,7 +216,8 @@ def check_combinations(options: argparse.Namespace, report: Answer) -> list[str]
     """Small steps: every collective with every type, every reduction with every type."""
     failures: list[str] = []
     count = 0
-    with Bench(options, processes=options.gpus) as bench:
+    ranks = options.ranks
+    with Bench(options, processes=ranks) as bench:
         can = bench.hello()["can"]
         for collective in can["collectives"]:
             redops = can["redops"] if "reduce" in collective else ["sum"]
@@ -196,15 +225,15 @@ def check_combinations(options: argparse.Namespace, report: Answer) -> list[str]
                 for redop in redops:
                     points = bench.measure(
                         collective=collective,
-                        bytes=[options.gpus * 8 * 1000, options.gpus << 20],
+                        bytes=[ranks * 8 * 1000, ranks << 20],
                         dtype=dtype,
                         redop=redop,
-                        root=options.gpus - 1,
+                        root=ranks - 1,
                         iterations=1,
                     )
                     count += len(points)
                     failures += problems(points, f"{collective} {dtype} {redop}")
-        if bench.quit() != [0] * options.gpus:
+        if bench.quit() != [0] * ranks:
             failures.append("a process did not end well")
     report["steps"] = count
     return failures
@@ -218,7 +247,7 @@ def check_shapes(options: argparse.Namespace, report: Answer) -> list[str]:
         with Bench(options, **shape) as bench:
             hello = bench.hello()
             hellos[name] = hello
-            if hello["nodes"] != max(1, shape.get("nodes", 0)) or hello["ranks"] != options.gpus:
+            if hello["nodes"] != max(1, shape.get("nodes", 0)) or hello["ranks"] != options.ranks:
                 failures.append(f"{name}: {hello['nodes']} nodes, {hello['ranks']} ranks")
             for collective in hello["can"]["collectives"]:
                 for mode in range(8):
@@ -317,7 +346,7 @@ def check_choices(options: argparse.Namespace, report: Answer) -> list[str]:
                     failures.append(f"{name}: a process did not end well")
             paths = list(Path(folder).glob(f"log.{leader}.*"))
             log = "".join(path.read_text(errors="replace") for path in paths)
-            calls = calls_in(log, options.gpus, hello["nccl"]["version"])
+            calls = calls_in(log, options.ranks, hello["nccl"]["version"])
             # Left out: the first all-reduce, the ranks' meetings and the calls for the tables. What
             # follows each other alike is one.
             wanted = {(collective, size) for collective in TUNED for size in sizes}
@@ -394,8 +423,8 @@ def check_timings(options: argparse.Namespace, report: Answer) -> list[str]:
 
 def check_failures(options: argparse.Namespace, report: Answer) -> list[str]:
     failures: list[str] = []
-    gpus = options.gpus
-    with Bench(options, processes=gpus) as bench:
+    ranks = options.ranks
+    with Bench(options, processes=ranks) as bench:
         bench.hello()
         (point,) = bench.measure(collective="allreduce", bytes=[1 << 40], iterations=1)
         report["memory"] = point.get("error")
@@ -407,7 +436,7 @@ def check_failures(options: argparse.Namespace, report: Answer) -> list[str]:
         if any(bench.quit()):
             failures.append("a process did not end well")
     # A process that stops: over sockets its peers' collective gets stuck.
-    with Bench(options, processes=gpus, nodes=gpus) as bench:
+    with Bench(options, processes=ranks, nodes=ranks) as bench:
         bench.hello()
         bench.ids = 1
         bench.send(
@@ -429,8 +458,9 @@ def check_failures(options: argparse.Namespace, report: Answer) -> list[str]:
         report["stuck"]["all_ended_after_s"] = time.monotonic() - start
         if codes[0] != 4:
             failures.append(f"a stuck collective: exit codes {codes}")
+    options.mps.renew()
     for moment in (0.3, 1.0):
-        with Bench(options, processes=gpus) as bench:
+        with Bench(options, processes=ranks) as bench:
             bench.hello()
             bench.send(
                 {"op": "measure", "id": 1, "collective": "allreduce", "bytes": [1 << 20, 1 << 28],
@@ -444,20 +474,12 @@ def check_failures(options: argparse.Namespace, report: Answer) -> list[str]:
             report[f"killed after {moment} s"] = {"codes": codes, "ended_after_s": seconds}
             if codes[0] != 4 or seconds > 10:
                 failures.append(f"a killed rank: exit codes {codes} after {seconds:.1f} s")
-    left = gpu_processes()
+        options.mps.renew()
+    left = shared_gpu.processes_on_gpus()
     report["left_on_gpus"] = left
     if left:
         failures.append(f"processes left on the GPUs: {left}")
     return failures
-
-
-def gpu_processes() -> list[str]:
-    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
-    try:
-        output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line for line in output.stdout.splitlines() if line.strip()]
 
 
 def check_nccl_tests(options: argparse.Namespace, report: Answer) -> list[str]:
@@ -518,6 +540,7 @@ def main() -> int:
     parser.add_argument("--tuner")
     parser.add_argument("--nccl")
     parser.add_argument("--gpus", type=int, default=0)
+    shared_gpu.add_options(parser)
     parser.add_argument("--only", nargs="+", choices=list(CHECKS))
     parser.add_argument("--all-reduce-perf")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one run of the bench")
@@ -526,10 +549,19 @@ def main() -> int:
     if not options.gpus:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
         options.gpus = len(listing.stdout.splitlines())
-    if options.gpus < 2:
-        print("needs 2 GPUs or more", file=sys.stderr)
+    options.ranks, options.version = options.gpus * options.ranks_per_gpu, None
+    if options.ranks < 2:
+        print("needs 2 GPUs or more, or --ranks-per-gpu", file=sys.stderr)
         return 3
+    if options.ranks_per_gpu > 1 and options.all_reduce_perf:
+        parser.error("--all-reduce-perf is without --ranks-per-gpu")
     names = options.only or [n for n in CHECKS if n != "nccl-tests" or options.all_reduce_perf]
+    common.exit_on_term()
+    with shared_gpu.Mps(used=options.ranks_per_gpu > 1 and not options.no_mps) as options.mps:
+        return run_checks(options, names)
+
+
+def run_checks(options: argparse.Namespace, names: list[str]) -> int:
     reports: dict[str, Answer] = {}
     failed = 0
     for name in names:
@@ -537,7 +569,7 @@ def main() -> int:
         start = time.monotonic()
         try:
             failures = CHECKS[name](options, report)
-        except (RuntimeError, subprocess.TimeoutExpired, OSError, ValueError) as error:
+        except (RuntimeError, subprocess.TimeoutExpired, OSError, ValueError, KeyError) as error:
             failures = [f"{type(error).__name__}: {error}"]
         report["failures"] = failures
         report["seconds"] = time.monotonic() - start

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import one_gpu_runs as runs
-from one_gpu_runs import PairRun, Results, Step, common
+from one_gpu_runs import PairRun, Results, Step, common, shared_gpu
 
 MODES = ["1", "verify"]
 PARTS = ["same", "pidns", "communicators", "random", "million", "kills", "four"]
@@ -115,7 +115,7 @@ class OneGpu:
     def environment(self, scenario: Scenario, mode: str | None, rank: int) -> dict[str, str]:
         """Of one rank; mode None: NCCL alone, but with the same limits and shim."""
         env = os.environ | {
-            "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+            **shared_gpu.ONE_NODE,
             "NCCL_NVLS_ENABLE": "0",
             "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN"),
         }
@@ -208,8 +208,8 @@ class OneGpu:
         command += ["--seconds", str(seconds), *options]
         if self.args.nccl:
             command += ["--nccl", str(self.args.nccl.parent)]
-        whole = os.environ | env
-        whole |= {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "WARN"}
+        whole = os.environ | env | shared_gpu.ONE_NODE
+        whole |= {"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "WARN"}
         status, said, errors = common.run(command, whole, seconds + 60)
         facts = json.loads(output.read_text()) if output.exists() else {}
         facts.pop("wrong", None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks on one GPU: NVIDIA's MPS daemon, pairs of processes with a deadline, and results.
+"""Two ranks on one GPU: pairs of processes with a deadline, and results.
 
 Used by one_gpu.py and training.py. No process that these functions start outlives them.
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ sys.path.insert(0, str(REPO / "benchmarks"))
 
 import common  # noqa: E402
 import net_loopback  # noqa: E402, F401 -- for training.py, which imports this module first
+import shared_gpu  # noqa: E402, F401
+from shared_gpu import Mps  # noqa: E402, F401 -- for those that import this module first
 
 COUNT = re.compile(r"process \d+: (.+): (\d+) messages, (\d+) bytes")
 SHARED_MEMORY = Path("/dev/shm")
@@ -42,68 +44,6 @@ GROWTH_ALLOWED = {"files": 2, "threads": 2, "mappings": 40, "shared_files": 2, "
                   "resident_kib": 65536}  # fmt: skip
 """More than NCCL alone grows by, from 20 to 200 communicators, over both ranks' maximum. A leak of
 one descriptor or thread a communicator would be 180; of a lane's memory, tens of MiB."""
-
-
-@contextlib.contextmanager
-def mps_daemon(seconds: float = 20) -> Iterator[dict[str, str]]:
-    """Start an MPS daemon of our own and yield the environment of its clients.
-
-    The daemon runs in the foreground of a session of its own, so that it ends with this process,
-    also if the request to quit hangs. Raises TimeoutError if it does not start.
-    """
-    with tempfile.TemporaryDirectory(prefix="mps-") as folder:
-        places = {
-            "CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe",
-            "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log",
-        }
-        for place in places.values():
-            Path(place).mkdir()
-        env = os.environ | places
-        null = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        with common.session(["nvidia-cuda-mps-control", "-f"], env, **null) as daemon:
-            end = time.monotonic() + seconds
-            while not (Path(folder) / "pipe/control").exists():
-                if daemon.poll() is not None or time.monotonic() > end:
-                    raise TimeoutError(f"nvidia-cuda-mps-control: exit status {daemon.poll()}")
-                time.sleep(0.05)
-            try:
-                yield places
-            finally:
-                quit_mps(env)
-                for log in sorted((Path(folder) / "log").glob("*.log")):
-                    print(f"{log.name}: {log.read_text(errors='replace')[-300:]!r}", flush=True)
-
-
-def quit_mps(env: dict[str, str]) -> None:
-    """Ask the daemon to end its server; it hangs where a client does."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        command = ["nvidia-cuda-mps-control"]
-        subprocess.run(command, input="quit -t 5\n", text=True, env=env, timeout=15, check=False)
-
-
-class Mps(contextlib.AbstractContextManager["Mps"]):
-    """An MPS daemon of our own, and another one after a client was killed.
-
-    The server that lost a client refuses a context to those that come after it.
-    """
-
-    def __init__(self, *, used: bool = True) -> None:
-        self.used = used
-        self.daemon = contextlib.ExitStack()
-        self.environment: dict[str, str] = {}
-        """Of the clients; empty without MPS."""
-
-    def __enter__(self) -> "Mps":
-        if self.used:
-            self.environment = self.daemon.enter_context(mps_daemon())
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.daemon.close()
-
-    def renew(self) -> None:
-        self.daemon.close()
-        self.__enter__()
 
 
 def loaded_path(name: str) -> Path:

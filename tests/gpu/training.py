@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import one_gpu_runs as runs
-from one_gpu_runs import PairRun, Results, Step, common, net_loopback
+from one_gpu_runs import PairRun, Results, Step, common, net_loopback, shared_gpu
 
 PARTS = ["ddp", "fsdp", "communicators", "kill"]
 SETUPS = ["host", "nodes"]
@@ -194,9 +194,9 @@ class Training:
                 settings["NCCL_PROFILER_PLUGIN"] = str(args.profiler)
         nccl = args.nccl
         if setup == "host":
-            settings["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+            settings |= shared_gpu.ONE_NODE
         else:
-            settings["NCCL_HOSTID"] = f"node{rank}"
+            settings |= shared_gpu.node_variables(rank, 2, 2)
             nccl = args.nodes_nccl
         if nccl:
             preload.append(str(nccl))

@@ -2,10 +2,11 @@
 """The tuner plugin under a real NCCL, on the GPUs of one machine.
 
     python tests/gpu/tuner_on_gpus.py --plugin libnccl-tuner-nccltune.so --nccl libnccl.so.2 \
-        --config tuner.conf [--emulate-nodes 4] [-o results.json]
+        --config tuner.conf [--emulate-nodes 4] [--ranks-per-gpu N [--no-mps]] [-o results.json]
 
-Needs PyTorch (for buffers and streams) and at least 2 GPUs; NCCL is called through ctypes, so any
-libnccl can be named. Three things are checked, and a failed check exits with 1:
+Needs PyTorch (for buffers and streams) and at least 2 GPUs, or one with --ranks-per-gpu; NCCL is
+called through ctypes, so any libnccl can be named. It is preloaded, so that PyTorch loads no other.
+Three things are checked, and a failed check exits with 1:
 
 neutral   without a configuration every call runs what it runs without the plugin (NCCL's own
           choice lines are compared)
@@ -14,23 +15,29 @@ rules     with the configuration, each call inside a rule runs that choice, each
 gain      default and rules alternating inside one communicator (the plugin's control interface
           switches), median of the slowest rank's time
 
-With --emulate-nodes each process pretends to be on a node of its own (NCCL_HOSTID) and traffic goes
-over sockets on loopback.
+With --emulate-nodes the processes pretend to be on so many nodes (NCCL_HOSTID) and traffic between
+these goes over sockets on loopback. Ranks that share a GPU are a node each unless it is given.
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import math
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import common
+import shared_gpu
+
+LIMIT_S = 240.0
 FLOAT32, SUM = 7, 0
 COLLECTIVES = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
 LOG_NAMES = {
@@ -92,7 +99,7 @@ def rank_main(args: argparse.Namespace) -> None:
     """One rank: init, warm up, check results, time every point, write what was seen."""
     import torch
 
-    torch.cuda.set_device(args.rank)
+    torch.cuda.set_device(args.rank // args.ranks_per_gpu)
     nccl = Nccl(args.nccl)
     folder = Path(args.folder)
     unique = UniqueId()
@@ -186,32 +193,33 @@ def launch(
     options: argparse.Namespace, environment: dict[str, str], *, rounds: int, switch: bool
 ) -> tuple[list[dict], str]:
     """Run all ranks; their results and rank 0's NCCL log."""
-    with tempfile.TemporaryDirectory() as folder:
+    ranks, nodes = options.ranks, options.emulate_nodes
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         processes = []
-        for rank in range(options.gpus):
-            env = dict(os.environ)
-            env.update(environment)
+        for rank in range(ranks):
+            env = os.environ | environment
             env["NCCL_DEBUG_FILE"] = f"{folder}/log{rank}"
-            if options.emulate_nodes > 1:
-                env["NCCL_HOSTID"] = f"node{rank * options.emulate_nodes // options.gpus}"
-                env["NCCL_SOCKET_IFNAME"] = "lo"
+            env["LD_PRELOAD"] = options.nccl
+            if nodes > 1:
+                env |= shared_gpu.node_variables(rank, ranks, nodes)
+            if options.ranks_per_gpu > 1 and nodes < ranks:
+                env |= shared_gpu.one_node_variables(options.ranks_per_gpu)
             command = [
-                sys.executable, __file__, "--rank", str(rank), "--ranks", str(options.gpus),
+                sys.executable, __file__, "--rank", str(rank), "--ranks", str(ranks),
+                "--ranks-per-gpu", str(options.ranks_per_gpu),
                 "--folder", folder, "--nccl", options.nccl, "--plugin", options.plugin,
                 "--rounds", str(rounds), "--collectives", *options.collectives,
                 "--sizes", *map(str, options.sizes),
             ]  # fmt: skip
             if switch:
                 command.append("--switch")
-            processes.append(subprocess.Popen(command, env=env))
-        codes = [process.wait(timeout=240) for process in processes]
-        if any(codes):
+            processes.append(stack.enter_context(common.session(command, env)))
+        if not common.all_ended(processes, LIMIT_S):
+            codes = [process.poll() for process in processes]
             log = Path(f"{folder}/log0")
             text = log.read_text()[-4000:] if log.exists() else ""
             raise SystemExit(f"ranks exited with {codes}\n{text}")
-        results = [
-            json.loads(Path(f"{folder}/rank{r}.json").read_text()) for r in range(options.gpus)
-        ]
+        results = [json.loads(Path(f"{folder}/rank{r}.json").read_text()) for r in range(ranks)]
         log = Path(f"{folder}/log0")
         return results, log.read_text(errors="replace") if log.exists() else ""
 
@@ -255,7 +263,8 @@ def main() -> int:
     parser.add_argument("--nccl", required=True)
     parser.add_argument("--config")
     parser.add_argument("--gpus", type=int, default=0)
-    parser.add_argument("--emulate-nodes", type=int, default=1)
+    parser.add_argument("--emulate-nodes", type=int, default=0)
+    shared_gpu.add_options(parser)
     parser.add_argument("--collectives", nargs="+", default=COLLECTIVES)
     parser.add_argument(
         "--sizes", nargs="+", type=int, default=[1 << power for power in range(10, 27)]
@@ -263,7 +272,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("-o", "--output")
     parser.add_argument("--rank", type=int, default=-1)
-    parser.add_argument("--ranks", type=int)
+    parser.add_argument("--ranks", type=int, default=0)
     parser.add_argument("--folder")
     parser.add_argument("--switch", action="store_true")
     options = parser.parse_args()
@@ -274,26 +283,39 @@ def main() -> int:
         import torch
 
         options.gpus = torch.cuda.device_count()
-    if options.gpus < 2:
-        print("needs 2 GPUs or more", file=sys.stderr)
+    options.ranks = options.gpus * options.ranks_per_gpu
+    if options.ranks < 2:
+        print("needs 2 GPUs or more, or --ranks-per-gpu", file=sys.stderr)
         return 3
+    options.nccl, options.plugin = (
+        str(Path(path).resolve()) for path in (options.nccl, options.plugin)
+    )
+    if not options.emulate_nodes:
+        options.emulate_nodes = options.ranks if options.ranks_per_gpu > 1 else 1
+    common.exit_on_term()
+    shared_gpu.use_mps(options)
+    return check(options)
+
+
+def check(options: argparse.Namespace) -> int:
+    ranks = options.ranks
     failures: list[str] = []
     quiet = {"NCCL_DEBUG": "WARN"}
     talk = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
     plugin = {"NCCL_TUNER_PLUGIN": options.plugin}
 
     plain, log = launch(options, {**talk, "NCCL_TUNER_PLUGIN": "none"}, rounds=0, switch=False)
-    before = choices_in(log, options.gpus)
+    before = choices_in(log, ranks)
     version = plain[0]["version"]
     _, log = launch(options, {**talk, **plugin}, rounds=0, switch=False)
-    neutral = choices_in(log, options.gpus)
+    neutral = choices_in(log, ranks)
     ours = [line for line in log.splitlines() if "nccltune" in line.lower()]
     if not before:
         failures.append("NCCL logged no choice line")
     if before != neutral:
         changed = [key for key in before if before[key] != neutral.get(key)]
         failures.append(f"not neutral without a configuration at {changed}")
-    print(f"NCCL {version}, {options.gpus} GPUs as {options.emulate_nodes} nodes")
+    print(f"NCCL {version}, {ranks} ranks as {options.emulate_nodes} nodes")
     print(
         f"neutral: {len(before)} calls logged, {sum(before[k] == neutral.get(k) for k in before)}"
         " the same with the plugin loaded"
@@ -302,6 +324,7 @@ def main() -> int:
     report = {
         "nccl": version,
         "gpus": options.gpus,
+        "ranks": ranks,
         "nodes": options.emulate_nodes,
         "choices": [[*key, *value] for key, value in before.items()],
     }
@@ -310,8 +333,8 @@ def main() -> int:
         results, log = launch(options, {**talk, **plugin, **config}, rounds=0, switch=False)
         ours = [line for line in log.splitlines() if "nccltune" in line.lower()]
         print("\n".join(f"  {line}" for line in ours[:6]))
-        after = choices_in(log, options.gpus)
-        rows = rules_in(options.config, options.emulate_nodes, options.gpus)
+        after = choices_in(log, ranks)
+        rows = rules_in(options.config, options.emulate_nodes, ranks)
         applied = 0
         for key, was in before.items():
             wanted = rule_for(rows, *key)
