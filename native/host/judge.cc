@@ -9,8 +9,6 @@
 namespace nccltune::host {
 namespace {
 
-constexpr int kMaxChannels = 64;  // MAXCHANNELS since NCCL 2.25; 32 before
-
 // Compares bits, so that NaN equals itself and -0 differs from 0.
 bool Same(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
@@ -39,10 +37,10 @@ class Judgement {
                  "the plugin asks for " + std::to_string(in_.channels) + " channels: " +
                      (ReplacesChannels() ? "NCCL takes the number unchecked and divides by it"
                                          : "NCCL ignores it"));
-    } else if (in_.channels > kMaxChannels) {
+    } else if (in_.channels > in_.rules.max_channels) {
       out_->Warn("too_many_channels", "the plugin asks for " + std::to_string(in_.channels) +
-                                          " channels; NCCL has at most " +
-                                          std::to_string(kMaxChannels));
+                                          " channels; this version of NCCL has at most " +
+                                          std::to_string(in_.rules.max_channels));
     }
     if (in_.channels > 0 || (in_.channels < 0 && ReplacesChannels())) {
       out_->outcome = DecisionResult::kChosen;

@@ -40,6 +40,7 @@ struct NcclRules {
   // True for 2.22 and 2.23: if no entry is usable, NCCL runs a combination that is not in the
   // table.
   bool last_resort;
+  int max_channels;  // MAXCHANNELS: the most channels of a communicator
   ChannelRule channels;
   ConstantsRule constants;
   bool multi_node_nvls_gather;  // true: NVLS can run all-gather and reduce-scatter across nodes

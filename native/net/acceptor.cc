@@ -301,22 +301,28 @@ void Acceptor::DropDeadFlows(int64_t now_ns) {
   });
 }
 
-// Called when peers wait and no file descriptor is free. Refuses incomplete connections. Each
-// refused peer learns with how many flows it may retry: as many as had arrived, or 0 (do not retry)
-// if those are too few. Stops at a complete connection, which the next accept takes.
+// Called when peers wait and no file descriptor is free. Refuses all incomplete connections: their
+// missing flows could not be accepted. Each refused peer learns with how many flows it may retry:
+// as many as had arrived, or 0 (do not retry) if those are too few. Complete connections are kept
+// for the next accepts.
 void Acceptor::HandleShortage(int error, int64_t now_ns) {
   ReportShortage(context_.log, "accept", error);
   bool freed = false;
-  for (auto& [connection, pending] : pending_) {
-    if (pending.arrived == pending.sockets.size()) return;
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    PendingConnection& pending = at->second;
+    if (pending.arrived == pending.sockets.size()) {
+      ++at;
+      continue;
+    }
     // One descriptor of the first refused connection is kept in reserve (`spare_`).
     const size_t reserve = freed ? 0 : 1;
     const size_t flows = pending.arrived > reserve ? pending.arrived - reserve : 0;
     Refuse(pending, flows < kFewestFlows ? uint16_t{0} : static_cast<uint16_t>(flows));
     freed = true;
+    at = pending_.erase(at);
   }
-  pending_.clear();
-  if (freed || !handshakes_.empty()) {
+  // A complete connection that is left means that the next accept succeeds.
+  if (freed || !handshakes_.empty() || !pending_.empty()) {
     exhausted_since_ns_ = 0;
     return;
   }

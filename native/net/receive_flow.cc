@@ -58,6 +58,7 @@ void ReceiveFlowBase::TakeAdopted(int64_t now_ns) {
   }
   Reset();
   unsent_frame_.clear();
+  writable_ = true;
   path_.Reset();
   // The flow is still up here if the peer noticed the end of the old socket before we did.
   if (up_) {
@@ -86,6 +87,11 @@ bool ReceiveFlowBase::Work(int64_t now_ns) {
     if (socket_) Down(now_ns, false, "the connection has failed");
     return false;
   }
+  if ((epoll_events_ & EPOLLOUT) != 0) {
+    epoll_events_ &= ~uint32_t{EPOLLOUT};
+    writable_ = true;
+    if (up_) WriteUnsent();
+  }
   if (up_ && path_.Due(now_ns)) {
     const std::optional<PathFacts> facts = ReadPathFacts(socket_.fd());
     if (facts && path_.IsDead(now_ns, *facts)) Down(now_ns, false, kNoAnswer);
@@ -110,29 +116,53 @@ void ReceiveFlowBase::Down(int64_t now_ns, bool bye, std::string_view why) {
   receiver_.FlowsChanged(now_ns, bye, why);
 }
 
-void ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
+bool ReceiveFlowBase::SendReverseFrame(const ReverseFrame& frame) {
+  WriteUnsent();
+  if (!writable_) return false;
   const auto bytes = Encode(frame);
-  // Skip a new frame while the previous one is partly sent. Acknowledgements are cumulative, so the
-  // next acknowledgement includes a skipped one.
-  if (unsent_frame_.empty()) unsent_frame_.assign(bytes.begin(), bytes.end());
-  iovec part = {unsent_frame_.data(), unsent_frame_.size()};
-  const IoResult moved = WriteSome(socket_.fd(), {&part, 1});
-  if (moved.error != 0 && !moved.would_block()) {
-    // Nothing can be sent any more. Continue to read: data that the peer has sent earlier comes
-    // before the end of the stream.
-    unsent_frame_.clear();
-    return;
+  unsent_frame_.assign(bytes.begin(), bytes.end());
+  WriteUnsent();
+  if (unsent_frame_.size() != bytes.size()) return true;
+  // Acknowledgements are cumulative, so a newer one replaces this frame.
+  unsent_frame_.clear();
+  return false;
+}
+
+// Writes the rest of a frame until the socket is full.
+void ReceiveFlowBase::WriteUnsent() {
+  while (writable_ && !unsent_frame_.empty()) {
+    iovec part = {unsent_frame_.data(), unsent_frame_.size()};
+    const IoResult moved = WriteSome(socket_.fd(), {&part, 1});
+    if (moved.would_block()) {
+      writable_ = false;
+      return;
+    }
+    if (moved.error != 0) {
+      // Nothing can be sent any more. Continue to read: data that the peer has sent earlier comes
+      // before the end of the stream.
+      unsent_frame_.clear();
+      return;
+    }
+    path_.Wrote();
+    unsent_frame_.erase(unsent_frame_.begin(),
+                        unsent_frame_.begin() + static_cast<ptrdiff_t>(moved.bytes));
   }
-  path_.Wrote();
-  unsent_frame_.erase(unsent_frame_.begin(),
-                      unsent_frame_.begin() + static_cast<ptrdiff_t>(moved.bytes));
 }
 
 void ReceiveFlowBase::Close(Pool& pool) noexcept {
   if (!socket_) return;
-  const auto bye = Encode(ReverseFrame{FrameType::kBye, 0});
-  // If a frame is partly sent or memory runs out, the peer sees the stream end without a bye.
-  if (unsent_frame_.empty()) Contain([&] { pool.CloseGracefully(std::move(socket_), bye); });
+  // If memory runs out, the peer sees the stream end without a bye.
+  Contain([&] {
+    std::vector<std::byte> rest = unsent_frame_;
+    const auto append = [&rest](const ReverseFrame& frame) {
+      const auto bytes = Encode(frame);
+      rest.insert(rest.end(), bytes.begin(), bytes.end());
+    };
+    const FrameCounts frames = frame_counts();
+    if (frames.acknowledged != frames.arrived) append({FrameType::kAck, frames.arrived});
+    append({FrameType::kBye, 0});
+    pool.CloseGracefully(std::move(socket_), rest);
+  });
   socket_.Close();
 }
 
@@ -282,8 +312,7 @@ ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
   const bool posted = receiver_.posted() > header_.request;
   if (!posted && !receiver_.stalled(now_ns)) {
     if (now_ns - waiting_sent_ns_ < kBetweenWaitingFramesNs) return Step::kWait;
-    waiting_sent_ns_ = now_ns;
-    SendReverseFrame({FrameType::kWaiting, 0});
+    if (SendReverseFrame({FrameType::kWaiting, 0})) waiting_sent_ns_ = now_ns;
     return Step::kWait;
   }
   held_ = kNone;
@@ -294,10 +323,9 @@ ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
 }
 
 bool ReceiveFlow::Acknowledge() {
-  if (frames_acked_ == frames_) return false;
+  if (frames_acked_ == frames_ || !SendReverseFrame({FrameType::kAck, frames_})) return false;
   frames_acked_ = frames_;
   bytes_unacked_ = 0;
-  SendReverseFrame({FrameType::kAck, frames_});
   return true;
 }
 
@@ -367,10 +395,10 @@ void ExpressReceiveFlow::Acknowledge(int64_t now_ns) {
   const bool enough =
       frames_ - frames_acked_ >= kAckEagerMessages || bytes_unacked_ >= kAckEagerBytes;
   if (!enough && now_ns - unacked_since_ns_ < kAckEagerNs) return;
+  if (!SendReverseFrame({FrameType::kAck, frames_})) return;
   frames_acked_ = frames_;
   bytes_unacked_ = 0;
   unacked_since_ns_ = 0;
-  SendReverseFrame({FrameType::kAck, frames_});
 }
 
 bool ExpressReceiveFlow::ReadMore(int64_t now_ns) {

@@ -50,8 +50,8 @@ class ReceiveFlowBase : public Task {
   PoolThread& worker() const { return *worker_; }
   bool up() const { return up_.load(); }
 
-  // Sends a bye (the frame that ends a flow regularly), unless a frame is partly sent. Closes the
-  // socket.
+  // Sends an acknowledgement that is due and a bye (the frame that ends a flow regularly), and
+  // closes the socket.
   void Close(Pool& pool) noexcept;
 
  protected:
@@ -60,9 +60,17 @@ class ReceiveFlowBase : public Task {
   virtual int64_t NextUpNs() const = 0;
   // Resets the state after the socket was replaced or closed.
   virtual void Reset() = 0;
+  // Returns the number of frames that have arrived, and the number that is acknowledged.
+  struct FrameCounts {
+    uint64_t arrived = 0;
+    uint64_t acknowledged = 0;
+  };
+  virtual FrameCounts frame_counts() const = 0;
 
   void Down(int64_t now_ns, bool bye, std::string_view why);
-  void SendReverseFrame(const ReverseFrame& frame);
+  // Sends a frame. Returns false if the socket is full; the frame is then not sent at all. Work is
+  // called when the socket has room, and the caller sends a new frame then.
+  bool SendReverseFrame(const ReverseFrame& frame);
 
   Receiver& receiver_;
   FlowStats stats_;
@@ -72,6 +80,7 @@ class ReceiveFlowBase : public Task {
 
  private:
   void TakeAdopted(int64_t now_ns);
+  void WriteUnsent();
 
   std::shared_ptr<PoolThread> worker_;
   uint64_t number_ = 0;
@@ -79,6 +88,7 @@ class ReceiveFlowBase : public Task {
   int64_t tick_ns_ = 0;
   std::atomic<bool> up_ = true;
   std::vector<std::byte> unsent_frame_;  // unsent rest of a frame
+  bool writable_ = true;                 // false after EAGAIN, until epoll reports EPOLLOUT
 
   std::atomic<bool> adopted_ = false;
   std::mutex adopt_mutex_;
@@ -88,7 +98,7 @@ class ReceiveFlowBase : public Task {
 // A bulk flow: receives large messages in chunks.
 class ReceiveFlow final : public ReceiveFlowBase {
  public:
-  static constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
+  static constexpr uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
   static constexpr uint64_t kNone = UINT64_MAX;
   using ReceiveFlowBase::ReceiveFlowBase;
 
@@ -99,6 +109,9 @@ class ReceiveFlow final : public ReceiveFlowBase {
   bool WorkUp(int64_t now_ns) override;
   int64_t NextUpNs() const override;
   void Reset() override;
+  FrameCounts frame_counts() const override {
+    return {.arrived = frames_, .acknowledged = frames_acked_};
+  }
 
  private:
   enum class Step { kMore, kWait, kDown };
@@ -134,7 +147,7 @@ class ReceiveFlow final : public ReceiveFlowBase {
 class ExpressReceiveFlow final : public ReceiveFlowBase {
  public:
   // EPOLLIN is not included, so that new data wakes no thread.
-  static constexpr uint32_t kEvents = EPOLLRDHUP;
+  static constexpr uint32_t kEvents = EPOLLOUT | EPOLLRDHUP;
   using ReceiveFlowBase::ReceiveFlowBase;
 
   // Reads the available data, up to a message that is not posted yet. Does nothing if another
@@ -149,6 +162,9 @@ class ExpressReceiveFlow final : public ReceiveFlowBase {
   bool WorkUp(int64_t now_ns) override;
   int64_t NextUpNs() const override;
   void Reset() override;
+  FrameCounts frame_counts() const override {
+    return {.arrived = frames_, .acknowledged = frames_acked_};
+  }
 
  private:
   void ReadAll(int64_t now_ns);

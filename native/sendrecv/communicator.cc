@@ -143,8 +143,9 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   record.gpu = made->driver_->uuid();
   record.settings_hash = HashSettings(options);
   record.from = options.from;
-  made->mailbox_ = Mailbox::Open(made->segment_->name(), *place);
+  made->mailbox_ = Mailbox::Open(*made->segment_);
   if (made->mailbox_ != nullptr) {
+    record.mailbox = made->mailbox_->token();
     made->inbox_ =
         std::make_unique<Inbox>(*made->driver_, made->segment_->memory(), *made->mailbox_);
   }
@@ -429,12 +430,13 @@ bool Communicator::Close() {
   peers_.clear();
   exported_.reset();
   verifier_.reset();
+  // Before the mailbox is closed: see Mailbox::Open.
+  segment_->memory().records[place_].state.store(RankRecord::kLeft);
   inbox_.reset();
   mailbox_.reset();
   enqueued_work_->Clear();
   const std::scoped_lock lanes(lanes_mutex_);
   watched_.clear();
-  segment_->memory().records[place_].state.store(RankRecord::kLeft);
   segment_.reset();
   return true;
 }

@@ -5,10 +5,14 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "common/retry.h"
+#include "common/text.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -16,14 +20,15 @@ namespace {
 constexpr size_t kRoom =
     CMSG_SPACE(ChunkMessage::kMaxChunks * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred));
 
-// The abstract address of a rank's socket. Abstract addresses have no owner: if another user has
-// bound the address of a rank, Open fails on that rank.
+// The abstract address of a rank's socket. Abstract addresses have no owner: any user may bind one
+// that is not in use. So the address contains the rank's token.
 struct Address {
   sockaddr_un socket = {};
   socklen_t bytes = 0;
 
-  Address(std::string_view name, size_t place) {
-    const std::string whole = std::string(name) + "-" + std::to_string(place);
+  Address(const std::string& segment, const Token& token) {
+    const auto halves = std::bit_cast<std::array<uint64_t, 2>>(token);
+    const std::string whole = segment + "-" + Hex64(halves[0]) + Hex64(halves[1]);
     socket.sun_family = AF_UNIX;
     // An abstract socket name begins with a zero byte. The name exists only as long as the socket.
     const size_t size = std::min(whole.size(), sizeof(socket.sun_path) - 1);
@@ -32,6 +37,10 @@ struct Address {
   }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&socket); }
 };
+
+Descriptor NewSocket() {
+  return Descriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 void TakeDescriptors(const cmsghdr& header, std::vector<Descriptor>* all) {
   const size_t count = (header.cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -44,24 +53,36 @@ void TakeDescriptors(const cmsghdr& header, std::vector<Descriptor>* all) {
 
 }  // namespace
 
-std::unique_ptr<Mailbox> Mailbox::Open(std::string_view name, size_t place) {
-  Descriptor made(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!made) return nullptr;
+std::unique_ptr<Mailbox> Mailbox::Open(Segment& segment) {
+  Descriptor made = NewSocket();
+  const std::optional<Token> token = NewToken();
+  if (!made || !token) return nullptr;
   const int on = 1;
-  const Address address(name, place);
+  const Address address(segment.name(), *token);
   if (setsockopt(made.fd(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) return nullptr;
   if (bind(made.fd(), address.get(), address.bytes) != 0) return nullptr;
-  return std::unique_ptr<Mailbox>(new Mailbox(name, std::move(made)));
+  return std::unique_ptr<Mailbox>(new Mailbox(segment, *token, std::move(made)));
 }
 
 Mailbox::SendResult Mailbox::Send(size_t place, const ChunkMessage& datagram,
                                   const std::vector<Descriptor>& descriptors) {
-  Address address(name_, place);
+  if (!HasPeer(place)) return SendResult::kGone;
+  const RankRecord& record = segment_.memory().records[place];
+  const Address address(segment_.name(), record.mailbox);
+  const Descriptor socket = NewSocket();
+  if (!socket) return SendResult::kFull;
+  if (Retry([&] { return connect(socket.fd(), address.get(), address.bytes); }) != 0) {
+    return SendResult::kGone;
+  }
+  // Every user can read the addresses of bound sockets in /proc/net/unix, and bind one after its
+  // owner has ended. If the peer is still joined and alive, the socket that was connected to is the
+  // peer's.
+  if (record.state.load() != RankRecord::kJoined || !segment_.IsAlive(place)) {
+    return SendResult::kGone;
+  }
   alignas(cmsghdr) std::array<char, kRoom> control = {};
   iovec data = {.iov_base = const_cast<ChunkMessage*>(&datagram), .iov_len = sizeof(datagram)};
   msghdr message = {};
-  message.msg_name = &address.socket;
-  message.msg_namelen = address.bytes;
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
@@ -74,7 +95,7 @@ Mailbox::SendResult Mailbox::Send(size_t place, const ChunkMessage& datagram,
     const int number = descriptors[i].fd();
     std::memcpy(CMSG_DATA(header) + i * sizeof(int), &number, sizeof(int));
   }
-  if (Retry([&] { return sendmsg(socket_.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL); }) >= 0) {
+  if (Retry([&] { return sendmsg(socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL); }) >= 0) {
     return SendResult::kSent;
   }
   switch (errno) {

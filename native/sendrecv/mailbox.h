@@ -2,7 +2,8 @@
 //
 // Sends file descriptors of GPU memory between ranks. Each rank of a communicator has one
 // nonblocking datagram socket. A rank is identified by its place, the index of its record in the
-// segment (segment.h).
+// segment (segment.h). A random token in the record is part of the socket's address, so another
+// user of the machine cannot bind the address first.
 #ifndef NCCLTUNE_SENDRECV_MAILBOX_H_
 #define NCCLTUNE_SENDRECV_MAILBOX_H_
 
@@ -11,12 +12,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/descriptor.h"
+#include "common/token.h"
 #include "sendrecv/identity.h"
+#include "sendrecv/segment.h"
 
 namespace nccltune::sendrecv {
 
@@ -41,7 +42,7 @@ class Mailbox {
   enum class SendResult : uint8_t {
     kSent,
     kFull,  // the socket is full; retry later
-    kGone,  // no socket has this name, or the system refuses the datagram
+    kGone,  // the peer has ended or has no mailbox, or the system refuses the datagram
   };
 
   struct Received {
@@ -52,10 +53,14 @@ class Mailbox {
     std::vector<Descriptor> descriptors;
   };
 
-  // Creates the socket of the rank at `place`. `name` is the name of the communicator's segment.
-  // Returns null if the system refuses.
-  static std::unique_ptr<Mailbox> Open(std::string_view name, size_t place);
+  // Creates the socket of a rank. Returns null if the system refuses. `segment` must outlive the
+  // mailbox. The caller stores token() in RankRecord::mailbox before it sets the state kJoined, and
+  // sets the state kLeft before it destroys the mailbox.
+  static std::unique_ptr<Mailbox> Open(Segment& segment);
 
+  const Token& token() const { return token_; }
+  // Returns whether the rank at `place` has published a mailbox.
+  bool HasPeer(size_t place) const { return segment_.memory().records[place].mailbox != Token{}; }
   // Sends a datagram to the rank at `place`.
   SendResult Send(size_t place, const ChunkMessage& datagram,
                   const std::vector<Descriptor>& descriptors);
@@ -64,9 +69,11 @@ class Mailbox {
   std::optional<Received> Receive(bool* any);
 
  private:
-  Mailbox(std::string_view name, Descriptor socket) : name_(name), socket_(std::move(socket)) {}
+  Mailbox(Segment& segment, const Token& token, Descriptor socket)
+      : segment_(segment), token_(token), socket_(std::move(socket)) {}
 
-  std::string name_;
+  Segment& segment_;
+  Token token_;
   Descriptor socket_;
 };
 

@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/token.h"
 #include "sendrecv/cuda_driver.h"
 #include "sendrecv/gate.h"
 #include "sendrecv/identity.h"
@@ -71,6 +72,8 @@ struct RankRecord {
   // A hash of the settings that must be equal on both ranks.
   uint64_t settings_hash = 0;
   uint64_t from = 0;  // NCCLTUNE_SENDRECV_FROM of this rank, in bytes
+  // Part of the address of the rank's mailbox (mailbox.h). Zero if the rank has no mailbox.
+  Token mailbox = {};
   // Incremented with each change of `exports`, and whenever chunks were sent to a peer.
   alignas(64) std::atomic<uint64_t> exports_changed = 0;
   std::array<ExportEntry, kExports> exports;
@@ -80,7 +83,7 @@ struct RankRecord {
 struct SegmentMemory {
   // The layout version is also part of the file's name, so releases with different layouts use
   // different files.
-  static constexpr uint32_t kLayout = 5;
+  static constexpr uint32_t kLayout = 6;
   static constexpr uint64_t kHeader = uint64_t{0x6e747372} << 32 | kLayout;  // "ntsr"
 
   std::atomic<uint64_t> header = 0;
@@ -100,6 +103,7 @@ static_assert(sizeof(RankRecord) == 30912);
 static_assert(offsetof(RankRecord, protocol) == 12 && offsetof(RankRecord, process) == 16);
 static_assert(offsetof(RankRecord, host) == 32 && offsetof(RankRecord, context) == 40);
 static_assert(offsetof(RankRecord, gpu) == 48 && offsetof(RankRecord, settings_hash) == 64);
+static_assert(offsetof(RankRecord, from) == 72 && offsetof(RankRecord, mailbox) == 80);
 static_assert(offsetof(RankRecord, exports_changed) == 128 && offsetof(RankRecord, exports) == 136);
 static_assert(offsetof(SegmentMemory, places) == 8 && offsetof(SegmentMemory, gates) == 64);
 static_assert(offsetof(SegmentMemory, records) ==

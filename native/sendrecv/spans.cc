@@ -26,7 +26,9 @@ Spans::~Spans() {
 }
 
 ExportLookup Spans::Find(DeviceAddress address, uint64_t bytes, size_t peer) {
-  if (mailbox_ == nullptr || !chunks_.IsSupported()) return {.status = ExportStatus::kUnshareable};
+  if (mailbox_ == nullptr || !mailbox_->HasPeer(peer) || !chunks_.IsSupported()) {
+    return {.status = ExportStatus::kUnshareable};
+  }
   const ExportStatus walked = FindMessageChunks(address, bytes);
   if (walked != ExportStatus::kMapped) return {.status = walked};
   Span* span = FindCurrentSpan();

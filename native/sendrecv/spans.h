@@ -27,7 +27,7 @@ class Spans {
   // Returns whether an incomplete message uses the exported entry of that number.
   using InUse = std::function<bool(uint64_t number)>;
 
-  // If `mailbox` is null, no span is exported, and Find returns kUnshareable. `place` is this
+  // If `mailbox` is null, or a peer has none, Find returns kUnshareable. `place` is this
   // rank's place in the segment.
   Spans(const CudaDriver& driver, ExportTable& table, Mailbox* mailbox, size_t place)
       : chunks_(driver), table_(table), mailbox_(mailbox), place_(place) {}

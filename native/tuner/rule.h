@@ -8,7 +8,8 @@ namespace nccltune::tuner {
 
 inline constexpr int kAny = -1;
 
-// NCCL's MAXCHANNELS since 2.25, the most channels that it can run.
+// NCCL's MAXCHANNELS since 2.25, the most channels that it can run. It was 32 before, but a
+// configuration may be read by any version.
 inline constexpr int kMostChannels = 64;
 
 // Largest chunk size that a row may set. NCCL limits a chunk to a buffer, which is smaller.

@@ -215,6 +215,16 @@ TEST(Judge, ChannelsAreLimitedToThoseOfTheCommunicator) {
   EXPECT_EQ(Codes(a.Decide()), "too_many_channels");
 }
 
+TEST(Judge, NcclHas32ChannelsUntil224And64From225) {
+  for (int minor = 21; minor <= 32; ++minor) {
+    Case a(minor);
+    a.channels = minor < 25 ? 32 : 64;
+    EXPECT_EQ(Codes(a.Decide()), "") << minor;
+    ++a.channels;
+    EXPECT_EQ(Codes(a.Decide()), "too_many_channels") << minor;
+  }
+}
+
 TEST(Judge, In221ThePluginsWordIsTaken) {
   Case a(21);
   EXPECT_EQ(InWords(a.Decide()), "default");

@@ -33,6 +33,7 @@ TEST(NcclRules, KnowWhenBehaviourChanged) {
                                : minor < 31 ? Selection::kLeastNotNegative
                                             : Selection::kLeastOfOffered);
     EXPECT_EQ(rules.last_resort, minor == 22 || minor == 23);
+    EXPECT_EQ(rules.max_channels, minor < 25 ? 32 : 64);
   }
 }
 

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <optional>
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "net/clock.h"
+#include "net/descriptors.h"
 #include "net/link.h"
 #include "net/stranger.h"
 
@@ -247,6 +251,75 @@ TEST_F(AcceptorTest, AWholeConnectionWhosePeerHasGivenUpIsNotTaken) {
     gone.SendBytes(Encode(HelloOf(flow)));
   }
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(acceptor_->TakeConnection(NowNs()).has_value());
+}
+
+// While this object exists, the process can open no more file descriptors.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    const int lowest_free = dup(0);
+    close(lowest_free);
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit full = {.rlim_cur = static_cast<rlim_t>(lowest_free),
+                         .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &full), 0);
+  }
+  ~NoMoreDescriptors() {
+    setrlimit(RLIMIT_NOFILE, &before_);
+    ForgetShortages();
+  }
+  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
+  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST_F(AcceptorTest, AShortageRefusesEveryIncompleteConnectionAndKeepsTheCompleteOne) {
+  const auto work = [&] {
+    acceptor_->Ready(EPOLLIN);
+    acceptor_->Work(NowNs());
+  };
+  // Connections 1 and 3 miss one flow of four, connection 2 is complete.
+  std::list<Stranger> flows;
+  for (const uint64_t connection : {1U, 2U, 3U}) {
+    for (uint16_t flow = 0; flow < 3; ++flow) {
+      const uint16_t all = connection == 2 ? 3 : 4;
+      flows.emplace_back(end()).SendBytes(Encode(HelloOf(flow, all, connection)));
+    }
+  }
+  for (int turn = 0; turn < 5; ++turn) work();
+  // Returns the number of flows with which the peer of these flows may retry. Returns nothing if
+  // the flows were not refused.
+  const auto retry_flows = [&](ptrdiff_t first) {
+    std::optional<uint16_t> retry;
+    auto flow = std::next(flows.begin(), first);
+    for (int i = 0; i < 3; ++i, ++flow) {
+      if (!flow->Closed() || !flow->Welcomed().has_value()) return std::optional<uint16_t>();
+      EXPECT_EQ(flow->Welcomed()->status, WelcomeStatus::kFewerFlows);
+      retry = flow->Welcomed()->flows;
+    }
+    return retry;
+  };
+  {
+    // The reserve of the process suffices for one of them.
+    std::list<Stranger> silent;
+    for (int i = 0; i < 3; ++i) silent.emplace_back(end());
+    const NoMoreDescriptors full;
+    work();
+    EXPECT_EQ(retry_flows(0), 2) << "one descriptor is kept in reserve";
+    EXPECT_EQ(retry_flows(6), 3);
+    EXPECT_FALSE(acceptor_->TakeFailure().has_value());
+  }
+  const std::optional<PendingConnection> taken = AwaitConnection();
+  ASSERT_TRUE(taken.has_value());
+  EXPECT_EQ(taken->connection, 2U);
+  // The silent peers have gone.
+  for (int turn = 0; turn < 200 && acceptor_->NextNs() != INT64_MAX; ++turn) {
+    work();
+    usleep(1000);
+  }
+  EXPECT_EQ(acceptor_->NextNs(), INT64_MAX) << "a refused connection is still in the list";
 }
 
 class AcceptorOfAConnectionTest : public testing::Test {

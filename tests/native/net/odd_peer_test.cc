@@ -2,6 +2,8 @@
 //
 // A peer that knows the token but violates the protocol.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -93,6 +95,101 @@ class OddPeerTest : public testing::Test {
   std::vector<std::byte> buffer_;
   TransferRequest* request_ = nullptr;
 };
+
+// A receiver's socket that is full, because the peer does not read.
+class FullFlow {
+ public:
+  explicit FullFlow(Stranger& peer) : peer_(peer) {
+    EXPECT_TRUE(Until([&] { return peer.Welcomed().has_value(); }));
+    const std::vector<int> receiver = SocketsTo(LocalEnd(peer.fd()));
+    EXPECT_EQ(receiver.size(), 1U);
+    if (receiver.size() != 1) return;
+    // Buffers whose sizes are set do not grow.
+    const int size = 16 << 10;
+    EXPECT_EQ(setsockopt(receiver[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+    EXPECT_EQ(setsockopt(peer.fd(), SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
+    const std::vector<std::byte> filler(64 << 10);
+    // After a large send has failed, the kernel still takes single bytes, and the peer's kernel
+    // takes more for a moment.
+    for (int full = 0; full < 20; ++full) {
+      for (const size_t bytes : {filler.size(), size_t{1}}) {
+        ssize_t sent = 0;
+        while ((sent = send(receiver[0], filler.data(), bytes, MSG_DONTWAIT)) > 0) {
+          filled_ += static_cast<size_t>(sent);
+          full = 0;
+        }
+      }
+      usleep(1000);
+    }
+  }
+
+  // Makes the peer read. Returns the frames that the receiver has sent.
+  std::vector<ReverseFrame> Frames() {
+    std::vector<ReverseFrame> frames;
+    const std::span<const std::byte> all = peer_.ReceivedAfterWelcome();
+    for (size_t at = filled_; at + kReverseFrameBytes <= all.size(); at += kReverseFrameBytes) {
+      const auto frame = DecodeReverseFrame(all.subspan(at).first<kReverseFrameBytes>());
+      EXPECT_TRUE(frame.has_value());
+      if (frame) frames.push_back(*frame);
+    }
+    return frames;
+  }
+
+  // Waits up to five seconds for the acknowledgement of so many frames.
+  bool IsAcknowledged(uint64_t count) {
+    for (int i = 0; i < 500; ++i) {
+      for (const ReverseFrame& frame : Frames()) {
+        if (frame.type == FrameType::kAck && frame.value == count) return true;
+      }
+      usleep(10'000);
+    }
+    return false;
+  }
+
+ private:
+  Stranger& peer_;
+  size_t filled_ = 0;
+};
+
+TEST_F(OddPeerTest, TheNewestAcknowledgementIsSentWhenTheSocketHasRoom) {
+  FullFlow full(*bulk_);
+  SendChunk(*bulk_, Chunk(0, 6), content_);
+  ExpectAllThere();
+  usleep(20'000);
+  // The acknowledgement of the first chunk waits when the second chunk arrives.
+  std::vector<std::byte> next(10);
+  TransferRequest* request = nullptr;
+  ASSERT_EQ(Receive(link_.receiver, next.data(), next.size(), &request), abi::kSuccess);
+  SendChunk(*bulk_, {.request = 1, .offset = 0, .total = 10, .length = 10}, content_);
+  EXPECT_EQ(Finish(request).result, abi::kSuccess);
+  usleep(20'000);
+  EXPECT_TRUE(full.IsAcknowledged(2));
+  EXPECT_EQ(full.Frames().size(), 1U) << "older ones are not sent";
+}
+
+TEST_F(OddPeerTest, TheExpressFlowSendsItsNewestAcknowledgementWhenTheSocketHasRoom) {
+  constexpr uint64_t kMessages = 33;  // an acknowledgement is due after 32
+  FullFlow full(*express_);
+  SendChunk(*bulk_, Chunk(0, 6), content_);
+  ExpectAllThere();
+  for (uint64_t number = 1; number <= kMessages; ++number) {
+    TransferRequest* request = nullptr;
+    ASSERT_EQ(Receive(link_.receiver, buffer_.data(), 10, &request), abi::kSuccess);
+    SendChunk(*express_, {.request = number, .offset = 0, .total = 10, .length = 10}, content_);
+    EXPECT_EQ(Finish(request).result, abi::kSuccess);
+  }
+  EXPECT_TRUE(full.IsAcknowledged(kMessages));
+}
+
+TEST_F(OddPeerTest, AReceiverThatIsClosedSendsTheAcknowledgementThatIsDue) {
+  FullFlow full(*bulk_);
+  SendChunk(*bulk_, Chunk(0, 6), content_);
+  ExpectAllThere();
+  usleep(20'000);
+  link_.CloseReceiver();
+  EXPECT_TRUE(full.IsAcknowledged(1));
+  EXPECT_TRUE(Until([&] { return full.Frames().back().type == FrameType::kBye; }));
+}
 
 TEST_F(OddPeerTest, ChunksInAnyOrderAndOverEachOther) {
   const std::vector<std::byte> other(kTotal, std::byte{0xee});

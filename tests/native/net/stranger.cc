@@ -39,7 +39,7 @@ bool Stranger::Hear() {
     const ssize_t got = recv(socket_.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got == 0) return true;
     if (got < 0) return errno != EAGAIN && errno != EINTR;
-    welcome_received_.insert(welcome_received_.end(), bytes.begin(), bytes.begin() + got);
+    received_.insert(received_.end(), bytes.begin(), bytes.begin() + got);
   }
 }
 
@@ -47,8 +47,13 @@ bool Stranger::Closed() { return Hear(); }
 
 std::optional<Welcome> Stranger::Welcomed() {
   Hear();
-  if (welcome_received_.size() < kWelcomeBytes) return std::nullopt;
-  return DecodeWelcome(std::span(welcome_received_).first<kWelcomeBytes>());
+  if (received_.size() < kWelcomeBytes) return std::nullopt;
+  return DecodeWelcome(std::span(received_).first<kWelcomeBytes>());
+}
+
+std::span<const std::byte> Stranger::ReceivedAfterWelcome() {
+  Hear();
+  return std::span(received_).subspan(std::min(received_.size(), kWelcomeBytes));
 }
 
 std::vector<int> SocketsTo(const SocketEndpoint& end) {

@@ -27,12 +27,15 @@ class Stranger {
   bool Closed();
   // Returns the welcome once it has arrived completely.
   std::optional<Welcome> Welcomed();
+  // Returns the bytes that have arrived after the welcome.
+  std::span<const std::byte> ReceivedAfterWelcome();
+  int fd() const { return socket_.fd(); }
 
  private:
   bool Hear();
 
   Descriptor socket_;
-  std::vector<std::byte> welcome_received_;
+  std::vector<std::byte> received_;
 };
 
 // Returns the sockets of this process that are connected to `end`, oldest first.

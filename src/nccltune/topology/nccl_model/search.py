@@ -72,6 +72,8 @@ class Searched(msgspec.Struct, frozen=True):
 
     ring: SearchResult
     tree: SearchResult
+    limit: int = MAX_CHANNELS
+    """The most channels of this NCCL version."""
 
     def connected_channels(
         self, nodes: int, sm: int, least: int | None = None, most: int | None = None
@@ -82,11 +84,16 @@ class Searched(msgspec.Struct, frozen=True):
         channel has more than 45 GB/s, NCCL doubles fewer than 16 channels again. Then it applies
         `NCCL_MAX_NCHANNELS` (`most`) and `NCCL_MIN_NCHANNELS` (`least`).
         """
-        count = min(MAX_CHANNELS, 2 * self.ring.channels)
+        count = min(self.limit, 2 * self.ring.channels)
         if sm >= 90 and nodes > 1 and self.ring.intra_gb_per_s > 45.0 and count < 16:
             count *= 2
-        count = min(count, most or MAX_CHANNELS)
-        return min(max(count, least or 1), MAX_CHANNELS)
+        count = min(count, most or self.limit)
+        return min(max(count, least or 1), self.limit)
+
+
+def channel_limit(version: Version) -> int:
+    """Return `MAXCHANNELS` of an NCCL version (`device.h`, 2.19 to 2.30)."""
+    return 32 if version < (2, 25, 0) else MAX_CHANNELS
 
 
 def search(
@@ -108,12 +115,13 @@ def search(
     if inter and not node.nets:
         raise ValueError("several nodes need a NIC")
     known = version or NEWEST
-    ring = _Search(node, Pattern.RING, known, inter, cross_nic).run(1, MAX_CHANNELS // 2)
+    limit = channel_limit(known)
+    ring = _Search(node, Pattern.RING, known, inter, cross_nic).run(1, limit // 2)
     count = ring.channels
     tree = _Search(node, Pattern.BALANCED_TREE, known, inter, cross_nic).run(count, count)
     both = min(ring.channels, tree.channels)
     cut = msgspec.structs.replace
-    return Searched(cut(ring, rings=ring.rings[:both]), cut(tree, rings=tree.rings[:both]))
+    return Searched(cut(ring, rings=ring.rings[:both]), cut(tree, rings=tree.rings[:both]), limit)
 
 
 class _Table(msgspec.Struct, frozen=True):

@@ -65,6 +65,15 @@ TEST(Communicator, TakesAProcessWithTheSamePidForAnother) {
   EXPECT_FALSE(nobody->same_process) << "a rank without a token is no other's neighbour";
 }
 
+TEST(Communicator, PublishesTheTokenOfItsMailbox) {
+  const std::string key = "mailbox " + std::to_string(getpid());
+  const auto zero = Join(key, 0);
+  const auto one = Join(key, 1);
+  EXPECT_NE(RecordOf(key, 0).mailbox, Token{});
+  EXPECT_NE(RecordOf(key, 1).mailbox, Token{});
+  EXPECT_NE(RecordOf(key, 0).mailbox, RecordOf(key, 1).mailbox);
+}
+
 TEST(Communicator, LeavesAnotherReleaseAndAnotherHostToNccl) {
   EXPECT_EQ(PortTo("release", [](RankRecord& record) { ++record.protocol; }), nullptr);
   EXPECT_EQ(PortTo("host", [](RankRecord& record) { record.host = 7; }), nullptr);

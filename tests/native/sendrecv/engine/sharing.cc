@@ -33,8 +33,9 @@ Side::Side(const std::string& key, size_t place) : place_(place) {
   const std::string whole = key + std::to_string(getppid());
   segment = Segment::Open(whole, &why);
   EXPECT_EQ(segment->Join(&why), place) << why;
-  mailbox = Mailbox::Open(segment->name(), place);
+  mailbox = Mailbox::Open(*segment);
   EXPECT_NE(mailbox, nullptr);
+  record(place).mailbox = mailbox->token();
   inbox = std::make_unique<Inbox>(*driver, segment->memory(), *mailbox);
   exported = std::make_unique<ExportedMemory>(*driver, record(place), mailbox.get(), place);
   record(place).process = ThisProcess();

@@ -14,6 +14,7 @@ from nccltune.topology.nccl_model.routes import node_routes
 from nccltune.topology.nccl_model.search import (
     Searched,
     SearchResult,
+    channel_limit,
     search,
     speeds,
     system_bandwidths,
@@ -170,6 +171,19 @@ def test_fast_rings_over_the_network_get_twice_the_channels_from_hopper_on(
         rings=(Ring((0, 1), 0, 0),) * 4,
     )  # fmt: skip
     assert Searched(ring, ring).connected_channels(nodes, sm) == channels
+
+
+def test_nccl_has_32_channels_up_to_2_24():
+    ring = SearchResult(
+        pattern=Pattern.RING, cross_nic=0, intra_gb_per_s=20.0, inter_gb_per_s=20.0,
+        intra_type=PathKind.NVL, inter_type=PathKind.PIX, same_channels=True,
+        rings=(Ring((0, 1), 0, 0),) * 20,
+    )  # fmt: skip
+    old = Searched(ring, ring, channel_limit((2, 24, 3)))
+    assert old.connected_channels(1, 90) == old.connected_channels(1, 90, least=64) == 32
+    assert Searched(ring, ring, channel_limit((2, 25, 1))).connected_channels(1, 90) == 40
+    node = node_routes(sample("h200x4-dump"), version=(2, 24, 3))
+    assert search(node, nodes=1, version=(2, 24, 3)).limit == 32
 
 
 def switched(gpus: int) -> Topology:
