@@ -52,7 +52,7 @@ class Scenario:
     seconds: float = 60
     rank_words: list[list[str]] = field(default_factory=lambda: [[], []])
     native_words: list[str] = field(default_factory=list)
-    """Of NCCL alone, where they differ."""
+    """Of NCCL alone, where they differ. Repeated lines of results then count once."""
     without: tuple[int, ...] = ()
     """Ranks that run without the library."""
     fail: dict[int, str] = field(default_factory=dict)
@@ -151,6 +151,7 @@ class OneGpu:
             pair = runs.run_pair(commands, environments, seconds)
         if pair.state not in ("done", "skipped"):
             self.mps.renew()
+        pair.distinct = bool(scenario.native_words)
         return pair
 
     def compare(self, scenario: Scenario) -> None:

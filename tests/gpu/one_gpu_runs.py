@@ -102,9 +102,13 @@ class PairRun:
     state: str
     """done, skipped, hang or failed."""
 
+    distinct: bool = False
+    """Ranks repeat their results a number of times that does not count."""
+
     @property
     def results(self) -> list[list[str]]:
-        return [rank.lines("result") for rank in self.ranks]
+        lines = [rank.lines("result") for rank in self.ranks]
+        return [list(dict.fromkeys(rank)) for rank in lines] if self.distinct else lines
 
     @property
     def measures(self) -> list[dict[str, float]]:

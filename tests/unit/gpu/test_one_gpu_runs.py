@@ -53,6 +53,17 @@ def test_another_result_fails_and_is_named() -> None:
     assert "'b 3'" in step.why
 
 
+def test_repeated_results_count_once_where_counts_differ() -> None:
+    native = pair((("abort 0", "wrong 0"), ("wrong 0",)))
+    ours = pair((("abort 0", "abort 0", "wrong 0"), ("wrong 0", "wrong 0")))
+    assert compared("x", native, ours, must_carry=False).outcome == "failed"
+    native.distinct = ours.distinct = True
+    assert compared("x", native, ours, must_carry=False).outcome == "passed"
+    ours = pair((("abort 0", "abort 5", "wrong 0"), ("wrong 0",)))
+    ours.distinct = True
+    assert compared("x", native, ours, must_carry=False).outcome == "failed"
+
+
 def test_fewer_results_fail() -> None:
     step = compared("x", pair(), pair((("a 1",), ())), must_carry=False)
     assert (step.outcome, "1 results of NCCL alone, 0" in step.why) == ("failed", True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that real measurements of 4 x H200 give.
+"""The rules that real measurements of 4 x H200, and of one H100, give.
 
 Studies of examples/ were made by our bench, those of tests/data/recordings/ by another program.
 """
@@ -110,12 +110,37 @@ def chosen(group: TunedGroup) -> list[str]:
     return [item.rule.choice.label for item in group.rules]
 
 
-def test_the_examples_are_one_machine_as_one_two_and_four_nodes() -> None:
+def test_the_examples_are_one_machine_as_one_two_and_four_nodes_and_one_gpu() -> None:
     assert [path.name for path in STUDIES if path.parent == EXAMPLES] == [
+        "h100-as-4-nodes",
+        "h100-as-8-nodes",
         "h200x4-1-node",
         "h200x4-as-2-nodes",
         "h200x4-as-4-nodes",
     ]
+
+
+def winners(study: str) -> dict[tuple[Collective, int, str], int]:
+    """1: faster than the default by the 95 % interval, -1: slower, 0: undecided."""
+    found = sort_samples(Study.open(EXAMPLES / study).samples())
+    outcomes = {}
+    for table in gain_tables(found.timings, 0.05):
+        for size in table.sizes:
+            for choice in table.choices:
+                gain = table.gain(size, choice)
+                if gain is not None:
+                    key = (table.collective, size, choice.label)
+                    outcomes[key] = (gain.low > 0) - (gain.high < 0)
+    return outcomes
+
+
+def test_four_ranks_on_one_gpu_contradict_no_choice_of_four_gpus() -> None:
+    one, four = winners("h100-as-4-nodes"), winners("h200x4-as-4-nodes")
+    both = [(one[key], four[key]) for key in one.keys() & four.keys()]
+    assert len(both) == 150
+    assert sum(pair == (1, 1) for pair in both) >= 20
+    assert sum(pair == (-1, -1) for pair in both) >= 60
+    assert not any(pair in ((1, -1), (-1, 1)) for pair in both)
 
 
 def test_the_demo_finds_pat_where_nccl_takes_the_ring() -> None:
