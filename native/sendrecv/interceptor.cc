@@ -261,11 +261,18 @@ class SendRecv final : public Interceptor {
   SharedCommunicator Join(const std::string& key, int ranks, int rank, bool blocks) {
     if (ranks < 2) return nullptr;
     std::string why;
+    SendRecvOptions options = options_;
+    const bool one = IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+    options.policy.kernel_waits =
+        options.waits == WaitMode::kKernel || (options.waits == WaitMode::kAuto && one);
+    // NCCL carries captured messages if waits are kernels.
+    options.policy.graphs = options.policy.graphs && !options.policy.kernel_waits;
     SharedCommunicator made;
-    if (IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1")) {
-      why = "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting";
+    if (one && !options.policy.kernel_waits) {
+      why = "with CUDA_DEVICE_MAX_CONNECTIONS=1 and NCCLTUNE_SENDRECV_WAITS=stream a stream that "
+            "waits keeps all others waiting";
     } else {
-      made = Communicator::Join(key, rank, options_, &why);
+      made = Communicator::Join(key, rank, options, &why);
     }
     if (made == nullptr) Warn("NCCL carries all sends and receives: " + why);
     if (made != nullptr && !blocks) made->SetNonblocking();
@@ -568,6 +575,11 @@ SendRecvOptions ReadOptions(InterposeMode mode) {
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
   options.policy.sends_may_wait = options.policy.eager_limit == 0;
   options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
+  const std::string_view waits = ReadWord(SettingId::kSendrecvWaits, &problems);
+  if (waits == "stream") options.waits = WaitMode::kStream;
+  if (waits == "kernel") options.waits = WaitMode::kKernel;
+  const auto limit = ReadNumber(SettingId::kSendrecvWaitLimit, &problems);
+  if (limit) options.policy.wait_limits.longest_ns = *limit * 1'000'000'000;
   options.policy.vccl = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
   options.vccl = vccl::ReadSettings(&problems);
   // NCCLTUNE_SENDRECV_CHUNK is the size of the vccl policy's chunks and of the pieces of a direct

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/kernel_run.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+
+namespace nccltune::sendrecv {
+
+KernelRun::KernelRun(std::span<const MessageTransfer> transfers, bool split,
+                     const WaitLimits& limits)
+    : plan_(MakeKernelPlan(transfers, split, limits)) {
+  // The exchange kernel copies these messages. The next ones of their lanes are NCCL's.
+  for (const MessageTransfer& transfer : transfers) {
+    if (!transfer.by_kernel) continue;
+    transfer.slot->late.store(transfer.value);
+    transfer.slot->copied.store(transfer.value);
+    transfer.lane_memory->held_up.store(1);
+  }
+}
+
+bool KernelRun::EnqueueBefore(Driver& driver, Stream stream, HelperStreams& helpers) {
+  if (plan_.starts.empty()) return true;
+  // Copies are enqueued in the order in which their groups start.
+  const std::scoped_lock lock(driver.starts().mutex);
+  const uint64_t start = ++driver.starts().last;
+  if (!LaunchGates(driver, helpers, start) || !LaunchStarts(driver, stream, start)) {
+    for (const KernelPlan::Pull& pull : plan_.pulls) pull.slot->cancelled.store(pull.gate.value);
+    return false;
+  }
+  for (const ExchangeKernel& collector : plan_.collectors) {
+    Stream helper = helpers.Take(driver);
+    if (helper == nullptr || !driver.LaunchExchange(helper, collector)) return false;
+  }
+  return EnqueueCopies(driver);
+}
+
+// Gates come before the kernel for whose start they wait. Another thread may launch a kernel behind
+// that one, and a gate behind such a kernel would not start.
+bool KernelRun::LaunchGates(Driver& driver, HelperStreams& helpers, uint64_t start) {
+  return std::ranges::all_of(plan_.pulls, [&](KernelPlan::Pull& pull) {
+    pull.gate.start = start;
+    streams_.push_back(helpers.Take(driver));
+    return streams_.back() != nullptr && driver.LaunchGate(streams_.back(), pull.gate);
+  });
+}
+
+bool KernelRun::LaunchStarts(Driver& driver, Stream stream, uint64_t start) {
+  bool first = true;
+  for (ExchangeKernel& kernel : plan_.starts) {
+    if (kernel.start != 0) kernel.start = start;
+    // Gates wait for the first of these kernels only.
+    if (!driver.LaunchExchange(stream, kernel)) {
+      if (!first) plan_.pulls.clear();
+      return false;
+    }
+    first = false;
+  }
+  return true;
+}
+
+bool KernelRun::EnqueueCopies(Driver& driver) {
+  for (size_t i = 0; i < plan_.pulls.size(); ++i) {
+    const KernelPlan::Pull& pull = plan_.pulls[i];
+    if (!driver.Copy(streams_[i], pull.to, pull.from, pull.bytes) ||
+        !driver.WriteValue(streams_[i], pull.slot->copied, pull.gate.value)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool KernelRun::EnqueueAfter(Driver& driver, Stream stream) {
+  return std::ranges::all_of(plan_.waits, [&](const ExchangeKernel& kernel) {
+    return driver.LaunchExchange(stream, kernel);
+  });
+}
+
+}  // namespace nccltune::sendrecv
